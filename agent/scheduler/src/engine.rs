@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::descriptor::Registry;
-use crate::graph::{Goal, Graph, Idx};
+use crate::graph::{Goal, Graph, NodeIdx};
 use crate::history::{History, Origin};
 use crate::key::{FixedMap, Key, KindId, sort_keys};
 use crate::operation::{
@@ -136,7 +136,7 @@ pub struct Engine {
     pub(crate) abandoned: BTreeMap<OpId, (Key, Option<SharedValue>)>,
     queue: VecDeque<Queued>,
     /// When to look at a value again.
-    pub(crate) timers: BTreeSet<(Duration, Idx)>,
+    pub(crate) timers: BTreeSet<(Duration, NodeIdx)>,
     pub(crate) next_txn: u64,
     pub(crate) next_op: u64,
     /// The last transaction was a client's: what woke up goes before the next one.
@@ -471,7 +471,7 @@ impl Engine {
         if self.graph.woken.is_empty() {
             return false;
         }
-        let (taken, woken): (Vec<Idx>, Vec<Idx>) = self
+        let (taken, woken): (Vec<NodeIdx>, Vec<NodeIdx>) = self
             .graph
             .take_woken()
             .into_iter()
@@ -484,7 +484,7 @@ impl Engine {
                 self.running.wake_after(owner, idx);
             }
         }
-        let woken: Vec<Idx> =
+        let woken: Vec<NodeIdx> =
             woken.into_iter().filter(|&idx| !self.graph.is_left_alone(idx)).collect();
         if woken.is_empty() {
             return true;
@@ -507,7 +507,7 @@ impl Engine {
     }
 
     /// A value that failed, and is where it should be by now, has nothing to be tried again.
-    fn recover(&mut self, idx: Idx, step: &mut Step) {
+    fn recover(&mut self, idx: NodeIdx, step: &mut Step) {
         let node = self.graph.node(idx);
         if node.trouble.as_ref().is_some_and(|it| it.error.is_some()) && !self.graph.is_off(idx) {
             step.changed.push(node.key.clone());
@@ -517,7 +517,12 @@ impl Engine {
     }
 
     /// Gives back the transaction that these values have to wait for, if there is one.
-    fn converge_together(&mut self, woken: Vec<Idx>, now: Now, step: &mut Step) -> Option<TxnId> {
+    fn converge_together(
+        &mut self,
+        woken: Vec<NodeIdx>,
+        now: Now,
+        step: &mut Step,
+    ) -> Option<TxnId> {
         let plan =
             planner::plan(&self.graph, Delta::default().best_effort(), woken.clone()).ok()?;
         if let Some(behind) = self.in_the_way(&plan, None) {

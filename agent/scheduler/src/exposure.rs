@@ -8,25 +8,25 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use crate::dependency::Target;
-use crate::graph::{Graph, Idx};
+use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::value_spec::ValueSpec;
 
 /// What failed values wait to see changed.
 #[derive(Debug, Default)]
 pub(crate) struct Exposures {
-    by_target: FixedMap<Target, BTreeSet<Idx>>,
+    by_target: FixedMap<Target, BTreeSet<NodeIdx>>,
     /// The addresses among the targets that want to be covered.
     covering: BTreeSet<(u32, IpAddr)>,
     /// The prefixes of keys among the targets.
     unders: usize,
     /// Values whose surroundings changed; to be tried again.
-    pub(crate) changed: Vec<Idx>,
+    pub(crate) changed: Vec<NodeIdx>,
 }
 
 impl Graph {
     /// Lists a failed value under all it relies on.
-    pub(crate) fn expose(&mut self, idx: Idx) {
+    pub(crate) fn expose(&mut self, idx: NodeIdx) {
         self.cover_up(idx);
         let node = self.node(idx);
         let needs = node.goal.needs();
@@ -48,7 +48,7 @@ impl Graph {
     }
 
     /// Takes a value off the lists.
-    pub(crate) fn cover_up(&mut self, idx: Idx) {
+    pub(crate) fn cover_up(&mut self, idx: NodeIdx) {
         let Some(trouble) = &mut self.node_mut(idx).trouble else { return };
         for target in std::mem::take(&mut trouble.exposed) {
             let Some(listed) = self.exposures.by_target.get_mut(&target) else { continue };
@@ -68,7 +68,12 @@ impl Graph {
     }
 
     /// Notes that a value changed in the system, for those who failed because of it.
-    pub(crate) fn altered(&mut self, idx: Idx, old: Option<&ValueSpec>, new: Option<&ValueSpec>) {
+    pub(crate) fn altered(
+        &mut self,
+        idx: NodeIdx,
+        old: Option<&ValueSpec>,
+        new: Option<&ValueSpec>,
+    ) {
         if self.exposures.by_target.is_empty() {
             return;
         }

@@ -36,23 +36,23 @@ use target_table::TargetTable;
 use unsettled::Unsettled;
 
 /// A slot of the arena of nodes.
-pub(crate) type Idx = u32;
+pub(crate) type NodeIdx = u32;
 
 /// Out-of-date entries that a list of members may carry before it is cleaned, beside half of its length.
 const STALE_WATCHERS: u32 = 16;
 
 #[derive(Debug, Default)]
 struct Claimed {
-    holder: Option<Idx>,
+    holder: Option<NodeIdx>,
     /// Values whose goal has this claim; may be stale.
-    claimants: Vec<Idx>,
+    claimants: Vec<NodeIdx>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(crate) registry: Arc<Registry>,
     nodes: Vec<Node>,
-    free: Vec<Idx>,
+    free: Vec<NodeIdx>,
     index: Slots,
     targets: TargetTable,
     /// The kinds of all keys that ever were a target: those of others need not be looked up.
@@ -71,14 +71,14 @@ pub(crate) struct Graph {
     pub(crate) unsettled: Unsettled,
     pub(crate) leaning: Leaning,
     /// Values that wait no longer; to be planned.
-    pub(crate) woken: Vec<Idx>,
+    pub(crate) woken: Vec<NodeIdx>,
     /// Live values of ours that lost a dependency; to be looked at.
-    pub(crate) bereft: Vec<Idx>,
+    pub(crate) bereft: Vec<NodeIdx>,
     pub(crate) exposures: Exposures,
     /// What to do about drift, by prefix.
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
     /// Values that wait for something else than before.
-    pub(crate) stirred: Vec<Idx>,
+    pub(crate) stirred: Vec<NodeIdx>,
     /// Counts changes of anything a plan relies on.
     pub(crate) revision: u64,
     pub(crate) counters: Counters,
@@ -89,24 +89,24 @@ impl Graph {
         Self { registry, ..Self::default() }
     }
 
-    pub(crate) fn find(&self, key: &Key) -> Option<Idx> {
+    pub(crate) fn find(&self, key: &Key) -> Option<NodeIdx> {
         self.find_hashed(key, hash_of(key))
     }
 
-    pub(crate) fn find_hashed(&self, key: &Key, hash: u64) -> Option<Idx> {
+    pub(crate) fn find_hashed(&self, key: &Key, hash: u64) -> Option<NodeIdx> {
         self.index.find(hash, |idx| self.nodes[idx as usize].key == *key)
     }
 
-    pub(crate) fn node(&self, idx: Idx) -> &Node {
+    pub(crate) fn node(&self, idx: NodeIdx) -> &Node {
         &self.nodes[idx as usize]
     }
 
     /// For changes that nobody depends on; all others have a method here.
-    pub(crate) fn node_mut(&mut self, idx: Idx) -> &mut Node {
+    pub(crate) fn node_mut(&mut self, idx: NodeIdx) -> &mut Node {
         &mut self.nodes[idx as usize]
     }
 
-    pub(crate) fn nodes(&self) -> impl Iterator<Item = (Idx, &Node)> {
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeIdx, &Node)> {
         (0..).zip(&self.nodes).filter(|(_, node)| node.used)
     }
 
@@ -119,7 +119,7 @@ impl Graph {
         self.unsettled.reserve(nodes, known.len() + nodes);
     }
 
-    pub(crate) fn intern(&mut self, key: &Key) -> Idx {
+    pub(crate) fn intern(&mut self, key: &Key) -> NodeIdx {
         let hash = hash_of(key);
         if let Some(idx) = self.find_hashed(key, hash) {
             return idx;
@@ -132,7 +132,7 @@ impl Graph {
             }
             None => {
                 self.nodes.push(node);
-                Idx::try_from(self.nodes.len() - 1).expect("memory ends before 2^32 nodes")
+                NodeIdx::try_from(self.nodes.len() - 1).expect("memory ends before 2^32 nodes")
             }
         };
         let nodes = &self.nodes;
@@ -141,7 +141,7 @@ impl Graph {
     }
 
     /// Forgets a node that has nothing in any plane.
-    pub(crate) fn reap(&mut self, idx: Idx) {
+    pub(crate) fn reap(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx as usize];
         if !node.sources.is_empty() {
             return;
@@ -164,7 +164,7 @@ impl Graph {
     }
 
     /// Keeps the indexes of values true after a change of a plane or of an error.
-    pub(crate) fn settle(&mut self, idx: Idx) {
+    pub(crate) fn settle(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
         let unsettled = node.goal.value().is_some() && !node.in_place()
             || node.goal.is_partial()
@@ -178,7 +178,7 @@ impl Graph {
     }
 
     /// Whether something else can be had of a divisible value by now than what is its goal.
-    pub(crate) fn is_short(&self, idx: Idx) -> bool {
+    pub(crate) fn is_short(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         let Some(full) = node.goal.divisible() else { return false };
         let lacking = full.1.needs.iter().map(|need| &need.target);
@@ -195,7 +195,7 @@ impl Graph {
     }
 
     /// Whether a value is not where it should be, or may not be.
-    pub(crate) fn is_off(&self, idx: Idx) -> bool {
+    pub(crate) fn is_off(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         match &node.goal {
             _ if !node.used => false,
@@ -217,7 +217,7 @@ impl Graph {
     }
 
     /// Has a value planned for, unless an operation on it is in flight.
-    pub(crate) fn wake(&mut self, idx: Idx) {
+    pub(crate) fn wake(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx as usize];
         node.missed = node.flight().is_some();
         if node.used && !node.queued && node.flight().is_none() {
@@ -227,7 +227,7 @@ impl Graph {
     }
 
     /// The values to plan now. Each one can be woken again from here on.
-    pub(crate) fn take_woken(&mut self) -> Vec<Idx> {
+    pub(crate) fn take_woken(&mut self) -> Vec<NodeIdx> {
         let woken = std::mem::take(&mut self.woken);
         for &idx in &woken {
             self.nodes[idx as usize].queued = false;
@@ -248,7 +248,7 @@ impl Graph {
     }
 
     /// The groups of what a goal needs, in the order of its dependencies.
-    pub(crate) fn need_targets(&self, idx: Idx) -> &[TargetId] {
+    pub(crate) fn need_targets(&self, idx: NodeIdx) -> &[TargetId] {
         &self.node(idx).need_targets
     }
 
@@ -256,12 +256,12 @@ impl Graph {
         self.targets.iter()
     }
 
-    pub(crate) fn lists(&self, target: &Target, idx: Idx) -> bool {
+    pub(crate) fn lists(&self, target: &Target, idx: NodeIdx) -> bool {
         self.target_state(target).is_some_and(|state| state.watchers.contains(&idx))
     }
 
     /// True when another value holds an identity that this one wants.
-    pub(crate) fn is_contended(&self, idx: Idx) -> bool {
+    pub(crate) fn is_contended(&self, idx: NodeIdx) -> bool {
         let claims = self.node(idx).goal.spec().map_or(&[][..], |spec| spec.claims());
         claims.iter().any(|claim| self.holder(claim).is_some_and(|holder| holder != idx))
     }
@@ -294,12 +294,12 @@ impl Graph {
         self.ordered.contains_key(&kind)
     }
 
-    pub(crate) fn holder(&self, claim: &Claim) -> Option<Idx> {
+    pub(crate) fn holder(&self, claim: &Claim) -> Option<NodeIdx> {
         self.claims.get(claim).and_then(|claimed| claimed.holder)
     }
 
     /// True when this value has an identity, or may get it when its holder goes.
-    pub(crate) fn is_known_to(&self, claim: &Claim, idx: Idx) -> bool {
+    pub(crate) fn is_known_to(&self, claim: &Claim, idx: NodeIdx) -> bool {
         let claimed = self.claims.get(claim);
         claimed.is_some_and(|it| it.holder == Some(idx) || it.claimants.contains(&idx))
     }
@@ -307,7 +307,7 @@ impl Graph {
     /// Gives a node its sources and the goal that follows from them. Of what that needs, some groups may be `known`.
     pub(crate) fn set_goal(
         &mut self,
-        idx: Idx,
+        idx: NodeIdx,
         sources: Sources,
         goal: Goal,
         known: &[Option<TargetId>],
@@ -331,7 +331,7 @@ impl Graph {
     }
 
     /// Says what the system has under a key, as others depend on it.
-    pub(crate) fn set_live(&mut self, idx: Idx, live: Option<Arc<ValueSpec>>, ours: bool) {
+    pub(crate) fn set_live(&mut self, idx: NodeIdx, live: Option<Arc<ValueSpec>>, ours: bool) {
         let node = self.node(idx);
         let unchanged = match (&node.live, &live) {
             (None, None) => true,
@@ -373,7 +373,7 @@ impl Graph {
     }
 
     /// Those who may wait for a value to go that could not: when it has gone, others may offer what they need.
-    fn parked_by(&mut self, idx: Idx) -> Vec<Idx> {
+    fn parked_by(&mut self, idx: NodeIdx) -> Vec<NodeIdx> {
         let node = self.node(idx);
         let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
         if failed && node.live.is_some() {
@@ -431,7 +431,7 @@ impl Graph {
     }
 
     /// Whether the system has something under a key that we made, or may remove because of its mark.
-    pub(crate) fn is_ours(&self, idx: Idx) -> bool {
+    pub(crate) fn is_ours(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         node.live.is_some() && self.made_or_marked(&node.key, node.ours, node.current())
     }
@@ -455,7 +455,7 @@ impl Graph {
     }
 
     /// The unmet dependencies of what was asked for: targets and labels.
-    pub(crate) fn unmet(&self, idx: Idx) -> impl Iterator<Item = (&Target, &str)> {
+    pub(crate) fn unmet(&self, idx: NodeIdx) -> impl Iterator<Item = (&Target, &str)> {
         let needs = self.node(idx).goal.needs();
         let unmet = needs.iter().filter(|need| self.provider_count(&need.target) == 0);
         unmet.map(|need| (&need.target, need.label.as_str()))

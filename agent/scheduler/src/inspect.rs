@@ -4,7 +4,7 @@
 
 use crate::dependency::Target;
 use crate::engine::Engine;
-use crate::graph::{Idx, Node};
+use crate::graph::{Node, NodeIdx};
 use crate::key::{Key, KeySet};
 use crate::operation::TxnId;
 use crate::plan::{Delta, Plan, PlanError};
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Lists of members may hold values that need something else by now.
-    fn is_needing(&self, idx: Idx, target: &Target) -> bool {
+    fn is_needing(&self, idx: NodeIdx, target: &Target) -> bool {
         let node = self.graph.node(idx);
         let spec =
             node.goal.requested_spec().into_iter().chain(node.live.as_ref().filter(|_| node.ours));
@@ -122,7 +122,7 @@ impl Engine {
     /// # Errors
     /// Never for what the engine holds already; the planner's refusals are passed on.
     pub fn plan_repair(&self, keys: Option<&[Key]>) -> Result<Plan, PlanError> {
-        let nodes: Vec<Idx> = match keys {
+        let nodes: Vec<NodeIdx> = match keys {
             Some(keys) => keys.iter().filter_map(|key| self.graph.find(key)).collect(),
             None => {
                 let all = self.graph.nodes().map(|(idx, _)| idx);

@@ -1,7 +1,7 @@
 //! Facts: what they change, and what the engine suspects because of them.
 
 use crate::engine::{Engine, Scope, Step};
-use crate::graph::{Goal, Idx};
+use crate::graph::{Goal, NodeIdx};
 use crate::key::FixedMap;
 use crate::operation::{Fact, Now};
 use crate::value::{SharedValue, same};
@@ -41,7 +41,7 @@ impl Engine {
     /// Takes in what the system has under a key with nothing of ours in flight.
     fn absorb(
         &mut self,
-        idx: Idx,
+        idx: NodeIdx,
         value: Option<SharedValue>,
         now: Now,
         urgent: bool,
@@ -69,7 +69,7 @@ impl Engine {
 
     /// A value came, or offers more than it seemed to, and plans under way did not count on that: what they part with
     /// for want of it may stay after all.
-    fn correct_plans(&mut self, idx: Idx, before: Option<&ValueSpec>) {
+    fn correct_plans(&mut self, idx: NodeIdx, before: Option<&ValueSpec>) {
         for member in self.graph.watchers_of_new_offers(idx, before) {
             if let Some(owner) = self.graph.node(member).owner() {
                 self.running.wake_after(owner, member);
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    fn vanished(&mut self, idx: Idx, now: Now, urgent: bool, step: &mut Step) {
+    fn vanished(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
         self.graph.set_live(idx, None, false);
         let node = self.graph.node_mut(idx);
         if matches!(node.goal, Goal::Nothing) {
@@ -89,7 +89,14 @@ impl Engine {
         }
     }
 
-    fn appeared(&mut self, idx: Idx, value: &SharedValue, now: Now, urgent: bool, step: &mut Step) {
+    fn appeared(
+        &mut self,
+        idx: NodeIdx,
+        value: &SharedValue,
+        now: Now,
+        urgent: bool,
+        step: &mut Step,
+    ) {
         let node = self.graph.node(idx);
         let applied = node.applied.clone();
         if let Some(applied) =
@@ -121,7 +128,7 @@ impl Engine {
     }
 
     /// Takes in that a value was seen to be gone while an operation on it was in flight that failed, or was not tried.
-    pub(crate) fn acknowledge(&mut self, idx: Idx, now: Now, step: &mut Step) {
+    pub(crate) fn acknowledge(&mut self, idx: NodeIdx, now: Now, step: &mut Step) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
         if node.flight().is_some() || !descriptor.is_some_and(|descriptor| descriptor.observable())
@@ -134,7 +141,7 @@ impl Engine {
     }
 
     /// The drift is over before it was repaired.
-    fn calm(&mut self, idx: Idx) {
+    fn calm(&mut self, idx: NodeIdx) {
         let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
         if trouble.error.is_some() {
             return;
@@ -145,7 +152,7 @@ impl Engine {
     }
 
     /// Looks at a value again soon, and reads it meanwhile: late notifications of our own changes look like drift.
-    fn suspect(&mut self, idx: Idx, now: Now, urgent: bool, step: &mut Step) {
+    fn suspect(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
         if urgent {
             return self.graph.wake(idx);
         }
@@ -182,7 +189,7 @@ impl Engine {
         now: Now,
         step: &mut Step,
     ) {
-        let mut seen: FixedMap<Idx, ()> = FixedMap::default();
+        let mut seen: FixedMap<NodeIdx, ()> = FixedMap::default();
         seen.reserve(facts.len());
         for fact in facts {
             let key = fact.key.clone();
@@ -190,7 +197,7 @@ impl Engine {
             seen.extend(self.graph.find(&key).map(|idx| (idx, ())));
         }
         let nodes = self.graph.nodes().filter(|(_, node)| scope.holds(&node.key));
-        let (here, missed): (Vec<Idx>, Vec<Idx>) =
+        let (here, missed): (Vec<NodeIdx>, Vec<NodeIdx>) =
             nodes.map(|(idx, _)| idx).partition(|idx| seen.contains_key(idx));
         for &idx in &missed {
             let node = self.graph.node(idx);

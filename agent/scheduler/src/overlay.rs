@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::dependency::{Claim, Dependency, Target};
-use crate::graph::{Goal, Graph, Idx, Sources, TargetId};
+use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
 use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
 use crate::value::SharedValue;
@@ -24,13 +24,13 @@ use crate::value_spec::ValueSpec;
 const SPARE: usize = 32;
 
 /// A node of the overlay.
-pub(crate) type Spot = u32;
+pub(crate) type OverlayIdx = u32;
 /// A group of the overlay.
 pub(crate) type OverlayTargetId = u32;
 /// The accounts of what one value offers.
 pub(crate) type OverlayTargetIds = SmallVec<[OverlayTargetId; 4]>;
 /// Nodes listed with an account: few, mostly.
-pub(crate) type Spots = SmallVec<[Spot; 4]>;
+pub(crate) type OverlayIdxs = SmallVec<[OverlayIdx; 4]>;
 
 /// What a plan has still to do with a value.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +54,7 @@ pub(crate) enum Becoming {
 
 #[derive(Debug)]
 pub(crate) struct OverlayNode {
-    pub(crate) idx: Option<Idx>,
+    pub(crate) idx: Option<NodeIdx>,
     pub(crate) key: Key,
     /// Copied from the graph when the plan hears of one: see [`Overlay::sources_mut`].
     pub(crate) sources: Sources,
@@ -76,7 +76,7 @@ pub(crate) struct OverlayNode {
     pub(crate) op: Option<u32>,
     /// What it was, when it goes with another one that has not gone yet.
     pub(crate) leaving: Option<Arc<ValueSpec>>,
-    pub(crate) carrier: Option<Spot>,
+    pub(crate) carrier: Option<OverlayIdx>,
     /// Most values only come, and have nothing of it.
     parting: Option<Box<Parting>>,
 }
@@ -85,7 +85,7 @@ pub(crate) struct OverlayNode {
 #[derive(Debug, Default)]
 pub(crate) struct Parting {
     /// Values that go together with this one, once it goes.
-    pub(crate) attached: Vec<Spot>,
+    pub(crate) attached: Vec<OverlayIdx>,
     /// Operations that must have gone before those can.
     pub(crate) awaits: After,
     /// The users of its key know that it goes.
@@ -102,7 +102,7 @@ impl OverlayNode {
     }
 
     /// The values that go with this one: from now on somebody else's business.
-    pub(crate) fn take_attached(&mut self) -> Vec<Spot> {
+    pub(crate) fn take_attached(&mut self) -> Vec<OverlayIdx> {
         self.parting.as_mut().map_or_else(Vec::new, |parting| std::mem::take(&mut parting.attached))
     }
 
@@ -143,7 +143,7 @@ pub(crate) struct OverlayTarget {
     /// It will change in place: whoever is renewed with it waits for that.
     pub(crate) unsteady: bool,
     /// Nodes whose goal is new, and needs this.
-    pub(crate) new_watchers: Spots,
+    pub(crate) new_watchers: OverlayIdxs,
     /// Most targets only come, and have none.
     leaving: Option<Box<Leaving>>,
     /// The operation that made the first offer.
@@ -156,9 +156,9 @@ pub(crate) struct OverlayTarget {
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     /// Nodes that wait for offers that stay.
-    pub(crate) held: Spots,
+    pub(crate) held: OverlayIdxs,
     /// Nodes that cannot change before the users are gone.
-    pub(crate) blocked: Spots,
+    pub(crate) blocked: OverlayIdxs,
     /// The operations by which users left.
     pub(crate) freed_by: SmallVec<[u32; 4]>,
 }
@@ -177,20 +177,22 @@ impl OverlayTarget {
         self.leaving.as_ref().map_or(&[], |leaving| &leaving.freed_by)
     }
 
-    pub(crate) fn take_held(&mut self) -> Spots {
-        self.leaving.as_mut().map_or_else(Spots::new, |leaving| std::mem::take(&mut leaving.held))
+    pub(crate) fn take_held(&mut self) -> OverlayIdxs {
+        self.leaving
+            .as_mut()
+            .map_or_else(OverlayIdxs::new, |leaving| std::mem::take(&mut leaving.held))
     }
 
-    pub(crate) fn take_blocked(&mut self) -> Spots {
+    pub(crate) fn take_blocked(&mut self) -> OverlayIdxs {
         let leaving = self.leaving.as_mut();
-        leaving.map_or_else(Spots::new, |leaving| std::mem::take(&mut leaving.blocked))
+        leaving.map_or_else(OverlayIdxs::new, |leaving| std::mem::take(&mut leaving.blocked))
     }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct OverlayClaim {
-    pub(crate) holder: Option<Spot>,
-    pub(crate) waiting: Vec<Spot>,
+    pub(crate) holder: Option<OverlayIdx>,
+    pub(crate) waiting: Vec<OverlayIdx>,
     pub(crate) freed_by: Option<u32>,
 }
 
@@ -198,20 +200,20 @@ pub(crate) struct OverlayClaim {
 #[derive(Debug, Default)]
 pub(crate) struct Turned {
     /// Nodes that may be ready now.
-    pub(crate) ready: Vec<Spot>,
+    pub(crate) ready: Vec<OverlayIdx>,
     /// Nodes whose users may be gone now.
-    pub(crate) freed: Vec<Spot>,
+    pub(crate) freed: Vec<OverlayIdx>,
     /// Live nodes of ours that lost what they must not be without.
-    pub(crate) bereft: Vec<Spot>,
+    pub(crate) bereft: Vec<OverlayIdx>,
     /// Nodes of which more can be had now, maybe.
-    pub(crate) divisible: Vec<Spot>,
+    pub(crate) divisible: Vec<OverlayIdx>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Overlay<'g> {
     pub(crate) graph: &'g Graph,
     pub(crate) nodes: Vec<OverlayNode>,
-    by_idx: FixedMap<Idx, Spot>,
+    by_idx: FixedMap<NodeIdx, OverlayIdx>,
     by_key: Slots,
     pub(crate) targets: Vec<OverlayTarget>,
     /// The accounts of targets that the graph has no group of.
@@ -263,7 +265,7 @@ impl<'g> Overlay<'g> {
         self.nodes.reserve(nodes);
         self.targets.reserve(need_targets);
         self.target_refs.reserve(need_targets);
-        self.by_key.reserve(nodes, |spot| hash_of(&self.nodes[spot as usize].key));
+        self.by_key.reserve(nodes, |oidx| hash_of(&self.nodes[oidx as usize].key));
         self.by_target.reserve(need_targets, |target_id| {
             hash_of(&self.target_refs[target_id as usize].target)
         });
@@ -285,12 +287,12 @@ impl<'g> Overlay<'g> {
         self.by_idx.reserve(nodes);
     }
 
-    pub(crate) fn node(&self, spot: Spot) -> &OverlayNode {
-        &self.nodes[spot as usize]
+    pub(crate) fn node(&self, oidx: OverlayIdx) -> &OverlayNode {
+        &self.nodes[oidx as usize]
     }
 
-    pub(crate) fn node_mut(&mut self, spot: Spot) -> &mut OverlayNode {
-        &mut self.nodes[spot as usize]
+    pub(crate) fn node_mut(&mut self, oidx: OverlayIdx) -> &mut OverlayNode {
+        &mut self.nodes[oidx as usize]
     }
 
     pub(crate) fn target(&self, target_id: OverlayTargetId) -> &OverlayTarget {
@@ -302,7 +304,7 @@ impl<'g> Overlay<'g> {
     }
 
     /// The node of a key, if the plan has touched it.
-    pub(crate) fn touched(&self, key: &Key) -> Option<Spot> {
+    pub(crate) fn touched(&self, key: &Key) -> Option<OverlayIdx> {
         let hash = hash_of(key);
         match self.graph.find_hashed(key, hash) {
             Some(idx) => self.by_idx.get(&idx).copied(),
@@ -311,25 +313,25 @@ impl<'g> Overlay<'g> {
     }
 
     /// The node of a key, copied from the graph or empty. True when it is new to the plan.
-    pub(crate) fn touch(&mut self, key: &Key) -> (Spot, bool) {
+    pub(crate) fn touch(&mut self, key: &Key) -> (OverlayIdx, bool) {
         let hash = hash_of(key);
         match self.graph.find_hashed(key, hash) {
             Some(idx) => self.touch_idx(idx),
             None => {
-                if let Some(spot) = self.added(key, hash) {
-                    return (spot, false);
+                if let Some(oidx) = self.added(key, hash) {
+                    return (oidx, false);
                 }
-                let spot = self.push(OverlayNode::empty(key.clone()));
+                let oidx = self.push(OverlayNode::empty(key.clone()));
                 let nodes = &self.nodes;
-                self.by_key.insert(hash, spot, |spot| hash_of(&nodes[spot as usize].key));
-                (spot, true)
+                self.by_key.insert(hash, oidx, |oidx| hash_of(&nodes[oidx as usize].key));
+                (oidx, true)
             }
         }
     }
 
     /// The node of a key that the graph does not have.
-    fn added(&self, key: &Key, hash: u64) -> Option<Spot> {
-        self.by_key.find(hash, |spot| self.nodes[spot as usize].key == *key)
+    fn added(&self, key: &Key, hash: u64) -> Option<OverlayIdx> {
+        self.by_key.find(hash, |oidx| self.nodes[oidx as usize].key == *key)
     }
 
     /// The account of a target, if there is one yet.
@@ -347,17 +349,17 @@ impl<'g> Overlay<'g> {
             .find(hash, |target_id| self.target_refs[target_id as usize].target == *target)
     }
 
-    pub(crate) fn touch_idx(&mut self, idx: Idx) -> (Spot, bool) {
+    pub(crate) fn touch_idx(&mut self, idx: NodeIdx) -> (OverlayIdx, bool) {
         match self.by_idx.get(&idx) {
-            Some(&spot) => (spot, false),
+            Some(&oidx) => (oidx, false),
             None => (self.copy(idx), true),
         }
     }
 
     /// Copies a node of the graph that the plan has not touched yet.
-    fn copy(&mut self, idx: Idx) -> Spot {
+    fn copy(&mut self, idx: NodeIdx) -> OverlayIdx {
         let node = self.graph.node(idx);
-        let spot = self.push(OverlayNode {
+        let oidx = self.push(OverlayNode {
             idx: Some(idx),
             goal: node.goal.clone(),
             live: node.live.clone(),
@@ -365,34 +367,34 @@ impl<'g> Overlay<'g> {
             current: node.current().cloned(),
             ..OverlayNode::empty(node.key.clone())
         });
-        self.by_idx.insert(idx, spot);
+        self.by_idx.insert(idx, oidx);
         if let Some(spec) = node.goal.spec() {
             let known = self.graph.need_targets(idx).iter();
             let needs = spec.needs.iter().zip(known.map(|&known| Some(known)));
-            self.open_need_targets(spot, needs);
+            self.open_need_targets(oidx, needs);
         }
-        spot
+        oidx
     }
 
-    fn push(&mut self, node: OverlayNode) -> Spot {
+    fn push(&mut self, node: OverlayNode) -> OverlayIdx {
         self.nodes.push(node);
-        spot_of(self.nodes.len() - 1)
+        to_u32(self.nodes.len() - 1)
     }
 
     /// Gives a node that intends a divisible value what can be had of it: that is nobody's change of intent.
-    pub(crate) fn refit(&mut self, spot: Spot, goal: Goal) {
+    pub(crate) fn refit(&mut self, oidx: OverlayIdx, goal: Goal) {
         let graph = self.graph;
-        let node = self.node_mut(spot);
+        let node = self.node_mut(oidx);
         if let (false, Some(idx)) = (node.changed, node.idx) {
             node.sources.clone_from(&graph.node(idx).sources);
         }
-        self.set_goal(spot, goal);
+        self.set_goal(oidx, goal);
     }
 
     /// The sources of intent of a node, to be changed.
-    pub(crate) fn sources_mut(&mut self, spot: Spot) -> &mut Sources {
+    pub(crate) fn sources_mut(&mut self, oidx: OverlayIdx) -> &mut Sources {
         let graph = self.graph;
-        let node = self.node_mut(spot);
+        let node = self.node_mut(oidx);
         if !std::mem::replace(&mut node.heard, true)
             && !node.changed
             && let Some(idx) = node.idx
@@ -403,40 +405,40 @@ impl<'g> Overlay<'g> {
     }
 
     /// Gives a node another goal.
-    pub(crate) fn set_goal(&mut self, spot: Spot, goal: Goal) {
-        let node = self.node_mut(spot);
+    pub(crate) fn set_goal(&mut self, oidx: OverlayIdx, goal: Goal) {
+        let node = self.node_mut(oidx);
         node.goal = goal;
         node.changed = true;
         let Some(spec) = node.goal.spec().cloned() else {
-            let node = self.node_mut(spot);
+            let node = self.node_mut(oidx);
             node.unmet = 0;
             node.need_targets.clear();
             return;
         };
         let unknown = spec.needs.iter().map(|need| (need, None));
-        self.open_need_targets(spot, unknown);
+        self.open_need_targets(oidx, unknown);
         for at in 0..spec.needs.len() {
-            let target_id = self.node(spot).need_targets[at];
-            self.list(target_id, spot);
+            let target_id = self.node(oidx).need_targets[at];
+            self.list(target_id, oidx);
         }
         for need in spec.full().iter().flat_map(|(_, full)| &full.needs) {
             let target_id = self.target_id(&need.target);
-            self.list(target_id, spot);
+            self.list(target_id, oidx);
         }
     }
 
     /// Lists a node whose goal is new with an account.
-    fn list(&mut self, target_id: OverlayTargetId, spot: Spot) {
+    fn list(&mut self, target_id: OverlayTargetId, oidx: OverlayIdx) {
         let new_watchers = &mut self.target_mut(target_id).new_watchers;
-        if new_watchers.last() != Some(&spot) {
-            new_watchers.push(spot);
+        if new_watchers.last() != Some(&oidx) {
+            new_watchers.push(oidx);
         }
     }
 
     /// Finds the accounts of what a goal needs, whose groups may be known, and counts those that are empty.
     fn open_need_targets<'t>(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         needs: impl Iterator<Item = (&'t Dependency, Option<TargetId>)>,
     ) {
         let (mut need_targets, mut unmet) = (OverlayTargetIds::new(), 0);
@@ -448,14 +450,14 @@ impl<'g> Overlay<'g> {
             unmet += u32::from(self.target(target_id).providers == 0);
             need_targets.push(target_id);
         }
-        let node = self.node_mut(spot);
+        let node = self.node_mut(oidx);
         node.unmet = unmet;
         node.need_targets = need_targets;
     }
 
     /// The accounts of what these traits need: those of the goal are at hand.
-    fn target_ids_of(&mut self, spot: Spot, spec: &Arc<ValueSpec>) -> OverlayTargetIds {
-        let node = self.node(spot);
+    fn target_ids_of(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> OverlayTargetIds {
+        let node = self.node(oidx);
         if node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec)) {
             return OverlayTargetIds::from_slice(&node.need_targets);
         }
@@ -465,22 +467,22 @@ impl<'g> Overlay<'g> {
     /// Puts a node into another condition and moves all accounts. What turns is left in [`Overlay::turned`].
     pub(crate) fn become_live(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         live: Option<Arc<ValueSpec>>,
         ours: bool,
         by: Option<u32>,
     ) {
-        let key = self.node(spot).key.clone();
-        let node = self.node_mut(spot);
+        let key = self.node(oidx).key.clone();
+        let node = self.node_mut(oidx);
         let (old, was_ours) = (node.live.take(), node.ours);
         let (gained, lost) = self.shift(&key, old.as_deref(), live.as_deref());
         self.count_prefixes(old.as_deref(), -1);
         self.count_prefixes(live.as_deref(), 1);
-        let node = self.node_mut(spot);
+        let node = self.node_mut(oidx);
         node.live = live.clone();
         node.ours = ours;
-        self.move_dependents(spot, old.filter(|_| was_ours), -1, by);
-        self.move_dependents(spot, live.filter(|_| ours), 1, by);
+        self.move_dependents(oidx, old.filter(|_| was_ours), -1, by);
+        self.move_dependents(oidx, live.filter(|_| ours), 1, by);
         for target_id in gained {
             self.gain(target_id, by);
         }
@@ -514,6 +516,6 @@ impl OverlayNode {
     }
 }
 
-pub(crate) fn spot_of(index: usize) -> Spot {
-    Spot::try_from(index).expect("memory ends before 2^32 entries")
+pub(crate) fn to_u32(index: usize) -> OverlayIdx {
+    OverlayIdx::try_from(index).expect("memory ends before 2^32 entries")
 }

@@ -12,7 +12,7 @@ use crate::descriptor::Registry;
 use crate::history::Author;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::overlay::{OverlayNode, Spot, TargetRef};
+use crate::overlay::{OverlayIdx, OverlayNode, TargetRef};
 use crate::value::SharedValue;
 use crate::waits::{Level, Wait};
 
@@ -110,7 +110,7 @@ pub struct PlannedOperation {
     pub taken: Vec<Key>,
     /// Steps that this one waits for: until they are completed, or, where its own transport carries them, handed out.
     pub after: After,
-    pub(crate) spot: Spot,
+    pub(crate) oidx: OverlayIdx,
 }
 
 /// Which of the dependencies of a value nobody meets, in the order of its traits.
@@ -124,10 +124,10 @@ pub struct Plan {
     /// The nodes it touches.
     pub(crate) nodes: Vec<OverlayNode>,
     /// Values found to be in place.
-    pub(crate) found: Vec<Spot>,
+    pub(crate) found: Vec<OverlayIdx>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
     /// What will wait, ascending by key.
-    pub(crate) waiting: Vec<(Spot, Unmet)>,
+    pub(crate) waiting: Vec<(OverlayIdx, Unmet)>,
     /// The accounts of what the nodes need.
     pub(crate) target_refs: Vec<TargetRef>,
     /// The state of the engine it was made for.
@@ -159,7 +159,7 @@ impl Plan {
     /// What its operations touch beside the keys whose intent it changes.
     pub fn beside(&self) -> impl Iterator<Item = &Key> {
         self.operations.iter().flat_map(|op| {
-            let changed = self.nodes[op.spot as usize].changed;
+            let changed = self.nodes[op.oidx as usize].changed;
             (!changed).then_some(&op.key).into_iter().chain(&op.taken)
         })
     }
@@ -171,13 +171,13 @@ impl Plan {
 
     /// Values of the change that will wait, ascending by key.
     pub fn pending(&self) -> Vec<Key> {
-        self.waiting.iter().map(|&(spot, _)| self.nodes[spot as usize].key.clone()).collect()
+        self.waiting.iter().map(|&(oidx, _)| self.nodes[oidx as usize].key.clone()).collect()
     }
 
     /// The same with the labels of what they wait for; none where another value holds an identity they need.
     pub fn waiting(&self) -> impl Iterator<Item = (&Key, impl Iterator<Item = &SmolStr>)> {
-        self.waiting.iter().map(|(spot, unmet)| {
-            let node = &self.nodes[*spot as usize];
+        self.waiting.iter().map(|(oidx, unmet)| {
+            let node = &self.nodes[*oidx as usize];
             let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
             (&node.key, unmet.iter().map(|&need| &needs[need as usize].label))
         })

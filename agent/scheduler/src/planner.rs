@@ -22,10 +22,12 @@ use std::sync::Arc;
 
 use crate::dependency::{Claim, Facet, Target};
 use crate::descriptor::{Change, guarded};
-use crate::graph::{Goal, Graph, Idx};
+use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
-use crate::overlay::{Becoming, Overlay, OverlayTargetId, OverlayTargetIds, Spot, Want, spot_of};
+use crate::overlay::{
+    Becoming, Overlay, OverlayIdx, OverlayTargetId, OverlayTargetIds, Want, to_u32,
+};
 use crate::plan::{Cause, PlannedOperation};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
@@ -45,28 +47,28 @@ const TURNS_SHOWN: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Planner<'g> {
     pub(crate) overlay: Overlay<'g>,
-    ready: [Vec<Spot>; 4],
+    ready: [Vec<OverlayIdx>; 4],
     /// An empty list, to be used for spots that turn.
-    spare: Vec<Spot>,
+    spare: Vec<OverlayIdx>,
     /// Deletes and changes that wait for users to go, by key.
-    pub(crate) blocked: BTreeMap<Key, Spot>,
+    pub(crate) blocked: BTreeMap<Key, OverlayIdx>,
     /// The same, when all users are on their way already.
-    pub(crate) spent: BTreeMap<Key, Spot>,
+    pub(crate) spent: BTreeMap<Key, OverlayIdx>,
     /// Changes that wait for what they need.
-    pub(crate) starved: BTreeMap<Key, Spot>,
+    pub(crate) starved: BTreeMap<Key, OverlayIdx>,
     /// Divisible values of which less or more than their goal may be had.
-    unfitted: BTreeMap<Key, Spot>,
+    unfitted: BTreeMap<Key, OverlayIdx>,
     /// What will be taken along, and by whom.
-    doomed_under: FixedMap<Key, Spot>,
-    doomed_of: FixedMap<Facet, Spot>,
+    doomed_under: FixedMap<Key, OverlayIdx>,
+    doomed_of: FixedMap<Facet, OverlayIdx>,
     pub(crate) operations: Vec<PlannedOperation>,
     /// Values found to be in place.
-    pub(crate) found: Vec<Spot>,
+    pub(crate) found: Vec<OverlayIdx>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
     /// Identities kept for whoever held them before a change that is taken back.
     kept: FixedMap<Claim, Key>,
     /// Values that wait for a kept identity.
-    courteous: BTreeMap<Key, Spot>,
+    courteous: BTreeMap<Key, OverlayIdx>,
     /// Parts that descriptors listed.
     pub(crate) listed: u64,
     /// With one transport, the order of the plan is order enough.
@@ -96,15 +98,15 @@ impl<'g> Planner<'g> {
     }
 
     /// Takes in values whose surroundings changed.
-    pub(crate) fn revisit(&mut self, mut indexes: Vec<Idx>) {
+    pub(crate) fn revisit(&mut self, mut indexes: Vec<NodeIdx>) {
         let graph = self.overlay.graph;
         self.overlay.reserve_known(indexes.len());
         indexes.sort_unstable_by(|&a, &b| graph.node(a).key.cmp(&graph.node(b).key));
         for idx in indexes {
-            let (spot, new) = self.overlay.touch_idx(idx);
+            let (oidx, new) = self.overlay.touch_idx(idx);
             if new {
                 let drifted = graph.node(idx).applied.is_some();
-                self.overlay.node_mut(spot).cause =
+                self.overlay.node_mut(oidx).cause =
                     if drifted { Cause::Drift } else { Cause::Woken };
             }
         }
@@ -114,8 +116,8 @@ impl<'g> Planner<'g> {
     pub(crate) fn run(&mut self) {
         self.overlay.playing = true;
         self.operations.reserve(self.overlay.nodes.len());
-        for spot in 0..spot_of(self.overlay.nodes.len()) {
-            self.classify(spot);
+        for oidx in 0..to_u32(self.overlay.nodes.len()) {
+            self.classify(oidx);
         }
         self.distrust();
         self.recall_kept();
@@ -136,17 +138,17 @@ impl<'g> Planner<'g> {
                 return;
             };
             let mut round = std::mem::take(&mut self.ready[rank]);
-            let key = |spot: &Spot| &self.overlay.nodes[*spot as usize].key;
+            let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;
             round.sort_unstable();
             round.dedup();
             if !round.is_sorted_by_key(key) {
                 round.sort_by(|a, b| key(a).cmp(key(b)));
             }
-            for spot in round {
+            for oidx in round {
                 match rank {
-                    DELETES => self.delete(spot, false),
-                    FINDINGS | CHANGES => self.change(spot, false),
-                    _ => self.create(spot),
+                    DELETES => self.delete(oidx, false),
+                    FINDINGS | CHANGES => self.change(oidx, false),
+                    _ => self.create(oidx),
                 }
             }
         }
@@ -154,30 +156,30 @@ impl<'g> Planner<'g> {
 
     /// Decides what a value needs: nothing, or to go, to become, to come. What may do with less waits until it is known
     /// what is there.
-    fn classify(&mut self, spot: Spot) {
-        self.note_divisible(spot);
-        if !self.may_shrink(spot) {
-            self.classify_whole(spot);
+    fn classify(&mut self, oidx: OverlayIdx) {
+        self.note_divisible(oidx);
+        if !self.may_shrink(oidx) {
+            self.classify_whole(oidx);
         }
     }
 
-    fn classify_whole(&mut self, spot: Spot) {
+    fn classify_whole(&mut self, oidx: OverlayIdx) {
         let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.clone());
         let Some(current) = node.current.clone() else {
             if node.live.is_none() && node.leaving.is_none() {
-                self.want_create(spot);
+                self.want_create(oidx);
             }
             return;
         };
         match node.goal.clone() {
             Goal::Refused(..) => {}
             Goal::Nothing if applied.is_some() || graph.restores.contains_key(&node.key) => {
-                self.gone(spot, None)
+                self.gone(oidx, None)
             }
             Goal::Nothing if graph.owned(&node.key, &current) => {
-                self.gone(spot, Some(Cause::Orphan))
+                self.gone(oidx, Some(Cause::Orphan))
             }
             Goal::Nothing => {}
             Goal::Valid(value, spec)
@@ -190,70 +192,70 @@ impl<'g> Planner<'g> {
                 let in_place =
                     node.ours && node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &spec));
                 match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
-                    true if node.unmet > 0 || self.is_usurper(spot, &spec) => {
-                        self.gone(spot, Some(Cause::Parked))
+                    true if node.unmet > 0 || self.is_usurper(oidx, &spec) => {
+                        self.gone(oidx, Some(Cause::Parked))
                     }
                     true => {}
-                    false => self.want_change(spot, Becoming::Found),
+                    false => self.want_change(oidx, Becoming::Found),
                 }
             }
-            Goal::Valid(value, _) => self.classify_differing(spot, &current, &value),
+            Goal::Valid(value, _) => self.classify_differing(oidx, &current, &value),
         }
     }
 
-    fn classify_differing(&mut self, spot: Spot, current: &SharedValue, value: &SharedValue) {
-        if !self.is_ours(spot) {
-            return self.want_change(spot, Becoming::Adopted);
+    fn classify_differing(&mut self, oidx: OverlayIdx, current: &SharedValue, value: &SharedValue) {
+        if !self.is_ours(oidx) {
+            return self.want_change(oidx, Becoming::Adopted);
         }
         let graph = self.overlay.graph;
-        let key = &self.overlay.node(spot).key;
+        let key = &self.overlay.node(oidx).key;
         let descriptor = graph.registry.descriptor(key.kind());
-        let old = self.old_value(spot);
+        let old = self.old_value(oidx);
         let change = descriptor.map(|descriptor| {
             let old = old.as_ref().unwrap_or(current);
             guarded(|| descriptor.change(&**old, &**value)).unwrap_or(Change::Recreate)
         });
         match change {
-            Some(Change::InPlace) => self.want_change(spot, Becoming::Updated),
-            _ => self.gone(spot, None),
+            Some(Change::InPlace) => self.want_change(oidx, Becoming::Updated),
+            _ => self.gone(oidx, None),
         }
     }
 
-    pub(crate) fn want_create(&mut self, spot: Spot) {
-        let node = self.overlay.node_mut(spot);
+    pub(crate) fn want_create(&mut self, oidx: OverlayIdx) {
+        let node = self.overlay.node_mut(oidx);
         if !matches!(node.goal, Goal::Valid(..)) {
             node.want = Want::Nothing;
             return;
         }
         node.want = Want::Create;
         if node.unmet == 0 {
-            self.ready[CREATES].push(spot);
+            self.ready[CREATES].push(oidx);
         }
-        self.note_divisible(spot);
+        self.note_divisible(oidx);
     }
 
-    fn want_change(&mut self, spot: Spot, becoming: Becoming) {
-        let node = self.overlay.node_mut(spot);
+    fn want_change(&mut self, oidx: OverlayIdx, becoming: Becoming) {
+        let node = self.overlay.node_mut(oidx);
         node.want = Want::Become(becoming);
-        self.ready[rank(becoming)].push(spot);
-        let next = self.next(spot);
+        self.ready[rank(becoming)].push(oidx);
+        let next = self.next(oidx);
         self.overlay.fade(
-            spot,
+            oidx,
             next.as_ref().map(|(_, spec)| &**spec),
             becoming == Becoming::Updated,
         );
         if becoming != Becoming::Updated {
             return;
         }
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         if let (Some(live), Some(new)) = (node.live.clone(), node.goal.spec().cloned()) {
             let lost = live.property_takes().iter().filter(|(property, _)| !new.offers(property));
             for (_, taken) in lost {
-                self.doom(taken, spot);
+                self.doom(taken, oidx);
             }
         }
         let target_id =
-            self.overlay.existing_target_id(&Target::Exact(self.overlay.node(spot).key.clone()));
+            self.overlay.existing_target_id(&Target::Exact(self.overlay.node(oidx).key.clone()));
         if let Some(target_id) =
             target_id.filter(|&target_id| self.overlay.target(target_id).recreate_dependents > 0)
         {
@@ -264,78 +266,78 @@ impl<'g> Planner<'g> {
     }
 
     /// Has a value go: deleted, or given back where it was there before us.
-    pub(crate) fn gone(&mut self, spot: Spot, cause: Option<Cause>) {
-        let restore = self.overlay.graph.restores.contains_key(&self.overlay.node(spot).key);
-        let node = self.overlay.node_mut(spot);
+    pub(crate) fn gone(&mut self, oidx: OverlayIdx, cause: Option<Cause>) {
+        let restore = self.overlay.graph.restores.contains_key(&self.overlay.node(oidx).key);
+        let node = self.overlay.node_mut(oidx);
         node.cause = cause.unwrap_or(node.cause);
         if restore {
-            return self.want_change(spot, Becoming::Released);
+            return self.want_change(oidx, Becoming::Released);
         }
         node.want = Want::Delete;
         let live = node.live.clone();
-        self.ready[DELETES].push(spot);
-        self.overlay.fade(spot, None, false);
+        self.ready[DELETES].push(oidx);
+        self.overlay.fade(oidx, None, false);
         if let Some(spec) = live {
             let properties = spec.property_takes().iter().map(|(_, taken)| taken);
             for taken in spec.takes().iter().chain(properties) {
-                self.doom(taken, spot);
+                self.doom(taken, oidx);
             }
         }
     }
 
-    pub(crate) fn delete(&mut self, spot: Spot, force: bool) {
-        let node = self.overlay.node(spot);
+    pub(crate) fn delete(&mut self, oidx: OverlayIdx, force: bool) {
+        let node = self.overlay.node(oidx);
         let (Want::Delete, Some(live)) = (&node.want, node.live.clone()) else { return };
         let key = node.key.clone();
         let (_, lost) = self.overlay.shift(&key, Some(&live), None);
-        if !force && self.is_blocked(spot, &live, &lost) {
-            return self.park_idle(spot, &key);
+        if !force && self.is_blocked(oidx, &live, &lost) {
+            return self.park_idle(oidx, &key);
         }
         self.unblock(&key);
-        match self.carrier(spot, &live) {
-            Some(carrier) => self.leave_with(spot, carrier, live, &lost),
+        match self.carrier(oidx, &live) {
+            Some(carrier) => self.leave_with(oidx, carrier, live, &lost),
             None => {
-                let old = self.old_value(spot);
-                let op = self.emit(spot, Action::Delete, old, None, &lost);
-                self.overlay.become_live(spot, None, false, Some(op));
-                self.overlay.unfade(spot);
-                self.went(spot, op);
+                let old = self.old_value(oidx);
+                let op = self.emit(oidx, Action::Delete, old, None, &lost);
+                self.overlay.become_live(oidx, None, false, Some(op));
+                self.overlay.unfade(oidx);
+                self.went(oidx, op);
                 self.turn();
             }
         }
     }
 
-    pub(crate) fn change(&mut self, spot: Spot, force: bool) {
-        let node = self.overlay.node(spot);
+    pub(crate) fn change(&mut self, oidx: OverlayIdx, force: bool) {
+        let node = self.overlay.node(oidx);
         let (&Want::Become(becoming), Some(live)) = (&node.want, node.live.clone()) else { return };
         let (key, unmet) = (node.key.clone(), node.unmet);
-        let Some((value, new)) = self.next(spot) else { return };
+        let Some((value, new)) = self.next(oidx) else { return };
         let needy = becoming != Becoming::Released;
-        let waits = needy && (unmet > 0 || self.leans_on_itself(spot, &live, &new));
-        let held = needy && becoming != Becoming::Found && self.overlay.is_held(spot, &new);
-        if waits || held || needy && self.is_claimed(spot, &new) {
-            self.starved.insert(key, spot);
-            return self.note_held(spot);
+        let waits = needy && (unmet > 0 || self.leans_on_itself(oidx, &live, &new));
+        let held = needy && becoming != Becoming::Found && self.overlay.is_held(oidx, &new);
+        if waits || held || needy && self.is_claimed(oidx, &new) {
+            self.starved.insert(key, oidx);
+            return self.note_held(oidx);
         }
         let (_, mut lost) = self.overlay.shift(&key, Some(&live), Some(&new));
         if becoming == Becoming::Updated {
             lost.extend(self.renewed(&key));
         }
-        if !force && self.is_blocked(spot, &live, &lost) {
+        if !force && self.is_blocked(oidx, &live, &lost) {
             return;
         }
         self.starved.remove(&key);
         self.unblock(&key);
-        if !needy && let Some(carrier) = self.carrier(spot, &live) {
-            return self.leave_with(spot, carrier, live, &lost); // nothing will be left to put back
+        if !needy && let Some(carrier) = self.carrier(oidx, &live) {
+            return self.leave_with(oidx, carrier, live, &lost); // nothing will be left to put back
         }
-        self.apply_change(spot, becoming, value, new, &lost);
+        self.apply_change(oidx, becoming, value, new, &lost);
     }
 
     /// What a value that changes in place is to become.
-    pub(crate) fn next(&self, spot: Spot) -> Option<(SharedValue, Arc<ValueSpec>)> {
+    pub(crate) fn next(&self, oidx: OverlayIdx) -> Option<(SharedValue, Arc<ValueSpec>)> {
         let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         match (&node.want, &node.goal) {
             (Want::Become(Becoming::Released), _) => {
                 let value = graph.restores.get(&node.key)?.clone();
@@ -348,9 +350,9 @@ impl<'g> Planner<'g> {
     }
 
     /// True for what we made, or may remove because of its mark.
-    pub(crate) fn is_ours(&self, spot: Spot) -> bool {
+    pub(crate) fn is_ours(&self, oidx: OverlayIdx) -> bool {
         let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         if node.ours || node.op.is_some() {
             return node.ours; // what this plan did to it counts
         }
@@ -367,83 +369,88 @@ impl<'g> Planner<'g> {
 
     fn apply_change(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         becoming: Becoming,
         value: SharedValue,
         new: Arc<ValueSpec>,
         lost: &OverlayTargetIds,
     ) {
-        let old = self.old_value(spot);
+        let old = self.old_value(oidx);
         let action = match becoming {
             Becoming::Updated => Action::Update,
             Becoming::Adopted => Action::Adopt,
             Becoming::Released => Action::Release,
             Becoming::Found => {
                 // It is as asked already, and still someone else's: it must outlive our intent.
-                match self.is_ours(spot) {
-                    true => self.renew_restore(spot),
-                    false => self.note_restore(spot),
+                match self.is_ours(oidx) {
+                    true => self.renew_restore(oidx),
+                    false => self.note_restore(oidx),
                 }
-                self.overlay.become_live(spot, Some(new), true, None);
-                self.overlay.unfade(spot);
-                self.overlay.node_mut(spot).want = Want::Nothing;
-                self.found.push(spot);
+                self.overlay.become_live(oidx, Some(new), true, None);
+                self.overlay.unfade(oidx);
+                self.overlay.node_mut(oidx).want = Want::Nothing;
+                self.found.push(oidx);
                 return self.turn();
             }
         };
         match becoming {
-            Becoming::Adopted => self.note_restore(spot),
-            Becoming::Updated => self.renew_restore(spot),
+            Becoming::Adopted => self.note_restore(oidx),
+            Becoming::Updated => self.renew_restore(oidx),
             Becoming::Released | Becoming::Found => {}
         }
-        let op = self.emit(spot, action, old, Some(value.clone()), lost);
-        self.overlay.become_live(spot, Some(new), becoming != Becoming::Released, Some(op));
-        if let Some(target_id) = self.overlay.node(spot).unsteady() {
+        let op = self.emit(oidx, action, old, Some(value.clone()), lost);
+        self.overlay.become_live(oidx, Some(new), becoming != Becoming::Released, Some(op));
+        if let Some(target_id) = self.overlay.node(oidx).unsteady() {
             self.overlay.target_mut(target_id).joined_by = Some(op);
         }
-        self.overlay.unfade(spot);
-        self.take_attached(spot, op);
-        let node = self.overlay.node_mut(spot);
+        self.overlay.unfade(oidx);
+        self.take_attached(oidx, op);
+        let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
         node.want = Want::Nothing;
         if becoming == Becoming::Released && matches!(node.goal, Goal::Valid(..)) {
-            self.want_change(spot, Becoming::Adopted);
+            self.want_change(oidx, Becoming::Adopted);
         }
         self.turn();
     }
 
-    pub(crate) fn create(&mut self, spot: Spot) {
-        let node = self.overlay.node(spot);
+    pub(crate) fn create(&mut self, oidx: OverlayIdx) {
+        let node = self.overlay.node(oidx);
         let (Want::Create, Goal::Valid(value, spec)) = (&node.want, &node.goal) else { return };
         if node.live.is_some() || node.leaving.is_some() {
             return;
         }
         if node.unmet > 0 {
-            return self.want_create(spot); // lost what it had when it was found ready
+            return self.want_create(oidx); // lost what it had when it was found ready
         }
         let (value, spec) = (value.clone(), spec.clone());
-        if self.overlay.is_held(spot, &spec) || self.is_claimed(spot, &spec) {
-            return self.note_held(spot);
+        if self.overlay.is_held(oidx, &spec) || self.is_claimed(oidx, &spec) {
+            return self.note_held(oidx);
         }
         let op =
-            self.emit(spot, Action::Create, None, Some(value.clone()), &OverlayTargetIds::new());
-        self.overlay.become_live(spot, Some(spec), true, Some(op));
-        let node = self.overlay.node_mut(spot);
+            self.emit(oidx, Action::Create, None, Some(value.clone()), &OverlayTargetIds::new());
+        self.overlay.become_live(oidx, Some(spec), true, Some(op));
+        let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
         node.want = Want::Nothing;
         self.turn();
     }
 
     /// True when users must go first; then it is tried again when they are gone.
-    fn is_blocked(&mut self, spot: Spot, live: &Arc<ValueSpec>, lost: &OverlayTargetIds) -> bool {
+    fn is_blocked(
+        &mut self,
+        oidx: OverlayIdx,
+        live: &Arc<ValueSpec>,
+        lost: &OverlayTargetIds,
+    ) -> bool {
         let blocking = self.blocking(live, lost);
         for &target_id in &blocking {
-            self.overlay.targets[target_id as usize].leaving_mut().blocked.push(spot);
+            self.overlay.targets[target_id as usize].leaving_mut().blocked.push(oidx);
         }
         if !blocking.is_empty() {
-            let key = self.overlay.node(spot).key.clone();
+            let key = self.overlay.node(oidx).key.clone();
             self.spent.remove(&key);
-            self.blocked.insert(key, spot);
+            self.blocked.insert(key, oidx);
         }
         !blocking.is_empty()
     }
@@ -475,31 +482,31 @@ impl<'g> Planner<'g> {
 
     /// Acts on all readiness that changed.
     pub(crate) fn turn(&mut self) {
-        for spot in std::mem::take(&mut self.overlay.turned.bereft) {
-            if !self.fit(spot) {
-                self.park(spot);
+        for oidx in std::mem::take(&mut self.overlay.turned.bereft) {
+            if !self.fit(oidx) {
+                self.park(oidx);
             }
         }
-        for spot in std::mem::take(&mut self.overlay.turned.divisible) {
-            self.note_divisible(spot);
+        for oidx in std::mem::take(&mut self.overlay.turned.divisible) {
+            self.note_divisible(oidx);
         }
-        for spot in std::mem::take(&mut self.overlay.turned.freed) {
-            match self.overlay.node(spot).want {
-                Want::Delete => self.ready[DELETES].push(spot),
-                Want::Become(becoming) => self.ready[rank(becoming)].push(spot),
+        for oidx in std::mem::take(&mut self.overlay.turned.freed) {
+            match self.overlay.node(oidx).want {
+                Want::Delete => self.ready[DELETES].push(oidx),
+                Want::Become(becoming) => self.ready[rank(becoming)].push(oidx),
                 _ => {}
             }
         }
         // Nearly every turn has some of these: two lists take turns, rather than each one to be allocated.
         let spare = std::mem::take(&mut self.spare);
         let mut ready = std::mem::replace(&mut self.overlay.turned.ready, spare);
-        for spot in ready.drain(..) {
-            match self.overlay.node(spot).want {
-                Want::Create => self.ready[CREATES].push(spot),
-                Want::Become(becoming) => self.ready[rank(becoming)].push(spot),
-                Want::Nothing if self.overlay.node(spot).leaving.is_none() => {
-                    self.classify(spot);
-                    self.trust(spot);
+        for oidx in ready.drain(..) {
+            match self.overlay.node(oidx).want {
+                Want::Create => self.ready[CREATES].push(oidx),
+                Want::Become(becoming) => self.ready[rank(becoming)].push(oidx),
+                Want::Nothing if self.overlay.node(oidx).leaving.is_none() => {
+                    self.classify(oidx);
+                    self.trust(oidx);
                 }
                 _ => {}
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::engine::{Engine, Step};
-use crate::graph::{Goal, Graph, Idx};
+use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::Now;
 
@@ -28,7 +28,7 @@ impl Graph {
     }
 
     /// What we applied for the present intent is not what the system has.
-    fn is_drifted(&self, idx: Idx) -> bool {
+    fn is_drifted(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         let (Goal::Valid(goal, _), Some(applied)) = (&node.goal, &node.applied) else {
             return false;
@@ -39,7 +39,7 @@ impl Graph {
     }
 
     /// Drift that is not to be repaired.
-    pub(crate) fn is_left_alone(&self, idx: Idx) -> bool {
+    pub(crate) fn is_left_alone(&self, idx: NodeIdx) -> bool {
         !self.policies.is_empty()
             && self.policy(&self.node(idx).key) != DriftPolicy::Repair
             && self.is_drifted(idx)
@@ -63,7 +63,7 @@ impl Engine {
             changed |= before != policy;
         }
         if changed {
-            let drifted: Vec<Idx> = self
+            let drifted: Vec<NodeIdx> = self
                 .graph
                 .nodes()
                 .map(|(idx, _)| idx)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::dependency::Target;
 use crate::engine::Engine;
-use crate::graph::{Goal, Idx, Node, Source};
+use crate::graph::{Goal, Node, NodeIdx, Source};
 use crate::key::{FixedMap, Key};
 use crate::sorted::Sorted;
 use crate::status::{Detail, State, Status};
@@ -45,13 +45,13 @@ impl Engine {
         counts.into_iter().filter(|&(state, _)| state != State::Nonexistent).collect()
     }
 
-    fn sorted(&self, mut indexes: Vec<Idx>) -> Vec<Status> {
+    fn sorted(&self, mut indexes: Vec<NodeIdx>) -> Vec<Status> {
         indexes.retain(|&idx| self.state_of(idx, self.graph.node(idx)) != State::Nonexistent);
         indexes.sort_unstable_by(|&a, &b| self.graph.node(a).key.cmp(&self.graph.node(b).key));
         indexes.into_iter().map(|idx| self.status_of(idx, false)).collect()
     }
 
-    fn state_of(&self, idx: Idx, node: &Node) -> State {
+    fn state_of(&self, idx: NodeIdx, node: &Node) -> State {
         let trouble = node.trouble.as_ref();
         let failed = trouble.filter(|trouble| trouble.error.is_some());
         let failed = failed
@@ -82,7 +82,7 @@ impl Engine {
         }
     }
 
-    fn status_of(&self, idx: Idx, alone: bool) -> Status {
+    fn status_of(&self, idx: NodeIdx, alone: bool) -> Status {
         let node = self.graph.node(idx);
         let parts = node.live.as_ref().or(node.goal.spec());
         let keys = parts.iter().flat_map(|spec| {
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    fn detail(&self, idx: Idx, node: &Node, alone: bool) -> Detail {
+    fn detail(&self, idx: NodeIdx, node: &Node, alone: bool) -> Detail {
         let trouble = node.trouble.as_ref();
         let waits = node.live.is_none() || node.unmet > 0 || node.goal.is_partial();
         let unmet = self.graph.unmet(idx).filter(|_| waits);
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Who holds an identity that a value wants.
-    fn contender(&self, idx: Idx) -> Option<Key> {
+    fn contender(&self, idx: NodeIdx) -> Option<Key> {
         let node = self.graph.node(idx);
         if node.in_place() {
             return None;
@@ -142,8 +142,8 @@ impl Engine {
     }
 
     /// A shortest circle of values that wait for one another, through this one.
-    fn circle(&self, start: Idx) -> Vec<Key> {
-        let mut came_from: FixedMap<Idx, Idx> = FixedMap::default();
+    fn circle(&self, start: NodeIdx) -> Vec<Key> {
+        let mut came_from: FixedMap<NodeIdx, NodeIdx> = FixedMap::default();
         let mut queue = std::collections::VecDeque::from([start]);
         while let Some(idx) = queue.pop_front() {
             for (target, _) in self.graph.unmet(idx) {
@@ -164,7 +164,12 @@ impl Engine {
         Vec::new()
     }
 
-    fn way_back(&self, last: Idx, start: Idx, came_from: &FixedMap<Idx, Idx>) -> Vec<Key> {
+    fn way_back(
+        &self,
+        last: NodeIdx,
+        start: NodeIdx,
+        came_from: &FixedMap<NodeIdx, NodeIdx>,
+    ) -> Vec<Key> {
         let mut path = vec![last];
         while let Some(&before) =
             path.last().filter(|&&idx| idx != start).and_then(|idx| came_from.get(idx))

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use crate::dependency::Claim;
 use crate::engine::{Engine, Outcome, Step};
-use crate::graph::{Goal, Idx, Source, TargetId};
+use crate::graph::{Goal, NodeIdx, Source, TargetId};
 use crate::history::{
     Author, Executed, OPERATIONS_KEPT, Omitted, Origin, Record, RecordedOperation,
 };
@@ -61,9 +61,9 @@ pub(crate) struct Transaction {
     first_op: u64,
     order: Order,
     /// The values it touches: nobody else changes them, and none is forgotten, until it ends.
-    reserved: Vec<Idx>,
+    reserved: Vec<NodeIdx>,
     /// Values that woke up meanwhile, and have to wait until it ends.
-    wakes: Vec<Idx>,
+    wakes: Vec<NodeIdx>,
     /// What others must keep clear of; worked out when somebody asks.
     footprint: Option<Footprint>,
     /// Nothing of it may go yet: see [`Engine::prepare`].
@@ -87,7 +87,7 @@ pub(crate) struct Transaction {
     /// Who held which identity before, among the values it touches.
     held: FixedMap<Claim, Key>,
     /// Read after a failure, and not heard of yet.
-    awaited: BTreeSet<Idx>,
+    awaited: BTreeSet<NodeIdx>,
     /// Operations of the way there, once the way back has begun.
     past: Vec<RecordedOperation>,
     omitted: Omitted,
@@ -108,7 +108,7 @@ enum Phase {
 
 #[derive(Debug)]
 struct Flight {
-    idx: Idx,
+    idx: NodeIdx,
     state: FlightState,
 }
 
@@ -345,7 +345,7 @@ impl Engine {
         let operations = std::mem::take(&mut plan.operations);
         let indexes = self.locate(&plan);
         let waiting = |op: &PlannedOperation| {
-            let idx = indexes[op.spot as usize];
+            let idx = indexes[op.oidx as usize];
             Flight { idx, state: FlightState::Waiting }
         };
         let flights: Vec<Flight> = operations.iter().map(waiting).collect();
@@ -381,7 +381,7 @@ impl Engine {
     }
 
     /// The nodes of a plan in the graph.
-    pub(crate) fn locate(&mut self, plan: &Plan) -> Vec<Idx> {
+    pub(crate) fn locate(&mut self, plan: &Plan) -> Vec<NodeIdx> {
         let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
         let target_refs = plan.target_refs.iter().filter(|it| it.known.is_none()).count();
         self.graph.reserve(added, target_refs);
@@ -390,7 +390,7 @@ impl Engine {
     }
 
     /// Takes over the goals of a plan, and what it found to be in place.
-    pub(crate) fn commit(&mut self, mut plan: Plan, indexes: Vec<Idx>, step: &mut Step) {
+    pub(crate) fn commit(&mut self, mut plan: Plan, indexes: Vec<NodeIdx>, step: &mut Step) {
         step.changed.reserve(plan.nodes.len());
         let mut idle = Vec::new();
         for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
@@ -411,8 +411,8 @@ impl Engine {
                 held.applied = None;
             }
         }
-        for &spot in &plan.found {
-            let idx = indexes[spot as usize];
+        for &oidx in &plan.found {
+            let idx = indexes[oidx as usize];
             let Goal::Valid(value, spec) = self.graph.node(idx).goal.clone() else { continue };
             self.graph.node_mut(idx).applied = Some(value);
             self.forgive(idx);

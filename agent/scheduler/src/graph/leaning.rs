@@ -2,7 +2,7 @@
 //! does not come for that reason is woken when it ends.
 
 use super::unsettled::Unsettled;
-use super::{Graph, Idx};
+use super::{Graph, NodeIdx};
 
 /// Who leans on what is not there, and who waits because of them.
 #[derive(Debug, Default)]
@@ -15,12 +15,12 @@ pub(crate) struct Leaning {
 }
 
 impl Leaning {
-    pub(crate) fn all(&self) -> &[Idx] {
+    pub(crate) fn all(&self) -> &[NodeIdx] {
         self.values.all()
     }
 
     /// Whether it leant.
-    pub(super) fn remove(&mut self, idx: Idx) -> bool {
+    pub(super) fn remove(&mut self, idx: NodeIdx) -> bool {
         let leant = self.values.remove(idx);
         self.relieved |= leant;
         leant
@@ -29,7 +29,7 @@ impl Leaning {
 
 impl Graph {
     /// Looks whether a value leans, after a change of what it needs.
-    pub(super) fn weigh(&mut self, idx: Idx) {
+    pub(super) fn weigh(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
         if node.unmet > 0 && node.ours && node.in_place() {
             self.leaning.values.insert(idx);
@@ -40,7 +40,7 @@ impl Graph {
 
     /// Notes values that could come and do not, as far as that may be because of those that lean: without any of
     /// those, nobody is looked at.
-    pub(crate) fn hold_back(&mut self, waiting: impl IntoIterator<Item = Idx>) {
+    pub(crate) fn hold_back(&mut self, waiting: impl IntoIterator<Item = NodeIdx>) {
         if !self.leaning.all().is_empty() {
             waiting.into_iter().for_each(|idx| self.leaning.wary.insert(idx));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Graph, Idx, STALE_WATCHERS, TargetId, TargetState, difference};
+use super::{Graph, NodeIdx, STALE_WATCHERS, TargetId, TargetState, difference};
 use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted::Sorted;
@@ -34,14 +34,14 @@ impl Graph {
     }
 
     /// The targets in whose groups this node is listed.
-    pub(super) fn watched_specs(&self, idx: Idx) -> SmallVec<[Arc<ValueSpec>; 2]> {
+    pub(super) fn watched_specs(&self, idx: NodeIdx) -> SmallVec<[Arc<ValueSpec>; 2]> {
         self.node(idx).watching_specs().into_iter().flatten().cloned().collect()
     }
 
     /// Lists a node with all that its goal needs.
     pub(super) fn watch_goal(
         &mut self,
-        idx: Idx,
+        idx: NodeIdx,
         before: &[Arc<ValueSpec>],
         known: &[Option<TargetId>],
     ) {
@@ -67,7 +67,7 @@ impl Graph {
     }
 
     /// Lists a node with all that its live value needs, and marks its entries elsewhere as stale.
-    pub(super) fn watch_present(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
+    pub(super) fn watch_present(&mut self, idx: NodeIdx, before: &[Arc<ValueSpec>]) {
         let live = self.node(idx).live.clone().filter(|_| self.node(idx).ours);
         for need in live.iter().flat_map(|live| &live.needs) {
             if !is_listed(before, &need.target) {
@@ -78,7 +78,7 @@ impl Graph {
     }
 
     /// Marks the entries of a node as stale where neither goal nor live value needs that any more.
-    pub(super) fn unwatch(&mut self, idx: Idx, before: &[Arc<ValueSpec>]) {
+    pub(super) fn unwatch(&mut self, idx: NodeIdx, before: &[Arc<ValueSpec>]) {
         if before.is_empty() {
             return;
         }
@@ -96,7 +96,7 @@ impl Graph {
     }
 
     /// Lists a node with a target, whose group may be there already.
-    fn add_watcher(&mut self, idx: Idx, target: &Target, known: Option<TargetId>) -> TargetId {
+    fn add_watcher(&mut self, idx: NodeIdx, target: &Target, known: Option<TargetId>) -> TargetId {
         if let Some(id) = known {
             let watchers = &mut self.targets.of_mut(id).watchers;
             if watchers.last() != Some(&idx) {
@@ -163,7 +163,7 @@ impl Graph {
         }
     }
 
-    pub(super) fn needs(&self, idx: Idx, target: &Target) -> bool {
+    pub(super) fn needs(&self, idx: NodeIdx, target: &Target) -> bool {
         let node = self.node(idx);
         node.used
             && node
@@ -183,7 +183,7 @@ impl Graph {
     }
 
     /// Counts the dependencies of a value of a node. The groups of a goal are at hand.
-    fn count_dependents(&mut self, idx: Idx, spec: &Arc<ValueSpec>, sign: i32) {
+    fn count_dependents(&mut self, idx: NodeIdx, spec: &Arc<ValueSpec>, sign: i32) {
         let node = &self.nodes[idx as usize];
         let at_hand = node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec));
         for (at, need) in spec.needs.iter().enumerate() {
@@ -199,7 +199,7 @@ impl Graph {
 
     pub(super) fn count_dependents_of(
         &mut self,
-        idx: Idx,
+        idx: NodeIdx,
         old: Option<&Arc<ValueSpec>>,
         new: Option<&Arc<ValueSpec>>,
     ) {
@@ -229,7 +229,7 @@ impl Graph {
 
     /// Wakes those who want the identity that is free now. Somebody may have it already: whoever came back from drift
     /// after it was given away.
-    pub(super) fn release(&mut self, claim: &Claim, idx: Idx) {
+    pub(super) fn release(&mut self, claim: &Claim, idx: NodeIdx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
         if claimed.holder != Some(idx) {
             return;
@@ -241,10 +241,10 @@ impl Graph {
         }
     }
 
-    fn heir(&self, claim: &Claim, idx: Idx) -> Option<Idx> {
+    fn heir(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
         let mut others =
             self.claims.get(claim)?.claimants.iter().filter(|&&watcher| watcher != idx);
-        let has = |&&watcher: &&Idx| {
+        let has = |&&watcher: &&NodeIdx| {
             let node = self.node(watcher);
             node.ours && node.live.as_ref().is_some_and(|live| live.claims().contains(claim))
         };
@@ -252,7 +252,7 @@ impl Graph {
     }
 
     /// Wakes those who want an identity that this value was to get, and did not get.
-    pub(crate) fn forgo(&mut self, idx: Idx) {
+    pub(crate) fn forgo(&mut self, idx: NodeIdx) {
         let Some(spec) = self.node(idx).goal.spec().cloned() else { return };
         for claim in spec.claims() {
             if self.holder(claim).is_none() {
@@ -262,7 +262,7 @@ impl Graph {
     }
 
     /// Wakes those who want an identity that nobody has, other than the one who had it or was to have it.
-    fn offer_claim(&mut self, claim: &Claim, idx: Idx) {
+    fn offer_claim(&mut self, claim: &Claim, idx: NodeIdx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
         let mut claimants = std::mem::take(&mut claimed.claimants);
         claimants.sort_unstable();
@@ -288,7 +288,7 @@ impl Graph {
 
     pub(super) fn count_offers(
         &mut self,
-        idx: Idx,
+        idx: NodeIdx,
         old: Option<&ValueSpec>,
         new: Option<&ValueSpec>,
     ) {
@@ -317,7 +317,7 @@ impl Graph {
         }
     }
 
-    pub(super) fn count_existence(&mut self, idx: Idx, exists: bool) {
+    pub(super) fn count_existence(&mut self, idx: NodeIdx, exists: bool) {
         let kind = self.node(idx).key.kind();
         if !self.named.contains(kind) && !self.ordered.contains_key(&kind) {
             return; // nobody depends on keys of this kind
@@ -359,13 +359,13 @@ impl Graph {
     }
 
     /// Wakes those who wait for nothing but what this value still offers.
-    pub(crate) fn offer_anew(&mut self, idx: Idx) {
+    pub(crate) fn offer_anew(&mut self, idx: NodeIdx) {
         let watchers = self.watchers_of_new_offers(idx, None);
         self.wake_ready(&watchers);
     }
 
     /// Wakes those of these values that wait for nothing.
-    pub(super) fn wake_ready(&mut self, watchers: &[Idx]) {
+    pub(super) fn wake_ready(&mut self, watchers: &[NodeIdx]) {
         for &watcher in watchers {
             let node = self.node(watcher);
             let waits = node.goal.spec().is_some() && node.live.is_none();
@@ -379,9 +379,9 @@ impl Graph {
     /// twice.
     pub(crate) fn watchers_of_new_offers(
         &mut self,
-        idx: Idx,
+        idx: NodeIdx,
         before: Option<&ValueSpec>,
-    ) -> Vec<Idx> {
+    ) -> Vec<NodeIdx> {
         let node = self.node(idx);
         let Some(live) = node.live.clone() else { return Vec::new() };
         if before.is_some_and(|before| std::ptr::eq(before, &*live)) {
@@ -396,7 +396,8 @@ impl Graph {
         }
         targets.retain(|target| before.is_none_or(|before| !before.is_offering(&key, target)));
         let states = targets.iter().filter_map(|target| self.target_state(target));
-        let watchers: Vec<Idx> = states.flat_map(|state| state.watchers.iter().copied()).collect();
+        let watchers: Vec<NodeIdx> =
+            states.flat_map(|state| state.watchers.iter().copied()).collect();
         self.counters.edges += watchers.len() as u64;
         watchers
     }
@@ -434,7 +435,7 @@ impl Graph {
     }
 
     /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
-    fn update_watcher(&mut self, idx: Idx, id: TargetId, offered: bool) -> bool {
+    fn update_watcher(&mut self, idx: NodeIdx, id: TargetId, offered: bool) -> bool {
         let node = &mut self.nodes[idx as usize];
         if !node.used {
             return false;

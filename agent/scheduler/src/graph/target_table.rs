@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::Idx;
+use super::NodeIdx;
 use crate::dependency::Target;
 use crate::key::{Slots, hash_of};
 
@@ -15,7 +15,7 @@ pub(crate) type TargetId = u32;
 pub(crate) type TargetIds = SmallVec<[TargetId; 4]>;
 
 /// Most targets have few members: those are kept without an allocation.
-pub(super) type Watchers = SmallVec<[Idx; 4]>;
+pub(super) type Watchers = SmallVec<[NodeIdx; 4]>;
 
 /// OverlayTargetId of one target.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(crate) struct TargetState {
 
 impl TargetState {
     /// The members, each one once. Only a list with stale entries can hold one twice.
-    pub(crate) fn unique_watchers(&self) -> Cow<'_, [Idx]> {
+    pub(crate) fn unique_watchers(&self) -> Cow<'_, [NodeIdx]> {
         if self.stale == 0 {
             return Cow::Borrowed(&self.watchers);
         }

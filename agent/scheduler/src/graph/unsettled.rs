@@ -1,6 +1,6 @@
 //! A set of nodes with cheap changes: all of a large transaction come and go.
 
-use super::Idx;
+use super::NodeIdx;
 
 /// Marks a node that is not in the set.
 const NOWHERE: u32 = u32::MAX;
@@ -11,13 +11,13 @@ const ROOM_KEPT: usize = 1024;
 /// Slots of nodes, in no order. A change costs a look at one place, whatever the size.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
-    all: Vec<Idx>,
+    all: Vec<NodeIdx>,
     /// Where each slot stands in `all`.
     places: Vec<u32>,
 }
 
 impl Unsettled {
-    pub(crate) fn all(&self) -> &[Idx] {
+    pub(crate) fn all(&self) -> &[NodeIdx] {
         &self.all
     }
 
@@ -27,7 +27,7 @@ impl Unsettled {
         self.places.reserve(slots.saturating_sub(self.places.len()));
     }
 
-    pub(super) fn insert(&mut self, idx: Idx) {
+    pub(super) fn insert(&mut self, idx: NodeIdx) {
         let slot = idx as usize;
         if self.places.len() <= slot {
             self.places.resize(slot + 1, NOWHERE);
@@ -39,7 +39,7 @@ impl Unsettled {
     }
 
     /// Whether it was there.
-    pub(super) fn remove(&mut self, idx: Idx) -> bool {
+    pub(super) fn remove(&mut self, idx: NodeIdx) -> bool {
         let place = self.places.get_mut(idx as usize);
         let Some(place) = place.filter(|place| **place != NOWHERE) else { return false };
         let at = std::mem::replace(place, NOWHERE);

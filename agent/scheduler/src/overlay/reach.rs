@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Overlay, OverlayNode, Spot};
+use super::{Overlay, OverlayIdx, OverlayNode};
 use crate::dependency::Target;
 use crate::graph::{Goal, TargetState};
 use crate::key::{FixedMap, Key};
@@ -18,8 +18,8 @@ type Falling = (Key, Arc<ValueSpec>);
 impl Overlay<'_> {
     /// True when one of these targets is offered by a value and by what rests on it, and by nothing else: by whatever
     /// needs what they alone offer.
-    pub(crate) fn falls_with(&mut self, spot: Spot, targets: &[&Target]) -> bool {
-        let node = self.node(spot);
+    pub(crate) fn falls_with(&mut self, oidx: OverlayIdx, targets: &[&Target]) -> bool {
+        let node = self.node(oidx);
         let Some(live) = node.live.clone() else { return false };
         let mut stack = vec![(node.key.clone(), live)];
         let mut gone = BTreeSet::from([node.key.clone()]);
@@ -69,14 +69,14 @@ impl Overlay<'_> {
         let new_watchers =
             self.find_target_id(target).map_or(&[][..], |it| &self.target(it).new_watchers);
         let known = watchers.iter().filter_map(|idx| match self.by_idx.get(idx) {
-            Some(&spot) => self.node(spot).falling(target),
+            Some(&oidx) => self.node(oidx).falling(target),
             None => {
                 let node = self.graph.node(*idx);
                 let live = node.live.as_ref().filter(|_| node.ours)?;
                 falling(&node.key, live, &node.goal, target)
             }
         });
-        let new = new_watchers.iter().filter_map(|&spot| self.node(spot).falling(target));
+        let new = new_watchers.iter().filter_map(|&oidx| self.node(oidx).falling(target));
         let needing = known.chain(new).collect();
         self.edges += (watchers.len() + new_watchers.len()) as u64;
         needing

@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use super::{
-    Overlay, OverlayClaim, OverlayTarget, OverlayTargetId, OverlayTargetIds, Spot, TargetRef,
-    spot_of,
+    Overlay, OverlayClaim, OverlayIdx, OverlayTarget, OverlayTargetId, OverlayTargetIds, TargetRef,
+    to_u32,
 };
 use crate::dependency::{Claim, Target};
 use crate::graph::{TargetId, TargetState, difference};
@@ -55,7 +55,7 @@ impl Overlay<'_> {
         };
         debug_assert!(!self.playing || known.is_some(), "{target:?} was offered and not counted");
         self.targets.push(state);
-        let target_id = spot_of(self.targets.len() - 1);
+        let target_id = to_u32(self.targets.len() - 1);
         self.target_refs.push(TargetRef { target: target.clone(), known });
         match target {
             Target::Exact(key) => self.named.insert(key.kind()),
@@ -78,10 +78,10 @@ impl Overlay<'_> {
     }
 
     /// Notes what a value will offer no more, so that nothing new relies on it.
-    pub(crate) fn fade(&mut self, spot: Spot, next: Option<&ValueSpec>, changes: bool) {
-        self.unfade(spot);
-        let key = self.node(spot).key.clone();
-        let live = self.node(spot).live.clone();
+    pub(crate) fn fade(&mut self, oidx: OverlayIdx, next: Option<&ValueSpec>, changes: bool) {
+        self.unfade(oidx);
+        let key = self.node(oidx).key.clone();
+        let live = self.node(oidx).live.clone();
         let (_, lost) = self.shift(&key, live.as_deref(), next);
         for &target_id in &lost {
             self.target_mut(target_id).fading += 1;
@@ -92,15 +92,15 @@ impl Overlay<'_> {
         }
         self.fading += lost.len() + usize::from(exact.is_some());
         if !lost.is_empty() || exact.is_some() {
-            let parting = self.node_mut(spot).parting_mut();
+            let parting = self.node_mut(oidx).parting_mut();
             parting.fading = lost;
             parting.unsteady = exact;
         }
     }
 
     /// The value has changed, or will not.
-    pub(crate) fn unfade(&mut self, spot: Spot) {
-        let Some(parting) = &mut self.node_mut(spot).parting else { return };
+    pub(crate) fn unfade(&mut self, oidx: OverlayIdx) {
+        let Some(parting) = &mut self.node_mut(oidx).parting else { return };
         let (lost, exact) = (std::mem::take(&mut parting.fading), parting.unsteady.take());
         self.fading -= lost.len() + usize::from(exact.is_some());
         for target_id in lost {
@@ -121,16 +121,16 @@ impl Overlay<'_> {
     }
 
     /// True when something a value needs is about to go or to change; then it is tried again after that.
-    pub(crate) fn is_held(&mut self, spot: Spot, spec: &Arc<ValueSpec>) -> bool {
+    pub(crate) fn is_held(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> bool {
         if self.fading == 0 {
             return false;
         }
         let mut held = false;
-        let need_targets = self.target_ids_of(spot, spec);
+        let need_targets = self.target_ids_of(oidx, spec);
         for (need, target_id) in spec.needs.iter().zip(need_targets) {
             let state = &mut self.targets[target_id as usize];
             if !state.lasts(need) {
-                state.leaving_mut().held.push(spot);
+                state.leaving_mut().held.push(oidx);
                 held = true;
             }
         }
@@ -138,8 +138,8 @@ impl Overlay<'_> {
     }
 
     /// True for a value in place without something that had to be there before it.
-    pub(crate) fn lacks(&self, spot: Spot) -> bool {
-        let node = self.node(spot);
+    pub(crate) fn lacks(&self, oidx: OverlayIdx) -> bool {
+        let node = self.node(oidx);
         node.live.is_some() && node.need_targets.iter().any(|&it| self.target(it).providers == 0)
     }
 
@@ -159,19 +159,19 @@ impl Overlay<'_> {
             let idx = self.graph.find_hashed(key, hash);
             let there = || idx.is_some_and(|idx| self.graph.node(idx).live.is_some());
             let base = counted.unwrap_or_else(|| u32::from(there()));
-            let spot = match idx {
+            let oidx = match idx {
                 Some(idx) => self.by_idx.get(&idx).copied(),
                 None => self.added(key, hash),
             };
-            let since = spot.map_or(0, |spot| self.existence(spot));
+            let since = oidx.map_or(0, |oidx| self.existence(oidx));
             return u32::try_from(i64::from(base) + since).unwrap_or(0);
         }
         let base = i64::from(counted.unwrap_or_else(|| self.graph.count(target)));
         let since = match target {
             Target::Under(prefix) => {
-                let spots = (0..spot_of(self.nodes.len()))
-                    .filter(|&spot| self.node(spot).key.starts_with(prefix));
-                spots.map(|spot| self.existence(spot)).sum()
+                let oidxs = (0..to_u32(self.nodes.len()))
+                    .filter(|&oidx| self.node(oidx).key.starts_with(prefix));
+                oidxs.map(|oidx| self.existence(oidx)).sum()
             }
             Target::Covering { table, address } => {
                 let within = self
@@ -187,8 +187,8 @@ impl Overlay<'_> {
     }
 
     /// Whether a node exists more, or less, than in the graph.
-    pub(super) fn existence(&self, spot: Spot) -> i64 {
-        let node = self.node(spot);
+    pub(super) fn existence(&self, oidx: OverlayIdx) -> i64 {
+        let node = self.node(oidx);
         let before = node.idx.is_some_and(|idx| self.graph.node(idx).live.is_some());
         i64::from(node.live.is_some()) - i64::from(before)
     }
@@ -270,13 +270,13 @@ impl Overlay<'_> {
 
     pub(super) fn move_dependents(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         spec: Option<Arc<ValueSpec>>,
         sign: i32,
         by: Option<u32>,
     ) {
         let Some(spec) = spec else { return };
-        let need_targets = self.target_ids_of(spot, &spec);
+        let need_targets = self.target_ids_of(oidx, &spec);
         for (need, target_id) in spec.needs.iter().zip(need_targets) {
             let state = &mut self.targets[target_id as usize];
             state.dependents = state.dependents.saturating_add_signed(sign);
@@ -295,16 +295,16 @@ impl Overlay<'_> {
         }
         for claim in spec.claims() {
             if sign > 0 {
-                self.claim_mut(claim).holder.get_or_insert(spot);
-            } else if self.node(spot).leaving.is_none() {
-                self.release(claim, spot, by);
+                self.claim_mut(claim).holder.get_or_insert(oidx);
+            } else if self.node(oidx).leaving.is_none() {
+                self.release(claim, oidx, by);
             }
         }
     }
 
-    pub(crate) fn release(&mut self, claim: &Claim, spot: Spot, by: Option<u32>) {
+    pub(crate) fn release(&mut self, claim: &Claim, oidx: OverlayIdx, by: Option<u32>) {
         let claimed = self.claim_mut(claim);
-        if claimed.holder.is_none_or(|holder| holder == spot) {
+        if claimed.holder.is_none_or(|holder| holder == oidx) {
             claimed.holder = None;
             claimed.freed_by = by;
             let waiting = std::mem::take(&mut claimed.waiting);
@@ -316,11 +316,11 @@ impl Overlay<'_> {
     pub(crate) fn claim_mut(&mut self, claim: &Claim) -> &mut OverlayClaim {
         if !self.claims.contains_key(claim) {
             let holder = self.graph.holder(claim).map(|idx| self.touch_idx(idx).0);
-            let holder = holder.filter(|&spot| {
+            let holder = holder.filter(|&oidx| {
                 // The holder may have gone by this plan before anybody asked.
-                self.node(spot).ours
-                    && self.node(spot).live.as_ref().is_some_and(|t| t.claims().contains(claim))
-                    || self.node(spot).leaving.is_some()
+                self.node(oidx).ours
+                    && self.node(oidx).live.as_ref().is_some_and(|t| t.claims().contains(claim))
+                    || self.node(oidx).leaving.is_some()
             });
             self.claims.insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });
         }

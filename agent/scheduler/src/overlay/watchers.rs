@@ -1,8 +1,8 @@
 //! Who hears when a target comes or goes, and who uses one.
 
-use super::{Overlay, OverlayTargetId, Spot, TargetRef};
+use super::{Overlay, OverlayIdx, OverlayTargetId, TargetRef};
 use crate::dependency::Target;
-use crate::graph::{Idx, TargetState};
+use crate::graph::{NodeIdx, TargetState};
 use crate::plan::Cause;
 use crate::value_spec::ValueSpec;
 
@@ -26,8 +26,8 @@ impl Overlay<'_> {
             new_watchers.dedup();
         }
         self.edges += (watchers.len() + new_watchers.len()) as u64;
-        for &spot in &new_watchers {
-            self.notify(spot, target_id, &target, there);
+        for &oidx in &new_watchers {
+            self.notify(oidx, target_id, &target, there);
         }
         self.target_mut(target_id).new_watchers = new_watchers;
         if watchers.len() > WATCHERS_FEW {
@@ -40,23 +40,23 @@ impl Overlay<'_> {
 
     pub(super) fn notify_watcher(
         &mut self,
-        idx: Idx,
+        idx: NodeIdx,
         target_id: OverlayTargetId,
         target: &Target,
         there: bool,
     ) {
         match self.by_idx.get(&idx) {
             // A new goal stands among the extra ones; what still lives of the old one is listed here.
-            Some(&spot) if self.node(spot).changed => self.notify_if_lost(spot, target, there),
-            Some(&spot) => self.notify(spot, target_id, target, there),
+            Some(&oidx) if self.node(oidx).changed => self.notify_if_lost(oidx, target, there),
+            Some(&oidx) => self.notify(oidx, target_id, target, there),
             None if self.must_notify(idx, there) => {
                 // TargetRef right when it is touched: the account has turned already.
-                let spot = self.copy(idx);
-                self.node_mut(spot).cause = Cause::Woken;
+                let oidx = self.copy(idx);
+                self.node_mut(oidx).cause = Cause::Woken;
                 if there {
-                    self.turned.ready.push(spot);
+                    self.turned.ready.push(oidx);
                 } else {
-                    self.notify_if_lost(spot, target, there);
+                    self.notify_if_lost(oidx, target, there);
                 }
             }
             None => {}
@@ -64,7 +64,7 @@ impl Overlay<'_> {
     }
 
     /// Whether an untouched node must hear of a target: one that waits hears when it comes, one that lives when it goes.
-    pub(super) fn must_notify(&self, idx: Idx, there: bool) -> bool {
+    pub(super) fn must_notify(&self, idx: NodeIdx, there: bool) -> bool {
         let node = self.graph.node(idx);
         if there {
             node.goal.spec().is_some() && (!node.in_place() || node.goal.is_partial())
@@ -75,35 +75,35 @@ impl Overlay<'_> {
 
     pub(super) fn notify(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         target_id: OverlayTargetId,
         target: &Target,
         there: bool,
     ) {
-        let node = self.node_mut(spot);
+        let node = self.node_mut(oidx);
         let wanted = node.need_targets.iter().filter(|&&other| other == target_id).count();
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         if there {
             node.unmet = node.unmet.saturating_sub(wanted);
             let divisible = node.goal.is_divisible();
             if wanted > 0 && node.unmet == 0 {
-                self.turned.ready.push(spot);
+                self.turned.ready.push(oidx);
             }
             if divisible {
-                self.turned.divisible.push(spot);
+                self.turned.divisible.push(oidx);
             }
         } else {
             node.unmet = node.unmet.saturating_add(wanted);
-            self.notify_if_lost(spot, target, there);
+            self.notify_if_lost(oidx, target, there);
         }
     }
 
-    pub(super) fn notify_if_lost(&mut self, spot: Spot, target: &Target, there: bool) {
-        let node = self.node(spot);
+    pub(super) fn notify_if_lost(&mut self, oidx: OverlayIdx, target: &Target, there: bool) {
+        let node = self.node(oidx);
         let used =
             node.ours && node.live.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         if used && !there {
-            self.turned.bereft.push(spot);
+            self.turned.bereft.push(oidx);
         }
     }
 
@@ -112,7 +112,7 @@ impl Overlay<'_> {
         &mut self,
         target_id: OverlayTargetId,
         recreate_only: bool,
-    ) -> Vec<Spot> {
+    ) -> Vec<OverlayIdx> {
         let TargetRef { target, known } = &self.target_refs[target_id as usize];
         let (target, graph) = (target.clone(), self.graph);
         let known = known.map(|id| graph.target_at(id));
@@ -129,8 +129,8 @@ impl Overlay<'_> {
         }
         dependents.sort_unstable();
         dependents.dedup();
-        dependents.retain(|&spot| {
-            let node = self.node(spot);
+        dependents.retain(|&oidx| {
+            let node = self.node(oidx);
             node.ours
                 && node.live.as_ref().is_some_and(|spec| depends_on(spec, &target, recreate_only))
         });

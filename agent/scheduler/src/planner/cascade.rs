@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::Planner;
 use crate::dependency::{Taken, Target};
 use crate::key::Key;
-use crate::overlay::{Becoming, OverlayTargetIds, Spot, Want};
+use crate::overlay::{Becoming, OverlayIdx, OverlayTargetIds, Want};
 use crate::plan::{After, Cause};
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
-    pub(super) fn doom(&mut self, taken: &Taken, by: Spot) {
+    pub(super) fn doom(&mut self, taken: &Taken, by: OverlayIdx) {
         match taken {
             Taken::Under(prefix) => self.doomed_under.entry(prefix.clone()).or_insert(by),
             Taken::Of(facet) => self.doomed_of.entry(facet.clone()).or_insert(by),
@@ -18,14 +18,14 @@ impl Planner<'_> {
     }
 
     /// Has a value go because of another one, to come back when it can. False when it goes already.
-    pub(crate) fn park(&mut self, spot: Spot) -> bool {
-        let node = self.overlay.node(spot);
+    pub(crate) fn park(&mut self, oidx: OverlayIdx) -> bool {
+        let node = self.overlay.node(oidx);
         match node.want {
             _ if node.live.is_none() => false,
             Want::Delete | Want::Become(Becoming::Released) => false,
             _ => {
                 self.starved.remove(&node.key.clone());
-                self.gone(spot, Some(Cause::Parked));
+                self.gone(oidx, Some(Cause::Parked));
                 true
             }
         }
@@ -33,8 +33,8 @@ impl Planner<'_> {
 
     /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change, or may
     /// do without it.
-    pub(super) fn park_idle(&mut self, spot: Spot, key: &Key) {
-        if std::mem::replace(&mut self.overlay.node_mut(spot).parting_mut().warned, true) {
+    pub(super) fn park_idle(&mut self, oidx: OverlayIdx, key: &Key) {
+        if std::mem::replace(&mut self.overlay.node_mut(oidx).parting_mut().warned, true) {
             return;
         }
         let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) else {
@@ -43,43 +43,43 @@ impl Planner<'_> {
         for user in self.overlay.dependents(target_id, false) {
             let node = self.overlay.node(user);
             let stays = !matches!(node.want, Want::Nothing) || node.goal.is_divisible();
-            if user != spot && !stays {
+            if user != oidx && !stays {
                 self.park(user);
             }
         }
     }
 
     /// A value has gone: so have those that went with it, and it may come again.
-    pub(super) fn went(&mut self, spot: Spot, op: u32) {
-        self.overlay.node_mut(spot).current = None;
-        self.take_attached(spot, op);
-        self.come_again(spot);
+    pub(super) fn went(&mut self, oidx: OverlayIdx, op: u32) {
+        self.overlay.node_mut(oidx).current = None;
+        self.take_attached(oidx, op);
+        self.come_again(oidx);
     }
 
-    pub(super) fn take_attached(&mut self, spot: Spot, op: u32) {
-        for attached in self.overlay.node_mut(spot).take_attached() {
+    pub(super) fn take_attached(&mut self, oidx: OverlayIdx, op: u32) {
+        for attached in self.overlay.node_mut(oidx).take_attached() {
             self.leave_now(attached, op);
         }
     }
 
-    pub(super) fn come_again(&mut self, spot: Spot) {
-        let node = self.overlay.node_mut(spot);
+    pub(super) fn come_again(&mut self, oidx: OverlayIdx) {
+        let node = self.overlay.node_mut(oidx);
         node.want = Want::Nothing;
         if node.cause == Cause::Parked {
             node.cause = Cause::Returned;
         }
-        self.want_create(spot);
+        self.want_create(oidx);
     }
 
     /// Who takes this value along when it goes, or took it already.
-    pub(super) fn carrier(&self, spot: Spot, live: &ValueSpec) -> Option<Spot> {
-        if self.overlay.node(spot).op.is_some() {
+    pub(super) fn carrier(&self, oidx: OverlayIdx, live: &ValueSpec) -> Option<OverlayIdx> {
+        if self.overlay.node(oidx).op.is_some() {
             return None; // made by this plan, after whatever was taken along
         }
         let under = (!self.doomed_under.is_empty())
             .then(|| {
                 self.overlay
-                    .node(spot)
+                    .node(oidx)
                     .key
                     .prefixes()
                     .find_map(|prefix| self.doomed_under.get(&prefix))
@@ -93,40 +93,40 @@ impl Planner<'_> {
             _ => None,
         });
         let mut candidates = under.into_iter().chain(facets).map(|&by| self.root(by));
-        candidates.find(|&by| by != spot)
+        candidates.find(|&by| by != oidx)
     }
 
     /// The value whose operation takes another one along in the end.
-    pub(super) fn root(&self, mut spot: Spot) -> Spot {
-        while let Some(carrier) = self.overlay.node(spot).carrier {
-            spot = carrier;
+    pub(super) fn root(&self, mut oidx: OverlayIdx) -> OverlayIdx {
+        while let Some(carrier) = self.overlay.node(oidx).carrier {
+            oidx = carrier;
         }
-        spot
+        oidx
     }
 
     /// The system will remove the value with its carrier: no operation, but gone only when the carrier goes.
     pub(super) fn leave_with(
         &mut self,
-        spot: Spot,
-        carrier: Spot,
+        oidx: OverlayIdx,
+        carrier: OverlayIdx,
         live: Arc<ValueSpec>,
         lost: &OverlayTargetIds,
     ) {
         let before =
-            if self.transports { self.predecessors(spot, false, lost) } else { After::new() };
-        let node = self.overlay.node_mut(spot);
+            if self.transports { self.predecessors(oidx, false, lost) } else { After::new() };
+        let node = self.overlay.node_mut(oidx);
         node.leaving = Some(live);
         node.carrier = Some(carrier);
         node.current = None;
         node.want = Want::Nothing;
-        self.overlay.become_live(spot, None, false, None);
-        self.overlay.unfade(spot);
-        let attached = self.overlay.node_mut(spot).take_attached();
+        self.overlay.become_live(oidx, None, false, None);
+        self.overlay.unfade(oidx);
+        let attached = self.overlay.node_mut(oidx).take_attached();
         let done = self.overlay.node(carrier);
         match done.op.filter(|_| matches!(done.want, Want::Nothing | Want::Create)) {
             Some(op) => {
-                for spot in attached.into_iter().chain([spot]) {
-                    self.leave_now(spot, op);
+                for oidx in attached.into_iter().chain([oidx]) {
+                    self.leave_now(oidx, op);
                 }
             }
             None => {
@@ -135,27 +135,27 @@ impl Planner<'_> {
                 }
                 let parting = self.overlay.node_mut(carrier).parting_mut();
                 parting.attached.extend(attached);
-                parting.attached.push(spot);
+                parting.attached.push(oidx);
                 parting.awaits.extend(before);
             }
         }
         self.turn();
     }
 
-    pub(super) fn leave_now(&mut self, spot: Spot, op: u32) {
-        let node = self.overlay.node_mut(spot);
+    pub(super) fn leave_now(&mut self, oidx: OverlayIdx, op: u32) {
+        let node = self.overlay.node_mut(oidx);
         node.carrier = None;
         node.op = Some(op);
         let spec = node.leaving.take();
         let key = node.key.clone();
         self.operations[op as usize].taken.push(key);
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
-            self.overlay.release(claim, spot, Some(op));
+            self.overlay.release(claim, oidx, Some(op));
         }
         for need in spec.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
             let target_id = self.overlay.target_id(&need.target);
             self.overlay.target_mut(target_id).leaving_mut().freed_by.push(op);
         }
-        self.come_again(spot);
+        self.come_again(oidx);
     }
 }

@@ -4,48 +4,48 @@ use super::Planner;
 use crate::dependency::Claim;
 use crate::graph::Goal;
 use crate::key::Key;
-use crate::overlay::{Spot, Want, spot_of};
+use crate::overlay::{OverlayIdx, Want, to_u32};
 use crate::plan::PlanError;
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
     /// True when another value has an identity that this one needs; then it is tried again when that goes.
-    pub(super) fn is_claimed(&mut self, spot: Spot, spec: &ValueSpec) -> bool {
+    pub(super) fn is_claimed(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         let mut claimed = false;
         for claim in spec.claims() {
             let state = self.overlay.claim_mut(claim);
-            if state.holder.is_some_and(|holder| holder != spot) {
-                state.waiting.push(spot);
+            if state.holder.is_some_and(|holder| holder != oidx) {
+                state.waiting.push(oidx);
                 claimed = true;
             }
         }
-        claimed || self.is_kept(spot, spec)
+        claimed || self.is_kept(oidx, spec)
     }
 
     /// True when what a value has is another one's by now: it seemed gone, and its identity was given away.
-    pub(super) fn is_usurper(&mut self, spot: Spot, spec: &ValueSpec) -> bool {
+    pub(super) fn is_usurper(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         let mut holders = spec.claims().iter().map(|claim| self.overlay.claim_mut(claim).holder);
-        holders.any(|holder| holder.is_some_and(|holder| holder != spot))
+        holders.any(|holder| holder.is_some_and(|holder| holder != oidx))
     }
 
     /// True when an identity is kept for another value that still wants it.
-    pub(super) fn is_kept(&mut self, spot: Spot, spec: &ValueSpec) -> bool {
+    pub(super) fn is_kept(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         if self.kept.is_empty() {
             return false;
         }
-        let key = &self.overlay.node(spot).key;
+        let key = &self.overlay.node(oidx).key;
         let others = spec.claims().iter().any(|claim| {
             self.kept.get(claim).is_some_and(|owner| owner != key && self.wants(owner, claim))
         });
         if others {
-            self.courteous.insert(key.clone(), spot);
+            self.courteous.insert(key.clone(), oidx);
         }
         others
     }
 
     fn wants(&self, owner: &Key, claim: &Claim) -> bool {
-        let spot = self.overlay.touched(owner);
-        let goal = spot.and_then(|spot| self.overlay.node(spot).goal.spec());
+        let oidx = self.overlay.touched(owner);
+        let goal = oidx.and_then(|oidx| self.overlay.node(oidx).goal.spec());
         goal.is_some_and(|spec| spec.claims().contains(claim))
     }
 
@@ -79,8 +79,8 @@ impl Planner<'_> {
 
     /// Refuses a change that asks for an identity which another value keeps.
     pub(super) fn refuse_claims(&mut self) -> Result<(), PlanError> {
-        for spot in 0..spot_of(self.overlay.nodes.len()) {
-            let node = self.overlay.node(spot);
+        for oidx in 0..to_u32(self.overlay.nodes.len()) {
+            let node = self.overlay.node(oidx);
             let waits = node.changed && node.unmet == 0 && !matches!(node.want, Want::Nothing);
             let Some((value, spec)) = (match &node.goal {
                 Goal::Valid(value, spec) if waits => Some((value.clone(), spec.clone())),
@@ -89,10 +89,10 @@ impl Planner<'_> {
                 continue;
             };
             for claim in spec.claims() {
-                let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != spot);
+                let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != oidx);
                 let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };
                 let registry = &self.overlay.graph.registry;
-                let key = self.overlay.node(spot).key.clone();
+                let key = self.overlay.node(oidx).key.clone();
                 let label = registry.label(&key, Some(&*value));
                 let other = registry.label(&holder.key, holder.goal.value().map(|value| &**value));
                 return Err(PlanError::Conflict { key, label, other });

@@ -4,20 +4,20 @@ use super::Planner;
 use crate::descriptor::{Effect, guarded};
 use crate::graph::Graph;
 use crate::operation::{Action, TransportId};
-use crate::overlay::{OverlayTargetIds, Spot, spot_of};
+use crate::overlay::{OverlayIdx, OverlayTargetIds, to_u32};
 use crate::plan::{After, PlannedOperation};
 use crate::value::SharedValue;
 
 impl Planner<'_> {
     pub(super) fn emit(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         action: Action,
         old: Option<SharedValue>,
         new: Option<SharedValue>,
         lost: &OverlayTargetIds,
     ) -> u32 {
-        let key = self.overlay.node(spot).key.clone();
+        let key = self.overlay.node(oidx).key.clone();
         let effect = self
             .overlay
             .graph
@@ -29,12 +29,12 @@ impl Planner<'_> {
             _ => TransportId::default(),
         };
         let after = if self.transports {
-            self.predecessors(spot, new.is_some(), lost)
+            self.predecessors(oidx, new.is_some(), lost)
         } else {
             After::new()
         };
-        let op = spot_of(self.operations.len());
-        let node = self.overlay.node_mut(spot);
+        let op = to_u32(self.operations.len());
+        let node = self.overlay.node_mut(oidx);
         node.op = Some(op);
         let cause = node.cause;
         self.operations.push(PlannedOperation {
@@ -46,7 +46,7 @@ impl Planner<'_> {
             cause,
             taken: Vec::new(),
             after,
-            spot,
+            oidx,
         });
         op
     }
@@ -55,12 +55,12 @@ impl Planner<'_> {
     /// for what is held up is overtaken by what does not wait for it.
     pub(super) fn predecessors(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         makes: bool,
         lost: &OverlayTargetIds,
     ) -> After {
-        let mut before = self.overlay.node_mut(spot).take_awaits();
-        let node = self.overlay.node(spot);
+        let mut before = self.overlay.node_mut(oidx).take_awaits();
+        let node = self.overlay.node(oidx);
         before.extend(node.op);
         if makes {
             before.extend(
@@ -92,9 +92,9 @@ impl Planner<'_> {
     }
 
     /// Remembers what an object was before us, where it must be put back one day.
-    pub(super) fn note_restore(&mut self, spot: Spot) {
+    pub(super) fn note_restore(&mut self, oidx: OverlayIdx) {
         let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         let (Some(observed), Some(descriptor)) =
             (&node.current, graph.registry.descriptor(node.key.kind()))
         else {
@@ -106,9 +106,9 @@ impl Planner<'_> {
     }
 
     /// Remembers another pre-image, where another object has come under the key of the one that was adopted.
-    pub(super) fn renew_restore(&mut self, spot: Spot) {
+    pub(super) fn renew_restore(&mut self, oidx: OverlayIdx) {
         let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         let (Some(before), Some(observed), Some(descriptor)) = (
             graph.restores.get(&node.key),
             &node.current,
@@ -125,9 +125,9 @@ impl Planner<'_> {
     }
 
     /// What the system has, as an operation is told: as we asked for it, where that is what is seen.
-    pub(super) fn old_value(&self, spot: Spot) -> Option<SharedValue> {
+    pub(super) fn old_value(&self, oidx: OverlayIdx) -> Option<SharedValue> {
         let graph = self.overlay.graph;
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         let current = node.current.as_ref()?;
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.as_ref());
         let as_asked = applied.filter(|applied| graph.satisfied(&node.key, applied, current));

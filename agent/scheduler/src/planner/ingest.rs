@@ -3,7 +3,7 @@
 use super::ahead::{self, Ahead};
 use crate::graph::{Goal, Source};
 use crate::key::{Key, sort_by_keys};
-use crate::overlay::Spot;
+use crate::overlay::OverlayIdx;
 use crate::plan::{Delta, Mode, PlanError};
 use crate::planner::Planner;
 use crate::sorted::Sorted;
@@ -60,8 +60,8 @@ impl Planner<'_> {
         mode: Mode,
         work: &mut Work,
     ) -> Result<(), PlanError> {
-        let (spot, _) = self.overlay.touch(key);
-        let sources = self.overlay.sources_mut(spot);
+        let (oidx, _) = self.overlay.touch(key);
+        let sources = self.overlay.sources_mut(oidx);
         let was_part = sources.first().is_some_and(|(first, _)| first.is_part());
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
         // An answer is about this source's value; it is of use where that one counts.
@@ -75,14 +75,14 @@ impl Planner<'_> {
             (Err(_), None) => return Ok(()),
         }
         if mode == Mode::Atomic {
-            self.refuse_conflict(spot)?;
+            self.refuse_conflict(oidx)?;
         }
-        self.judge(spot, was_part, ahead, mode, work)
+        self.judge(oidx, was_part, ahead, mode, work)
     }
 
     /// A part cannot have two values: not those of two wholes, nor another one than a change gives it.
-    fn refuse_conflict(&self, spot: Spot) -> Result<(), PlanError> {
-        let node = self.overlay.node(spot);
+    fn refuse_conflict(&self, oidx: OverlayIdx) -> Result<(), PlanError> {
+        let node = self.overlay.node(oidx);
         let Some(((first, value), others)) = node.sources.split_first() else { return Ok(()) };
         let mut wholes = others.iter().filter(|(source, _)| source.is_part());
         let Some((source, _)) = wholes.find(|(_, other)| !value.same(&**other)) else {
@@ -100,13 +100,13 @@ impl Planner<'_> {
     /// Sets the goal that follows from the sources, and hands on what changes for its parts.
     fn judge(
         &mut self,
-        spot: Spot,
+        oidx: OverlayIdx,
         was_part: bool,
         ahead: Option<Ahead>,
         mode: Mode,
         work: &mut Work,
     ) -> Result<(), PlanError> {
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         let as_part = node.sources.first().is_some_and(|(first, _)| first.is_part());
         let value = node.sources.first().map(|(_, value)| value.clone());
         let unchanged = value.is_none() || was_part == as_part;
@@ -115,22 +115,22 @@ impl Planner<'_> {
             if mode == Mode::Atomic
                 && let Goal::Refused(value, refusal) = &goal
             {
-                return Err(self.refusal(spot, value, refusal));
+                return Err(self.refusal(oidx, value, refusal));
             }
-            self.overlay.set_goal(spot, goal);
+            self.overlay.set_goal(oidx, goal);
             return Ok(());
         }
         let mut parts = Vec::new();
         let goal = match value {
             None => Goal::Nothing,
             Some(value) => {
-                let answer = self.judged(spot, &value, as_part, ahead);
+                let answer = self.judged(oidx, &value, as_part, ahead);
                 parts = answer.parts;
                 self.listed += answer.listed;
                 match answer.judged {
                     Ok(spec) => Goal::Valid(value, spec),
                     Err(refusal) if mode == Mode::Atomic => {
-                        return Err(self.refusal(spot, &value, &refusal));
+                        return Err(self.refusal(oidx, &value, &refusal));
                     }
                     Err(refusal) => Goal::Refused(value, Box::new(refusal)),
                 }
@@ -138,21 +138,21 @@ impl Planner<'_> {
         };
         // A value that is refused keeps the parts it was applied with.
         if !matches!(goal, Goal::Refused(..)) {
-            self.hand_on(spot, &goal, parts, work);
+            self.hand_on(oidx, &goal, parts, work);
         }
-        self.overlay.set_goal(spot, goal);
+        self.overlay.set_goal(oidx, goal);
         Ok(())
     }
 
     /// What its descriptor says of the value that a node is to have.
     fn judged(
         &self,
-        spot: Spot,
+        oidx: OverlayIdx,
         value: &SharedValue,
         as_part: bool,
         ahead: Option<Ahead>,
     ) -> Ahead {
-        let node = self.overlay.node(spot);
+        let node = self.overlay.node(oidx);
         let before = match &node.goal {
             Goal::Valid(value, spec) => Some((value, &**spec)),
             _ => None,
@@ -167,8 +167,8 @@ impl Planner<'_> {
     }
 
     /// Has parts taken in that differ. There may be answers about all parts of the goal.
-    fn hand_on(&self, spot: Spot, goal: &Goal, parts: Vec<Ahead>, work: &mut Work) {
-        let node = self.overlay.node(spot);
+    fn hand_on(&self, oidx: OverlayIdx, goal: &Goal, parts: Vec<Ahead>, work: &mut Work) {
+        let node = self.overlay.node(oidx);
         let source = || Source::Part(Box::new(node.key.clone()));
         let old = match &node.goal {
             Goal::Refused(..) => node.live.as_ref(), // a refused value has kept the parts of before
@@ -188,8 +188,8 @@ impl Planner<'_> {
         }
     }
 
-    fn refusal(&self, spot: Spot, value: &SharedValue, refusal: &ValueError) -> PlanError {
-        let key = self.overlay.node(spot).key.clone();
+    fn refusal(&self, oidx: OverlayIdx, value: &SharedValue, refusal: &ValueError) -> PlanError {
+        let key = self.overlay.node(oidx).key.clone();
         let label = self.label(&key, Some(value));
         match refusal {
             ValueError::Unimplemented => PlanError::Unimplemented { key, label },
@@ -201,7 +201,7 @@ impl Planner<'_> {
 
     fn label(&self, key: &Key, value: Option<&SharedValue>) -> String {
         let planned =
-            self.overlay.touched(key).and_then(|spot| self.overlay.node(spot).goal.value());
+            self.overlay.touched(key).and_then(|oidx| self.overlay.node(oidx).goal.value());
         match value.or(planned) {
             Some(value) => self.overlay.graph.registry.label(key, Some(&**value)),
             None => self.overlay.graph.label(key),

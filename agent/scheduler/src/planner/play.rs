@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use super::Planner;
 use crate::dependency::Claim;
-use crate::graph::{Graph, Idx};
+use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
-use crate::overlay::{OverlayNode, Spot};
+use crate::overlay::{OverlayIdx, OverlayNode};
 use crate::plan::{Delta, Mode, Plan, PlanError, Unmet, Work};
 
 /// Plans a change of intent together with values to be looked at again.
 ///
 /// # Errors
 /// When an atomic change is refused as a whole.
-pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<Idx>) -> Result<Plan, PlanError> {
+pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<NodeIdx>) -> Result<Plan, PlanError> {
     plan_with(graph, delta, revisit, FixedMap::default(), || {})
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<Idx>) -> Result<Pla
 pub(crate) fn plan_with(
     graph: &Graph,
     delta: Delta,
-    revisit: Vec<Idx>,
+    revisit: Vec<NodeIdx>,
     kept: FixedMap<Claim, Key>,
     judged: impl FnOnce(),
 ) -> Result<Plan, PlanError> {
@@ -68,7 +68,7 @@ pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, Pl
 
 impl Planner<'_> {
     /// Decides everything else.
-    fn play(&mut self, delta: &Delta, revisit: Vec<Idx>) -> Result<(), PlanError> {
+    fn play(&mut self, delta: &Delta, revisit: Vec<NodeIdx>) -> Result<(), PlanError> {
         self.revisit(revisit);
         self.run();
         if delta.mode == Mode::Atomic {
@@ -78,7 +78,7 @@ impl Planner<'_> {
     }
 
     /// Values whose goal is new and that are not there in the end, with what they lack; ascending by key.
-    fn waiting(&self) -> Vec<(Spot, Unmet)> {
+    fn waiting(&self) -> Vec<(OverlayIdx, Unmet)> {
         let nodes = &self.overlay.nodes;
         let pending =
             (0..).zip(nodes).filter(|(_, node)| node.heard && node.changed && node.live.is_none());
@@ -89,7 +89,7 @@ impl Planner<'_> {
                 .filter(|&(_, &target_id)| self.overlay.target(target_id).providers == 0);
             unmet.map(|(need, _)| need).collect()
         };
-        let mut waiting: Vec<_> = pending.map(|(spot, node)| (spot, unmet(node))).collect();
+        let mut waiting: Vec<_> = pending.map(|(oidx, node)| (oidx, unmet(node))).collect();
         waiting.sort_by(|a, b| nodes[a.0 as usize].key.cmp(&nodes[b.0 as usize].key));
         waiting
     }

@@ -5,7 +5,7 @@
 //! values of the system use one another in a circle, the circle is broken; and an identity kept for its holder of
 //! before, who does not come, goes to whoever else wants it.
 
-use crate::overlay::{Spot, Want};
+use crate::overlay::{OverlayIdx, Want};
 use crate::planner::Planner;
 
 impl Planner<'_> {
@@ -20,9 +20,9 @@ impl Planner<'_> {
 
     /// Parks the users of one value that must go.
     fn park_dependents(&mut self) -> bool {
-        while let Some((key, spot)) = self.blocked.pop_last() {
-            let parked = self.park_dependents_of(spot);
-            self.spent.insert(key, spot);
+        while let Some((key, oidx)) = self.blocked.pop_last() {
+            let parked = self.park_dependents_of(oidx);
+            self.spent.insert(key, oidx);
             if parked {
                 return true;
             }
@@ -30,10 +30,10 @@ impl Planner<'_> {
         false
     }
 
-    fn park_dependents_of(&mut self, spot: Spot) -> bool {
-        let Some(live) = self.overlay.node(spot).live.clone() else { return false };
-        let key = self.overlay.node(spot).key.clone();
-        let next = self.next(spot);
+    fn park_dependents_of(&mut self, oidx: OverlayIdx) -> bool {
+        let Some(live) = self.overlay.node(oidx).live.clone() else { return false };
+        let key = self.overlay.node(oidx).key.clone();
+        let next = self.next(oidx);
         let (_, lost) =
             self.overlay.shift(&key, Some(&live), next.as_ref().map(|(_, spec)| &**spec));
         let mut dependents = Vec::new();
@@ -47,7 +47,7 @@ impl Planner<'_> {
         }
         let mut parked = false;
         for user in dependents {
-            parked |= user != spot && (self.fit(user) || self.park(user));
+            parked |= user != oidx && (self.fit(user) || self.park(user));
         }
         parked
     }
@@ -55,25 +55,25 @@ impl Planner<'_> {
     /// A change that waits for what will not come: the value cannot stay as it is, and cannot become what it shall.
     /// What is not ours stays as it is, and the value pending.
     fn starve(&mut self) -> bool {
-        while let Some((_, spot)) = self.starved.pop_last() {
-            if !matches!(self.overlay.node(spot).want, Want::Become(_)) {
+        while let Some((_, oidx)) = self.starved.pop_last() {
+            if !matches!(self.overlay.node(oidx).want, Want::Become(_)) {
                 continue;
             }
-            if self.is_ours(spot) && self.park(spot) {
+            if self.is_ours(oidx) && self.park(oidx) {
                 return true;
             }
-            self.overlay.node_mut(spot).want = Want::Nothing;
-            self.overlay.unfade(spot);
+            self.overlay.node_mut(oidx).want = Want::Nothing;
+            self.overlay.unfade(oidx);
             self.turn();
         }
         false
     }
 
     fn break_circle(&mut self) -> bool {
-        let Some((_, spot)) = self.spent.pop_last() else { return false };
-        match self.overlay.node(spot).want {
-            Want::Delete => self.delete(spot, true),
-            Want::Become(_) => self.change(spot, true),
+        let Some((_, oidx)) = self.spent.pop_last() else { return false };
+        match self.overlay.node(oidx).want {
+            Want::Delete => self.delete(oidx, true),
+            Want::Become(_) => self.change(oidx, true),
             _ => {}
         }
         true

@@ -1,7 +1,7 @@
 //! Which values in place new ones may rely on.
 
 use super::Planner;
-use crate::overlay::{Spot, Want};
+use crate::overlay::{OverlayIdx, Want};
 
 impl Planner<'_> {
     /// Has nothing new rely on values that lack something by now: they go as soon as they are looked at, or tried again,
@@ -9,20 +9,20 @@ impl Planner<'_> {
     pub(super) fn distrust(&mut self) {
         let graph = self.overlay.graph;
         for &idx in graph.leaning.all() {
-            let (spot, _) = self.overlay.touch_idx(idx);
-            if self.overlay.lacks(spot) && matches!(self.overlay.node(spot).want, Want::Nothing) {
-                self.overlay.fade(spot, None, false);
+            let (oidx, _) = self.overlay.touch_idx(idx);
+            if self.overlay.lacks(oidx) && matches!(self.overlay.node(oidx).want, Want::Nothing) {
+                self.overlay.fade(oidx, None, false);
             }
         }
     }
 
     /// What a value lacked has come, and it stays.
-    pub(super) fn trust(&mut self, spot: Spot) {
-        let node = self.overlay.node(spot);
+    pub(super) fn trust(&mut self, oidx: OverlayIdx) {
+        let node = self.overlay.node(oidx);
         if !node.is_fading() || node.unmet > 0 || !matches!(node.want, Want::Nothing) {
             return;
         }
-        self.overlay.unfade(spot);
+        self.overlay.unfade(oidx);
         self.turn();
     }
 }

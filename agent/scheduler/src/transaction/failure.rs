@@ -9,7 +9,7 @@ use super::{
 };
 use crate::descriptor::guarded;
 use crate::engine::{Engine, Step};
-use crate::graph::{Graph, Idx};
+use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, Class, Now, OpId, OperationError, TxnId};
 use crate::plan::{Delta, PlannedOperation};
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    fn remember(&mut self, idx: Idx, error: OperationError, now: Now) {
+    fn remember(&mut self, idx: NodeIdx, error: OperationError, now: Now) {
         let class = self.classify(idx, &error);
         let random = self.chance.draw();
         let node = self.graph.node_mut(idx);
@@ -96,7 +96,7 @@ impl Engine {
     /// where the delete will be tried again.
     fn first_reason(
         &self,
-        idx: Idx,
+        idx: NodeIdx,
         follows: bool,
         error: OperationError,
     ) -> Option<OperationError> {
@@ -110,7 +110,7 @@ impl Engine {
         Some(first.cloned().unwrap_or(error))
     }
 
-    fn classify(&self, idx: Idx, error: &OperationError) -> Class {
+    fn classify(&self, idx: NodeIdx, error: &OperationError) -> Class {
         let kind = self.graph.node(idx).key.kind();
         let descriptor = self.graph.registry.descriptor(kind);
         let judged = descriptor.map(|descriptor| guarded(|| descriptor.classify(error)));
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// When a value is looked at next, instead of what was said before.
-    fn look_again(&mut self, idx: Idx, at: Option<Duration>) {
+    fn look_again(&mut self, idx: NodeIdx, at: Option<Duration>) {
         let trouble = self.graph.node_mut(idx).trouble.get_or_insert_default();
         if let Some(old) = std::mem::replace(&mut trouble.due, at) {
             self.timers.remove(&(old, idx));
@@ -183,7 +183,7 @@ impl Engine {
     }
 
     /// Hears of a key that failed transactions wait for.
-    pub(crate) fn heard(&mut self, idx: Idx) {
+    pub(crate) fn heard(&mut self, idx: NodeIdx) {
         for transaction in self.running.iter_mut() {
             transaction.awaited.remove(&idx);
         }
@@ -228,7 +228,7 @@ impl Engine {
     /// Puts the intent back, and plans from what is to there. False when that has to wait for another transaction.
     pub(super) fn undo(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
         let Some(mut transaction) = self.running.take(txn) else { return false };
-        let mut touched: BTreeSet<Idx> = BTreeSet::new();
+        let mut touched: BTreeSet<NodeIdx> = BTreeSet::new();
         for op in &transaction.operations {
             touched.extend(self.graph.find(&op.key));
             touched.extend(op.taken.iter().filter_map(|key| self.graph.find(key)));

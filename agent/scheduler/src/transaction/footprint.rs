@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use super::{Phase, Transaction};
 use crate::dependency::{Claim, Target};
 use crate::engine::Engine;
-use crate::graph::{Graph, Idx};
+use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::{Action, TxnId};
 use crate::plan::{Plan, PlannedOperation};
@@ -45,7 +45,7 @@ impl Footprint {
         footprint
     }
 
-    fn of_nodes(graph: &Graph, nodes: &[Idx], operations: &[PlannedOperation]) -> Self {
+    fn of_nodes(graph: &Graph, nodes: &[NodeIdx], operations: &[PlannedOperation]) -> Self {
         let mut footprint = Self::leaving(operations.iter());
         for &idx in nodes {
             let node = graph.node(idx);

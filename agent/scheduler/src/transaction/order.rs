@@ -2,7 +2,7 @@
 //! transport wait for.
 
 use crate::operation::TransportId;
-use crate::overlay::spot_of;
+use crate::overlay::to_u32;
 use crate::plan::PlannedOperation;
 
 /// Who waits for whom while a transaction is carried out. Operations are known by their seats in it.
@@ -22,12 +22,12 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn of(operations: &[PlannedOperation]) -> Self {
-        let seats = 0..spot_of(operations.len());
+        let seats = 0..to_u32(operations.len());
         let transport = operations.first().map(|op| op.transport);
         if operations.iter().all(|op| Some(op.transport) == transport) {
             return Self { ready: seats.collect(), ..Self::default() };
         }
-        let lacks: Vec<u32> = operations.iter().map(|op| spot_of(op.after.len())).collect();
+        let lacks: Vec<u32> = operations.iter().map(|op| to_u32(op.after.len())).collect();
         let ready = seats.filter(|&seat| lacks[seat as usize] == 0);
         let (silent, ready) = ready.partition(|&seat| is_silent(operations, seat));
         let (first, followers) = followers(operations);

@@ -1,7 +1,7 @@
 //! The transactions in flight.
 
 use super::Transaction;
-use crate::graph::Idx;
+use crate::graph::NodeIdx;
 use crate::operation::{OpId, TxnId};
 
 /// Transactions in flight, oldest first. There are few: a list is quicker than a map.
@@ -43,7 +43,7 @@ impl Running {
     }
 
     /// Has a value planned for when a transaction has ended.
-    pub(crate) fn wake_after(&mut self, txn: TxnId, idx: Idx) {
+    pub(crate) fn wake_after(&mut self, txn: TxnId, idx: NodeIdx) {
         if let Some(transaction) = self.get(txn) {
             transaction.wakes.push(idx);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{ECHO_WITHIN, FlightState, READ_AGAIN, READ_AT_ONCE};
 use crate::descriptor::{Effect, guarded};
 use crate::engine::{Engine, Step};
-use crate::graph::{Goal, Graph, Idx};
+use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, Now, OpId};
 use crate::plan::PlannedOperation;
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// The traits of a value of ours: those of the goal, where that is what was applied.
-    pub(crate) fn spec_of(&self, idx: Idx, value: &SharedValue) -> Arc<ValueSpec> {
+    pub(crate) fn spec_of(&self, idx: NodeIdx, value: &SharedValue) -> Arc<ValueSpec> {
         let node = self.graph.node(idx);
         match &node.goal {
             Goal::Valid(goal, spec) if Arc::ptr_eq(goal, value) => Arc::clone(spec),
@@ -136,7 +136,7 @@ impl Engine {
         self.verified(idx, action, step);
     }
 
-    pub(super) fn verified(&mut self, idx: Idx, action: Action, step: &mut Step) {
+    pub(super) fn verified(&mut self, idx: NodeIdx, action: Action, step: &mut Step) {
         let node = self.graph.node_mut(idx);
         node.land();
         let key = node.key.clone();
@@ -162,7 +162,7 @@ impl Engine {
     }
 
     /// The object is as it was before us, and nobody's business any more.
-    pub(super) fn released(&mut self, idx: Idx, key: &Key, step: &mut Step) {
+    pub(super) fn released(&mut self, idx: NodeIdx, key: &Key, step: &mut Step) {
         self.forget_restore(key, step);
         self.show_remainder(idx, key);
     }
@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// What the system still shows under the key is nobody's of ours.
-    fn show_remainder(&mut self, idx: Idx, key: &Key) {
+    fn show_remainder(&mut self, idx: NodeIdx, key: &Key) {
         let observed = self.graph.node(idx).observed.clone();
         let live =
             observed.map(|observed| ValueSpec::of_observed(&self.graph.registry, key, &observed));
@@ -183,7 +183,7 @@ impl Engine {
     }
 
     /// Forgets errors, and a try that was to come.
-    pub(crate) fn forgive(&mut self, idx: Idx) {
+    pub(crate) fn forgive(&mut self, idx: NodeIdx) {
         self.graph.cover_up(idx);
         let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
         let failed = trouble.error.take().is_some();
@@ -198,7 +198,7 @@ impl Engine {
 }
 
 /// Whether the system shows what the operation should have done.
-fn is_seen(graph: &Graph, op: &PlannedOperation, idx: Idx) -> bool {
+fn is_seen(graph: &Graph, op: &PlannedOperation, idx: NodeIdx) -> bool {
     let node = graph.node(idx);
     let Some(descriptor) = graph.registry.descriptor(op.key.kind()) else { return true };
     if !descriptor.observable() || descriptor.effect() == Effect::Property {
