@@ -15,7 +15,8 @@ impl Engine {
     pub fn audit(&self) -> Result<(), String> {
         let mut dependents: FixedMap<&Target, u32> = FixedMap::default();
         for (_, node) in self.graph.nodes() {
-            for need in node.live.iter().filter(|_| node.ours).flat_map(|live| &live.needs) {
+            for need in node.present.iter().filter(|_| node.ours).flat_map(|present| &present.needs)
+            {
                 *dependents.entry(&need.target).or_default() += 1;
             }
         }
@@ -31,7 +32,8 @@ impl Engine {
             }
         }
         for (idx, node) in self.graph.nodes() {
-            let has = node.live.iter().filter(|_| node.ours).flat_map(|live| live.claims());
+            let has =
+                node.present.iter().filter(|_| node.ours).flat_map(|present| present.claims());
             for claim in has {
                 let holder = self.graph.holder(claim);
                 if holder.is_none() || !self.graph.is_known_to(claim, idx) {
@@ -69,7 +71,7 @@ impl Engine {
             if !needs.iter().all(|need| self.graph.lists(&need.target, idx)) {
                 return Err(format!("{} is missing from the lists of what it needs", node.key));
             }
-            let waits = unmet == 0 && node.goal.spec().is_some() && node.live.is_none()
+            let waits = unmet == 0 && node.goal.spec().is_some() && node.present.is_none()
                 || self.graph.is_short(idx);
             let trouble = node.trouble.as_ref();
             let excused = node.flight().is_some()
@@ -85,10 +87,9 @@ impl Engine {
 
     /// True when all that offer a target are to go or to change, as soon as that is tried again.
     fn is_leaving(&self, target: &Target) -> bool {
-        let mut offering =
-            self.graph.nodes().map(|(_, node)| node).filter(|node| {
-                node.live.as_ref().is_some_and(|live| offers(node, live, target) > 0)
-            });
+        let mut offering = self.graph.nodes().map(|(_, node)| node).filter(|node| {
+            node.present.as_ref().is_some_and(|present| offers(node, present, target) > 0)
+        });
         offering.all(|node| {
             let again = node.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
             !node.in_place() && again
@@ -96,20 +97,19 @@ impl Engine {
     }
 
     fn offers(&self, target: &Target) -> u32 {
-        let offers = self
-            .graph
-            .nodes()
-            .map(|(_, node)| node.live.as_ref().map_or(0, |live| offers(node, live, target)));
+        let offers = self.graph.nodes().map(|(_, node)| {
+            node.present.as_ref().map_or(0, |present| offers(node, present, target))
+        });
         offers.sum()
     }
 }
 
-fn offers(node: &Node, live: &ValueSpec, target: &Target) -> u32 {
+fn offers(node: &Node, present: &ValueSpec, target: &Target) -> u32 {
     let own = match target {
         Target::Exact(key) => u32::from(node.key == *key),
         Target::Under(prefix) => u32::from(node.key.starts_with(prefix)),
         Target::Covering { table, address } => {
-            let within = live
+            let within = present
                 .prefixes()
                 .iter()
                 .filter(|(other, prefix)| other == table && prefix.contains(address));
@@ -117,5 +117,5 @@ fn offers(node: &Node, live: &ValueSpec, target: &Target) -> u32 {
         }
         Target::AnyOf(_) | Target::Whole(_) => 0,
     };
-    own + u32::from(live.offers(target))
+    own + u32::from(present.offers(target))
 }

@@ -148,7 +148,7 @@ impl Graph {
         }
         let empty = node.applied.is_none() && node.observed.is_none();
         let held = node.flight().is_some() || node.owner().is_some() || node.queued;
-        if !empty || node.live.is_some() || held || !node.used {
+        if !empty || node.present.is_some() || held || !node.used {
             return;
         }
         self.cover_up(idx);
@@ -205,12 +205,12 @@ impl Graph {
                     || node.unmet > 0
                     || self.is_short(idx)
                     || self.is_contended(idx)
-                    || !node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, spec))
+                    || !node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, spec))
             }
             Goal::Nothing => {
                 let owned =
                     node.observed.as_ref().is_some_and(|observed| self.owned(&node.key, observed));
-                node.live.is_some()
+                node.present.is_some()
                     && (owned || node.applied.is_some() || self.restores.contains_key(&node.key))
             }
         }
@@ -275,7 +275,7 @@ impl Graph {
     pub(crate) fn count(&self, target: &Target) -> u32 {
         match target {
             Target::Exact(key) => {
-                self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
+                self.find(key).map_or(0, |idx| u32::from(self.node(idx).present.is_some()))
             }
             Target::AnyOf(_) | Target::Whole(_) => 0,
             Target::Under(prefix) => self.count_under(prefix),
@@ -331,9 +331,14 @@ impl Graph {
     }
 
     /// Says what the system has under a key, as others depend on it.
-    pub(crate) fn set_live(&mut self, idx: NodeIdx, live: Option<Arc<ValueSpec>>, ours: bool) {
+    pub(crate) fn set_present(
+        &mut self,
+        idx: NodeIdx,
+        present: Option<Arc<ValueSpec>>,
+        ours: bool,
+    ) {
         let node = self.node(idx);
-        let unchanged = match (&node.live, &live) {
+        let unchanged = match (&node.present, &present) {
             (None, None) => true,
             (Some(a), Some(b)) => Arc::ptr_eq(a, b) && node.ours == ours,
             _ => false,
@@ -348,7 +353,7 @@ impl Graph {
             let before = pointers(node.watching_specs());
             let after = pointers(watching_specs(
                 node.goal.requested_spec(),
-                live.as_ref().filter(|_| ours),
+                present.as_ref().filter(|_| ours),
             ));
             before == after || before == [after[1], after[0]]
         };
@@ -356,18 +361,18 @@ impl Graph {
         let parked = self.parked_by(idx);
         self.revision += 1;
         let node = &mut self.nodes[idx as usize];
-        let old = std::mem::replace(&mut node.live, live.clone());
-        let was_ours = std::mem::replace(&mut node.ours, ours && live.is_some());
+        let old = std::mem::replace(&mut node.present, present.clone());
+        let was_ours = std::mem::replace(&mut node.ours, ours && present.is_some());
         if let Some(before) = before {
             self.watch_present(idx, &before);
         }
         self.count_dependents_of(
             idx,
             old.as_ref().filter(|_| was_ours),
-            live.as_ref().filter(|_| ours),
+            present.as_ref().filter(|_| ours),
         );
-        self.count_offers(idx, old.as_deref(), live.as_deref());
-        self.altered(idx, old.as_deref(), live.as_deref());
+        self.count_offers(idx, old.as_deref(), present.as_deref());
+        self.altered(idx, old.as_deref(), present.as_deref());
         self.settle(idx);
         self.wake_ready(&parked);
     }
@@ -376,7 +381,7 @@ impl Graph {
     fn parked_by(&mut self, idx: NodeIdx) -> Vec<NodeIdx> {
         let node = self.node(idx);
         let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
-        if failed && node.live.is_some() {
+        if failed && node.present.is_some() {
             self.watchers_of_new_offers(idx, None)
         } else {
             Vec::new()
@@ -433,7 +438,7 @@ impl Graph {
     /// Whether the system has something under a key that we made, or may remove because of its mark.
     pub(crate) fn is_ours(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
-        node.live.is_some() && self.made_or_marked(&node.key, node.ours, node.current())
+        node.present.is_some() && self.made_or_marked(&node.key, node.ours, node.current())
     }
 
     /// The same of what the system has by now, and of which we know whether we made it.
@@ -465,9 +470,9 @@ impl Graph {
 /// The traits of a goal and of a live value of ours, each one once.
 fn watching_specs<'t>(
     goal: Option<&'t Arc<ValueSpec>>,
-    live: Option<&'t Arc<ValueSpec>>,
+    present: Option<&'t Arc<ValueSpec>>,
 ) -> [Option<&'t Arc<ValueSpec>>; 2] {
-    [goal.filter(|goal| !live.is_some_and(|live| Arc::ptr_eq(goal, live))), live]
+    [goal.filter(|goal| !present.is_some_and(|present| Arc::ptr_eq(goal, present))), present]
 }
 
 /// Few differ: they are listed without an allocation.

@@ -38,7 +38,7 @@ impl Engine {
         let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
             return Vec::new();
         };
-        let applied = node.live.as_ref().filter(|_| node.ours);
+        let applied = node.present.as_ref().filter(|_| node.ours);
         let spec = node.goal.requested_spec().or(applied);
         let needs = spec.map_or(&[][..], |spec| &spec.needs);
         let need = |need: &crate::dependency::Dependency| Need {
@@ -86,7 +86,7 @@ impl Engine {
         let mut targets: Vec<Target> = vec![Target::Exact(key.clone())];
         targets.extend(key.prefixes().map(Target::Under));
         if let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) {
-            for spec in node.live.iter().chain(node.goal.spec()) {
+            for spec in node.present.iter().chain(node.goal.spec()) {
                 targets.extend(spec.offers.keys().cloned());
                 for &(table, prefix) in spec.prefixes() {
                     targets.extend(self.graph.covered(table, prefix));
@@ -111,8 +111,11 @@ impl Engine {
     /// Lists of members may hold values that need something else by now.
     fn is_needing(&self, idx: NodeIdx, target: &Target) -> bool {
         let node = self.graph.node(idx);
-        let spec =
-            node.goal.requested_spec().into_iter().chain(node.live.as_ref().filter(|_| node.ours));
+        let spec = node
+            .goal
+            .requested_spec()
+            .into_iter()
+            .chain(node.present.as_ref().filter(|_| node.ours));
         spec.into_iter().any(|spec| !spec.needs_of(target).is_empty())
     }
 
@@ -139,5 +142,5 @@ impl Engine {
 }
 
 fn offers(node: &Node, target: &Target) -> bool {
-    node.live.as_ref().is_some_and(|live| live.is_offering(&node.key, target))
+    node.present.as_ref().is_some_and(|present| present.is_offering(&node.key, target))
 }

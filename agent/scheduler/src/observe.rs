@@ -48,20 +48,21 @@ impl Engine {
         step: &mut Step,
     ) {
         let node = self.graph.node(idx);
-        if same(node.observed.as_ref(), value.as_ref()) && node.live.is_some() == value.is_some() {
+        if same(node.observed.as_ref(), value.as_ref()) && node.present.is_some() == value.is_some()
+        {
             return;
         }
         step.changed.push(node.key.clone());
         self.graph.revision += 1;
         self.graph.node_mut(idx).observed = value.clone();
-        let live = self.graph.node(idx).live.clone();
-        self.graph.altered(idx, live.as_deref(), None);
+        let present = self.graph.node(idx).present.clone();
+        self.graph.altered(idx, present.as_deref(), None);
         match value {
             Some(value) => self.appeared(idx, &value, now, urgent, step),
             None => self.vanished(idx, now, urgent, step),
         }
         if !self.running.is_empty() {
-            self.correct_plans(idx, live.as_deref());
+            self.correct_plans(idx, present.as_deref());
         }
         self.graph.settle(idx);
         self.graph.reap(idx);
@@ -78,7 +79,7 @@ impl Engine {
     }
 
     fn vanished(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
-        self.graph.set_live(idx, None, false);
+        self.graph.set_present(idx, None, false);
         let node = self.graph.node_mut(idx);
         if matches!(node.goal, Goal::Nothing) {
             node.applied = None;
@@ -103,7 +104,7 @@ impl Engine {
             applied.filter(|applied| self.graph.satisfied(&node.key, applied, value))
         {
             let spec = self.spec_of(idx, &applied);
-            self.graph.set_live(idx, Some(spec), true);
+            self.graph.set_present(idx, Some(spec), true);
             // A stale fact said that it was gone, and something else was planned meanwhile, or what it needs went; or it
             // was made after it was given up.
             match self.graph.is_off(idx) {
@@ -114,7 +115,7 @@ impl Engine {
         }
         let ours = node.applied.is_some();
         let spec = ValueSpec::of_observed(&self.graph.registry, &node.key, value);
-        self.graph.set_live(idx, Some(spec), ours);
+        self.graph.set_present(idx, Some(spec), ours);
         let node = self.graph.node(idx);
         match node.goal {
             Goal::Nothing if ours || self.graph.owned(&node.key, value) => {
@@ -135,7 +136,7 @@ impl Engine {
         {
             return;
         }
-        if node.observed.is_none() && node.live.is_some() {
+        if node.observed.is_none() && node.present.is_some() {
             self.vanished(idx, now, false, step);
         }
     }

@@ -63,7 +63,7 @@ pub(crate) struct OverlayNode {
     pub(crate) goal: Goal,
     /// Sources or goal differ from those of the graph.
     pub(crate) changed: bool,
-    pub(crate) live: Option<Arc<ValueSpec>>,
+    pub(crate) present: Option<Arc<ValueSpec>>,
     pub(crate) ours: bool,
     /// What the system has by now.
     pub(crate) current: Option<SharedValue>,
@@ -112,7 +112,7 @@ impl OverlayNode {
 
     /// Whether it is not there in the end though it lacks nothing.
     pub(crate) fn could_come(&self) -> bool {
-        self.goal.spec().is_some() && self.live.is_none() && self.unmet == 0
+        self.goal.spec().is_some() && self.present.is_none() && self.unmet == 0
     }
 
     /// Others know that what it offers will go.
@@ -362,7 +362,7 @@ impl<'g> Overlay<'g> {
         let oidx = self.push(OverlayNode {
             idx: Some(idx),
             goal: node.goal.clone(),
-            live: node.live.clone(),
+            present: node.present.clone(),
             ours: node.ours,
             current: node.current().cloned(),
             ..OverlayNode::empty(node.key.clone())
@@ -465,24 +465,24 @@ impl<'g> Overlay<'g> {
     }
 
     /// Puts a node into another condition and moves all accounts. What turns is left in [`Overlay::turned`].
-    pub(crate) fn become_live(
+    pub(crate) fn set_present(
         &mut self,
         oidx: OverlayIdx,
-        live: Option<Arc<ValueSpec>>,
+        present: Option<Arc<ValueSpec>>,
         ours: bool,
         by: Option<u32>,
     ) {
         let key = self.node(oidx).key.clone();
         let node = self.node_mut(oidx);
-        let (old, was_ours) = (node.live.take(), node.ours);
-        let (gained, lost) = self.shift(&key, old.as_deref(), live.as_deref());
+        let (old, was_ours) = (node.present.take(), node.ours);
+        let (gained, lost) = self.shift(&key, old.as_deref(), present.as_deref());
         self.count_prefixes(old.as_deref(), -1);
-        self.count_prefixes(live.as_deref(), 1);
+        self.count_prefixes(present.as_deref(), 1);
         let node = self.node_mut(oidx);
-        node.live = live.clone();
+        node.present = present.clone();
         node.ours = ours;
         self.move_dependents(oidx, old.filter(|_| was_ours), -1, by);
-        self.move_dependents(oidx, live.filter(|_| ours), 1, by);
+        self.move_dependents(oidx, present.filter(|_| ours), 1, by);
         for target_id in gained {
             self.gain(target_id, by);
         }
@@ -501,7 +501,7 @@ impl OverlayNode {
             heard: false,
             goal: Goal::Nothing,
             changed: false,
-            live: None,
+            present: None,
             ours: false,
             current: None,
             need_targets: OverlayTargetIds::new(),

@@ -168,7 +168,7 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node(oidx);
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.clone());
         let Some(current) = node.current.clone() else {
-            if node.live.is_none() && node.leaving.is_none() {
+            if node.present.is_none() && node.leaving.is_none() {
                 self.want_create(oidx);
             }
             return;
@@ -189,8 +189,8 @@ impl<'g> Planner<'g> {
                         graph.put_back(&node.key, applied, &value).is_some()
                     }) =>
             {
-                let in_place =
-                    node.ours && node.live.as_ref().is_some_and(|live| Arc::ptr_eq(live, &spec));
+                let in_place = node.ours
+                    && node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, &spec));
                 match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
                     true if node.unmet > 0 || self.is_usurper(oidx, &spec) => {
                         self.gone(oidx, Some(Cause::Parked))
@@ -248,8 +248,9 @@ impl<'g> Planner<'g> {
             return;
         }
         let node = self.overlay.node(oidx);
-        if let (Some(live), Some(new)) = (node.live.clone(), node.goal.spec().cloned()) {
-            let lost = live.property_takes().iter().filter(|(property, _)| !new.offers(property));
+        if let (Some(present), Some(new)) = (node.present.clone(), node.goal.spec().cloned()) {
+            let lost =
+                present.property_takes().iter().filter(|(property, _)| !new.offers(property));
             for (_, taken) in lost {
                 self.doom(taken, oidx);
             }
@@ -274,10 +275,10 @@ impl<'g> Planner<'g> {
             return self.want_change(oidx, Becoming::Released);
         }
         node.want = Want::Delete;
-        let live = node.live.clone();
+        let present = node.present.clone();
         self.ready[DELETES].push(oidx);
         self.overlay.fade(oidx, None, false);
-        if let Some(spec) = live {
+        if let Some(spec) = present {
             let properties = spec.property_takes().iter().map(|(_, taken)| taken);
             for taken in spec.takes().iter().chain(properties) {
                 self.doom(taken, oidx);
@@ -287,19 +288,19 @@ impl<'g> Planner<'g> {
 
     pub(crate) fn delete(&mut self, oidx: OverlayIdx, force: bool) {
         let node = self.overlay.node(oidx);
-        let (Want::Delete, Some(live)) = (&node.want, node.live.clone()) else { return };
+        let (Want::Delete, Some(present)) = (&node.want, node.present.clone()) else { return };
         let key = node.key.clone();
-        let (_, lost) = self.overlay.shift(&key, Some(&live), None);
-        if !force && self.is_blocked(oidx, &live, &lost) {
+        let (_, lost) = self.overlay.shift(&key, Some(&present), None);
+        if !force && self.is_blocked(oidx, &present, &lost) {
             return self.park_idle(oidx, &key);
         }
         self.unblock(&key);
-        match self.carrier(oidx, &live) {
-            Some(carrier) => self.leave_with(oidx, carrier, live, &lost),
+        match self.carrier(oidx, &present) {
+            Some(carrier) => self.leave_with(oidx, carrier, present, &lost),
             None => {
                 let old = self.old_value(oidx);
                 let op = self.emit(oidx, Action::Delete, old, None, &lost);
-                self.overlay.become_live(oidx, None, false, Some(op));
+                self.overlay.set_present(oidx, None, false, Some(op));
                 self.overlay.unfade(oidx);
                 self.went(oidx, op);
                 self.turn();
@@ -309,27 +310,29 @@ impl<'g> Planner<'g> {
 
     pub(crate) fn change(&mut self, oidx: OverlayIdx, force: bool) {
         let node = self.overlay.node(oidx);
-        let (&Want::Become(becoming), Some(live)) = (&node.want, node.live.clone()) else { return };
+        let (&Want::Become(becoming), Some(present)) = (&node.want, node.present.clone()) else {
+            return;
+        };
         let (key, unmet) = (node.key.clone(), node.unmet);
         let Some((value, new)) = self.next(oidx) else { return };
         let needy = becoming != Becoming::Released;
-        let waits = needy && (unmet > 0 || self.leans_on_itself(oidx, &live, &new));
+        let waits = needy && (unmet > 0 || self.leans_on_itself(oidx, &present, &new));
         let held = needy && becoming != Becoming::Found && self.overlay.is_held(oidx, &new);
         if waits || held || needy && self.is_claimed(oidx, &new) {
             self.starved.insert(key, oidx);
             return self.note_held(oidx);
         }
-        let (_, mut lost) = self.overlay.shift(&key, Some(&live), Some(&new));
+        let (_, mut lost) = self.overlay.shift(&key, Some(&present), Some(&new));
         if becoming == Becoming::Updated {
             lost.extend(self.renewed(&key));
         }
-        if !force && self.is_blocked(oidx, &live, &lost) {
+        if !force && self.is_blocked(oidx, &present, &lost) {
             return;
         }
         self.starved.remove(&key);
         self.unblock(&key);
-        if !needy && let Some(carrier) = self.carrier(oidx, &live) {
-            return self.leave_with(oidx, carrier, live, &lost); // nothing will be left to put back
+        if !needy && let Some(carrier) = self.carrier(oidx, &present) {
+            return self.leave_with(oidx, carrier, present, &lost); // nothing will be left to put back
         }
         self.apply_change(oidx, becoming, value, new, &lost);
     }
@@ -386,7 +389,7 @@ impl<'g> Planner<'g> {
                     true => self.renew_restore(oidx),
                     false => self.note_restore(oidx),
                 }
-                self.overlay.become_live(oidx, Some(new), true, None);
+                self.overlay.set_present(oidx, Some(new), true, None);
                 self.overlay.unfade(oidx);
                 self.overlay.node_mut(oidx).want = Want::Nothing;
                 self.found.push(oidx);
@@ -399,7 +402,7 @@ impl<'g> Planner<'g> {
             Becoming::Released | Becoming::Found => {}
         }
         let op = self.emit(oidx, action, old, Some(value.clone()), lost);
-        self.overlay.become_live(oidx, Some(new), becoming != Becoming::Released, Some(op));
+        self.overlay.set_present(oidx, Some(new), becoming != Becoming::Released, Some(op));
         if let Some(target_id) = self.overlay.node(oidx).unsteady() {
             self.overlay.target_mut(target_id).joined_by = Some(op);
         }
@@ -417,7 +420,7 @@ impl<'g> Planner<'g> {
     pub(crate) fn create(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         let (Want::Create, Goal::Valid(value, spec)) = (&node.want, &node.goal) else { return };
-        if node.live.is_some() || node.leaving.is_some() {
+        if node.present.is_some() || node.leaving.is_some() {
             return;
         }
         if node.unmet > 0 {
@@ -429,7 +432,7 @@ impl<'g> Planner<'g> {
         }
         let op =
             self.emit(oidx, Action::Create, None, Some(value.clone()), &OverlayTargetIds::new());
-        self.overlay.become_live(oidx, Some(spec), true, Some(op));
+        self.overlay.set_present(oidx, Some(spec), true, Some(op));
         let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
         node.want = Want::Nothing;
@@ -440,10 +443,10 @@ impl<'g> Planner<'g> {
     fn is_blocked(
         &mut self,
         oidx: OverlayIdx,
-        live: &Arc<ValueSpec>,
+        present: &Arc<ValueSpec>,
         lost: &OverlayTargetIds,
     ) -> bool {
-        let blocking = self.blocking(live, lost);
+        let blocking = self.blocking(present, lost);
         for &target_id in &blocking {
             self.overlay.targets[target_id as usize].leaving_mut().blocked.push(oidx);
         }
@@ -458,7 +461,7 @@ impl<'g> Planner<'g> {
     /// The accounts among these whose last offer would go while somebody uses it.
     pub(crate) fn blocking(
         &mut self,
-        live: &Arc<ValueSpec>,
+        present: &Arc<ValueSpec>,
         lost: &OverlayTargetIds,
     ) -> OverlayTargetIds {
         let mut blocking = OverlayTargetIds::new();
@@ -467,7 +470,7 @@ impl<'g> Planner<'g> {
             let last = state.providers <= 1 || state.recreate_dependents > 0;
             if last
                 && state.dependents > 0
-                && state.dependents > self.overlay.own_dependencies(live, target_id)
+                && state.dependents > self.overlay.own_dependencies(present, target_id)
             {
                 blocking.push(target_id);
             }

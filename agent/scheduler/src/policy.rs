@@ -33,7 +33,7 @@ impl Graph {
         let (Goal::Valid(goal, _), Some(applied)) = (&node.goal, &node.applied) else {
             return false;
         };
-        let seen = node.observed.as_ref().filter(|_| node.live.is_some());
+        let seen = node.observed.as_ref().filter(|_| node.present.is_some());
         Arc::ptr_eq(goal, applied)
             && seen.is_none_or(|seen| !self.satisfied(&node.key, applied, seen))
     }

@@ -62,16 +62,16 @@ impl Engine {
         };
         match &node.goal {
             _ if node.flight().is_some() => State::InProgress,
-            Goal::Nothing if node.live.is_none() => State::Nonexistent,
+            Goal::Nothing if node.present.is_none() => State::Nonexistent,
             Goal::Nothing if node.applied.is_none() => State::Obtained,
             Goal::Nothing => failed.unwrap_or(State::InProgress),
             Goal::Refused(..) if node.goal.is_unimplemented() => State::Unimplemented,
             Goal::Refused(..) => State::Invalid,
-            Goal::Valid(..) if node.live.is_none() && node.unmet > 0 => State::Pending,
+            Goal::Valid(..) if node.present.is_none() && node.unmet > 0 => State::Pending,
             Goal::Valid(..) if self.contender(idx).is_some() => State::Conflict,
             Goal::Valid(..) if failed.is_some() => failed.unwrap_or(State::Failed),
-            Goal::Valid(..) if node.live.is_none() && node.applied.is_some() => State::Missing,
-            Goal::Valid(..) if node.live.is_none() => State::Pending,
+            Goal::Valid(..) if node.present.is_none() && node.applied.is_some() => State::Missing,
+            Goal::Valid(..) if node.present.is_none() => State::Pending,
             Goal::Valid(..) if drifted() => State::Drifted,
             Goal::Valid(goal, _)
                 if node.applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, goal)) =>
@@ -84,7 +84,7 @@ impl Engine {
 
     fn status_of(&self, idx: NodeIdx, alone: bool) -> Status {
         let node = self.graph.node(idx);
-        let parts = node.live.as_ref().or(node.goal.spec());
+        let parts = node.present.as_ref().or(node.goal.spec());
         let keys = parts.iter().flat_map(|spec| {
             let parts = spec.parts().into_iter().flat_map(Sorted::keys);
             parts.chain(spec.properties())
@@ -112,7 +112,7 @@ impl Engine {
 
     fn detail(&self, idx: NodeIdx, node: &Node, alone: bool) -> Detail {
         let trouble = node.trouble.as_ref();
-        let waits = node.live.is_none() || node.unmet > 0 || node.goal.is_partial();
+        let waits = node.present.is_none() || node.unmet > 0 || node.goal.is_partial();
         let unmet = self.graph.unmet(idx).filter(|_| waits);
         Detail {
             unmet: unmet.map(|(_, label)| label.to_owned()).collect(),
@@ -152,7 +152,7 @@ impl Engine {
                 if next == start {
                     return self.way_back(idx, start, &came_from);
                 }
-                if self.graph.node(next).live.is_none() && !came_from.contains_key(&next) {
+                if self.graph.node(next).present.is_none() && !came_from.contains_key(&next) {
                     came_from.insert(next, idx);
                     queue.push_back(next);
                 }

@@ -315,7 +315,8 @@ impl Engine {
         let mut held = FixedMap::default();
         for idx in plan.nodes.iter().filter_map(|node| node.idx) {
             let node = self.graph.node(idx);
-            let claims = node.live.iter().filter(|_| node.ours).flat_map(|live| live.claims());
+            let claims =
+                node.present.iter().filter(|_| node.ours).flat_map(|present| present.claims());
             for claim in claims.filter(|claim| self.graph.holder(claim) == Some(idx)) {
                 held.insert(claim.clone(), node.key.clone());
             }
@@ -407,7 +408,7 @@ impl Engine {
             }
             step.changed.push(node.key);
             let held = self.graph.node_mut(idx);
-            if held.live.is_none() && matches!(held.goal, Goal::Nothing) {
+            if held.present.is_none() && matches!(held.goal, Goal::Nothing) {
                 held.applied = None;
             }
         }
@@ -416,7 +417,7 @@ impl Engine {
             let Goal::Valid(value, spec) = self.graph.node(idx).goal.clone() else { continue };
             self.graph.node_mut(idx).applied = Some(value);
             self.forgive(idx);
-            self.graph.set_live(idx, Some(spec), true);
+            self.graph.set_present(idx, Some(spec), true);
             self.graph.settle(idx);
             step.changed.push(self.graph.node(idx).key.clone());
         }

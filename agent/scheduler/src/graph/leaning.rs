@@ -33,7 +33,7 @@ impl Graph {
         let node = self.node(idx);
         if node.unmet > 0 && node.ours && node.in_place() {
             self.leaning.values.insert(idx);
-        } else if self.leaning.remove(idx) && self.node(idx).live.is_some() {
+        } else if self.leaning.remove(idx) && self.node(idx).present.is_some() {
             self.offer_anew(idx);
         }
     }
@@ -54,7 +54,7 @@ impl Graph {
         let mut waiting = std::mem::take(&mut self.leaning.wary).all().to_vec();
         waiting.retain(|&idx| {
             let node = self.node(idx);
-            node.used && node.goal.spec().is_some() && node.live.is_none()
+            node.used && node.goal.spec().is_some() && node.present.is_none()
         });
         self.hold_back(waiting.iter().copied());
         waiting.into_iter().for_each(|idx| self.wake(idx));

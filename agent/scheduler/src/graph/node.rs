@@ -124,7 +124,7 @@ pub(crate) struct Node {
     pub(crate) applied: Option<SharedValue>,
     pub(crate) observed: Option<SharedValue>,
     /// What the system is believed to have, as others depend on it.
-    pub(crate) live: Option<Arc<ValueSpec>>,
+    pub(crate) present: Option<Arc<ValueSpec>>,
     /// What is live was put there by us, so what it needs must outlast it.
     pub(crate) ours: bool,
     /// The groups of what the goal needs, in the order of its dependencies.
@@ -153,7 +153,7 @@ impl Node {
             goal: Goal::Nothing,
             applied: None,
             observed: None,
-            live: None,
+            present: None,
             ours: false,
             need_targets: TargetIds::new(),
             unmet: 0,
@@ -198,17 +198,17 @@ impl Node {
 
     /// The traits whose dependencies list this node as a member of groups.
     pub(super) fn watching_specs(&self) -> [Option<&Arc<ValueSpec>>; 2] {
-        watching_specs(self.goal.requested_spec(), self.live.as_ref().filter(|_| self.ours))
+        watching_specs(self.goal.requested_spec(), self.present.as_ref().filter(|_| self.ours))
     }
 
     /// What the system has: as seen, or else as we left it.
     pub(crate) fn current(&self) -> Option<&SharedValue> {
-        self.live.as_ref().and_then(|_| self.observed.as_ref().or(self.applied.as_ref()))
+        self.present.as_ref().and_then(|_| self.observed.as_ref().or(self.applied.as_ref()))
     }
 
     /// True when the very value that is intended was applied, and is believed to be there.
     pub(crate) fn in_place(&self) -> bool {
         let (Some(goal), Some(applied)) = (self.goal.value(), &self.applied) else { return false };
-        self.live.is_some() && Arc::ptr_eq(goal, applied)
+        self.present.is_some() && Arc::ptr_eq(goal, applied)
     }
 }

@@ -18,7 +18,7 @@ impl Graph {
             Some(keys) => keys.range(prefix..).take_while(|key| key.starts_with(prefix)).count(),
             None => self
                 .nodes()
-                .filter(|(_, node)| node.live.is_some() && node.key.starts_with(prefix))
+                .filter(|(_, node)| node.present.is_some() && node.key.starts_with(prefix))
                 .count(),
         };
         u32::try_from(count).unwrap_or(u32::MAX)
@@ -68,8 +68,8 @@ impl Graph {
 
     /// Lists a node with all that its live value needs, and marks its entries elsewhere as stale.
     pub(super) fn watch_present(&mut self, idx: NodeIdx, before: &[Arc<ValueSpec>]) {
-        let live = self.node(idx).live.clone().filter(|_| self.node(idx).ours);
-        for need in live.iter().flat_map(|live| &live.needs) {
+        let present = self.node(idx).present.clone().filter(|_| self.node(idx).ours);
+        for need in present.iter().flat_map(|present| &present.needs) {
             if !is_listed(before, &need.target) {
                 self.add_watcher(idx, &need.target, self.targets.find(&need.target));
             }
@@ -147,7 +147,7 @@ impl Graph {
         let again = match target {
             Target::Exact(key) => {
                 providers
-                    == self.find(key).map_or(0, |idx| u32::from(self.node(idx).live.is_some()))
+                    == self.find(key).map_or(0, |idx| u32::from(self.node(idx).present.is_some()))
             }
             Target::AnyOf(_) | Target::Whole(_) => providers == 0,
             Target::Under(_) | Target::Covering { .. } => true,
@@ -177,8 +177,9 @@ impl Graph {
         if self.ordered.contains_key(&kind) {
             return;
         }
-        let live = self.nodes().filter(|(_, node)| node.live.is_some() && node.key.kind() == kind);
-        let keys = live.map(|(_, node)| node.key.clone()).collect();
+        let present =
+            self.nodes().filter(|(_, node)| node.present.is_some() && node.key.kind() == kind);
+        let keys = present.map(|(_, node)| node.key.clone()).collect();
         self.ordered.insert(kind, keys);
     }
 
@@ -246,7 +247,8 @@ impl Graph {
             self.claims.get(claim)?.claimants.iter().filter(|&&watcher| watcher != idx);
         let has = |&&watcher: &&NodeIdx| {
             let node = self.node(watcher);
-            node.ours && node.live.as_ref().is_some_and(|live| live.claims().contains(claim))
+            node.ours
+                && node.present.as_ref().is_some_and(|present| present.claims().contains(claim))
         };
         others.find(has).copied()
     }
@@ -368,7 +370,7 @@ impl Graph {
     pub(super) fn wake_ready(&mut self, watchers: &[NodeIdx]) {
         for &watcher in watchers {
             let node = self.node(watcher);
-            let waits = node.goal.spec().is_some() && node.live.is_none();
+            let waits = node.goal.spec().is_some() && node.present.is_none();
             if waits && node.unmet == 0 || self.is_short(watcher) {
                 self.wake(watcher);
             }
@@ -383,15 +385,15 @@ impl Graph {
         before: Option<&ValueSpec>,
     ) -> Vec<NodeIdx> {
         let node = self.node(idx);
-        let Some(live) = node.live.clone() else { return Vec::new() };
-        if before.is_some_and(|before| std::ptr::eq(before, &*live)) {
+        let Some(present) = node.present.clone() else { return Vec::new() };
+        if before.is_some_and(|before| std::ptr::eq(before, &*present)) {
             return Vec::new();
         }
         let key = node.key.clone();
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
-        targets.extend(live.offers.keys().cloned());
-        for &(table, prefix) in live.prefixes() {
+        targets.extend(present.offers.keys().cloned());
+        for &(table, prefix) in present.prefixes() {
             targets.extend(self.covered(table, prefix));
         }
         targets.retain(|target| before.is_none_or(|before| !before.is_offering(&key, target)));
@@ -443,8 +445,8 @@ impl Graph {
         let wanted = node.need_targets.iter().filter(|&&other| other == id).count();
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         let target = self.targets.target(id);
-        let used =
-            node.ours && node.live.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
+        let used = node.ours
+            && node.present.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         let left_out = wanted == 0 && node.goal.is_leaving_out(target);
         if (wanted > 0 && !node.in_place() || left_out) && node.flight().is_none() {
             self.stirred.push(idx);
@@ -459,8 +461,8 @@ impl Graph {
         } else {
             node.unmet += wanted;
             // An old value that could not become the new one does not outlive what the new one needs.
-            let stuck = wanted > 0 && node.ours && node.live.is_some();
-            let waits = wanted > 0 && node.live.is_none();
+            let stuck = wanted > 0 && node.ours && node.present.is_some();
+            let waits = wanted > 0 && node.present.is_none();
             if (used || stuck) && node.flight().is_none() {
                 self.bereft.push(idx);
             }

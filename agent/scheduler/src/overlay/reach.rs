@@ -20,12 +20,12 @@ impl Overlay<'_> {
     /// needs what they alone offer.
     pub(crate) fn falls_with(&mut self, oidx: OverlayIdx, targets: &[&Target]) -> bool {
         let node = self.node(oidx);
-        let Some(live) = node.live.clone() else { return false };
-        let mut stack = vec![(node.key.clone(), live)];
+        let Some(present) = node.present.clone() else { return false };
+        let mut stack = vec![(node.key.clone(), present)];
         let mut gone = BTreeSet::from([node.key.clone()]);
         let mut lost: FixedMap<Target, u32> = FixedMap::default();
-        while let Some((key, live)) = stack.pop() {
-            for target in self.offered(&key, &live) {
+        while let Some((key, present)) = stack.pop() {
+            for target in self.offered(&key, &present) {
                 let count = lost.entry(target.clone()).or_default();
                 *count += 1;
                 if *count < self.provider_count(&target) {
@@ -43,14 +43,14 @@ impl Overlay<'_> {
     }
 
     /// What a value offers that somebody may care for; an address once for each prefix that holds it.
-    fn offered(&self, key: &Key, live: &ValueSpec) -> Vec<Target> {
+    fn offered(&self, key: &Key, present: &ValueSpec) -> Vec<Target> {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
-        targets.extend(live.offers.keys().cloned());
+        targets.extend(present.offers.keys().cloned());
         targets.retain(|it| {
             self.find_target_id(it).is_some() || self.graph.target_state(it).is_some()
         });
-        for &(table, prefix) in live.prefixes() {
+        for &(table, prefix) in present.prefixes() {
             let range = (table, prefix.network())..=(table, prefix.broadcast());
             let new = self.covering.range(range);
             let new = new.map(|&(table, address)| Target::Covering { table, address });
@@ -72,8 +72,8 @@ impl Overlay<'_> {
             Some(&oidx) => self.node(oidx).falling(target),
             None => {
                 let node = self.graph.node(*idx);
-                let live = node.live.as_ref().filter(|_| node.ours)?;
-                falling(&node.key, live, &node.goal, target)
+                let present = node.present.as_ref().filter(|_| node.ours)?;
+                falling(&node.key, present, &node.goal, target)
             }
         });
         let new = new_watchers.iter().filter_map(|&oidx| self.node(oidx).falling(target));
@@ -85,13 +85,13 @@ impl Overlay<'_> {
 
 impl OverlayNode {
     fn falling(&self, target: &Target) -> Option<Falling> {
-        falling(&self.key, self.live.as_ref().filter(|_| self.ours)?, &self.goal, target)
+        falling(&self.key, self.present.as_ref().filter(|_| self.ours)?, &self.goal, target)
     }
 }
 
 /// A value as a late notice shows it may not yet have what the intended one needs.
-fn falling(key: &Key, live: &Arc<ValueSpec>, goal: &Goal, target: &Target) -> Option<Falling> {
+fn falling(key: &Key, present: &Arc<ValueSpec>, goal: &Goal, target: &Target) -> Option<Falling> {
     let needs = |spec: &ValueSpec| !spec.needs_of(target).is_empty();
-    let falls = needs(live) || goal.spec().is_some_and(|goal| needs(goal));
-    falls.then(|| (key.clone(), Arc::clone(live)))
+    let falls = needs(present) || goal.spec().is_some_and(|goal| needs(goal));
+    falls.then(|| (key.clone(), Arc::clone(present)))
 }

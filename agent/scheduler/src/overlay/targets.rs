@@ -81,8 +81,8 @@ impl Overlay<'_> {
     pub(crate) fn fade(&mut self, oidx: OverlayIdx, next: Option<&ValueSpec>, changes: bool) {
         self.unfade(oidx);
         let key = self.node(oidx).key.clone();
-        let live = self.node(oidx).live.clone();
-        let (_, lost) = self.shift(&key, live.as_deref(), next);
+        let present = self.node(oidx).present.clone();
+        let (_, lost) = self.shift(&key, present.as_deref(), next);
         for &target_id in &lost {
             self.target_mut(target_id).fading += 1;
         }
@@ -140,7 +140,7 @@ impl Overlay<'_> {
     /// True for a value in place without something that had to be there before it.
     pub(crate) fn lacks(&self, oidx: OverlayIdx) -> bool {
         let node = self.node(oidx);
-        node.live.is_some() && node.need_targets.iter().any(|&it| self.target(it).providers == 0)
+        node.present.is_some() && node.need_targets.iter().any(|&it| self.target(it).providers == 0)
     }
 
     /// How many offers a target has by now.
@@ -157,7 +157,7 @@ impl Overlay<'_> {
         if let Target::Exact(key) = target {
             let hash = hash_of(key);
             let idx = self.graph.find_hashed(key, hash);
-            let there = || idx.is_some_and(|idx| self.graph.node(idx).live.is_some());
+            let there = || idx.is_some_and(|idx| self.graph.node(idx).present.is_some());
             let base = counted.unwrap_or_else(|| u32::from(there()));
             let oidx = match idx {
                 Some(idx) => self.by_idx.get(&idx).copied(),
@@ -189,8 +189,8 @@ impl Overlay<'_> {
     /// Whether a node exists more, or less, than in the graph.
     pub(super) fn existence(&self, oidx: OverlayIdx) -> i64 {
         let node = self.node(oidx);
-        let before = node.idx.is_some_and(|idx| self.graph.node(idx).live.is_some());
-        i64::from(node.live.is_some()) - i64::from(before)
+        let before = node.idx.is_some_and(|idx| self.graph.node(idx).present.is_some());
+        i64::from(node.present.is_some()) - i64::from(before)
     }
 
     /// What a value under this key offers more, and what less, when it changes so; as accounts that anybody cares for.
@@ -319,7 +319,7 @@ impl Overlay<'_> {
             let holder = holder.filter(|&oidx| {
                 // The holder may have gone by this plan before anybody asked.
                 self.node(oidx).ours
-                    && self.node(oidx).live.as_ref().is_some_and(|t| t.claims().contains(claim))
+                    && self.node(oidx).present.as_ref().is_some_and(|t| t.claims().contains(claim))
                     || self.node(oidx).leaving.is_some()
             });
             self.claims.insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });

@@ -69,7 +69,7 @@ impl Overlay<'_> {
         if there {
             node.goal.spec().is_some() && (!node.in_place() || node.goal.is_partial())
         } else {
-            node.ours && node.live.is_some()
+            node.ours && node.present.is_some()
         }
     }
 
@@ -100,8 +100,8 @@ impl Overlay<'_> {
 
     pub(super) fn notify_if_lost(&mut self, oidx: OverlayIdx, target: &Target, there: bool) {
         let node = self.node(oidx);
-        let used =
-            node.ours && node.live.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
+        let used = node.ours
+            && node.present.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         if used && !there {
             self.turned.bereft.push(oidx);
         }
@@ -122,7 +122,10 @@ impl Overlay<'_> {
         for &idx in &*watchers {
             let node = graph.node(idx);
             let uses = node.ours
-                && node.live.as_ref().is_some_and(|spec| depends_on(spec, &target, recreate_only));
+                && node
+                    .present
+                    .as_ref()
+                    .is_some_and(|spec| depends_on(spec, &target, recreate_only));
             if uses || self.by_idx.contains_key(&idx) {
                 dependents.push(self.touch_idx(idx).0);
             }
@@ -132,7 +135,10 @@ impl Overlay<'_> {
         dependents.retain(|&oidx| {
             let node = self.node(oidx);
             node.ours
-                && node.live.as_ref().is_some_and(|spec| depends_on(spec, &target, recreate_only))
+                && node
+                    .present
+                    .as_ref()
+                    .is_some_and(|spec| depends_on(spec, &target, recreate_only))
         });
         dependents
     }

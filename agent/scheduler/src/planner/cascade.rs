@@ -21,7 +21,7 @@ impl Planner<'_> {
     pub(crate) fn park(&mut self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
         match node.want {
-            _ if node.live.is_none() => false,
+            _ if node.present.is_none() => false,
             Want::Delete | Want::Become(Becoming::Released) => false,
             _ => {
                 self.starved.remove(&node.key.clone());
@@ -72,7 +72,7 @@ impl Planner<'_> {
     }
 
     /// Who takes this value along when it goes, or took it already.
-    pub(super) fn carrier(&self, oidx: OverlayIdx, live: &ValueSpec) -> Option<OverlayIdx> {
+    pub(super) fn carrier(&self, oidx: OverlayIdx, present: &ValueSpec) -> Option<OverlayIdx> {
         if self.overlay.node(oidx).op.is_some() {
             return None; // made by this plan, after whatever was taken along
         }
@@ -88,7 +88,7 @@ impl Planner<'_> {
         if self.doomed_of.is_empty() && under.is_none() {
             return None;
         }
-        let facets = live.offers.keys().filter_map(|target| match target {
+        let facets = present.offers.keys().filter_map(|target| match target {
             Target::AnyOf(facet) => self.doomed_of.get(facet),
             _ => None,
         });
@@ -109,17 +109,17 @@ impl Planner<'_> {
         &mut self,
         oidx: OverlayIdx,
         carrier: OverlayIdx,
-        live: Arc<ValueSpec>,
+        present: Arc<ValueSpec>,
         lost: &OverlayTargetIds,
     ) {
         let before =
             if self.transports { self.predecessors(oidx, false, lost) } else { After::new() };
         let node = self.overlay.node_mut(oidx);
-        node.leaving = Some(live);
+        node.leaving = Some(present);
         node.carrier = Some(carrier);
         node.current = None;
         node.want = Want::Nothing;
-        self.overlay.become_live(oidx, None, false, None);
+        self.overlay.set_present(oidx, None, false, None);
         self.overlay.unfade(oidx);
         let attached = self.overlay.node_mut(oidx).take_attached();
         let done = self.overlay.node(carrier);

@@ -31,7 +31,7 @@ impl Planner<'_> {
     /// Whether a value that is there lacks something that it may be able to do without.
     pub(super) fn may_shrink(&self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
-        node.goal.is_divisible() && node.live.is_some() && node.unmet > 0
+        node.goal.is_divisible() && node.present.is_some() && node.unmet > 0
     }
 
     /// Gives all that are to be looked at what is there. True when something is to be done now.
@@ -121,11 +121,12 @@ impl Planner<'_> {
 
     /// What a value would come to need that goes with the value itself.
     fn leaning_on(&mut self, oidx: OverlayIdx, goal: &Goal) -> Vec<Target> {
-        let (Some(live), Some(new)) = (self.overlay.node(oidx).live.clone(), goal.spec()) else {
+        let (Some(present), Some(new)) = (self.overlay.node(oidx).present.clone(), goal.spec())
+        else {
             return Vec::new();
         };
         let falls = |target: &&Target| self.overlay.falls_with(oidx, &[target]);
-        added(&live, new).into_iter().filter(falls).cloned().collect()
+        added(&present, new).into_iter().filter(falls).cloned().collect()
     }
 
     /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
@@ -133,16 +134,16 @@ impl Planner<'_> {
     pub(super) fn leans_on_itself(
         &mut self,
         oidx: OverlayIdx,
-        live: &ValueSpec,
+        present: &ValueSpec,
         new: &ValueSpec,
     ) -> bool {
-        let added = added(live, new);
+        let added = added(present, new);
         !added.is_empty() && self.overlay.falls_with(oidx, &added)
     }
 }
 
 /// What a value needs more than before.
-fn added<'t>(live: &ValueSpec, new: &'t ValueSpec) -> Vec<&'t Target> {
-    let added = new.needs.iter().filter(|need| live.needs_of(&need.target).is_empty());
+fn added<'t>(present: &ValueSpec, new: &'t ValueSpec) -> Vec<&'t Target> {
+    let added = new.needs.iter().filter(|need| present.needs_of(&need.target).is_empty());
     added.map(|need| &need.target).collect()
 }

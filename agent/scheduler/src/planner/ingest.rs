@@ -171,7 +171,7 @@ impl Planner<'_> {
         let node = self.overlay.node(oidx);
         let source = || Source::Part(Box::new(node.key.clone()));
         let old = match &node.goal {
-            Goal::Refused(..) => node.live.as_ref(), // a refused value has kept the parts of before
+            Goal::Refused(..) => node.present.as_ref(), // a refused value has kept the parts of before
             goal => goal.spec(),
         };
         let (old, new) = (old.and_then(|it| it.parts()), goal.spec().and_then(|it| it.parts()));

@@ -80,8 +80,9 @@ impl Planner<'_> {
     /// Values whose goal is new and that are not there in the end, with what they lack; ascending by key.
     fn waiting(&self) -> Vec<(OverlayIdx, Unmet)> {
         let nodes = &self.overlay.nodes;
-        let pending =
-            (0..).zip(nodes).filter(|(_, node)| node.heard && node.changed && node.live.is_none());
+        let pending = (0..)
+            .zip(nodes)
+            .filter(|(_, node)| node.heard && node.changed && node.present.is_none());
         let pending = pending.filter(|(_, node)| node.goal.spec().is_some());
         let unmet = |node: &OverlayNode| {
             let need_targets = (0..).zip(&node.need_targets);

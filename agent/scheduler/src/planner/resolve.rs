@@ -31,11 +31,11 @@ impl Planner<'_> {
     }
 
     fn park_dependents_of(&mut self, oidx: OverlayIdx) -> bool {
-        let Some(live) = self.overlay.node(oidx).live.clone() else { return false };
+        let Some(present) = self.overlay.node(oidx).present.clone() else { return false };
         let key = self.overlay.node(oidx).key.clone();
         let next = self.next(oidx);
         let (_, lost) =
-            self.overlay.shift(&key, Some(&live), next.as_ref().map(|(_, spec)| &**spec));
+            self.overlay.shift(&key, Some(&present), next.as_ref().map(|(_, spec)| &**spec));
         let mut dependents = Vec::new();
         for target_id in lost {
             if self.overlay.target(target_id).providers <= 1 {

@@ -71,7 +71,7 @@ impl Engine {
             let Some(idx) = self.graph.find(key) else { continue };
             let node = self.graph.node(idx);
             let tried_again = node.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
-            if node.live.is_some() && !node.in_place() && !tried_again {
+            if node.present.is_some() && !node.in_place() && !tried_again {
                 self.graph.offer_anew(idx);
             }
         }

@@ -38,9 +38,9 @@ impl Footprint {
     pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
         let mut footprint = Self::leaving(plan.operations.iter());
         for node in &plan.nodes {
-            let live = node.idx.and_then(|idx| graph.node(idx).live.as_deref());
+            let present = node.idx.and_then(|idx| graph.node(idx).present.as_deref());
             let goal = node.goal.spec().map(|spec| &**spec);
-            footprint.add(&node.key, live, goal);
+            footprint.add(&node.key, present, goal);
         }
         footprint
     }
@@ -50,7 +50,7 @@ impl Footprint {
         for &idx in nodes {
             let node = graph.node(idx);
             let goal = node.goal.spec().map(|spec| &**spec);
-            footprint.add(&node.key, node.live.as_deref(), goal);
+            footprint.add(&node.key, node.present.as_deref(), goal);
         }
         footprint
     }
@@ -61,18 +61,18 @@ impl Footprint {
         Self { leaves: keys.cloned().collect(), ..Self::default() }
     }
 
-    fn add(&mut self, key: &Key, live: Option<&ValueSpec>, goal: Option<&ValueSpec>) {
+    fn add(&mut self, key: &Key, present: Option<&ValueSpec>, goal: Option<&ValueSpec>) {
         self.keys.insert(key.clone());
         let full = goal.and_then(|goal| goal.full()).map(|(_, full)| &**full);
-        for spec in live.into_iter().chain(goal).chain(full) {
+        for spec in present.into_iter().chain(goal).chain(full) {
             self.claims.extend(spec.claims().iter().cloned());
             for need in &spec.needs {
                 self.need(&need.target);
             }
         }
         let stays = goal.filter(|_| !self.leaves.contains(key));
-        self.shift(live, stays, true);
-        self.shift(goal, live, false);
+        self.shift(present, stays, true);
+        self.shift(goal, present, false);
     }
 
     fn need(&mut self, target: &Target) {

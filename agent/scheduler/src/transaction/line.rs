@@ -140,7 +140,7 @@ impl Engine {
         if let Some(made) = made {
             let idx = self.graph.intern(&key);
             let node = self.graph.node_mut(idx);
-            if node.live.is_none() && node.flight().is_none() {
+            if node.present.is_none() && node.flight().is_none() {
                 node.applied = Some(made);
             }
         }

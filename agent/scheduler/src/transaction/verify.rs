@@ -51,13 +51,13 @@ impl Engine {
         match (action, new) {
             (Action::Delete, _) | (_, None) => {
                 node.applied = None;
-                self.graph.set_live(idx, None, false);
+                self.graph.set_present(idx, None, false);
             }
             (Action::Release, Some(new)) => {
                 node.applied = None;
                 let spec =
                     ValueSpec::of_observed(&self.graph.registry, &self.graph.node(idx).key, &new);
-                self.graph.set_live(idx, Some(spec), false);
+                self.graph.set_present(idx, Some(spec), false);
             }
             (_, Some(new)) => {
                 if action == Action::Create {
@@ -67,7 +67,7 @@ impl Engine {
                 }
                 let spec = self.spec_of(idx, &new);
                 self.graph.node_mut(idx).applied = Some(new);
-                self.graph.set_live(idx, Some(spec), true);
+                self.graph.set_present(idx, Some(spec), true);
             }
         }
         self.graph.settle(idx);
@@ -87,7 +87,7 @@ impl Engine {
         if node.flight() == Some(op) {
             node.land();
         }
-        self.graph.set_live(idx, None, false);
+        self.graph.set_present(idx, None, false);
         self.graph.settle(idx);
         self.graph.reap(idx);
     }
@@ -177,9 +177,9 @@ impl Engine {
     /// What the system still shows under the key is nobody's of ours.
     fn show_remainder(&mut self, idx: NodeIdx, key: &Key) {
         let observed = self.graph.node(idx).observed.clone();
-        let live =
+        let present =
             observed.map(|observed| ValueSpec::of_observed(&self.graph.registry, key, &observed));
-        self.graph.set_live(idx, live, false);
+        self.graph.set_present(idx, present, false);
     }
 
     /// Forgets errors, and a try that was to come.
@@ -191,7 +191,7 @@ impl Engine {
         if let Some(at) = trouble.due.take() {
             self.timers.remove(&(at, idx));
         }
-        if failed && self.graph.node(idx).live.is_some() {
+        if failed && self.graph.node(idx).present.is_some() {
             self.graph.offer_anew(idx); // whoever was parked for its sake may rely on it again
         }
     }
