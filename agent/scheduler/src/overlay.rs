@@ -34,17 +34,17 @@ pub(crate) type OverlayIdxs = SmallVec<[OverlayIdx; 4]>;
 
 /// What a plan has still to do with a value.
 #[derive(Clone, Debug, Default)]
-pub(crate) enum Want {
+pub(crate) enum PendingAction {
     #[default]
     Nothing,
     Delete,
     /// To become this in place: an update, an adoption, a release, or the mere finding that all is well.
-    Become(Becoming),
+    InPlace(InPlaceAction),
     Create,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Becoming {
+pub(crate) enum InPlaceAction {
     Updated,
     Adopted,
     Released,
@@ -70,7 +70,7 @@ pub(crate) struct OverlayNode {
     /// The accounts of what the goal needs, in the order of its dependencies.
     pub(crate) need_targets: OverlayTargetIds,
     pub(crate) unmet: u32,
-    pub(crate) want: Want,
+    pub(crate) pending_action: PendingAction,
     pub(crate) cause: Cause,
     /// The last operation on it.
     pub(crate) op: Option<u32>,
@@ -506,7 +506,7 @@ impl OverlayNode {
             current: None,
             need_targets: OverlayTargetIds::new(),
             unmet: 0,
-            want: Want::Nothing,
+            pending_action: PendingAction::Nothing,
             cause: Cause::Asked,
             op: None,
             leaving: None,

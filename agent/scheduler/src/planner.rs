@@ -26,7 +26,7 @@ use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
 use crate::overlay::{
-    Becoming, Overlay, OverlayIdx, OverlayTargetId, OverlayTargetIds, Want, to_u32,
+    InPlaceAction, Overlay, OverlayIdx, OverlayTargetId, OverlayTargetIds, PendingAction, to_u32,
 };
 use crate::plan::{Cause, PlannedOperation};
 use crate::value::SharedValue;
@@ -169,17 +169,17 @@ impl<'g> Planner<'g> {
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.clone());
         let Some(current) = node.current.clone() else {
             if node.present.is_none() && node.leaving.is_none() {
-                self.want_create(oidx);
+                self.schedule_create(oidx);
             }
             return;
         };
         match node.goal.clone() {
             Goal::Refused(..) => {}
             Goal::Nothing if applied.is_some() || graph.restores.contains_key(&node.key) => {
-                self.gone(oidx, None)
+                self.schedule_removal(oidx, None)
             }
             Goal::Nothing if graph.owned(&node.key, &current) => {
-                self.gone(oidx, Some(Cause::Orphan))
+                self.schedule_removal(oidx, Some(Cause::Orphan))
             }
             Goal::Nothing => {}
             Goal::Valid(value, spec)
@@ -193,10 +193,10 @@ impl<'g> Planner<'g> {
                     && node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, &spec));
                 match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
                     true if node.unmet > 0 || self.is_usurper(oidx, &spec) => {
-                        self.gone(oidx, Some(Cause::Parked))
+                        self.schedule_removal(oidx, Some(Cause::Parked))
                     }
                     true => {}
-                    false => self.want_change(oidx, Becoming::Found),
+                    false => self.schedule_in_place(oidx, InPlaceAction::Found),
                 }
             }
             Goal::Valid(value, _) => self.classify_differing(oidx, &current, &value),
@@ -205,7 +205,7 @@ impl<'g> Planner<'g> {
 
     fn classify_differing(&mut self, oidx: OverlayIdx, current: &SharedValue, value: &SharedValue) {
         if !self.is_ours(oidx) {
-            return self.want_change(oidx, Becoming::Adopted);
+            return self.schedule_in_place(oidx, InPlaceAction::Adopted);
         }
         let graph = self.overlay.graph;
         let key = &self.overlay.node(oidx).key;
@@ -216,35 +216,35 @@ impl<'g> Planner<'g> {
             guarded(|| descriptor.change(&**old, &**value)).unwrap_or(Change::Recreate)
         });
         match change {
-            Some(Change::InPlace) => self.want_change(oidx, Becoming::Updated),
-            _ => self.gone(oidx, None),
+            Some(Change::InPlace) => self.schedule_in_place(oidx, InPlaceAction::Updated),
+            _ => self.schedule_removal(oidx, None),
         }
     }
 
-    pub(crate) fn want_create(&mut self, oidx: OverlayIdx) {
+    pub(crate) fn schedule_create(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node_mut(oidx);
         if !matches!(node.goal, Goal::Valid(..)) {
-            node.want = Want::Nothing;
+            node.pending_action = PendingAction::Nothing;
             return;
         }
-        node.want = Want::Create;
+        node.pending_action = PendingAction::Create;
         if node.unmet == 0 {
             self.ready[CREATES].push(oidx);
         }
         self.note_divisible(oidx);
     }
 
-    fn want_change(&mut self, oidx: OverlayIdx, becoming: Becoming) {
+    fn schedule_in_place(&mut self, oidx: OverlayIdx, in_place_action: InPlaceAction) {
         let node = self.overlay.node_mut(oidx);
-        node.want = Want::Become(becoming);
-        self.ready[rank(becoming)].push(oidx);
+        node.pending_action = PendingAction::InPlace(in_place_action);
+        self.ready[rank(in_place_action)].push(oidx);
         let next = self.next(oidx);
         self.overlay.fade(
             oidx,
             next.as_ref().map(|(_, spec)| &**spec),
-            becoming == Becoming::Updated,
+            in_place_action == InPlaceAction::Updated,
         );
-        if becoming != Becoming::Updated {
+        if in_place_action != InPlaceAction::Updated {
             return;
         }
         let node = self.overlay.node(oidx);
@@ -267,14 +267,14 @@ impl<'g> Planner<'g> {
     }
 
     /// Has a value go: deleted, or given back where it was there before us.
-    pub(crate) fn gone(&mut self, oidx: OverlayIdx, cause: Option<Cause>) {
+    pub(crate) fn schedule_removal(&mut self, oidx: OverlayIdx, cause: Option<Cause>) {
         let restore = self.overlay.graph.restores.contains_key(&self.overlay.node(oidx).key);
         let node = self.overlay.node_mut(oidx);
         node.cause = cause.unwrap_or(node.cause);
         if restore {
-            return self.want_change(oidx, Becoming::Released);
+            return self.schedule_in_place(oidx, InPlaceAction::Released);
         }
-        node.want = Want::Delete;
+        node.pending_action = PendingAction::Delete;
         let present = node.present.clone();
         self.ready[DELETES].push(oidx);
         self.overlay.fade(oidx, None, false);
@@ -288,7 +288,10 @@ impl<'g> Planner<'g> {
 
     pub(crate) fn delete(&mut self, oidx: OverlayIdx, force: bool) {
         let node = self.overlay.node(oidx);
-        let (Want::Delete, Some(present)) = (&node.want, node.present.clone()) else { return };
+        let (PendingAction::Delete, Some(present)) = (&node.pending_action, node.present.clone())
+        else {
+            return;
+        };
         let key = node.key.clone();
         let (_, lost) = self.overlay.shift(&key, Some(&present), None);
         if !force && self.is_blocked(oidx, &present, &lost) {
@@ -302,7 +305,7 @@ impl<'g> Planner<'g> {
                 let op = self.emit(oidx, Action::Delete, old, None, &lost);
                 self.overlay.set_present(oidx, None, false, Some(op));
                 self.overlay.unfade(oidx);
-                self.went(oidx, op);
+                self.on_removed(oidx, op);
                 self.turn();
             }
         }
@@ -310,20 +313,23 @@ impl<'g> Planner<'g> {
 
     pub(crate) fn change(&mut self, oidx: OverlayIdx, force: bool) {
         let node = self.overlay.node(oidx);
-        let (&Want::Become(becoming), Some(present)) = (&node.want, node.present.clone()) else {
+        let (&PendingAction::InPlace(in_place_action), Some(present)) =
+            (&node.pending_action, node.present.clone())
+        else {
             return;
         };
         let (key, unmet) = (node.key.clone(), node.unmet);
         let Some((value, new)) = self.next(oidx) else { return };
-        let needy = becoming != Becoming::Released;
+        let needy = in_place_action != InPlaceAction::Released;
         let waits = needy && (unmet > 0 || self.leans_on_itself(oidx, &present, &new));
-        let held = needy && becoming != Becoming::Found && self.overlay.is_held(oidx, &new);
+        let held =
+            needy && in_place_action != InPlaceAction::Found && self.overlay.is_held(oidx, &new);
         if waits || held || needy && self.is_claimed(oidx, &new) {
             self.starved.insert(key, oidx);
             return self.note_held(oidx);
         }
         let (_, mut lost) = self.overlay.shift(&key, Some(&present), Some(&new));
-        if becoming == Becoming::Updated {
+        if in_place_action == InPlaceAction::Updated {
             lost.extend(self.renewed(&key));
         }
         if !force && self.is_blocked(oidx, &present, &lost) {
@@ -334,20 +340,22 @@ impl<'g> Planner<'g> {
         if !needy && let Some(carrier) = self.carrier(oidx, &present) {
             return self.leave_with(oidx, carrier, present, &lost); // nothing will be left to put back
         }
-        self.apply_change(oidx, becoming, value, new, &lost);
+        self.apply_change(oidx, in_place_action, value, new, &lost);
     }
 
     /// What a value that changes in place is to become.
     pub(crate) fn next(&self, oidx: OverlayIdx) -> Option<(SharedValue, Arc<ValueSpec>)> {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
-        match (&node.want, &node.goal) {
-            (Want::Become(Becoming::Released), _) => {
+        match (&node.pending_action, &node.goal) {
+            (PendingAction::InPlace(InPlaceAction::Released), _) => {
                 let value = graph.restores.get(&node.key)?.clone();
                 let spec = ValueSpec::of_observed(&graph.registry, &node.key, &value);
                 Some((value, spec))
             }
-            (Want::Become(_), Goal::Valid(value, spec)) => Some((value.clone(), spec.clone())),
+            (PendingAction::InPlace(_), Goal::Valid(value, spec)) => {
+                Some((value.clone(), spec.clone()))
+            }
             _ => None,
         }
     }
@@ -373,17 +381,17 @@ impl<'g> Planner<'g> {
     fn apply_change(
         &mut self,
         oidx: OverlayIdx,
-        becoming: Becoming,
+        in_place_action: InPlaceAction,
         value: SharedValue,
         new: Arc<ValueSpec>,
         lost: &OverlayTargetIds,
     ) {
         let old = self.old_value(oidx);
-        let action = match becoming {
-            Becoming::Updated => Action::Update,
-            Becoming::Adopted => Action::Adopt,
-            Becoming::Released => Action::Release,
-            Becoming::Found => {
+        let action = match in_place_action {
+            InPlaceAction::Updated => Action::Update,
+            InPlaceAction::Adopted => Action::Adopt,
+            InPlaceAction::Released => Action::Release,
+            InPlaceAction::Found => {
                 // It is as asked already, and still someone else's: it must outlive our intent.
                 match self.is_ours(oidx) {
                     true => self.renew_restore(oidx),
@@ -391,18 +399,23 @@ impl<'g> Planner<'g> {
                 }
                 self.overlay.set_present(oidx, Some(new), true, None);
                 self.overlay.unfade(oidx);
-                self.overlay.node_mut(oidx).want = Want::Nothing;
+                self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
                 self.found.push(oidx);
                 return self.turn();
             }
         };
-        match becoming {
-            Becoming::Adopted => self.note_restore(oidx),
-            Becoming::Updated => self.renew_restore(oidx),
-            Becoming::Released | Becoming::Found => {}
+        match in_place_action {
+            InPlaceAction::Adopted => self.note_restore(oidx),
+            InPlaceAction::Updated => self.renew_restore(oidx),
+            InPlaceAction::Released | InPlaceAction::Found => {}
         }
         let op = self.emit(oidx, action, old, Some(value.clone()), lost);
-        self.overlay.set_present(oidx, Some(new), becoming != Becoming::Released, Some(op));
+        self.overlay.set_present(
+            oidx,
+            Some(new),
+            in_place_action != InPlaceAction::Released,
+            Some(op),
+        );
         if let Some(target_id) = self.overlay.node(oidx).unsteady() {
             self.overlay.target_mut(target_id).joined_by = Some(op);
         }
@@ -410,21 +423,24 @@ impl<'g> Planner<'g> {
         self.take_attached(oidx, op);
         let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
-        node.want = Want::Nothing;
-        if becoming == Becoming::Released && matches!(node.goal, Goal::Valid(..)) {
-            self.want_change(oidx, Becoming::Adopted);
+        node.pending_action = PendingAction::Nothing;
+        if in_place_action == InPlaceAction::Released && matches!(node.goal, Goal::Valid(..)) {
+            self.schedule_in_place(oidx, InPlaceAction::Adopted);
         }
         self.turn();
     }
 
     pub(crate) fn create(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
-        let (Want::Create, Goal::Valid(value, spec)) = (&node.want, &node.goal) else { return };
+        let (PendingAction::Create, Goal::Valid(value, spec)) = (&node.pending_action, &node.goal)
+        else {
+            return;
+        };
         if node.present.is_some() || node.leaving.is_some() {
             return;
         }
         if node.unmet > 0 {
-            return self.want_create(oidx); // lost what it had when it was found ready
+            return self.schedule_create(oidx); // lost what it had when it was found ready
         }
         let (value, spec) = (value.clone(), spec.clone());
         if self.overlay.is_held(oidx, &spec) || self.is_claimed(oidx, &spec) {
@@ -435,7 +451,7 @@ impl<'g> Planner<'g> {
         self.overlay.set_present(oidx, Some(spec), true, Some(op));
         let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
-        node.want = Want::Nothing;
+        node.pending_action = PendingAction::Nothing;
         self.turn();
     }
 
@@ -494,9 +510,11 @@ impl<'g> Planner<'g> {
             self.note_divisible(oidx);
         }
         for oidx in std::mem::take(&mut self.overlay.turned.freed) {
-            match self.overlay.node(oidx).want {
-                Want::Delete => self.ready[DELETES].push(oidx),
-                Want::Become(becoming) => self.ready[rank(becoming)].push(oidx),
+            match self.overlay.node(oidx).pending_action {
+                PendingAction::Delete => self.ready[DELETES].push(oidx),
+                PendingAction::InPlace(in_place_action) => {
+                    self.ready[rank(in_place_action)].push(oidx)
+                }
                 _ => {}
             }
         }
@@ -504,10 +522,12 @@ impl<'g> Planner<'g> {
         let spare = std::mem::take(&mut self.spare);
         let mut ready = std::mem::replace(&mut self.overlay.turned.ready, spare);
         for oidx in ready.drain(..) {
-            match self.overlay.node(oidx).want {
-                Want::Create => self.ready[CREATES].push(oidx),
-                Want::Become(becoming) => self.ready[rank(becoming)].push(oidx),
-                Want::Nothing if self.overlay.node(oidx).leaving.is_none() => {
+            match self.overlay.node(oidx).pending_action {
+                PendingAction::Create => self.ready[CREATES].push(oidx),
+                PendingAction::InPlace(in_place_action) => {
+                    self.ready[rank(in_place_action)].push(oidx)
+                }
+                PendingAction::Nothing if self.overlay.node(oidx).leaving.is_none() => {
                     self.classify(oidx);
                     self.trust(oidx);
                 }
@@ -518,6 +538,6 @@ impl<'g> Planner<'g> {
     }
 }
 
-fn rank(becoming: Becoming) -> usize {
-    if becoming == Becoming::Found { FINDINGS } else { CHANGES }
+fn rank(in_place_action: InPlaceAction) -> usize {
+    if in_place_action == InPlaceAction::Found { FINDINGS } else { CHANGES }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Planner;
 use crate::dependency::{Taken, Target};
 use crate::key::Key;
-use crate::overlay::{Becoming, OverlayIdx, OverlayTargetIds, Want};
+use crate::overlay::{InPlaceAction, OverlayIdx, OverlayTargetIds, PendingAction};
 use crate::plan::{After, Cause};
 use crate::value_spec::ValueSpec;
 
@@ -20,12 +20,12 @@ impl Planner<'_> {
     /// Has a value go because of another one, to come back when it can. False when it goes already.
     pub(crate) fn park(&mut self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
-        match node.want {
+        match node.pending_action {
             _ if node.present.is_none() => false,
-            Want::Delete | Want::Become(Becoming::Released) => false,
+            PendingAction::Delete | PendingAction::InPlace(InPlaceAction::Released) => false,
             _ => {
                 self.starved.remove(&node.key.clone());
-                self.gone(oidx, Some(Cause::Parked));
+                self.schedule_removal(oidx, Some(Cause::Parked));
                 true
             }
         }
@@ -42,7 +42,8 @@ impl Planner<'_> {
         };
         for user in self.overlay.dependents(target_id, false) {
             let node = self.overlay.node(user);
-            let stays = !matches!(node.want, Want::Nothing) || node.goal.is_divisible();
+            let stays =
+                !matches!(node.pending_action, PendingAction::Nothing) || node.goal.is_divisible();
             if user != oidx && !stays {
                 self.park(user);
             }
@@ -50,10 +51,10 @@ impl Planner<'_> {
     }
 
     /// A value has gone: so have those that went with it, and it may come again.
-    pub(super) fn went(&mut self, oidx: OverlayIdx, op: u32) {
+    pub(super) fn on_removed(&mut self, oidx: OverlayIdx, op: u32) {
         self.overlay.node_mut(oidx).current = None;
         self.take_attached(oidx, op);
-        self.come_again(oidx);
+        self.schedule_return(oidx);
     }
 
     pub(super) fn take_attached(&mut self, oidx: OverlayIdx, op: u32) {
@@ -62,13 +63,13 @@ impl Planner<'_> {
         }
     }
 
-    pub(super) fn come_again(&mut self, oidx: OverlayIdx) {
+    pub(super) fn schedule_return(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node_mut(oidx);
-        node.want = Want::Nothing;
+        node.pending_action = PendingAction::Nothing;
         if node.cause == Cause::Parked {
             node.cause = Cause::Returned;
         }
-        self.want_create(oidx);
+        self.schedule_create(oidx);
     }
 
     /// Who takes this value along when it goes, or took it already.
@@ -118,12 +119,14 @@ impl Planner<'_> {
         node.leaving = Some(present);
         node.carrier = Some(carrier);
         node.current = None;
-        node.want = Want::Nothing;
+        node.pending_action = PendingAction::Nothing;
         self.overlay.set_present(oidx, None, false, None);
         self.overlay.unfade(oidx);
         let attached = self.overlay.node_mut(oidx).take_attached();
         let done = self.overlay.node(carrier);
-        match done.op.filter(|_| matches!(done.want, Want::Nothing | Want::Create)) {
+        match done.op.filter(|_| {
+            matches!(done.pending_action, PendingAction::Nothing | PendingAction::Create)
+        }) {
             Some(op) => {
                 for oidx in attached.into_iter().chain([oidx]) {
                     self.leave_now(oidx, op);
@@ -156,6 +159,6 @@ impl Planner<'_> {
             let target_id = self.overlay.target_id(&need.target);
             self.overlay.target_mut(target_id).leaving_mut().freed_by.push(op);
         }
-        self.come_again(oidx);
+        self.schedule_return(oidx);
     }
 }

@@ -4,7 +4,7 @@ use super::Planner;
 use crate::dependency::Claim;
 use crate::graph::Goal;
 use crate::key::Key;
-use crate::overlay::{OverlayIdx, Want, to_u32};
+use crate::overlay::{OverlayIdx, PendingAction, to_u32};
 use crate::plan::PlanError;
 use crate::value_spec::ValueSpec;
 
@@ -81,7 +81,9 @@ impl Planner<'_> {
     pub(super) fn refuse_claims(&mut self) -> Result<(), PlanError> {
         for oidx in 0..to_u32(self.overlay.nodes.len()) {
             let node = self.overlay.node(oidx);
-            let waits = node.changed && node.unmet == 0 && !matches!(node.want, Want::Nothing);
+            let waits = node.changed
+                && node.unmet == 0
+                && !matches!(node.pending_action, PendingAction::Nothing);
             let Some((value, spec)) = (match &node.goal {
                 Goal::Valid(value, spec) if waits => Some((value.clone(), spec.clone())),
                 _ => None,

@@ -6,7 +6,7 @@
 use super::Planner;
 use crate::dependency::Target;
 use crate::graph::Goal;
-use crate::overlay::{Becoming, OverlayIdx, Want};
+use crate::overlay::{InPlaceAction, OverlayIdx, PendingAction};
 use crate::plan::Cause;
 use crate::value::same;
 use crate::value_spec::{FullValue, ValueSpec};
@@ -38,7 +38,7 @@ impl Planner<'_> {
     pub(super) fn fit_all(&mut self) -> bool {
         let mut changed = false;
         for oidx in std::mem::take(&mut self.unfitted).into_values() {
-            if matches!(self.overlay.node(oidx).want, Want::Delete) {
+            if matches!(self.overlay.node(oidx).pending_action, PendingAction::Delete) {
                 continue; // it is looked at when it could come again
             }
             changed |= self.fit(oidx) || self.give_in(oidx);
@@ -48,17 +48,20 @@ impl Planner<'_> {
 
     /// Nothing of a value can be kept: it goes as one that is not divisible.
     fn give_in(&mut self, oidx: OverlayIdx) -> bool {
-        let waits = matches!(self.overlay.node(oidx).want, Want::Nothing);
+        let waits = matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing);
         if waits && self.may_shrink(oidx) {
             self.classify_whole(oidx);
         }
-        waits && !matches!(self.overlay.node(oidx).want, Want::Nothing)
+        waits && !matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
     }
 
     /// Has a value use what stays of what it needs. False where that is what it is to become anyway, or nothing.
     pub(super) fn fit(&mut self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
-        let goes = matches!(node.want, Want::Delete | Want::Become(Becoming::Released));
+        let goes = matches!(
+            node.pending_action,
+            PendingAction::Delete | PendingAction::InPlace(InPlaceAction::Released)
+        );
         let Some(full) = node.goal.divisible().filter(|_| !goes) else { return false };
         let goal = self.fitting(oidx, &full).unwrap_or_else(|| Goal::Valid(full.0, full.1));
         let node = self.overlay.node(oidx);
@@ -72,7 +75,7 @@ impl Planner<'_> {
         self.blocked.remove(&key);
         self.spent.remove(&key);
         let node = self.overlay.node_mut(oidx);
-        node.want = Want::Nothing;
+        node.pending_action = PendingAction::Nothing;
         if fresh && node.cause == Cause::Asked {
             node.cause = Cause::Woken;
         }

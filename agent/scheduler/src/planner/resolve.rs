@@ -5,7 +5,7 @@
 //! values of the system use one another in a circle, the circle is broken; and an identity kept for its holder of
 //! before, who does not come, goes to whoever else wants it.
 
-use crate::overlay::{OverlayIdx, Want};
+use crate::overlay::{OverlayIdx, PendingAction};
 use crate::planner::Planner;
 
 impl Planner<'_> {
@@ -56,13 +56,13 @@ impl Planner<'_> {
     /// What is not ours stays as it is, and the value pending.
     fn starve(&mut self) -> bool {
         while let Some((_, oidx)) = self.starved.pop_last() {
-            if !matches!(self.overlay.node(oidx).want, Want::Become(_)) {
+            if !matches!(self.overlay.node(oidx).pending_action, PendingAction::InPlace(_)) {
                 continue;
             }
             if self.is_ours(oidx) && self.park(oidx) {
                 return true;
             }
-            self.overlay.node_mut(oidx).want = Want::Nothing;
+            self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
             self.overlay.unfade(oidx);
             self.turn();
         }
@@ -71,9 +71,9 @@ impl Planner<'_> {
 
     fn break_circle(&mut self) -> bool {
         let Some((_, oidx)) = self.spent.pop_last() else { return false };
-        match self.overlay.node(oidx).want {
-            Want::Delete => self.delete(oidx, true),
-            Want::Become(_) => self.change(oidx, true),
+        match self.overlay.node(oidx).pending_action {
+            PendingAction::Delete => self.delete(oidx, true),
+            PendingAction::InPlace(_) => self.change(oidx, true),
             _ => {}
         }
         true

@@ -1,7 +1,7 @@
 //! Which values in place new ones may rely on.
 
 use super::Planner;
-use crate::overlay::{OverlayIdx, Want};
+use crate::overlay::{OverlayIdx, PendingAction};
 
 impl Planner<'_> {
     /// Has nothing new rely on values that lack something by now: they go as soon as they are looked at, or tried again,
@@ -10,7 +10,9 @@ impl Planner<'_> {
         let graph = self.overlay.graph;
         for &idx in graph.leaning.all() {
             let (oidx, _) = self.overlay.touch_idx(idx);
-            if self.overlay.lacks(oidx) && matches!(self.overlay.node(oidx).want, Want::Nothing) {
+            if self.overlay.lacks(oidx)
+                && matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
+            {
                 self.overlay.fade(oidx, None, false);
             }
         }
@@ -19,7 +21,10 @@ impl Planner<'_> {
     /// What a value lacked has come, and it stays.
     pub(super) fn trust(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
-        if !node.is_fading() || node.unmet > 0 || !matches!(node.want, Want::Nothing) {
+        if !node.is_fading()
+            || node.unmet > 0
+            || !matches!(node.pending_action, PendingAction::Nothing)
+        {
             return;
         }
         self.overlay.unfade(oidx);
