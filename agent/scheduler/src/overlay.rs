@@ -198,13 +198,13 @@ pub(crate) struct OverlayClaim {
 
 /// Readiness that changed while accounts were moved: for the planner to act on.
 #[derive(Debug, Default)]
-pub(crate) struct Turned {
+pub(crate) struct ReadyChanges {
     /// Nodes that may be ready now.
     pub(crate) ready: Vec<OverlayIdx>,
     /// Nodes whose users may be gone now.
     pub(crate) freed: Vec<OverlayIdx>,
     /// Live nodes of ours that lost what they must not be without.
-    pub(crate) bereft: Vec<OverlayIdx>,
+    pub(crate) lost_dependency: Vec<OverlayIdx>,
     /// Nodes of which more can be had now, maybe.
     pub(crate) divisible: Vec<OverlayIdx>,
 }
@@ -230,7 +230,7 @@ pub(crate) struct Overlay<'g> {
     named: Kinds,
     /// Offered prefixes, beyond those of the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
-    pub(crate) turned: Turned,
+    pub(crate) ready_changes: ReadyChanges,
     /// All goals are set: nothing can be needed from now on that has no account here or in the graph.
     pub(crate) playing: bool,
     /// All that fades.
@@ -254,7 +254,7 @@ impl<'g> Overlay<'g> {
             unders: false,
             named: Kinds::default(),
             prefixes: FixedMap::default(),
-            turned: Turned::default(),
+            ready_changes: ReadyChanges::default(),
             playing: false,
             fading: 0,
             edges: 0,

@@ -33,16 +33,16 @@ use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
 /// Rounds of ready values, by rank. What is found to be in place comes first, so that it counts as a user of the rest.
-const FINDINGS: usize = 0;
+const FOUND: usize = 0;
 const DELETES: usize = 1;
 const CHANGES: usize = 2;
 const CREATES: usize = 3;
 
 /// Rounds of a plan for each value it touches, far more than needed.
-const TURNS_PER_VALUE: usize = 64;
+const ROUNDS_PER_VALUE: usize = 64;
 
 /// Operations of such a plan that a test is shown.
-const TURNS_SHOWN: usize = 12;
+const OPERATIONS_SHOWN: usize = 12;
 
 #[derive(Debug)]
 pub(crate) struct Planner<'g> {
@@ -51,13 +51,13 @@ pub(crate) struct Planner<'g> {
     /// An empty list, to be used for spots that turn.
     spare: Vec<OverlayIdx>,
     /// Deletes and changes that wait for users to go, by key.
-    pub(crate) blocked: BTreeMap<Key, OverlayIdx>,
+    pub(crate) blocked_by_dependents: BTreeMap<Key, OverlayIdx>,
     /// The same, when all users are on their way already.
-    pub(crate) spent: BTreeMap<Key, OverlayIdx>,
+    pub(crate) blocked_after_parking: BTreeMap<Key, OverlayIdx>,
     /// Changes that wait for what they need.
-    pub(crate) starved: BTreeMap<Key, OverlayIdx>,
+    pub(crate) change_missing_dependency: BTreeMap<Key, OverlayIdx>,
     /// Divisible values of which less or more than their goal may be had.
-    unfitted: BTreeMap<Key, OverlayIdx>,
+    reducible_candidates: BTreeMap<Key, OverlayIdx>,
     /// What will be taken along, and by whom.
     doomed_under: FixedMap<Key, OverlayIdx>,
     doomed_of: FixedMap<Facet, OverlayIdx>,
@@ -81,10 +81,10 @@ impl<'g> Planner<'g> {
             overlay: Overlay::new(graph),
             ready: Default::default(),
             spare: Vec::new(),
-            blocked: BTreeMap::new(),
-            spent: BTreeMap::new(),
-            starved: BTreeMap::new(),
-            unfitted: BTreeMap::new(),
+            blocked_by_dependents: BTreeMap::new(),
+            blocked_after_parking: BTreeMap::new(),
+            change_missing_dependency: BTreeMap::new(),
+            reducible_candidates: BTreeMap::new(),
             doomed_under: FixedMap::default(),
             doomed_of: FixedMap::default(),
             operations: Vec::new(),
@@ -117,20 +117,21 @@ impl<'g> Planner<'g> {
         self.overlay.playing = true;
         self.operations.reserve(self.overlay.nodes.len());
         for oidx in 0..to_u32(self.overlay.nodes.len()) {
-            self.classify(oidx);
+            self.choose_action(oidx);
         }
         self.distrust();
         self.recall_kept();
-        let mut turns = 0;
+        let mut rounds = 0;
         loop {
             // Each value goes and comes at most a few times. Should that ever prove wrong, what is left stays pending.
-            turns += 1;
-            if turns > TURNS_PER_VALUE * (self.overlay.nodes.len() + 1) {
-                let last = &self.operations[self.operations.len().saturating_sub(TURNS_SHOWN)..];
+            rounds += 1;
+            if rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
+                let last =
+                    &self.operations[self.operations.len().saturating_sub(OPERATIONS_SHOWN)..];
                 debug_assert!(false, "the plan turns in a circle: {last:?}");
                 return;
             }
-            let rank = (FINDINGS..=CREATES).find(|&rank| !self.ready[rank].is_empty());
+            let rank = (FOUND..=CREATES).find(|&rank| !self.ready[rank].is_empty());
             let Some(rank) = rank else {
                 if self.resolve() {
                     continue;
@@ -147,7 +148,7 @@ impl<'g> Planner<'g> {
             for oidx in round {
                 match rank {
                     DELETES => self.delete(oidx, false),
-                    FINDINGS | CHANGES => self.change(oidx, false),
+                    FOUND | CHANGES => self.change(oidx, false),
                     _ => self.create(oidx),
                 }
             }
@@ -156,14 +157,14 @@ impl<'g> Planner<'g> {
 
     /// Decides what a value needs: nothing, or to go, to become, to come. What may do with less waits until it is known
     /// what is there.
-    fn classify(&mut self, oidx: OverlayIdx) {
+    fn choose_action(&mut self, oidx: OverlayIdx) {
         self.note_divisible(oidx);
         if !self.may_shrink(oidx) {
-            self.classify_whole(oidx);
+            self.choose_action_now(oidx);
         }
     }
 
-    fn classify_whole(&mut self, oidx: OverlayIdx) {
+    fn choose_action_now(&mut self, oidx: OverlayIdx) {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.clone());
@@ -199,11 +200,11 @@ impl<'g> Planner<'g> {
                     false => self.schedule_in_place(oidx, InPlaceAction::Found),
                 }
             }
-            Goal::Valid(value, _) => self.classify_differing(oidx, &current, &value),
+            Goal::Valid(value, _) => self.choose_change(oidx, &current, &value),
         }
     }
 
-    fn classify_differing(&mut self, oidx: OverlayIdx, current: &SharedValue, value: &SharedValue) {
+    fn choose_change(&mut self, oidx: OverlayIdx, current: &SharedValue, value: &SharedValue) {
         if !self.is_ours(oidx) {
             return self.schedule_in_place(oidx, InPlaceAction::Adopted);
         }
@@ -306,7 +307,7 @@ impl<'g> Planner<'g> {
                 self.overlay.set_present(oidx, None, false, Some(op));
                 self.overlay.unfade(oidx);
                 self.on_removed(oidx, op);
-                self.turn();
+                self.drain_ready();
             }
         }
     }
@@ -325,7 +326,7 @@ impl<'g> Planner<'g> {
         let held =
             needy && in_place_action != InPlaceAction::Found && self.overlay.is_held(oidx, &new);
         if waits || held || needy && self.is_claimed(oidx, &new) {
-            self.starved.insert(key, oidx);
+            self.change_missing_dependency.insert(key, oidx);
             return self.note_held(oidx);
         }
         let (_, mut lost) = self.overlay.shift(&key, Some(&present), Some(&new));
@@ -335,7 +336,7 @@ impl<'g> Planner<'g> {
         if !force && self.is_blocked(oidx, &present, &lost) {
             return;
         }
-        self.starved.remove(&key);
+        self.change_missing_dependency.remove(&key);
         self.unblock(&key);
         if !needy && let Some(carrier) = self.carrier(oidx, &present) {
             return self.leave_with(oidx, carrier, present, &lost); // nothing will be left to put back
@@ -401,7 +402,7 @@ impl<'g> Planner<'g> {
                 self.overlay.unfade(oidx);
                 self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
                 self.found.push(oidx);
-                return self.turn();
+                return self.drain_ready();
             }
         };
         match in_place_action {
@@ -427,7 +428,7 @@ impl<'g> Planner<'g> {
         if in_place_action == InPlaceAction::Released && matches!(node.goal, Goal::Valid(..)) {
             self.schedule_in_place(oidx, InPlaceAction::Adopted);
         }
-        self.turn();
+        self.drain_ready();
     }
 
     pub(crate) fn create(&mut self, oidx: OverlayIdx) {
@@ -452,7 +453,7 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
         node.pending_action = PendingAction::Nothing;
-        self.turn();
+        self.drain_ready();
     }
 
     /// True when users must go first; then it is tried again when they are gone.
@@ -468,8 +469,8 @@ impl<'g> Planner<'g> {
         }
         if !blocking.is_empty() {
             let key = self.overlay.node(oidx).key.clone();
-            self.spent.remove(&key);
-            self.blocked.insert(key, oidx);
+            self.blocked_after_parking.remove(&key);
+            self.blocked_by_dependents.insert(key, oidx);
         }
         !blocking.is_empty()
     }
@@ -495,21 +496,21 @@ impl<'g> Planner<'g> {
     }
 
     fn unblock(&mut self, key: &Key) {
-        self.blocked.remove(key);
-        self.spent.remove(key);
+        self.blocked_by_dependents.remove(key);
+        self.blocked_after_parking.remove(key);
     }
 
     /// Acts on all readiness that changed.
-    pub(crate) fn turn(&mut self) {
-        for oidx in std::mem::take(&mut self.overlay.turned.bereft) {
+    pub(crate) fn drain_ready(&mut self) {
+        for oidx in std::mem::take(&mut self.overlay.ready_changes.lost_dependency) {
             if !self.fit(oidx) {
                 self.park(oidx);
             }
         }
-        for oidx in std::mem::take(&mut self.overlay.turned.divisible) {
+        for oidx in std::mem::take(&mut self.overlay.ready_changes.divisible) {
             self.note_divisible(oidx);
         }
-        for oidx in std::mem::take(&mut self.overlay.turned.freed) {
+        for oidx in std::mem::take(&mut self.overlay.ready_changes.freed) {
             match self.overlay.node(oidx).pending_action {
                 PendingAction::Delete => self.ready[DELETES].push(oidx),
                 PendingAction::InPlace(in_place_action) => {
@@ -520,7 +521,7 @@ impl<'g> Planner<'g> {
         }
         // Nearly every turn has some of these: two lists take turns, rather than each one to be allocated.
         let spare = std::mem::take(&mut self.spare);
-        let mut ready = std::mem::replace(&mut self.overlay.turned.ready, spare);
+        let mut ready = std::mem::replace(&mut self.overlay.ready_changes.ready, spare);
         for oidx in ready.drain(..) {
             match self.overlay.node(oidx).pending_action {
                 PendingAction::Create => self.ready[CREATES].push(oidx),
@@ -528,7 +529,7 @@ impl<'g> Planner<'g> {
                     self.ready[rank(in_place_action)].push(oidx)
                 }
                 PendingAction::Nothing if self.overlay.node(oidx).leaving.is_none() => {
-                    self.classify(oidx);
+                    self.choose_action(oidx);
                     self.trust(oidx);
                 }
                 _ => {}
@@ -539,5 +540,5 @@ impl<'g> Planner<'g> {
 }
 
 fn rank(in_place_action: InPlaceAction) -> usize {
-    if in_place_action == InPlaceAction::Found { FINDINGS } else { CHANGES }
+    if in_place_action == InPlaceAction::Found { FOUND } else { CHANGES }
 }

@@ -109,14 +109,14 @@ impl Overlay<'_> {
             // With no offer left, whoever waits is told by the next one.
             if state.providers == 0 || state.providers > state.fading {
                 let held = state.take_held();
-                self.turned.ready.extend(held);
+                self.ready_changes.ready.extend(held);
             }
         }
         if let Some(target_id) = exact {
             let state = self.target_mut(target_id);
             state.unsteady = false;
             let held = state.take_held();
-            self.turned.ready.extend(held);
+            self.ready_changes.ready.extend(held);
         }
     }
 
@@ -289,7 +289,7 @@ impl Overlay<'_> {
                 }
                 if state.dependents == 0 || need.recreate && state.recreate_dependents == 0 {
                     let freed = state.take_blocked();
-                    self.turned.freed.extend(freed);
+                    self.ready_changes.freed.extend(freed);
                 }
             }
         }
@@ -308,7 +308,7 @@ impl Overlay<'_> {
             claimed.holder = None;
             claimed.freed_by = by;
             let waiting = std::mem::take(&mut claimed.waiting);
-            self.turned.ready.extend(waiting);
+            self.ready_changes.ready.extend(waiting);
         }
     }
 
@@ -332,7 +332,7 @@ impl Overlay<'_> {
         state.providers += 1;
         if state.providers > state.fading {
             let held = state.take_held();
-            self.turned.ready.extend(held);
+            self.ready_changes.ready.extend(held);
         }
         let state = self.target_mut(target_id);
         state.joined_by = by;
@@ -343,7 +343,7 @@ impl Overlay<'_> {
         }
         if let Some(freed) = state.leaving.as_mut().and_then(|leaving| leaving.blocked.pop()) {
             // One more offer lets one of those go that were the last; each pass lets the next one in.
-            self.turned.freed.push(freed);
+            self.ready_changes.freed.push(freed);
         }
     }
 

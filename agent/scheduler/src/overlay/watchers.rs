@@ -54,7 +54,7 @@ impl Overlay<'_> {
                 let oidx = self.copy(idx);
                 self.node_mut(oidx).cause = Cause::Woken;
                 if there {
-                    self.turned.ready.push(oidx);
+                    self.ready_changes.ready.push(oidx);
                 } else {
                     self.notify_if_lost(oidx, target, there);
                 }
@@ -87,10 +87,10 @@ impl Overlay<'_> {
             node.unmet = node.unmet.saturating_sub(wanted);
             let divisible = node.goal.is_divisible();
             if wanted > 0 && node.unmet == 0 {
-                self.turned.ready.push(oidx);
+                self.ready_changes.ready.push(oidx);
             }
             if divisible {
-                self.turned.divisible.push(oidx);
+                self.ready_changes.divisible.push(oidx);
             }
         } else {
             node.unmet = node.unmet.saturating_add(wanted);
@@ -103,7 +103,7 @@ impl Overlay<'_> {
         let used = node.ours
             && node.present.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         if used && !there {
-            self.turned.bereft.push(oidx);
+            self.ready_changes.lost_dependency.push(oidx);
         }
     }
 

@@ -24,7 +24,7 @@ impl Planner<'_> {
             _ if node.present.is_none() => false,
             PendingAction::Delete | PendingAction::InPlace(InPlaceAction::Released) => false,
             _ => {
-                self.starved.remove(&node.key.clone());
+                self.change_missing_dependency.remove(&node.key.clone());
                 self.schedule_removal(oidx, Some(Cause::Parked));
                 true
             }
@@ -142,7 +142,7 @@ impl Planner<'_> {
                 parting.awaits.extend(before);
             }
         }
-        self.turn();
+        self.drain_ready();
     }
 
     pub(super) fn leave_now(&mut self, oidx: OverlayIdx, op: u32) {

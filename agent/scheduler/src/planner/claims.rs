@@ -72,8 +72,8 @@ impl Planner<'_> {
         }
         self.kept.clear();
         let waiting = std::mem::take(&mut self.courteous);
-        self.overlay.turned.ready.extend(waiting.into_values());
-        self.turn();
+        self.overlay.ready_changes.ready.extend(waiting.into_values());
+        self.drain_ready();
         true
     }
 

@@ -24,7 +24,7 @@ impl Planner<'_> {
     pub(super) fn note_held(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         if node.goal.is_divisible() {
-            self.unfitted.insert(node.key.clone(), oidx);
+            self.reducible_candidates.insert(node.key.clone(), oidx);
         }
     }
 
@@ -37,7 +37,7 @@ impl Planner<'_> {
     /// Gives all that are to be looked at what is there. True when something is to be done now.
     pub(super) fn fit_all(&mut self) -> bool {
         let mut changed = false;
-        for oidx in std::mem::take(&mut self.unfitted).into_values() {
+        for oidx in std::mem::take(&mut self.reducible_candidates).into_values() {
             if matches!(self.overlay.node(oidx).pending_action, PendingAction::Delete) {
                 continue; // it is looked at when it could come again
             }
@@ -50,7 +50,7 @@ impl Planner<'_> {
     fn give_in(&mut self, oidx: OverlayIdx) -> bool {
         let waits = matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing);
         if waits && self.may_shrink(oidx) {
-            self.classify_whole(oidx);
+            self.choose_action_now(oidx);
         }
         waits && !matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
     }
@@ -71,9 +71,9 @@ impl Planner<'_> {
         let (key, fresh) = (node.key.clone(), !node.changed);
         self.overlay.refit(oidx, goal);
         self.overlay.unfade(oidx);
-        self.starved.remove(&key);
-        self.blocked.remove(&key);
-        self.spent.remove(&key);
+        self.change_missing_dependency.remove(&key);
+        self.blocked_by_dependents.remove(&key);
+        self.blocked_after_parking.remove(&key);
         let node = self.overlay.node_mut(oidx);
         node.pending_action = PendingAction::Nothing;
         if fresh && node.cause == Cause::Asked {
@@ -81,7 +81,7 @@ impl Planner<'_> {
         }
         let stays = node.unmet == 0;
         if stays {
-            self.classify(oidx);
+            self.choose_action(oidx);
         }
         stays
     }

@@ -13,16 +13,16 @@ impl Planner<'_> {
     pub(crate) fn resolve(&mut self) -> bool {
         self.park_dependents()
             || self.fit_all()
-            || self.starve()
+            || self.give_up_change()
             || self.break_circle()
             || self.give_up_kept()
     }
 
     /// Parks the users of one value that must go.
     fn park_dependents(&mut self) -> bool {
-        while let Some((key, oidx)) = self.blocked.pop_last() {
+        while let Some((key, oidx)) = self.blocked_by_dependents.pop_last() {
             let parked = self.park_dependents_of(oidx);
-            self.spent.insert(key, oidx);
+            self.blocked_after_parking.insert(key, oidx);
             if parked {
                 return true;
             }
@@ -54,8 +54,8 @@ impl Planner<'_> {
 
     /// A change that waits for what will not come: the value cannot stay as it is, and cannot become what it shall.
     /// What is not ours stays as it is, and the value pending.
-    fn starve(&mut self) -> bool {
-        while let Some((_, oidx)) = self.starved.pop_last() {
+    fn give_up_change(&mut self) -> bool {
+        while let Some((_, oidx)) = self.change_missing_dependency.pop_last() {
             if !matches!(self.overlay.node(oidx).pending_action, PendingAction::InPlace(_)) {
                 continue;
             }
@@ -64,13 +64,13 @@ impl Planner<'_> {
             }
             self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
             self.overlay.unfade(oidx);
-            self.turn();
+            self.drain_ready();
         }
         false
     }
 
     fn break_circle(&mut self) -> bool {
-        let Some((_, oidx)) = self.spent.pop_last() else { return false };
+        let Some((_, oidx)) = self.blocked_after_parking.pop_last() else { return false };
         match self.overlay.node(oidx).pending_action {
             PendingAction::Delete => self.delete(oidx, true),
             PendingAction::InPlace(_) => self.change(oidx, true),

@@ -28,6 +28,6 @@ impl Planner<'_> {
             return;
         }
         self.overlay.unfade(oidx);
-        self.turn();
+        self.drain_ready();
     }
 }
