@@ -72,7 +72,7 @@ impl Engine {
                 return Err(format!("{} is missing from the lists of what it needs", node.key));
             }
             let waits = unmet == 0 && node.goal.spec().is_some() && node.present.is_none()
-                || self.graph.is_short(idx);
+                || self.graph.is_reduction_stale(idx);
             let trouble = node.trouble.as_ref();
             let excused = node.flight().is_some()
                 || trouble.is_some_and(|trouble| trouble.due.is_some() || trouble.error.is_some())

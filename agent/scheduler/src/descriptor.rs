@@ -60,16 +60,16 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// True for a value that can be had in part where not all it depends on is there: see [`Descriptor::without`].
-    fn is_divisible(&self, value: &Self::Value) -> bool {
+    /// True for a value that can be had in part where not all it depends on is there: see [`Descriptor::reduce`].
+    fn is_reducible(&self, value: &Self::Value) -> bool {
         let _ = value;
         false
     }
 
     /// What a divisible value is without its members that depend on any of these targets (ascending), under the same
     /// key; `None` where nothing is left of it. Depends on nothing that the value in full does not depend on, and has no parts.
-    fn without(&self, value: &Self::Value, lacking: &[Target]) -> Option<Self::Value> {
-        let _ = (value, lacking);
+    fn reduce(&self, value: &Self::Value, missing: &[Target]) -> Option<Self::Value> {
+        let _ = (value, missing);
         None
     }
 
@@ -187,8 +187,8 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn label(&self, value: &dyn Value) -> String;
     fn effect(&self) -> Effect;
     fn dependencies(&self, value: &dyn Value) -> Vec<Dependency>;
-    fn is_divisible(&self, value: &dyn Value) -> bool;
-    fn without(&self, value: &dyn Value, lacking: &[Target]) -> Option<SharedValue>;
+    fn is_reducible(&self, value: &dyn Value) -> bool;
+    fn reduce(&self, value: &dyn Value, missing: &[Target]) -> Option<SharedValue>;
     fn provides(&self, value: &dyn Value) -> Vec<Offer>;
     fn claims(&self, value: &dyn Value) -> Vec<Claim>;
     fn parts(&self, value: &dyn Value) -> Vec<Part>;
@@ -241,12 +241,12 @@ impl<D: Descriptor> AnyDescriptor for D {
         Descriptor::dependencies(self, typed(self, value))
     }
 
-    fn is_divisible(&self, value: &dyn Value) -> bool {
-        Descriptor::is_divisible(self, typed(self, value))
+    fn is_reducible(&self, value: &dyn Value) -> bool {
+        Descriptor::is_reducible(self, typed(self, value))
     }
 
-    fn without(&self, value: &dyn Value, lacking: &[Target]) -> Option<SharedValue> {
-        let value = Descriptor::without(self, typed(self, value), lacking)?;
+    fn reduce(&self, value: &dyn Value, missing: &[Target]) -> Option<SharedValue> {
+        let value = Descriptor::reduce(self, typed(self, value), missing)?;
         Some(Arc::new(value))
     }
 

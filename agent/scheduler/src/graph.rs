@@ -178,17 +178,17 @@ impl Graph {
     }
 
     /// Whether something else can be had of a divisible value by now than what is its goal.
-    pub(crate) fn is_short(&self, idx: NodeIdx) -> bool {
+    pub(crate) fn is_reduction_stale(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
-        let Some(full) = node.goal.divisible() else { return false };
-        let lacking = full.1.needs.iter().map(|need| &need.target);
-        let lacking: Vec<Target> =
-            lacking.filter(|it| self.provider_count(it) == 0).cloned().collect();
+        let Some(full) = node.goal.reducible() else { return false };
+        let missing = full.1.needs.iter().map(|need| &need.target);
+        let missing: Vec<Target> =
+            missing.filter(|it| self.provider_count(it) == 0).cloned().collect();
         let goal = node.goal.value();
-        if lacking.is_empty() {
+        if missing.is_empty() {
             return !same(goal, Some(&full.0));
         }
-        let part = ValueSpec::reduced(&self.registry, &node.key, full, &lacking);
+        let part = ValueSpec::reduced(&self.registry, &node.key, full, &missing);
         let part = part
             .filter(|(_, part)| part.needs.iter().all(|it| self.provider_count(&it.target) > 0));
         part.is_some_and(|(value, _)| !same(goal, Some(&value)))
@@ -203,7 +203,7 @@ impl Graph {
             Goal::Valid(_, spec) => {
                 !node.in_place()
                     || node.unmet > 0
-                    || self.is_short(idx)
+                    || self.is_reduction_stale(idx)
                     || self.is_contended(idx)
                     || !node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, spec))
             }

@@ -2,7 +2,7 @@
 //!
 //! Only what a plan touches is copied, so planning one change among many costs one change.
 
-mod reach;
+mod support;
 mod targets;
 mod watchers;
 
@@ -206,7 +206,7 @@ pub(crate) struct ReadyChanges {
     /// Live nodes of ours that lost what they must not be without.
     pub(crate) lost_dependency: Vec<OverlayIdx>,
     /// Nodes of which more can be had now, maybe.
-    pub(crate) divisible: Vec<OverlayIdx>,
+    pub(crate) reducible: Vec<OverlayIdx>,
 }
 
 #[derive(Debug)]
@@ -308,7 +308,7 @@ impl<'g> Overlay<'g> {
         let hash = hash_of(key);
         match self.graph.find_hashed(key, hash) {
             Some(idx) => self.by_idx.get(&idx).copied(),
-            None => self.added(key, hash),
+            None => self.find_added(key, hash),
         }
     }
 
@@ -318,7 +318,7 @@ impl<'g> Overlay<'g> {
         match self.graph.find_hashed(key, hash) {
             Some(idx) => self.touch_idx(idx),
             None => {
-                if let Some(oidx) = self.added(key, hash) {
+                if let Some(oidx) = self.find_added(key, hash) {
                     return (oidx, false);
                 }
                 let oidx = self.push(OverlayNode::empty(key.clone()));
@@ -330,7 +330,7 @@ impl<'g> Overlay<'g> {
     }
 
     /// The node of a key that the graph does not have.
-    fn added(&self, key: &Key, hash: u64) -> Option<OverlayIdx> {
+    fn find_added(&self, key: &Key, hash: u64) -> Option<OverlayIdx> {
         self.by_key.find(hash, |oidx| self.nodes[oidx as usize].key == *key)
     }
 
@@ -382,7 +382,7 @@ impl<'g> Overlay<'g> {
     }
 
     /// Gives a node that intends a divisible value what can be had of it: that is nobody's change of intent.
-    pub(crate) fn refit(&mut self, oidx: OverlayIdx, goal: Goal) {
+    pub(crate) fn set_reduced_goal(&mut self, oidx: OverlayIdx, goal: Goal) {
         let graph = self.graph;
         let node = self.node_mut(oidx);
         if let (false, Some(idx)) = (node.changed, node.idx) {

@@ -9,9 +9,9 @@ mod ahead;
 mod cascade;
 mod claims;
 mod emit;
-mod fit;
 mod ingest;
 mod play;
+mod reduction;
 mod resolve;
 mod trust;
 
@@ -158,8 +158,8 @@ impl<'g> Planner<'g> {
     /// Decides what a value needs: nothing, or to go, to become, to come. What may do with less waits until it is known
     /// what is there.
     fn choose_action(&mut self, oidx: OverlayIdx) {
-        self.note_divisible(oidx);
-        if !self.may_shrink(oidx) {
+        self.note_reducible(oidx);
+        if !self.may_be_reduced(oidx) {
             self.choose_action_now(oidx);
         }
     }
@@ -232,7 +232,7 @@ impl<'g> Planner<'g> {
         if node.unmet == 0 {
             self.ready[CREATES].push(oidx);
         }
-        self.note_divisible(oidx);
+        self.note_reducible(oidx);
     }
 
     fn schedule_in_place(&mut self, oidx: OverlayIdx, in_place_action: InPlaceAction) {
@@ -322,12 +322,12 @@ impl<'g> Planner<'g> {
         let (key, unmet) = (node.key.clone(), node.unmet);
         let Some((value, new)) = self.next(oidx) else { return };
         let needy = in_place_action != InPlaceAction::Released;
-        let waits = needy && (unmet > 0 || self.leans_on_itself(oidx, &present, &new));
+        let waits = needy && (unmet > 0 || self.is_self_supporting(oidx, &present, &new));
         let held =
             needy && in_place_action != InPlaceAction::Found && self.overlay.is_held(oidx, &new);
         if waits || held || needy && self.is_claimed(oidx, &new) {
             self.change_missing_dependency.insert(key, oidx);
-            return self.note_held(oidx);
+            return self.note_waiting_reducible(oidx);
         }
         let (_, mut lost) = self.overlay.shift(&key, Some(&present), Some(&new));
         if in_place_action == InPlaceAction::Updated {
@@ -445,7 +445,7 @@ impl<'g> Planner<'g> {
         }
         let (value, spec) = (value.clone(), spec.clone());
         if self.overlay.is_held(oidx, &spec) || self.is_claimed(oidx, &spec) {
-            return self.note_held(oidx);
+            return self.note_waiting_reducible(oidx);
         }
         let op =
             self.emit(oidx, Action::Create, None, Some(value.clone()), &OverlayTargetIds::new());
@@ -503,12 +503,12 @@ impl<'g> Planner<'g> {
     /// Acts on all readiness that changed.
     pub(crate) fn drain_ready(&mut self) {
         for oidx in std::mem::take(&mut self.overlay.ready_changes.lost_dependency) {
-            if !self.fit(oidx) {
+            if !self.reduce(oidx) {
                 self.park(oidx);
             }
         }
-        for oidx in std::mem::take(&mut self.overlay.ready_changes.divisible) {
-            self.note_divisible(oidx);
+        for oidx in std::mem::take(&mut self.overlay.ready_changes.reducible) {
+            self.note_reducible(oidx);
         }
         for oidx in std::mem::take(&mut self.overlay.ready_changes.freed) {
             match self.overlay.node(oidx).pending_action {

@@ -38,7 +38,7 @@ struct RareFields {
     takes: Box<[Taken]>,
     /// What goes when the offered property goes.
     property_takes: Box<[(Target, Taken)]>,
-    divisible: bool,
+    reducible: bool,
     /// What was asked for, where this is what can be had of it.
     full: Option<FullValue>,
 }
@@ -48,9 +48,9 @@ pub(crate) type FullValue = (SharedValue, Arc<ValueSpec>);
 
 impl RareFields {
     fn into_boxed(self) -> Option<Box<Self>> {
-        let Self { parts, prefixes, claims, takes, property_takes, divisible, full } = &self;
+        let Self { parts, prefixes, claims, takes, property_takes, reducible, full } = &self;
         let empty = prefixes.is_empty() && claims.is_empty();
-        let empty = empty && parts.is_empty() && !divisible && full.is_none();
+        let empty = empty && parts.is_empty() && !reducible && full.is_none();
         let nothing = empty && takes.is_empty() && property_takes.is_empty();
         (!nothing).then(|| Box::new(self))
     }
@@ -103,7 +103,7 @@ impl ValueSpec {
             }
             let needs = sorted_by_target(needs).map_err(ValueError::Invalid)?;
             draft.rare.claims = descriptor.claims(&**value).into();
-            draft.rare.divisible = descriptor.is_divisible(&**value);
+            draft.rare.reducible = descriptor.is_reducible(&**value);
             Ok(draft.with_needs(needs))
         });
         spec.map_err(ValueError::Invalid).flatten().map(Arc::new)
@@ -115,10 +115,10 @@ impl ValueSpec {
         registry: &Registry,
         key: &Key,
         full: FullValue,
-        lacking: &[Target],
+        missing: &[Target],
     ) -> Option<(SharedValue, Arc<Self>)> {
         let descriptor = registry.descriptor(key.kind())?;
-        let value = guarded(|| descriptor.without(&*full.0, lacking)).ok().flatten()?;
+        let value = guarded(|| descriptor.reduce(&*full.0, missing)).ok().flatten()?;
         let is_part = !full.1.needs_of(&Target::Whole(key.clone())).is_empty();
         let spec = Self::of_intended(registry, key, &value, is_part, None, &mut 0).ok()?;
         let mut spec = Arc::into_inner(spec)?;
@@ -197,8 +197,8 @@ impl ValueSpec {
     }
 
     /// True for what can be had in part, and for such a part.
-    pub(crate) fn is_divisible(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.divisible || rare.full.is_some())
+    pub(crate) fn is_reducible(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.reducible || rare.full.is_some())
     }
 
     /// Parts with operations of their own.

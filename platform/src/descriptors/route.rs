@@ -108,11 +108,11 @@ impl Descriptor for RouteDescriptor {
     }
 
     /// A route may be installed with the next hops that are reachable, which then carry all of its traffic.
-    fn is_divisible(&self, route: &KernelRoute) -> bool {
+    fn is_reducible(&self, route: &KernelRoute) -> bool {
         matches!(&route.target, RouteTarget::Hops(hops) if hops.len() > 1)
     }
 
-    fn without(&self, route: &KernelRoute, lacking: &[Target]) -> Option<KernelRoute> {
+    fn reduce(&self, route: &KernelRoute, lacking: &[Target]) -> Option<KernelRoute> {
         let RouteTarget::Hops(hops) = &route.target else { return None };
         let reached = |hop: &&Hop| {
             hop_needs(route.table, hop).all(|need| lacking.binary_search(&need.target).is_err())

@@ -73,17 +73,17 @@ impl Goal {
     }
 
     /// A value that can be had in part, in full.
-    pub(crate) fn divisible(&self) -> Option<FullValue> {
+    pub(crate) fn reducible(&self) -> Option<FullValue> {
         match self {
-            Self::Valid(value, spec) if spec.is_divisible() => {
+            Self::Valid(value, spec) if spec.is_reducible() => {
                 Some(spec.full().cloned().unwrap_or_else(|| (value.clone(), spec.clone())))
             }
             _ => None,
         }
     }
 
-    pub(crate) fn is_divisible(&self) -> bool {
-        self.spec().is_some_and(|spec| spec.is_divisible())
+    pub(crate) fn is_reducible(&self) -> bool {
+        self.spec().is_some_and(|spec| spec.is_reducible())
     }
 
     /// True for what can be had of what was asked for, without the rest.

@@ -371,7 +371,7 @@ impl Graph {
         for &watcher in watchers {
             let node = self.node(watcher);
             let waits = node.goal.spec().is_some() && node.present.is_none();
-            if waits && node.unmet == 0 || self.is_short(watcher) {
+            if waits && node.unmet == 0 || self.is_reduction_stale(watcher) {
                 self.wake(watcher);
             }
         }
@@ -455,7 +455,7 @@ impl Graph {
             node.unmet = node.unmet.saturating_sub(wanted);
             // What is in place and on its way out will have to come back.
             let waits = wanted > 0 && (!node.in_place() || node.flight().is_some());
-            if waits && node.unmet == 0 || self.is_short(idx) {
+            if waits && node.unmet == 0 || self.is_reduction_stale(idx) {
                 self.wake(idx);
             }
         } else {
@@ -466,7 +466,7 @@ impl Graph {
             if (used || stuck) && node.flight().is_none() {
                 self.bereft.push(idx);
             }
-            if waits && self.is_short(idx) {
+            if waits && self.is_reduction_stale(idx) {
                 self.wake(idx); // it waited for what was to go, and can do without
             }
         }

@@ -161,7 +161,7 @@ impl Overlay<'_> {
             let base = counted.unwrap_or_else(|| u32::from(there()));
             let oidx = match idx {
                 Some(idx) => self.by_idx.get(&idx).copied(),
-                None => self.added(key, hash),
+                None => self.find_added(key, hash),
             };
             let since = oidx.map_or(0, |oidx| self.existence(oidx));
             return u32::try_from(i64::from(base) + since).unwrap_or(0);

@@ -85,12 +85,12 @@ impl Overlay<'_> {
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
         if there {
             node.unmet = node.unmet.saturating_sub(wanted);
-            let divisible = node.goal.is_divisible();
+            let reducible = node.goal.is_reducible();
             if wanted > 0 && node.unmet == 0 {
                 self.ready_changes.ready.push(oidx);
             }
-            if divisible {
-                self.ready_changes.divisible.push(oidx);
+            if reducible {
+                self.ready_changes.reducible.push(oidx);
             }
         } else {
             node.unmet = node.unmet.saturating_add(wanted);

@@ -43,7 +43,7 @@ impl Planner<'_> {
         for user in self.overlay.dependents(target_id, false) {
             let node = self.overlay.node(user);
             let stays =
-                !matches!(node.pending_action, PendingAction::Nothing) || node.goal.is_divisible();
+                !matches!(node.pending_action, PendingAction::Nothing) || node.goal.is_reducible();
             if user != oidx && !stays {
                 self.park(user);
             }

@@ -12,7 +12,7 @@ impl Planner<'_> {
     /// Lets something give way. False when there is nothing left to decide.
     pub(crate) fn resolve(&mut self) -> bool {
         self.park_dependents()
-            || self.fit_all()
+            || self.reduce_all()
             || self.give_up_change()
             || self.break_circle()
             || self.give_up_kept()
@@ -47,7 +47,7 @@ impl Planner<'_> {
         }
         let mut parked = false;
         for user in dependents {
-            parked |= user != oidx && (self.fit(user) || self.park(user));
+            parked |= user != oidx && (self.reduce(user) || self.park(user));
         }
         parked
     }

@@ -86,7 +86,7 @@ impl Reference {
             there.extend(come.into_iter().map(|it| (it.thing.key(), it.thing.clone())));
         }
         // What came with some of its members has all that can be had in the end.
-        let members = |thing: &Thing| match thing.is_divisible() {
+        let members = |thing: &Thing| match thing.is_reducible() {
             true => thing.with_members(|target| there.values().any(|it| it.offers(target))),
             false => None,
         };
@@ -119,7 +119,7 @@ impl Wanted {
     /// True when all that it needs is there.
     fn is_ready(&self, there: &BTreeMap<Key, Thing>) -> bool {
         let offered = |target: &Target| there.values().any(|other| other.offers(target));
-        let part = self.thing.with_members(offered).filter(|_| self.thing.is_divisible());
+        let part = self.thing.with_members(offered).filter(|_| self.thing.is_reducible());
         let needs = part.as_ref().unwrap_or(&self.thing).needs();
         let whole = self.is_part.then(|| Target::Whole(self.thing.key()));
         needs.into_iter().map(|need| need.target).chain(whole).all(|target| offered(&target))

@@ -118,7 +118,7 @@ impl Thing {
     }
 
     /// It has members, of which one is enough.
-    pub fn is_divisible(&self) -> bool {
+    pub fn is_reducible(&self) -> bool {
         self.starting("|").count() > 1
     }
 
@@ -129,7 +129,7 @@ impl Thing {
             let member = token.strip_prefix('|');
             member.is_none_or(|it| it.split('&').all(|text| met(&need(text).target)))
         });
-        let left = thing.starting("|").next().is_some() || !self.is_divisible();
+        let left = thing.starting("|").next().is_some() || !self.is_reducible();
         left.then_some(thing)
     }
 
@@ -219,11 +219,11 @@ impl Descriptor for ThingDescriptor {
         thing.needs()
     }
 
-    fn is_divisible(&self, thing: &Thing) -> bool {
-        thing.is_divisible()
+    fn is_reducible(&self, thing: &Thing) -> bool {
+        thing.is_reducible()
     }
 
-    fn without(&self, thing: &Thing, lacking: &[Target]) -> Option<Thing> {
+    fn reduce(&self, thing: &Thing, lacking: &[Target]) -> Option<Thing> {
         thing.with_members(|target| !lacking.contains(target))
     }
 

@@ -152,7 +152,7 @@ impl World {
                 }
             }
             Move::Wither(name) => {
-                let thing = self.lab.system.get_mut(&key(name)).filter(|it| it.is_divisible());
+                let thing = self.lab.system.get_mut(&key(name)).filter(|it| it.is_reducible());
                 if let Some(thing) = thing {
                     let member = thing.tokens.iter().position(|token| token.starts_with('|'));
                     thing.tokens.remove(member.expect("it has several"));

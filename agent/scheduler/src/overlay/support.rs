@@ -10,22 +10,22 @@ use crate::key::{FixedMap, Key};
 use crate::value_spec::ValueSpec;
 
 /// Values that are looked at. Real chains are a handful long.
-const REACH: usize = 10_000;
+const SEARCHED_MOST: usize = 10_000;
 
 /// Something that would go.
-type Falling = (Key, Arc<ValueSpec>);
+type Dependent = (Key, Arc<ValueSpec>);
 
 impl Overlay<'_> {
     /// True when one of these targets is offered by a value and by what rests on it, and by nothing else: by whatever
     /// needs what they alone offer.
-    pub(crate) fn falls_with(&mut self, oidx: OverlayIdx, targets: &[&Target]) -> bool {
+    pub(crate) fn is_only_supported_by(&mut self, oidx: OverlayIdx, targets: &[&Target]) -> bool {
         let node = self.node(oidx);
         let Some(present) = node.present.clone() else { return false };
         let mut stack = vec![(node.key.clone(), present)];
         let mut gone = BTreeSet::from([node.key.clone()]);
         let mut lost: FixedMap<Target, u32> = FixedMap::default();
         while let Some((key, present)) = stack.pop() {
-            for target in self.offered(&key, &present) {
+            for target in self.offered_targets(&key, &present) {
                 let count = lost.entry(target.clone()).or_default();
                 *count += 1;
                 if *count < self.provider_count(&target) {
@@ -34,16 +34,17 @@ impl Overlay<'_> {
                 if targets.contains(&&target) {
                     return true;
                 }
-                let mut needing = self.needing(&target);
-                needing.retain(|(key, _)| gone.len() < REACH && gone.insert(key.clone()));
-                stack.extend(needing);
+                let mut dependents_of = self.dependents_of(&target);
+                dependents_of
+                    .retain(|(key, _)| gone.len() < SEARCHED_MOST && gone.insert(key.clone()));
+                stack.extend(dependents_of);
             }
         }
         false
     }
 
     /// What a value offers that somebody may care for; an address once for each prefix that holds it.
-    fn offered(&self, key: &Key, present: &ValueSpec) -> Vec<Target> {
+    fn offered_targets(&self, key: &Key, present: &ValueSpec) -> Vec<Target> {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
         targets.extend(present.offers.keys().cloned());
@@ -61,7 +62,7 @@ impl Overlay<'_> {
     }
 
     /// Live values of ours that need a target, or are to need it.
-    fn needing(&mut self, target: &Target) -> Vec<Falling> {
+    fn dependents_of(&mut self, target: &Target) -> Vec<Dependent> {
         let watchers = self
             .graph
             .target_state(target)
@@ -69,29 +70,34 @@ impl Overlay<'_> {
         let new_watchers =
             self.find_target_id(target).map_or(&[][..], |it| &self.target(it).new_watchers);
         let known = watchers.iter().filter_map(|idx| match self.by_idx.get(idx) {
-            Some(&oidx) => self.node(oidx).falling(target),
+            Some(&oidx) => self.node(oidx).as_dependent(target),
             None => {
                 let node = self.graph.node(*idx);
                 let present = node.present.as_ref().filter(|_| node.ours)?;
-                falling(&node.key, present, &node.goal, target)
+                as_dependent(&node.key, present, &node.goal, target)
             }
         });
-        let new = new_watchers.iter().filter_map(|&oidx| self.node(oidx).falling(target));
-        let needing = known.chain(new).collect();
+        let new = new_watchers.iter().filter_map(|&oidx| self.node(oidx).as_dependent(target));
+        let dependents_of = known.chain(new).collect();
         self.edges += (watchers.len() + new_watchers.len()) as u64;
-        needing
+        dependents_of
     }
 }
 
 impl OverlayNode {
-    fn falling(&self, target: &Target) -> Option<Falling> {
-        falling(&self.key, self.present.as_ref().filter(|_| self.ours)?, &self.goal, target)
+    fn as_dependent(&self, target: &Target) -> Option<Dependent> {
+        as_dependent(&self.key, self.present.as_ref().filter(|_| self.ours)?, &self.goal, target)
     }
 }
 
 /// A value as a late notice shows it may not yet have what the intended one needs.
-fn falling(key: &Key, present: &Arc<ValueSpec>, goal: &Goal, target: &Target) -> Option<Falling> {
+fn as_dependent(
+    key: &Key,
+    present: &Arc<ValueSpec>,
+    goal: &Goal,
+    target: &Target,
+) -> Option<Dependent> {
     let needs = |spec: &ValueSpec| !spec.needs_of(target).is_empty();
-    let falls = needs(present) || goal.spec().is_some_and(|goal| needs(goal));
-    falls.then(|| (key.clone(), Arc::clone(present)))
+    let is_dependent = needs(present) || goal.spec().is_some_and(|goal| needs(goal));
+    is_dependent.then(|| (key.clone(), Arc::clone(present)))
 }

@@ -13,63 +13,63 @@ use crate::value_spec::{FullValue, ValueSpec};
 
 impl Planner<'_> {
     /// Has a value looked at when it is known what is there, if less or more than its goal may be had.
-    pub(super) fn note_divisible(&mut self, oidx: OverlayIdx) {
+    pub(super) fn note_reducible(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         if node.unmet > 0 || node.goal.is_partial() {
-            self.note_held(oidx);
+            self.note_waiting_reducible(oidx);
         }
     }
 
     /// The same of one that waits for what it needs, be that there or about to go.
-    pub(super) fn note_held(&mut self, oidx: OverlayIdx) {
+    pub(super) fn note_waiting_reducible(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
-        if node.goal.is_divisible() {
+        if node.goal.is_reducible() {
             self.reducible_candidates.insert(node.key.clone(), oidx);
         }
     }
 
     /// Whether a value that is there lacks something that it may be able to do without.
-    pub(super) fn may_shrink(&self, oidx: OverlayIdx) -> bool {
+    pub(super) fn may_be_reduced(&self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
-        node.goal.is_divisible() && node.present.is_some() && node.unmet > 0
+        node.goal.is_reducible() && node.present.is_some() && node.unmet > 0
     }
 
     /// Gives all that are to be looked at what is there. True when something is to be done now.
-    pub(super) fn fit_all(&mut self) -> bool {
+    pub(super) fn reduce_all(&mut self) -> bool {
         let mut changed = false;
         for oidx in std::mem::take(&mut self.reducible_candidates).into_values() {
             if matches!(self.overlay.node(oidx).pending_action, PendingAction::Delete) {
                 continue; // it is looked at when it could come again
             }
-            changed |= self.fit(oidx) || self.give_in(oidx);
+            changed |= self.reduce(oidx) || self.choose_without_reduction(oidx);
         }
         changed
     }
 
     /// Nothing of a value can be kept: it goes as one that is not divisible.
-    fn give_in(&mut self, oidx: OverlayIdx) -> bool {
+    fn choose_without_reduction(&mut self, oidx: OverlayIdx) -> bool {
         let waits = matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing);
-        if waits && self.may_shrink(oidx) {
+        if waits && self.may_be_reduced(oidx) {
             self.choose_action_now(oidx);
         }
         waits && !matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
     }
 
     /// Has a value use what stays of what it needs. False where that is what it is to become anyway, or nothing.
-    pub(super) fn fit(&mut self, oidx: OverlayIdx) -> bool {
+    pub(super) fn reduce(&mut self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
         let goes = matches!(
             node.pending_action,
             PendingAction::Delete | PendingAction::InPlace(InPlaceAction::Released)
         );
-        let Some(full) = node.goal.divisible().filter(|_| !goes) else { return false };
-        let goal = self.fitting(oidx, &full).unwrap_or_else(|| Goal::Valid(full.0, full.1));
+        let Some(full) = node.goal.reducible().filter(|_| !goes) else { return false };
+        let goal = self.reduced_goal(oidx, &full).unwrap_or_else(|| Goal::Valid(full.0, full.1));
         let node = self.overlay.node(oidx);
         if same(node.goal.value(), goal.value()) {
             return false;
         }
         let (key, fresh) = (node.key.clone(), !node.changed);
-        self.overlay.refit(oidx, goal);
+        self.overlay.set_reduced_goal(oidx, goal);
         self.overlay.unfade(oidx);
         self.change_missing_dependency.remove(&key);
         self.blocked_by_dependents.remove(&key);
@@ -87,8 +87,8 @@ impl Planner<'_> {
     }
 
     /// What can be had of a value by what stays; nothing where none of it can.
-    fn fitting(&mut self, oidx: OverlayIdx, full: &FullValue) -> Option<Goal> {
-        let mut lacking: Vec<Target> = Vec::new();
+    fn reduced_goal(&mut self, oidx: OverlayIdx, full: &FullValue) -> Option<Goal> {
+        let mut missing: Vec<Target> = Vec::new();
         for need in &full.1.needs {
             let target_id = self.overlay.target_id(&need.target);
             let state = self.overlay.target_mut(target_id);
@@ -98,55 +98,55 @@ impl Planner<'_> {
             if state.providers > 0 {
                 state.leaving_mut().held.push(oidx); // it may stay after all
             }
-            lacking.push(need.target.clone());
+            missing.push(need.target.clone());
         }
         self.overlay.edges += full.1.needs.len() as u64;
-        let goal = self.had_without(oidx, full, &lacking)?;
-        let leaning = self.leaning_on(oidx, &goal);
+        let goal = self.goal_without(oidx, full, &missing)?;
+        let leaning = self.self_supported_needs(oidx, &goal);
         if leaning.is_empty() {
             return Some(goal);
         }
-        lacking.extend(leaning);
-        lacking.sort_unstable();
-        self.had_without(oidx, full, &lacking)
+        missing.extend(leaning);
+        missing.sort_unstable();
+        self.goal_without(oidx, full, &missing)
     }
 
-    fn had_without(&self, oidx: OverlayIdx, full: &FullValue, lacking: &[Target]) -> Option<Goal> {
-        if lacking.is_empty() {
+    fn goal_without(&self, oidx: OverlayIdx, full: &FullValue, missing: &[Target]) -> Option<Goal> {
+        if missing.is_empty() {
             return Some(Goal::Valid(full.0.clone(), full.1.clone()));
         }
         let registry = &self.overlay.graph.registry;
         let key = &self.overlay.node(oidx).key;
-        let (value, spec) = ValueSpec::reduced(registry, key, full.clone(), lacking)?;
-        let whole = lacking.iter().all(|target| spec.needs_of(target).is_empty());
+        let (value, spec) = ValueSpec::reduced(registry, key, full.clone(), missing)?;
+        let whole = missing.iter().all(|target| spec.needs_of(target).is_empty());
         whole.then_some(Goal::Valid(value, spec))
     }
 
     /// What a value would come to need that goes with the value itself.
-    fn leaning_on(&mut self, oidx: OverlayIdx, goal: &Goal) -> Vec<Target> {
+    fn self_supported_needs(&mut self, oidx: OverlayIdx, goal: &Goal) -> Vec<Target> {
         let (Some(present), Some(new)) = (self.overlay.node(oidx).present.clone(), goal.spec())
         else {
             return Vec::new();
         };
-        let falls = |target: &&Target| self.overlay.falls_with(oidx, &[target]);
-        added(&present, new).into_iter().filter(falls).cloned().collect()
+        let supported = |target: &&Target| self.overlay.is_only_supported_by(oidx, &[target]);
+        added_needs(&present, new).into_iter().filter(supported).cloned().collect()
     }
 
     /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
     /// been created so.
-    pub(super) fn leans_on_itself(
+    pub(super) fn is_self_supporting(
         &mut self,
         oidx: OverlayIdx,
         present: &ValueSpec,
         new: &ValueSpec,
     ) -> bool {
-        let added = added(present, new);
-        !added.is_empty() && self.overlay.falls_with(oidx, &added)
+        let added = added_needs(&present, new);
+        !added.is_empty() && self.overlay.is_only_supported_by(oidx, &added)
     }
 }
 
 /// What a value needs more than before.
-fn added<'t>(present: &ValueSpec, new: &'t ValueSpec) -> Vec<&'t Target> {
+fn added_needs<'t>(present: &ValueSpec, new: &'t ValueSpec) -> Vec<&'t Target> {
     let added = new.needs.iter().filter(|need| present.needs_of(&need.target).is_empty());
     added.map(|need| &need.target).collect()
 }
