@@ -75,21 +75,21 @@ pub(crate) struct OverlayNode {
     /// The last operation on it.
     pub(crate) op: Option<u32>,
     /// What it was, when it goes with another one that has not gone yet.
-    pub(crate) leaving: Option<Arc<ValueSpec>>,
-    pub(crate) carrier: Option<OverlayIdx>,
+    pub(crate) in_cascade: Option<Arc<ValueSpec>>,
+    pub(crate) cascade_root: Option<OverlayIdx>,
     /// Most values only come, and have nothing of it.
-    parting: Option<Box<Parting>>,
+    removal: Option<Box<NodeRemoval>>,
 }
 
 /// What is noted of a value that goes or changes.
 #[derive(Debug, Default)]
-pub(crate) struct Parting {
+pub(crate) struct NodeRemoval {
     /// Values that go together with this one, once it goes.
-    pub(crate) attached: Vec<OverlayIdx>,
+    pub(crate) cascaded: Vec<OverlayIdx>,
     /// Operations that must have gone before those can.
-    pub(crate) awaits: After,
+    pub(crate) waits_for: After,
     /// The users of its key know that it goes.
-    pub(crate) warned: bool,
+    pub(crate) dependents_parked: bool,
     /// The accounts that will lose its offer.
     pub(crate) fading: OverlayTargetIds,
     /// It is going to change in place.
@@ -97,17 +97,19 @@ pub(crate) struct Parting {
 }
 
 impl OverlayNode {
-    pub(crate) fn parting_mut(&mut self) -> &mut Parting {
-        self.parting.get_or_insert_default()
+    pub(crate) fn removal_mut(&mut self) -> &mut NodeRemoval {
+        self.removal.get_or_insert_default()
     }
 
     /// The values that go with this one: from now on somebody else's business.
-    pub(crate) fn take_attached(&mut self) -> Vec<OverlayIdx> {
-        self.parting.as_mut().map_or_else(Vec::new, |parting| std::mem::take(&mut parting.attached))
+    pub(crate) fn take_cascaded(&mut self) -> Vec<OverlayIdx> {
+        self.removal.as_mut().map_or_else(Vec::new, |removal| std::mem::take(&mut removal.cascaded))
     }
 
-    pub(crate) fn take_awaits(&mut self) -> After {
-        self.parting.as_mut().map_or_else(After::new, |parting| std::mem::take(&mut parting.awaits))
+    pub(crate) fn take_waits_for(&mut self) -> After {
+        self.removal
+            .as_mut()
+            .map_or_else(After::new, |removal| std::mem::take(&mut removal.waits_for))
     }
 
     /// Whether it is not there in the end though it lacks nothing.
@@ -117,11 +119,11 @@ impl OverlayNode {
 
     /// Others know that what it offers will go.
     pub(crate) fn is_fading(&self) -> bool {
-        self.parting.as_ref().is_some_and(|parting| !parting.fading.is_empty())
+        self.removal.as_ref().is_some_and(|removal| !removal.fading.is_empty())
     }
 
     pub(crate) fn unsteady(&self) -> Option<OverlayTargetId> {
-        self.parting.as_ref().and_then(|parting| parting.unsteady)
+        self.removal.as_ref().and_then(|removal| removal.unsteady)
     }
 }
 
@@ -145,7 +147,7 @@ pub(crate) struct OverlayTarget {
     /// Nodes whose goal is new, and needs this.
     pub(crate) new_watchers: OverlayIdxs,
     /// Most targets only come, and have none.
-    leaving: Option<Box<Leaving>>,
+    removal: Option<Box<TargetRemoval>>,
     /// The operation that made the first offer.
     pub(crate) made_by: Option<u32>,
     /// The operation that made the newest offer: an older one must not go before it is there.
@@ -154,7 +156,7 @@ pub(crate) struct OverlayTarget {
 
 /// What is noted of a target that goes or changes.
 #[derive(Debug, Default)]
-pub(crate) struct Leaving {
+pub(crate) struct TargetRemoval {
     /// Nodes that wait for offers that stay.
     pub(crate) held: OverlayIdxs,
     /// Nodes that cannot change before the users are gone.
@@ -169,23 +171,23 @@ impl OverlayTarget {
         self.providers > self.fading && !(need.recreate && self.unsteady)
     }
 
-    pub(crate) fn leaving_mut(&mut self) -> &mut Leaving {
-        self.leaving.get_or_insert_default()
+    pub(crate) fn removal_mut(&mut self) -> &mut TargetRemoval {
+        self.removal.get_or_insert_default()
     }
 
     pub(crate) fn freed_by(&self) -> &[u32] {
-        self.leaving.as_ref().map_or(&[], |leaving| &leaving.freed_by)
+        self.removal.as_ref().map_or(&[], |removal| &removal.freed_by)
     }
 
     pub(crate) fn take_held(&mut self) -> OverlayIdxs {
-        self.leaving
+        self.removal
             .as_mut()
-            .map_or_else(OverlayIdxs::new, |leaving| std::mem::take(&mut leaving.held))
+            .map_or_else(OverlayIdxs::new, |removal| std::mem::take(&mut removal.held))
     }
 
     pub(crate) fn take_blocked(&mut self) -> OverlayIdxs {
-        let leaving = self.leaving.as_mut();
-        leaving.map_or_else(OverlayIdxs::new, |leaving| std::mem::take(&mut leaving.blocked))
+        let removal = self.removal.as_mut();
+        removal.map_or_else(OverlayIdxs::new, |removal| std::mem::take(&mut removal.blocked))
     }
 }
 
@@ -509,9 +511,9 @@ impl OverlayNode {
             pending_action: PendingAction::Nothing,
             cause: Cause::Asked,
             op: None,
-            leaving: None,
-            carrier: None,
-            parting: None,
+            in_cascade: None,
+            cascade_root: None,
+            removal: None,
         }
     }
 }

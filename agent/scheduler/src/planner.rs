@@ -59,8 +59,8 @@ pub(crate) struct Planner<'g> {
     /// Divisible values of which less or more than their goal may be had.
     reducible_candidates: BTreeMap<Key, OverlayIdx>,
     /// What will be taken along, and by whom.
-    doomed_under: FixedMap<Key, OverlayIdx>,
-    doomed_of: FixedMap<Facet, OverlayIdx>,
+    cascade_under: FixedMap<Key, OverlayIdx>,
+    cascade_of: FixedMap<Facet, OverlayIdx>,
     pub(crate) operations: Vec<PlannedOperation>,
     /// Values found to be in place.
     pub(crate) found: Vec<OverlayIdx>,
@@ -85,8 +85,8 @@ impl<'g> Planner<'g> {
             blocked_after_parking: BTreeMap::new(),
             change_missing_dependency: BTreeMap::new(),
             reducible_candidates: BTreeMap::new(),
-            doomed_under: FixedMap::default(),
-            doomed_of: FixedMap::default(),
+            cascade_under: FixedMap::default(),
+            cascade_of: FixedMap::default(),
             operations: Vec::new(),
             found: Vec::new(),
             restores: Vec::new(),
@@ -169,7 +169,7 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node(oidx);
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.clone());
         let Some(current) = node.current.clone() else {
-            if node.present.is_none() && node.leaving.is_none() {
+            if node.present.is_none() && node.in_cascade.is_none() {
                 self.schedule_create(oidx);
             }
             return;
@@ -253,7 +253,7 @@ impl<'g> Planner<'g> {
             let lost =
                 present.property_takes().iter().filter(|(property, _)| !new.offers(property));
             for (_, taken) in lost {
-                self.doom(taken, oidx);
+                self.mark_cascade(taken, oidx);
             }
         }
         let target_id =
@@ -282,7 +282,7 @@ impl<'g> Planner<'g> {
         if let Some(spec) = present {
             let properties = spec.property_takes().iter().map(|(_, taken)| taken);
             for taken in spec.takes().iter().chain(properties) {
-                self.doom(taken, oidx);
+                self.mark_cascade(taken, oidx);
             }
         }
     }
@@ -299,8 +299,8 @@ impl<'g> Planner<'g> {
             return self.park_idle(oidx, &key);
         }
         self.unblock(&key);
-        match self.carrier(oidx, &present) {
-            Some(carrier) => self.leave_with(oidx, carrier, present, &lost),
+        match self.find_cascade_root(oidx, &present) {
+            Some(cascade_root) => self.remove_by_cascade(oidx, cascade_root, present, &lost),
             None => {
                 let old = self.old_value(oidx);
                 let op = self.emit(oidx, Action::Delete, old, None, &lost);
@@ -338,8 +338,8 @@ impl<'g> Planner<'g> {
         }
         self.change_missing_dependency.remove(&key);
         self.unblock(&key);
-        if !needy && let Some(carrier) = self.carrier(oidx, &present) {
-            return self.leave_with(oidx, carrier, present, &lost); // nothing will be left to put back
+        if !needy && let Some(cascade_root) = self.find_cascade_root(oidx, &present) {
+            return self.remove_by_cascade(oidx, cascade_root, present, &lost); // nothing will be left to put back
         }
         self.apply_change(oidx, in_place_action, value, new, &lost);
     }
@@ -421,7 +421,7 @@ impl<'g> Planner<'g> {
             self.overlay.target_mut(target_id).joined_by = Some(op);
         }
         self.overlay.unfade(oidx);
-        self.take_attached(oidx, op);
+        self.take_cascaded(oidx, op);
         let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
         node.pending_action = PendingAction::Nothing;
@@ -437,7 +437,7 @@ impl<'g> Planner<'g> {
         else {
             return;
         };
-        if node.present.is_some() || node.leaving.is_some() {
+        if node.present.is_some() || node.in_cascade.is_some() {
             return;
         }
         if node.unmet > 0 {
@@ -465,7 +465,7 @@ impl<'g> Planner<'g> {
     ) -> bool {
         let blocking = self.blocking(present, lost);
         for &target_id in &blocking {
-            self.overlay.targets[target_id as usize].leaving_mut().blocked.push(oidx);
+            self.overlay.targets[target_id as usize].removal_mut().blocked.push(oidx);
         }
         if !blocking.is_empty() {
             let key = self.overlay.node(oidx).key.clone();
@@ -528,7 +528,7 @@ impl<'g> Planner<'g> {
                 PendingAction::InPlace(in_place_action) => {
                     self.ready[rank(in_place_action)].push(oidx)
                 }
-                PendingAction::Nothing if self.overlay.node(oidx).leaving.is_none() => {
+                PendingAction::Nothing if self.overlay.node(oidx).in_cascade.is_none() => {
                     self.choose_action(oidx);
                     self.trust(oidx);
                 }

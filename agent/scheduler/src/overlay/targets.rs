@@ -92,16 +92,16 @@ impl Overlay<'_> {
         }
         self.fading += lost.len() + usize::from(exact.is_some());
         if !lost.is_empty() || exact.is_some() {
-            let parting = self.node_mut(oidx).parting_mut();
-            parting.fading = lost;
-            parting.unsteady = exact;
+            let removal = self.node_mut(oidx).removal_mut();
+            removal.fading = lost;
+            removal.unsteady = exact;
         }
     }
 
     /// The value has changed, or will not.
     pub(crate) fn unfade(&mut self, oidx: OverlayIdx) {
-        let Some(parting) = &mut self.node_mut(oidx).parting else { return };
-        let (lost, exact) = (std::mem::take(&mut parting.fading), parting.unsteady.take());
+        let Some(removal) = &mut self.node_mut(oidx).removal else { return };
+        let (lost, exact) = (std::mem::take(&mut removal.fading), removal.unsteady.take());
         self.fading -= lost.len() + usize::from(exact.is_some());
         for target_id in lost {
             let state = self.target_mut(target_id);
@@ -130,7 +130,7 @@ impl Overlay<'_> {
         for (need, target_id) in spec.needs.iter().zip(need_targets) {
             let state = &mut self.targets[target_id as usize];
             if !state.lasts(need) {
-                state.leaving_mut().held.push(oidx);
+                state.removal_mut().held.push(oidx);
                 held = true;
             }
         }
@@ -285,7 +285,7 @@ impl Overlay<'_> {
                 .saturating_add_signed(if need.recreate { sign } else { 0 });
             if sign < 0 {
                 if let Some(by) = by {
-                    state.leaving_mut().freed_by.push(by);
+                    state.removal_mut().freed_by.push(by);
                 }
                 if state.dependents == 0 || need.recreate && state.recreate_dependents == 0 {
                     let freed = state.take_blocked();
@@ -296,7 +296,7 @@ impl Overlay<'_> {
         for claim in spec.claims() {
             if sign > 0 {
                 self.claim_mut(claim).holder.get_or_insert(oidx);
-            } else if self.node(oidx).leaving.is_none() {
+            } else if self.node(oidx).in_cascade.is_none() {
                 self.release(claim, oidx, by);
             }
         }
@@ -320,7 +320,7 @@ impl Overlay<'_> {
                 // The holder may have gone by this plan before anybody asked.
                 self.node(oidx).ours
                     && self.node(oidx).present.as_ref().is_some_and(|t| t.claims().contains(claim))
-                    || self.node(oidx).leaving.is_some()
+                    || self.node(oidx).in_cascade.is_some()
             });
             self.claims.insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });
         }
@@ -341,7 +341,7 @@ impl Overlay<'_> {
             self.notify_watchers(target_id, true);
             return;
         }
-        if let Some(freed) = state.leaving.as_mut().and_then(|leaving| leaving.blocked.pop()) {
+        if let Some(freed) = state.removal.as_mut().and_then(|removal| removal.blocked.pop()) {
             // One more offer lets one of those go that were the last; each pass lets the next one in.
             self.ready_changes.freed.push(freed);
         }

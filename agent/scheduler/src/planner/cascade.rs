@@ -10,10 +10,10 @@ use crate::plan::{After, Cause};
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
-    pub(super) fn doom(&mut self, taken: &Taken, by: OverlayIdx) {
+    pub(super) fn mark_cascade(&mut self, taken: &Taken, by: OverlayIdx) {
         match taken {
-            Taken::Under(prefix) => self.doomed_under.entry(prefix.clone()).or_insert(by),
-            Taken::Of(facet) => self.doomed_of.entry(facet.clone()).or_insert(by),
+            Taken::Under(prefix) => self.cascade_under.entry(prefix.clone()).or_insert(by),
+            Taken::Of(facet) => self.cascade_of.entry(facet.clone()).or_insert(by),
         };
     }
 
@@ -34,7 +34,8 @@ impl Planner<'_> {
     /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change, or may
     /// do without it.
     pub(super) fn park_idle(&mut self, oidx: OverlayIdx, key: &Key) {
-        if std::mem::replace(&mut self.overlay.node_mut(oidx).parting_mut().warned, true) {
+        if std::mem::replace(&mut self.overlay.node_mut(oidx).removal_mut().dependents_parked, true)
+        {
             return;
         }
         let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) else {
@@ -53,13 +54,13 @@ impl Planner<'_> {
     /// A value has gone: so have those that went with it, and it may come again.
     pub(super) fn on_removed(&mut self, oidx: OverlayIdx, op: u32) {
         self.overlay.node_mut(oidx).current = None;
-        self.take_attached(oidx, op);
+        self.take_cascaded(oidx, op);
         self.schedule_return(oidx);
     }
 
-    pub(super) fn take_attached(&mut self, oidx: OverlayIdx, op: u32) {
-        for attached in self.overlay.node_mut(oidx).take_attached() {
-            self.leave_now(attached, op);
+    pub(super) fn take_cascaded(&mut self, oidx: OverlayIdx, op: u32) {
+        for cascaded in self.overlay.node_mut(oidx).take_cascaded() {
+            self.finish_cascade(cascaded, op);
         }
     }
 
@@ -73,83 +74,87 @@ impl Planner<'_> {
     }
 
     /// Who takes this value along when it goes, or took it already.
-    pub(super) fn carrier(&self, oidx: OverlayIdx, present: &ValueSpec) -> Option<OverlayIdx> {
+    pub(super) fn find_cascade_root(
+        &self,
+        oidx: OverlayIdx,
+        present: &ValueSpec,
+    ) -> Option<OverlayIdx> {
         if self.overlay.node(oidx).op.is_some() {
             return None; // made by this plan, after whatever was taken along
         }
-        let under = (!self.doomed_under.is_empty())
+        let under = (!self.cascade_under.is_empty())
             .then(|| {
                 self.overlay
                     .node(oidx)
                     .key
                     .prefixes()
-                    .find_map(|prefix| self.doomed_under.get(&prefix))
+                    .find_map(|prefix| self.cascade_under.get(&prefix))
             })
             .flatten();
-        if self.doomed_of.is_empty() && under.is_none() {
+        if self.cascade_of.is_empty() && under.is_none() {
             return None;
         }
         let facets = present.offers.keys().filter_map(|target| match target {
-            Target::AnyOf(facet) => self.doomed_of.get(facet),
+            Target::AnyOf(facet) => self.cascade_of.get(facet),
             _ => None,
         });
-        let mut candidates = under.into_iter().chain(facets).map(|&by| self.root(by));
+        let mut candidates = under.into_iter().chain(facets).map(|&by| self.outermost_root(by));
         candidates.find(|&by| by != oidx)
     }
 
     /// The value whose operation takes another one along in the end.
-    pub(super) fn root(&self, mut oidx: OverlayIdx) -> OverlayIdx {
-        while let Some(carrier) = self.overlay.node(oidx).carrier {
-            oidx = carrier;
+    pub(super) fn outermost_root(&self, mut oidx: OverlayIdx) -> OverlayIdx {
+        while let Some(cascade_root) = self.overlay.node(oidx).cascade_root {
+            oidx = cascade_root;
         }
         oidx
     }
 
     /// The system will remove the value with its carrier: no operation, but gone only when the carrier goes.
-    pub(super) fn leave_with(
+    pub(super) fn remove_by_cascade(
         &mut self,
         oidx: OverlayIdx,
-        carrier: OverlayIdx,
+        cascade_root: OverlayIdx,
         present: Arc<ValueSpec>,
         lost: &OverlayTargetIds,
     ) {
         let before =
             if self.transports { self.predecessors(oidx, false, lost) } else { After::new() };
         let node = self.overlay.node_mut(oidx);
-        node.leaving = Some(present);
-        node.carrier = Some(carrier);
+        node.in_cascade = Some(present);
+        node.cascade_root = Some(cascade_root);
         node.current = None;
         node.pending_action = PendingAction::Nothing;
         self.overlay.set_present(oidx, None, false, None);
         self.overlay.unfade(oidx);
-        let attached = self.overlay.node_mut(oidx).take_attached();
-        let done = self.overlay.node(carrier);
+        let cascaded = self.overlay.node_mut(oidx).take_cascaded();
+        let done = self.overlay.node(cascade_root);
         match done.op.filter(|_| {
             matches!(done.pending_action, PendingAction::Nothing | PendingAction::Create)
         }) {
             Some(op) => {
-                for oidx in attached.into_iter().chain([oidx]) {
-                    self.leave_now(oidx, op);
+                for oidx in cascaded.into_iter().chain([oidx]) {
+                    self.finish_cascade(oidx, op);
                 }
             }
             None => {
-                for &other in &attached {
-                    self.overlay.node_mut(other).carrier = Some(carrier);
+                for &other in &cascaded {
+                    self.overlay.node_mut(other).cascade_root = Some(cascade_root);
                 }
-                let parting = self.overlay.node_mut(carrier).parting_mut();
-                parting.attached.extend(attached);
-                parting.attached.push(oidx);
-                parting.awaits.extend(before);
+                let removal = self.overlay.node_mut(cascade_root).removal_mut();
+                removal.cascaded.extend(cascaded);
+                removal.cascaded.push(oidx);
+                removal.waits_for.extend(before);
             }
         }
         self.drain_ready();
     }
 
-    pub(super) fn leave_now(&mut self, oidx: OverlayIdx, op: u32) {
+    pub(super) fn finish_cascade(&mut self, oidx: OverlayIdx, op: u32) {
         let node = self.overlay.node_mut(oidx);
-        node.carrier = None;
+        node.cascade_root = None;
         node.op = Some(op);
-        let spec = node.leaving.take();
+        let spec = node.in_cascade.take();
         let key = node.key.clone();
         self.operations[op as usize].taken.push(key);
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
@@ -157,7 +162,7 @@ impl Planner<'_> {
         }
         for need in spec.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
             let target_id = self.overlay.target_id(&need.target);
-            self.overlay.target_mut(target_id).leaving_mut().freed_by.push(op);
+            self.overlay.target_mut(target_id).removal_mut().freed_by.push(op);
         }
         self.schedule_return(oidx);
     }

@@ -59,7 +59,7 @@ impl Planner<'_> {
         makes: bool,
         lost: &OverlayTargetIds,
     ) -> After {
-        let mut before = self.overlay.node_mut(oidx).take_awaits();
+        let mut before = self.overlay.node_mut(oidx).take_waits_for();
         let node = self.overlay.node(oidx);
         before.extend(node.op);
         if makes {

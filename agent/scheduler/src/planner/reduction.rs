@@ -96,7 +96,7 @@ impl Planner<'_> {
                 continue;
             }
             if state.providers > 0 {
-                state.leaving_mut().held.push(oidx); // it may stay after all
+                state.removal_mut().held.push(oidx); // it may stay after all
             }
             missing.push(need.target.clone());
         }
