@@ -91,9 +91,9 @@ pub(crate) struct NodeRemoval {
     /// The users of its key know that it goes.
     pub(crate) dependents_parked: bool,
     /// The accounts that will lose its offer.
-    pub(crate) fading: OverlayTargetIds,
+    pub(crate) going: OverlayTargetIds,
     /// It is going to change in place.
-    pub(crate) unsteady: Option<OverlayTargetId>,
+    pub(crate) changing: Option<OverlayTargetId>,
 }
 
 impl OverlayNode {
@@ -118,12 +118,12 @@ impl OverlayNode {
     }
 
     /// Others know that what it offers will go.
-    pub(crate) fn is_fading(&self) -> bool {
-        self.removal.as_ref().is_some_and(|removal| !removal.fading.is_empty())
+    pub(crate) fn is_going(&self) -> bool {
+        self.removal.as_ref().is_some_and(|removal| !removal.going.is_empty())
     }
 
-    pub(crate) fn unsteady(&self) -> Option<OverlayTargetId> {
-        self.removal.as_ref().and_then(|removal| removal.unsteady)
+    pub(crate) fn changing(&self) -> Option<OverlayTargetId> {
+        self.removal.as_ref().and_then(|removal| removal.changing)
     }
 }
 
@@ -141,9 +141,9 @@ pub(crate) struct OverlayTarget {
     pub(crate) dependents: u32,
     pub(crate) recreate_dependents: u32,
     /// Offers that will go: nothing new relies on them.
-    pub(crate) fading: u32,
+    pub(crate) going: u32,
     /// It will change in place: whoever is renewed with it waits for that.
-    pub(crate) unsteady: bool,
+    pub(crate) changing: bool,
     /// Nodes whose goal is new, and needs this.
     pub(crate) new_watchers: OverlayIdxs,
     /// Most targets only come, and have none.
@@ -168,7 +168,7 @@ pub(crate) struct TargetRemoval {
 impl OverlayTarget {
     /// Whether what is needed is there, does not go, and does not change if that matters.
     pub(crate) fn lasts(&self, need: &Dependency) -> bool {
-        self.providers > self.fading && !(need.recreate && self.unsteady)
+        self.providers > self.going && !(need.recreate && self.changing)
     }
 
     pub(crate) fn removal_mut(&mut self) -> &mut TargetRemoval {
@@ -236,7 +236,7 @@ pub(crate) struct Overlay<'g> {
     /// All goals are set: nothing can be needed from now on that has no account here or in the graph.
     pub(crate) playing: bool,
     /// All that fades.
-    fading: usize,
+    going: usize,
     pub(crate) edges: u64,
 }
 
@@ -258,7 +258,7 @@ impl<'g> Overlay<'g> {
             prefixes: FixedMap::default(),
             ready_changes: ReadyChanges::default(),
             playing: false,
-            fading: 0,
+            going: 0,
             edges: 0,
         }
     }

@@ -240,7 +240,7 @@ impl<'g> Planner<'g> {
         node.pending_action = PendingAction::InPlace(in_place_action);
         self.ready[rank(in_place_action)].push(oidx);
         let next = self.next(oidx);
-        self.overlay.fade(
+        self.overlay.mark_going(
             oidx,
             next.as_ref().map(|(_, spec)| &**spec),
             in_place_action == InPlaceAction::Updated,
@@ -278,7 +278,7 @@ impl<'g> Planner<'g> {
         node.pending_action = PendingAction::Delete;
         let present = node.present.clone();
         self.ready[DELETES].push(oidx);
-        self.overlay.fade(oidx, None, false);
+        self.overlay.mark_going(oidx, None, false);
         if let Some(spec) = present {
             let properties = spec.property_takes().iter().map(|(_, taken)| taken);
             for taken in spec.takes().iter().chain(properties) {
@@ -305,7 +305,7 @@ impl<'g> Planner<'g> {
                 let old = self.old_value(oidx);
                 let op = self.emit(oidx, Action::Delete, old, None, &lost);
                 self.overlay.set_present(oidx, None, false, Some(op));
-                self.overlay.unfade(oidx);
+                self.overlay.clear_going(oidx);
                 self.on_removed(oidx, op);
                 self.drain_ready();
             }
@@ -399,7 +399,7 @@ impl<'g> Planner<'g> {
                     false => self.note_restore(oidx),
                 }
                 self.overlay.set_present(oidx, Some(new), true, None);
-                self.overlay.unfade(oidx);
+                self.overlay.clear_going(oidx);
                 self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
                 self.found.push(oidx);
                 return self.drain_ready();
@@ -417,10 +417,10 @@ impl<'g> Planner<'g> {
             in_place_action != InPlaceAction::Released,
             Some(op),
         );
-        if let Some(target_id) = self.overlay.node(oidx).unsteady() {
+        if let Some(target_id) = self.overlay.node(oidx).changing() {
             self.overlay.target_mut(target_id).joined_by = Some(op);
         }
-        self.overlay.unfade(oidx);
+        self.overlay.clear_going(oidx);
         self.take_cascaded(oidx, op);
         let node = self.overlay.node_mut(oidx);
         node.current = Some(value);

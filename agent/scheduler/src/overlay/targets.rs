@@ -78,43 +78,43 @@ impl Overlay<'_> {
     }
 
     /// Notes what a value will offer no more, so that nothing new relies on it.
-    pub(crate) fn fade(&mut self, oidx: OverlayIdx, next: Option<&ValueSpec>, changes: bool) {
-        self.unfade(oidx);
+    pub(crate) fn mark_going(&mut self, oidx: OverlayIdx, next: Option<&ValueSpec>, changes: bool) {
+        self.clear_going(oidx);
         let key = self.node(oidx).key.clone();
         let present = self.node(oidx).present.clone();
         let (_, lost) = self.shift(&key, present.as_deref(), next);
         for &target_id in &lost {
-            self.target_mut(target_id).fading += 1;
+            self.target_mut(target_id).going += 1;
         }
         let exact = if changes { self.existing_target_id(&Target::Exact(key)) } else { None };
         if let Some(target_id) = exact {
-            self.target_mut(target_id).unsteady = true;
+            self.target_mut(target_id).changing = true;
         }
-        self.fading += lost.len() + usize::from(exact.is_some());
+        self.going += lost.len() + usize::from(exact.is_some());
         if !lost.is_empty() || exact.is_some() {
             let removal = self.node_mut(oidx).removal_mut();
-            removal.fading = lost;
-            removal.unsteady = exact;
+            removal.going = lost;
+            removal.changing = exact;
         }
     }
 
     /// The value has changed, or will not.
-    pub(crate) fn unfade(&mut self, oidx: OverlayIdx) {
+    pub(crate) fn clear_going(&mut self, oidx: OverlayIdx) {
         let Some(removal) = &mut self.node_mut(oidx).removal else { return };
-        let (lost, exact) = (std::mem::take(&mut removal.fading), removal.unsteady.take());
-        self.fading -= lost.len() + usize::from(exact.is_some());
+        let (lost, exact) = (std::mem::take(&mut removal.going), removal.changing.take());
+        self.going -= lost.len() + usize::from(exact.is_some());
         for target_id in lost {
             let state = self.target_mut(target_id);
-            state.fading -= 1;
+            state.going -= 1;
             // With no offer left, whoever waits is told by the next one.
-            if state.providers == 0 || state.providers > state.fading {
+            if state.providers == 0 || state.providers > state.going {
                 let held = state.take_held();
                 self.ready_changes.ready.extend(held);
             }
         }
         if let Some(target_id) = exact {
             let state = self.target_mut(target_id);
-            state.unsteady = false;
+            state.changing = false;
             let held = state.take_held();
             self.ready_changes.ready.extend(held);
         }
@@ -122,7 +122,7 @@ impl Overlay<'_> {
 
     /// True when something a value needs is about to go or to change; then it is tried again after that.
     pub(crate) fn is_held(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> bool {
-        if self.fading == 0 {
+        if self.going == 0 {
             return false;
         }
         let mut held = false;
@@ -330,7 +330,7 @@ impl Overlay<'_> {
     pub(super) fn gain(&mut self, target_id: OverlayTargetId, by: Option<u32>) {
         let state = self.target_mut(target_id);
         state.providers += 1;
-        if state.providers > state.fading {
+        if state.providers > state.going {
             let held = state.take_held();
             self.ready_changes.ready.extend(held);
         }

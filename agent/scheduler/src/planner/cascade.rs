@@ -126,7 +126,7 @@ impl Planner<'_> {
         node.current = None;
         node.pending_action = PendingAction::Nothing;
         self.overlay.set_present(oidx, None, false, None);
-        self.overlay.unfade(oidx);
+        self.overlay.clear_going(oidx);
         let cascaded = self.overlay.node_mut(oidx).take_cascaded();
         let done = self.overlay.node(cascade_root);
         match done.op.filter(|_| {

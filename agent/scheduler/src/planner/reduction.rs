@@ -70,7 +70,7 @@ impl Planner<'_> {
         }
         let (key, fresh) = (node.key.clone(), !node.changed);
         self.overlay.set_reduced_goal(oidx, goal);
-        self.overlay.unfade(oidx);
+        self.overlay.clear_going(oidx);
         self.change_missing_dependency.remove(&key);
         self.blocked_by_dependents.remove(&key);
         self.blocked_after_parking.remove(&key);

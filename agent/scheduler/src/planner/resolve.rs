@@ -63,7 +63,7 @@ impl Planner<'_> {
                 return true;
             }
             self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
-            self.overlay.unfade(oidx);
+            self.overlay.clear_going(oidx);
             self.drain_ready();
         }
         false

@@ -13,7 +13,7 @@ impl Planner<'_> {
             if self.overlay.lacks(oidx)
                 && matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
             {
-                self.overlay.fade(oidx, None, false);
+                self.overlay.mark_going(oidx, None, false);
             }
         }
     }
@@ -21,13 +21,13 @@ impl Planner<'_> {
     /// What a value lacked has come, and it stays.
     pub(super) fn trust(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
-        if !node.is_fading()
+        if !node.is_going()
             || node.unmet > 0
             || !matches!(node.pending_action, PendingAction::Nothing)
         {
             return;
         }
-        self.overlay.unfade(oidx);
+        self.overlay.clear_going(oidx);
         self.drain_ready();
     }
 }
