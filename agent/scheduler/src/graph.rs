@@ -42,7 +42,7 @@ pub(crate) type NodeIdx = u32;
 const STALE_WATCHERS: u32 = 16;
 
 #[derive(Debug, Default)]
-struct Claimed {
+struct ClaimState {
     holder: Option<NodeIdx>,
     /// Values whose goal has this claim; may be stale.
     claimants: Vec<NodeIdx>,
@@ -57,7 +57,7 @@ pub(crate) struct Graph {
     targets: TargetTable,
     /// The kinds of all keys that ever were a target: those of others need not be looked up.
     pub(crate) named: Kinds,
-    claims: FixedMap<Claim, Claimed>,
+    claims: FixedMap<Claim, ClaimState>,
     /// The groups for addresses to be covered.
     covering: BTreeSet<(u32, IpAddr)>,
     /// How often each prefix is offered, and how many distinct ones there are of each length.

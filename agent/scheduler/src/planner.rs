@@ -66,9 +66,9 @@ pub(crate) struct Planner<'g> {
     pub(crate) found: Vec<OverlayIdx>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
     /// Identities kept for whoever held them before a change that is taken back.
-    kept: FixedMap<Claim, Key>,
+    reserved_claims: FixedMap<Claim, Key>,
     /// Values that wait for a kept identity.
-    courteous: BTreeMap<Key, OverlayIdx>,
+    yielding: BTreeMap<Key, OverlayIdx>,
     /// Parts that descriptors listed.
     pub(crate) listed: u64,
     /// With one transport, the order of the plan is order enough.
@@ -90,8 +90,8 @@ impl<'g> Planner<'g> {
             operations: Vec::new(),
             found: Vec::new(),
             restores: Vec::new(),
-            kept: FixedMap::default(),
-            courteous: BTreeMap::new(),
+            reserved_claims: FixedMap::default(),
+            yielding: BTreeMap::new(),
             listed: 0,
             transports: emit::transports(graph) > 1,
         }
@@ -120,7 +120,7 @@ impl<'g> Planner<'g> {
             self.choose_action(oidx);
         }
         self.distrust();
-        self.recall_kept();
+        self.reclaim_reserved();
         let mut rounds = 0;
         loop {
             // Each value goes and comes at most a few times. Should that ever prove wrong, what is left stays pending.
@@ -193,7 +193,7 @@ impl<'g> Planner<'g> {
                 let in_place = node.ours
                     && node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, &spec));
                 match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
-                    true if node.unmet > 0 || self.is_usurper(oidx, &spec) => {
+                    true if node.unmet > 0 || self.has_lost_claim(oidx, &spec) => {
                         self.schedule_removal(oidx, Some(Cause::Parked))
                     }
                     true => {}

@@ -236,13 +236,13 @@ impl Graph {
             return;
         }
         claimed.holder = None;
-        match self.heir(claim, idx) {
-            None => self.offer_claim(claim, idx),
-            heir => self.claims.entry(claim.clone()).or_default().holder = heir,
+        match self.next_holder(claim, idx) {
+            None => self.wake_claimants(claim, idx),
+            next_holder => self.claims.entry(claim.clone()).or_default().holder = next_holder,
         }
     }
 
-    fn heir(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
+    fn next_holder(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
         let mut others =
             self.claims.get(claim)?.claimants.iter().filter(|&&watcher| watcher != idx);
         let has = |&&watcher: &&NodeIdx| {
@@ -254,17 +254,17 @@ impl Graph {
     }
 
     /// Wakes those who want an identity that this value was to get, and did not get.
-    pub(crate) fn forgo(&mut self, idx: NodeIdx) {
+    pub(crate) fn forgo_claims(&mut self, idx: NodeIdx) {
         let Some(spec) = self.node(idx).goal.spec().cloned() else { return };
         for claim in spec.claims() {
             if self.holder(claim).is_none() {
-                self.offer_claim(claim, idx);
+                self.wake_claimants(claim, idx);
             }
         }
     }
 
     /// Wakes those who want an identity that nobody has, other than the one who had it or was to have it.
-    fn offer_claim(&mut self, claim: &Claim, idx: NodeIdx) {
+    fn wake_claimants(&mut self, claim: &Claim, idx: NodeIdx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
         let mut claimants = std::mem::take(&mut claimed.claimants);
         claimants.sort_unstable();

@@ -19,26 +19,28 @@ impl Planner<'_> {
                 claimed = true;
             }
         }
-        claimed || self.is_kept(oidx, spec)
+        claimed || self.is_reserved(oidx, spec)
     }
 
     /// True when what a value has is another one's by now: it seemed gone, and its identity was given away.
-    pub(super) fn is_usurper(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
+    pub(super) fn has_lost_claim(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         let mut holders = spec.claims().iter().map(|claim| self.overlay.claim_mut(claim).holder);
         holders.any(|holder| holder.is_some_and(|holder| holder != oidx))
     }
 
     /// True when an identity is kept for another value that still wants it.
-    pub(super) fn is_kept(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
-        if self.kept.is_empty() {
+    pub(super) fn is_reserved(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
+        if self.reserved_claims.is_empty() {
             return false;
         }
         let key = &self.overlay.node(oidx).key;
         let others = spec.claims().iter().any(|claim| {
-            self.kept.get(claim).is_some_and(|owner| owner != key && self.wants(owner, claim))
+            self.reserved_claims
+                .get(claim)
+                .is_some_and(|owner| owner != key && self.wants(owner, claim))
         });
         if others {
-            self.courteous.insert(key.clone(), oidx);
+            self.yielding.insert(key.clone(), oidx);
         }
         others
     }
@@ -50,11 +52,14 @@ impl Planner<'_> {
     }
 
     /// Whoever got a kept identity meanwhile has to go, if the one it is kept for wants it again.
-    pub(super) fn recall_kept(&mut self) {
-        let mut kept: Vec<(Claim, Key)> =
-            self.kept.iter().map(|(claim, owner)| (claim.clone(), owner.clone())).collect();
-        kept.sort_unstable();
-        for (claim, owner) in kept {
+    pub(super) fn reclaim_reserved(&mut self) {
+        let mut reserved_claims: Vec<(Claim, Key)> = self
+            .reserved_claims
+            .iter()
+            .map(|(claim, owner)| (claim.clone(), owner.clone()))
+            .collect();
+        reserved_claims.sort_unstable();
+        for (claim, owner) in reserved_claims {
             let holder = self.overlay.claim_mut(&claim).holder;
             let Some(holder) = holder.filter(|&it| self.overlay.node(it).key != owner) else {
                 continue;
@@ -66,12 +71,12 @@ impl Planner<'_> {
     }
 
     /// Whoever held an identity before does not come: those who waited out of courtesy may have it.
-    pub(super) fn give_up_kept(&mut self) -> bool {
-        if self.courteous.is_empty() {
+    pub(super) fn drop_reservations(&mut self) -> bool {
+        if self.yielding.is_empty() {
             return false;
         }
-        self.kept.clear();
-        let waiting = std::mem::take(&mut self.courteous);
+        self.reserved_claims.clear();
+        let waiting = std::mem::take(&mut self.yielding);
         self.overlay.ready_changes.ready.extend(waiting.into_values());
         self.drain_ready();
         true

@@ -26,10 +26,10 @@ pub(crate) fn plan_with(
     graph: &Graph,
     delta: Delta,
     revisit: Vec<NodeIdx>,
-    kept: FixedMap<Claim, Key>,
+    reserved_claims: FixedMap<Claim, Key>,
     judged: impl FnOnce(),
 ) -> Result<Plan, PlanError> {
-    let mut planner = begun(graph, &delta, kept)?;
+    let mut planner = begun(graph, &delta, reserved_claims)?;
     judged();
     planner.play(&delta, revisit)?;
     let (waiting, work) = (planner.waiting(), planner.work());
@@ -53,9 +53,9 @@ pub(crate) fn plan_with(
 fn begun<'g>(
     graph: &'g Graph,
     delta: &Delta,
-    kept: FixedMap<Claim, Key>,
+    reserved_claims: FixedMap<Claim, Key>,
 ) -> Result<Planner<'g>, PlanError> {
-    let mut planner = Planner { kept, ..Planner::new(graph) };
+    let mut planner = Planner { reserved_claims, ..Planner::new(graph) };
     planner.intend(delta)?;
     Ok(planner)
 }

@@ -15,7 +15,7 @@ impl Planner<'_> {
             || self.reduce_all()
             || self.give_up_change()
             || self.break_circle()
-            || self.give_up_kept()
+            || self.drop_reservations()
     }
 
     /// Parks the users of one value that must go.

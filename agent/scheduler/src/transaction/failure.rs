@@ -61,7 +61,7 @@ impl Engine {
             self.remember(idx, reason, now);
         }
         self.acknowledge(idx, now, step);
-        self.graph.forgo(idx);
+        self.graph.forgo_claims(idx);
         step.changed.push(key);
     }
 
