@@ -40,7 +40,7 @@ impl Engine {
                     return Err(format!("{} has {claim:?}, and is not known to", node.key));
                 }
                 // One that could not be deleted has what another one got meanwhile.
-                let stays = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
+                let stays = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
                 if self.is_idle() && holder != Some(idx) && !stays {
                     return Err(format!("{} has {claim:?}, and another one as well", node.key));
                 }
@@ -73,9 +73,9 @@ impl Engine {
             }
             let waits = unmet == 0 && node.goal.spec().is_some() && node.present.is_none()
                 || self.graph.is_reduction_stale(idx);
-            let trouble = node.trouble.as_ref();
+            let retry = node.retry.as_ref();
             let excused = node.flight().is_some()
-                || trouble.is_some_and(|trouble| trouble.due.is_some() || trouble.error.is_some())
+                || retry.is_some_and(|retry| retry.due.is_some() || retry.error.is_some())
                 || self.graph.is_contended(idx)
                 || needs.iter().any(|need| self.is_leaving(&need.target));
             if waits && !excused && self.is_idle() {
@@ -91,7 +91,7 @@ impl Engine {
             node.present.as_ref().is_some_and(|present| offers(node, present, target) > 0)
         });
         offering.all(|node| {
-            let again = node.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
+            let again = node.retry.as_ref().is_some_and(|retry| retry.due.is_some());
             !node.in_place() && again
         })
     }

@@ -18,9 +18,9 @@ use crate::operation::{
 };
 use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
+use crate::retry_state::JitterRng;
 use crate::status::Counters;
 use crate::transaction::{Footprint, Line, Running, Transaction};
-use crate::trouble::Chance;
 use crate::value::SharedValue;
 use crate::waits::{Reached, Waits};
 
@@ -142,7 +142,7 @@ pub struct Engine {
     /// The last transaction was a client's: what woke up goes before the next one.
     wakers_turn: bool,
     pub(crate) history: History,
-    pub(crate) chance: Chance,
+    pub(crate) jitter_rng: JitterRng,
     /// Operations that have their turn at a time.
     pub(crate) portion: usize,
     pub(crate) waits: Waits,
@@ -164,7 +164,7 @@ impl Engine {
             next_op: 1,
             wakers_turn: false,
             history: History::default(),
-            chance: Chance::default(),
+            jitter_rng: JitterRng::default(),
             portion: PORTION,
             waits: Waits::default(),
             resync_period: None,
@@ -175,7 +175,7 @@ impl Engine {
     /// Gives the pauses between tries another course: without, every engine draws the same.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> Self {
-        self.chance = Chance(seed);
+        self.jitter_rng = JitterRng(seed);
         self
     }
 
@@ -311,9 +311,9 @@ impl Engine {
             }
             self.timers.pop_first();
             let node = self.graph.node_mut(idx);
-            if let Some(trouble) = &mut node.trouble {
-                trouble.due = None;
-                step.changed.extend(trouble.error.is_some().then(|| node.key.clone()));
+            if let Some(retry) = &mut node.retry {
+                retry.due = None;
+                step.changed.extend(retry.error.is_some().then(|| node.key.clone()));
             }
             self.graph.wake(idx);
         }
@@ -374,8 +374,8 @@ impl Engine {
     /// Goes on as far as it can without hearing anything new.
     pub(crate) fn advance(&mut self, mut step: Step, now: Now) -> Step {
         loop {
-            self.suspect_bereft(now, &mut step);
-            self.try_exposed(now, &mut step);
+            self.check_lost_dependencies(now, &mut step);
+            self.schedule_triggered_retries(now, &mut step);
             let mut moved = false;
             for txn in self.running.numbers() {
                 moved |= self.proceed(txn, now, &mut step);
@@ -509,9 +509,9 @@ impl Engine {
     /// A value that failed, and is where it should be by now, has nothing to be tried again.
     fn recover(&mut self, idx: NodeIdx, step: &mut Step) {
         let node = self.graph.node(idx);
-        if node.trouble.as_ref().is_some_and(|it| it.error.is_some()) && !self.graph.is_off(idx) {
+        if node.retry.as_ref().is_some_and(|it| it.error.is_some()) && !self.graph.is_off(idx) {
             step.changed.push(node.key.clone());
-            self.forgive(idx);
+            self.clear_error(idx);
             self.graph.settle(idx);
         }
     }

@@ -19,11 +19,11 @@ use smallvec::SmallVec;
 
 use crate::dependency::{Claim, Target};
 use crate::descriptor::{Registry, guarded};
-use crate::exposure::Exposures;
 use crate::key::{FixedMap, Key, KindId, Kinds, Slots, hash_of};
 use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::policy::DriftPolicy;
+use crate::retry_triggers::RetryTriggers;
 use crate::status::Counters;
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
@@ -73,8 +73,8 @@ pub(crate) struct Graph {
     /// Values that wait no longer; to be planned.
     pub(crate) woken: Vec<NodeIdx>,
     /// Live values of ours that lost a dependency; to be looked at.
-    pub(crate) bereft: Vec<NodeIdx>,
-    pub(crate) exposures: Exposures,
+    pub(crate) lost_dependency: Vec<NodeIdx>,
+    pub(crate) retry_triggers: RetryTriggers,
     /// What to do about drift, by prefix.
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
     /// Values that wait for something else than before.
@@ -151,10 +151,10 @@ impl Graph {
         if !empty || node.present.is_some() || held || !node.used {
             return;
         }
-        self.cover_up(idx);
+        self.unregister_retry_triggers(idx);
         let node = &mut self.nodes[idx as usize];
         node.used = false;
-        node.trouble = None;
+        node.retry = None;
         self.revision += 1; // plans know nodes by their slots
         let node = &mut self.nodes[idx as usize];
         self.index.remove(hash_of(&node.key), idx);
@@ -168,7 +168,7 @@ impl Graph {
         let node = self.node(idx);
         let unsettled = node.goal.value().is_some() && !node.in_place()
             || node.goal.is_partial()
-            || node.trouble.as_ref().is_some_and(|t| t.error.is_some());
+            || node.retry.as_ref().is_some_and(|t| t.error.is_some());
         if unsettled {
             self.unsettled.insert(idx);
         } else {
@@ -372,7 +372,7 @@ impl Graph {
             present.as_ref().filter(|_| ours),
         );
         self.count_offers(idx, old.as_deref(), present.as_deref());
-        self.altered(idx, old.as_deref(), present.as_deref());
+        self.trigger_retries(idx, old.as_deref(), present.as_deref());
         self.settle(idx);
         self.wake_ready(&parked);
     }
@@ -380,7 +380,7 @@ impl Graph {
     /// Those who may wait for a value to go that could not: when it has gone, others may offer what they need.
     fn parked_by(&mut self, idx: NodeIdx) -> Vec<NodeIdx> {
         let node = self.node(idx);
-        let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
+        let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
         if failed && node.present.is_some() {
             self.watchers_of_new_offers(idx, None)
         } else {

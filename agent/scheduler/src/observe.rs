@@ -8,7 +8,7 @@ use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 
 /// Reads that one step asks for because of a suspicion. With more suspects than this, the facts are trusted.
-const SUSPECTS_READ: usize = 256;
+const DRIFT_READS_MOST: usize = 256;
 
 impl Engine {
     /// Takes in one fact. `urgent` when it is known to be newer than anything we did: then a difference is planned for
@@ -56,7 +56,7 @@ impl Engine {
         self.graph.revision += 1;
         self.graph.node_mut(idx).observed = value.clone();
         let present = self.graph.node(idx).present.clone();
-        self.graph.altered(idx, present.as_deref(), None);
+        self.graph.trigger_retries(idx, present.as_deref(), None);
         match value {
             Some(value) => self.appeared(idx, &value, now, urgent, step),
             None => self.vanished(idx, now, urgent, step),
@@ -84,8 +84,8 @@ impl Engine {
         if matches!(node.goal, Goal::Nothing) {
             node.applied = None;
         } else if node.applied.is_some() {
-            self.suspect(idx, now, urgent, step);
-        } else if node.trouble.as_ref().is_none_or(|trouble| trouble.due.is_none()) {
+            self.schedule_drift_check(idx, now, urgent, step);
+        } else if node.retry.as_ref().is_none_or(|retry| retry.due.is_none()) {
             self.graph.wake(idx); // what was in its way is gone
         }
     }
@@ -108,8 +108,8 @@ impl Engine {
             // A stale fact said that it was gone, and something else was planned meanwhile, or what it needs went; or it
             // was made after it was given up.
             match self.graph.is_off(idx) {
-                true => self.suspect(idx, now, urgent, step),
-                false => self.calm(idx),
+                true => self.schedule_drift_check(idx, now, urgent, step),
+                false => self.clear_drift_check(idx),
             }
             return;
         }
@@ -119,12 +119,12 @@ impl Engine {
         let node = self.graph.node(idx);
         match node.goal {
             Goal::Nothing if ours || self.graph.owned(&node.key, value) => {
-                self.suspect(idx, now, urgent, step)
+                self.schedule_drift_check(idx, now, urgent, step)
             }
             Goal::Nothing | Goal::Refused(..) => {}
             // It was waited for, or is in the way: found, adopted, or reported.
             Goal::Valid(..) if !ours => self.graph.wake(idx),
-            Goal::Valid(..) => self.suspect(idx, now, urgent, step),
+            Goal::Valid(..) => self.schedule_drift_check(idx, now, urgent, step),
         }
     }
 
@@ -142,42 +142,42 @@ impl Engine {
     }
 
     /// The drift is over before it was repaired.
-    fn calm(&mut self, idx: NodeIdx) {
-        let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
-        if trouble.error.is_some() {
+    fn clear_drift_check(&mut self, idx: NodeIdx) {
+        let Some(retry) = &mut self.graph.node_mut(idx).retry else { return };
+        if retry.error.is_some() {
             return;
         }
-        if let Some(at) = trouble.due.take() {
+        if let Some(at) = retry.due.take() {
             self.timers.remove(&(at, idx));
         }
     }
 
     /// Looks at a value again soon, and reads it meanwhile: late notifications of our own changes look like drift.
-    fn suspect(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
+    fn schedule_drift_check(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
         if urgent {
             return self.graph.wake(idx);
         }
         let node = self.graph.node_mut(idx);
-        let trouble = node.trouble.get_or_insert_default();
-        if trouble.due.is_some() {
+        let retry = node.retry.get_or_insert_default();
+        if retry.due.is_some() {
             return;
         }
-        let at = trouble.drifted(now.monotonic);
-        trouble.due = Some(at);
+        let at = retry.drifted(now.monotonic);
+        retry.due = Some(at);
         let key = node.key.clone();
         self.timers.insert((at, idx));
         self.graph.counters.drifts += 1;
-        if step.read.len() < SUSPECTS_READ {
+        if step.read.len() < DRIFT_READS_MOST {
             step.read.push(key);
         }
     }
 
     /// Values that lost a dependency without our doing may be gone themselves, or have to go.
-    pub(crate) fn suspect_bereft(&mut self, now: Now, step: &mut Step) {
-        for idx in std::mem::take(&mut self.graph.bereft) {
+    pub(crate) fn check_lost_dependencies(&mut self, now: Now, step: &mut Step) {
+        for idx in std::mem::take(&mut self.graph.lost_dependency) {
             let node = self.graph.node(idx);
             if node.flight().is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
-                self.suspect(idx, now, false, step);
+                self.schedule_drift_check(idx, now, false, step);
             }
         }
     }
@@ -214,7 +214,9 @@ impl Engine {
                 None => self.absorb(idx, None, now, true, step),
             }
         }
-        for idx in std::mem::take(&mut self.graph.bereft).into_iter().chain(here).chain(missed) {
+        for idx in
+            std::mem::take(&mut self.graph.lost_dependency).into_iter().chain(here).chain(missed)
+        {
             if self.graph.is_off(idx) {
                 self.graph.wake(idx);
             }

@@ -52,10 +52,10 @@ impl Engine {
     }
 
     fn state_of(&self, idx: NodeIdx, node: &Node) -> State {
-        let trouble = node.trouble.as_ref();
-        let failed = trouble.filter(|trouble| trouble.error.is_some());
-        let failed = failed
-            .map(|trouble| if trouble.due.is_some() { State::Retrying } else { State::Failed });
+        let retry = node.retry.as_ref();
+        let failed = retry.filter(|retry| retry.error.is_some());
+        let failed =
+            failed.map(|retry| if retry.due.is_some() { State::Retrying } else { State::Failed });
         let drifted = || match (&node.applied, &node.observed) {
             (Some(applied), Some(observed)) => !self.graph.satisfied(&node.key, applied, observed),
             _ => false,
@@ -111,7 +111,7 @@ impl Engine {
     }
 
     fn detail(&self, idx: NodeIdx, node: &Node, alone: bool) -> Detail {
-        let trouble = node.trouble.as_ref();
+        let retry = node.retry.as_ref();
         let waits = node.present.is_none() || node.unmet > 0 || node.goal.is_partial();
         let unmet = self.graph.unmet(idx).filter(|_| waits);
         Detail {
@@ -119,11 +119,9 @@ impl Engine {
             cycle: if alone && waits && node.unmet > 0 { self.circle(idx) } else { Vec::new() },
             conflict: self.contender(idx).or_else(|| dissenter(node)),
             invalid: node.goal.invalid().cloned(),
-            error: trouble.and_then(|trouble| trouble.error.clone()),
-            attempts: trouble.map_or(0, |trouble| trouble.attempts),
-            retry_at: trouble
-                .filter(|trouble| trouble.error.is_some())
-                .and_then(|trouble| trouble.due),
+            error: retry.and_then(|retry| retry.error.clone()),
+            attempts: retry.map_or(0, |retry| retry.attempts),
+            retry_at: retry.filter(|retry| retry.error.is_some()).and_then(|retry| retry.due),
         }
     }
 

@@ -372,8 +372,8 @@ impl Engine {
                 self.graph.node_mut(idx).take_off(number);
             }
             if op.cause == Cause::Drift {
-                let trouble = &mut self.graph.node_mut(flight.idx).trouble;
-                trouble.get_or_insert_default().repairing(now.monotonic);
+                let retry = &mut self.graph.node_mut(flight.idx).retry;
+                retry.get_or_insert_default().repairing(now.monotonic);
             }
         }
         transaction.operations = operations;
@@ -399,7 +399,7 @@ impl Engine {
             if !node.changed {
                 continue;
             }
-            self.forgive(idx);
+            self.clear_error(idx);
             let known = node.need_targets.iter().map(|&it| plan.target_refs[it as usize].known);
             let known: SmallVec<[Option<TargetId>; 4]> = known.collect();
             self.graph.set_goal(idx, node.sources, node.goal, &known);
@@ -416,7 +416,7 @@ impl Engine {
             let idx = indexes[oidx as usize];
             let Goal::Valid(value, spec) = self.graph.node(idx).goal.clone() else { continue };
             self.graph.node_mut(idx).applied = Some(value);
-            self.forgive(idx);
+            self.clear_error(idx);
             self.graph.set_present(idx, Some(spec), true);
             self.graph.settle(idx);
             step.changed.push(self.graph.node(idx).key.clone());
@@ -498,10 +498,10 @@ impl Engine {
                 node.vacate();
             }
             if node.unmet > 0 && self.graph.is_ours(idx) {
-                self.graph.bereft.push(idx); // what it needs was to be done before it, and was not
+                self.graph.lost_dependency.push(idx); // what it needs was to be done before it, and was not
             }
             let node = self.graph.node_mut(idx);
-            let failed = node.trouble.as_ref().is_some_and(|trouble| trouble.error.is_some());
+            let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
             let missed = std::mem::take(&mut node.missed);
             if missed && !failed && self.graph.is_off(idx) {
                 self.graph.wake(idx); // what it lacks came while it was in flight

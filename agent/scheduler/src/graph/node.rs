@@ -9,8 +9,8 @@ use super::{TargetIds, watching_specs};
 use crate::dependency::{Dependency, Target};
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
+use crate::retry_state::RetryState;
 use crate::status::LastOperation;
-use crate::trouble::Trouble;
 use crate::value::SharedValue;
 use crate::value_spec::{FullValue, ValueError, ValueSpec};
 
@@ -136,7 +136,7 @@ pub(crate) struct Node {
     /// The number of the transaction that touches it: until that ends, it is nobody else's.
     owner: Option<NonZeroU64>,
     pub(crate) last: Option<LastOperation>,
-    pub(crate) trouble: Option<Box<Trouble>>,
+    pub(crate) retry: Option<Box<RetryState>>,
     /// Stands in [`super::Graph::woken`].
     pub(super) queued: bool,
     /// Was to be woken while an operation on it was in flight.
@@ -160,7 +160,7 @@ impl Node {
             flight: None,
             owner: None,
             last: None,
-            trouble: None,
+            retry: None,
             queued: false,
             missed: false,
             used: true,

@@ -464,7 +464,7 @@ impl Graph {
             let stuck = wanted > 0 && node.ours && node.present.is_some();
             let waits = wanted > 0 && node.present.is_none();
             if (used || stuck) && node.flight().is_none() {
-                self.bereft.push(idx);
+                self.lost_dependency.push(idx);
             }
             if waits && self.is_reduction_stale(idx) {
                 self.wake(idx); // it waited for what was to go, and can do without

@@ -58,7 +58,7 @@ impl Engine {
             }
         }
         if let Some(reason) = self.first_reason(idx, follows, error) {
-            self.remember(idx, reason, now);
+            self.record_error(idx, reason, now);
         }
         self.acknowledge(idx, now, step);
         self.graph.forgo_claims(idx);
@@ -70,23 +70,23 @@ impl Engine {
         for key in failed {
             let Some(idx) = self.graph.find(key) else { continue };
             let node = self.graph.node(idx);
-            let tried_again = node.trouble.as_ref().is_some_and(|trouble| trouble.due.is_some());
+            let tried_again = node.retry.as_ref().is_some_and(|retry| retry.due.is_some());
             if node.present.is_some() && !node.in_place() && !tried_again {
                 self.graph.offer_anew(idx);
             }
         }
     }
 
-    fn remember(&mut self, idx: NodeIdx, error: OperationError, now: Now) {
+    fn record_error(&mut self, idx: NodeIdx, error: OperationError, now: Now) {
         let class = self.classify(idx, &error);
-        let random = self.chance.draw();
+        let random = self.jitter_rng.next();
         let node = self.graph.node_mut(idx);
-        let trouble = node.trouble.get_or_insert_default();
-        let pause = trouble.failed(error, class, random);
-        self.look_again(idx, pause.map(|pause| now.monotonic + pause));
+        let retry = node.retry.get_or_insert_default();
+        let pause = retry.failed(error, class, random);
+        self.schedule_retry(idx, pause.map(|pause| now.monotonic + pause));
         match class {
-            Class::Environment => self.graph.expose(idx),
-            Class::Transient | Class::Permanent => self.graph.cover_up(idx),
+            Class::Environment => self.graph.register_retry_triggers(idx),
+            Class::Transient | Class::Permanent => self.graph.unregister_retry_triggers(idx),
         }
         self.graph.settle(idx);
     }
@@ -100,11 +100,11 @@ impl Engine {
         follows: bool,
         error: OperationError,
     ) -> Option<OperationError> {
-        let trouble = self.graph.node(idx).trouble.as_deref();
-        if follows && trouble.is_some_and(|trouble| trouble.due.is_some()) {
+        let retry = self.graph.node(idx).retry.as_deref();
+        if follows && retry.is_some_and(|retry| retry.due.is_some()) {
             return None;
         }
-        let first = trouble.and_then(|trouble| trouble.error.as_ref());
+        let first = retry.and_then(|retry| retry.error.as_ref());
         let lasting = |first: &&OperationError| self.classify(idx, first) == Class::Transient;
         let first = first.filter(|_| error.exists()).filter(lasting);
         Some(first.cloned().unwrap_or(error))
@@ -118,9 +118,9 @@ impl Engine {
     }
 
     /// When a value is looked at next, instead of what was said before.
-    fn look_again(&mut self, idx: NodeIdx, at: Option<Duration>) {
-        let trouble = self.graph.node_mut(idx).trouble.get_or_insert_default();
-        if let Some(old) = std::mem::replace(&mut trouble.due, at) {
+    fn schedule_retry(&mut self, idx: NodeIdx, at: Option<Duration>) {
+        let retry = self.graph.node_mut(idx).retry.get_or_insert_default();
+        if let Some(old) = std::mem::replace(&mut retry.due, at) {
             self.timers.remove(&(old, idx));
         }
         if let Some(at) = at {
@@ -129,16 +129,16 @@ impl Engine {
     }
 
     /// Has values tried again whose surroundings have changed since they failed.
-    pub(crate) fn try_exposed(&mut self, now: Now, step: &mut Step) {
-        for idx in std::mem::take(&mut self.graph.exposures.changed) {
+    pub(crate) fn schedule_triggered_retries(&mut self, now: Now, step: &mut Step) {
+        for idx in std::mem::take(&mut self.graph.retry_triggers.triggered) {
             let node = self.graph.node(idx);
-            let Some(trouble) = node.trouble.as_ref().filter(|_| node.flight().is_none()) else {
+            let Some(retry) = node.retry.as_ref().filter(|_| node.flight().is_none()) else {
                 continue;
             };
-            if trouble.error.is_some() && trouble.due.is_none() {
+            if retry.error.is_some() && retry.due.is_none() {
                 step.changed.push(node.key.clone());
-                let at = now.monotonic + trouble.exposure_pause();
-                self.look_again(idx, Some(at));
+                let at = now.monotonic + retry.trigger_pause();
+                self.schedule_retry(idx, Some(at));
             }
         }
     }

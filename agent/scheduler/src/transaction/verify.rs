@@ -155,7 +155,7 @@ impl Engine {
         if action == Action::Release {
             self.released(idx, &key, step);
         }
-        self.forgive(idx);
+        self.clear_error(idx);
         self.graph.settle(idx);
         self.graph.reap(idx);
         step.changed.push(key);
@@ -183,12 +183,12 @@ impl Engine {
     }
 
     /// Forgets errors, and a try that was to come.
-    pub(crate) fn forgive(&mut self, idx: NodeIdx) {
-        self.graph.cover_up(idx);
-        let Some(trouble) = &mut self.graph.node_mut(idx).trouble else { return };
-        let failed = trouble.error.take().is_some();
-        trouble.attempts = 0;
-        if let Some(at) = trouble.due.take() {
+    pub(crate) fn clear_error(&mut self, idx: NodeIdx) {
+        self.graph.unregister_retry_triggers(idx);
+        let Some(retry) = &mut self.graph.node_mut(idx).retry else { return };
+        let failed = retry.error.take().is_some();
+        retry.attempts = 0;
+        if let Some(at) = retry.due.take() {
             self.timers.remove(&(at, idx));
         }
         if failed && self.graph.node(idx).present.is_some() {

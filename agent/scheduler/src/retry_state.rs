@@ -13,7 +13,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(60);
 /// Shortest pause between two tries: with less, it is the same try.
 const RETRY_SHORTEST: Duration = Duration::from_millis(10);
 /// Between a change of what an operation failed for, and its next try: things rarely change alone.
-const EXPOSURE_SETTLE: Duration = Duration::from_millis(5);
+const TRIGGER_SETTLE: Duration = Duration::from_millis(5);
 /// Longest pause between two repairs: a person waiting for one is patient that long.
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
 /// Between a drift seen and its repair: late notifications of our own changes arrive within this.
@@ -25,10 +25,10 @@ const DOUBLINGS_MOST: u32 = 20;
 
 /// What went wrong with a value since it was last in place.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Trouble {
+pub(crate) struct RetryState {
     pub(crate) error: Option<OperationError>,
     /// What may change so that another try is worth it.
-    pub(crate) exposed: Box<[Target]>,
+    pub(crate) triggers: Box<[Target]>,
     /// Tries since the last success.
     pub(crate) attempts: u32,
     /// Repairs since the value was last quiet.
@@ -38,7 +38,7 @@ pub(crate) struct Trouble {
     pub(crate) due: Option<Duration>,
 }
 
-impl Trouble {
+impl RetryState {
     /// Notes a failure. Gives the pause before the next try, where time alone may help.
     pub(crate) fn failed(
         &mut self,
@@ -53,8 +53,8 @@ impl Trouble {
     }
 
     /// How long after a change of what it failed for it is tried again: the more often in vain, the later.
-    pub(crate) fn exposure_pause(&self) -> Duration {
-        doubled(EXPOSURE_SETTLE, self.attempts.saturating_sub(1), PAUSE_LONGEST)
+    pub(crate) fn trigger_pause(&self) -> Duration {
+        doubled(TRIGGER_SETTLE, self.attempts.saturating_sub(1), PAUSE_LONGEST)
     }
 
     /// When a drift seen now is to be repaired: the more often, the later.
@@ -83,10 +83,10 @@ fn jittered(pause: Duration, random: u64) -> Duration {
 
 /// Numbers that nobody foresees, or that a test repeats: SplitMix64 of Steele, Lea and Flood, 2014.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Chance(pub(crate) u64);
+pub(crate) struct JitterRng(pub(crate) u64);
 
-impl Chance {
-    pub(crate) fn draw(&mut self) -> u64 {
+impl JitterRng {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -101,34 +101,37 @@ mod tests {
     #[test]
     fn pauses_double_up_to_the_longest() {
         let busy = OperationError { errno: Some(16), message: "busy".into(), transient: true };
-        let mut trouble = Trouble::default();
-        let mut pause = |random| trouble.failed(busy.clone(), Class::Transient, random);
+        let mut retry = RetryState::default();
+        let mut pause = |random| retry.failed(busy.clone(), Class::Transient, random);
         for longest in [1, 2, 4, 8, 16, 32, 60] {
             assert_eq!(pause(longest * 1_000_000_000), Some(Duration::from_secs(longest)));
         }
         assert_eq!(pause(60_000_000_001), Some(RETRY_SHORTEST), "any pause up to the longest");
-        let none = Trouble::default().failed(busy, Class::Environment, 0);
+        let none = RetryState::default().failed(busy, Class::Environment, 0);
         assert_eq!(none, None, "time alone does not help");
     }
 
     #[test]
     fn chance_repeats_itself_for_one_seed_only() {
-        let draws =
-            |seed| (0..4).scan(Chance(seed), |chance, _| Some(chance.draw())).collect::<Vec<_>>();
+        let draws = |seed| {
+            (0..4)
+                .scan(JitterRng(seed), |jitter_rng, _| Some(jitter_rng.next()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(draws(1), draws(1));
         assert_ne!(draws(1), draws(2));
     }
 
     #[test]
     fn repairs_slow_down_and_recover_after_a_quiet_time() {
-        let mut trouble = Trouble::default();
+        let mut retry = RetryState::default();
         let mut now = Duration::from_secs(1);
         for want in [20, 40, 80] {
-            assert_eq!(trouble.drifted(now) - now, Duration::from_millis(want));
-            trouble.repairing(now);
+            assert_eq!(retry.drifted(now) - now, Duration::from_millis(want));
+            retry.repairing(now);
             now += Duration::from_secs(1);
         }
         now += QUIET;
-        assert_eq!(trouble.drifted(now) - now, DRIFT_SETTLE);
+        assert_eq!(retry.drifted(now) - now, DRIFT_SETTLE);
     }
 }

@@ -14,100 +14,100 @@ use crate::value_spec::ValueSpec;
 
 /// What failed values wait to see changed.
 #[derive(Debug, Default)]
-pub(crate) struct Exposures {
+pub(crate) struct RetryTriggers {
     by_target: FixedMap<Target, BTreeSet<NodeIdx>>,
     /// The addresses among the targets that want to be covered.
     covering: BTreeSet<(u32, IpAddr)>,
     /// The prefixes of keys among the targets.
     unders: usize,
     /// Values whose surroundings changed; to be tried again.
-    pub(crate) changed: Vec<NodeIdx>,
+    pub(crate) triggered: Vec<NodeIdx>,
 }
 
 impl Graph {
     /// Lists a failed value under all it relies on.
-    pub(crate) fn expose(&mut self, idx: NodeIdx) {
-        self.cover_up(idx);
+    pub(crate) fn register_retry_triggers(&mut self, idx: NodeIdx) {
+        self.unregister_retry_triggers(idx);
         let node = self.node(idx);
         let needs = node.goal.needs();
         let mut targets: Vec<Target> = needs.iter().map(|need| need.target.clone()).collect();
         targets.push(Target::Exact(node.key.clone()));
         targets.dedup();
         for target in &targets {
-            let listed = self.exposures.by_target.entry(target.clone()).or_default();
+            let listed = self.retry_triggers.by_target.entry(target.clone()).or_default();
             listed.insert(idx);
             match target {
                 Target::Covering { table, address } => {
-                    self.exposures.covering.insert((*table, *address));
+                    self.retry_triggers.covering.insert((*table, *address));
                 }
-                Target::Under(_) => self.exposures.unders += 1,
+                Target::Under(_) => self.retry_triggers.unders += 1,
                 _ => {}
             }
         }
-        self.node_mut(idx).trouble.get_or_insert_default().exposed = targets.into();
+        self.node_mut(idx).retry.get_or_insert_default().triggers = targets.into();
     }
 
     /// Takes a value off the lists.
-    pub(crate) fn cover_up(&mut self, idx: NodeIdx) {
-        let Some(trouble) = &mut self.node_mut(idx).trouble else { return };
-        for target in std::mem::take(&mut trouble.exposed) {
-            let Some(listed) = self.exposures.by_target.get_mut(&target) else { continue };
+    pub(crate) fn unregister_retry_triggers(&mut self, idx: NodeIdx) {
+        let Some(retry) = &mut self.node_mut(idx).retry else { return };
+        for target in std::mem::take(&mut retry.triggers) {
+            let Some(listed) = self.retry_triggers.by_target.get_mut(&target) else { continue };
             listed.remove(&idx);
             let empty = listed.is_empty();
             match &target {
                 Target::Covering { table, address } if empty => {
-                    self.exposures.covering.remove(&(*table, *address));
+                    self.retry_triggers.covering.remove(&(*table, *address));
                 }
-                Target::Under(_) => self.exposures.unders -= 1,
+                Target::Under(_) => self.retry_triggers.unders -= 1,
                 _ => {}
             }
             if empty {
-                self.exposures.by_target.remove(&target);
+                self.retry_triggers.by_target.remove(&target);
             }
         }
     }
 
     /// Notes that a value changed in the system, for those who failed because of it.
-    pub(crate) fn altered(
+    pub(crate) fn trigger_retries(
         &mut self,
         idx: NodeIdx,
         old: Option<&ValueSpec>,
         new: Option<&ValueSpec>,
     ) {
-        if self.exposures.by_target.is_empty() {
+        if self.retry_triggers.by_target.is_empty() {
             return;
         }
         let key = self.node(idx).key.clone();
-        self.exposures.touch(&Target::Exact(key.clone()));
+        self.retry_triggers.trigger(&Target::Exact(key.clone()));
         for spec in old.into_iter().chain(new) {
             for target in spec.offers.keys() {
-                self.exposures.touch(target);
+                self.retry_triggers.trigger(target);
             }
             for &(table, prefix) in spec.prefixes() {
-                self.exposures.touch_covered(table, prefix);
+                self.retry_triggers.trigger_covered(table, prefix);
             }
         }
-        self.exposures.touch_under(&key);
+        self.retry_triggers.trigger_under(&key);
     }
 }
 
-impl Exposures {
-    fn touch(&mut self, target: &Target) {
-        self.changed.extend(self.by_target.get(target).into_iter().flatten());
+impl RetryTriggers {
+    fn trigger(&mut self, target: &Target) {
+        self.triggered.extend(self.by_target.get(target).into_iter().flatten());
     }
 
-    fn touch_covered(&mut self, table: u32, prefix: IpNet) {
+    fn trigger_covered(&mut self, table: u32, prefix: IpNet) {
         let range = (table, prefix.network())..=(table, prefix.broadcast());
         let covered: Vec<(u32, IpAddr)> = self.covering.range(range).copied().collect();
         for (table, address) in covered {
-            self.touch(&Target::Covering { table, address });
+            self.trigger(&Target::Covering { table, address });
         }
     }
 
-    fn touch_under(&mut self, key: &Key) {
+    fn trigger_under(&mut self, key: &Key) {
         if self.unders > 0 {
             for prefix in key.prefixes() {
-                self.touch(&Target::Under(prefix));
+                self.trigger(&Target::Under(prefix));
             }
         }
     }
