@@ -212,7 +212,7 @@ impl Engine {
             let Some(idx) = self.graph.find(&key) else { continue };
             if matches!(self.graph.node(idx).goal, Goal::Valid(..)) {
                 self.graph.node_mut(idx).applied = Some(value);
-                self.graph.settle(idx);
+                self.graph.update_unsettled(idx);
             }
         }
     }
@@ -467,7 +467,7 @@ impl Engine {
 
     /// Plans for what woke up and is nobody's. A transaction only when there is something to do.
     fn converge(&mut self, now: Now, step: &mut Step) -> bool {
-        self.graph.wake_wary();
+        self.graph.mark_held_back_dirty();
         if self.graph.woken.is_empty() {
             return false;
         }
@@ -512,7 +512,7 @@ impl Engine {
         if node.retry.as_ref().is_some_and(|it| it.error.is_some()) && !self.graph.is_off(idx) {
             step.changed.push(node.key.clone());
             self.clear_error(idx);
-            self.graph.settle(idx);
+            self.graph.update_unsettled(idx);
         }
     }
 

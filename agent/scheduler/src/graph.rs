@@ -3,11 +3,11 @@
 //! A [`TargetState`] counts for one [`Target`] how many live values offer it and how many live values of ours need it, and
 //! lists the values concerned. When the first offer comes or the last one goes, that list is walked once.
 
-mod leaning;
 mod node;
+mod node_set;
 mod readiness;
 mod target_table;
-mod unsettled;
+mod unsupported;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,9 +31,9 @@ use crate::value_spec::ValueSpec;
 pub(crate) use node::{Goal, Node, Source, Sources};
 pub(crate) use target_table::{TargetId, TargetIds, TargetState};
 
-use leaning::Leaning;
+use node_set::NodeSet;
 use target_table::TargetTable;
-use unsettled::Unsettled;
+use unsupported::Unsupported;
 
 /// A slot of the arena of nodes.
 pub(crate) type NodeIdx = u32;
@@ -68,8 +68,8 @@ pub(crate) struct Graph {
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
     /// Values that are intended and not in place, or only in part, or have an error.
-    pub(crate) unsettled: Unsettled,
-    pub(crate) leaning: Leaning,
+    pub(crate) unsettled: NodeSet,
+    pub(crate) unsupported: Unsupported,
     /// Values that wait no longer; to be planned.
     pub(crate) woken: Vec<NodeIdx>,
     /// Live values of ours that lost a dependency; to be looked at.
@@ -159,12 +159,12 @@ impl Graph {
         let node = &mut self.nodes[idx as usize];
         self.index.remove(hash_of(&node.key), idx);
         self.unsettled.remove(idx);
-        self.leaning.remove(idx);
+        self.unsupported.remove(idx);
         self.free.push(idx);
     }
 
     /// Keeps the indexes of values true after a change of a plane or of an error.
-    pub(crate) fn settle(&mut self, idx: NodeIdx) {
+    pub(crate) fn update_unsettled(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
         let unsettled = node.goal.value().is_some() && !node.in_place()
             || node.goal.is_partial()
@@ -174,7 +174,7 @@ impl Graph {
         } else {
             self.unsettled.remove(idx);
         }
-        self.weigh(idx);
+        self.update_unsupported(idx);
     }
 
     /// Whether something else can be had of a divisible value by now than what is its goal.
@@ -327,7 +327,7 @@ impl Graph {
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
             self.claims.entry(claim.clone()).or_default().claimants.push(idx);
         }
-        self.settle(idx);
+        self.update_unsettled(idx);
     }
 
     /// Says what the system has under a key, as others depend on it.
@@ -373,7 +373,7 @@ impl Graph {
         );
         self.count_offers(idx, old.as_deref(), present.as_deref());
         self.trigger_retries(idx, old.as_deref(), present.as_deref());
-        self.settle(idx);
+        self.update_unsettled(idx);
         self.wake_ready(&parked);
     }
 

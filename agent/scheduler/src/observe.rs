@@ -64,7 +64,7 @@ impl Engine {
         if !self.running.is_empty() {
             self.correct_plans(idx, present.as_deref());
         }
-        self.graph.settle(idx);
+        self.graph.update_unsettled(idx);
         self.graph.reap(idx);
     }
 

@@ -13,7 +13,7 @@ mod ingest;
 mod play;
 mod reduction;
 mod resolve;
-mod trust;
+mod unsupported;
 
 pub(crate) use play::{goals, plan, plan_with};
 
@@ -119,7 +119,7 @@ impl<'g> Planner<'g> {
         for oidx in 0..to_u32(self.overlay.nodes.len()) {
             self.choose_action(oidx);
         }
-        self.distrust();
+        self.mark_unsupported_going();
         self.reclaim_reserved();
         let mut rounds = 0;
         loop {
@@ -530,7 +530,7 @@ impl<'g> Planner<'g> {
                 }
                 PendingAction::Nothing if self.overlay.node(oidx).in_cascade.is_none() => {
                     self.choose_action(oidx);
-                    self.trust(oidx);
+                    self.clear_going_if_supported(oidx);
                 }
                 _ => {}
             }

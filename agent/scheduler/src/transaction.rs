@@ -418,7 +418,7 @@ impl Engine {
             self.graph.node_mut(idx).applied = Some(value);
             self.clear_error(idx);
             self.graph.set_present(idx, Some(spec), true);
-            self.graph.settle(idx);
+            self.graph.update_unsettled(idx);
             step.changed.push(self.graph.node(idx).key.clone());
         }
         for (key, value) in plan.restores {

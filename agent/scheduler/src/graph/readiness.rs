@@ -470,7 +470,7 @@ impl Graph {
                 self.wake(idx); // it waited for what was to go, and can do without
             }
         }
-        self.weigh(idx);
+        self.update_unsupported(idx);
         wanted > 0 || used || left_out
     }
 }

@@ -102,11 +102,11 @@ impl Planner<'_> {
         }
         self.overlay.edges += full.1.needs.len() as u64;
         let goal = self.goal_without(oidx, full, &missing)?;
-        let leaning = self.self_supported_needs(oidx, &goal);
-        if leaning.is_empty() {
+        let unsupported = self.self_supported_needs(oidx, &goal);
+        if unsupported.is_empty() {
             return Some(goal);
         }
-        missing.extend(leaning);
+        missing.extend(unsupported);
         missing.sort_unstable();
         self.goal_without(oidx, full, &missing)
     }

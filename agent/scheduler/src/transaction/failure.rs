@@ -88,7 +88,7 @@ impl Engine {
             Class::Environment => self.graph.register_retry_triggers(idx),
             Class::Transient | Class::Permanent => self.graph.unregister_retry_triggers(idx),
         }
-        self.graph.settle(idx);
+        self.graph.update_unsettled(idx);
     }
 
     /// What is to be remembered of a failure. A create may fail because the delete before it did: it `follows` that, or

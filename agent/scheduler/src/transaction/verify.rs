@@ -70,7 +70,7 @@ impl Engine {
                 self.graph.set_present(idx, Some(spec), true);
             }
         }
-        self.graph.settle(idx);
+        self.graph.update_unsettled(idx);
         for key in taken {
             self.take_along(&key, op);
             self.forget_restore(&key, step);
@@ -88,7 +88,7 @@ impl Engine {
             node.land();
         }
         self.graph.set_present(idx, None, false);
-        self.graph.settle(idx);
+        self.graph.update_unsettled(idx);
         self.graph.reap(idx);
     }
 
@@ -156,7 +156,7 @@ impl Engine {
             self.released(idx, &key, step);
         }
         self.clear_error(idx);
-        self.graph.settle(idx);
+        self.graph.update_unsettled(idx);
         self.graph.reap(idx);
         step.changed.push(key);
     }

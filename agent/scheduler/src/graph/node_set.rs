@@ -10,13 +10,13 @@ const ROOM_KEPT: usize = 1024;
 
 /// Slots of nodes, in no order. A change costs a look at one place, whatever the size.
 #[derive(Debug, Default)]
-pub(crate) struct Unsettled {
+pub(crate) struct NodeSet {
     all: Vec<NodeIdx>,
     /// Where each slot stands in `all`.
     places: Vec<u32>,
 }
 
-impl Unsettled {
+impl NodeSet {
     pub(crate) fn all(&self) -> &[NodeIdx] {
         &self.all
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn slots_come_and_go_in_any_order() {
-        let mut set = Unsettled::default();
+        let mut set = NodeSet::default();
         for idx in [7, 2, 9, 2] {
             set.insert(idx);
         }

@@ -6,9 +6,9 @@ use crate::overlay::{OverlayIdx, PendingAction};
 impl Planner<'_> {
     /// Has nothing new rely on values that lack something by now: they go as soon as they are looked at, or tried again,
     /// if it has not come by then. Else what they lack might come to rest on them.
-    pub(super) fn distrust(&mut self) {
+    pub(super) fn mark_unsupported_going(&mut self) {
         let graph = self.overlay.graph;
-        for &idx in graph.leaning.all() {
+        for &idx in graph.unsupported.all() {
             let (oidx, _) = self.overlay.touch_idx(idx);
             if self.overlay.lacks(oidx)
                 && matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
@@ -19,7 +19,7 @@ impl Planner<'_> {
     }
 
     /// What a value lacked has come, and it stays.
-    pub(super) fn trust(&mut self, oidx: OverlayIdx) {
+    pub(super) fn clear_going_if_supported(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         if !node.is_going()
             || node.unmet > 0
