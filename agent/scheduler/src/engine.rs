@@ -123,7 +123,7 @@ const OVERTAKEN_MOST: usize = 16;
 /// while the engine is busy with the next.
 const PORTION: usize = 4096;
 /// Values that woke up and are in somebody's way: up to so many each one is planned for by itself.
-const CONVERGED_SINGLY: usize = 64;
+const DIRTY_SINGLY: usize = 64;
 
 /// Holds the planes of every key, and the transactions in flight.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ pub struct Engine {
     pub(crate) next_txn: u64,
     pub(crate) next_op: u64,
     /// The last transaction was a client's: what woke up goes before the next one.
-    wakers_turn: bool,
+    convergence_first: bool,
     pub(crate) history: History,
     pub(crate) jitter_rng: JitterRng,
     /// Operations that have their turn at a time.
@@ -162,7 +162,7 @@ impl Engine {
             timers: BTreeSet::new(),
             next_txn: 1,
             next_op: 1,
-            wakers_turn: false,
+            convergence_first: false,
             history: History::default(),
             jitter_rng: JitterRng::default(),
             portion: PORTION,
@@ -315,7 +315,7 @@ impl Engine {
                 retry.due = None;
                 step.changed.extend(retry.error.is_some().then(|| node.key.clone()));
             }
-            self.graph.wake(idx);
+            self.graph.mark_dirty(idx);
         }
         self.advance(step, now)
     }
@@ -385,7 +385,7 @@ impl Engine {
                 break;
             }
         }
-        for idx in std::mem::take(&mut self.graph.stirred) {
+        for idx in std::mem::take(&mut self.graph.reason_changed) {
             step.changed.push(self.graph.node(idx).key.clone());
         }
         step.submit.sort_by_key(|op| op.id);
@@ -405,14 +405,14 @@ impl Engine {
         if self.running.len() >= IN_FLIGHT_MOST {
             return false;
         }
-        let wakers_first = self.wakers_turn || self.queue.is_empty();
-        if wakers_first && self.converge(now, step) {
-            self.wakers_turn = false;
+        let convergence_first = self.convergence_first || self.queue.is_empty();
+        if convergence_first && self.converge(now, step) {
+            self.convergence_first = false;
             return true;
         }
         let begun = self.take_up_change(now, step);
-        self.wakers_turn |= begun;
-        begun || !wakers_first && self.converge(now, step)
+        self.convergence_first |= begun;
+        begun || !convergence_first && self.converge(now, step)
     }
 
     /// Begins the first change in the queue that nobody is in the way of, and that overtakes none it has to do with.
@@ -468,39 +468,39 @@ impl Engine {
     /// Plans for what woke up and is nobody's. A transaction only when there is something to do.
     fn converge(&mut self, now: Now, step: &mut Step) -> bool {
         self.graph.mark_held_back_dirty();
-        if self.graph.woken.is_empty() {
+        if self.graph.dirty.is_empty() {
             return false;
         }
-        let (taken, woken): (Vec<NodeIdx>, Vec<NodeIdx>) = self
+        let (taken, dirty): (Vec<NodeIdx>, Vec<NodeIdx>) = self
             .graph
-            .take_woken()
+            .take_dirty()
             .into_iter()
             .partition(|&idx| self.graph.node(idx).owner().is_some());
-        for &idx in &woken {
+        for &idx in &dirty {
             self.recover(idx, step);
         }
         for idx in taken {
             if let Some(owner) = self.graph.node(idx).owner() {
-                self.running.wake_after(owner, idx);
+                self.running.mark_dirty_after(owner, idx);
             }
         }
-        let woken: Vec<NodeIdx> =
-            woken.into_iter().filter(|&idx| !self.graph.is_left_alone(idx)).collect();
-        if woken.is_empty() {
+        let dirty: Vec<NodeIdx> =
+            dirty.into_iter().filter(|&idx| !self.graph.is_left_alone(idx)).collect();
+        if dirty.is_empty() {
             return true;
         }
-        let Some(behind) = self.converge_together(woken.clone(), now, step) else { return true };
-        if woken.len() == 1 || woken.len() > CONVERGED_SINGLY {
-            woken.into_iter().for_each(|idx| self.running.wake_after(behind, idx));
+        let Some(behind) = self.converge_together(dirty.clone(), now, step) else { return true };
+        if dirty.len() == 1 || dirty.len() > DIRTY_SINGLY {
+            dirty.into_iter().for_each(|idx| self.running.mark_dirty_after(behind, idx));
             return true;
         }
-        for idx in woken {
+        for idx in dirty {
             let behind = match self.running.len() < IN_FLIGHT_MOST {
                 true => self.converge_together(vec![idx], now, step),
                 false => Some(behind),
             };
             if let Some(behind) = behind {
-                self.running.wake_after(behind, idx);
+                self.running.mark_dirty_after(behind, idx);
             }
         }
         true
@@ -519,12 +519,12 @@ impl Engine {
     /// Gives back the transaction that these values have to wait for, if there is one.
     fn converge_together(
         &mut self,
-        woken: Vec<NodeIdx>,
+        dirty: Vec<NodeIdx>,
         now: Now,
         step: &mut Step,
     ) -> Option<TxnId> {
         let plan =
-            planner::plan(&self.graph, Delta::default().best_effort(), woken.clone()).ok()?;
+            planner::plan(&self.graph, Delta::default().best_effort(), dirty.clone()).ok()?;
         if let Some(behind) = self.in_the_way(&plan, None) {
             return Some(behind);
         }
@@ -536,7 +536,7 @@ impl Engine {
             let txn = self.next_number();
             self.begin(txn, Origin::Convergence, (plan, false), now, step);
         }
-        for idx in woken {
+        for idx in dirty {
             self.graph.reap(idx);
         }
         None

@@ -71,14 +71,14 @@ pub(crate) struct Graph {
     pub(crate) unsettled: NodeSet,
     pub(crate) unsupported: Unsupported,
     /// Values that wait no longer; to be planned.
-    pub(crate) woken: Vec<NodeIdx>,
+    pub(crate) dirty: Vec<NodeIdx>,
     /// Live values of ours that lost a dependency; to be looked at.
     pub(crate) lost_dependency: Vec<NodeIdx>,
     pub(crate) retry_triggers: RetryTriggers,
     /// What to do about drift, by prefix.
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
     /// Values that wait for something else than before.
-    pub(crate) stirred: Vec<NodeIdx>,
+    pub(crate) reason_changed: Vec<NodeIdx>,
     /// Counts changes of anything a plan relies on.
     pub(crate) revision: u64,
     pub(crate) counters: Counters,
@@ -147,7 +147,7 @@ impl Graph {
             return;
         }
         let empty = node.applied.is_none() && node.observed.is_none();
-        let held = node.flight().is_some() || node.owner().is_some() || node.queued;
+        let held = node.flight().is_some() || node.owner().is_some() || node.is_dirty;
         if !empty || node.present.is_some() || held || !node.used {
             return;
         }
@@ -217,22 +217,22 @@ impl Graph {
     }
 
     /// Has a value planned for, unless an operation on it is in flight.
-    pub(crate) fn wake(&mut self, idx: NodeIdx) {
+    pub(crate) fn mark_dirty(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx as usize];
-        node.missed = node.flight().is_some();
-        if node.used && !node.queued && node.flight().is_none() {
-            node.queued = true;
-            self.woken.push(idx);
+        node.dirty_in_flight = node.flight().is_some();
+        if node.used && !node.is_dirty && node.flight().is_none() {
+            node.is_dirty = true;
+            self.dirty.push(idx);
         }
     }
 
     /// The values to plan now. Each one can be woken again from here on.
-    pub(crate) fn take_woken(&mut self) -> Vec<NodeIdx> {
-        let woken = std::mem::take(&mut self.woken);
-        for &idx in &woken {
-            self.nodes[idx as usize].queued = false;
+    pub(crate) fn take_dirty(&mut self) -> Vec<NodeIdx> {
+        let dirty = std::mem::take(&mut self.dirty);
+        for &idx in &dirty {
+            self.nodes[idx as usize].is_dirty = false;
         }
-        woken
+        dirty
     }
 
     pub(crate) fn target_state(&self, target: &Target) -> Option<&TargetState> {
@@ -374,7 +374,7 @@ impl Graph {
         self.count_offers(idx, old.as_deref(), present.as_deref());
         self.trigger_retries(idx, old.as_deref(), present.as_deref());
         self.update_unsettled(idx);
-        self.wake_ready(&parked);
+        self.mark_ready_dirty(&parked);
     }
 
     /// Those who may wait for a value to go that could not: when it has gone, others may offer what they need.

@@ -73,7 +73,7 @@ impl Engine {
     fn correct_plans(&mut self, idx: NodeIdx, before: Option<&ValueSpec>) {
         for member in self.graph.watchers_of_new_offers(idx, before) {
             if let Some(owner) = self.graph.node(member).owner() {
-                self.running.wake_after(owner, member);
+                self.running.mark_dirty_after(owner, member);
             }
         }
     }
@@ -86,7 +86,7 @@ impl Engine {
         } else if node.applied.is_some() {
             self.schedule_drift_check(idx, now, urgent, step);
         } else if node.retry.as_ref().is_none_or(|retry| retry.due.is_none()) {
-            self.graph.wake(idx); // what was in its way is gone
+            self.graph.mark_dirty(idx); // what was in its way is gone
         }
     }
 
@@ -123,7 +123,7 @@ impl Engine {
             }
             Goal::Nothing | Goal::Refused(..) => {}
             // It was waited for, or is in the way: found, adopted, or reported.
-            Goal::Valid(..) if !ours => self.graph.wake(idx),
+            Goal::Valid(..) if !ours => self.graph.mark_dirty(idx),
             Goal::Valid(..) => self.schedule_drift_check(idx, now, urgent, step),
         }
     }
@@ -155,7 +155,7 @@ impl Engine {
     /// Looks at a value again soon, and reads it meanwhile: late notifications of our own changes look like drift.
     fn schedule_drift_check(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
         if urgent {
-            return self.graph.wake(idx);
+            return self.graph.mark_dirty(idx);
         }
         let node = self.graph.node_mut(idx);
         let retry = node.retry.get_or_insert_default();
@@ -218,7 +218,7 @@ impl Engine {
             std::mem::take(&mut self.graph.lost_dependency).into_iter().chain(here).chain(missed)
         {
             if self.graph.is_off(idx) {
-                self.graph.wake(idx);
+                self.graph.mark_dirty(idx);
             }
         }
     }

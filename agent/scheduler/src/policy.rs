@@ -70,7 +70,7 @@ impl Engine {
                 .filter(|&idx| self.graph.is_drifted(idx))
                 .collect();
             for idx in drifted {
-                self.graph.wake(idx);
+                self.graph.mark_dirty(idx);
             }
         }
         self.advance(Step::default(), now)

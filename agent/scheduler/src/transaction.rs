@@ -63,7 +63,7 @@ pub(crate) struct Transaction {
     /// The values it touches: nobody else changes them, and none is forgotten, until it ends.
     reserved: Vec<NodeIdx>,
     /// Values that woke up meanwhile, and have to wait until it ends.
-    wakes: Vec<NodeIdx>,
+    dirty_after: Vec<NodeIdx>,
     /// What others must keep clear of; worked out when somebody asks.
     footprint: Option<Footprint>,
     /// Nothing of it may go yet: see [`Engine::prepare`].
@@ -270,7 +270,7 @@ impl Engine {
             first_op: 0,
             order: Order::default(),
             reserved: Vec::new(),
-            wakes: Vec::new(),
+            dirty_after: Vec::new(),
             footprint: None,
             prepared,
             restores: Vec::new(),
@@ -502,14 +502,14 @@ impl Engine {
             }
             let node = self.graph.node_mut(idx);
             let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
-            let missed = std::mem::take(&mut node.missed);
+            let missed = std::mem::take(&mut node.dirty_in_flight);
             if missed && !failed && self.graph.is_off(idx) {
-                self.graph.wake(idx); // what it lacks came while it was in flight
+                self.graph.mark_dirty(idx); // what it lacks came while it was in flight
             }
             self.graph.reap(idx);
         }
-        for idx in std::mem::take(&mut transaction.wakes) {
-            self.graph.wake(idx);
+        for idx in std::mem::take(&mut transaction.dirty_after) {
+            self.graph.mark_dirty(idx);
         }
     }
 }

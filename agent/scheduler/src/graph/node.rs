@@ -138,9 +138,9 @@ pub(crate) struct Node {
     pub(crate) last: Option<LastOperation>,
     pub(crate) retry: Option<Box<RetryState>>,
     /// Stands in [`super::Graph::woken`].
-    pub(super) queued: bool,
+    pub(super) is_dirty: bool,
     /// Was to be woken while an operation on it was in flight.
-    pub(crate) missed: bool,
+    pub(crate) dirty_in_flight: bool,
     /// Used slots only.
     pub(super) used: bool,
 }
@@ -161,8 +161,8 @@ impl Node {
             owner: None,
             last: None,
             retry: None,
-            queued: false,
-            missed: false,
+            is_dirty: false,
+            dirty_in_flight: false,
             used: true,
         }
     }

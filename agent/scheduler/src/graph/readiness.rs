@@ -215,13 +215,13 @@ impl Graph {
             match claimed.holder {
                 None => {
                     claimed.holder = Some(idx);
-                    self.stirred
+                    self.reason_changed
                         .extend(claimed.claimants.iter().filter(|&&watcher| watcher != idx));
                 }
                 Some(holder) if holder != idx => {
                     // It was given away, and this one has to go; should it stay, it is the next holder.
                     claimed.claimants.push(idx);
-                    self.wake(idx);
+                    self.mark_dirty(idx);
                 }
                 Some(_) => {}
             }
@@ -237,7 +237,7 @@ impl Graph {
         }
         claimed.holder = None;
         match self.next_holder(claim, idx) {
-            None => self.wake_claimants(claim, idx),
+            None => self.mark_claimants_dirty(claim, idx),
             next_holder => self.claims.entry(claim.clone()).or_default().holder = next_holder,
         }
     }
@@ -258,13 +258,13 @@ impl Graph {
         let Some(spec) = self.node(idx).goal.spec().cloned() else { return };
         for claim in spec.claims() {
             if self.holder(claim).is_none() {
-                self.wake_claimants(claim, idx);
+                self.mark_claimants_dirty(claim, idx);
             }
         }
     }
 
     /// Wakes those who want an identity that nobody has, other than the one who had it or was to have it.
-    fn wake_claimants(&mut self, claim: &Claim, idx: NodeIdx) {
+    fn mark_claimants_dirty(&mut self, claim: &Claim, idx: NodeIdx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
         let mut claimants = std::mem::take(&mut claimed.claimants);
         claimants.sort_unstable();
@@ -274,11 +274,11 @@ impl Graph {
             goal.is_some_and(|spec| spec.claims().contains(claim))
         });
         for &claimant in claimants.iter().filter(|&&claimant| claimant != idx) {
-            self.stirred.push(claimant);
+            self.reason_changed.push(claimant);
             let node = self.node(claimant);
             // What is on its way out for want of it will have to come back.
             if !node.in_place() || node.flight().is_some() {
-                self.wake(claimant);
+                self.mark_dirty(claimant);
             }
         }
         if claimants.is_empty() {
@@ -361,18 +361,18 @@ impl Graph {
     }
 
     /// Wakes those who wait for nothing but what this value still offers.
-    pub(crate) fn offer_anew(&mut self, idx: NodeIdx) {
+    pub(crate) fn mark_waiting_dirty(&mut self, idx: NodeIdx) {
         let watchers = self.watchers_of_new_offers(idx, None);
-        self.wake_ready(&watchers);
+        self.mark_ready_dirty(&watchers);
     }
 
     /// Wakes those of these values that wait for nothing.
-    pub(super) fn wake_ready(&mut self, watchers: &[NodeIdx]) {
+    pub(super) fn mark_ready_dirty(&mut self, watchers: &[NodeIdx]) {
         for &watcher in watchers {
             let node = self.node(watcher);
             let waits = node.goal.spec().is_some() && node.present.is_none();
             if waits && node.unmet == 0 || self.is_reduction_stale(watcher) {
-                self.wake(watcher);
+                self.mark_dirty(watcher);
             }
         }
     }
@@ -449,14 +449,14 @@ impl Graph {
             && node.present.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         let left_out = wanted == 0 && node.goal.is_leaving_out(target);
         if (wanted > 0 && !node.in_place() || left_out) && node.flight().is_none() {
-            self.stirred.push(idx);
+            self.reason_changed.push(idx);
         }
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
             // What is in place and on its way out will have to come back.
             let waits = wanted > 0 && (!node.in_place() || node.flight().is_some());
             if waits && node.unmet == 0 || self.is_reduction_stale(idx) {
-                self.wake(idx);
+                self.mark_dirty(idx);
             }
         } else {
             node.unmet += wanted;
@@ -467,7 +467,7 @@ impl Graph {
                 self.lost_dependency.push(idx);
             }
             if waits && self.is_reduction_stale(idx) {
-                self.wake(idx); // it waited for what was to go, and can do without
+                self.mark_dirty(idx); // it waited for what was to go, and can do without
             }
         }
         self.update_unsupported(idx);

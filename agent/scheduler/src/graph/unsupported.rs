@@ -34,7 +34,7 @@ impl Graph {
         if node.unmet > 0 && node.ours && node.in_place() {
             self.unsupported.values.insert(idx);
         } else if self.unsupported.remove(idx) && self.node(idx).present.is_some() {
-            self.offer_anew(idx);
+            self.mark_waiting_dirty(idx);
         }
     }
 
@@ -57,6 +57,6 @@ impl Graph {
             node.used && node.goal.spec().is_some() && node.present.is_none()
         });
         self.hold_back(waiting.iter().copied());
-        waiting.into_iter().for_each(|idx| self.wake(idx));
+        waiting.into_iter().for_each(|idx| self.mark_dirty(idx));
     }
 }

@@ -72,7 +72,7 @@ impl Engine {
             let node = self.graph.node(idx);
             let tried_again = node.retry.as_ref().is_some_and(|retry| retry.due.is_some());
             if node.present.is_some() && !node.in_place() && !tried_again {
-                self.graph.offer_anew(idx);
+                self.graph.mark_waiting_dirty(idx);
             }
         }
     }

@@ -43,9 +43,9 @@ impl Running {
     }
 
     /// Has a value planned for when a transaction has ended.
-    pub(crate) fn wake_after(&mut self, txn: TxnId, idx: NodeIdx) {
+    pub(crate) fn mark_dirty_after(&mut self, txn: TxnId, idx: NodeIdx) {
         if let Some(transaction) = self.get(txn) {
-            transaction.wakes.push(idx);
+            transaction.dirty_after.push(idx);
         }
     }
 
