@@ -74,7 +74,7 @@ impl Engine {
             let waits = unmet == 0 && node.goal.spec().is_some() && node.present.is_none()
                 || self.graph.is_reduction_stale(idx);
             let retry = node.retry.as_ref();
-            let excused = node.flight().is_some()
+            let excused = node.running_op().is_some()
                 || retry.is_some_and(|retry| retry.due.is_some() || retry.error.is_some())
                 || self.graph.is_contended(idx)
                 || needs.iter().any(|need| self.is_leaving(&need.target));

@@ -20,7 +20,7 @@ use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
-use crate::transaction::{Footprint, Line, Running, Transaction};
+use crate::transaction::{ConflictSet, InFlight, Transaction, TransportQueue};
 use crate::value::SharedValue;
 use crate::waits::{Reached, Waits};
 
@@ -112,7 +112,7 @@ struct Queued {
     prepared: bool,
     /// A transaction in flight that is in its way.
     behind: Option<TxnId>,
-    footprint: Option<Footprint>,
+    conflict_set: Option<ConflictSet>,
 }
 
 /// Transactions in flight at a time. Who would begin another one waits: so many are a sign that a transport hangs.
@@ -129,9 +129,9 @@ const DIRTY_SINGLY: usize = 64;
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) graph: Graph,
-    pub(crate) running: Running,
+    pub(crate) running: InFlight,
     /// What each transport has to answer.
-    pub(crate) lines: BTreeMap<TransportId, Line>,
+    pub(crate) transport_queues: BTreeMap<TransportId, TransportQueue>,
     /// Operations that nobody answered in time, with what they make.
     pub(crate) abandoned: BTreeMap<OpId, (Key, Option<SharedValue>)>,
     queue: VecDeque<Queued>,
@@ -155,8 +155,8 @@ impl Engine {
     pub fn new(registry: Registry) -> Self {
         Self {
             graph: Graph::new(Arc::new(registry)),
-            running: Running::default(),
-            lines: BTreeMap::new(),
+            running: InFlight::default(),
+            transport_queues: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             queue: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -302,7 +302,7 @@ impl Engine {
             self.dispatch(txn, now, &mut step);
         }
         self.expire(now, &mut step);
-        self.expire_lines(now, &mut step);
+        self.expire_transports(now, &mut step);
         self.expire_waits(now, &mut step);
         self.expire_resync(now, &mut step);
         while let Some(&(at, idx)) = self.timers.first() {
@@ -366,8 +366,8 @@ impl Engine {
     /// Has a plan carried out in its turn.
     pub(crate) fn enqueue(&mut self, origin: Origin, plan: Plan) -> TxnId {
         let txn = self.next_number();
-        let (prepared, behind, footprint) = (false, None, None);
-        self.queue.push_back(Queued { txn, origin, plan, prepared, behind, footprint });
+        let (prepared, behind, conflict_set) = (false, None, None);
+        self.queue.push_back(Queued { txn, origin, plan, prepared, behind, conflict_set });
         txn
     }
 
@@ -389,13 +389,13 @@ impl Engine {
             step.changed.push(self.graph.node(idx).key.clone());
         }
         step.submit.sort_by_key(|op| op.id);
-        self.queue_up(&step.submit, now);
+        self.enqueue_submitted(&step.submit, now);
         for list in [&mut step.read, &mut step.changed] {
             sort_keys(list);
         }
         self.graph.counters.reads += step.read.len() as u64;
         self.look_at_expected(&mut step);
-        self.tidy_lines(now);
+        self.drop_answered(now);
         step.deadline = self.deadline();
         step
     }
@@ -417,11 +417,11 @@ impl Engine {
 
     /// Begins the first change in the queue that nobody is in the way of, and that overtakes none it has to do with.
     fn take_up_change(&mut self, now: Now, step: &mut Step) -> bool {
-        let mut waiting: Vec<Footprint> = Vec::new();
+        let mut waiting: Vec<ConflictSet> = Vec::new();
         for at in 0..self.queue.len().min(OVERTAKEN_MOST) {
             let behind = self.queue[at].behind;
             if behind.is_some_and(|other| self.running.contains(other)) {
-                waiting.push(self.footprint_of(at));
+                waiting.push(self.conflict_set_at(at));
                 continue;
             }
             let Some(Queued { txn, origin, plan, prepared, .. }) = self.queue.remove(at) else {
@@ -434,27 +434,27 @@ impl Engine {
                     return true;
                 }
             };
-            let behind = self.in_the_way(&plan, None);
+            let behind = self.conflicting_transaction(&plan, None);
             let clear = waiting.is_empty() || {
-                let footprint = Footprint::of_plan(&self.graph, &plan);
-                !waiting.iter().any(|other| other.conflicts(&footprint))
+                let conflict_set = ConflictSet::of_plan(&self.graph, &plan);
+                !waiting.iter().any(|other| other.conflicts(&conflict_set))
             };
             if behind.is_none() && clear {
                 self.begin(txn, origin, (plan, prepared), now, step);
                 return true;
             }
-            let queued = Queued { txn, origin, plan, prepared, behind, footprint: None };
+            let queued = Queued { txn, origin, plan, prepared, behind, conflict_set: None };
             self.queue.insert(at, queued);
-            waiting.push(self.footprint_of(at));
+            waiting.push(self.conflict_set_at(at));
         }
         false
     }
 
-    fn footprint_of(&mut self, at: usize) -> Footprint {
+    fn conflict_set_at(&mut self, at: usize) -> ConflictSet {
         let queued = &mut self.queue[at];
         let graph = &self.graph;
-        let footprint = queued.footprint.take();
-        footprint.unwrap_or_else(|| Footprint::of_plan(graph, &queued.plan))
+        let conflict_set = queued.conflict_set.take();
+        conflict_set.unwrap_or_else(|| ConflictSet::of_plan(graph, &queued.plan))
     }
 
     /// The plan for the state of now.
@@ -525,7 +525,7 @@ impl Engine {
     ) -> Option<TxnId> {
         let plan =
             planner::plan(&self.graph, Delta::default().best_effort(), dirty.clone()).ok()?;
-        if let Some(behind) = self.in_the_way(&plan, None) {
+        if let Some(behind) = self.conflicting_transaction(&plan, None) {
             return Some(behind);
         }
         if plan.operations.is_empty() {
@@ -549,10 +549,10 @@ impl Engine {
     }
 
     fn deadline(&self) -> Option<Duration> {
-        let line = self.line_deadline();
+        let queue = self.transport_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
-        let engine = timer.into_iter().chain(transactions).chain(line).chain(self.resync_due);
+        let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
         engine.chain(self.waits.deadline()).min()
     }
 }

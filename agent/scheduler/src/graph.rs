@@ -147,7 +147,7 @@ impl Graph {
             return;
         }
         let empty = node.applied.is_none() && node.observed.is_none();
-        let held = node.flight().is_some() || node.owner().is_some() || node.is_dirty;
+        let held = node.running_op().is_some() || node.owner().is_some() || node.is_dirty;
         if !empty || node.present.is_some() || held || !node.used {
             return;
         }
@@ -219,8 +219,8 @@ impl Graph {
     /// Has a value planned for, unless an operation on it is in flight.
     pub(crate) fn mark_dirty(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx as usize];
-        node.dirty_in_flight = node.flight().is_some();
-        if node.used && !node.is_dirty && node.flight().is_none() {
+        node.dirty_in_flight = node.running_op().is_some();
+        if node.used && !node.is_dirty && node.running_op().is_none() {
             node.is_dirty = true;
             self.dirty.push(idx);
         }

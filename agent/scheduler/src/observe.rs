@@ -24,8 +24,8 @@ impl Engine {
                 return;
             }
         };
-        self.heard(idx);
-        match self.graph.node(idx).flight() {
+        self.on_observed(idx);
+        match self.graph.node(idx).running_op() {
             Some(op) => {
                 let node = self.graph.node_mut(idx);
                 if !same(node.observed.as_ref(), fact.value.as_ref()) {
@@ -132,7 +132,8 @@ impl Engine {
     pub(crate) fn acknowledge(&mut self, idx: NodeIdx, now: Now, step: &mut Step) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
-        if node.flight().is_some() || !descriptor.is_some_and(|descriptor| descriptor.observable())
+        if node.running_op().is_some()
+            || !descriptor.is_some_and(|descriptor| descriptor.observable())
         {
             return;
         }
@@ -176,7 +177,7 @@ impl Engine {
     pub(crate) fn check_lost_dependencies(&mut self, now: Now, step: &mut Step) {
         for idx in std::mem::take(&mut self.graph.lost_dependency) {
             let node = self.graph.node(idx);
-            if node.flight().is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
+            if node.running_op().is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
                 self.schedule_drift_check(idx, now, false, step);
             }
         }
@@ -206,7 +207,7 @@ impl Engine {
             if !descriptor.is_some_and(|descriptor| descriptor.observable()) {
                 continue;
             }
-            match node.flight() {
+            match node.running_op() {
                 Some(op) => {
                     self.graph.node_mut(idx).observed = None;
                     self.try_verify(op, now, step);

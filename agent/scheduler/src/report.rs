@@ -61,7 +61,7 @@ impl Engine {
             _ => false,
         };
         match &node.goal {
-            _ if node.flight().is_some() => State::InProgress,
+            _ if node.running_op().is_some() => State::InProgress,
             Goal::Nothing if node.present.is_none() => State::Nonexistent,
             Goal::Nothing if node.applied.is_none() => State::Obtained,
             Goal::Nothing => failed.unwrap_or(State::InProgress),

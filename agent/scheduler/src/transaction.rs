@@ -1,11 +1,11 @@
 //! A transaction in flight, and how it is carried out.
 
+mod conflict_set;
 mod dispatch;
+mod dispatch_order;
 mod failure;
-mod footprint;
-mod line;
-mod order;
-mod running;
+mod in_flight;
+mod transport_queue;
 mod verify;
 
 use std::collections::BTreeSet;
@@ -25,10 +25,10 @@ use crate::operation::{Now, OpId, OperationError, TxnId};
 use crate::plan::{Cause, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
-pub(crate) use footprint::Footprint;
-pub(crate) use line::Line;
-use order::Order;
-pub(crate) use running::Running;
+pub(crate) use conflict_set::ConflictSet;
+use dispatch_order::DispatchOrder;
+pub(crate) use in_flight::InFlight;
+pub(crate) use transport_queue::TransportQueue;
 
 /// After a large batch, objects without an echo are read once no echo has come for this long.
 const ECHO_WITHIN: Duration = Duration::from_millis(30);
@@ -56,16 +56,16 @@ pub(crate) struct Transaction {
     phase: Phase,
     operations: Vec<PlannedOperation>,
     /// What became of each of the operations so far.
-    flights: Vec<Flight>,
+    progress: Vec<OpProgress>,
     /// The number of the first operation.
     first_op: u64,
-    order: Order,
+    order: DispatchOrder,
     /// The values it touches: nobody else changes them, and none is forgotten, until it ends.
     reserved: Vec<NodeIdx>,
     /// Values that woke up meanwhile, and have to wait until it ends.
     dirty_after: Vec<NodeIdx>,
     /// What others must keep clear of; worked out when somebody asks.
-    footprint: Option<Footprint>,
+    conflict_set: Option<ConflictSet>,
     /// Nothing of it may go yet: see [`Engine::prepare`].
     prepared: bool,
     /// Pre-images that are told with the first operations.
@@ -76,7 +76,7 @@ pub(crate) struct Transaction {
     outstanding: usize,
     /// Neither verified nor failed.
     open: usize,
-    progress: Duration,
+    last_progress: Duration,
     read_due: Option<Duration>,
     failure: Option<(Key, String, OperationError)>,
     undo_failed: bool,
@@ -107,13 +107,13 @@ enum Phase {
 }
 
 #[derive(Debug)]
-struct Flight {
+struct OpProgress {
     idx: NodeIdx,
-    state: FlightState,
+    state: OpState,
 }
 
 #[derive(Debug)]
-enum FlightState {
+enum OpState {
     Waiting,
     Submitted,
     /// Completed at that time, not seen yet. With an error it is success only if what exists is as intended.
@@ -152,78 +152,76 @@ impl Transaction {
 
     /// Whether an operation is one of these; those of the way there are not, once it is on its way back.
     fn has(&self, op: OpId) -> bool {
-        op.0.checked_sub(self.first_op).is_some_and(|at| at < self.flights.len() as u64)
+        op.0.checked_sub(self.first_op).is_some_and(|at| at < self.progress.len() as u64)
     }
 
     fn operation(&self, op: OpId) -> &PlannedOperation {
-        &self.operations[self.seat(op)]
+        &self.operations[self.op_index(op)]
     }
 
-    fn flight(&self, op: OpId) -> &Flight {
-        &self.flights[self.seat(op)]
+    fn op_progress(&self, op: OpId) -> &OpProgress {
+        &self.progress[self.op_index(op)]
     }
 
-    fn flight_mut(&mut self, op: OpId) -> &mut Flight {
-        let seat = self.seat(op);
-        &mut self.flights[seat]
+    fn op_progress_mut(&mut self, op: OpId) -> &mut OpProgress {
+        let op_index = self.op_index(op);
+        &mut self.progress[op_index]
     }
 
     /// Whether an operation came after one that failed, on the same value.
     fn follows_failure(&self, op: OpId) -> bool {
-        let own = self.flight(op).idx;
-        let failed = |&seat: &u32| {
-            let before = &self.flights[seat as usize];
-            before.idx == own && matches!(before.state, FlightState::Failed(_))
+        let own = self.op_progress(op).idx;
+        let failed = |&op_index: &u32| {
+            let before = &self.progress[op_index as usize];
+            before.idx == own && matches!(before.state, OpState::Failed(_))
         };
         self.operation(op).after.iter().any(failed)
     }
 
-    fn seat(&self, op: OpId) -> usize {
+    fn op_index(&self, op: OpId) -> usize {
         usize::try_from(op.0 - self.first_op).expect("operations fit into memory")
     }
 
-    fn op_at(&self, seat: u32) -> OpId {
-        OpId(self.first_op + u64::from(seat))
+    fn op_id(&self, op_index: u32) -> OpId {
+        OpId(self.first_op + u64::from(op_index))
     }
 
     /// An operation is with its transport: so may be what comes after it on the same one.
-    fn handed(&mut self, op: OpId) {
-        let seat = self.seat(op);
-        self.order.handed(seat, &self.operations);
+    fn submitted_op(&mut self, op: OpId) {
+        let op_index = self.op_index(op);
+        self.order.submitted_op(op_index, &self.operations);
     }
 
     /// An operation is completed.
-    fn came_to_end(&mut self, op: OpId) {
-        let seat = self.seat(op);
-        self.order.came_to_end(seat, &self.operations);
+    fn completed_op(&mut self, op: OpId) {
+        let op_index = self.op_index(op);
+        self.order.completed_op(op_index, &self.operations);
     }
 
     /// An operation will not be done: nor will what waits for it.
-    fn broke(&mut self, op: OpId) {
-        let seat = self.seat(op);
-        self.order.broke(seat, &self.operations);
+    fn failed_op(&mut self, op: OpId) {
+        let op_index = self.op_index(op);
+        self.order.failed_op(op_index, &self.operations);
     }
 
     /// What was handed out and not answered.
     fn unanswered(&self) -> impl Iterator<Item = OpId> + '_ {
-        let flights = (self.first_op..).map(OpId).zip(&self.flights);
-        flights
-            .filter(|(_, flight)| matches!(flight.state, FlightState::Submitted))
+        let progress = (self.first_op..).map(OpId).zip(&self.progress);
+        progress
+            .filter(|(_, op_progress)| matches!(op_progress.state, OpState::Submitted))
             .map(|(op, _)| op)
     }
 
     /// Writes down what became of the operations; of what is beyond the bounds of a record, the numbers.
     fn record(&mut self, undo: bool) {
-        let mut flights = std::mem::take(&mut self.flights);
+        let mut progress = std::mem::take(&mut self.progress);
         let mut operations = std::mem::take(&mut self.operations);
-        for (op, flight) in operations.iter_mut().zip(&mut flights) {
-            let result = match std::mem::replace(&mut flight.state, FlightState::Waiting) {
-                FlightState::Verified => Executed::Verified,
-                FlightState::Completed(..) => Executed::Completed,
-                FlightState::Failed(error) => Executed::Failed(*error),
-                FlightState::Waiting | FlightState::Submitted | FlightState::NotTried => {
-                    Executed::NotTried
-                }
+        for (op, op_progress) in operations.iter_mut().zip(&mut progress) {
+            let result = match std::mem::replace(&mut op_progress.state, OpState::Waiting) {
+                OpState::Verified => Executed::Verified,
+                OpState::Completed(..) => Executed::Completed,
+                OpState::Failed(error) => Executed::Failed(*error),
+                OpState::Waiting | OpState::Submitted | OpState::NotTried => Executed::NotTried,
             };
             if self.past.len() == OPERATIONS_KEPT {
                 self.omitted.add(op.key.kind(), op.action, &result);
@@ -266,18 +264,18 @@ impl Engine {
             asked,
             phase: Phase::Executing,
             operations: Vec::new(),
-            flights: Vec::new(),
+            progress: Vec::new(),
             first_op: 0,
-            order: Order::default(),
+            order: DispatchOrder::default(),
             reserved: Vec::new(),
             dirty_after: Vec::new(),
-            footprint: None,
+            conflict_set: None,
             prepared,
             restores: Vec::new(),
             cancelled: false,
             outstanding: 0,
             open: 0,
-            progress: now.monotonic,
+            last_progress: now.monotonic,
             read_due: None,
             failure: None,
             undo_failed: false,
@@ -293,7 +291,7 @@ impl Engine {
         self.graph.counters.transactions += 1;
         self.expect(txn, &plan, now, step);
         let told = step.restores.len();
-        self.board(&mut transaction, plan, now, step);
+        self.install_plan(&mut transaction, plan, now, step);
         transaction.restores = step.restores.split_off(told);
         self.running.put(transaction);
         if !prepared {
@@ -341,21 +339,27 @@ impl Engine {
     }
 
     /// Makes a plan the operations of a transaction.
-    fn board(&mut self, transaction: &mut Transaction, mut plan: Plan, now: Now, step: &mut Step) {
+    fn install_plan(
+        &mut self,
+        transaction: &mut Transaction,
+        mut plan: Plan,
+        now: Now,
+        step: &mut Step,
+    ) {
         self.count(&plan);
         let operations = std::mem::take(&mut plan.operations);
         let indexes = self.locate(&plan);
         let waiting = |op: &PlannedOperation| {
             let idx = indexes[op.oidx as usize];
-            Flight { idx, state: FlightState::Waiting }
+            OpProgress { idx, state: OpState::Waiting }
         };
-        let flights: Vec<Flight> = operations.iter().map(waiting).collect();
+        let progress: Vec<OpProgress> = operations.iter().map(waiting).collect();
         transaction.first_op = self.next_op;
-        transaction.open = flights.len();
+        transaction.open = progress.len();
         transaction.outstanding = 0;
-        transaction.order = Order::of(&operations);
-        self.next_op += flights.len() as u64;
-        transaction.footprint = None;
+        transaction.order = DispatchOrder::of(&operations);
+        self.next_op += progress.len() as u64;
+        transaction.conflict_set = None;
         transaction.reserved.reserve(indexes.len());
         for &idx in &indexes {
             if self.graph.node_mut(idx).reserve(transaction.txn) {
@@ -365,19 +369,19 @@ impl Engine {
         let waiting = plan.nodes.iter().zip(&indexes).filter(|(node, _)| node.could_come());
         self.graph.hold_back(waiting.map(|(_, &idx)| idx));
         let numbers = (transaction.first_op..).map(OpId);
-        for (number, (op, flight)) in numbers.zip(operations.iter().zip(&flights)) {
-            self.graph.node_mut(flight.idx).take_off(number);
+        for (number, (op, op_progress)) in numbers.zip(operations.iter().zip(&progress)) {
+            self.graph.node_mut(op_progress.idx).begin_op(number);
             for key in &op.taken {
                 let idx = self.graph.intern(key);
-                self.graph.node_mut(idx).take_off(number);
+                self.graph.node_mut(idx).begin_op(number);
             }
             if op.cause == Cause::Drift {
-                let retry = &mut self.graph.node_mut(flight.idx).retry;
+                let retry = &mut self.graph.node_mut(op_progress.idx).retry;
                 retry.get_or_insert_default().repairing(now.monotonic);
             }
         }
         transaction.operations = operations;
-        transaction.flights = flights;
+        transaction.progress = progress;
         self.commit(plan, indexes, step);
     }
 
@@ -439,7 +443,7 @@ impl Engine {
                 if transaction.outstanding > 0 {
                     return false;
                 }
-                self.settle_down(txn, now, step);
+                self.begin_rollback(txn, now, step);
                 true
             }
             Phase::Settling { until, behind } => {
@@ -463,7 +467,7 @@ impl Engine {
         let undo = transaction.phase == Phase::Undoing;
         transaction.record(undo);
         let txn = transaction.txn;
-        self.vacate(&mut transaction);
+        self.release_values(&mut transaction);
         self.bring_back(&transaction.failed);
         let outcome = match transaction.failure.take() {
             Some(_) if transaction.cancelled => {
@@ -491,11 +495,11 @@ impl Engine {
     }
 
     /// Leaves the values of a transaction to others.
-    fn vacate(&mut self, transaction: &mut Transaction) {
+    fn release_values(&mut self, transaction: &mut Transaction) {
         for idx in std::mem::take(&mut transaction.reserved) {
             let node = self.graph.node_mut(idx);
             if node.owner() == Some(transaction.txn) {
-                node.vacate();
+                node.release();
             }
             if node.unmet > 0 && self.graph.is_ours(idx) {
                 self.graph.lost_dependency.push(idx); // what it needs was to be done before it, and was not

@@ -132,7 +132,7 @@ pub(crate) struct Node {
     /// Dependencies of the goal that nobody offers.
     pub(crate) unmet: u32,
     /// The number of the last operation of a running transaction on this key.
-    flight: Option<NonZeroU64>,
+    running_op: Option<NonZeroU64>,
     /// The number of the transaction that touches it: until that ends, it is nobody else's.
     owner: Option<NonZeroU64>,
     pub(crate) last: Option<LastOperation>,
@@ -157,7 +157,7 @@ impl Node {
             ours: false,
             need_targets: TargetIds::new(),
             unmet: 0,
-            flight: None,
+            running_op: None,
             owner: None,
             last: None,
             retry: None,
@@ -168,17 +168,17 @@ impl Node {
     }
 
     /// The last operation of a running transaction on this key.
-    pub(crate) fn flight(&self) -> Option<OpId> {
-        self.flight.map(|number| OpId(number.get()))
+    pub(crate) fn running_op(&self) -> Option<OpId> {
+        self.running_op.map(|number| OpId(number.get()))
     }
 
     /// Operations are numbered from one.
-    pub(crate) fn take_off(&mut self, op: OpId) {
-        self.flight = NonZeroU64::new(op.0);
+    pub(crate) fn begin_op(&mut self, op: OpId) {
+        self.running_op = NonZeroU64::new(op.0);
     }
 
-    pub(crate) fn land(&mut self) {
-        self.flight = None;
+    pub(crate) fn end_op(&mut self) {
+        self.running_op = None;
     }
 
     /// The transaction that touches it.
@@ -192,7 +192,7 @@ impl Node {
         std::mem::replace(&mut self.owner, owner) != owner
     }
 
-    pub(crate) fn vacate(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.owner = None;
     }
 

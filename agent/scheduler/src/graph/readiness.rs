@@ -277,7 +277,7 @@ impl Graph {
             self.reason_changed.push(claimant);
             let node = self.node(claimant);
             // What is on its way out for want of it will have to come back.
-            if !node.in_place() || node.flight().is_some() {
+            if !node.in_place() || node.running_op().is_some() {
                 self.mark_dirty(claimant);
             }
         }
@@ -448,13 +448,13 @@ impl Graph {
         let used = node.ours
             && node.present.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
         let left_out = wanted == 0 && node.goal.is_leaving_out(target);
-        if (wanted > 0 && !node.in_place() || left_out) && node.flight().is_none() {
+        if (wanted > 0 && !node.in_place() || left_out) && node.running_op().is_none() {
             self.reason_changed.push(idx);
         }
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
             // What is in place and on its way out will have to come back.
-            let waits = wanted > 0 && (!node.in_place() || node.flight().is_some());
+            let waits = wanted > 0 && (!node.in_place() || node.running_op().is_some());
             if waits && node.unmet == 0 || self.is_reduction_stale(idx) {
                 self.mark_dirty(idx);
             }
@@ -463,7 +463,7 @@ impl Graph {
             // An old value that could not become the new one does not outlive what the new one needs.
             let stuck = wanted > 0 && node.ours && node.present.is_some();
             let waits = wanted > 0 && node.present.is_none();
-            if (used || stuck) && node.flight().is_none() {
+            if (used || stuck) && node.running_op().is_none() {
                 self.lost_dependency.push(idx);
             }
             if waits && self.is_reduction_stale(idx) {

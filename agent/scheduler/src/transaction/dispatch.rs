@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
-use super::{FlightState, Phase, Transaction};
+use super::{OpState, Phase, Transaction};
 use crate::engine::{Engine, Step};
 use crate::graph::Graph;
 use crate::history::Origin;
@@ -13,7 +13,7 @@ use crate::operation::{
 };
 
 /// What becomes of an operation whose time may have come.
-enum Turn {
+enum NextStep {
     Submit,
     /// The engine itself completes it.
     Silent,
@@ -24,31 +24,31 @@ enum Turn {
 }
 
 impl Transaction {
-    fn turn_of(&self, seat: u32) -> Turn {
-        let op = &self.operations[seat as usize];
+    fn next_step(&self, op_index: u32) -> NextStep {
+        let op = &self.operations[op_index as usize];
         let not_done = |&before: &u32| {
-            let state = &self.flights[before as usize].state;
-            matches!(state, FlightState::Failed(_) | FlightState::NotTried)
+            let state = &self.progress[before as usize].state;
+            matches!(state, OpState::Failed(_) | OpState::NotTried)
         };
-        match self.flights[seat as usize].state {
-            FlightState::Waiting if op.after.iter().any(not_done) => Turn::Broken,
-            FlightState::Waiting if op.transport == TransportId::NONE => Turn::Silent,
-            FlightState::Waiting => Turn::Submit,
-            _ => Turn::Past,
+        match self.progress[op_index as usize].state {
+            OpState::Waiting if op.after.iter().any(not_done) => NextStep::Broken,
+            OpState::Waiting if op.transport == TransportId::NONE => NextStep::Silent,
+            OpState::Waiting => NextStep::Submit,
+            _ => NextStep::Past,
         }
     }
 
     fn submitted(&mut self, op: OpId, now: Now) {
-        self.flight_mut(op).state = FlightState::Submitted;
+        self.op_progress_mut(op).state = OpState::Submitted;
         self.outstanding += 1;
-        self.progress = now.monotonic;
-        self.handed(op);
+        self.last_progress = now.monotonic;
+        self.submitted_op(op);
     }
 
     fn leave_out(&mut self, op: OpId) {
-        self.flight_mut(op).state = FlightState::NotTried;
+        self.op_progress_mut(op).state = OpState::NotTried;
         self.open -= 1;
-        self.broke(op);
+        self.failed_op(op);
     }
 }
 
@@ -75,7 +75,7 @@ impl Engine {
     pub(crate) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let mut most = self.portion;
         while most > 0 {
-            let done = self.hand_out(txn, most, now, step);
+            let done = self.submit_ready(txn, most, now, step);
             if done == 0 {
                 return;
             }
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// How many operations had their turn.
-    fn hand_out(&mut self, txn: TxnId, most: usize, now: Now, step: &mut Step) -> usize {
+    fn submit_ready(&mut self, txn: TxnId, most: usize, now: Now, step: &mut Step) -> usize {
         let Some(transaction) = self.running.get(txn) else { return 0 };
         if !transaction.may_go() {
             return 0;
@@ -100,19 +100,19 @@ impl Engine {
         let count = ready.len();
         let (mut left_out, mut silent) = (Vec::new(), Vec::new());
         step.submit.reserve(ready.len());
-        for seat in ready {
-            let op = transaction.op_at(seat);
-            match transaction.turn_of(seat) {
-                Turn::Past => {}
-                Turn::Broken => {
+        for op_index in ready {
+            let op = transaction.op_id(op_index);
+            match transaction.next_step(op_index) {
+                NextStep::Past => {}
+                NextStep::Broken => {
                     transaction.leave_out(op);
                     left_out.push(op);
                 }
-                Turn::Silent => {
-                    transaction.handed(op);
+                NextStep::Silent => {
+                    transaction.submitted_op(op);
                     silent.push(op);
                 }
-                Turn::Submit => {
+                NextStep::Submit => {
                     transaction.submitted(op, now);
                     step.submit.push(operation(&self.graph, transaction, op));
                 }
@@ -126,7 +126,7 @@ impl Engine {
             self.give_up(op, error, now, step);
         }
         for op in silent {
-            self.carried_out(op, now, step);
+            self.on_success(op, now, step);
         }
         count
     }
@@ -136,7 +136,7 @@ impl Engine {
         step.changed.reserve(completions.len());
         for Completion { op, result, observed } in completions {
             let transaction = self.running.of(op).filter(|transaction| {
-                matches!(transaction.flight(op).state, FlightState::Submitted)
+                matches!(transaction.op_progress(op).state, OpState::Submitted)
             });
             let Some(transaction) = transaction else {
                 self.take_late_answer(op, result.is_ok(), step);
@@ -162,25 +162,25 @@ impl Engine {
     ) {
         let Some(transaction) = self.running.of(op) else { return };
         transaction.outstanding -= 1;
-        transaction.progress = now.monotonic;
+        transaction.last_progress = now.monotonic;
         // On the way back, what was cancelled has failed like anything else.
         let failed = transaction.failure.is_some() && transaction.phase == Phase::Executing;
-        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let action = operation.action;
-        if let Some(line) = self.lines.get_mut(&operation.transport) {
-            line.answered(now.monotonic);
+        if let Some(queue) = self.transport_queues.get_mut(&operation.transport) {
+            queue.answered(now.monotonic);
         }
         if let Some(fact) = observed.filter(|fact| fact.key == operation.key) {
             self.graph.node_mut(idx).observed = fact.value;
         }
         match result {
-            Ok(()) => self.carried_out(op, now, step),
+            Ok(()) => self.on_success(op, now, step),
             Err(error) if error.is_gone() && action == Action::Delete => {
-                self.carried_out(op, now, step)
+                self.on_success(op, now, step)
             }
             Err(error) if error.exists() && action == Action::Create => {
-                let state = FlightState::Completed(now.monotonic, Some(Box::new(error)));
-                self.landed(op, state, step);
+                let state = OpState::Completed(now.monotonic, Some(Box::new(error)));
+                self.on_completed(op, state, step);
                 self.try_verify(op, now, step);
             }
             Err(error) if error.is_cancelled() && failed => transaction.leave_out(op),
@@ -206,7 +206,7 @@ impl Engine {
         let label = self.graph.label(&key);
         if let Some(transaction) = self.running.get(txn) {
             transaction.failure.get_or_insert((key, label, OperationError::cancelled()));
-            transaction.progress = now.monotonic;
+            transaction.last_progress = now.monotonic;
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{
-    ECHO_WITHIN, Flight, FlightState, Phase, READ_AGAIN, READ_AT_ONCE, READS_MOST, SETTLED_WITHIN,
+    ECHO_WITHIN, OpProgress, OpState, Phase, READ_AGAIN, READ_AT_ONCE, READS_MOST, SETTLED_WITHIN,
     VERIFIED_WITHIN,
 };
 use crate::descriptor::guarded;
@@ -20,9 +20,9 @@ impl Engine {
     pub(super) fn fail(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         transaction.open -= 1;
-        transaction.flight_mut(op).state = FlightState::Failed(Box::new(error.clone()));
-        transaction.broke(op);
-        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        transaction.op_progress_mut(op).state = OpState::Failed(Box::new(error.clone()));
+        transaction.failed_op(op);
+        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let (cause, key) = (operation.cause, operation.key.clone());
         let value = operation.new.clone().or_else(|| operation.old.clone());
         self.graph.counters.operations_failed += 1;
@@ -42,19 +42,19 @@ impl Engine {
     /// Leaves a value as it is, to be tried again when time or what it needs may help.
     pub(super) fn give_up(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
-        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let (key, taken) = (operation.key.clone(), operation.taken.clone());
         let follows = transaction.follows_failure(op);
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
-        if self.graph.node(idx).flight() == Some(op) {
-            self.graph.node_mut(idx).land();
+        if self.graph.node(idx).running_op() == Some(op) {
+            self.graph.node_mut(idx).end_op();
         }
         for taken in taken {
             if let Some(idx) =
-                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).flight() == Some(op))
+                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).running_op() == Some(op))
             {
-                self.graph.node_mut(idx).land();
+                self.graph.node_mut(idx).end_op();
             }
         }
         if let Some(reason) = self.first_reason(idx, follows, error) {
@@ -132,7 +132,7 @@ impl Engine {
     pub(crate) fn schedule_triggered_retries(&mut self, now: Now, step: &mut Step) {
         for idx in std::mem::take(&mut self.graph.retry_triggers.triggered) {
             let node = self.graph.node(idx);
-            let Some(retry) = node.retry.as_ref().filter(|_| node.flight().is_none()) else {
+            let Some(retry) = node.retry.as_ref().filter(|_| node.running_op().is_none()) else {
                 continue;
             };
             if retry.error.is_some() && retry.due.is_none() {
@@ -152,24 +152,26 @@ impl Engine {
 
     fn expire_reads(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.get(txn) else { return };
-        let quiet = now.monotonic.saturating_sub(transaction.progress);
+        let quiet = now.monotonic.saturating_sub(transaction.last_progress);
         if transaction.read_due.is_none_or(|at| at > now.monotonic) {
             return;
         }
         if quiet < ECHO_WITHIN {
             // Echoes are coming in: whoever waits is not forgotten yet.
-            transaction.read_due = Some(transaction.progress + ECHO_WITHIN);
+            transaction.read_due = Some(transaction.last_progress + ECHO_WITHIN);
             return;
         }
         let (mut reads, mut failed) = (0, Vec::new());
-        let all = transaction.operations.iter().zip(&transaction.flights);
-        for (op, (operation, flight)) in (transaction.first_op..).map(OpId).zip(all) {
-            let FlightState::Completed(since, doubt) = &flight.state else { continue };
+        let all = transaction.operations.iter().zip(&transaction.progress);
+        for (op, (operation, op_progress)) in (transaction.first_op..).map(OpId).zip(all) {
+            let OpState::Completed(since, doubt) = &op_progress.state else { continue };
             let waited = quiet.min(now.monotonic.saturating_sub(*since));
             if waited >= VERIFIED_WITHIN {
                 let error = doubt.as_deref().cloned();
-                failed
-                    .push((op, error.unwrap_or_else(|| mismatch(&self.graph, operation, flight))));
+                failed.push((
+                    op,
+                    error.unwrap_or_else(|| mismatch(&self.graph, operation, op_progress)),
+                ));
             } else if reads < READS_MOST {
                 reads += 1;
                 step.read.push(operation.key.clone());
@@ -183,43 +185,43 @@ impl Engine {
     }
 
     /// Hears of a key that failed transactions wait for.
-    pub(crate) fn heard(&mut self, idx: NodeIdx) {
+    pub(crate) fn on_observed(&mut self, idx: NodeIdx) {
         for transaction in self.running.iter_mut() {
             transaction.awaited.remove(&idx);
         }
     }
 
     /// After a failure: nothing more is handed out, and what was completed counts as done.
-    pub(super) fn settle_down(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    pub(super) fn begin_rollback(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.get(txn) else { return };
         let until = now.monotonic + SETTLED_WITHIN;
         transaction.phase = Phase::Settling { until, behind: None };
         transaction.read_due = None;
-        let all = transaction.operations.iter().zip(&mut transaction.flights);
-        for (number, (op, flight)) in (transaction.first_op..).map(OpId).zip(all) {
-            let node = self.graph.node_mut(flight.idx);
-            if node.flight() != Some(number) {
+        let all = transaction.operations.iter().zip(&mut transaction.progress);
+        for (number, (op, op_progress)) in (transaction.first_op..).map(OpId).zip(all) {
+            let node = self.graph.node_mut(op_progress.idx);
+            if node.running_op() != Some(number) {
                 continue;
             }
-            match &flight.state {
-                FlightState::Completed(_, None) => {
+            match &op_progress.state {
+                OpState::Completed(_, None) => {
                     let gone = op.action == Action::Delete;
                     node.observed = op.new.clone().filter(|_| !gone);
                     if step.read.len() < READ_AT_ONCE {
                         step.read.push(op.key.clone());
                     }
                 }
-                FlightState::Waiting => flight.state = FlightState::NotTried,
+                OpState::Waiting => op_progress.state = OpState::NotTried,
                 _ => {}
             }
         }
-        for (op, flight) in transaction.operations.iter().zip(&transaction.flights) {
-            self.graph.node_mut(flight.idx).land();
+        for (op, op_progress) in transaction.operations.iter().zip(&transaction.progress) {
+            self.graph.node_mut(op_progress.idx).end_op();
             step.changed.push(op.key.clone());
             for key in &op.taken {
                 step.changed.push(key.clone());
                 if let Some(idx) = self.graph.find(key) {
-                    self.graph.node_mut(idx).land();
+                    self.graph.node_mut(idx).end_op();
                 }
             }
         }
@@ -233,28 +235,28 @@ impl Engine {
             touched.extend(self.graph.find(&op.key));
             touched.extend(op.taken.iter().filter_map(|key| self.graph.find(key)));
         }
-        let not_done = |flight: &&Flight| {
-            matches!(flight.state, FlightState::Failed(_) | FlightState::NotTried)
+        let not_done = |op_progress: &&OpProgress| {
+            matches!(op_progress.state, OpState::Failed(_) | OpState::NotTried)
         };
-        for flight in transaction.flights.iter().filter(not_done) {
-            self.acknowledge(flight.idx, now, step);
+        for op_progress in transaction.progress.iter().filter(not_done) {
+            self.acknowledge(op_progress.idx, now, step);
         }
         let delta = Delta::new(transaction.before.clone()).best_effort();
         let touched = touched.into_iter().collect();
         let planned =
             planner::plan_with(&self.graph, delta, touched, transaction.held.clone(), || {});
         if let Ok(plan) = &planned
-            && let Some(other) = self.in_the_way(plan, Some(txn))
+            && let Some(other) = self.conflicting_transaction(plan, Some(txn))
         {
             transaction.phase = Phase::Settling { until: now.monotonic, behind: Some(other) };
             self.running.put(transaction);
             return false;
         }
         transaction.phase = Phase::Undoing;
-        transaction.progress = now.monotonic;
+        transaction.last_progress = now.monotonic;
         transaction.record(false);
         match planned {
-            Ok(plan) => self.board(&mut transaction, plan, now, step),
+            Ok(plan) => self.install_plan(&mut transaction, plan, now, step),
             // A key named twice with different values was refused on the way there.
             Err(_) => transaction.undo_failed = true,
         }
@@ -264,10 +266,10 @@ impl Engine {
     }
 }
 
-fn mismatch(graph: &Graph, op: &PlannedOperation, flight: &Flight) -> OperationError {
+fn mismatch(graph: &Graph, op: &PlannedOperation, op_progress: &OpProgress) -> OperationError {
     let label = |value: &SharedValue| graph.registry.label(&op.key, Some(&**value));
     let meant = op.new.as_ref().or(op.old.as_ref()).map(label);
-    let seen = match graph.node(flight.idx).observed.as_ref() {
+    let seen = match graph.node(op_progress.idx).observed.as_ref() {
         None => "nothing is there".to_owned(),
         Some(value) if meant.is_none_or(|meant| meant != label(value)) => {
             format!("the system has {}", label(value))

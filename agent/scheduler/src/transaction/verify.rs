@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{ECHO_WITHIN, FlightState, READ_AGAIN, READ_AT_ONCE};
+use super::{ECHO_WITHIN, OpState, READ_AGAIN, READ_AT_ONCE};
 use crate::descriptor::{Effect, guarded};
 use crate::engine::{Engine, Step};
 use crate::graph::{Goal, Graph, NodeIdx};
@@ -15,24 +15,24 @@ use crate::value_spec::ValueSpec;
 
 impl Engine {
     /// An operation is done: the applied plane follows, and so does what others may count on.
-    pub(super) fn carried_out(&mut self, op: OpId, now: Now, step: &mut Step) {
-        self.landed(op, FlightState::Completed(now.monotonic, None), step);
+    pub(super) fn on_success(&mut self, op: OpId, now: Now, step: &mut Step) {
+        self.on_completed(op, OpState::Completed(now.monotonic, None), step);
         self.apply(op, step);
         self.try_verify(op, now, step);
     }
 
-    pub(super) fn landed(&mut self, op: OpId, state: FlightState, step: &mut Step) {
+    pub(super) fn on_completed(&mut self, op: OpId, state: OpState, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
-        let count = transaction.flights.len();
-        transaction.flight_mut(op).state = state;
-        transaction.came_to_end(op);
-        let flight = transaction.flight(op);
-        if self.graph.node(flight.idx).flight() != Some(op) {
+        let count = transaction.progress.len();
+        transaction.op_progress_mut(op).state = state;
+        transaction.completed_op(op);
+        let op_progress = transaction.op_progress(op);
+        if self.graph.node(op_progress.idx).running_op() != Some(op) {
             return;
         }
-        let FlightState::Completed(now, _) = flight.state else { return };
+        let OpState::Completed(now, _) = op_progress.state else { return };
         let operation = transaction.operation(op);
-        let seen = is_seen(&self.graph, operation, flight.idx);
+        let seen = is_seen(&self.graph, operation, op_progress.idx);
         if !seen && count <= READ_AT_ONCE {
             step.read.push(operation.key.clone());
             transaction.read_due.get_or_insert(now + READ_AGAIN);
@@ -43,7 +43,7 @@ impl Engine {
 
     pub(super) fn apply(&mut self, op: OpId, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
-        let (idx, operation) = (transaction.flight(op).idx, transaction.operation(op));
+        let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let (action, new) = (operation.action, operation.new.clone());
         let taken = operation.taken.clone();
         let node = self.graph.node_mut(idx);
@@ -84,8 +84,8 @@ impl Engine {
         let node = self.graph.node_mut(idx);
         node.applied = None;
         node.observed = None;
-        if node.flight() == Some(op) {
-            node.land();
+        if node.running_op() == Some(op) {
+            node.end_op();
         }
         self.graph.set_present(idx, None, false);
         self.graph.update_unsettled(idx);
@@ -109,10 +109,10 @@ impl Engine {
     /// Checks an operation that is completed against what is seen by now.
     pub(crate) fn try_verify(&mut self, op: OpId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
-        let (flight, operation) = (transaction.flight(op), transaction.operation(op));
-        let FlightState::Completed(_, doubt) = &flight.state else { return };
-        let (idx, action, doubtful) = (flight.idx, operation.action, doubt.is_some());
-        let last = self.graph.node(idx).flight() == Some(op);
+        let (op_progress, operation) = (transaction.op_progress(op), transaction.operation(op));
+        let OpState::Completed(_, doubt) = &op_progress.state else { return };
+        let (idx, action, doubtful) = (op_progress.idx, operation.action, doubt.is_some());
+        let last = self.graph.node(idx).running_op() == Some(op);
         if last && !is_seen(&self.graph, operation, idx) {
             return;
         }
@@ -122,9 +122,9 @@ impl Engine {
         let believed = !last && action != Action::Delete;
         let left = if believed { self.graph.outcome(operation) } else { None };
         let left = left.map(Cow::into_owned);
-        transaction.flight_mut(op).state = FlightState::Verified;
+        transaction.op_progress_mut(op).state = OpState::Verified;
         transaction.open -= 1;
-        transaction.progress = now.monotonic;
+        transaction.last_progress = now.monotonic;
         if !last {
             // A later operation on the same key will be looked at. Should that not be done, this one is believed.
             self.graph.node_mut(idx).observed = left;
@@ -138,7 +138,7 @@ impl Engine {
 
     pub(super) fn verified(&mut self, idx: NodeIdx, action: Action, step: &mut Step) {
         let node = self.graph.node_mut(idx);
-        node.land();
+        node.end_op();
         let key = node.key.clone();
         let observable = self
             .graph

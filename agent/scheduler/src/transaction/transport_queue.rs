@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{FlightState, Running};
+use super::{InFlight, OpState};
 use crate::engine::{Engine, Step};
 use crate::operation::{Now, OpId, Operation, OperationError, TransportId};
 
@@ -20,7 +20,7 @@ const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 /// The operations of one transport, oldest first. A transport carries them out in this order, so time runs against the
 /// first one only.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct TransportQueue {
     operations: VecDeque<OpId>,
     /// Since when it is the first one's turn.
     since: Duration,
@@ -28,7 +28,7 @@ pub(crate) struct Line {
     cancelled: Option<OpId>,
 }
 
-impl Line {
+impl TransportQueue {
     fn push(&mut self, op: OpId, now: Duration) {
         if self.operations.is_empty() {
             self.since = now;
@@ -50,11 +50,11 @@ impl Line {
     }
 
     /// Drops what is answered, or given up.
-    fn tidy(&mut self, running: &mut Running, now: Duration) {
+    fn drop_answered(&mut self, running: &mut InFlight, now: Duration) {
         let before = self.operations.front().copied();
         while let Some(&op) = self.operations.front() {
             let waits = running.of(op).is_some_and(|transaction| {
-                matches!(transaction.flight(op).state, FlightState::Submitted)
+                matches!(transaction.op_progress(op).state, OpState::Submitted)
             });
             if waits {
                 break;
@@ -73,37 +73,37 @@ impl Line {
 
 impl Engine {
     /// Operations are handed out, in this order.
-    pub(crate) fn queue_up(&mut self, submitted: &[Operation], now: Now) {
+    pub(crate) fn enqueue_submitted(&mut self, submitted: &[Operation], now: Now) {
         for op in submitted {
-            self.lines.entry(op.transport).or_default().push(op.id, now.monotonic);
+            self.transport_queues.entry(op.transport).or_default().push(op.id, now.monotonic);
         }
     }
 
-    pub(crate) fn tidy_lines(&mut self, now: Now) {
-        for line in self.lines.values_mut() {
-            line.tidy(&mut self.running, now.monotonic);
+    pub(crate) fn drop_answered(&mut self, now: Now) {
+        for queue in self.transport_queues.values_mut() {
+            queue.drop_answered(&mut self.running, now.monotonic);
         }
     }
 
     /// When the first transport will have had its time.
-    pub(crate) fn line_deadline(&self) -> Option<Duration> {
-        self.lines.values().filter_map(Line::deadline).min()
+    pub(crate) fn transport_deadline(&self) -> Option<Duration> {
+        self.transport_queues.values().filter_map(TransportQueue::deadline).min()
     }
 
     /// Cancels what takes too long, and gives up what does not even answer that.
-    pub(crate) fn expire_lines(&mut self, now: Now, step: &mut Step) {
-        let transports: Vec<TransportId> = self.lines.keys().copied().collect();
+    pub(crate) fn expire_transports(&mut self, now: Now, step: &mut Step) {
+        let transports: Vec<TransportId> = self.transport_queues.keys().copied().collect();
         for transport in transports {
-            let Some(line) = self.lines.get(&transport) else { continue };
-            let Some(&op) = line.operations.front() else { continue };
-            if line.deadline().is_some_and(|deadline| deadline > now.monotonic) {
+            let Some(queue) = self.transport_queues.get(&transport) else { continue };
+            let Some(&op) = queue.operations.front() else { continue };
+            if queue.deadline().is_some_and(|deadline| deadline > now.monotonic) {
                 continue;
             }
-            if line.cancelled.is_some() {
+            if queue.cancelled.is_some() {
                 self.abandon(transport, op, now, step);
-            } else if let Some(line) = self.lines.get_mut(&transport) {
-                line.cancelled = Some(op);
-                line.since = now.monotonic;
+            } else if let Some(queue) = self.transport_queues.get_mut(&transport) {
+                queue.cancelled = Some(op);
+                queue.since = now.monotonic;
                 step.cancel.push(op);
             }
         }
@@ -140,7 +140,7 @@ impl Engine {
         if let Some(made) = made {
             let idx = self.graph.intern(&key);
             let node = self.graph.node_mut(idx);
-            if node.present.is_none() && node.flight().is_none() {
+            if node.present.is_none() && node.running_op().is_none() {
                 node.applied = Some(made);
             }
         }

@@ -7,31 +7,31 @@ use crate::plan::PlannedOperation;
 
 /// Who waits for whom while a transaction is carried out. Operations are known by their seats in it.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct DispatchOrder {
     /// May be handed out, or have to be left out. May name one twice.
     ready: Vec<u32>,
     /// The same of what no transport carries, which has its turn when no transport could begin with anything.
     silent: Vec<u32>,
     /// How many others each one waits for. All empty when one transport carries everything: then the order of the plan
     /// is order enough.
-    lacks: Vec<u32>,
+    waits_for: Vec<u32>,
     /// Who waits for the operation at a seat: `followers[first[seat]..first[seat + 1]]`.
-    first: Vec<u32>,
+    follower_starts: Vec<u32>,
     followers: Vec<u32>,
 }
 
-impl Order {
+impl DispatchOrder {
     pub(super) fn of(operations: &[PlannedOperation]) -> Self {
-        let seats = 0..to_u32(operations.len());
+        let op_indexes = 0..to_u32(operations.len());
         let transport = operations.first().map(|op| op.transport);
         if operations.iter().all(|op| Some(op.transport) == transport) {
-            return Self { ready: seats.collect(), ..Self::default() };
+            return Self { ready: op_indexes.collect(), ..Self::default() };
         }
-        let lacks: Vec<u32> = operations.iter().map(|op| to_u32(op.after.len())).collect();
-        let ready = seats.filter(|&seat| lacks[seat as usize] == 0);
-        let (silent, ready) = ready.partition(|&seat| is_silent(operations, seat));
-        let (first, followers) = followers(operations);
-        Self { ready, silent, lacks, first, followers }
+        let waits_for: Vec<u32> = operations.iter().map(|op| to_u32(op.after.len())).collect();
+        let ready = op_indexes.filter(|&op_index| waits_for[op_index as usize] == 0);
+        let (silent, ready) = ready.partition(|&op_index| is_silent(operations, op_index));
+        let (follower_starts, followers) = followers(operations);
+        Self { ready, silent, waits_for, follower_starts, followers }
     }
 
     /// The first of what may be handed out by now, ascending.
@@ -50,79 +50,81 @@ impl Order {
         !(self.ready.is_empty() && self.silent.is_empty())
     }
 
-    fn enlist(&mut self, seat: u32, operations: &[PlannedOperation]) {
-        match is_silent(operations, seat) {
-            true => self.silent.push(seat),
-            false => self.ready.push(seat),
+    fn enlist(&mut self, op_index: u32, operations: &[PlannedOperation]) {
+        match is_silent(operations, op_index) {
+            true => self.silent.push(op_index),
+            false => self.ready.push(op_index),
         }
     }
 
     /// An operation is with its transport, which keeps order.
-    pub(super) fn handed(&mut self, seat: usize, operations: &[PlannedOperation]) {
-        let own = |follower: usize| operations[follower].transport == operations[seat].transport;
-        self.free(seat, operations, own);
+    pub(super) fn submitted_op(&mut self, op_index: usize, operations: &[PlannedOperation]) {
+        let own =
+            |follower: usize| operations[follower].transport == operations[op_index].transport;
+        self.free(op_index, operations, own);
     }
 
     /// An operation is completed: what other transports carry may follow.
-    pub(super) fn came_to_end(&mut self, seat: usize, operations: &[PlannedOperation]) {
-        let other = |follower: usize| operations[follower].transport != operations[seat].transport;
-        self.free(seat, operations, other);
+    pub(super) fn completed_op(&mut self, op_index: usize, operations: &[PlannedOperation]) {
+        let other =
+            |follower: usize| operations[follower].transport != operations[op_index].transport;
+        self.free(op_index, operations, other);
     }
 
     /// An operation will not be done, or was done in vain: all that need it are to be left out.
-    pub(super) fn broke(&mut self, seat: usize, operations: &[PlannedOperation]) {
-        for at in self.range(seat) {
+    pub(super) fn failed_op(&mut self, op_index: usize, operations: &[PlannedOperation]) {
+        for at in self.range(op_index) {
             self.enlist(self.followers[at], operations);
         }
     }
 
     fn free(
         &mut self,
-        seat: usize,
+        op_index: usize,
         operations: &[PlannedOperation],
         concerns: impl Fn(usize) -> bool,
     ) {
-        for at in self.range(seat) {
+        for at in self.range(op_index) {
             let follower = self.followers[at];
             if concerns(follower as usize) {
-                let lacks = &mut self.lacks[follower as usize];
-                *lacks -= 1;
-                if *lacks == 0 {
+                let waits_for = &mut self.waits_for[follower as usize];
+                *waits_for -= 1;
+                if *waits_for == 0 {
                     self.enlist(follower, operations);
                 }
             }
         }
     }
 
-    fn range(&self, seat: usize) -> std::ops::Range<usize> {
-        match self.first.get(seat..seat + 2) {
+    fn range(&self, op_index: usize) -> std::ops::Range<usize> {
+        match self.follower_starts.get(op_index..op_index + 2) {
             Some(ends) => ends[0] as usize..ends[1] as usize,
             None => 0..0,
         }
     }
 }
 
-fn is_silent(operations: &[PlannedOperation], seat: u32) -> bool {
-    operations[seat as usize].transport == TransportId::NONE
+fn is_silent(operations: &[PlannedOperation], op_index: u32) -> bool {
+    operations[op_index as usize].transport == TransportId::NONE
 }
 
 /// The seats that wait for each seat, one list behind the other, and where each list begins.
 fn followers(operations: &[PlannedOperation]) -> (Vec<u32>, Vec<u32>) {
-    let mut first = vec![0u32; operations.len() + 1];
+    let mut follower_starts = vec![0u32; operations.len() + 1];
     for &before in operations.iter().flat_map(|op| &op.after) {
-        first[before as usize + 1] += 1;
+        follower_starts[before as usize + 1] += 1;
     }
-    for seat in 1..first.len() {
-        first[seat] += first[seat - 1];
+    for op_index in 1..follower_starts.len() {
+        follower_starts[op_index] += follower_starts[op_index - 1];
     }
-    let mut next = first.clone();
-    let mut followers = vec![0; *first.last().unwrap_or(&0) as usize];
-    for (seat, op) in (0..).zip(operations) {
+    let mut next = follower_starts.clone();
+    let mut followers = vec![0; *follower_starts.last().unwrap_or(&0) as usize];
+    for (op_index, op) in (0..).zip(operations) {
         for &before in &op.after {
             let place = &mut next[before as usize];
-            followers[*place as usize] = seat;
+            followers[*place as usize] = op_index;
             *place += 1;
         }
     }
-    (first, followers)
+    (follower_starts, followers)
 }

@@ -19,7 +19,7 @@ use crate::value_spec::ValueSpec;
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Footprint {
+pub(crate) struct ConflictSet {
     keys: KeySet,
     /// Those that go, be it to come back as something else: what they offer is gone for a moment.
     leaves: KeySet,
@@ -33,26 +33,26 @@ pub(crate) struct Footprint {
     claims: FixedSet<Claim>,
 }
 
-impl Footprint {
+impl ConflictSet {
     /// Of a plan that has not begun.
     pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
-        let mut footprint = Self::leaving(plan.operations.iter());
+        let mut conflict_set = Self::leaving(plan.operations.iter());
         for node in &plan.nodes {
             let present = node.idx.and_then(|idx| graph.node(idx).present.as_deref());
             let goal = node.goal.spec().map(|spec| &**spec);
-            footprint.add(&node.key, present, goal);
+            conflict_set.add(&node.key, present, goal);
         }
-        footprint
+        conflict_set
     }
 
     fn of_nodes(graph: &Graph, nodes: &[NodeIdx], operations: &[PlannedOperation]) -> Self {
-        let mut footprint = Self::leaving(operations.iter());
+        let mut conflict_set = Self::leaving(operations.iter());
         for &idx in nodes {
             let node = graph.node(idx);
             let goal = node.goal.spec().map(|spec| &**spec);
-            footprint.add(&node.key, node.present.as_deref(), goal);
+            conflict_set.add(&node.key, node.present.as_deref(), goal);
         }
-        footprint
+        conflict_set
     }
 
     fn leaving<'a>(operations: impl Iterator<Item = &'a PlannedOperation>) -> Self {
@@ -158,25 +158,30 @@ fn meet<T: Eq + std::hash::Hash>(a: &FixedSet<T>, b: &FixedSet<T>) -> bool {
 impl Transaction {
     /// Whether another one that would leave this footprint is in its way. On the way back, those that do nothing but
     /// listen are not.
-    fn is_in_the_way(&mut self, graph: &Graph, of: &Footprint, going_back: bool) -> bool {
+    fn conflicts_with(&mut self, graph: &Graph, of: &ConflictSet, going_back: bool) -> bool {
         if going_back && matches!(self.phase, Phase::Settling { .. }) {
             return false;
         }
         let (reserved, operations) = (&self.reserved, &self.operations);
-        let footprint =
-            self.footprint.get_or_insert_with(|| Footprint::of_nodes(graph, reserved, operations));
-        footprint.conflicts(of)
+        let conflict_set = self
+            .conflict_set
+            .get_or_insert_with(|| ConflictSet::of_nodes(graph, reserved, operations));
+        conflict_set.conflicts(of)
     }
 }
 
 impl Engine {
     /// A transaction in flight that a plan has to wait for. Costs nothing while there is none.
-    pub(crate) fn in_the_way(&mut self, plan: &Plan, going_back: Option<TxnId>) -> Option<TxnId> {
+    pub(crate) fn conflicting_transaction(
+        &mut self,
+        plan: &Plan,
+        going_back: Option<TxnId>,
+    ) -> Option<TxnId> {
         let mut others = self.running.iter_mut().filter(|it| Some(it.txn) != going_back).peekable();
         others.peek()?;
-        let footprint = Footprint::of_plan(&self.graph, plan);
+        let conflict_set = ConflictSet::of_plan(&self.graph, plan);
         others.find_map(|it| {
-            it.is_in_the_way(&self.graph, &footprint, going_back.is_some()).then_some(it.txn)
+            it.conflicts_with(&self.graph, &conflict_set, going_back.is_some()).then_some(it.txn)
         })
     }
 }

@@ -6,9 +6,9 @@ use crate::operation::{OpId, TxnId};
 
 /// Transactions in flight, oldest first. There are few: a list is quicker than a map.
 #[derive(Debug, Default)]
-pub(crate) struct Running(Vec<Transaction>);
+pub(crate) struct InFlight(Vec<Transaction>);
 
-impl Running {
+impl InFlight {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
