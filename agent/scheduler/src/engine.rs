@@ -237,17 +237,17 @@ impl Engine {
     /// Carries out a plan, or queues it behind the transaction in flight. When the state has moved on since it was made,
     /// it is made anew for the same change; if that is refused then, the transaction fails with nothing done.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
-        self.admit(plan, false, now)
+        self.queue_change(plan, false, now)
     }
 
     /// The same, but nothing of it is handed out until [`Engine::set_out`]: for a caller that has to write it down first,
     /// and lets the engine get ready meanwhile. What the change intends is intended from now on. Called off instead, it
     /// leaves everything as it was.
     pub fn prepare(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
-        self.admit(plan, true, now)
+        self.queue_change(plan, true, now)
     }
 
-    fn admit(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, Step) {
+    fn queue_change(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, Step) {
         let txn = self.enqueue(Origin::Change, plan);
         if let Some(queued) = self.queue.back_mut() {
             queued.prepared = prepared;
@@ -260,7 +260,7 @@ impl Engine {
         let mut step = Step::default();
         match self.queue.iter_mut().find(|queued| queued.txn == txn) {
             Some(queued) => queued.prepared = false,
-            None => self.release(txn, now, &mut step),
+            None => self.release_prepared(txn, now, &mut step),
         }
         self.advance(step, now)
     }
@@ -274,7 +274,7 @@ impl Engine {
                 self.queue.remove(at);
                 self.conclude(Outcome::Cancelled { txn, undone: true }, &mut step);
             }
-            None => self.call_off(txn, now, &mut step),
+            None => self.abort(txn, now, &mut step),
         }
         self.advance(step, now)
     }
@@ -328,7 +328,7 @@ impl Engine {
     /// The same for a part of the system: what the facts do not name is not there.
     pub fn retrieved(&mut self, scope: &Scope, facts: Vec<Fact>, now: Now) -> Step {
         let mut step = Step::default();
-        self.take_stock(scope, facts, now, &mut step);
+        self.apply_snapshot(scope, facts, now, &mut step);
         self.advance(step, now)
     }
 
@@ -378,9 +378,9 @@ impl Engine {
             self.schedule_triggered_retries(now, &mut step);
             let mut moved = false;
             for txn in self.running.numbers() {
-                moved |= self.proceed(txn, now, &mut step);
+                moved |= self.advance_transaction(txn, now, &mut step);
             }
-            moved |= self.take_up(now, &mut step);
+            moved |= self.start_next(now, &mut step);
             if !moved {
                 break;
             }
@@ -401,22 +401,22 @@ impl Engine {
     }
 
     /// Begins the next transaction, if there is one that may.
-    fn take_up(&mut self, now: Now, step: &mut Step) -> bool {
+    fn start_next(&mut self, now: Now, step: &mut Step) -> bool {
         if self.running.len() >= IN_FLIGHT_MOST {
             return false;
         }
         let convergence_first = self.convergence_first || self.queue.is_empty();
-        if convergence_first && self.converge(now, step) {
+        if convergence_first && self.start_convergence(now, step) {
             self.convergence_first = false;
             return true;
         }
-        let begun = self.take_up_change(now, step);
+        let begun = self.start_next_change(now, step);
         self.convergence_first |= begun;
-        begun || !convergence_first && self.converge(now, step)
+        begun || !convergence_first && self.start_convergence(now, step)
     }
 
     /// Begins the first change in the queue that nobody is in the way of, and that overtakes none it has to do with.
-    fn take_up_change(&mut self, now: Now, step: &mut Step) -> bool {
+    fn start_next_change(&mut self, now: Now, step: &mut Step) -> bool {
         let mut waiting: Vec<ConflictSet> = Vec::new();
         for at in 0..self.queue.len().min(OVERTAKEN_MOST) {
             let behind = self.queue[at].behind;
@@ -427,7 +427,7 @@ impl Engine {
             let Some(Queued { txn, origin, plan, prepared, .. }) = self.queue.remove(at) else {
                 return false;
             };
-            let plan = match self.renewed(plan) {
+            let plan = match self.replan_if_stale(plan) {
                 Ok(plan) => plan,
                 Err(reason) => {
                     self.conclude(Outcome::Refused { txn, reason }, step);
@@ -440,7 +440,7 @@ impl Engine {
                 !waiting.iter().any(|other| other.conflicts(&conflict_set))
             };
             if behind.is_none() && clear {
-                self.begin(txn, origin, (plan, prepared), now, step);
+                self.begin_transaction(txn, origin, (plan, prepared), now, step);
                 return true;
             }
             let queued = Queued { txn, origin, plan, prepared, behind, conflict_set: None };
@@ -458,7 +458,7 @@ impl Engine {
     }
 
     /// The plan for the state of now.
-    fn renewed(&self, plan: Plan) -> Result<Plan, PlanError> {
+    fn replan_if_stale(&self, plan: Plan) -> Result<Plan, PlanError> {
         if plan.revision == self.graph.revision {
             return Ok(plan);
         }
@@ -466,7 +466,7 @@ impl Engine {
     }
 
     /// Plans for what woke up and is nobody's. A transaction only when there is something to do.
-    fn converge(&mut self, now: Now, step: &mut Step) -> bool {
+    fn start_convergence(&mut self, now: Now, step: &mut Step) -> bool {
         self.graph.mark_held_back_dirty();
         if self.graph.dirty.is_empty() {
             return false;
@@ -489,14 +489,14 @@ impl Engine {
         if dirty.is_empty() {
             return true;
         }
-        let Some(behind) = self.converge_together(dirty.clone(), now, step) else { return true };
+        let Some(behind) = self.converge_nodes(dirty.clone(), now, step) else { return true };
         if dirty.len() == 1 || dirty.len() > DIRTY_SINGLY {
             dirty.into_iter().for_each(|idx| self.running.mark_dirty_after(behind, idx));
             return true;
         }
         for idx in dirty {
             let behind = match self.running.len() < IN_FLIGHT_MOST {
-                true => self.converge_together(vec![idx], now, step),
+                true => self.converge_nodes(vec![idx], now, step),
                 false => Some(behind),
             };
             if let Some(behind) = behind {
@@ -517,12 +517,7 @@ impl Engine {
     }
 
     /// Gives back the transaction that these values have to wait for, if there is one.
-    fn converge_together(
-        &mut self,
-        dirty: Vec<NodeIdx>,
-        now: Now,
-        step: &mut Step,
-    ) -> Option<TxnId> {
+    fn converge_nodes(&mut self, dirty: Vec<NodeIdx>, now: Now, step: &mut Step) -> Option<TxnId> {
         let plan =
             planner::plan(&self.graph, Delta::default().best_effort(), dirty.clone()).ok()?;
         if let Some(behind) = self.conflicting_transaction(&plan, None) {
@@ -530,11 +525,11 @@ impl Engine {
         }
         if plan.operations.is_empty() {
             self.count(&plan);
-            let indexes = self.locate(&plan);
-            self.commit(plan, indexes, step);
+            let indexes = self.intern_nodes(&plan);
+            self.install_goals(plan, indexes, step);
         } else {
             let txn = self.next_number();
-            self.begin(txn, Origin::Convergence, (plan, false), now, step);
+            self.begin_transaction(txn, Origin::Convergence, (plan, false), now, step);
         }
         for idx in dirty {
             self.graph.reap(idx);

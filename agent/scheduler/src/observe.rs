@@ -184,7 +184,7 @@ impl Engine {
     }
 
     /// Takes in a complete set of facts: what they do not name is not there, and every difference is planned for.
-    pub(crate) fn take_stock(
+    pub(crate) fn apply_snapshot(
         &mut self,
         scope: &Scope,
         facts: Vec<Fact>,

@@ -331,7 +331,7 @@ impl<'g> Planner<'g> {
         }
         let (_, mut lost) = self.overlay.shift(&key, Some(&present), Some(&new));
         if in_place_action == InPlaceAction::Updated {
-            lost.extend(self.renewed(&key));
+            lost.extend(self.recreate_target(&key));
         }
         if !force && self.is_blocked(oidx, &present, &lost) {
             return;
@@ -374,7 +374,7 @@ impl<'g> Planner<'g> {
     }
 
     /// The account of a key when somebody wants to be made anew with it.
-    pub(crate) fn renewed(&mut self, key: &Key) -> Option<OverlayTargetId> {
+    pub(crate) fn recreate_target(&mut self, key: &Key) -> Option<OverlayTargetId> {
         let target_id = self.overlay.existing_target_id(&Target::Exact(key.clone()))?;
         (self.overlay.target(target_id).recreate_dependents > 0).then_some(target_id)
     }

@@ -239,7 +239,7 @@ impl Transaction {
 }
 
 impl Engine {
-    pub(crate) fn begin(
+    pub(crate) fn begin_transaction(
         &mut self,
         txn: TxnId,
         origin: Origin,
@@ -295,12 +295,12 @@ impl Engine {
         transaction.restores = step.restores.split_off(told);
         self.running.put(transaction);
         if !prepared {
-            self.release(txn, now, step);
+            self.release_prepared(txn, now, step);
         }
     }
 
     /// A transaction may hand out its operations. Pre-images are in the step of the first ones.
-    pub(crate) fn release(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    pub(crate) fn release_prepared(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         if let Some(transaction) = self.running.get(txn) {
             transaction.prepared = false;
             step.restores.append(&mut transaction.restores);
@@ -348,7 +348,7 @@ impl Engine {
     ) {
         self.count(&plan);
         let operations = std::mem::take(&mut plan.operations);
-        let indexes = self.locate(&plan);
+        let indexes = self.intern_nodes(&plan);
         let waiting = |op: &PlannedOperation| {
             let idx = indexes[op.oidx as usize];
             OpProgress { idx, state: OpState::Waiting }
@@ -382,11 +382,11 @@ impl Engine {
         }
         transaction.operations = operations;
         transaction.progress = progress;
-        self.commit(plan, indexes, step);
+        self.install_goals(plan, indexes, step);
     }
 
     /// The nodes of a plan in the graph.
-    pub(crate) fn locate(&mut self, plan: &Plan) -> Vec<NodeIdx> {
+    pub(crate) fn intern_nodes(&mut self, plan: &Plan) -> Vec<NodeIdx> {
         let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
         let target_refs = plan.target_refs.iter().filter(|it| it.known.is_none()).count();
         self.graph.reserve(added, target_refs);
@@ -395,7 +395,7 @@ impl Engine {
     }
 
     /// Takes over the goals of a plan, and what it found to be in place.
-    pub(crate) fn commit(&mut self, mut plan: Plan, indexes: Vec<NodeIdx>, step: &mut Step) {
+    pub(crate) fn install_goals(&mut self, mut plan: Plan, indexes: Vec<NodeIdx>, step: &mut Step) {
         step.changed.reserve(plan.nodes.len());
         let mut idle = Vec::new();
         for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
@@ -435,7 +435,7 @@ impl Engine {
     }
 
     /// Moves a transaction on. False when it has to wait.
-    pub(crate) fn proceed(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
+    pub(crate) fn advance_transaction(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
         let Some(transaction) = self.running.get(txn) else { return false };
         match transaction.phase {
             Phase::Executing if transaction.prepared => false,

@@ -42,7 +42,7 @@ impl Planner<'_> {
                 dependents.extend(self.overlay.dependents(target_id, false));
             }
         }
-        if let Some(target_id) = self.renewed(&key).filter(|_| next.is_some()) {
+        if let Some(target_id) = self.recreate_target(&key).filter(|_| next.is_some()) {
             dependents.extend(self.overlay.dependents(target_id, true));
         }
         let mut parked = false;

@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// Ends a transaction of a client before its time: what has begun is cancelled, what was done is taken back.
-    pub(crate) fn call_off(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    pub(crate) fn abort(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.get(txn) else { return };
         if transaction.phase != Phase::Executing || transaction.origin != Origin::Change {
             return;
