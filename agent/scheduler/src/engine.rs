@@ -230,8 +230,8 @@ impl Engine {
     ///
     /// # Errors
     /// When the change as a whole is refused, before or after that.
-    pub fn plan_with(&self, delta: Delta, judged: impl FnOnce()) -> Result<Plan, PlanError> {
-        planner::plan_with(&self.graph, delta, Vec::new(), FixedMap::default(), judged)
+    pub fn plan_with(&self, delta: Delta, validated: impl FnOnce()) -> Result<Plan, PlanError> {
+        planner::plan_with(&self.graph, delta, Vec::new(), FixedMap::default(), validated)
     }
 
     /// Carries out a plan, or queues it behind the transaction in flight. When the state has moved on since it was made,

@@ -234,7 +234,7 @@ pub(crate) struct Overlay<'g> {
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) ready_changes: ReadyChanges,
     /// All goals are set: nothing can be needed from now on that has no account here or in the graph.
-    pub(crate) playing: bool,
+    pub(crate) goals_set: bool,
     /// All that fades.
     going: usize,
     pub(crate) edges: u64,
@@ -257,7 +257,7 @@ impl<'g> Overlay<'g> {
             named: Kinds::default(),
             prefixes: FixedMap::default(),
             ready_changes: ReadyChanges::default(),
-            playing: false,
+            goals_set: false,
             going: 0,
             edges: 0,
         }

@@ -5,17 +5,17 @@
 //! allowed when no step leaves a value without what it needs. When nothing is allowed any more, something has to give
 //! way: see [`resolve`]. Whatever could not be created in the end is pending.
 
-mod ahead;
 mod cascade;
 mod claims;
 mod emit;
-mod ingest;
-mod play;
+mod intent;
 mod reduction;
 mod resolve;
+mod simulation;
 mod unsupported;
+mod validation;
 
-pub(crate) use play::{goals, plan, plan_with};
+pub(crate) use simulation::{goals, plan, plan_with};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl<'g> Planner<'g> {
 
     /// Finds the order. Everything the plan starts from has been taken in.
     pub(crate) fn run(&mut self) {
-        self.overlay.playing = true;
+        self.overlay.goals_set = true;
         self.operations.reserve(self.overlay.nodes.len());
         for oidx in 0..to_u32(self.overlay.nodes.len()) {
             self.choose_action(oidx);

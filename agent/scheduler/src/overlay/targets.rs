@@ -53,7 +53,7 @@ impl Overlay<'_> {
             recreate_dependents: state.map_or(0, |state| state.recreate_dependents),
             ..OverlayTarget::default()
         };
-        debug_assert!(!self.playing || known.is_some(), "{target:?} was offered and not counted");
+        debug_assert!(!self.goals_set || known.is_some(), "{target:?} was offered and not counted");
         self.targets.push(state);
         let target_id = to_u32(self.targets.len() - 1);
         self.target_refs.push(TargetRef { target: target.clone(), known });

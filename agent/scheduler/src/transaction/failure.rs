@@ -113,8 +113,8 @@ impl Engine {
     fn classify(&self, idx: NodeIdx, error: &OperationError) -> Class {
         let kind = self.graph.node(idx).key.kind();
         let descriptor = self.graph.registry.descriptor(kind);
-        let judged = descriptor.map(|descriptor| guarded(|| descriptor.classify(error)));
-        judged.and_then(Result::ok).unwrap_or_else(|| error.class())
+        let validated = descriptor.map(|descriptor| guarded(|| descriptor.classify(error)));
+        validated.and_then(Result::ok).unwrap_or_else(|| error.class())
     }
 
     /// When a value is looked at next, instead of what was said before.

@@ -1,6 +1,6 @@
 //! The first part of planning: what a change of intent means for each key, parts included.
 
-use super::ahead::{self, Ahead};
+use super::validation::{self, Validation};
 use crate::graph::{Goal, Source};
 use crate::key::{Key, sort_by_keys};
 use crate::overlay::OverlayIdx;
@@ -11,24 +11,24 @@ use crate::value::{SharedValue, same};
 use crate::value_spec::{ValueError, ValueSpec};
 
 /// One change: a key, and what is intended for it.
-pub(super) type Asked = (Key, Option<SharedValue>);
+pub(super) type IntentChange = (Key, Option<SharedValue>);
 
 /// What is left to take in: a key, who speaks of it, what is intended, and what its descriptor says of that.
-type Work = Vec<(Key, Source, Option<SharedValue>, Option<Ahead>)>;
+type Worklist = Vec<(Key, Source, Option<SharedValue>, Option<Validation>)>;
 
 /// Values of a change that are taken in before room is made for all of it: the rest is like them, parts included.
 const SAMPLE: usize = 1024;
 
 impl Planner<'_> {
     /// Takes in a change.
-    pub(crate) fn intend(&mut self, delta: &Delta) -> Result<(), PlanError> {
+    pub(crate) fn apply_sources(&mut self, delta: &Delta) -> Result<(), PlanError> {
         let sample = delta.changes.len().min(SAMPLE);
         self.overlay.reserve(sample, sample);
-        let mut work = Work::new();
-        let mut order: Vec<&Asked> = delta.changes.iter().collect();
+        let mut work = Worklist::new();
+        let mut order: Vec<&IntentChange> = delta.changes.iter().collect();
         sort_by_keys(&mut order, |(key, _)| key);
-        let (mut last, mut taken): (Option<&Asked>, usize) = (None, 0);
-        ahead::each(self.overlay.graph, &order, |change @ (key, value), ahead| {
+        let (mut last, mut taken): (Option<&IntentChange>, usize) = (None, 0);
+        validation::each(self.overlay.graph, &order, |change @ (key, value), validation| {
             taken += 1;
             if taken == SAMPLE {
                 self.overlay.reserve_rest(taken, order.len() - taken);
@@ -42,30 +42,37 @@ impl Planner<'_> {
                     label: self.label(key, value.as_ref()),
                 });
             }
-            self.source(key, Source::Direct, value.clone(), ahead, delta.mode, &mut work)?;
-            while let Some((key, source, value, ahead)) = work.pop() {
-                self.source(&key, source, value, ahead, delta.mode, &mut work)?;
+            self.apply_source(
+                key,
+                Source::Direct,
+                value.clone(),
+                validation,
+                delta.mode,
+                &mut work,
+            )?;
+            while let Some((key, source, value, validation)) = work.pop() {
+                self.apply_source(&key, source, value, validation, delta.mode, &mut work)?;
             }
             Ok(())
         })
     }
 
     /// Hears one source of intent for a key.
-    fn source(
+    fn apply_source(
         &mut self,
         key: &Key,
         source: Source,
         value: Option<SharedValue>,
-        ahead: Option<Ahead>,
+        validation: Option<Validation>,
         mode: Mode,
-        work: &mut Work,
+        work: &mut Worklist,
     ) -> Result<(), PlanError> {
         let (oidx, _) = self.overlay.touch(key);
         let sources = self.overlay.sources_mut(oidx);
         let was_part = sources.first().is_some_and(|(first, _)| first.is_part());
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
         // An answer is about this source's value; it is of use where that one counts.
-        let ahead = ahead.filter(|_| matches!(at, Ok(0) | Err(0)));
+        let validation = validation.filter(|_| matches!(at, Ok(0) | Err(0)));
         match (at, value) {
             (Ok(at), Some(value)) => sources[at].1 = value,
             (Ok(at), None) => {
@@ -77,7 +84,7 @@ impl Planner<'_> {
         if mode == Mode::Atomic {
             self.refuse_conflict(oidx)?;
         }
-        self.judge(oidx, was_part, ahead, mode, work)
+        self.validate(oidx, was_part, validation, mode, work)
     }
 
     /// A part cannot have two values: not those of two wholes, nor another one than a change gives it.
@@ -98,13 +105,13 @@ impl Planner<'_> {
     }
 
     /// Sets the goal that follows from the sources, and hands on what changes for its parts.
-    fn judge(
+    fn validate(
         &mut self,
         oidx: OverlayIdx,
         was_part: bool,
-        ahead: Option<Ahead>,
+        validation: Option<Validation>,
         mode: Mode,
-        work: &mut Work,
+        work: &mut Worklist,
     ) -> Result<(), PlanError> {
         let node = self.overlay.node(oidx);
         let as_part = node.sources.first().is_some_and(|(first, _)| first.is_part());
@@ -124,10 +131,10 @@ impl Planner<'_> {
         let goal = match value {
             None => Goal::Nothing,
             Some(value) => {
-                let answer = self.judged(oidx, &value, as_part, ahead);
+                let answer = self.validated(oidx, &value, as_part, validation);
                 parts = answer.parts;
                 self.listed += answer.listed;
-                match answer.judged {
+                match answer.validated {
                     Ok(spec) => Goal::Valid(value, spec),
                     Err(refusal) if mode == Mode::Atomic => {
                         return Err(self.refusal(oidx, &value, &refusal));
@@ -138,36 +145,42 @@ impl Planner<'_> {
         };
         // A value that is refused keeps the parts it was applied with.
         if !matches!(goal, Goal::Refused(..)) {
-            self.hand_on(oidx, &goal, parts, work);
+            self.apply_parts(oidx, &goal, parts, work);
         }
         self.overlay.set_goal(oidx, goal);
         Ok(())
     }
 
     /// What its descriptor says of the value that a node is to have.
-    fn judged(
+    fn validated(
         &self,
         oidx: OverlayIdx,
         value: &SharedValue,
         as_part: bool,
-        ahead: Option<Ahead>,
-    ) -> Ahead {
+        validation: Option<Validation>,
+    ) -> Validation {
         let node = self.overlay.node(oidx);
         let before = match &node.goal {
             Goal::Valid(value, spec) => Some((value, &**spec)),
             _ => None,
         };
-        if let Some(ahead) = ahead.filter(|_| before.is_none()) {
-            return ahead;
+        if let Some(validation) = validation.filter(|_| before.is_none()) {
+            return validation;
         }
         let (registry, mut listed) = (&self.overlay.graph.registry, 0);
-        let judged =
+        let validated =
             ValueSpec::of_intended(registry, &node.key, value, as_part, before, &mut listed);
-        Ahead { judged, listed, parts: Vec::new() }
+        Validation { validated, listed, parts: Vec::new() }
     }
 
     /// Has parts taken in that differ. There may be answers about all parts of the goal.
-    fn hand_on(&self, oidx: OverlayIdx, goal: &Goal, parts: Vec<Ahead>, work: &mut Work) {
+    fn apply_parts(
+        &self,
+        oidx: OverlayIdx,
+        goal: &Goal,
+        parts: Vec<Validation>,
+        work: &mut Worklist,
+    ) {
         let node = self.overlay.node(oidx);
         let source = || Source::Part(Box::new(node.key.clone()));
         let old = match &node.goal {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::ingest::Asked;
+use super::intent::IntentChange;
 use crate::graph::Graph;
 use crate::key::Key;
 use crate::sorted::Sorted;
@@ -22,20 +22,20 @@ const PORTION: usize = 2048;
 const SHARE: usize = 256;
 
 /// The answer about a value that is new.
-pub(super) struct Ahead {
-    pub(super) judged: Result<Arc<ValueSpec>, ValueError>,
+pub(super) struct Validation {
+    pub(super) validated: Result<Arc<ValueSpec>, ValueError>,
     /// Parts that were listed for it.
     pub(super) listed: u64,
     /// The answers about its parts with operations of their own, ascending by key; none about parts of parts.
-    pub(super) parts: Vec<Ahead>,
+    pub(super) parts: Vec<Validation>,
 }
 
 /// Hands each change to `take` with the answer about it, in their order; without answers where that is not worth it.
 /// The first error is the end.
 pub(super) fn each<'c, E>(
     graph: &Graph,
-    changes: &[&'c Asked],
-    mut take: impl FnMut(&'c Asked, Option<Ahead>) -> Result<(), E>,
+    changes: &[&'c IntentChange],
+    mut take: impl FnMut(&'c IntentChange, Option<Validation>) -> Result<(), E>,
 ) -> Result<(), E> {
     if changes.len() <= FEW {
         return changes.iter().try_for_each(|change| take(change, None));
@@ -58,21 +58,21 @@ pub(super) fn each<'c, E>(
     }
 }
 
-fn ask(graph: &Graph, changes: &[&Asked]) -> Vec<Option<Ahead>> {
+fn ask(graph: &Graph, changes: &[&IntentChange]) -> Vec<Option<Validation>> {
     changes.par_iter().with_min_len(SHARE).map(|change| answer(graph, change)).collect()
 }
 
-fn answer(graph: &Graph, (key, value): &Asked) -> Option<Ahead> {
+fn answer(graph: &Graph, (key, value): &IntentChange) -> Option<Validation> {
     let value = value.as_ref().filter(|_| graph.find(key).is_none())?;
-    let mut answer = judge(graph, key, value, false);
-    let parts = answer.judged.as_ref().ok().and_then(|spec| spec.parts());
+    let mut answer = validate(graph, key, value, false);
+    let parts = answer.validated.as_ref().ok().and_then(|spec| spec.parts());
     let parts = parts.into_iter().flat_map(Sorted::iter);
-    answer.parts = parts.map(|(key, part)| judge(graph, key, &part.0, true)).collect();
+    answer.parts = parts.map(|(key, part)| validate(graph, key, &part.0, true)).collect();
     Some(answer)
 }
 
-fn judge(graph: &Graph, key: &Key, value: &SharedValue, as_part: bool) -> Ahead {
+fn validate(graph: &Graph, key: &Key, value: &SharedValue, as_part: bool) -> Validation {
     let mut listed = 0;
-    let judged = ValueSpec::of_intended(&graph.registry, key, value, as_part, None, &mut listed);
-    Ahead { judged, listed, parts: Vec::new() }
+    let validated = ValueSpec::of_intended(&graph.registry, key, value, as_part, None, &mut listed);
+    Validation { validated, listed, parts: Vec::new() }
 }

@@ -27,11 +27,11 @@ pub(crate) fn plan_with(
     delta: Delta,
     revisit: Vec<NodeIdx>,
     reserved_claims: FixedMap<Claim, Key>,
-    judged: impl FnOnce(),
+    validated: impl FnOnce(),
 ) -> Result<Plan, PlanError> {
-    let mut planner = begun(graph, &delta, reserved_claims)?;
-    judged();
-    planner.play(&delta, revisit)?;
+    let mut planner = with_intent(graph, &delta, reserved_claims)?;
+    validated();
+    planner.simulate(&delta, revisit)?;
     let (waiting, work) = (planner.waiting(), planner.work());
     let overlay = planner.overlay;
     let plan = Plan {
@@ -50,25 +50,25 @@ pub(crate) fn plan_with(
 }
 
 /// A planner that knows what is intended, and not yet the way there.
-fn begun<'g>(
+fn with_intent<'g>(
     graph: &'g Graph,
     delta: &Delta,
     reserved_claims: FixedMap<Claim, Key>,
 ) -> Result<Planner<'g>, PlanError> {
     let mut planner = Planner { reserved_claims, ..Planner::new(graph) };
-    planner.intend(delta)?;
+    planner.apply_sources(delta)?;
     Ok(planner)
 }
 
 /// The goals of a change alone, without a way to them.
 pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
-    let planner = begun(graph, delta, FixedMap::default())?;
+    let planner = with_intent(graph, delta, FixedMap::default())?;
     Ok(planner.overlay.nodes)
 }
 
 impl Planner<'_> {
     /// Decides everything else.
-    fn play(&mut self, delta: &Delta, revisit: Vec<NodeIdx>) -> Result<(), PlanError> {
+    fn simulate(&mut self, delta: &Delta, revisit: Vec<NodeIdx>) -> Result<(), PlanError> {
         self.revisit(revisit);
         self.run();
         if delta.mode == Mode::Atomic {
