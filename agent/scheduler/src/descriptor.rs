@@ -394,7 +394,7 @@ impl Registry {
     /// How a person calls the value under a key: by its descriptor, or by the bare key where there is none.
     pub fn label(&self, key: &Key, value: Option<&dyn Value>) -> String {
         let Some(descriptor) = self.descriptor(key.kind()) else { return key.to_string() };
-        let by_value = value.and_then(|value| guarded(|| descriptor.label(value)).ok());
+        let by_value = value.and_then(|value| catch_panic(|| descriptor.label(value)).ok());
         by_value.unwrap_or_else(|| labelled(descriptor.name(), key))
     }
 }
@@ -409,7 +409,7 @@ fn labelled(name: &str, key: &Key) -> String {
 }
 
 /// Runs a descriptor's code. A panic in there is an error of that value, never the end of the engine.
-pub(crate) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+pub(crate) fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     // Descriptors are pure and get shared references only: there is nothing half-changed to be seen afterwards.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).map_err(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());

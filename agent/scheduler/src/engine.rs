@@ -22,7 +22,7 @@ use crate::retry_state::JitterRng;
 use crate::status::Counters;
 use crate::transaction::{ConflictSet, InFlight, Transaction, TransportQueue};
 use crate::value::SharedValue;
-use crate::waits::{Reached, Waits};
+use crate::waits::{WaitResult, Waits};
 
 /// What the caller does next. Each list may be empty.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub struct Step {
     pub read: Vec<Key>,
     pub finished: Vec<Outcome>,
     /// Changes that have come as far as somebody waited for, or whose time is over.
-    pub reached: Vec<Reached>,
+    pub reached: Vec<WaitResult>,
     /// Everything is to be retrieved and given to [`Engine::resync`].
     pub retrieve: bool,
     /// Keys of which a plane or the status changed.
@@ -394,7 +394,7 @@ impl Engine {
             sort_keys(list);
         }
         self.graph.counters.reads += step.read.len() as u64;
-        self.look_at_expected(&mut step);
+        self.check_changed_waits(&mut step);
         self.drop_answered(now);
         step.deadline = self.deadline();
         step
@@ -485,7 +485,7 @@ impl Engine {
             }
         }
         let dirty: Vec<NodeIdx> =
-            dirty.into_iter().filter(|&idx| !self.graph.is_left_alone(idx)).collect();
+            dirty.into_iter().filter(|&idx| !self.graph.is_drift_tolerated(idx)).collect();
         if dirty.is_empty() {
             return true;
         }
@@ -509,7 +509,9 @@ impl Engine {
     /// A value that failed, and is where it should be by now, has nothing to be tried again.
     fn recover(&mut self, idx: NodeIdx, step: &mut Step) {
         let node = self.graph.node(idx);
-        if node.retry.as_ref().is_some_and(|it| it.error.is_some()) && !self.graph.is_off(idx) {
+        if node.retry.as_ref().is_some_and(|it| it.error.is_some())
+            && !self.graph.is_out_of_place(idx)
+        {
             step.changed.push(node.key.clone());
             self.clear_error(idx);
             self.graph.update_unsettled(idx);
@@ -539,7 +541,7 @@ impl Engine {
 
     /// Tells how a transaction ended.
     pub(crate) fn conclude(&mut self, outcome: Outcome, step: &mut Step) {
-        self.expected_ended(&outcome, step);
+        self.on_wait_ended(&outcome, step);
         step.finished.push(outcome);
     }
 

@@ -18,11 +18,11 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::dependency::{Claim, Target};
-use crate::descriptor::{Registry, guarded};
+use crate::descriptor::{Registry, catch_panic};
+use crate::drift_policy::DriftPolicy;
 use crate::key::{FixedMap, Key, KindId, Kinds, Slots, hash_of};
 use crate::operation::Action;
 use crate::plan::PlannedOperation;
-use crate::policy::DriftPolicy;
 use crate::retry_triggers::RetryTriggers;
 use crate::status::Counters;
 use crate::value::{SharedValue, same};
@@ -195,7 +195,7 @@ impl Graph {
     }
 
     /// Whether a value is not where it should be, or may not be.
-    pub(crate) fn is_off(&self, idx: NodeIdx) -> bool {
+    pub(crate) fn is_out_of_place(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         match &node.goal {
             _ if !node.used => false,
@@ -397,7 +397,7 @@ impl Graph {
     ) -> bool {
         let Some(descriptor) = self.registry.descriptor(key.kind()) else { return false };
         Arc::ptr_eq(expected, observed)
-            || guarded(|| descriptor.satisfied_by(&**expected, &**observed)).unwrap_or(false)
+            || catch_panic(|| descriptor.satisfied_by(&**expected, &**observed)).unwrap_or(false)
     }
 
     /// What the system is to show when an operation is done: what was asked for, with what was to be put back.
@@ -407,7 +407,7 @@ impl Graph {
             Action::Update => old.and_then(|old| self.put_back(&op.key, old, new)),
             Action::Release => old.and_then(|old| {
                 let descriptor = self.registry.descriptor(op.key.kind())?;
-                guarded(|| descriptor.given_back(&**old, &**new)).ok().flatten()
+                catch_panic(|| descriptor.given_back(&**old, &**new)).ok().flatten()
             }),
             _ => None,
         };
@@ -426,13 +426,13 @@ impl Graph {
         }
         let descriptor = self.registry.descriptor(key.kind())?;
         let before = self.restores.get(key).map(|before| &**before);
-        guarded(|| descriptor.put_back(&**applied, &**new, before)).ok().flatten()
+        catch_panic(|| descriptor.put_back(&**applied, &**new, before)).ok().flatten()
     }
 
     /// Whether an observed value carries our mark. A panic says no.
     pub(crate) fn owned(&self, key: &Key, observed: &SharedValue) -> bool {
         let Some(descriptor) = self.registry.descriptor(key.kind()) else { return false };
-        guarded(|| descriptor.owned(&**observed)).unwrap_or(false)
+        catch_panic(|| descriptor.owned(&**observed)).unwrap_or(false)
     }
 
     /// Whether the system has something under a key that we made, or may remove because of its mark.

@@ -129,7 +129,7 @@ impl Engine {
             Some(keys) => keys.iter().filter_map(|key| self.graph.find(key)).collect(),
             None => {
                 let all = self.graph.nodes().map(|(idx, _)| idx);
-                all.filter(|&idx| self.graph.is_off(idx)).collect()
+                all.filter(|&idx| self.graph.is_out_of_place(idx)).collect()
             }
         };
         planner::plan(&self.graph, Delta::default().best_effort(), nodes)

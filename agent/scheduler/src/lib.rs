@@ -12,6 +12,7 @@
 mod audit;
 mod dependency;
 mod descriptor;
+mod drift_policy;
 mod engine;
 mod graph;
 mod history;
@@ -23,12 +24,11 @@ mod operation;
 mod overlay;
 mod plan;
 mod planner;
-mod policy;
 mod report;
 mod resync;
 mod retry_state;
 mod retry_triggers;
-mod sorted;
+mod sorted_map;
 mod status;
 mod transaction;
 mod value;
@@ -39,6 +39,7 @@ pub use dependency::{Claim, Dependency, Facet, Offer, Taken, Target};
 pub use descriptor::{
     AnyDescriptor, Change, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
 };
+pub use drift_policy::DriftPolicy;
 pub use engine::{Engine, Outcome, Scope, Step};
 pub use history::{Author, Executed, History, Origin, Record, RecordedOperation, Tally};
 pub use inspect::Need;
@@ -47,7 +48,6 @@ pub use operation::{
     Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
 pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
-pub use policy::DriftPolicy;
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};
-pub use waits::{Level, Reached, Wait};
+pub use waits::{Level, Wait, WaitResult};

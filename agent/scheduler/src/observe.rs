@@ -34,12 +34,12 @@ impl Engine {
                 node.observed = fact.value;
                 self.try_verify(op, now, step);
             }
-            None => self.absorb(idx, fact.value, now, urgent, step),
+            None => self.record_fact(idx, fact.value, now, urgent, step),
         }
     }
 
     /// Takes in what the system has under a key with nothing of ours in flight.
-    fn absorb(
+    fn record_fact(
         &mut self,
         idx: NodeIdx,
         value: Option<SharedValue>,
@@ -58,8 +58,8 @@ impl Engine {
         let present = self.graph.node(idx).present.clone();
         self.graph.trigger_retries(idx, present.as_deref(), None);
         match value {
-            Some(value) => self.appeared(idx, &value, now, urgent, step),
-            None => self.vanished(idx, now, urgent, step),
+            Some(value) => self.on_appeared(idx, &value, now, urgent, step),
+            None => self.on_vanished(idx, now, urgent, step),
         }
         if !self.running.is_empty() {
             self.correct_plans(idx, present.as_deref());
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    fn vanished(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
+    fn on_vanished(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
         self.graph.set_present(idx, None, false);
         let node = self.graph.node_mut(idx);
         if matches!(node.goal, Goal::Nothing) {
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    fn appeared(
+    fn on_appeared(
         &mut self,
         idx: NodeIdx,
         value: &SharedValue,
@@ -107,7 +107,7 @@ impl Engine {
             self.graph.set_present(idx, Some(spec), true);
             // A stale fact said that it was gone, and something else was planned meanwhile, or what it needs went; or it
             // was made after it was given up.
-            match self.graph.is_off(idx) {
+            match self.graph.is_out_of_place(idx) {
                 true => self.schedule_drift_check(idx, now, urgent, step),
                 false => self.clear_drift_check(idx),
             }
@@ -129,7 +129,7 @@ impl Engine {
     }
 
     /// Takes in that a value was seen to be gone while an operation on it was in flight that failed, or was not tried.
-    pub(crate) fn acknowledge(&mut self, idx: NodeIdx, now: Now, step: &mut Step) {
+    pub(crate) fn confirm_absence(&mut self, idx: NodeIdx, now: Now, step: &mut Step) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
         if node.running_op().is_some()
@@ -138,7 +138,7 @@ impl Engine {
             return;
         }
         if node.observed.is_none() && node.present.is_some() {
-            self.vanished(idx, now, false, step);
+            self.on_vanished(idx, now, false, step);
         }
     }
 
@@ -212,13 +212,13 @@ impl Engine {
                     self.graph.node_mut(idx).observed = None;
                     self.try_verify(op, now, step);
                 }
-                None => self.absorb(idx, None, now, true, step),
+                None => self.record_fact(idx, None, now, true, step),
             }
         }
         for idx in
             std::mem::take(&mut self.graph.lost_dependency).into_iter().chain(here).chain(missed)
         {
-            if self.graph.is_off(idx) {
+            if self.graph.is_out_of_place(idx) {
                 self.graph.mark_dirty(idx);
             }
         }

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::dependency::{Claim, Facet, Target};
-use crate::descriptor::{Change, guarded};
+use crate::descriptor::{Change, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
@@ -214,7 +214,7 @@ impl<'g> Planner<'g> {
         let old = self.old_value(oidx);
         let change = descriptor.map(|descriptor| {
             let old = old.as_ref().unwrap_or(current);
-            guarded(|| descriptor.change(&**old, &**value)).unwrap_or(Change::Recreate)
+            catch_panic(|| descriptor.change(&**old, &**value)).unwrap_or(Change::Recreate)
         });
         match change {
             Some(Change::InPlace) => self.schedule_in_place(oidx, InPlaceAction::Updated),

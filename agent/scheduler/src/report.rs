@@ -6,11 +6,11 @@ use crate::dependency::Target;
 use crate::engine::Engine;
 use crate::graph::{Goal, Node, NodeIdx, Source};
 use crate::key::{FixedMap, Key};
-use crate::sorted::Sorted;
+use crate::sorted_map::SortedMap;
 use crate::status::{Detail, State, Status};
 
 /// Values looked at while searching for a circle of values that wait for one another.
-const CIRCLE_SEARCHED: usize = 10_000;
+const CYCLE_SEARCHED: usize = 10_000;
 
 impl Engine {
     /// Everything about one value; nothing when the engine has never heard of it.
@@ -68,7 +68,7 @@ impl Engine {
             Goal::Refused(..) if node.goal.is_unimplemented() => State::Unimplemented,
             Goal::Refused(..) => State::Invalid,
             Goal::Valid(..) if node.present.is_none() && node.unmet > 0 => State::Pending,
-            Goal::Valid(..) if self.contender(idx).is_some() => State::Conflict,
+            Goal::Valid(..) if self.claim_holder(idx).is_some() => State::Conflict,
             Goal::Valid(..) if failed.is_some() => failed.unwrap_or(State::Failed),
             Goal::Valid(..) if node.present.is_none() && node.applied.is_some() => State::Missing,
             Goal::Valid(..) if node.present.is_none() => State::Pending,
@@ -86,7 +86,7 @@ impl Engine {
         let node = self.graph.node(idx);
         let parts = node.present.as_ref().or(node.goal.spec());
         let keys = parts.iter().flat_map(|spec| {
-            let parts = spec.parts().into_iter().flat_map(Sorted::keys);
+            let parts = spec.parts().into_iter().flat_map(SortedMap::keys);
             parts.chain(spec.properties())
         });
         let mut parts: Vec<Key> = keys.cloned().collect();
@@ -116,8 +116,12 @@ impl Engine {
         let unmet = self.graph.unmet(idx).filter(|_| waits);
         Detail {
             unmet: unmet.map(|(_, label)| label.to_owned()).collect(),
-            cycle: if alone && waits && node.unmet > 0 { self.circle(idx) } else { Vec::new() },
-            conflict: self.contender(idx).or_else(|| dissenter(node)),
+            cycle: if alone && waits && node.unmet > 0 {
+                self.cycle_through(idx)
+            } else {
+                Vec::new()
+            },
+            conflict: self.claim_holder(idx).or_else(|| conflicting_whole(node)),
             invalid: node.goal.invalid().cloned(),
             error: retry.and_then(|retry| retry.error.clone()),
             attempts: retry.map_or(0, |retry| retry.attempts),
@@ -126,7 +130,7 @@ impl Engine {
     }
 
     /// Who holds an identity that a value wants.
-    fn contender(&self, idx: NodeIdx) -> Option<Key> {
+    fn claim_holder(&self, idx: NodeIdx) -> Option<Key> {
         let node = self.graph.node(idx);
         if node.in_place() {
             return None;
@@ -140,7 +144,7 @@ impl Engine {
     }
 
     /// A shortest circle of values that wait for one another, through this one.
-    fn circle(&self, start: NodeIdx) -> Vec<Key> {
+    fn cycle_through(&self, start: NodeIdx) -> Vec<Key> {
         let mut came_from: FixedMap<NodeIdx, NodeIdx> = FixedMap::default();
         let mut queue = std::collections::VecDeque::from([start]);
         while let Some(idx) = queue.pop_front() {
@@ -148,21 +152,21 @@ impl Engine {
                 let Target::Exact(key) = target else { continue };
                 let Some(next) = self.graph.find(key) else { continue };
                 if next == start {
-                    return self.way_back(idx, start, &came_from);
+                    return self.cycle_path(idx, start, &came_from);
                 }
                 if self.graph.node(next).present.is_none() && !came_from.contains_key(&next) {
                     came_from.insert(next, idx);
                     queue.push_back(next);
                 }
             }
-            if came_from.len() > CIRCLE_SEARCHED {
+            if came_from.len() > CYCLE_SEARCHED {
                 break;
             }
         }
         Vec::new()
     }
 
-    fn way_back(
+    fn cycle_path(
         &self,
         last: NodeIdx,
         start: NodeIdx,
@@ -187,7 +191,7 @@ fn owner(source: &Source) -> Option<Key> {
 }
 
 /// Who gives the same part another value.
-fn dissenter(node: &Node) -> Option<Key> {
+fn conflicting_whole(node: &Node) -> Option<Key> {
     let ((_, first), others) = node.sources.split_first()?;
     let mut wholes = others.iter().filter(|(source, _)| source.is_part());
     let (source, _) = wholes.find(|(_, value)| !first.same(&**value))?;

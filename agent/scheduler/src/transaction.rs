@@ -289,7 +289,7 @@ impl Engine {
             started: now,
         };
         self.graph.counters.transactions += 1;
-        self.expect(txn, &plan, now, step);
+        self.register_wait(txn, &plan, now, step);
         let told = step.restores.len();
         self.install_plan(&mut transaction, plan, now, step);
         transaction.restores = step.restores.split_off(told);
@@ -507,7 +507,7 @@ impl Engine {
             let node = self.graph.node_mut(idx);
             let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
             let missed = std::mem::take(&mut node.dirty_in_flight);
-            if missed && !failed && self.graph.is_off(idx) {
+            if missed && !failed && self.graph.is_out_of_place(idx) {
                 self.graph.mark_dirty(idx); // what it lacks came while it was in flight
             }
             self.graph.reap(idx);

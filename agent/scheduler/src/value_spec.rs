@@ -6,9 +6,9 @@ use ipnet::IpNet;
 use smol_str::SmolStr;
 
 use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
-use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, guarded};
+use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, catch_panic};
 use crate::key::Key;
-use crate::sorted::Sorted;
+use crate::sorted_map::SortedMap;
 use crate::value::{SharedValue, Value, ValueEq};
 
 /// How deep parts may have parts: deeper ones are a descriptor that never ends.
@@ -23,7 +23,7 @@ pub(crate) struct ValueSpec {
     /// Ascending by target.
     pub(crate) needs: Box<[Dependency]>,
     /// Facets, properties and parts that it is the whole of. Its own key is not among them.
-    pub(crate) offers: Sorted<Target, ()>,
+    pub(crate) offers: SortedMap<Target, ()>,
     /// Most values have nothing of it.
     rare: Option<Box<RareFields>>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct ValueSpec {
 #[derive(Debug, Default)]
 struct RareFields {
     /// Parts with operations of their own.
-    parts: Sorted<Key, ValueEq>,
+    parts: SortedMap<Key, ValueEq>,
     prefixes: Box<[(u32, IpNet)]>,
     claims: Box<[Claim]>,
     takes: Box<[Taken]>,
@@ -58,7 +58,7 @@ impl RareFields {
 
 /// ValueSpec of a value of which it is not known yet what it needs.
 struct SpecDraft {
-    offers: Sorted<Target, ()>,
+    offers: SortedMap<Target, ()>,
     rare: RareFields,
 }
 
@@ -91,7 +91,7 @@ impl ValueSpec {
         listed: &mut u64,
     ) -> Result<Arc<Self>, ValueError> {
         let descriptor = registry.descriptor(key.kind()).ok_or(ValueError::Unimplemented)?;
-        let spec = guarded(|| {
+        let spec = catch_panic(|| {
             let derived =
                 before.and_then(|before| Self::derive(registry, descriptor, value, before));
             let (mut draft, parts) =
@@ -118,7 +118,7 @@ impl ValueSpec {
         missing: &[Target],
     ) -> Option<(SharedValue, Arc<Self>)> {
         let descriptor = registry.descriptor(key.kind())?;
-        let value = guarded(|| descriptor.reduce(&*full.0, missing)).ok().flatten()?;
+        let value = catch_panic(|| descriptor.reduce(&*full.0, missing)).ok().flatten()?;
         let is_part = !full.1.needs_of(&Target::Whole(key.clone())).is_empty();
         let spec = Self::of_intended(registry, key, &value, is_part, None, &mut 0).ok()?;
         let mut spec = Arc::into_inner(spec)?;
@@ -135,8 +135,8 @@ impl ValueSpec {
     pub(crate) fn of_observed(registry: &Registry, key: &Key, value: &SharedValue) -> Arc<Self> {
         let spec = registry.descriptor(key.kind()).and_then(|descriptor| {
             let describe = || Self::describe(registry, descriptor, value).0;
-            let mut draft = guarded(describe).ok()?;
-            draft.rare.parts = Sorted::default();
+            let mut draft = catch_panic(describe).ok()?;
+            draft.rare.parts = SortedMap::default();
             Some(draft.with_needs(Box::default()))
         });
         Arc::new(spec.unwrap_or_default())
@@ -174,7 +174,7 @@ impl ValueSpec {
         let whole = |key: &Key| Target::Whole(key.clone());
         let come = set.iter().map(|(key, _)| (whole(key), ()));
         let offers = before.offers.changed(come, gone.iter().map(whole));
-        let nothing = Sorted::default();
+        let nothing = SortedMap::default();
         let parts = before.parts().unwrap_or(&nothing);
         let rare = RareFields {
             parts: parts.changed(set.into_iter().map(|(key, it)| (key, ValueEq(it))), gone),
@@ -202,7 +202,7 @@ impl ValueSpec {
     }
 
     /// Parts with operations of their own.
-    pub(crate) fn parts(&self) -> Option<&Sorted<Key, ValueEq>> {
+    pub(crate) fn parts(&self) -> Option<&SortedMap<Key, ValueEq>> {
         self.rare.as_ref().map(|rare| &rare.parts)
     }
 
@@ -342,13 +342,13 @@ impl SpecBuilder {
         self.prefixes.sort_unstable();
         self.prefixes.dedup();
         let rare = RareFields {
-            parts: Sorted::new(self.parts),
+            parts: SortedMap::new(self.parts),
             prefixes: self.prefixes.into(),
             takes: takes.into(),
             property_takes: self.property_takes.into(),
             ..RareFields::default()
         };
-        let offers = Sorted::new(self.offers.into_iter().map(|target| (target, ())).collect());
+        let offers = SortedMap::new(self.offers.into_iter().map(|target| (target, ())).collect());
         SpecDraft { offers, rare }
     }
 }

@@ -34,7 +34,7 @@ pub struct Wait {
 /// A change has come as far as somebody waited for, or the time for it is over. A change that is refused, fails or is
 /// called off is told by its outcome alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reached {
+pub struct WaitResult {
     pub txn: TxnId,
     pub level: Level,
     /// The values that were not as intended when the time was over, ascending; none when the level was reached.
@@ -88,11 +88,11 @@ impl Waits {
 
 impl Engine {
     /// Notes who waits for a change that is about to begin.
-    pub(crate) fn expect(&mut self, txn: TxnId, plan: &Plan, now: Now, step: &mut Step) {
+    pub(crate) fn register_wait(&mut self, txn: TxnId, plan: &Plan, now: Now, step: &mut Step) {
         let Some(Wait { level, within }) = plan.delta.wait else { return };
         if level == Level::Accepted {
             let (missing, in_time) = (Vec::new(), true);
-            return step.reached.push(Reached { txn, level, missing, in_time });
+            return step.reached.push(WaitResult { txn, level, missing, in_time });
         }
         let changed = plan.nodes.iter().filter(|node| node.changed);
         let keys: Vec<Key> = changed.map(|node| node.key.clone()).collect();
@@ -102,7 +102,7 @@ impl Engine {
     }
 
     /// A transaction has ended: well, or there is nothing to wait for any more.
-    pub(crate) fn expected_ended(&mut self, outcome: &Outcome, step: &mut Step) {
+    pub(crate) fn on_wait_ended(&mut self, outcome: &Outcome, step: &mut Step) {
         let txn = outcome.txn();
         if !matches!(outcome, Outcome::Done { .. }) {
             self.waits.forget(txn);
@@ -111,19 +111,19 @@ impl Engine {
         let Some(waiter) = self.waits.waiters.get_mut(&txn) else { return };
         waiter.ended = true;
         if waiter.level == Level::Applied {
-            self.reach(txn, step);
+            self.complete_wait(txn, step);
         } else {
-            self.look_for(txn, step);
+            self.check_wait(txn, step);
         }
     }
 
     /// Looks at all values of a change whose last missing one may have come.
-    fn look_for(&mut self, txn: TxnId, step: &mut Step) {
+    fn check_wait(&mut self, txn: TxnId, step: &mut Step) {
         let Some(waiter) = self.waits.waiters.get(&txn) else { return };
         let left: BTreeSet<Key> =
             waiter.keys.iter().filter(|key| !self.is_as_intended(key)).cloned().collect();
         if left.is_empty() {
-            return self.reach(txn, step);
+            return self.complete_wait(txn, step);
         }
         for key in &left {
             self.waits.list(txn, key.clone());
@@ -133,14 +133,14 @@ impl Engine {
         }
     }
 
-    fn reach(&mut self, txn: TxnId, step: &mut Step) {
+    fn complete_wait(&mut self, txn: TxnId, step: &mut Step) {
         let Some(waiter) = self.waits.forget(txn) else { return };
         let (level, missing, in_time) = (waiter.level, Vec::new(), true);
-        step.reached.push(Reached { txn, level, missing, in_time });
+        step.reached.push(WaitResult { txn, level, missing, in_time });
     }
 
     /// Looks at what a step changed, for those who wait for it.
-    pub(crate) fn look_at_expected(&mut self, step: &mut Step) {
+    pub(crate) fn check_changed_waits(&mut self, step: &mut Step) {
         if self.waits.by_key.is_empty() {
             return;
         }
@@ -160,7 +160,7 @@ impl Engine {
             self.waits.by_key.remove(key);
         }
         for txn in ready {
-            self.look_for(txn, step);
+            self.check_wait(txn, step);
         }
     }
 
@@ -181,7 +181,7 @@ impl Engine {
             let mut missing: Vec<Key> =
                 waiter.keys.into_iter().filter(|key| !self.is_as_intended(key)).collect();
             missing.sort_unstable();
-            step.reached.push(Reached { txn, level: waiter.level, missing, in_time: false });
+            step.reached.push(WaitResult { txn, level: waiter.level, missing, in_time: false });
         }
     }
 }

@@ -9,7 +9,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{Graph, NodeIdx, STALE_WATCHERS, TargetId, TargetState, difference};
 use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
-use crate::sorted::Sorted;
+use crate::sorted_map::SortedMap;
 use crate::value_spec::ValueSpec;
 
 impl Graph {
@@ -294,7 +294,7 @@ impl Graph {
         old: Option<&ValueSpec>,
         new: Option<&ValueSpec>,
     ) {
-        let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
+        let offers = SortedMap::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
         if old.is_none() != new.is_none() {

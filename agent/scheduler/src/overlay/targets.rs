@@ -12,7 +12,7 @@ use super::{
 use crate::dependency::{Claim, Target};
 use crate::graph::{TargetId, TargetState, difference};
 use crate::key::{Key, hash_of};
-use crate::sorted::Sorted;
+use crate::sorted_map::SortedMap;
 use crate::value_spec::ValueSpec;
 
 impl Overlay<'_> {
@@ -202,7 +202,7 @@ impl Overlay<'_> {
         old: Option<&ValueSpec>,
         new: Option<&ValueSpec>,
     ) -> (OverlayTargetIds, OverlayTargetIds) {
-        let offers = Sorted::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
+        let offers = SortedMap::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
         let (mut gained, mut lost) = (OverlayTargetIds::new(), OverlayTargetIds::new());

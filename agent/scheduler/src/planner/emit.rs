@@ -1,7 +1,7 @@
 //! Writing an operation down, with all it has to wait for.
 
 use super::Planner;
-use crate::descriptor::{Effect, guarded};
+use crate::descriptor::{Effect, catch_panic};
 use crate::graph::Graph;
 use crate::operation::{Action, TransportId};
 use crate::overlay::{OverlayIdx, OverlayTargetIds, to_u32};
@@ -100,7 +100,7 @@ impl Planner<'_> {
         else {
             return;
         };
-        if let Ok(Some(restore)) = guarded(|| descriptor.restore(&**observed)) {
+        if let Ok(Some(restore)) = catch_panic(|| descriptor.restore(&**observed)) {
             self.restores.push((node.key.clone(), restore));
         }
     }
@@ -118,7 +118,7 @@ impl Planner<'_> {
         };
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.as_ref());
         let Some(applied) = applied.or(node.goal.value()) else { return };
-        let anew = guarded(|| descriptor.restore_anew(&**before, &**applied, &**observed));
+        let anew = catch_panic(|| descriptor.restore_anew(&**before, &**applied, &**observed));
         if let Ok(Some(restore)) = anew {
             self.restores.push((node.key.clone(), restore));
         }

@@ -6,7 +6,7 @@ use crate::key::{Key, sort_by_keys};
 use crate::overlay::OverlayIdx;
 use crate::plan::{Delta, Mode, PlanError};
 use crate::planner::Planner;
-use crate::sorted::Sorted;
+use crate::sorted_map::SortedMap;
 use crate::value::{SharedValue, same};
 use crate::value_spec::{ValueError, ValueSpec};
 
@@ -188,7 +188,7 @@ impl Planner<'_> {
             goal => goal.spec(),
         };
         let (old, new) = (old.and_then(|it| it.parts()), goal.spec().and_then(|it| it.parts()));
-        let changes = Sorted::difference(old, new);
+        let changes = SortedMap::difference(old, new);
         let (come, gone): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
         let all_come = parts.len() == come.len();
         let mut answers = parts.into_iter().filter(|_| all_come);

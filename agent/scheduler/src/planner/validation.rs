@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::intent::IntentChange;
 use crate::graph::Graph;
 use crate::key::Key;
-use crate::sorted::Sorted;
+use crate::sorted_map::SortedMap;
 use crate::value::SharedValue;
 use crate::value_spec::{ValueError, ValueSpec};
 
@@ -66,7 +66,7 @@ fn answer(graph: &Graph, (key, value): &IntentChange) -> Option<Validation> {
     let value = value.as_ref().filter(|_| graph.find(key).is_none())?;
     let mut answer = validate(graph, key, value, false);
     let parts = answer.validated.as_ref().ok().and_then(|spec| spec.parts());
-    let parts = parts.into_iter().flat_map(Sorted::iter);
+    let parts = parts.into_iter().flat_map(SortedMap::iter);
     answer.parts = parts.map(|(key, part)| validate(graph, key, &part.0, true)).collect();
     Some(answer)
 }

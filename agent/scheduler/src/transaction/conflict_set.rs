@@ -13,7 +13,7 @@ use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::{Action, TxnId};
 use crate::plan::{Plan, PlannedOperation};
-use crate::sorted::Sorted;
+use crate::sorted_map::SortedMap;
 use crate::value_spec::ValueSpec;
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
@@ -92,7 +92,7 @@ impl ConflictSet {
     /// Notes what `from` offers and `to` does not.
     fn shift(&mut self, from: Option<&ValueSpec>, to: Option<&ValueSpec>, goes: bool) {
         let Some(from) = from else { return };
-        let offers = Sorted::difference(Some(&from.offers), to.map(|to| &to.offers));
+        let offers = SortedMap::difference(Some(&from.offers), to.map(|to| &to.offers));
         for offer in offers.iter().filter(|offer| offer.new.is_none()) {
             *self.moves.entry(offer.key.clone()).or_default() |= goes;
         }

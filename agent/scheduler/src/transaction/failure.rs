@@ -7,7 +7,7 @@ use super::{
     ECHO_WITHIN, OpProgress, OpState, Phase, READ_AGAIN, READ_AT_ONCE, READS_MOST, SETTLED_WITHIN,
     VERIFIED_WITHIN,
 };
-use crate::descriptor::guarded;
+use crate::descriptor::catch_panic;
 use crate::engine::{Engine, Step};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
@@ -60,7 +60,7 @@ impl Engine {
         if let Some(reason) = self.first_reason(idx, follows, error) {
             self.record_error(idx, reason, now);
         }
-        self.acknowledge(idx, now, step);
+        self.confirm_absence(idx, now, step);
         self.graph.forgo_claims(idx);
         step.changed.push(key);
     }
@@ -113,7 +113,7 @@ impl Engine {
     fn classify(&self, idx: NodeIdx, error: &OperationError) -> Class {
         let kind = self.graph.node(idx).key.kind();
         let descriptor = self.graph.registry.descriptor(kind);
-        let validated = descriptor.map(|descriptor| guarded(|| descriptor.classify(error)));
+        let validated = descriptor.map(|descriptor| catch_panic(|| descriptor.classify(error)));
         validated.and_then(Result::ok).unwrap_or_else(|| error.class())
     }
 
@@ -239,7 +239,7 @@ impl Engine {
             matches!(op_progress.state, OpState::Failed(_) | OpState::NotTried)
         };
         for op_progress in transaction.progress.iter().filter(not_done) {
-            self.acknowledge(op_progress.idx, now, step);
+            self.confirm_absence(op_progress.idx, now, step);
         }
         let delta = Delta::new(transaction.before.clone()).best_effort();
         let touched = touched.into_iter().collect();

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{ECHO_WITHIN, OpState, READ_AGAIN, READ_AT_ONCE};
-use crate::descriptor::{Effect, guarded};
+use crate::descriptor::{Effect, catch_panic};
 use crate::engine::{Engine, Step};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
@@ -208,7 +208,8 @@ fn is_seen(graph: &Graph, op: &PlannedOperation, idx: NodeIdx) -> bool {
         (Action::Delete, None) => true,
         (Action::Delete, Some(observed)) => {
             let old = op.old.as_ref();
-            let rest = old.and_then(|old| guarded(|| descriptor.remainder(&**old)).ok().flatten());
+            let rest =
+                old.and_then(|old| catch_panic(|| descriptor.remainder(&**old)).ok().flatten());
             rest.is_some_and(|rest| graph.satisfied(&op.key, &rest, observed))
         }
         // The object itself may have gone together with what we gave back.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::answer;
 use crate::common::{Lab, delta, error, key};
-use holdfast_scheduler::{Delta, Key, Level, Operation, Reached, Step, TxnId};
+use holdfast_scheduler::{Delta, Key, Level, Operation, Step, TxnId, WaitResult};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// Begins a change; what it hands out, and what it has reached at once.
-fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>, Vec<Reached>) {
+fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>, Vec<WaitResult>) {
     let plan = lab.engine.plan(change).unwrap();
     let (txn, mut step) = lab.engine.start(plan, lab.now());
     let (submit, reached) = (std::mem::take(&mut step.submit), std::mem::take(&mut step.reached));
@@ -17,13 +17,13 @@ fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>, Vec<Reached>) 
     (txn, submit, reached)
 }
 
-fn reached(txn: TxnId, level: Level, missing: &[&str], in_time: bool) -> Reached {
+fn reached(txn: TxnId, level: Level, missing: &[&str], in_time: bool) -> WaitResult {
     let missing: Vec<Key> = missing.iter().map(|name| key(name)).collect();
-    Reached { txn, level, missing, in_time }
+    WaitResult { txn, level, missing, in_time }
 }
 
 /// Carries out what a step asks for, and gives what was reached by it.
-fn follow(lab: &mut Lab, mut step: Step) -> Vec<Reached> {
+fn follow(lab: &mut Lab, mut step: Step) -> Vec<WaitResult> {
     let mut all = std::mem::take(&mut step.reached);
     let mut steps = std::collections::VecDeque::from([step]);
     while let Some(mut step) = steps.pop_front() {

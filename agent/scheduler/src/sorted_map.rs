@@ -12,7 +12,7 @@ const FEW: usize = 32;
 /// Entries ascending by key, each key once. Of long ones, a version that differs in one entry costs one entry, and so
 /// does its comparison with the one before.
 #[derive(Clone, Debug)]
-pub(crate) enum Sorted<K: Ord, V> {
+pub(crate) enum SortedMap<K: Ord, V> {
     Few(Box<[(K, V)]>),
     Many(OrdMap<K, V>),
 }
@@ -28,7 +28,7 @@ pub(crate) struct Difference<'t, K, V> {
 /// Few differ, mostly: they are listed without an allocation.
 pub(crate) type Differences<'t, K, V> = SmallVec<[Difference<'t, K, V>; 4]>;
 
-impl<K: Ord + Clone, V: PartialEq + Clone> Sorted<K, V> {
+impl<K: Ord + Clone, V: PartialEq + Clone> SortedMap<K, V> {
     /// Of entries with the same key, the first one counts.
     pub(crate) fn new(mut entries: Vec<(K, V)>) -> Self {
         entries.sort_by(|a, b| a.0.cmp(&b.0));
@@ -112,13 +112,13 @@ impl<K: Ord + Clone, V: PartialEq + Clone> Sorted<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V: PartialEq + Clone> PartialEq for Sorted<K, V> {
+impl<K: Ord + Clone, V: PartialEq + Clone> PartialEq for SortedMap<K, V> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl<K: Ord, V> Default for Sorted<K, V> {
+impl<K: Ord, V> Default for SortedMap<K, V> {
     fn default() -> Self {
         Self::Few(Box::default())
     }
@@ -136,8 +136,8 @@ fn differing<'t, K, V>(item: DiffItem<'t, 't, K, V>) -> Difference<'t, K, V> {
 
 /// For versions of which one at least is short.
 fn merged<'t, K: Ord + Clone, V: PartialEq + Clone>(
-    old: &'t Sorted<K, V>,
-    new: &'t Sorted<K, V>,
+    old: &'t SortedMap<K, V>,
+    new: &'t SortedMap<K, V>,
 ) -> Differences<'t, K, V> {
     let mut differences = Differences::new();
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
@@ -164,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    type Numbers = Sorted<u32, u32>;
+    type Numbers = SortedMap<u32, u32>;
 
     /// Numbers below `count`, each tripled.
     fn numbers(count: usize) -> Vec<(u32, u32)> {

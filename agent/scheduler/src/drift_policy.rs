@@ -39,7 +39,7 @@ impl Graph {
     }
 
     /// Drift that is not to be repaired.
-    pub(crate) fn is_left_alone(&self, idx: NodeIdx) -> bool {
+    pub(crate) fn is_drift_tolerated(&self, idx: NodeIdx) -> bool {
         !self.policies.is_empty()
             && self.policy(&self.node(idx).key) != DriftPolicy::Repair
             && self.is_drifted(idx)
