@@ -58,17 +58,8 @@ impl Outbox {
 impl CoreTask {
     /// Does what the engine says.
     pub(super) fn carry_out(&mut self, step: Step) {
-        let Step {
-            restores,
-            submit,
-            cancel,
-            read,
-            finished,
-            reached,
-            changed,
-            retrieve,
-            deadline,
-        } = step;
+        let Step { restores, submit, cancel, read, finished, reached, changed, retrieve, deadline } =
+            step;
         debug_assert!(reached.is_empty(), "the core starts no change that waits for a level");
         if !cancel.is_empty() {
             self.transport.cancel(cancel);

@@ -162,7 +162,7 @@ fn operations(engine: &Engine, plan: &Plan) -> Listed<ObjectChange> {
             listed.push(|| object_change(engine, plan, operation, along));
             places.insert(&operation.key, (place < listed.first.len()).then_some(place));
         }
-        gone_along.extend(&operation.taken);
+        gone_along.extend(&operation.cascaded);
     }
     listed
 }
@@ -178,7 +178,7 @@ fn object_change(
         object: plan.label(operation),
         effect: if went_along { ObjectEffect::Recreated } else { effect },
         cause: operation.cause,
-        interrupts: operation.taken.iter().map(|key| label(engine, key)).collect(),
+        interrupts: operation.cascaded.iter().map(|key| label(engine, key)).collect(),
     }
 }
 

@@ -130,7 +130,7 @@ impl Core {
             engine.load(intent, restores);
             if let Some(before) = before {
                 let before = Configuration::new(Arc::clone(&models), before);
-                engine.was_applied(objects.values_since(&configuration, &before));
+                engine.load_applied(objects.values_since(&configuration, &before));
             }
             engine
         };

@@ -281,7 +281,7 @@ impl CoreTask {
     /// Has the engine prepare the plan while the store records the change.
     fn prepare(&mut self, plan: Plan, configuration: Configuration) {
         let now = self.now();
-        let beside: Vec<Key> = plan.beside().cloned().collect();
+        let beside: Vec<Key> = plan.side_effects().cloned().collect();
         let (txn, mut step) = self.engine.prepare(plan, now);
         self.teller.tell(&self.engine, &step);
         if let Some(transaction) = &mut self.transaction {
@@ -339,7 +339,7 @@ impl CoreTask {
         match ended {
             Some(outcome) => self.conclude(outcome),
             None => {
-                let step = self.engine.set_out(txn, now);
+                let step = self.engine.start_prepared(txn, now);
                 self.follow(step);
             }
         }

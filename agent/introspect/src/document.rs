@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use holdfast_platform::{descriptors, recorded};
 use holdfast_scheduler::{
-    Action, Cause, Executed, Key, Origin, Outcome, Record, RecordedOperation, Registry,
-    SharedValue, State, Status, TxnId, Value,
+    Action, Cause, Key, OperationResult, Outcome, Record, RecordedOperation, Registry, SharedValue,
+    State, Status, Trigger, TxnId, Value,
 };
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -172,7 +172,7 @@ pub(crate) struct Operation {
 
 impl Renderer {
     pub(super) fn key(&self, key: &Key) -> String {
-        self.registry.name_of(key)
+        self.registry.key_text(key)
     }
 
     pub(super) fn kind(&self, key: &Key) -> &str {
@@ -212,8 +212,8 @@ impl Renderer {
         };
         let operations = record.operations.iter();
         let planned = operations.clone().filter(|it| !it.undo);
-        let executed = operations.filter(|it| it.result != Executed::NotTried);
-        let asked = record.asked.iter().map(|(key, value)| Asked {
+        let executed = operations.filter(|it| it.result != OperationResult::NotTried);
+        let asked = record.requested.iter().map(|(key, value)| Asked {
             key: self.key(key),
             value: self.value(key, value.as_ref()),
         });
@@ -255,14 +255,14 @@ impl Renderer {
 
     fn operation(&self, record: &Record, it: &RecordedOperation) -> Operation {
         let (result, error) = match &it.result {
-            Executed::Verified => ("verified", None),
-            Executed::Completed => ("completed", None),
-            Executed::Failed(error) => ("failed", Some(error)),
-            Executed::NotTried => ("not tried", None),
+            OperationResult::Verified => ("verified", None),
+            OperationResult::Completed => ("completed", None),
+            OperationResult::Failed(error) => ("failed", Some(error)),
+            OperationResult::NotTried => ("not tried", None),
         };
         let value = it.new.as_ref().or(it.old.as_ref());
-        let asked = record.asked.binary_search_by(|(key, _)| key.cmp(&it.key)).is_ok();
-        let change = record.origin == Origin::Change;
+        let asked = record.requested.binary_search_by(|(key, _)| key.cmp(&it.key)).is_ok();
+        let change = record.trigger == Trigger::Change;
         Operation {
             operation: it.action.to_string().to_uppercase(),
             key: self.key(&it.key),
@@ -275,9 +275,9 @@ impl Renderer {
             result: result.to_owned(),
             error: error.map(|error| error.message.clone()),
             errno: error.and_then(|error| error.errno),
-            is_derived: change && it.cause == Cause::Asked && !asked && !it.undo,
+            is_derived: change && it.cause == Cause::Requested && !asked && !it.undo,
             is_revert: it.undo,
-            is_retry: !change && it.cause == Cause::Asked,
+            is_retry: !change && it.cause == Cause::Requested,
             is_recreate: false,
         }
     }
@@ -327,9 +327,9 @@ fn remade(record: &Record) -> BTreeSet<(&Key, bool)> {
 }
 
 fn txn_type(record: &Record) -> TxnType {
-    let again = || record.operations.iter().all(|it| it.cause == Cause::Asked);
-    match record.origin {
-        Origin::Change => TxnType::NBTransaction,
+    let again = || record.operations.iter().all(|it| it.cause == Cause::Requested);
+    match record.trigger {
+        Trigger::Change => TxnType::NBTransaction,
         _ if !record.operations.is_empty() && again() => TxnType::RetryFailedOps,
         _ => TxnType::SBNotification,
     }
@@ -337,10 +337,10 @@ fn txn_type(record: &Record) -> TxnType {
 
 pub(super) fn cause(cause: Cause) -> &'static str {
     match cause {
-        Cause::Asked => "asked",
+        Cause::Requested => "asked",
         Cause::Parked => "parked: what it depends on goes",
-        Cause::Returned => "returned: what it depends on is back",
-        Cause::Woken => "woken: what it waited for is there",
+        Cause::Unparked => "returned: what it depends on is back",
+        Cause::Unblocked => "woken: what it waited for is there",
         Cause::Drift => "drift: the system differed",
         Cause::Orphan => "orphan: it is not intended",
     }
@@ -349,7 +349,7 @@ pub(super) fn cause(cause: Cause) -> &'static str {
 /// State of a value before an operation, as far as the operation tells.
 fn state_before(it: &RecordedOperation) -> State {
     match (it.action, it.cause) {
-        (Action::Create, Cause::Woken | Cause::Returned) => State::Pending,
+        (Action::Create, Cause::Unblocked | Cause::Unparked) => State::Pending,
         (Action::Create, Cause::Drift) => State::Missing,
         (Action::Create, _) => State::Nonexistent,
         (_, Cause::Drift) => State::Drifted,
@@ -361,8 +361,8 @@ fn state_before(it: &RecordedOperation) -> State {
 /// State of a value after an operation.
 pub(super) fn state_after(it: &RecordedOperation) -> State {
     match (&it.result, it.action, it.cause) {
-        (Executed::Failed(_), ..) => State::Failed,
-        (Executed::NotTried, ..) => state_before(it),
+        (OperationResult::Failed(_), ..) => State::Failed,
+        (OperationResult::NotTried, ..) => state_before(it),
         (_, Action::Delete, Cause::Parked) => State::Pending,
         (_, Action::Delete, _) => State::Nonexistent,
         (_, Action::Release, _) => State::Obtained,

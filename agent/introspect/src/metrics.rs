@@ -78,7 +78,7 @@ impl Exposition {
         self.transactions(engine);
         self.operations(engine);
         self.metric("holdfast_values", "gauge", "Values by state.");
-        let census = engine.census();
+        let census = engine.state_counts();
         // All states are included, so that an alert on any of them has a value.
         for state in State::ALL.iter().filter(|state| **state != State::Nonexistent) {
             let count = census.iter().find(|(it, _)| it == state).map_or(0, |(_, count)| *count);

@@ -6,7 +6,7 @@ use super::failure::Failure;
 
 /// Finds the key for a text: by its name, or by the label of the value, which requires a scan of all values.
 pub(super) fn find(engine: &Engine, text: &str) -> Result<Key, Failure> {
-    let meanings = engine.registry().named(text);
+    let meanings = engine.registry().keys_from_text(text);
     let known = |key: &&Key| {
         engine.state(key) != State::Nonexistent
             || engine.status(key).is_some()
@@ -22,7 +22,7 @@ pub(super) fn find(engine: &Engine, text: &str) -> Result<Key, Failure> {
 
 /// All key prefixes that a text can stand for.
 pub(super) fn prefixes(registry: &Registry, text: &str) -> Result<Vec<Key>, Failure> {
-    let meanings = registry.named(text.trim_end_matches('/'));
+    let meanings = registry.keys_from_text(text.trim_end_matches('/'));
     match meanings.is_empty() {
         true => Err(Failure::unknown(format!("no keys start with `{text}`"))),
         false => Ok(meanings),
@@ -44,10 +44,10 @@ mod tests {
             (address::key("eth0", "::1".parse().unwrap()), "address/eth0/::1"),
             (route::static_key("DEFAULT", "static", net), "static-route/DEFAULT/static/10.0.0.0/8"),
         ] {
-            assert_eq!(registry.name_of(&key), text);
-            assert!(registry.named(text).contains(&key), "{text}");
+            assert_eq!(registry.key_text(&key), text);
+            assert!(registry.keys_from_text(text).contains(&key), "{text}");
         }
-        assert!(registry.named("nothing/eth0").is_empty());
-        assert!(registry.named(&format!("link{}", "/1".repeat(40))).is_empty());
+        assert!(registry.keys_from_text("nothing/eth0").is_empty());
+        assert!(registry.keys_from_text(&format!("link{}", "/1".repeat(40))).is_empty());
     }
 }

@@ -154,7 +154,7 @@ pub(super) fn document(render: &Renderer, plan: &Plan) -> Json_ {
             "Cause": cause(it.cause),
             "PrevValue": render.value(&it.key, it.old.as_ref()),
             "NewValue": render.value(&it.key, it.new.as_ref()),
-            "Takes": it.taken.iter().map(|key| render.key(key)).collect::<Vec<_>>(),
+            "Takes": it.cascaded.iter().map(|key| render.key(key)).collect::<Vec<_>>(),
         })
     });
     json!({
@@ -162,7 +162,7 @@ pub(super) fn document(render: &Renderer, plan: &Plan) -> Json_ {
         "Operations": operations.collect::<Vec<_>>(),
         "Omitted": plan.operations().len().saturating_sub(PAGE_MOST),
         "Pending": plan.pending().iter().map(|key| render.key(key)).collect::<Vec<_>>(),
-        "Work": {"Visited": plan.work().visited, "Edges": plan.work().edges},
+        "Work": {"Visited": plan.cost().visited, "Edges": plan.cost().edges},
     })
 }
 

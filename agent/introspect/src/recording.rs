@@ -10,7 +10,7 @@ use holdfast_core::Inside;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::recorded;
 use holdfast_platform::values::{Link, LinkKind};
-use holdfast_scheduler::{Executed, Key, Record, SharedValue, TxnId};
+use holdfast_scheduler::{Key, OperationResult, Record, SharedValue, TxnId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json_;
 
@@ -87,7 +87,7 @@ fn of(inside: &Inside<'_>, render: &Renderer, record: &Record, began_ns: u64) ->
         let then = revisions.into_iter().find(|revision| revision.holds(record.started_ns))?;
         Some(value(key, Some(&then.value?)))
     });
-    let done = record.operations.iter().filter(|it| it.result != Executed::NotTried);
+    let done = record.operations.iter().filter(|it| it.result != OperationResult::NotTried);
     let operation = |it: &holdfast_scheduler::RecordedOperation| {
         format!("{} {}", it.action.to_string().to_uppercase(), render.key(&it.key))
     };
@@ -96,14 +96,14 @@ fn of(inside: &Inside<'_>, render: &Renderer, record: &Record, began_ns: u64) ->
         seq_num: record.txn.0,
         ports: ports(inside),
         before: before.collect(),
-        asked: record.asked.iter().map(|(key, it)| value(key, it.as_ref())).collect(),
+        asked: record.requested.iter().map(|(key, it)| value(key, it.as_ref())).collect(),
         operations: done.map(operation).collect(),
     }
 }
 
 /// True when the value was requested itself, and not only as a part of another.
 fn is_base(past: &Past) -> bool {
-    let asked = past.records.iter().any(|it| it.asked.iter().any(|(key, _)| *key == past.key));
+    let asked = past.records.iter().any(|it| it.requested.iter().any(|(key, _)| *key == past.key));
     let now = past.now.as_ref();
     asked || now.is_some_and(|now| now.intended.is_some() && now.part_of.is_empty())
 }

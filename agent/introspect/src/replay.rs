@@ -71,7 +71,7 @@ impl Replay {
         let registry = self.engine.registry();
         let record = self.engine.history().record(txn).unwrap();
         let line = |it: &holdfast_scheduler::RecordedOperation| {
-            let name = registry.name_of(&it.key);
+            let name = registry.key_text(&it.key);
             format!("{} {name}", it.action.to_string().to_uppercase())
         };
         record.operations.iter().map(line).collect()
@@ -84,7 +84,7 @@ fn value(it: &Value) -> (Key, Option<SharedValue>) {
     let kind = registry.by_name(it.key.split('/').next().unwrap()).unwrap();
     if it.data.is_null() {
         let keys = names::prefixes(&registry, &it.key).unwrap_or_default();
-        let named = keys.into_iter().find(|key| registry.name_of(key) == it.key);
+        let named = keys.into_iter().find(|key| registry.key_text(key) == it.key);
         return (named.unwrap(), None);
     }
     let value = recorded::from_json(kind.kind(), it.data.clone()).unwrap();

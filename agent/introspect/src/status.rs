@@ -139,8 +139,11 @@ pub(super) async fn stats(
     let document = introspect.core.look(|inside| {
         let engine = inside.engine;
         let counters = engine.counters();
-        let states: BTreeMap<String, usize> =
-            engine.census().into_iter().map(|(state, count)| (state.to_string(), count)).collect();
+        let states: BTreeMap<String, usize> = engine
+            .state_counts()
+            .into_iter()
+            .map(|(state, count)| (state.to_string(), count))
+            .collect();
         let transactions: Vec<_> =
             engine.history().transactions().map(|(name, tally)| method(name, tally)).collect();
         let mut operations: BTreeMap<String, u64> = BTreeMap::new();

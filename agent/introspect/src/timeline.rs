@@ -11,7 +11,7 @@ use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::Inside;
 use holdfast_scheduler::{
-    Executed, Key, Outcome, Record, SharedValue, State, Status, Target, TxnId,
+    Key, OperationResult, Outcome, Record, SharedValue, State, Status, Target, TxnId,
 };
 use serde_json::{Value as Json_, json};
 
@@ -86,9 +86,9 @@ impl Past {
     ) -> Option<(State, Option<SharedValue>)> {
         let operations = record.operations.iter().rev();
         let mut last =
-            operations.filter(|it| it.key == self.key && it.result != Executed::NotTried);
-        let asked = record.asked.binary_search_by(|(key, _)| key.cmp(&self.key)).ok();
-        let asked = asked.and_then(|at| record.asked[at].1.clone());
+            operations.filter(|it| it.key == self.key && it.result != OperationResult::NotTried);
+        let asked = record.requested.binary_search_by(|(key, _)| key.cmp(&self.key)).ok();
+        let asked = asked.and_then(|at| record.requested[at].1.clone());
         let waits = match &record.outcome {
             Outcome::Done { pending, .. } => pending.contains(&self.key),
             Outcome::Failed { .. } | Outcome::Refused { .. } | Outcome::Cancelled { .. } => false,

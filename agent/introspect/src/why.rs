@@ -110,7 +110,7 @@ impl Reason<'_> {
             "NeededBy": self
                 .inside
                 .engine
-                .dependants(&status.key, SHOWN)
+                .dependents(&status.key, SHOWN)
                 .iter()
                 .map(|key| self.short(key))
                 .collect::<Vec<_>>(),
@@ -236,7 +236,7 @@ impl Reason<'_> {
         let history = self.inside.engine.history();
         let of = |key: &Key| {
             let records = history.touching(key).filter(|record| {
-                record.author.is_some() && record.asked.iter().any(|(asked, _)| asked == key)
+                record.author.is_some() && record.requested.iter().any(|(asked, _)| asked == key)
             });
             records.last()
         };

@@ -128,7 +128,7 @@ pub struct Claim(pub Facet);
 /// What the system removes by itself together with a value (or with a property that a value loses): such values need no
 /// operation of their own when they have to go as well.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Taken {
+pub enum Cascade {
     /// All values whose key starts with these segments.
     Under(Key),
     /// All values that offer this facet.

@@ -6,9 +6,9 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
+use crate::dependency::{Cascade, Claim, Dependency, Offer, Target};
 use crate::key::{Key, KindId};
-use crate::operation::{Class, OperationError, TransportId};
+use crate::operation::{ErrorClass, OperationError, TransportId};
 use crate::value::{SharedValue, Value};
 
 /// How one value becomes another under the same key.
@@ -73,7 +73,7 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
-    /// What dependants can count on beside the key while this value exists: facets, connected prefixes.
+    /// What dependents can count on beside the key while this value exists: facets, connected prefixes.
     fn provides(&self, value: &Self::Value) -> Vec<Offer> {
         let _ = value;
         Vec::new()
@@ -101,7 +101,7 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     }
 
     /// What the system removes by itself when this value (or property) goes.
-    fn takes_along(&self, value: &Self::Value) -> Vec<Taken> {
+    fn cascades(&self, value: &Self::Value) -> Vec<Cascade> {
         let _ = value;
         Vec::new()
     }
@@ -133,7 +133,7 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     /// What to put back instead of `before`, where `observed` is another object than the one that it was taken of: one that
     /// came under the same key after `applied` went with the earlier one; or where somebody else changed since what
     /// `applied` left open. `None` while nothing is new.
-    fn restore_anew(
+    fn refreshed_restore(
         &self,
         before: &Self::Value,
         applied: &Self::Value,
@@ -145,20 +145,20 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
 
     /// What the system shows when `released` was given back, where that is not all of `restore`: what the value never
     /// set is somebody else's business.
-    fn given_back(&self, released: &Self::Value, restore: &Self::Value) -> Option<Self::Value> {
+    fn after_release(&self, released: &Self::Value, restore: &Self::Value) -> Option<Self::Value> {
         let _ = (released, restore);
         None
     }
 
     /// What the system goes on to show after a delete, for what can be reset but never goes: a setting of something else.
-    fn remainder(&self, deleted: &Self::Value) -> Option<Self::Value> {
+    fn after_delete(&self, deleted: &Self::Value) -> Option<Self::Value> {
         let _ = deleted;
         None
     }
 
     /// What an update has to put back: `new` with the attributes that it leaves open, and that `applied` had set, as
     /// they were `before` us. `None` when there are no such attributes.
-    fn put_back(
+    fn restoring_update(
         &self,
         applied: &Self::Value,
         new: &Self::Value,
@@ -174,7 +174,7 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     }
 
     /// Whether an operation that failed so is worth another try, and when.
-    fn classify(&self, error: &OperationError) -> Class {
+    fn classify(&self, error: &OperationError) -> ErrorClass {
         error.class()
     }
 }
@@ -193,27 +193,27 @@ pub trait AnyDescriptor: Debug + Send + Sync {
     fn claims(&self, value: &dyn Value) -> Vec<Claim>;
     fn parts(&self, value: &dyn Value) -> Vec<Part>;
     fn parts_changed(&self, old: &dyn Value, new: &dyn Value) -> Option<PartsChanged>;
-    fn takes_along(&self, value: &dyn Value) -> Vec<Taken>;
+    fn cascades(&self, value: &dyn Value) -> Vec<Cascade>;
     fn change(&self, old: &dyn Value, new: &dyn Value) -> Change;
     fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
     fn owned(&self, observed: &dyn Value) -> bool;
     fn restore(&self, observed: &dyn Value) -> Option<SharedValue>;
-    fn restore_anew(
+    fn refreshed_restore(
         &self,
         before: &dyn Value,
         applied: &dyn Value,
         observed: &dyn Value,
     ) -> Option<SharedValue>;
-    fn given_back(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue>;
-    fn remainder(&self, deleted: &dyn Value) -> Option<SharedValue>;
-    fn put_back(
+    fn after_release(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue>;
+    fn after_delete(&self, deleted: &dyn Value) -> Option<SharedValue>;
+    fn restoring_update(
         &self,
         applied: &dyn Value,
         new: &dyn Value,
         before: Option<&dyn Value>,
     ) -> Option<SharedValue>;
     fn observable(&self) -> bool;
-    fn classify(&self, error: &OperationError) -> Class;
+    fn classify(&self, error: &OperationError) -> ErrorClass;
 }
 
 impl<D: Descriptor> AnyDescriptor for D {
@@ -266,8 +266,8 @@ impl<D: Descriptor> AnyDescriptor for D {
         Descriptor::parts_changed(self, typed(self, old), typed(self, new))
     }
 
-    fn takes_along(&self, value: &dyn Value) -> Vec<Taken> {
-        Descriptor::takes_along(self, typed(self, value))
+    fn cascades(&self, value: &dyn Value) -> Vec<Cascade> {
+        Descriptor::cascades(self, typed(self, value))
     }
 
     fn change(&self, old: &dyn Value, new: &dyn Value) -> Change {
@@ -287,35 +287,36 @@ impl<D: Descriptor> AnyDescriptor for D {
         Some(Arc::new(value))
     }
 
-    fn restore_anew(
+    fn refreshed_restore(
         &self,
         before: &dyn Value,
         applied: &dyn Value,
         observed: &dyn Value,
     ) -> Option<SharedValue> {
         let (before, applied) = (typed(self, before), typed(self, applied));
-        let value = Descriptor::restore_anew(self, before, applied, typed(self, observed))?;
+        let value = Descriptor::refreshed_restore(self, before, applied, typed(self, observed))?;
         Some(Arc::new(value))
     }
 
-    fn given_back(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue> {
-        let value = Descriptor::given_back(self, typed(self, released), typed(self, restore))?;
+    fn after_release(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue> {
+        let value = Descriptor::after_release(self, typed(self, released), typed(self, restore))?;
         Some(Arc::new(value))
     }
 
-    fn remainder(&self, deleted: &dyn Value) -> Option<SharedValue> {
-        let value = Descriptor::remainder(self, typed(self, deleted))?;
+    fn after_delete(&self, deleted: &dyn Value) -> Option<SharedValue> {
+        let value = Descriptor::after_delete(self, typed(self, deleted))?;
         Some(Arc::new(value))
     }
 
-    fn put_back(
+    fn restoring_update(
         &self,
         applied: &dyn Value,
         new: &dyn Value,
         before: Option<&dyn Value>,
     ) -> Option<SharedValue> {
         let before = before.map(|before| typed(self, before));
-        let value = Descriptor::put_back(self, typed(self, applied), typed(self, new), before)?;
+        let value =
+            Descriptor::restoring_update(self, typed(self, applied), typed(self, new), before)?;
         Some(Arc::new(value))
     }
 
@@ -323,7 +324,7 @@ impl<D: Descriptor> AnyDescriptor for D {
         Descriptor::observable(self)
     }
 
-    fn classify(&self, error: &OperationError) -> Class {
+    fn classify(&self, error: &OperationError) -> ErrorClass {
         Descriptor::classify(self, error)
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, NodeIdx};
-use crate::history::{History, Origin};
+use crate::history::{History, Trigger};
 use crate::key::{FixedMap, Key, KindId, sort_keys};
 use crate::operation::{
     Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
@@ -106,7 +106,7 @@ impl Scope {
 #[derive(Debug)]
 struct Queued {
     txn: TxnId,
-    origin: Origin,
+    trigger: Trigger,
     plan: Plan,
     /// It is to begin and hand nothing out: see [`Engine::prepare`].
     prepared: bool,
@@ -207,7 +207,7 @@ impl Engine {
     /// Values that were applied when the caller ended last, and whose intent was taken back since: what they had set
     /// and is left open now is put back, as it would have been without the restart. After [`Engine::load`], before the
     /// first [`Engine::resync`].
-    pub fn was_applied(&mut self, values: Vec<(Key, SharedValue)>) {
+    pub fn load_applied(&mut self, values: Vec<(Key, SharedValue)>) {
         for (key, value) in values {
             let Some(idx) = self.graph.find(&key) else { continue };
             if matches!(self.graph.node(idx).goal, Goal::Valid(..)) {
@@ -240,7 +240,7 @@ impl Engine {
         self.queue_change(plan, false, now)
     }
 
-    /// The same, but nothing of it is handed out until [`Engine::set_out`]: for a caller that has to write it down first,
+    /// The same, but nothing of it is handed out until [`Engine::start_prepared`]: for a caller that has to write it down first,
     /// and lets the engine get ready meanwhile. What the change intends is intended from now on. Called off instead, it
     /// leaves everything as it was.
     pub fn prepare(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
@@ -248,7 +248,7 @@ impl Engine {
     }
 
     fn queue_change(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, Step) {
-        let txn = self.enqueue(Origin::Change, plan);
+        let txn = self.enqueue(Trigger::Change, plan);
         if let Some(queued) = self.queue.back_mut() {
             queued.prepared = prepared;
         }
@@ -256,7 +256,7 @@ impl Engine {
     }
 
     /// Carries out a change that was prepared.
-    pub fn set_out(&mut self, txn: TxnId, now: Now) -> Step {
+    pub fn start_prepared(&mut self, txn: TxnId, now: Now) -> Step {
         let mut step = Step::default();
         match self.queue.iter_mut().find(|queued| queued.txn == txn) {
             Some(queued) => queued.prepared = false,
@@ -364,10 +364,10 @@ impl Engine {
     }
 
     /// Has a plan carried out in its turn.
-    pub(crate) fn enqueue(&mut self, origin: Origin, plan: Plan) -> TxnId {
+    pub(crate) fn enqueue(&mut self, trigger: Trigger, plan: Plan) -> TxnId {
         let txn = self.next_number();
         let (prepared, behind, conflict_set) = (false, None, None);
-        self.queue.push_back(Queued { txn, origin, plan, prepared, behind, conflict_set });
+        self.queue.push_back(Queued { txn, trigger, plan, prepared, behind, conflict_set });
         txn
     }
 
@@ -424,7 +424,7 @@ impl Engine {
                 waiting.push(self.conflict_set_at(at));
                 continue;
             }
-            let Some(Queued { txn, origin, plan, prepared, .. }) = self.queue.remove(at) else {
+            let Some(Queued { txn, trigger, plan, prepared, .. }) = self.queue.remove(at) else {
                 return false;
             };
             let plan = match self.replan_if_stale(plan) {
@@ -440,10 +440,10 @@ impl Engine {
                 !waiting.iter().any(|other| other.conflicts(&conflict_set))
             };
             if behind.is_none() && clear {
-                self.begin_transaction(txn, origin, (plan, prepared), now, step);
+                self.begin_transaction(txn, trigger, (plan, prepared), now, step);
                 return true;
             }
-            let queued = Queued { txn, origin, plan, prepared, behind, conflict_set: None };
+            let queued = Queued { txn, trigger, plan, prepared, behind, conflict_set: None };
             self.queue.insert(at, queued);
             waiting.push(self.conflict_set_at(at));
         }
@@ -531,7 +531,7 @@ impl Engine {
             self.install_goals(plan, indexes, step);
         } else {
             let txn = self.next_number();
-            self.begin_transaction(txn, Origin::Convergence, (plan, false), now, step);
+            self.begin_transaction(txn, Trigger::Convergence, (plan, false), now, step);
         }
         for idx in dirty {
             self.graph.reap(idx);

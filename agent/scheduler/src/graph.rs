@@ -404,10 +404,10 @@ impl Graph {
     pub(crate) fn outcome<'o>(&self, op: &'o PlannedOperation) -> Option<Cow<'o, SharedValue>> {
         let (old, new) = (op.old.as_ref(), op.new.as_ref()?);
         let back = match op.action {
-            Action::Update => old.and_then(|old| self.put_back(&op.key, old, new)),
+            Action::Update => old.and_then(|old| self.restoring_update(&op.key, old, new)),
             Action::Release => old.and_then(|old| {
                 let descriptor = self.registry.descriptor(op.key.kind())?;
-                catch_panic(|| descriptor.given_back(&**old, &**new)).ok().flatten()
+                catch_panic(|| descriptor.after_release(&**old, &**new)).ok().flatten()
             }),
             _ => None,
         };
@@ -415,7 +415,7 @@ impl Graph {
     }
 
     /// What an update from `applied` to `new` has to put back, if anything.
-    pub(crate) fn put_back(
+    pub(crate) fn restoring_update(
         &self,
         key: &Key,
         applied: &SharedValue,
@@ -426,7 +426,7 @@ impl Graph {
         }
         let descriptor = self.registry.descriptor(key.kind())?;
         let before = self.restores.get(key).map(|before| &**before);
-        catch_panic(|| descriptor.put_back(&**applied, &**new, before)).ok().flatten()
+        catch_panic(|| descriptor.restoring_update(&**applied, &**new, before)).ok().flatten()
     }
 
     /// Whether an observed value carries our mark. A panic says no.

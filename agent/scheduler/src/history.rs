@@ -22,14 +22,14 @@ const RECORD_OCTETS: usize = 256;
 
 /// What made a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Origin {
+pub enum Trigger {
     /// A change of intent.
     Change,
     /// Values that woke up, drift, another try.
     Convergence,
 }
 
-impl Origin {
+impl Trigger {
     /// As clients read it.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ pub struct Author {
 #[derive(Clone, Debug)]
 pub struct Record {
     pub txn: TxnId,
-    pub origin: Origin,
+    pub trigger: Trigger,
     pub description: String,
     /// None for what the engine began by itself.
     pub author: Option<Arc<Author>>,
@@ -60,7 +60,7 @@ pub struct Record {
     pub started_ns: u64,
     pub ended_ns: u64,
     /// What the change intends, ascending by key; bounded as the operations are.
-    pub asked: Vec<(Key, Option<SharedValue>)>,
+    pub requested: Vec<(Key, Option<SharedValue>)>,
     /// In the order of the plan, those of the way back after them.
     pub operations: Vec<RecordedOperation>,
     /// Operations beyond those kept.
@@ -76,14 +76,14 @@ pub struct RecordedOperation {
     pub cause: Cause,
     pub old: Option<SharedValue>,
     pub new: Option<SharedValue>,
-    pub result: Executed,
+    pub result: OperationResult,
     /// Belongs to the way back.
     pub undo: bool,
 }
 
 /// What became of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Executed {
+pub enum OperationResult {
     Verified,
     /// Completed; the transaction failed before it was verified.
     Completed,
@@ -122,9 +122,9 @@ pub(crate) struct Omitted {
 }
 
 impl Omitted {
-    pub(crate) fn add(&mut self, kind: KindId, action: Action, result: &Executed) {
+    pub(crate) fn add(&mut self, kind: KindId, action: Action, result: &OperationResult) {
         self.count += 1;
-        if *result == Executed::NotTried {
+        if *result == OperationResult::NotTried {
             return;
         }
         let sort = (kind, action);
@@ -133,7 +133,7 @@ impl Omitted {
             self.tallies.push((sort, Tally::default()));
             self.tallies.len() - 1
         });
-        self.tallies[at].1.add(matches!(result, Executed::Failed(_)), 0);
+        self.tallies[at].1.add(matches!(result, OperationResult::Failed(_)), 0);
     }
 }
 
@@ -188,12 +188,12 @@ impl History {
 
     /// Transactions in the life of the engine, by what made them.
     pub fn transactions(&self) -> impl Iterator<Item = (&'static str, Tally)> {
-        self.transactions.iter().map(|(&origin, &tally)| (origin, tally))
+        self.transactions.iter().map(|(&trigger, &tally)| (trigger, tally))
     }
 
     pub(crate) fn push(&mut self, mut record: Record) {
         self.count(&record);
-        record.asked.sort_by(|(a, _), (b, _)| a.cmp(b));
+        record.requested.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.octets += octets(&record);
         let txn = record.txn;
         for key in record.keys() {
@@ -235,11 +235,11 @@ impl History {
     fn count(&mut self, record: &Record) {
         let failed = !matches!(record.outcome, Outcome::Done { .. });
         let took = record.ended_ns.saturating_sub(record.started_ns);
-        self.transactions.entry(record.origin.as_str()).or_default().add(failed, took);
+        self.transactions.entry(record.trigger.as_str()).or_default().add(failed, took);
         for alike in record.operations.chunk_by(|a, b| a.sort() == b.sort()) {
             let tally = self.operations.entry(alike[0].sort()).or_default();
-            for operation in alike.iter().filter(|it| it.result != Executed::NotTried) {
-                tally.add(matches!(operation.result, Executed::Failed(_)), 0);
+            for operation in alike.iter().filter(|it| it.result != OperationResult::NotTried) {
+                tally.add(matches!(operation.result, OperationResult::Failed(_)), 0);
             }
         }
     }
@@ -248,14 +248,14 @@ impl History {
 impl Record {
     /// What it asked for, what it worked on, and what it left waiting; some of them more than once.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        let asked = self.asked.iter().map(|(key, _)| key);
+        let requested = self.requested.iter().map(|(key, _)| key);
         let left: [&[Key]; 2] = match &self.outcome {
             Outcome::Done { pending, failed, .. } => [pending, failed],
             Outcome::Failed { key, .. } => [std::slice::from_ref(key), &[]],
             Outcome::Refused { .. } | Outcome::Cancelled { .. } => [&[], &[]],
         };
         let left = left.into_iter().flatten();
-        asked.chain(self.operations.iter().map(|operation| &operation.key)).chain(left)
+        requested.chain(self.operations.iter().map(|operation| &operation.key)).chain(left)
     }
 }
 
@@ -266,7 +266,7 @@ impl RecordedOperation {
 }
 
 fn octets(record: &Record) -> usize {
-    let values = record.operations.len() + record.asked.len();
+    let values = record.operations.len() + record.requested.len();
     RECORD_OCTETS + record.description.len() + values * OPERATION_OCTETS
 }
 
@@ -282,20 +282,20 @@ mod tests {
         let operation = |name: &&str| RecordedOperation {
             action: Action::Create,
             key: key(name),
-            cause: Cause::Asked,
+            cause: Cause::Requested,
             old: None,
             new: None,
-            result: Executed::Verified,
+            result: OperationResult::Verified,
             undo: false,
         };
         Record {
             txn: TxnId(txn),
-            origin: Origin::Change,
+            trigger: Trigger::Change,
             description: String::new(),
             author: None,
             started_ns: txn * 10,
             ended_ns: txn * 10 + 5,
-            asked: Vec::new(),
+            requested: Vec::new(),
             operations: keys.iter().map(operation).collect(),
             omitted: 0,
             outcome: Outcome::Done {

@@ -13,7 +13,7 @@ use crate::status::State;
 
 /// One dependency of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct DependencyStatus {
     /// As people are told while it is not met.
     pub label: String,
     pub target: Target,
@@ -34,14 +34,14 @@ impl Engine {
     }
 
     /// What a value depends on: as it is intended, else as it was applied.
-    pub fn needs(&self, key: &Key) -> Vec<Need> {
+    pub fn needs(&self, key: &Key) -> Vec<DependencyStatus> {
         let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
             return Vec::new();
         };
         let applied = node.present.as_ref().filter(|_| node.ours);
         let spec = node.goal.requested_spec().or(applied);
         let needs = spec.map_or(&[][..], |spec| &spec.needs);
-        let need = |need: &crate::dependency::Dependency| Need {
+        let need = |need: &crate::dependency::Dependency| DependencyStatus {
             label: need.label.to_string(),
             target: need.target.clone(),
             met: self.graph.provider_count(&need.target) > 0,
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// The values that depend on this one, or would if it existed: at most `most`, ascending.
-    pub fn dependants(&self, key: &Key, most: usize) -> Vec<Key> {
+    pub fn dependents(&self, key: &Key, most: usize) -> Vec<Key> {
         let mut targets: Vec<Target> = vec![Target::Exact(key.clone())];
         targets.extend(key.prefixes().map(Target::Under));
         if let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) {

@@ -35,19 +35,19 @@ mod value;
 mod value_spec;
 mod waits;
 
-pub use dependency::{Claim, Dependency, Facet, Offer, Taken, Target};
+pub use dependency::{Cascade, Claim, Dependency, Facet, Offer, Target};
 pub use descriptor::{
     AnyDescriptor, Change, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
 };
 pub use drift_policy::DriftPolicy;
 pub use engine::{Engine, Outcome, Scope, Step};
-pub use history::{Author, Executed, History, Origin, Record, RecordedOperation, Tally};
-pub use inspect::Need;
+pub use history::{Author, History, OperationResult, Record, RecordedOperation, Tally, Trigger};
+pub use inspect::DependencyStatus;
 pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
-    Action, Class, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
+    Action, Completion, ErrorClass, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use plan::{Cause, Delta, Mode, Plan, PlanError, PlannedOperation, Work};
+pub use plan::{Cause, Delta, Mode, Plan, PlanCost, PlanError, PlannedOperation};
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};
 pub use waits::{Level, Wait, WaitResult};

@@ -15,7 +15,7 @@ const SEGMENTS_MOST: usize = 8;
 
 impl Registry {
     /// The text of a key.
-    pub fn name_of(&self, key: &Key) -> String {
+    pub fn key_text(&self, key: &Key) -> String {
         let kind = self.descriptor(key.kind());
         let mut text = kind.map_or_else(|| key.kind().0.to_string(), |kind| kind.name().to_owned());
         for segment in key.segments() {
@@ -31,7 +31,7 @@ impl Registry {
     }
 
     /// Every key, or beginning of keys, that a text can mean; none when no kind is called so.
-    pub fn named(&self, text: &str) -> Vec<Key> {
+    pub fn keys_from_text(&self, text: &str) -> Vec<Key> {
         let mut parts = text.split('/');
         let kind = parts.next().and_then(|name| self.by_name(name));
         let parts: Vec<&str> = parts.collect();

@@ -77,7 +77,7 @@ const SURROUNDINGS: [i32; 9] = [2, 3, 6, 17, 19, 99, 100, 101, 113];
 
 /// When an operation that failed is worth another try.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum ErrorClass {
     /// Time may help: tried again after a pause.
     Transient,
     /// Something else is in the way: tried again when what the value needs, or the value itself, changes.
@@ -113,12 +113,12 @@ impl OperationError {
     }
 
     /// What the error says of itself. A descriptor may know better: [`Descriptor::classify`](crate::Descriptor::classify).
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         match self.errno {
-            _ if self.transient => Class::Transient,
-            None => Class::Environment,
-            Some(number) if SURROUNDINGS.contains(&number) => Class::Environment,
-            Some(_) => Class::Permanent,
+            _ if self.transient => ErrorClass::Transient,
+            None => ErrorClass::Environment,
+            Some(number) if SURROUNDINGS.contains(&number) => ErrorClass::Environment,
+            Some(_) => ErrorClass::Permanent,
         }
     }
 

@@ -509,7 +509,7 @@ impl OverlayNode {
             need_targets: OverlayTargetIds::new(),
             unmet: 0,
             pending_action: PendingAction::Nothing,
-            cause: Cause::Asked,
+            cause: Cause::Requested,
             op: None,
             in_cascade: None,
             cascade_root: None,

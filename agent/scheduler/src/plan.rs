@@ -81,13 +81,13 @@ impl Delta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The change names it, or it is a part of what the change names.
-    Asked,
+    Requested,
     /// What it depends on goes, or is made anew.
     Parked,
     /// It was parked by this plan, and comes back.
-    Returned,
+    Unparked,
     /// What it waited for is there.
-    Woken,
+    Unblocked,
     /// The system differs from what was applied.
     Drift,
     /// It carries our mark and nobody intends it.
@@ -107,7 +107,7 @@ pub struct PlannedOperation {
     pub transport: TransportId,
     pub cause: Cause,
     /// What the system removes together with this, without operations of its own.
-    pub taken: Vec<Key>,
+    pub cascaded: Vec<Key>,
     /// Steps that this one waits for: until they are completed, or, where its own transport carries them, handed out.
     pub after: After,
     pub(crate) oidx: OverlayIdx,
@@ -133,12 +133,12 @@ pub struct Plan {
     /// The state of the engine it was made for.
     pub(crate) revision: u64,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) work: Work,
+    pub(crate) cost: PlanCost,
 }
 
 /// What planning cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct PlanCost {
     /// Values looked at.
     pub visited: u64,
     /// Entries of dependency lists walked.
@@ -157,10 +157,10 @@ impl Plan {
     }
 
     /// What its operations touch beside the keys whose intent it changes.
-    pub fn beside(&self) -> impl Iterator<Item = &Key> {
+    pub fn side_effects(&self) -> impl Iterator<Item = &Key> {
         self.operations.iter().flat_map(|op| {
             let changed = self.nodes[op.oidx as usize].changed;
-            (!changed).then_some(&op.key).into_iter().chain(&op.taken)
+            (!changed).then_some(&op.key).into_iter().chain(&op.cascaded)
         })
     }
 
@@ -183,8 +183,8 @@ impl Plan {
         })
     }
 
-    pub fn work(&self) -> Work {
-        self.work
+    pub fn cost(&self) -> PlanCost {
+        self.cost
     }
 
     /// How a person calls the value of an operation.
@@ -201,8 +201,8 @@ impl Plan {
             let _ = write!(text, "{}", op.action);
             text.0.write(op.key.as_bytes());
             let _ = write!(text, "{:?}", op.new);
-            for taken in &op.taken {
-                text.0.write(taken.as_bytes());
+            for cascaded in &op.cascaded {
+                text.0.write(cascaded.as_bytes());
             }
         }
         let mut changes: Vec<_> = self.delta.changes.iter().collect();

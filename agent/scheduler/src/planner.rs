@@ -107,7 +107,7 @@ impl<'g> Planner<'g> {
             if new {
                 let drifted = graph.node(idx).applied.is_some();
                 self.overlay.node_mut(oidx).cause =
-                    if drifted { Cause::Drift } else { Cause::Woken };
+                    if drifted { Cause::Drift } else { Cause::Unblocked };
             }
         }
     }
@@ -187,7 +187,7 @@ impl<'g> Planner<'g> {
                 if graph.satisfied(&node.key, &value, &current)
                     // What is left open now may have been set by us before.
                     && !applied.as_ref().is_some_and(|applied| {
-                        graph.put_back(&node.key, applied, &value).is_some()
+                        graph.restoring_update(&node.key, applied, &value).is_some()
                     }) =>
             {
                 let in_place = node.ours
@@ -251,7 +251,7 @@ impl<'g> Planner<'g> {
         let node = self.overlay.node(oidx);
         if let (Some(present), Some(new)) = (node.present.clone(), node.goal.spec().cloned()) {
             let lost =
-                present.property_takes().iter().filter(|(property, _)| !new.offers(property));
+                present.property_cascades().iter().filter(|(property, _)| !new.offers(property));
             for (_, taken) in lost {
                 self.mark_cascade(taken, oidx);
             }
@@ -280,8 +280,8 @@ impl<'g> Planner<'g> {
         self.ready[DELETES].push(oidx);
         self.overlay.mark_going(oidx, None, false);
         if let Some(spec) = present {
-            let properties = spec.property_takes().iter().map(|(_, taken)| taken);
-            for taken in spec.takes().iter().chain(properties) {
+            let properties = spec.property_cascades().iter().map(|(_, taken)| taken);
+            for taken in spec.cascades().iter().chain(properties) {
                 self.mark_cascade(taken, oidx);
             }
         }

@@ -37,7 +37,7 @@ impl Engine {
     }
 
     /// How many values there are in each state.
-    pub fn census(&self) -> Vec<(State, usize)> {
+    pub fn state_counts(&self) -> Vec<(State, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for (idx, node) in self.graph.nodes() {
             *counts.entry(self.state_of(idx, node)).or_insert(0) += 1;

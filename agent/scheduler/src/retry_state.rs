@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::dependency::Target;
-use crate::operation::{Class, OperationError};
+use crate::operation::{ErrorClass, OperationError};
 
 /// The pause before the second try is anything up to this: a kernel that was busy is so for milliseconds, and a second
 /// is not noticed. It doubles with each try.
@@ -43,13 +43,13 @@ impl RetryState {
     pub(crate) fn failed(
         &mut self,
         error: OperationError,
-        class: Class,
+        class: ErrorClass,
         random: u64,
     ) -> Option<Duration> {
         self.attempts += 1;
         self.error = Some(error);
         let pause = doubled(RETRY_FIRST, self.attempts - 1, RETRY_LONGEST);
-        (class == Class::Transient).then(|| jittered(pause, random))
+        (class == ErrorClass::Transient).then(|| jittered(pause, random))
     }
 
     /// How long after a change of what it failed for it is tried again: the more often in vain, the later.
@@ -102,12 +102,12 @@ mod tests {
     fn pauses_double_up_to_the_longest() {
         let busy = OperationError { errno: Some(16), message: "busy".into(), transient: true };
         let mut retry = RetryState::default();
-        let mut pause = |random| retry.failed(busy.clone(), Class::Transient, random);
+        let mut pause = |random| retry.failed(busy.clone(), ErrorClass::Transient, random);
         for longest in [1, 2, 4, 8, 16, 32, 60] {
             assert_eq!(pause(longest * 1_000_000_000), Some(Duration::from_secs(longest)));
         }
         assert_eq!(pause(60_000_000_001), Some(RETRY_SHORTEST), "any pause up to the longest");
-        let none = RetryState::default().failed(busy, Class::Environment, 0);
+        let none = RetryState::default().failed(busy, ErrorClass::Environment, 0);
         assert_eq!(none, None, "time alone does not help");
     }
 

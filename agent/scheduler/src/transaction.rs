@@ -18,7 +18,7 @@ use crate::dependency::Claim;
 use crate::engine::{Engine, Outcome, Step};
 use crate::graph::{Goal, NodeIdx, Source, TargetId};
 use crate::history::{
-    Author, Executed, OPERATIONS_KEPT, Omitted, Origin, Record, RecordedOperation,
+    Author, OPERATIONS_KEPT, Omitted, OperationResult, Record, RecordedOperation, Trigger,
 };
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, OpId, OperationError, TxnId};
@@ -47,12 +47,12 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct Transaction {
     txn: TxnId,
-    origin: Origin,
+    trigger: Trigger,
     mode: Mode,
     description: String,
     author: Option<Arc<Author>>,
     /// What the change intends: for the history.
-    asked: Vec<(Key, Option<SharedValue>)>,
+    requested: Vec<(Key, Option<SharedValue>)>,
     phase: Phase,
     operations: Vec<PlannedOperation>,
     /// What became of each of the operations so far.
@@ -146,8 +146,8 @@ impl Transaction {
 
     /// Whether this transaction fails when an operation does that is there for this reason.
     fn is_vital(&self, cause: Cause) -> bool {
-        let asked = matches!(cause, Cause::Asked | Cause::Parked | Cause::Returned);
-        self.mode == Mode::Atomic && self.phase == Phase::Executing && asked
+        let requested = matches!(cause, Cause::Requested | Cause::Parked | Cause::Unparked);
+        self.mode == Mode::Atomic && self.phase == Phase::Executing && requested
     }
 
     /// Whether an operation is one of these; those of the way there are not, once it is on its way back.
@@ -218,10 +218,12 @@ impl Transaction {
         let mut operations = std::mem::take(&mut self.operations);
         for (op, op_progress) in operations.iter_mut().zip(&mut progress) {
             let result = match std::mem::replace(&mut op_progress.state, OpState::Waiting) {
-                OpState::Verified => Executed::Verified,
-                OpState::Completed(..) => Executed::Completed,
-                OpState::Failed(error) => Executed::Failed(*error),
-                OpState::Waiting | OpState::Submitted | OpState::NotTried => Executed::NotTried,
+                OpState::Verified => OperationResult::Verified,
+                OpState::Completed(..) => OperationResult::Completed,
+                OpState::Failed(error) => OperationResult::Failed(*error),
+                OpState::Waiting | OpState::Submitted | OpState::NotTried => {
+                    OperationResult::NotTried
+                }
             };
             if self.past.len() == OPERATIONS_KEPT {
                 self.omitted.add(op.key.kind(), op.action, &result);
@@ -242,12 +244,12 @@ impl Engine {
     pub(crate) fn begin_transaction(
         &mut self,
         txn: TxnId,
-        origin: Origin,
+        trigger: Trigger,
         (mut plan, prepared): (Plan, bool),
         now: Now,
         step: &mut Step,
     ) {
-        let asked = plan.delta.changes.iter().take(OPERATIONS_KEPT).cloned().collect();
+        let requested = plan.delta.changes.iter().take(OPERATIONS_KEPT).cloned().collect();
         let before = std::mem::take(&mut plan.delta.changes).into_iter().map(|(key, _)| {
             let before = self.direct(&key);
             (key, before)
@@ -257,11 +259,11 @@ impl Engine {
         let held = self.held(&plan);
         let mut transaction = Transaction {
             txn,
-            origin,
+            trigger,
             mode: plan.delta.mode,
             description: plan.delta.description.clone(),
             author: plan.delta.author.clone(),
-            asked,
+            requested,
             phase: Phase::Executing,
             operations: Vec::new(),
             progress: Vec::new(),
@@ -333,8 +335,8 @@ impl Engine {
     pub(crate) fn count(&mut self, plan: &Plan) {
         let counters = &mut self.graph.counters;
         counters.plans += 1;
-        counters.visited += plan.work.visited;
-        counters.edges += plan.work.edges;
+        counters.visited += plan.cost.visited;
+        counters.edges += plan.cost.edges;
         counters.operations_planned += plan.operations.len() as u64;
     }
 
@@ -371,7 +373,7 @@ impl Engine {
         let numbers = (transaction.first_op..).map(OpId);
         for (number, (op, op_progress)) in numbers.zip(operations.iter().zip(&progress)) {
             self.graph.node_mut(op_progress.idx).begin_op(number);
-            for key in &op.taken {
+            for key in &op.cascaded {
                 let idx = self.graph.intern(key);
                 self.graph.node_mut(idx).begin_op(number);
             }
@@ -480,10 +482,10 @@ impl Engine {
         };
         self.history.push(Record {
             txn,
-            origin: transaction.origin,
+            trigger: transaction.trigger,
             description: transaction.description,
             author: transaction.author,
-            asked: transaction.asked,
+            requested: transaction.requested,
             started_ns: transaction.started.unix_ns,
             ended_ns: now.unix_ns,
             operations: transaction.past,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smol_str::SmolStr;
 
-use crate::dependency::{Claim, Dependency, Offer, Taken, Target};
+use crate::dependency::{Cascade, Claim, Dependency, Offer, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, catch_panic};
 use crate::key::Key;
 use crate::sorted_map::SortedMap;
@@ -35,9 +35,9 @@ struct RareFields {
     parts: SortedMap<Key, ValueEq>,
     prefixes: Box<[(u32, IpNet)]>,
     claims: Box<[Claim]>,
-    takes: Box<[Taken]>,
+    cascades: Box<[Cascade]>,
     /// What goes when the offered property goes.
-    property_takes: Box<[(Target, Taken)]>,
+    property_cascades: Box<[(Target, Cascade)]>,
     reducible: bool,
     /// What was asked for, where this is what can be had of it.
     full: Option<FullValue>,
@@ -48,10 +48,10 @@ pub(crate) type FullValue = (SharedValue, Arc<ValueSpec>);
 
 impl RareFields {
     fn into_boxed(self) -> Option<Box<Self>> {
-        let Self { parts, prefixes, claims, takes, property_takes, reducible, full } = &self;
+        let Self { parts, prefixes, claims, cascades, property_cascades, reducible, full } = &self;
         let empty = prefixes.is_empty() && claims.is_empty();
         let empty = empty && parts.is_empty() && !reducible && full.is_none();
-        let nothing = empty && takes.is_empty() && property_takes.is_empty();
+        let nothing = empty && cascades.is_empty() && property_cascades.is_empty();
         (!nothing).then(|| Box::new(self))
     }
 }
@@ -153,7 +153,7 @@ impl ValueSpec {
         let mut builder = SpecBuilder::default();
         builder.provides(descriptor, &**value, None);
         builder.parts(registry, parts, PARTS_DEPTH);
-        (builder.into_draft(descriptor.takes_along(&**value)), listed)
+        (builder.into_draft(descriptor.cascades(&**value)), listed)
     }
 
     /// The same from what the value was before, where its descriptor knows in what its parts differ, and nothing else
@@ -179,8 +179,8 @@ impl ValueSpec {
         let rare = RareFields {
             parts: parts.changed(set.into_iter().map(|(key, it)| (key, ValueEq(it))), gone),
             prefixes: before.prefixes().into(),
-            takes: descriptor.takes_along(&**value).into(),
-            property_takes: before.property_takes().into(),
+            cascades: descriptor.cascades(&**value).into(),
+            property_cascades: before.property_cascades().into(),
             ..RareFields::default()
         };
         let draft = SpecDraft { offers, rare };
@@ -215,13 +215,13 @@ impl ValueSpec {
         self.rare.as_ref().map_or(&[], |rare| &rare.claims)
     }
 
-    pub(crate) fn takes(&self) -> &[Taken] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.takes)
+    pub(crate) fn cascades(&self) -> &[Cascade] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.cascades)
     }
 
     /// What goes when the offered property goes.
-    pub(crate) fn property_takes(&self) -> &[(Target, Taken)] {
-        self.rare.as_ref().map_or(&[], |rare| &rare.property_takes)
+    pub(crate) fn property_cascades(&self) -> &[(Target, Cascade)] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.property_cascades)
     }
 
     /// How many of its dependencies are on this target.
@@ -293,7 +293,7 @@ fn has_operations(registry: &Registry, key: &Key) -> bool {
 struct SpecBuilder {
     offers: Vec<Target>,
     prefixes: Vec<(u32, IpNet)>,
-    property_takes: Vec<(Target, Taken)>,
+    property_cascades: Vec<(Target, Cascade)>,
     parts: Vec<(Key, ValueEq)>,
 }
 
@@ -312,8 +312,8 @@ impl SpecBuilder {
         }
         if let Some(key) = property {
             let target = Target::Exact(key.clone());
-            let takes = descriptor.takes_along(value).into_iter();
-            self.property_takes.extend(takes.map(|taken| (target.clone(), taken)));
+            let cascades = descriptor.cascades(value).into_iter();
+            self.property_cascades.extend(cascades.map(|taken| (target.clone(), taken)));
         }
     }
 
@@ -338,14 +338,14 @@ impl SpecBuilder {
         }
     }
 
-    fn into_draft(mut self, takes: Vec<Taken>) -> SpecDraft {
+    fn into_draft(mut self, cascades: Vec<Cascade>) -> SpecDraft {
         self.prefixes.sort_unstable();
         self.prefixes.dedup();
         let rare = RareFields {
             parts: SortedMap::new(self.parts),
             prefixes: self.prefixes.into(),
-            takes: takes.into(),
-            property_takes: self.property_takes.into(),
+            cascades: cascades.into(),
+            property_cascades: self.property_cascades.into(),
             ..RareFields::default()
         };
         let offers = SortedMap::new(self.offers.into_iter().map(|target| (target, ())).collect());

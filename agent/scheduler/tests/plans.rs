@@ -305,7 +305,7 @@ fn a_large_change_is_judged_as_a_small_one() {
     let names = |op: &PlannedOperation| large.operations().iter().any(|it| it.key == op.key);
     assert!(small.operations().iter().all(names), "{small}");
     assert_eq!(large.pending(), small.pending());
-    assert_eq!(large.work().parts, small.work().parts);
+    assert_eq!(large.cost().parts, small.cost().parts);
     let refusal = |change: &str| lab.engine.plan(delta(change)).unwrap_err();
     assert_eq!(refusal(&both), refusal(odd));
     let mut backwards = delta(&both).best_effort();
@@ -339,5 +339,5 @@ fn parts_of_a_large_change_are_judged_as_those_of_a_small_one() {
     let (small, large) = (plan(10), plan(LARGE));
     assert!(told(&small).is_subset(&told(&large)), "{small}");
     assert_eq!(large.operations().len(), small.operations().len() + 2 * (LARGE - 10));
-    assert_eq!(large.work().parts, small.work().parts + 2 * (LARGE as u64 - 10));
+    assert_eq!(large.cost().parts, small.cost().parts + 2 * (LARGE as u64 - 10));
 }

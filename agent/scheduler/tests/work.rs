@@ -54,7 +54,7 @@ fn one_change_among_many_costs_one() {
     assert!(cost(&mut lab, "v7 =2 <l7 <?f", 1) < 20);
     assert!(cost(&mut lab, "-v7", 1) < 10);
     assert!(cost(&mut lab, "new <l1", 1) < 10);
-    assert!(cost(&mut lab, "l7 =1 +f", 1) < 20, "a change in place leaves dependants alone");
+    assert!(cost(&mut lab, "l7 =1 +f", 1) < 20, "a change in place leaves dependents alone");
     assert!(cost(&mut lab, "waits <nobody", 0) < 10);
 }
 
@@ -128,7 +128,7 @@ fn a_member_of_a_large_whole_costs_one() {
     assert!(cost(&mut lab, &format!("bd{}", members(10_000 + 1)), 2) < 20);
     assert!(cost(&mut lab, &format!("bd{}", members(10_000)), 2) < 20);
     assert!(lab.engine.status(&key("bd.m7")).unwrap().part_of == [key("bd")]);
-    let one = |change: &str| lab.engine.plan(delta(change)).unwrap().work().parts;
+    let one = |change: &str| lab.engine.plan(delta(change)).unwrap().cost().parts;
     assert_eq!(one(&format!("bd{} .more=1", members(10_000))), 1);
     assert_eq!(one(&format!("bd .m0=1{}", &members(9_999)[4..])), 2, "one changes, one goes");
     assert_eq!(one(&format!("bd +f{}", members(10_000))), 10_000, "what it offers differs, too");

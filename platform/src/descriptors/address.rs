@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Change, Claim, Class, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer,
-    OperationError, Part, Taken,
+    Cascade, Change, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId, Offer,
+    OperationError, Part,
 };
 use ipnet::IpNet;
 use netlink_packet_route::address::{
@@ -124,8 +124,8 @@ impl Descriptor for AddressDescriptor {
         vec![(ConnectedDescriptor.key(&part), Arc::new(part))]
     }
 
-    fn takes_along(&self, address: &Address) -> Vec<Taken> {
-        vec![Taken::Under(connected_key(&address.link, address.ip))]
+    fn cascades(&self, address: &Address) -> Vec<Cascade> {
+        vec![Cascade::Under(connected_key(&address.link, address.ip))]
     }
 
     /// The kernel identifies an address by its prefix too, so another length means another address. Whether an
@@ -146,9 +146,9 @@ impl Descriptor for AddressDescriptor {
     /// Treats `EINVAL` and `EACCES` as transient. An address that passed our own checks is refused for the state
     /// of its link, which the kernel does not announce completely: IPv6 may be off there (`disable_ipv6`), or the
     /// MTU too small.
-    fn classify(&self, error: &OperationError) -> Class {
+    fn classify(&self, error: &OperationError) -> ErrorClass {
         let of_the_link = [EINVAL, EACCES].map(Some).contains(&error.errno);
-        if of_the_link { Class::Transient } else { error.class() }
+        if of_the_link { ErrorClass::Transient } else { error.class() }
     }
 
     fn restore(&self, observed: &Address) -> Option<Address> {

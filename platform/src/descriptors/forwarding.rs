@@ -65,7 +65,7 @@ impl Descriptor for ForwardingDescriptor {
     }
 
     /// Every link keeps the setting; its default without us is off.
-    fn remainder(&self, deleted: &Forwarding) -> Option<Forwarding> {
+    fn after_delete(&self, deleted: &Forwarding) -> Option<Forwarding> {
         Some(Forwarding { enabled: false, ..deleted.clone() })
     }
 }

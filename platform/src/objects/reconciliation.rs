@@ -23,7 +23,7 @@ impl Registry {
             _ => return Err(entry.incomplete(leaf)),
         };
         let kinds = descriptors::registry();
-        if kinds.named(object).is_empty() {
+        if kinds.keys_from_text(object).is_empty() {
             let known: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let reason = format!(
                 "no object of the box has a name that begins with `{object}`: names begin with a kind ({}), a slash and \

@@ -70,7 +70,7 @@ fn is_key(schema: &Schema, node: &Node) -> bool {
 
 /// A table with a line for each value: state, key, label, and the reason if it is not configured.
 fn table(statuses: &[Status], registry: &Registry) -> String {
-    let keys: Vec<String> = statuses.iter().map(|status| registry.name_of(&status.key)).collect();
+    let keys: Vec<String> = statuses.iter().map(|status| registry.key_text(&status.key)).collect();
     let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
     let states = width(&mut statuses.iter().map(|status| status.state.to_string().len()));
     let names = width(&mut keys.iter().map(|key| key.chars().count()));

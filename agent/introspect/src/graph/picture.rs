@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_scheduler::{Engine, Key, Need, SharedValue, State, Target};
+use holdfast_scheduler::{DependencyStatus, Engine, Key, SharedValue, State, Target};
 use serde_json::{Value as Json, json};
 
 use super::super::document::Renderer;
@@ -160,7 +160,7 @@ fn neighbours(engine: &Engine, keys: &[Key]) -> Vec<Key> {
             found.extend(status.parts.into_iter().take(NEIGHBOURS));
             found.extend(status.part_of);
         }
-        found.extend(engine.dependants(key, NEIGHBOURS));
+        found.extend(engine.dependents(key, NEIGHBOURS));
         targets.extend(engine.needs(key).into_iter().map(|need| need.target));
     }
     targets.sort_unstable();
@@ -194,7 +194,7 @@ impl Node {
         node
     }
 
-    fn ghost(render: &Renderer, need: &Need) -> Self {
+    fn ghost(render: &Renderer, need: &DependencyStatus) -> Self {
         let key = match &need.target {
             Target::Exact(key) => Some(key),
             _ => None,

@@ -52,7 +52,7 @@ impl Overlay<'_> {
             None if self.must_notify(idx, there) => {
                 // TargetRef right when it is touched: the account has turned already.
                 let oidx = self.copy(idx);
-                self.node_mut(oidx).cause = Cause::Woken;
+                self.node_mut(oidx).cause = Cause::Unblocked;
                 if there {
                     self.ready_changes.ready.push(oidx);
                 } else {

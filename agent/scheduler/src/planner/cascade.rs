@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use super::Planner;
-use crate::dependency::{Taken, Target};
+use crate::dependency::{Cascade, Target};
 use crate::key::Key;
 use crate::overlay::{InPlaceAction, OverlayIdx, OverlayTargetIds, PendingAction};
 use crate::plan::{After, Cause};
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
-    pub(super) fn mark_cascade(&mut self, taken: &Taken, by: OverlayIdx) {
+    pub(super) fn mark_cascade(&mut self, taken: &Cascade, by: OverlayIdx) {
         match taken {
-            Taken::Under(prefix) => self.cascade_under.entry(prefix.clone()).or_insert(by),
-            Taken::Of(facet) => self.cascade_of.entry(facet.clone()).or_insert(by),
+            Cascade::Under(prefix) => self.cascade_under.entry(prefix.clone()).or_insert(by),
+            Cascade::Of(facet) => self.cascade_of.entry(facet.clone()).or_insert(by),
         };
     }
 
@@ -68,7 +68,7 @@ impl Planner<'_> {
         let node = self.overlay.node_mut(oidx);
         node.pending_action = PendingAction::Nothing;
         if node.cause == Cause::Parked {
-            node.cause = Cause::Returned;
+            node.cause = Cause::Unparked;
         }
         self.schedule_create(oidx);
     }
@@ -156,7 +156,7 @@ impl Planner<'_> {
         node.op = Some(op);
         let spec = node.in_cascade.take();
         let key = node.key.clone();
-        self.operations[op as usize].taken.push(key);
+        self.operations[op as usize].cascaded.push(key);
         for claim in spec.iter().flat_map(|spec| spec.claims()) {
             self.overlay.release(claim, oidx, Some(op));
         }

@@ -44,7 +44,7 @@ impl Planner<'_> {
             new,
             transport,
             cause,
-            taken: Vec::new(),
+            cascaded: Vec::new(),
             after,
             oidx,
         });
@@ -118,7 +118,7 @@ impl Planner<'_> {
         };
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.as_ref());
         let Some(applied) = applied.or(node.goal.value()) else { return };
-        let anew = catch_panic(|| descriptor.restore_anew(&**before, &**applied, &**observed));
+        let anew = catch_panic(|| descriptor.refreshed_restore(&**before, &**applied, &**observed));
         if let Ok(Some(restore)) = anew {
             self.restores.push((node.key.clone(), restore));
         }

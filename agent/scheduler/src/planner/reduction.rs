@@ -76,8 +76,8 @@ impl Planner<'_> {
         self.blocked_after_parking.remove(&key);
         let node = self.overlay.node_mut(oidx);
         node.pending_action = PendingAction::Nothing;
-        if fresh && node.cause == Cause::Asked {
-            node.cause = Cause::Woken;
+        if fresh && node.cause == Cause::Requested {
+            node.cause = Cause::Unblocked;
         }
         let stays = node.unmet == 0;
         if stays {

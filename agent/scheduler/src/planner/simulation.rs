@@ -7,7 +7,7 @@ use crate::dependency::Claim;
 use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::overlay::{OverlayIdx, OverlayNode};
-use crate::plan::{Delta, Mode, Plan, PlanError, Unmet, Work};
+use crate::plan::{Delta, Mode, Plan, PlanCost, PlanError, Unmet};
 
 /// Plans a change of intent together with values to be looked at again.
 ///
@@ -32,7 +32,7 @@ pub(crate) fn plan_with(
     let mut planner = with_intent(graph, &delta, reserved_claims)?;
     validated();
     planner.simulate(&delta, revisit)?;
-    let (waiting, work) = (planner.waiting(), planner.work());
+    let (waiting, cost) = (planner.waiting(), planner.cost());
     let overlay = planner.overlay;
     let plan = Plan {
         delta,
@@ -43,7 +43,7 @@ pub(crate) fn plan_with(
         target_refs: overlay.target_refs,
         revision: graph.revision,
         registry: Arc::clone(&graph.registry),
-        work,
+        cost,
         nodes: overlay.nodes,
     };
     plan.admitted()
@@ -95,8 +95,8 @@ impl Planner<'_> {
         waiting
     }
 
-    fn work(&self) -> Work {
+    fn cost(&self) -> PlanCost {
         let visited = self.overlay.nodes.len() as u64;
-        Work { visited, edges: self.overlay.edges, parts: self.listed }
+        PlanCost { visited, edges: self.overlay.edges, parts: self.listed }
     }
 }

@@ -57,7 +57,7 @@ impl ConflictSet {
 
     fn leaving<'a>(operations: impl Iterator<Item = &'a PlannedOperation>) -> Self {
         let deletes = operations.filter(|op| op.action == Action::Delete);
-        let keys = deletes.flat_map(|op| op.taken.iter().chain([&op.key]));
+        let keys = deletes.flat_map(|op| op.cascaded.iter().chain([&op.key]));
         Self { leaves: keys.cloned().collect(), ..Self::default() }
     }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{OpState, Phase, Transaction};
 use crate::engine::{Engine, Step};
 use crate::graph::Graph;
-use crate::history::Origin;
+use crate::history::Trigger;
 use crate::operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
@@ -191,7 +191,7 @@ impl Engine {
     /// Ends a transaction of a client before its time: what has begun is cancelled, what was done is taken back.
     pub(crate) fn abort(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.get(txn) else { return };
-        if transaction.phase != Phase::Executing || transaction.origin != Origin::Change {
+        if transaction.phase != Phase::Executing || transaction.trigger != Trigger::Change {
             return;
         }
         transaction.prepared = false;

@@ -11,7 +11,7 @@ use crate::descriptor::catch_panic;
 use crate::engine::{Engine, Step};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
-use crate::operation::{Action, Class, Now, OpId, OperationError, TxnId};
+use crate::operation::{Action, ErrorClass, Now, OpId, OperationError, TxnId};
 use crate::plan::{Delta, PlannedOperation};
 use crate::planner;
 use crate::value::SharedValue;
@@ -43,16 +43,16 @@ impl Engine {
     pub(super) fn give_up(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
-        let (key, taken) = (operation.key.clone(), operation.taken.clone());
+        let (key, cascaded) = (operation.key.clone(), operation.cascaded.clone());
         let follows = transaction.follows_failure(op);
         transaction.undo_failed |= transaction.phase == Phase::Undoing;
         transaction.failed.push(key.clone());
         if self.graph.node(idx).running_op() == Some(op) {
             self.graph.node_mut(idx).end_op();
         }
-        for taken in taken {
+        for key in cascaded {
             if let Some(idx) =
-                self.graph.find(&taken).filter(|&idx| self.graph.node(idx).running_op() == Some(op))
+                self.graph.find(&key).filter(|&idx| self.graph.node(idx).running_op() == Some(op))
             {
                 self.graph.node_mut(idx).end_op();
             }
@@ -85,8 +85,10 @@ impl Engine {
         let pause = retry.failed(error, class, random);
         self.schedule_retry(idx, pause.map(|pause| now.monotonic + pause));
         match class {
-            Class::Environment => self.graph.register_retry_triggers(idx),
-            Class::Transient | Class::Permanent => self.graph.unregister_retry_triggers(idx),
+            ErrorClass::Environment => self.graph.register_retry_triggers(idx),
+            ErrorClass::Transient | ErrorClass::Permanent => {
+                self.graph.unregister_retry_triggers(idx)
+            }
         }
         self.graph.update_unsettled(idx);
     }
@@ -105,12 +107,12 @@ impl Engine {
             return None;
         }
         let first = retry.and_then(|retry| retry.error.as_ref());
-        let lasting = |first: &&OperationError| self.classify(idx, first) == Class::Transient;
+        let lasting = |first: &&OperationError| self.classify(idx, first) == ErrorClass::Transient;
         let first = first.filter(|_| error.exists()).filter(lasting);
         Some(first.cloned().unwrap_or(error))
     }
 
-    fn classify(&self, idx: NodeIdx, error: &OperationError) -> Class {
+    fn classify(&self, idx: NodeIdx, error: &OperationError) -> ErrorClass {
         let kind = self.graph.node(idx).key.kind();
         let descriptor = self.graph.registry.descriptor(kind);
         let validated = descriptor.map(|descriptor| catch_panic(|| descriptor.classify(error)));
@@ -218,7 +220,7 @@ impl Engine {
         for (op, op_progress) in transaction.operations.iter().zip(&transaction.progress) {
             self.graph.node_mut(op_progress.idx).end_op();
             step.changed.push(op.key.clone());
-            for key in &op.taken {
+            for key in &op.cascaded {
                 step.changed.push(key.clone());
                 if let Some(idx) = self.graph.find(key) {
                     self.graph.node_mut(idx).end_op();
@@ -233,7 +235,7 @@ impl Engine {
         let mut touched: BTreeSet<NodeIdx> = BTreeSet::new();
         for op in &transaction.operations {
             touched.extend(self.graph.find(&op.key));
-            touched.extend(op.taken.iter().filter_map(|key| self.graph.find(key)));
+            touched.extend(op.cascaded.iter().filter_map(|key| self.graph.find(key)));
         }
         let not_done = |op_progress: &&OpProgress| {
             matches!(op_progress.state, OpState::Failed(_) | OpState::NotTried)

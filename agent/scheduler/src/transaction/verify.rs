@@ -45,7 +45,7 @@ impl Engine {
         let Some(transaction) = self.running.of(op) else { return };
         let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let (action, new) = (operation.action, operation.new.clone());
-        let taken = operation.taken.clone();
+        let cascaded = operation.cascaded.clone();
         let node = self.graph.node_mut(idx);
         node.last = Some(crate::status::LastOperation { txn: transaction.txn, action });
         match (action, new) {
@@ -71,7 +71,7 @@ impl Engine {
             }
         }
         self.graph.update_unsettled(idx);
-        for key in taken {
+        for key in cascaded {
             self.take_along(&key, op);
             self.forget_restore(&key, step);
             step.changed.push(key);
@@ -209,7 +209,7 @@ fn is_seen(graph: &Graph, op: &PlannedOperation, idx: NodeIdx) -> bool {
         (Action::Delete, Some(observed)) => {
             let old = op.old.as_ref();
             let rest =
-                old.and_then(|old| catch_panic(|| descriptor.remainder(&**old)).ok().flatten());
+                old.and_then(|old| catch_panic(|| descriptor.after_delete(&**old)).ok().flatten());
             rest.is_some_and(|rest| graph.satisfied(&op.key, &rest, observed))
         }
         // The object itself may have gone together with what we gave back.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
-    PartsChanged, Registry, SharedValue, Taken, Target, TransportId, Value,
+    Cascade, Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
+    PartsChanged, Registry, SharedValue, Target, TransportId, Value,
 };
 
 const THING: KindId = KindId(1);
@@ -250,10 +250,10 @@ impl Descriptor for ThingDescriptor {
         Some(PartsChanged { set, gone: gone.into_keys().collect() })
     }
 
-    fn takes_along(&self, thing: &Thing) -> Vec<Taken> {
+    fn cascades(&self, thing: &Thing) -> Vec<Cascade> {
         let taken = thing.starting("~").map(|name| match name {
-            "/" => Taken::Under(thing.key()),
-            _ => Taken::Of(facet(name)),
+            "/" => Cascade::Under(thing.key()),
+            _ => Cascade::Of(facet(name)),
         });
         taken.collect()
     }
@@ -278,12 +278,12 @@ impl Descriptor for ThingDescriptor {
         observed.has("port").then(|| observed.clone())
     }
 
-    fn restore_anew(&self, before: &Thing, _: &Thing, observed: &Thing) -> Option<Thing> {
+    fn refreshed_restore(&self, before: &Thing, _: &Thing, observed: &Thing) -> Option<Thing> {
         let another = before.starting("%").ne(observed.starting("%"));
         another.then(|| observed.clone())
     }
 
-    fn remainder(&self, deleted: &Thing) -> Option<Thing> {
+    fn after_delete(&self, deleted: &Thing) -> Option<Thing> {
         deleted.has("stays").then(|| Thing::parse(&format!("{} stays", deleted.name)))
     }
 }
@@ -314,8 +314,8 @@ impl Descriptor for PropertyDescriptor {
         Effect::Property
     }
 
-    fn takes_along(&self, value: &Self::Value) -> Vec<Taken> {
-        value.1.iter().map(|name| Taken::Of(facet(name))).collect()
+    fn cascades(&self, value: &Self::Value) -> Vec<Cascade> {
+        value.1.iter().map(|name| Cascade::Of(facet(name))).collect()
     }
 }
 

@@ -122,7 +122,7 @@ impl World {
                 let txn = self.intend(&change, atomic, Engine::prepare);
                 self.prepared.extend(txn);
             }
-            Move::SetOut => self.go_on(Engine::set_out),
+            Move::SetOut => self.go_on(Engine::start_prepared),
             Move::CallOff => self.go_on(Engine::cancel),
             Move::CarryOut(transport) => self.carry_out(TransportId(transport), false),
             Move::Fail(transport) => self.carry_out(TransportId(transport), true),

@@ -1,6 +1,6 @@
 //! Rows for failures and the way back.
 
-use holdfast_scheduler::{Executed, Outcome, State};
+use holdfast_scheduler::{OperationResult, Outcome, State};
 
 use crate::common::{Lab, delta, error, key};
 use crate::{MINUTES, SECOND, failed, intent};
@@ -72,15 +72,17 @@ fn a_failure_names_its_object_and_keeps_history() {
     let outcome = lab.commit_delta(delta("b; c; d").described("set 7")).unwrap();
     failed(&outcome, "c", true);
     let record = lab.engine.history().record(outcome.txn()).unwrap();
-    let results: Vec<(&Executed, bool)> =
+    let results: Vec<(&OperationResult, bool)> =
         record.operations.iter().map(|op| (&op.result, op.undo)).collect();
     assert_eq!(record.description, "set 7");
     assert!(
-        matches!(results[1], (Executed::Failed(error), false) if error.errno == Some(101)),
+        matches!(results[1], (OperationResult::Failed(error), false) if error.errno == Some(101)),
         "{results:?}"
     );
     assert_eq!(results.len(), 5);
-    assert!(results[3..].iter().all(|(result, undo)| **result == Executed::Verified && *undo));
+    assert!(
+        results[3..].iter().all(|(result, undo)| **result == OperationResult::Verified && *undo)
+    );
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn what_is_made_anew_after_it_went_is_ours() {
 
 #[test]
 fn another_object_under_the_same_key_is_given_back_as_it_was_itself() {
-    let given_back = |outside: &str| {
+    let after_release = |outside: &str| {
         let mut lab = Lab::having("p =1 port %7", "p =2 port");
         lab.outside("-p");
         lab.outside(outside);
@@ -186,9 +186,9 @@ fn another_object_under_the_same_key_is_given_back_as_it_was_itself() {
         lab.commit("-p").unwrap();
         lab.shown()
     };
-    assert_eq!(given_back("p =5 port %7"), "p =1 port %7");
-    assert_eq!(given_back("p =5 port %8"), "p =5 port %8");
-    assert_eq!(given_back("p =2 port %8"), "p =2 port %8");
+    assert_eq!(after_release("p =5 port %7"), "p =1 port %7");
+    assert_eq!(after_release("p =5 port %8"), "p =5 port %8");
+    assert_eq!(after_release("p =2 port %8"), "p =2 port %8");
 }
 
 #[test]

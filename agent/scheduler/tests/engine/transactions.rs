@@ -1,6 +1,6 @@
 //! Rows for the order of transactions and what they leave behind.
 
-use holdfast_scheduler::{Mode, Origin, Outcome, TxnId};
+use holdfast_scheduler::{Mode, Outcome, Trigger, TxnId};
 
 use crate::common::{self, Lab, delta, fact, key};
 use crate::{done, handed_out};
@@ -102,13 +102,13 @@ fn history_tells_who_began_what() {
     let mut lab = Lab::default();
     lab.commit_delta(delta("a; b <f").described("the first")).unwrap();
     lab.outside("f");
-    let records: Vec<(Origin, &str, usize)> = lab
+    let records: Vec<(Trigger, &str, usize)> = lab
         .engine
         .history()
         .records()
-        .map(|record| (record.origin, record.description.as_str(), record.operations.len()))
+        .map(|record| (record.trigger, record.description.as_str(), record.operations.len()))
         .collect();
-    assert_eq!(records, [(Origin::Change, "the first", 1), (Origin::Convergence, "", 1)]);
+    assert_eq!(records, [(Trigger::Change, "the first", 1), (Trigger::Convergence, "", 1)]);
     assert_eq!(delta("a").mode, Mode::Atomic);
 }
 

@@ -13,7 +13,7 @@ fn an_empty_engine_answers_every_question() {
     let lab = Lab::default();
     let engine = &lab.engine;
     assert!(engine.statuses().is_empty() && engine.pending().is_empty());
-    assert!(engine.census().is_empty() && engine.is_idle());
+    assert!(engine.state_counts().is_empty() && engine.is_idle());
     assert!(engine.status(&key("a")).is_none());
     assert_eq!(engine.state(&key("a")), State::Nonexistent);
     assert!(engine.planes(&key("a")).iter().all(Option::is_none));
@@ -49,19 +49,19 @@ fn values_are_found_by_key_by_state_and_by_what_is_wrong_with_them() {
     };
     assert_eq!(labels(lab.engine.statuses()), "a b c d e f");
     assert_eq!(labels(lab.engine.pending()), "c d e");
-    let census = |lab: &Lab| {
-        let counts = lab.engine.census();
+    let state_counts = |lab: &Lab| {
+        let counts = lab.engine.state_counts();
         counts
             .iter()
             .map(|(state, count)| format!("{state} {count}"))
             .collect::<Vec<_>>()
             .join(", ")
     };
-    assert_eq!(census(&lab), "OBTAINED 1, CONFIGURED 2, PENDING 2, INVALID 1");
+    assert_eq!(state_counts(&lab), "OBTAINED 1, CONFIGURED 2, PENDING 2, INVALID 1");
     lab.commit("nobody").unwrap();
     lab.commit_delta(crate::delta("-e").best_effort()).unwrap();
     assert_eq!(labels(lab.engine.pending()), "");
-    assert_eq!(census(&lab), "OBTAINED 1, CONFIGURED 5");
+    assert_eq!(state_counts(&lab), "OBTAINED 1, CONFIGURED 5");
 }
 
 // proves kv.H4, kv.H5
@@ -144,7 +144,7 @@ fn a_plan_sees_what_it_does_and_the_engine_does_not() {
             plan.to_string(),
             "create c; create m/2; delete b; delete m/1; create w",
             "{:?}",
-            plan.work()
+            plan.cost()
         );
         drop(plan);
         lab.engine.audit().unwrap();

@@ -31,7 +31,7 @@ fn nothing_intended_and_nothing_there_is_nothing_to_do() {
 fn values_that_lean_on_one_anothers_parts_come_and_go_interleaved() {
     let mut lab = started("a .1 .2(<b.1); b .1 <a.1", "");
     assert_eq!(lab.log(), "create a; create a.1; create b; create b.1; create a.2");
-    assert_eq!(lab.engine.census(), [(State::Configured, 5)]);
+    assert_eq!(lab.engine.state_counts(), [(State::Configured, 5)]);
     for name in ["a", "a.1", "a.2", "b", "b.1"] {
         let [intended, applied, observed] =
             lab.engine.planes(&key(name)).map(|plane| plane.cloned());

@@ -9,7 +9,7 @@ use netlink_packet_route::link::{
 };
 use smallvec::smallvec;
 
-use super::{can_become, fresh_mtu, given_back};
+use super::{after_release, can_become, fresh_mtu};
 use crate::codec::{EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::values::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
@@ -36,7 +36,7 @@ pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, 
         }
         Op::Delete(old) => remove(old, links),
         Op::Release { old, restore } => {
-            let back = given_back(old, restore);
+            let back = after_release(old, restore);
             let mut requests = set(old, links, Attributes::between(old, &back))?;
             requests.extend(ipv6(old.ipv6_enabled, &back));
             Ok(requests)

@@ -4,7 +4,7 @@ mod decode;
 mod encode;
 
 use holdfast_scheduler::{
-    Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue, Taken,
+    Cascade, Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue,
 };
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -174,13 +174,13 @@ impl Descriptor for LinkDescriptor {
     }
 
     /// The kernel removes everything on a link together with it, and both ends of a pair together.
-    fn takes_along(&self, link: &Link) -> Vec<Taken> {
+    fn cascades(&self, link: &Link) -> Vec<Cascade> {
         if !link.kind.is_made_by_us() {
             return Vec::new();
         }
         let mut taken = on_link(&link.name);
         if let LinkKind::Veth { peer: Some(peer) } = &link.kind {
-            taken.push(Taken::Under(key(peer)));
+            taken.push(Cascade::Under(key(peer)));
             taken.extend(on_link(peer));
         }
         taken
@@ -215,7 +215,7 @@ impl Descriptor for LinkDescriptor {
     /// Brings the state before us up to date. A port with another index is another device, whose own state is what it
     /// shows; values that equal ours may be ours even so, because a device that was in another namespace for a while
     /// returns with them. On the same device, foreign changes are kept for attributes that we leave open.
-    fn restore_anew(&self, before: &Link, applied: &Link, observed: &Link) -> Option<Link> {
+    fn refreshed_restore(&self, before: &Link, applied: &Link, observed: &Link) -> Option<Link> {
         let index = |link: &Link| link.facts.as_ref().map(|facts| facts.index);
         if observed.is_ours() {
             return None;
@@ -227,13 +227,13 @@ impl Descriptor for LinkDescriptor {
         (anew != *before).then_some(anew)
     }
 
-    fn given_back(&self, released: &Link, restore: &Link) -> Option<Link> {
-        Some(given_back(released, restore))
+    fn after_release(&self, released: &Link, restore: &Link) -> Option<Link> {
+        Some(after_release(released, restore))
     }
 
     /// The value before us, or that of a fresh link. The random MAC address of a link that we made cannot be
     /// requested again, so the configured one stays.
-    fn put_back(&self, applied: &Link, new: &Link, before: Option<&Link>) -> Option<Link> {
+    fn restoring_update(&self, applied: &Link, new: &Link, before: Option<&Link>) -> Option<Link> {
         let mut filled = new.clone();
         if applied.facts.is_some() {
             return None; // observed values are not ours to restore
@@ -257,7 +257,7 @@ impl Descriptor for LinkDescriptor {
 
 /// The value of a link before us, for the attributes that `released` set; a missing alias becomes an empty one. If
 /// `released` is observed, our own values are unknown and every attribute is restored.
-fn given_back(released: &Link, before: &Link) -> Link {
+fn after_release(released: &Link, before: &Link) -> Link {
     let all = released.facts.is_some();
     let description = before.description.clone().unwrap_or_default();
     Link {
@@ -311,14 +311,14 @@ fn with_what_others_changed(before: &Link, applied: &Link, observed: &Link) -> L
 }
 
 /// Objects that the kernel removes with a link.
-fn on_link(name: &str) -> Vec<Taken> {
+fn on_link(name: &str) -> Vec<Cascade> {
     vec![
-        Taken::Under(address::link_prefix(name)),
-        Taken::Under(Key::of(kinds::CONNECTED).str(name)),
-        Taken::Under(neighbor::link_prefix(name)),
-        Taken::Under(forwarding::link_prefix(name)),
-        Taken::Under(master_key(name)),
-        Taken::Of(route::via_facet(name)),
+        Cascade::Under(address::link_prefix(name)),
+        Cascade::Under(Key::of(kinds::CONNECTED).str(name)),
+        Cascade::Under(neighbor::link_prefix(name)),
+        Cascade::Under(forwarding::link_prefix(name)),
+        Cascade::Under(master_key(name)),
+        Cascade::Of(route::via_facet(name)),
     ]
 }
 
@@ -432,8 +432,8 @@ impl Descriptor for LinkUpDescriptor {
     }
 
     /// The kernel removes the routes through a link that goes down.
-    fn takes_along(&self, up: &LinkUp) -> Vec<Taken> {
-        vec![Taken::Of(route::via_facet(&up.link))]
+    fn cascades(&self, up: &LinkUp) -> Vec<Cascade> {
+        vec![Cascade::Of(route::via_facet(&up.link))]
     }
 }
 
@@ -483,7 +483,7 @@ impl Descriptor for LinkMasterDescriptor {
     }
 
     /// Every link reports its bridge, or that it has none.
-    fn remainder(&self, deleted: &LinkMaster) -> Option<LinkMaster> {
+    fn after_delete(&self, deleted: &LinkMaster) -> Option<LinkMaster> {
         Some(LinkMaster { master: None, ..deleted.clone() })
     }
 }

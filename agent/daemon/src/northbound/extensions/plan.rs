@@ -94,9 +94,9 @@ fn operation(change: ObjectChange) -> wire::Operation {
         ObjectEffect::GivenBack => wire::Effect::GivenBack,
     };
     let cause = match cause {
-        Cause::Asked => wire::Cause::Asked,
-        Cause::Parked | Cause::Returned => wire::Cause::DependsOnWhatGoes,
-        Cause::Woken => wire::Cause::Woken,
+        Cause::Requested => wire::Cause::Asked,
+        Cause::Parked | Cause::Unparked => wire::Cause::DependsOnWhatGoes,
+        Cause::Unblocked => wire::Cause::Woken,
         Cause::Drift => wire::Cause::Drift,
         Cause::Orphan => wire::Cause::Orphan,
     };
