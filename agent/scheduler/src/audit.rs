@@ -68,7 +68,7 @@ impl Engine {
                 ));
             }
             let needs = node.goal.needs();
-            if !needs.iter().all(|need| self.graph.lists(&need.target, idx)) {
+            if !needs.iter().all(|need| self.graph.is_watching(&need.target, idx)) {
                 return Err(format!("{} is missing from the lists of what it needs", node.key));
             }
             let waits = unmet == 0 && node.goal.spec().is_some() && node.present.is_none()

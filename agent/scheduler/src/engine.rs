@@ -477,7 +477,7 @@ impl Engine {
             .into_iter()
             .partition(|&idx| self.graph.node(idx).owner().is_some());
         for &idx in &dirty {
-            self.recover(idx, step);
+            self.clear_recovered(idx, step);
         }
         for idx in taken {
             if let Some(owner) = self.graph.node(idx).owner() {
@@ -507,7 +507,7 @@ impl Engine {
     }
 
     /// A value that failed, and is where it should be by now, has nothing to be tried again.
-    fn recover(&mut self, idx: NodeIdx, step: &mut Step) {
+    fn clear_recovered(&mut self, idx: NodeIdx, step: &mut Step) {
         let node = self.graph.node(idx);
         if node.retry.as_ref().is_some_and(|it| it.error.is_some())
             && !self.graph.is_out_of_place(idx)
@@ -534,7 +534,7 @@ impl Engine {
             self.begin_transaction(txn, Trigger::Convergence, (plan, false), now, step);
         }
         for idx in dirty {
-            self.graph.reap(idx);
+            self.graph.forget_if_empty(idx);
         }
         None
     }

@@ -141,7 +141,7 @@ impl Graph {
     }
 
     /// Forgets a node that has nothing in any plane.
-    pub(crate) fn reap(&mut self, idx: NodeIdx) {
+    pub(crate) fn forget_if_empty(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx as usize];
         if !node.sources.is_empty() {
             return;
@@ -256,7 +256,7 @@ impl Graph {
         self.targets.iter()
     }
 
-    pub(crate) fn lists(&self, target: &Target, idx: NodeIdx) -> bool {
+    pub(crate) fn is_watching(&self, target: &Target, idx: NodeIdx) -> bool {
         self.target_state(target).is_some_and(|state| state.watchers.contains(&idx))
     }
 

@@ -59,7 +59,7 @@ pub(crate) struct OverlayNode {
     /// Copied from the graph when the plan hears of one: see [`Overlay::sources_mut`].
     pub(crate) sources: Sources,
     /// The plan has heard of one: its intent may change.
-    pub(crate) heard: bool,
+    pub(crate) sources_changed: bool,
     pub(crate) goal: Goal,
     /// Sources or goal differ from those of the graph.
     pub(crate) changed: bool,
@@ -149,25 +149,25 @@ pub(crate) struct OverlayTarget {
     /// Most targets only come, and have none.
     removal: Option<Box<TargetRemoval>>,
     /// The operation that made the first offer.
-    pub(crate) made_by: Option<u32>,
+    pub(crate) first_provided_by: Option<u32>,
     /// The operation that made the newest offer: an older one must not go before it is there.
-    pub(crate) joined_by: Option<u32>,
+    pub(crate) last_provided_by: Option<u32>,
 }
 
 /// What is noted of a target that goes or changes.
 #[derive(Debug, Default)]
 pub(crate) struct TargetRemoval {
     /// Nodes that wait for offers that stay.
-    pub(crate) held: OverlayIdxs,
+    pub(crate) waiting: OverlayIdxs,
     /// Nodes that cannot change before the users are gone.
     pub(crate) blocked: OverlayIdxs,
     /// The operations by which users left.
-    pub(crate) freed_by: SmallVec<[u32; 4]>,
+    pub(crate) released_by: SmallVec<[u32; 4]>,
 }
 
 impl OverlayTarget {
     /// Whether what is needed is there, does not go, and does not change if that matters.
-    pub(crate) fn lasts(&self, need: &Dependency) -> bool {
+    pub(crate) fn stays(&self, need: &Dependency) -> bool {
         self.providers > self.going && !(need.recreate && self.changing)
     }
 
@@ -175,14 +175,14 @@ impl OverlayTarget {
         self.removal.get_or_insert_default()
     }
 
-    pub(crate) fn freed_by(&self) -> &[u32] {
-        self.removal.as_ref().map_or(&[], |removal| &removal.freed_by)
+    pub(crate) fn released_by(&self) -> &[u32] {
+        self.removal.as_ref().map_or(&[], |removal| &removal.released_by)
     }
 
-    pub(crate) fn take_held(&mut self) -> OverlayIdxs {
+    pub(crate) fn take_waiting(&mut self) -> OverlayIdxs {
         self.removal
             .as_mut()
-            .map_or_else(OverlayIdxs::new, |removal| std::mem::take(&mut removal.held))
+            .map_or_else(OverlayIdxs::new, |removal| std::mem::take(&mut removal.waiting))
     }
 
     pub(crate) fn take_blocked(&mut self) -> OverlayIdxs {
@@ -195,7 +195,7 @@ impl OverlayTarget {
 pub(crate) struct OverlayClaim {
     pub(crate) holder: Option<OverlayIdx>,
     pub(crate) waiting: Vec<OverlayIdx>,
-    pub(crate) freed_by: Option<u32>,
+    pub(crate) released_by: Option<u32>,
 }
 
 /// Readiness that changed while accounts were moved: for the planner to act on.
@@ -204,7 +204,7 @@ pub(crate) struct ReadyChanges {
     /// Nodes that may be ready now.
     pub(crate) ready: Vec<OverlayIdx>,
     /// Nodes whose users may be gone now.
-    pub(crate) freed: Vec<OverlayIdx>,
+    pub(crate) unblocked: Vec<OverlayIdx>,
     /// Live nodes of ours that lost what they must not be without.
     pub(crate) lost_dependency: Vec<OverlayIdx>,
     /// Nodes of which more can be had now, maybe.
@@ -397,7 +397,7 @@ impl<'g> Overlay<'g> {
     pub(crate) fn sources_mut(&mut self, oidx: OverlayIdx) -> &mut Sources {
         let graph = self.graph;
         let node = self.node_mut(oidx);
-        if !std::mem::replace(&mut node.heard, true)
+        if !std::mem::replace(&mut node.sources_changed, true)
             && !node.changed
             && let Some(idx) = node.idx
         {
@@ -477,7 +477,7 @@ impl<'g> Overlay<'g> {
         let key = self.node(oidx).key.clone();
         let node = self.node_mut(oidx);
         let (old, was_ours) = (node.present.take(), node.ours);
-        let (gained, lost) = self.shift(&key, old.as_deref(), present.as_deref());
+        let (gained, lost) = self.provider_changes(&key, old.as_deref(), present.as_deref());
         self.count_prefixes(old.as_deref(), -1);
         self.count_prefixes(present.as_deref(), 1);
         let node = self.node_mut(oidx);
@@ -486,10 +486,10 @@ impl<'g> Overlay<'g> {
         self.move_dependents(oidx, old.filter(|_| was_ours), -1, by);
         self.move_dependents(oidx, present.filter(|_| ours), 1, by);
         for target_id in gained {
-            self.gain(target_id, by);
+            self.add_provider(target_id, by);
         }
         for target_id in lost {
-            self.lose(target_id);
+            self.remove_provider(target_id);
         }
     }
 }
@@ -500,7 +500,7 @@ impl OverlayNode {
             idx: None,
             key,
             sources: Sources::new(),
-            heard: false,
+            sources_changed: false,
             goal: Goal::Nothing,
             changed: false,
             present: None,

@@ -7,8 +7,8 @@
 
 mod cascade;
 mod claims;
-mod emit;
 mod intent;
+mod operations;
 mod reduction;
 mod resolve;
 mod simulation;
@@ -93,12 +93,12 @@ impl<'g> Planner<'g> {
             reserved_claims: FixedMap::default(),
             yielding: BTreeMap::new(),
             listed: 0,
-            transports: emit::transports(graph) > 1,
+            transports: operations::transports(graph) > 1,
         }
     }
 
     /// Takes in values whose surroundings changed.
-    pub(crate) fn revisit(&mut self, mut indexes: Vec<NodeIdx>) {
+    pub(crate) fn add_dirty(&mut self, mut indexes: Vec<NodeIdx>) {
         let graph = self.overlay.graph;
         self.overlay.reserve_known(indexes.len());
         indexes.sort_unstable_by(|&a, &b| graph.node(a).key.cmp(&graph.node(b).key));
@@ -294,7 +294,7 @@ impl<'g> Planner<'g> {
             return;
         };
         let key = node.key.clone();
-        let (_, lost) = self.overlay.shift(&key, Some(&present), None);
+        let (_, lost) = self.overlay.provider_changes(&key, Some(&present), None);
         if !force && self.is_blocked(oidx, &present, &lost) {
             return self.park_idle(oidx, &key);
         }
@@ -303,7 +303,7 @@ impl<'g> Planner<'g> {
             Some(cascade_root) => self.remove_by_cascade(oidx, cascade_root, present, &lost),
             None => {
                 let old = self.old_value(oidx);
-                let op = self.emit(oidx, Action::Delete, old, None, &lost);
+                let op = self.add_operation(oidx, Action::Delete, old, None, &lost);
                 self.overlay.set_present(oidx, None, false, Some(op));
                 self.overlay.clear_going(oidx);
                 self.on_removed(oidx, op);
@@ -323,13 +323,14 @@ impl<'g> Planner<'g> {
         let Some((value, new)) = self.next(oidx) else { return };
         let needy = in_place_action != InPlaceAction::Released;
         let waits = needy && (unmet > 0 || self.is_self_supporting(oidx, &present, &new));
-        let held =
-            needy && in_place_action != InPlaceAction::Found && self.overlay.is_held(oidx, &new);
-        if waits || held || needy && self.is_claimed(oidx, &new) {
+        let waiting = needy
+            && in_place_action != InPlaceAction::Found
+            && self.overlay.waits_for_going(oidx, &new);
+        if waits || waiting || needy && self.is_claimed(oidx, &new) {
             self.change_missing_dependency.insert(key, oidx);
             return self.note_waiting_reducible(oidx);
         }
-        let (_, mut lost) = self.overlay.shift(&key, Some(&present), Some(&new));
+        let (_, mut lost) = self.overlay.provider_changes(&key, Some(&present), Some(&new));
         if in_place_action == InPlaceAction::Updated {
             lost.extend(self.recreate_target(&key));
         }
@@ -410,7 +411,7 @@ impl<'g> Planner<'g> {
             InPlaceAction::Updated => self.renew_restore(oidx),
             InPlaceAction::Released | InPlaceAction::Found => {}
         }
-        let op = self.emit(oidx, action, old, Some(value.clone()), lost);
+        let op = self.add_operation(oidx, action, old, Some(value.clone()), lost);
         self.overlay.set_present(
             oidx,
             Some(new),
@@ -418,7 +419,7 @@ impl<'g> Planner<'g> {
             Some(op),
         );
         if let Some(target_id) = self.overlay.node(oidx).changing() {
-            self.overlay.target_mut(target_id).joined_by = Some(op);
+            self.overlay.target_mut(target_id).last_provided_by = Some(op);
         }
         self.overlay.clear_going(oidx);
         self.take_cascaded(oidx, op);
@@ -444,11 +445,16 @@ impl<'g> Planner<'g> {
             return self.schedule_create(oidx); // lost what it had when it was found ready
         }
         let (value, spec) = (value.clone(), spec.clone());
-        if self.overlay.is_held(oidx, &spec) || self.is_claimed(oidx, &spec) {
+        if self.overlay.waits_for_going(oidx, &spec) || self.is_claimed(oidx, &spec) {
             return self.note_waiting_reducible(oidx);
         }
-        let op =
-            self.emit(oidx, Action::Create, None, Some(value.clone()), &OverlayTargetIds::new());
+        let op = self.add_operation(
+            oidx,
+            Action::Create,
+            None,
+            Some(value.clone()),
+            &OverlayTargetIds::new(),
+        );
         self.overlay.set_present(oidx, Some(spec), true, Some(op));
         let node = self.overlay.node_mut(oidx);
         node.current = Some(value);
@@ -510,7 +516,7 @@ impl<'g> Planner<'g> {
         for oidx in std::mem::take(&mut self.overlay.ready_changes.reducible) {
             self.note_reducible(oidx);
         }
-        for oidx in std::mem::take(&mut self.overlay.ready_changes.freed) {
+        for oidx in std::mem::take(&mut self.overlay.ready_changes.unblocked) {
             match self.overlay.node(oidx).pending_action {
                 PendingAction::Delete => self.ready[DELETES].push(oidx),
                 PendingAction::InPlace(in_place_action) => {

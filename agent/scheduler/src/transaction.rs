@@ -85,7 +85,7 @@ pub(crate) struct Transaction {
     /// What was intended before, for the way back.
     before: Vec<(Key, Option<SharedValue>)>,
     /// Who held which identity before, among the values it touches.
-    held: FixedMap<Claim, Key>,
+    claims_before: FixedMap<Claim, Key>,
     /// Read after a failure, and not heard of yet.
     awaited: BTreeSet<NodeIdx>,
     /// Operations of the way there, once the way back has begun.
@@ -256,7 +256,7 @@ impl Engine {
         });
         let before = before.collect();
         let pending = plan.pending();
-        let held = self.held(&plan);
+        let claims_before = self.claims_held(&plan);
         let mut transaction = Transaction {
             txn,
             trigger,
@@ -284,7 +284,7 @@ impl Engine {
             failed: Vec::new(),
             pending,
             before,
-            held,
+            claims_before,
             awaited: BTreeSet::new(),
             past: Vec::new(),
             omitted: Omitted::default(),
@@ -311,17 +311,17 @@ impl Engine {
     }
 
     /// The identities that the values of a plan hold now.
-    fn held(&self, plan: &Plan) -> FixedMap<Claim, Key> {
-        let mut held = FixedMap::default();
+    fn claims_held(&self, plan: &Plan) -> FixedMap<Claim, Key> {
+        let mut claims_before = FixedMap::default();
         for idx in plan.nodes.iter().filter_map(|node| node.idx) {
             let node = self.graph.node(idx);
             let claims =
                 node.present.iter().filter(|_| node.ours).flat_map(|present| present.claims());
             for claim in claims.filter(|claim| self.graph.holder(claim) == Some(idx)) {
-                held.insert(claim.clone(), node.key.clone());
+                claims_before.insert(claim.clone(), node.key.clone());
             }
         }
-        held
+        claims_before
     }
 
     /// The value that a change intends for a key, which is no part there.
@@ -369,7 +369,7 @@ impl Engine {
             }
         }
         let waiting = plan.nodes.iter().zip(&indexes).filter(|(node, _)| node.could_come());
-        self.graph.hold_back(waiting.map(|(_, &idx)| idx));
+        self.graph.note_held_back(waiting.map(|(_, &idx)| idx));
         let numbers = (transaction.first_op..).map(OpId);
         for (number, (op, op_progress)) in numbers.zip(operations.iter().zip(&progress)) {
             self.graph.node_mut(op_progress.idx).begin_op(number);
@@ -413,9 +413,9 @@ impl Engine {
                 plan.target_refs[target_id as usize].known = Some(known);
             }
             step.changed.push(node.key);
-            let held = self.graph.node_mut(idx);
-            if held.present.is_none() && matches!(held.goal, Goal::Nothing) {
-                held.applied = None;
+            let claims_before = self.graph.node_mut(idx);
+            if claims_before.present.is_none() && matches!(claims_before.goal, Goal::Nothing) {
+                claims_before.applied = None;
             }
         }
         for &oidx in &plan.found {
@@ -432,7 +432,7 @@ impl Engine {
             step.restores.push((key, Some(value)));
         }
         for idx in idle {
-            self.graph.reap(idx);
+            self.graph.forget_if_empty(idx);
         }
     }
 
@@ -470,7 +470,7 @@ impl Engine {
         transaction.record(undo);
         let txn = transaction.txn;
         self.release_values(&mut transaction);
-        self.bring_back(&transaction.failed);
+        self.mark_parked_dirty(&transaction.failed);
         let outcome = match transaction.failure.take() {
             Some(_) if transaction.cancelled => {
                 Outcome::Cancelled { txn, undone: !transaction.undo_failed }
@@ -512,7 +512,7 @@ impl Engine {
             if missed && !failed && self.graph.is_out_of_place(idx) {
                 self.graph.mark_dirty(idx); // what it lacks came while it was in flight
             }
-            self.graph.reap(idx);
+            self.graph.forget_if_empty(idx);
         }
         for idx in std::mem::take(&mut transaction.dirty_after) {
             self.graph.mark_dirty(idx);

@@ -40,7 +40,7 @@ impl Graph {
 
     /// Notes values that could come and do not, as far as that may be because of those that lean: without any of
     /// those, nobody is looked at.
-    pub(crate) fn hold_back(&mut self, waiting: impl IntoIterator<Item = NodeIdx>) {
+    pub(crate) fn note_held_back(&mut self, waiting: impl IntoIterator<Item = NodeIdx>) {
         if !self.unsupported.all().is_empty() {
             waiting.into_iter().for_each(|idx| self.unsupported.held_back.insert(idx));
         }
@@ -56,7 +56,7 @@ impl Graph {
             let node = self.node(idx);
             node.used && node.goal.spec().is_some() && node.present.is_none()
         });
-        self.hold_back(waiting.iter().copied());
+        self.note_held_back(waiting.iter().copied());
         waiting.into_iter().for_each(|idx| self.mark_dirty(idx));
     }
 }

@@ -82,7 +82,7 @@ impl Overlay<'_> {
         self.clear_going(oidx);
         let key = self.node(oidx).key.clone();
         let present = self.node(oidx).present.clone();
-        let (_, lost) = self.shift(&key, present.as_deref(), next);
+        let (_, lost) = self.provider_changes(&key, present.as_deref(), next);
         for &target_id in &lost {
             self.target_mut(target_id).going += 1;
         }
@@ -108,33 +108,33 @@ impl Overlay<'_> {
             state.going -= 1;
             // With no offer left, whoever waits is told by the next one.
             if state.providers == 0 || state.providers > state.going {
-                let held = state.take_held();
-                self.ready_changes.ready.extend(held);
+                let waiting = state.take_waiting();
+                self.ready_changes.ready.extend(waiting);
             }
         }
         if let Some(target_id) = exact {
             let state = self.target_mut(target_id);
             state.changing = false;
-            let held = state.take_held();
-            self.ready_changes.ready.extend(held);
+            let waiting = state.take_waiting();
+            self.ready_changes.ready.extend(waiting);
         }
     }
 
     /// True when something a value needs is about to go or to change; then it is tried again after that.
-    pub(crate) fn is_held(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> bool {
+    pub(crate) fn waits_for_going(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> bool {
         if self.going == 0 {
             return false;
         }
-        let mut held = false;
+        let mut waiting = false;
         let need_targets = self.target_ids_of(oidx, spec);
         for (need, target_id) in spec.needs.iter().zip(need_targets) {
             let state = &mut self.targets[target_id as usize];
-            if !state.lasts(need) {
-                state.removal_mut().held.push(oidx);
-                held = true;
+            if !state.stays(need) {
+                state.removal_mut().waiting.push(oidx);
+                waiting = true;
             }
         }
-        held
+        waiting
     }
 
     /// True for a value in place without something that had to be there before it.
@@ -196,7 +196,7 @@ impl Overlay<'_> {
     /// What a value under this key offers more, and what less, when it changes so; as accounts that anybody cares for.
     /// Whoever will need something has an account of it by then: goals are all set before anything is played, and the
     /// graph has an account of all that its values need.
-    pub(crate) fn shift(
+    pub(crate) fn provider_changes(
         &mut self,
         key: &Key,
         old: Option<&ValueSpec>,
@@ -285,11 +285,11 @@ impl Overlay<'_> {
                 .saturating_add_signed(if need.recreate { sign } else { 0 });
             if sign < 0 {
                 if let Some(by) = by {
-                    state.removal_mut().freed_by.push(by);
+                    state.removal_mut().released_by.push(by);
                 }
                 if state.dependents == 0 || need.recreate && state.recreate_dependents == 0 {
-                    let freed = state.take_blocked();
-                    self.ready_changes.freed.extend(freed);
+                    let unblocked = state.take_blocked();
+                    self.ready_changes.unblocked.extend(unblocked);
                 }
             }
         }
@@ -306,7 +306,7 @@ impl Overlay<'_> {
         let claimed = self.claim_mut(claim);
         if claimed.holder.is_none_or(|holder| holder == oidx) {
             claimed.holder = None;
-            claimed.freed_by = by;
+            claimed.released_by = by;
             let waiting = std::mem::take(&mut claimed.waiting);
             self.ready_changes.ready.extend(waiting);
         }
@@ -327,27 +327,27 @@ impl Overlay<'_> {
         self.claims.get_mut(claim).expect("just made")
     }
 
-    pub(super) fn gain(&mut self, target_id: OverlayTargetId, by: Option<u32>) {
+    pub(super) fn add_provider(&mut self, target_id: OverlayTargetId, by: Option<u32>) {
         let state = self.target_mut(target_id);
         state.providers += 1;
         if state.providers > state.going {
-            let held = state.take_held();
-            self.ready_changes.ready.extend(held);
+            let waiting = state.take_waiting();
+            self.ready_changes.ready.extend(waiting);
         }
         let state = self.target_mut(target_id);
-        state.joined_by = by;
+        state.last_provided_by = by;
         if state.providers == 1 {
-            state.made_by = by;
+            state.first_provided_by = by;
             self.notify_watchers(target_id, true);
             return;
         }
-        if let Some(freed) = state.removal.as_mut().and_then(|removal| removal.blocked.pop()) {
+        if let Some(unblocked) = state.removal.as_mut().and_then(|removal| removal.blocked.pop()) {
             // One more offer lets one of those go that were the last; each pass lets the next one in.
-            self.ready_changes.freed.push(freed);
+            self.ready_changes.unblocked.push(unblocked);
         }
     }
 
-    pub(super) fn lose(&mut self, target_id: OverlayTargetId) {
+    pub(super) fn remove_provider(&mut self, target_id: OverlayTargetId) {
         let state = self.target_mut(target_id);
         state.providers = state.providers.saturating_sub(1);
         if state.providers == 0 {

@@ -162,7 +162,7 @@ impl Planner<'_> {
         }
         for need in spec.iter().filter(|_| self.transports).flat_map(|it| &it.needs) {
             let target_id = self.overlay.target_id(&need.target);
-            self.overlay.target_mut(target_id).removal_mut().freed_by.push(op);
+            self.overlay.target_mut(target_id).removal_mut().released_by.push(op);
         }
         self.schedule_return(oidx);
     }

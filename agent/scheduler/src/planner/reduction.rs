@@ -92,11 +92,11 @@ impl Planner<'_> {
         for need in &full.1.needs {
             let target_id = self.overlay.target_id(&need.target);
             let state = self.overlay.target_mut(target_id);
-            if state.lasts(need) {
+            if state.stays(need) {
                 continue;
             }
             if state.providers > 0 {
-                state.removal_mut().held.push(oidx); // it may stay after all
+                state.removal_mut().waiting.push(oidx); // it may stay after all
             }
             missing.push(need.target.clone());
         }

@@ -34,8 +34,11 @@ impl Planner<'_> {
         let Some(present) = self.overlay.node(oidx).present.clone() else { return false };
         let key = self.overlay.node(oidx).key.clone();
         let next = self.next(oidx);
-        let (_, lost) =
-            self.overlay.shift(&key, Some(&present), next.as_ref().map(|(_, spec)| &**spec));
+        let (_, lost) = self.overlay.provider_changes(
+            &key,
+            Some(&present),
+            next.as_ref().map(|(_, spec)| &**spec),
+        );
         let mut dependents = Vec::new();
         for target_id in lost {
             if self.overlay.target(target_id).providers <= 1 {

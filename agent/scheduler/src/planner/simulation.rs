@@ -69,7 +69,7 @@ pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, Pl
 impl Planner<'_> {
     /// Decides everything else.
     fn simulate(&mut self, delta: &Delta, revisit: Vec<NodeIdx>) -> Result<(), PlanError> {
-        self.revisit(revisit);
+        self.add_dirty(revisit);
         self.run();
         if delta.mode == Mode::Atomic {
             self.refuse_claims()?;
@@ -82,7 +82,7 @@ impl Planner<'_> {
         let nodes = &self.overlay.nodes;
         let pending = (0..)
             .zip(nodes)
-            .filter(|(_, node)| node.heard && node.changed && node.present.is_none());
+            .filter(|(_, node)| node.sources_changed && node.changed && node.present.is_none());
         let pending = pending.filter(|(_, node)| node.goal.spec().is_some());
         let unmet = |node: &OverlayNode| {
             let need_targets = (0..).zip(&node.need_targets);

@@ -71,8 +71,8 @@ impl ConflictSet {
             }
         }
         let stays = goal.filter(|_| !self.leaves.contains(key));
-        self.shift(present, stays, true);
-        self.shift(goal, present, false);
+        self.provider_changes(present, stays, true);
+        self.provider_changes(goal, present, false);
     }
 
     fn need(&mut self, target: &Target) {
@@ -90,7 +90,7 @@ impl ConflictSet {
     }
 
     /// Notes what `from` offers and `to` does not.
-    fn shift(&mut self, from: Option<&ValueSpec>, to: Option<&ValueSpec>, goes: bool) {
+    fn provider_changes(&mut self, from: Option<&ValueSpec>, to: Option<&ValueSpec>, goes: bool) {
         let Some(from) = from else { return };
         let offers = SortedMap::difference(Some(&from.offers), to.map(|to| &to.offers));
         for offer in offers.iter().filter(|offer| offer.new.is_none()) {
@@ -104,11 +104,11 @@ impl ConflictSet {
     }
 
     pub(crate) fn conflicts(&self, other: &Self) -> bool {
-        meet(&self.keys, &other.keys)
-            || meet(&self.claims, &other.claims)
+        intersect(&self.keys, &other.keys)
+            || intersect(&self.claims, &other.claims)
             || self.relies_on(other)
             || other.relies_on(self)
-            || self.fights(other)
+            || self.may_remove_last(other)
     }
 
     /// Whether something it needs is about to change by the other's doing.
@@ -135,7 +135,7 @@ impl ConflictSet {
     }
 
     /// Whether the last two offers of something might go at the same time.
-    fn fights(&self, other: &Self) -> bool {
+    fn may_remove_last(&self, other: &Self) -> bool {
         let (few, many) =
             if self.moves.len() < other.moves.len() { (self, other) } else { (other, self) };
         let offers = few
@@ -150,7 +150,7 @@ impl ConflictSet {
     }
 }
 
-fn meet<T: Eq + std::hash::Hash>(a: &FixedSet<T>, b: &FixedSet<T>) -> bool {
+fn intersect<T: Eq + std::hash::Hash>(a: &FixedSet<T>, b: &FixedSet<T>) -> bool {
     let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
     few.iter().any(|item| many.contains(item))
 }

@@ -13,7 +13,7 @@ use crate::operation::{
 };
 
 /// What becomes of an operation whose time may have come.
-enum NextStep {
+enum Dispatch {
     Submit,
     /// The engine itself completes it.
     Silent,
@@ -24,17 +24,17 @@ enum NextStep {
 }
 
 impl Transaction {
-    fn next_step(&self, op_index: u32) -> NextStep {
+    fn dispatch_of(&self, op_index: u32) -> Dispatch {
         let op = &self.operations[op_index as usize];
         let not_done = |&before: &u32| {
             let state = &self.progress[before as usize].state;
             matches!(state, OpState::Failed(_) | OpState::NotTried)
         };
         match self.progress[op_index as usize].state {
-            OpState::Waiting if op.after.iter().any(not_done) => NextStep::Broken,
-            OpState::Waiting if op.transport == TransportId::NONE => NextStep::Silent,
-            OpState::Waiting => NextStep::Submit,
-            _ => NextStep::Past,
+            OpState::Waiting if op.after.iter().any(not_done) => Dispatch::Broken,
+            OpState::Waiting if op.transport == TransportId::NONE => Dispatch::Silent,
+            OpState::Waiting => Dispatch::Submit,
+            _ => Dispatch::Past,
         }
     }
 
@@ -45,7 +45,7 @@ impl Transaction {
         self.submitted_op(op);
     }
 
-    fn leave_out(&mut self, op: OpId) {
+    fn skip_op(&mut self, op: OpId) {
         self.op_progress_mut(op).state = OpState::NotTried;
         self.open -= 1;
         self.failed_op(op);
@@ -102,17 +102,17 @@ impl Engine {
         step.submit.reserve(ready.len());
         for op_index in ready {
             let op = transaction.op_id(op_index);
-            match transaction.next_step(op_index) {
-                NextStep::Past => {}
-                NextStep::Broken => {
-                    transaction.leave_out(op);
+            match transaction.dispatch_of(op_index) {
+                Dispatch::Past => {}
+                Dispatch::Broken => {
+                    transaction.skip_op(op);
                     left_out.push(op);
                 }
-                NextStep::Silent => {
+                Dispatch::Silent => {
                     transaction.submitted_op(op);
                     silent.push(op);
                 }
-                NextStep::Submit => {
+                Dispatch::Submit => {
                     transaction.submitted(op, now);
                     step.submit.push(operation(&self.graph, transaction, op));
                 }
@@ -123,7 +123,7 @@ impl Engine {
                 transient: true,
                 ..OperationError::message("what it needs was not done")
             };
-            self.give_up(op, error, now, step);
+            self.record_failure(op, error, now, step);
         }
         for op in silent {
             self.on_success(op, now, step);
@@ -183,7 +183,7 @@ impl Engine {
                 self.on_completed(op, state, step);
                 self.try_verify(op, now, step);
             }
-            Err(error) if error.is_cancelled() && failed => transaction.leave_out(op),
+            Err(error) if error.is_cancelled() && failed => transaction.skip_op(op),
             Err(error) => self.fail(op, error, now, step),
         }
     }

@@ -35,12 +35,18 @@ impl Engine {
                 transaction.failure = Some((key, label, error));
             }
         } else {
-            self.give_up(op, error, now, step);
+            self.record_failure(op, error, now, step);
         }
     }
 
     /// Leaves a value as it is, to be tried again when time or what it needs may help.
-    pub(super) fn give_up(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
+    pub(super) fn record_failure(
+        &mut self,
+        op: OpId,
+        error: OperationError,
+        now: Now,
+        step: &mut Step,
+    ) {
         let Some(transaction) = self.running.of(op) else { return };
         let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let (key, cascaded) = (operation.key.clone(), operation.cascaded.clone());
@@ -66,7 +72,7 @@ impl Engine {
     }
 
     /// What could not be deleted, and will not be tried again, stays: values parked for its sake may return.
-    pub(super) fn bring_back(&mut self, failed: &[Key]) {
+    pub(super) fn mark_parked_dirty(&mut self, failed: &[Key]) {
         for key in failed {
             let Some(idx) = self.graph.find(key) else { continue };
             let node = self.graph.node(idx);
@@ -245,8 +251,13 @@ impl Engine {
         }
         let delta = Delta::new(transaction.before.clone()).best_effort();
         let touched = touched.into_iter().collect();
-        let planned =
-            planner::plan_with(&self.graph, delta, touched, transaction.held.clone(), || {});
+        let planned = planner::plan_with(
+            &self.graph,
+            delta,
+            touched,
+            transaction.claims_before.clone(),
+            || {},
+        );
         if let Ok(plan) = &planned
             && let Some(other) = self.conflicting_transaction(plan, Some(txn))
         {

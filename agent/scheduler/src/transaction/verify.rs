@@ -89,7 +89,7 @@ impl Engine {
         }
         self.graph.set_present(idx, None, false);
         self.graph.update_unsettled(idx);
-        self.graph.reap(idx);
+        self.graph.forget_if_empty(idx);
     }
 
     /// The traits of a value of ours: those of the goal, where that is what was applied.
@@ -157,7 +157,7 @@ impl Engine {
         }
         self.clear_error(idx);
         self.graph.update_unsettled(idx);
-        self.graph.reap(idx);
+        self.graph.forget_if_empty(idx);
         step.changed.push(key);
     }
 

@@ -65,7 +65,7 @@ impl Engine {
             self.correct_plans(idx, present.as_deref());
         }
         self.graph.update_unsettled(idx);
-        self.graph.reap(idx);
+        self.graph.forget_if_empty(idx);
     }
 
     /// A value came, or offers more than it seemed to, and plans under way did not count on that: what they part with

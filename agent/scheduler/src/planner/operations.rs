@@ -9,7 +9,7 @@ use crate::plan::{After, PlannedOperation};
 use crate::value::SharedValue;
 
 impl Planner<'_> {
-    pub(super) fn emit(
+    pub(super) fn add_operation(
         &mut self,
         oidx: OverlayIdx,
         action: Action,
@@ -66,25 +66,25 @@ impl Planner<'_> {
             before.extend(
                 node.need_targets
                     .iter()
-                    .filter_map(|&target_id| self.overlay.target(target_id).made_by),
+                    .filter_map(|&target_id| self.overlay.target(target_id).first_provided_by),
             );
             let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
             let recreate_only =
                 needs.iter().zip(&node.need_targets).filter(|(need, _)| need.recreate);
             before.extend(
                 recreate_only
-                    .filter_map(|(_, &target_id)| self.overlay.target(target_id).joined_by),
+                    .filter_map(|(_, &target_id)| self.overlay.target(target_id).last_provided_by),
             );
             let claims = node.goal.spec().filter(|spec| !spec.claims().is_empty()).cloned();
             for claim in claims.iter().flat_map(|spec| spec.claims()) {
-                before.extend(self.overlay.claim_mut(claim).freed_by);
+                before.extend(self.overlay.claim_mut(claim).released_by);
             }
         }
         for &target_id in lost {
             let state = self.overlay.target(target_id);
             // While there are other offers, users may stay.
-            let freed = state.freed_by().iter().copied().filter(|_| state.providers <= 1);
-            before.extend(freed.chain(state.made_by).chain(state.joined_by));
+            let unblocked = state.released_by().iter().copied().filter(|_| state.providers <= 1);
+            before.extend(unblocked.chain(state.first_provided_by).chain(state.last_provided_by));
         }
         before.sort_unstable();
         before.dedup();
