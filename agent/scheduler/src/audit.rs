@@ -1,4 +1,4 @@
-//! Recomputes every account from the planes, and compares.
+//! Audit: recomputes every count and index from the planes, and compares.
 
 use crate::dependency::{Dependency, Target};
 use crate::engine::Engine;
@@ -7,11 +7,10 @@ use crate::key::{FixedMap, hash_of};
 use crate::value_spec::ValueSpec;
 
 impl Engine {
-    /// Checks all counters and indexes against a recomputation from scratch. Costs as much as there is: for tests, and for
-    /// whoever doubts.
+    /// Checks all counters and indexes against a recomputation from scratch. Costs O(values): for tests and diagnosis.
     ///
     /// # Errors
-    /// The first account that is wrong.
+    /// Describes the first count or index that is wrong.
     pub fn audit(&self) -> Result<(), String> {
         let mut dependents: FixedMap<&Target, u32> = FixedMap::default();
         for (_, node) in self.graph.nodes() {
@@ -39,7 +38,7 @@ impl Engine {
                 if holder.is_none() || !self.graph.is_known_to(claim, idx) {
                     return Err(format!("{} has {claim:?}, and is not known to", node.key));
                 }
-                // One that could not be deleted has what another one got meanwhile.
+                // A value that could not be deleted keeps an identity that another one got meanwhile.
                 let stays = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
                 if self.is_idle() && holder != Some(idx) && !stays {
                     return Err(format!("{} has {claim:?}, and another one as well", node.key));
@@ -85,7 +84,7 @@ impl Engine {
         Ok(())
     }
 
-    /// True when all that offer a target are to go or to change, as soon as that is tried again.
+    /// True when every provider of a target goes or changes as soon as its failed operation is tried again.
     fn is_leaving(&self, target: &Target) -> bool {
         let mut offering = self.graph.nodes().map(|(_, node)| node).filter(|node| {
             node.present.as_ref().is_some_and(|present| offers(node, present, target) > 0)

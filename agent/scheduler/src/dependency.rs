@@ -1,7 +1,7 @@
-//! Dependencies as data: what a value needs before it can exist, and what a value offers to others.
+//! Dependencies as data: targets that a value needs before it can exist, and what a value provides for others.
 //!
-//! Nothing here is a closure, so the engine can count: a target knows how many values offer it, a value knows how many
-//! of its targets are offered by nobody, and readiness is a comparison with zero.
+//! Nothing here is a closure, so the engine can count: each target counts its providers, each value counts its targets
+//! without a provider, and readiness is a comparison with zero.
 
 use std::net::IpAddr;
 
@@ -10,13 +10,13 @@ use smol_str::SmolStr;
 
 use crate::key::{Key, KindId};
 
-/// A property that several values may have: "an address of eth0". A test on the content of a target is a facet, too:
-/// the target offers it only while its content is right.
+/// Property that several values may have: "an address of eth0". A test on the content of a target is a facet, too: the
+/// target offers it only while its content is right.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Facet(Key);
 
 impl Facet {
-    /// The facet `name` of values of kind `kind`, to be narrowed by segments as a key is.
+    /// Facet `name` of values of kind `kind`, to be narrowed by segments as a key is.
     pub fn of(kind: KindId, name: &str) -> Self {
         Self(Key::of(kind).str(name))
     }
@@ -42,7 +42,7 @@ impl Facet {
     }
 }
 
-/// What must be there.
+/// Condition that other values meet by existing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Target {
     /// The value (or property) with this key.
@@ -53,17 +53,17 @@ pub enum Target {
     Under(Key),
     /// Any value of this table that offers a prefix with this address in it.
     Covering { table: u32, address: IpAddr },
-    /// Any value of which this key is a part. The engine adds it to each part by itself.
+    /// Any value that has this key as a part. The engine adds this dependency to each part.
     Whole(Key),
 }
 
-/// One thing a value needs. All of a value's dependencies must be met.
+/// One target that a value needs. All dependencies of a value must be met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dependency {
-    /// What a person is told while it is not met. Unique among the dependencies of a value.
+    /// Text shown to users while the dependency is unmet. Unique among the dependencies of a value.
     pub label: SmolStr,
     pub target: Target,
-    /// The value must be made anew whenever its target is changed in place.
+    /// The value is deleted and created again whenever its target is changed in place.
     pub recreate: bool,
 }
 
@@ -87,19 +87,19 @@ impl Dependency {
         Self::new(label, Target::Under(prefix))
     }
 
-    /// Some prefix offered in `table` that holds `address`: what makes a gateway reachable.
+    /// Any prefix offered in `table` that contains `address`: makes a gateway reachable.
     pub fn covering(label: impl Into<SmolStr>, table: u32, address: IpAddr) -> Self {
         Self::new(label, Target::Covering { table, address })
     }
 
-    /// Makes the value anew when its target is changed in place.
+    /// Deletes and creates the value again when its target is changed in place.
     #[must_use]
     pub fn recreate_on_change(self) -> Self {
         Self { recreate: true, ..self }
     }
 }
 
-/// What a value offers to others beside its own key, as long as it exists.
+/// Target that a value provides besides its own key, as long as it exists.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Offer {
     /// Meets [`Target::AnyOf`].
@@ -109,7 +109,7 @@ pub enum Offer {
 }
 
 impl Offer {
-    /// An address offers its connected prefix, a route to a link its destination; host bits do not matter.
+    /// Connected prefix of an address, or destination of a route to a link. Host bits are dropped.
     pub fn prefix(table: u32, prefix: IpNet) -> Self {
         Self::Prefix { table, prefix: prefix.trunc() }
     }
@@ -121,12 +121,12 @@ impl From<Facet> for Offer {
     }
 }
 
-/// An identity in the system that only one value can have at a time. An old holder goes before a new one comes.
+/// Identity in the system that only one value can hold at a time. The old holder goes before a new one comes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Claim(pub Facet);
 
-/// What the system removes by itself together with a value (or with a property that a value loses): such values need no
-/// operation of their own when they have to go as well.
+/// Values that the system removes by itself together with a value (or with a property that a value loses), so that they
+/// need no delete of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cascade {
     /// All values whose key starts with these segments.

@@ -1,7 +1,7 @@
-//! Descriptors: what the engine must know of a kind of value.
+//! Descriptors: the behaviour of each kind of value, as pure functions.
 //!
-//! [`Descriptor`] is what a platform writes, with its own type of value; [`AnyDescriptor`] is the same behind a pointer,
-//! as the engine calls it. All of it is pure: the same value gives the same answer.
+//! A platform implements [`Descriptor`] with its own type of value; the engine calls it through [`AnyDescriptor`],
+//! which erases that type. The same value always gives the same answer.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,75 +11,77 @@ use crate::key::{Key, KindId};
 use crate::operation::{ErrorClass, OperationError, TransportId};
 use crate::value::{SharedValue, Value};
 
-/// How one value becomes another under the same key.
+/// Way in which one value becomes another under the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     InPlace,
-    /// Deleted and created; what depends on it is parked meanwhile and brought back.
+    /// Deleted and created again. Dependents are parked before and return afterwards.
     Recreate,
 }
 
-/// What a value is in the system.
+/// Form in which a value exists in the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// An object of its own, made and removed by operations of this transport.
+    /// Object of its own, created and deleted by operations of this transport.
     Operation(TransportId),
-    /// A property of the value it is part of: no operation, exists as long as that value has it.
+    /// Property of the value it is part of: no operation, exists as long as that value has it.
     Property,
 }
 
-/// A part of a value: a value of its own that comes and goes with it.
+/// Part of a value: a value of its own that comes and goes with its whole.
 pub type Part = (Key, SharedValue);
 
-/// In what the parts of two values differ. What is named and does not differ does no harm.
+/// Difference between the parts of two values. Entries that do not differ are allowed.
 #[derive(Clone, Debug, Default)]
 pub struct PartsChanged {
-    /// Those that come, and those with another value.
+    /// Parts that are new or have another value.
     pub set: Vec<Part>,
-    /// Those that go.
+    /// Keys of parts that are gone.
     pub gone: Vec<Key>,
 }
 
-/// Teaches the engine one kind of value.
+/// Defines one kind of value for the engine.
 pub trait Descriptor: Debug + Send + Sync + 'static {
     type Value: Value;
 
     fn kind(&self) -> KindId;
-    /// Short and unique, as people know the kind: `link`, `route`.
+    /// Short and unique name of the kind, as shown to users: `link`, `route`.
     fn name(&self) -> &'static str;
     fn key(&self, value: &Self::Value) -> Key;
 
-    /// How a person calls this value: `route 10.0.0.0/8`. Also names values in plans and errors.
+    /// Human-readable name of this value, for plans and errors: `route 10.0.0.0/8`.
     fn label(&self, value: &Self::Value) -> String;
 
     fn effect(&self) -> Effect;
 
-    /// What must exist before this value can; before all of it can, if it is divisible. Ignored for values that are only observed.
+    /// Targets that must have a provider before this value can exist; for a reducible value, before all of it can
+    /// exist. Not called for values that are only observed.
     fn dependencies(&self, value: &Self::Value) -> Vec<Dependency> {
         let _ = value;
         Vec::new()
     }
 
-    /// True for a value that can be had in part where not all it depends on is there: see [`Descriptor::reduce`].
+    /// True for a value of which a part can exist while some of its dependencies are unmet: see [`Descriptor::reduce`].
     fn is_reducible(&self, value: &Self::Value) -> bool {
         let _ = value;
         false
     }
 
-    /// What a divisible value is without its members that depend on any of these targets (ascending), under the same
-    /// key; `None` where nothing is left of it. Depends on nothing that the value in full does not depend on, and has no parts.
+    /// Returns a reducible value without the members that depend on any of the targets in `missing` (ascending), under
+    /// the same key; `None` when no member is left. The result must depend on nothing that the full value does not
+    /// depend on, and must have no parts.
     fn reduce(&self, value: &Self::Value, missing: &[Target]) -> Option<Self::Value> {
         let _ = (value, missing);
         None
     }
 
-    /// What dependents can count on beside the key while this value exists: facets, connected prefixes.
+    /// Facets and connected prefixes that dependents can rely on, besides the key itself, while this value exists.
     fn provides(&self, value: &Self::Value) -> Vec<Offer> {
         let _ = value;
         Vec::new()
     }
 
-    /// Identities that two values can only have one after the other.
+    /// Identities in the system that two values can only hold one after the other.
     fn claims(&self, value: &Self::Value) -> Vec<Claim> {
         let _ = value;
         Vec::new()
@@ -92,27 +94,27 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// In what the parts of `new` differ from those of `old`, where that can be told without listing all of them: then a
-    /// change of one member of many costs one member. Has to agree with [`Descriptor::parts`]. Not asked for values whose
-    /// own offers change as well; differences in properties are not taken from here either, all parts are listed then.
+    /// Returns the parts in which `new` differs from `old` without listing all of them, so that a change of one member
+    /// of many costs one member. Must agree with [`Descriptor::parts`]. Not called for values whose own offers change
+    /// as well, and unused for properties: all parts are listed then.
     fn parts_changed(&self, old: &Self::Value, new: &Self::Value) -> Option<PartsChanged> {
         let _ = (old, new);
         None
     }
 
-    /// What the system removes by itself when this value (or property) goes.
+    /// Values that the system removes by itself when this value (or property) goes.
     fn cascades(&self, value: &Self::Value) -> Vec<Cascade> {
         let _ = value;
         Vec::new()
     }
 
-    /// `old` is what was applied, or what was observed where the two differ.
+    /// Chooses how `old` becomes `new`. `old` is the applied value, or the observed one where the two differ.
     fn change(&self, old: &Self::Value, new: &Self::Value) -> Change {
         let _ = (old, new);
         Change::InPlace
     }
 
-    /// True when the system has what was asked. It may have more: attributes that `expected` leaves open.
+    /// True when the system has what was requested. It may have more: attributes that `expected` leaves open.
     fn satisfied_by(&self, expected: &Self::Value, observed: &Self::Value) -> bool {
         expected.same(observed)
     }
@@ -123,16 +125,16 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         false
     }
 
-    /// For objects that may exist before us and must outlive us: what to put back when the intent goes. `Some` makes the
-    /// first operation on it [`Action::Adopt`](crate::Action::Adopt) and the last one a release.
+    /// Pre-image of an object that may exist before us and must outlive us: the value to put back when the intent goes.
+    /// `Some` makes the first operation on it [`Action::Adopt`](crate::Action::Adopt) and the last one a release.
     fn restore(&self, observed: &Self::Value) -> Option<Self::Value> {
         let _ = observed;
         None
     }
 
-    /// What to put back instead of `before`, where `observed` is another object than the one that it was taken of: one that
-    /// came under the same key after `applied` went with the earlier one; or where somebody else changed since what
-    /// `applied` left open. `None` while nothing is new.
+    /// Replaces the pre-image `before` when it is no longer right: another object came under the same key after the
+    /// adopted one went together with `applied`, or someone else changed an attribute that `applied` leaves open.
+    /// `None` when `before` still holds.
     fn refreshed_restore(
         &self,
         before: &Self::Value,
@@ -143,21 +145,21 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
-    /// What the system shows when `released` was given back, where that is not all of `restore`: what the value never
-    /// set is somebody else's business.
+    /// Value that the system shows after `released` was given back, where that is not all of `restore`: attributes that
+    /// `released` never set belong to someone else.
     fn after_release(&self, released: &Self::Value, restore: &Self::Value) -> Option<Self::Value> {
         let _ = (released, restore);
         None
     }
 
-    /// What the system goes on to show after a delete, for what can be reset but never goes: a setting of something else.
+    /// Value that the system still shows after a delete, for settings that can be reset but never removed.
     fn after_delete(&self, deleted: &Self::Value) -> Option<Self::Value> {
         let _ = deleted;
         None
     }
 
-    /// What an update has to put back: `new` with the attributes that it leaves open, and that `applied` had set, as
-    /// they were `before` us. `None` when there are no such attributes.
+    /// Value that an update has to send: `new`, with the attributes that it leaves open and `applied` had set reset to
+    /// what they were in `before`. `None` when there are no such attributes.
     fn restoring_update(
         &self,
         applied: &Self::Value,
@@ -168,18 +170,18 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
-    /// False for what cannot be read back: such an operation counts as verified when it is completed.
+    /// False for kinds that cannot be read back: their operations count as verified when they are completed.
     fn observable(&self) -> bool {
         true
     }
 
-    /// Whether an operation that failed so is worth another try, and when.
+    /// Decides when an operation that failed with this error is worth another try.
     fn classify(&self, error: &OperationError) -> ErrorClass {
         error.class()
     }
 }
 
-/// A [`Descriptor`] without its type. Given a value of another type it panics; the engine catches that.
+/// A [`Descriptor`] with its value type erased. A value of another type panics, and the engine catches that.
 pub trait AnyDescriptor: Debug + Send + Sync {
     fn kind(&self) -> KindId;
     fn name(&self) -> &'static str;
@@ -339,14 +341,14 @@ fn typed<'v, D: Descriptor>(descriptor: &D, value: &'v dyn Value) -> &'v D::Valu
     value
 }
 
-/// All kinds that an engine knows.
+/// The descriptors of all kinds an engine knows.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// By the number of the kind: the engine looks a descriptor up several times for each value.
+    /// Indexed by the number of the kind: the engine looks a descriptor up several times for each value.
     descriptors: Vec<Option<Arc<dyn AnyDescriptor>>>,
 }
 
-/// Two descriptors cannot share a kind or a name.
+/// A descriptor that has the kind or the name of an earlier one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("descriptor `{name}` (kind {kind}) is refused: `{taken_by}` has the same kind or name", kind = kind.0)]
 pub struct RegistryError {
@@ -392,7 +394,7 @@ impl Registry {
         self.descriptors.iter().flatten().map(|descriptor| &**descriptor)
     }
 
-    /// How a person calls the value under a key: by its descriptor, or by the bare key where there is none.
+    /// Human-readable name of the value under a key; the bare key where its kind is unknown.
     pub fn label(&self, key: &Key, value: Option<&dyn Value>) -> String {
         let Some(descriptor) = self.descriptor(key.kind()) else { return key.to_string() };
         let by_value = value.and_then(|value| catch_panic(|| descriptor.label(value)).ok());
@@ -400,7 +402,7 @@ impl Registry {
     }
 }
 
-/// A key with the name of its kind: `route 254/10.0.0.0/8`.
+/// Key with the name of its kind: `route 254/10.0.0.0/8`.
 fn labelled(name: &str, key: &Key) -> String {
     let text = key.to_string();
     match text.split_once('/') {
@@ -409,9 +411,9 @@ fn labelled(name: &str, key: &Key) -> String {
     }
 }
 
-/// Runs a descriptor's code. A panic in there is an error of that value, never the end of the engine.
+/// Runs code of a descriptor. A panic becomes an error of that value and never ends the engine.
 pub(crate) fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
-    // Descriptors are pure and get shared references only: there is nothing half-changed to be seen afterwards.
+    // Unwind safe: descriptors are pure and get shared references only, so no state is left half-changed.
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).map_err(|payload| {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());

@@ -1,4 +1,4 @@
-//! What happens when the system differs from what we applied, by part of the tree.
+//! Drift policies: the reaction when the system differs from what was applied, by key prefix.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::Now;
 
-/// What to do about drift.
+/// Reaction to drift.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DriftPolicy {
-    /// Bring the system back to the intent; the more often, the later.
+    /// Restores the intent; the more often that was necessary, the later.
     #[default]
     Repair,
-    /// Show it, and leave it.
+    /// Shows the drift in the status and leaves it.
     Report,
 }
 
 impl Graph {
-    /// The policy of the longest prefix that a key has.
+    /// Policy of the longest prefix that matches the key.
     pub(crate) fn policy(&self, key: &Key) -> DriftPolicy {
         if self.policies.is_empty() {
             return DriftPolicy::Repair;
@@ -27,7 +27,7 @@ impl Graph {
         longest.copied().unwrap_or_default()
     }
 
-    /// What we applied for the present intent is not what the system has.
+    /// True when the intent was applied and the system shows something else.
     fn is_drifted(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         let (Goal::Valid(goal, _), Some(applied)) = (&node.goal, &node.applied) else {
@@ -38,7 +38,7 @@ impl Graph {
             && seen.is_none_or(|seen| !self.satisfied(&node.key, applied, seen))
     }
 
-    /// Drift that is not to be repaired.
+    /// True for drift that the policy only reports.
     pub(crate) fn is_drift_tolerated(&self, idx: NodeIdx) -> bool {
         !self.policies.is_empty()
             && self.policy(&self.node(idx).key) != DriftPolicy::Repair
@@ -47,8 +47,8 @@ impl Graph {
 }
 
 impl Engine {
-    /// Sets what happens to drift of all keys that start so; none leaves that to shorter prefixes. The longest prefix of
-    /// a key counts. What has drifted already is looked at anew, for which every value is asked: policies change seldom.
+    /// Sets the policies of key prefixes; `None` leaves a prefix to shorter ones. The longest prefix of a key counts.
+    /// Visits every value to find what has drifted before: policies change seldom.
     pub fn set_drift_policies(
         &mut self,
         policies: impl IntoIterator<Item = (Key, Option<DriftPolicy>)>,

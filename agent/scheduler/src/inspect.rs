@@ -1,6 +1,6 @@
-//! What people who look for a reason need: what a value depends on, who meets that, who depends on it.
+//! Queries for diagnosis: dependencies of a value, their providers, and dependents.
 //!
-//! Everything here reads. Nothing costs more than its answer, except where it says so.
+//! Everything here only reads. Nothing costs more than its answer, except where it says so.
 
 use crate::dependency::Target;
 use crate::engine::Engine;
@@ -11,29 +11,29 @@ use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
 use crate::status::State;
 
-/// One dependency of a value.
+/// One dependency of a value, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DependencyStatus {
-    /// As people are told while it is not met.
+    /// Label shown to users while the dependency is unmet.
     pub label: String,
     pub target: Target,
     pub met: bool,
 }
 
 impl Engine {
-    /// How a person calls the value under a key.
+    /// Human-readable name of the value under a key.
     pub fn label(&self, key: &Key) -> String {
         self.graph.label(key)
     }
 
-    /// The keys of all values (no properties) for which `wanted` says yes, in no order. Looks at every value once.
+    /// Keys of all values (no properties) that satisfy `wanted`, in no order. Visits every value once.
     pub fn keys(&self, wanted: impl Fn(&Key) -> bool) -> Vec<Key> {
         let there = self.graph.nodes().filter(|(_, node)| wanted(&node.key));
         let there = there.filter(|(_, node)| self.state(&node.key) != State::Nonexistent);
         there.map(|(_, node)| node.key.clone()).collect()
     }
 
-    /// What a value depends on: as it is intended, else as it was applied.
+    /// Dependencies of a value: as intended, else as applied.
     pub fn needs(&self, key: &Key) -> Vec<DependencyStatus> {
         let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
             return Vec::new();
@@ -49,8 +49,8 @@ impl Engine {
         needs.iter().map(need).collect()
     }
 
-    /// The values that meet each of these targets, at most `most` for each, ascending. One look at every value for all
-    /// targets together, unless all of them are exact.
+    /// Providers of each of these targets, at most `most` for each, ascending. Visits every value once for all targets
+    /// together, unless all of them are exact.
     pub fn providers(&self, targets: &[Target], most: usize) -> Vec<Vec<Key>> {
         let mut found: Vec<Vec<Key>> = targets.iter().map(|it| self.provider(it)).collect();
         let open = |target: &Target| !matches!(target, Target::Exact(_));
@@ -69,7 +69,7 @@ impl Engine {
         found
     }
 
-    /// Whether the value under a key exists and meets a target.
+    /// True when the value under a key exists and provides a target.
     pub fn meets(&self, key: &Key, target: &Target) -> bool {
         self.graph.find(key).is_some_and(|idx| offers(self.graph.node(idx), target))
     }
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// The values that depend on this one, or would if it existed: at most `most`, ascending.
+    /// Values that depend on this one, or would if it existed: at most `most`, ascending.
     pub fn dependents(&self, key: &Key, most: usize) -> Vec<Key> {
         let mut targets: Vec<Target> = vec![Target::Exact(key.clone())];
         targets.extend(key.prefixes().map(Target::Under));
@@ -108,7 +108,7 @@ impl Engine {
         keys
     }
 
-    /// Lists of members may hold values that need something else by now.
+    /// Filters out stale watchers: values that need something else now.
     fn is_needing(&self, idx: NodeIdx, target: &Target) -> bool {
         let node = self.graph.node(idx);
         let spec = node
@@ -119,11 +119,11 @@ impl Engine {
         spec.into_iter().any(|spec| !spec.needs_of(target).is_empty())
     }
 
-    /// What would be done now to bring these values to what is intended; all that are known to be off when none are
-    /// named. Pure, as [`Engine::plan`] is.
+    /// Plans what would bring these values to the intent; all values known to be out of place when `keys` is `None`.
+    /// Pure, as [`Engine::plan`] is.
     ///
     /// # Errors
-    /// Never for what the engine holds already; the planner's refusals are passed on.
+    /// Passes refusals of the planner on; what the engine holds already gives none.
     pub fn plan_repair(&self, keys: Option<&[Key]>) -> Result<Plan, PlanError> {
         let nodes: Vec<NodeIdx> = match keys {
             Some(keys) => keys.iter().filter_map(|key| self.graph.find(key)).collect(),
@@ -135,7 +135,7 @@ impl Engine {
         planner::plan(&self.graph, Delta::default().best_effort(), nodes)
     }
 
-    /// Numbers transactions from here on: those of earlier runs are remembered elsewhere, and keep their numbers.
+    /// Numbers transactions from here on: earlier runs keep their numbers in records elsewhere.
     pub fn number_from(&mut self, first: TxnId) {
         self.next_txn = self.next_txn.max(first.0);
     }

@@ -1,7 +1,7 @@
-//! Keys: what names one value.
+//! Keys: the names of values.
 //!
-//! A key is its kind and a row of typed segments, written as bytes that sort as the segments do, that show where a
-//! segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
+//! A key is its kind and a sequence of typed segments, written as octets that sort as the segments do, that show where
+//! a segment ends, and that equal keys share. So an index needs no knowledge of kinds, and a prefix made of whole
 //! segments can never match half a segment: `link/eth1` is no prefix of `link/eth10`.
 
 mod order;
@@ -19,8 +19,8 @@ use smallvec::SmallVec;
 pub(crate) use order::sort_by_keys;
 pub use order::sort_keys;
 
-/// Octets of a key kept without an allocation: the longest interface name, or an IPv4 prefix with two numbers, fits,
-/// and a key is no larger than three words.
+/// Octets of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers, and
+/// a key is no larger than three words.
 const INLINE_OCTETS: usize = 22;
 
 const STR: u8 = 1;
@@ -31,22 +31,21 @@ const IPV6: u8 = 5;
 const PREFIX4: u8 = 6;
 const PREFIX6: u8 = 7;
 
-/// Octets of the longest segment that is no text, with its tag: an IPv6 prefix.
+/// Octets of the longest segment that is not text, with its tag: an IPv6 prefix.
 const SEGMENT_OCTETS: usize = 18;
 
-/// The number of a kind of value. Kinds are ranked by it: where the order of two operations is free, the lower kind
-/// goes first.
+/// Number of a kind of value. Where the order of two operations is free, the kind with the lower number goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KindId(pub u16);
 
-/// Names one value: its kind, then its segments.
+/// Name of one value: its kind, then its segments.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Key(Octets);
 
-/// The octets of a key. Short ones are never shared and long ones never inline, so equal keys are equal part by part.
+/// Octets of a key. Short ones are never shared and long ones never inline, so equal keys have equal representations.
 #[derive(Clone)]
 enum Octets {
-    /// What is beyond the length is zero.
+    /// Octets beyond the length are zero.
     Inline {
         length: u8,
         octets: [u8; INLINE_OCTETS],
@@ -54,7 +53,7 @@ enum Octets {
     Shared(Arc<[u8]>),
 }
 
-/// Short octets as two numbers that are ordered as the octets are: what is compared most of all.
+/// Short octets as two numbers in the order of the octets: the comparison that is done most often.
 fn numbers(octets: &[u8; INLINE_OCTETS]) -> (u128, u64) {
     let first = octets.first_chunk().map(|first| u128::from_be_bytes(*first));
     let last = octets.last_chunk().map(|last| u64::from_be_bytes(*last));
@@ -100,7 +99,7 @@ impl Octets {
         }
     }
 
-    /// False when that does not fit without an allocation.
+    /// Appends in place. False when that does not fit without an allocation.
     fn append_inline(&mut self, pieces: &[&[u8]]) -> bool {
         let Self::Inline { length, octets } = self else { return false };
         let before = usize::from(*length);
@@ -117,7 +116,7 @@ impl Octets {
     }
 }
 
-/// The length of octets that need no allocation.
+/// Length of octets that need no allocation.
 fn inline(octets: usize) -> Option<u8> {
     u8::try_from(octets).ok().filter(|_| octets <= INLINE_OCTETS)
 }
@@ -131,18 +130,18 @@ pub enum Segment {
     Prefix(IpNet),
 }
 
-/// The octets are no key.
+/// Octets that are no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these octets are no key: they end inside of a segment, or hold an unknown one")]
 pub struct KeyError;
 
 impl Key {
-    /// The key of kind `kind` without segments; also the prefix of all keys of that kind.
+    /// Key of kind `kind` without segments; also the prefix of all keys of that kind.
     pub fn of(kind: KindId) -> Self {
         Self(Octets::new(&kind.0.to_be_bytes()))
     }
 
-    /// Appends a text. A zero octet is escaped, so the end mark stays unique and the order that of the text.
+    /// Appends text. Zero octets are escaped, so the end mark is unique and the order is that of the text.
     #[must_use]
     pub fn str(mut self, text: &str) -> Self {
         if !text.as_bytes().contains(&0)
@@ -182,7 +181,7 @@ impl Key {
         }
     }
 
-    /// Appends a prefix, host bits as given: whoever wants `10.0.0.1/8` and `10.0.0.0/8` to be one key truncates first.
+    /// Appends a prefix, host bits as given: truncate first for `10.0.0.1/8` and `10.0.0.0/8` to be one key.
     #[must_use]
     pub fn prefix(self, prefix: IpNet) -> Self {
         let length = prefix.prefix_len();
@@ -220,7 +219,7 @@ impl Key {
         self.0.as_slice()
     }
 
-    /// Reads back what [`Key::as_bytes`] gave.
+    /// Reads the octets of [`Key::as_bytes`].
     ///
     /// # Errors
     /// When the octets end inside of a segment, or hold an unknown one.
@@ -342,9 +341,9 @@ impl fmt::Debug for Key {
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match &self.0 {
-            // The length says nothing that the octets do not: no segment is part of another one.
+            // The length need not be hashed: no segment is a prefix of another one.
             Octets::Inline { octets, .. } => {
-                // The last word overlaps the one before, rather than to be filled up in a copy.
+                // The last word overlaps the one before, which is cheaper than filling it up in a copy.
                 let words = octets.as_chunks::<8>().0.iter().chain(octets.last_chunk());
                 words.for_each(|word| state.write_u64(u64::from_le_bytes(*word)));
             }
@@ -354,7 +353,7 @@ impl Hash for Key {
 }
 
 impl Ord for Key {
-    /// As their octets are, and so as their segments.
+    /// Orders keys as their octets, which is the order of their segments.
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
             (
@@ -372,24 +371,24 @@ impl PartialOrd for Key {
     }
 }
 
-/// A map whose order of iteration, and so nothing else either, depends on a random seed. Keys come from our own
-/// configuration, so a flood of colliding ones is no concern.
+/// Hash map whose order of iteration does not depend on a random seed, so that plans do not either. Keys come from our
+/// own configuration: floods of colliding keys are no concern.
 pub(crate) type FixedMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 
-/// A set of keys with the same hash.
+/// Set of keys with that hash.
 pub(crate) type KeySet = std::collections::HashSet<Key, BuildHasherDefault<FixedHasher>>;
 
-/// Finds the slot of an arena by what stands in it, which need not be kept a second time.
+/// Index of an arena by the content of its slots, which is not stored a second time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Slots(HashTable<u32>);
 
 impl Slots {
-    /// The slot with this hash in which `is` what is looked for.
+    /// Returns the slot with this hash for which `is` is true.
     pub(crate) fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
         self.0.find(hash, |&slot| is(slot)).copied()
     }
 
-    /// Adds a slot that is not there yet. `of` gives the hash of what stands in any slot.
+    /// Adds a slot that is not indexed yet. `of` returns the hash of the content of any slot.
     pub(crate) fn insert(&mut self, hash: u64, slot: u32, of: impl Fn(u32) -> u64) {
         self.0.insert_unique(hash, slot, |&slot| of(slot));
     }
@@ -405,12 +404,12 @@ impl Slots {
     }
 }
 
-/// The hash by which [`Slots`] find it.
+/// Hash by which [`Slots`] are indexed.
 pub(crate) fn hash_of(thing: &impl Hash) -> u64 {
     BuildHasherDefault::<FixedHasher>::default().hash_one(thing)
 }
 
-/// A set of kinds.
+/// Set of kinds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kinds(Vec<u64>);
 
@@ -433,11 +432,11 @@ impl Kinds {
     }
 }
 
-/// A multiplicative hash over words: fast on the short octet strings that keys are.
+/// Multiplicative hash over words: fast on the short octet strings that keys are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FixedHasher(u64);
 
-/// An odd number with its bits well spread (the golden ratio in 64 bits).
+/// Odd number with well spread bits (the golden ratio in 64 bits).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl FixedHasher {
@@ -540,7 +539,7 @@ mod tests {
         }
     }
 
-    /// Where a key stops being kept inline, nothing shows.
+    /// Equality and order do not depend on where the octets are kept.
     #[test]
     fn short_and_long_keys_are_alike() {
         let texts = (0..2 * INLINE_OCTETS).map(|length| "x".repeat(length));

@@ -1,7 +1,7 @@
 //! Keys as text: `link/eth0`, `static-route/DEFAULT/static/10.0.0.0/8`.
 //!
-//! The name of the kind, then the segments. A slash or percent sign inside a text is percent-encoded. Text does not
-//! say of which type a segment is, so reading gives every key it can mean.
+//! Text is the name of the kind, then the segments. A slash or percent sign inside a segment is percent-encoded. Text
+//! does not contain the types of segments, so reading returns every key it can mean.
 
 use std::net::IpAddr;
 
@@ -10,11 +10,11 @@ use ipnet::IpNet;
 use crate::descriptor::Registry;
 use crate::key::{Key, Segment};
 
-/// Segments up to which a text is taken for a key; each may mean a few things.
+/// Number of segments up to which a text is read as a key. Each segment can have a few types, so the readings multiply.
 const SEGMENTS_MOST: usize = 8;
 
 impl Registry {
-    /// The text of a key.
+    /// Text of a key.
     pub fn key_text(&self, key: &Key) -> String {
         let kind = self.descriptor(key.kind());
         let mut text = kind.map_or_else(|| key.kind().0.to_string(), |kind| kind.name().to_owned());
@@ -30,7 +30,7 @@ impl Registry {
         text
     }
 
-    /// Every key, or beginning of keys, that a text can mean; none when no kind is called so.
+    /// All keys, or prefixes of keys, that a text can mean; empty when no kind has this name.
     pub fn keys_from_text(&self, text: &str) -> Vec<Key> {
         let mut parts = text.split('/');
         let kind = parts.next().and_then(|name| self.by_name(name));
@@ -42,7 +42,7 @@ impl Registry {
     }
 }
 
-/// Appends every way to read the parts to `key`.
+/// Appends every reading of the parts to `key`.
 fn read(key: Key, parts: &[&str], found: &mut Vec<Key>) {
     let Some((first, rest)) = parts.split_first() else { return found.push(key) };
     if let Ok(ip) = first.parse::<IpAddr>() {

@@ -1,13 +1,22 @@
-//! Turns what is into what is intended, one ordered operation after another.
+//! Reconciles the system with the intent, as ordered operations.
 //!
 //! Start at [`Engine`]. It holds three planes for each [`Key`] and never mixes them: what is *intended*, what was
 //! *applied* by us, what was *observed* in the system. [`Engine::plan`] is pure and gives a [`Plan`]: all decisions,
-//! printable and hashed. [`Engine::start`] carries it out as a state machine: every call gives back a [`Step`] that says
-//! what to submit, what to read and when to call again. What a kind of value means is taught by a [`Descriptor`].
+//! printable and hashed. [`Engine::start`] carries it out as a state machine: every call returns a [`Step`] that says
+//! what to submit, what to read and when to call again. A [`Descriptor`] defines the meaning of one kind of value.
 //!
-//! Absent on purpose: I/O, clocks (time is an argument), tasks, YANG, netlink, and any list of kinds.
-//! When an operation of an atomic transaction fails, the intent is put back and the way there is planned like any other
-//! change. A panicking descriptor spoils its own value only.
+//! ```text
+//!              change               plan                operations
+//! caller ---------------> plan() -----------> start() ------------> transports
+//!                           ^                                           |
+//!                           | planes of every key        completed(),   | completions
+//!                           | (graph)                    observed()     | and facts
+//!                           +-------------------------------------------+
+//! ```
+//!
+//! Absent on purpose: I/O, clocks (time is an argument), tasks, YANG, netlink, and any list of kinds. When an operation
+//! of an atomic transaction fails, the previous intent is restored and the way back is planned like any other change. A
+//! panicking descriptor invalidates its own value only.
 
 mod audit;
 mod dependency;

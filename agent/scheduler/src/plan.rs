@@ -1,4 +1,4 @@
-//! A plan: every decision about a change, taken before anything happens.
+//! A plan: every decision about a change, made before anything happens.
 
 use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
@@ -16,33 +16,33 @@ use crate::overlay::{OverlayIdx, OverlayNode, TargetRef};
 use crate::value::SharedValue;
 use crate::waits::{Level, Wait};
 
-/// A change of intent: for each key its new value, or that nothing is intended any more.
+/// Change of intent: the new value of each key, or `None` to intend it no more.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
     pub changes: Vec<(Key, Option<SharedValue>)>,
     pub mode: Mode,
-    /// For the history: what it is about.
+    /// Subject, for the history.
     pub description: String,
-    /// For the history: who asked.
+    /// Author, for the history.
     pub author: Option<Arc<Author>>,
-    /// Refused unless the plan has this hash: see [`Plan::hash`].
+    /// Hash without which the plan is refused: see [`Plan::hash`].
     pub expected_plan: Option<u64>,
-    /// Tell when the change has come so far: see [`Step::reached`](crate::Step::reached).
+    /// Level at which to report the change: see [`Step::reached`](crate::Step::reached).
     pub wait: Option<Wait>,
 }
 
-/// What happens when a part of a change cannot be done.
+/// Behaviour when a part of a change cannot be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything or nothing: an invalid value refuses the plan, a failed operation runs it back.
+    /// All or nothing: an invalid value refuses the plan, a failed operation undoes it.
     #[default]
     Atomic,
-    /// Everything that can be done: an invalid value keeps what was applied before, a failed one is tried again.
+    /// As much as possible: an invalid value keeps what was applied before, a failed one is tried again.
     BestEffort,
 }
 
 impl Delta {
-    /// The intent to have these values and not to have those, all or nothing.
+    /// Atomic change to these values.
     pub fn new(changes: Vec<(Key, Option<SharedValue>)>) -> Self {
         Self { changes, ..Self::default() }
     }
@@ -52,14 +52,14 @@ impl Delta {
         Self { mode: Mode::BestEffort, ..self }
     }
 
-    /// Refused unless the plan is the one with this hash.
+    /// Refuses the change unless its plan has this hash.
     #[must_use]
     pub fn expecting_plan(mut self, hash: u64) -> Self {
         self.expected_plan = Some(hash);
         self
     }
 
-    /// Tells when it has come so far, or when the time is over.
+    /// Reports when the change has reached this level, or when the time is over.
     #[must_use]
     pub fn waiting_for(mut self, level: Level, within: Duration) -> Self {
         self.wait = Some(Wait { level, within });
@@ -77,27 +77,27 @@ impl Delta {
     }
 }
 
-/// Why an operation is in a plan.
+/// Reason for an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The change names it, or it is a part of what the change names.
+    /// The change names the value, or the value is a part of one that the change names.
     Requested,
-    /// What it depends on goes, or is made anew.
+    /// A dependency of the value goes or is created again.
     Parked,
-    /// It was parked by this plan, and comes back.
+    /// The value was parked by this plan and returns.
     Unparked,
-    /// What it waited for is there.
+    /// The last unmet dependency of the value is met.
     Unblocked,
     /// The system differs from what was applied.
     Drift,
-    /// It carries our mark and nobody intends it.
+    /// The value carries our mark and has no intent.
     Orphan,
 }
 
-/// Steps of the same plan, by their places in it; ascending.
+/// Indexes of operations in the same plan, ascending.
 pub(crate) type After = SmallVec<[u32; 4]>;
 
-/// One step of a plan, with its pre-image.
+/// One operation of a plan, with its pre-image.
 #[derive(Clone, Debug)]
 pub struct PlannedOperation {
     pub action: Action,
@@ -106,44 +106,45 @@ pub struct PlannedOperation {
     pub new: Option<SharedValue>,
     pub transport: TransportId,
     pub cause: Cause,
-    /// What the system removes together with this, without operations of its own.
+    /// Values that the system removes together with this one, without operations of their own.
     pub cascaded: Vec<Key>,
-    /// Steps that this one waits for: until they are completed, or, where its own transport carries them, handed out.
+    /// Operations that this one waits for: until they are submitted where its own transport carries them, else until
+    /// they are completed.
     pub after: After,
     pub(crate) oidx: OverlayIdx,
 }
 
-/// Which of the dependencies of a value nobody meets, in the order of its traits.
+/// Indexes of the unmet dependencies in the spec of a value.
 pub(crate) type Unmet = SmallVec<[u32; 4]>;
 
-/// Ordered operations from what is to what is intended. A value: to be printed, hashed, refused, or started.
+/// Ordered operations from the current state to the intent, as a value: to be printed, hashed, refused, or started.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) delta: Delta,
     pub(crate) operations: Vec<PlannedOperation>,
-    /// The nodes it touches.
+    /// All nodes the plan has touched.
     pub(crate) nodes: Vec<OverlayNode>,
-    /// Values found to be in place.
+    /// Values that are in place already and only have to be recorded as applied.
     pub(crate) found: Vec<OverlayIdx>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
-    /// What will wait, ascending by key.
+    /// Values that will wait, with their unmet dependencies, ascending by key.
     pub(crate) waiting: Vec<(OverlayIdx, Unmet)>,
-    /// The accounts of what the nodes need.
+    /// Targets of the touched nodes, by the indexes the nodes use.
     pub(crate) target_refs: Vec<TargetRef>,
-    /// The state of the engine it was made for.
+    /// Revision of the engine state the plan was made for.
     pub(crate) revision: u64,
     pub(crate) registry: Arc<Registry>,
     pub(crate) cost: PlanCost,
 }
 
-/// What planning cost.
+/// Cost of making a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanCost {
-    /// Values looked at.
+    /// Values visited.
     pub visited: u64,
     /// Entries of dependency lists walked.
     pub edges: u64,
-    /// Parts that descriptors listed, or said to differ.
+    /// Parts that descriptors listed, or reported as different.
     pub parts: u64,
 }
 
@@ -156,7 +157,7 @@ impl Plan {
         self.operations.is_empty()
     }
 
-    /// What its operations touch beside the keys whose intent it changes.
+    /// Keys that the operations touch although the change does not name them.
     pub fn side_effects(&self) -> impl Iterator<Item = &Key> {
         self.operations.iter().flat_map(|op| {
             let changed = self.nodes[op.oidx as usize].changed;
@@ -164,7 +165,7 @@ impl Plan {
         })
     }
 
-    /// Pre-images of the objects it adopts: to be made durable together with the change, before it is started.
+    /// Pre-images of the objects to be adopted: must be durable, together with the change, before it is started.
     pub fn restores(&self) -> &[(Key, SharedValue)] {
         &self.restores
     }
@@ -174,7 +175,8 @@ impl Plan {
         self.waiting.iter().map(|&(oidx, _)| self.nodes[oidx as usize].key.clone()).collect()
     }
 
-    /// The same with the labels of what they wait for; none where another value holds an identity they need.
+    /// Values of the change that will wait, with the labels of their unmet dependencies. No labels where another value
+    /// holds an identity they claim.
     pub fn waiting(&self) -> impl Iterator<Item = (&Key, impl Iterator<Item = &SmolStr>)> {
         self.waiting.iter().map(|(oidx, unmet)| {
             let node = &self.nodes[*oidx as usize];
@@ -187,13 +189,13 @@ impl Plan {
         self.cost
     }
 
-    /// How a person calls the value of an operation.
+    /// Human-readable name of the value of an operation.
     pub fn label(&self, op: &PlannedOperation) -> String {
         self.registry.label(&op.key, op.new.as_ref().or(op.old.as_ref()).map(|value| &**value))
     }
 
-    /// Equal plans have equal hashes, in every run and on every machine: the same operations in the same order, and the
-    /// same intent, also where that has to wait.
+    /// Hash of operations and intent. Equal plans have equal hashes in every run and on every machine: the same
+    /// operations in the same order and the same intent, including values that have to wait.
     pub fn hash(&self) -> u64 {
         let mut text = HashText(FixedHasher::default());
         for op in &self.operations {
@@ -215,7 +217,7 @@ impl Plan {
         text.0.finish()
     }
 
-    /// Whether the change may go on with this plan.
+    /// Refuses the plan when the change expected another one.
     pub(crate) fn admitted(self) -> Result<Self, PlanError> {
         let Some(expected) = self.delta.expected_plan else { return Ok(self) };
         match self.hash() {
@@ -245,7 +247,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Why there is no plan for a change. The change is refused as a whole, nothing has happened.
+/// Reason why there is no plan for a change. The change is refused as a whole, nothing has happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {

@@ -1,7 +1,7 @@
-//! Resyncs by the clock.
+//! Periodic resync.
 //!
-//! A resync has everything retrieved and given to [`Engine::resync`] or [`Engine::retrieved`]; only differences become
-//! operations. The caller begins one on request and after an overrun, the engine asks for one by the clock.
+//! In a resync everything is retrieved and given to [`Engine::resync`] or [`Engine::retrieved`]; only differences
+//! become operations. The caller begins one on request and after an overrun, the engine asks for one periodically.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::engine::{Engine, Step};
 use crate::operation::Now;
 
 impl Engine {
-    /// Has everything retrieved by the clock: [`Step::retrieve`] says when. None turns it off, which is the default.
+    /// Asks for a complete retrieval in this period: [`Step::retrieve`] says when. `None`, the default, turns it off.
     pub fn resync_every(&mut self, period: Option<Duration>, now: Now) -> Step {
         self.resync_period = period;
         self.resync_due = period.map(|period| now.monotonic + period);

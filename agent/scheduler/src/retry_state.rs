@@ -1,45 +1,45 @@
-//! Errors of a value, and when to try again: back-off after failures, damping of repairs.
+//! Errors of a value and the time of the next try: back-off after failures, damping of repairs.
 
 use std::time::Duration;
 
 use crate::dependency::Target;
 use crate::operation::{ErrorClass, OperationError};
 
-/// The pause before the second try is anything up to this: a kernel that was busy is so for milliseconds, and a second
-/// is not noticed. It doubles with each try.
+/// Upper bound of the pause before the second try; doubles with each try. A busy kernel is busy for milliseconds, and
+/// nobody notices a second.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// Longest pause between two tries: a person waiting for the next one is patient that long.
+/// Upper bound of all pauses between tries: as long as a person waits for the next one.
 const RETRY_LONGEST: Duration = Duration::from_secs(60);
-/// Shortest pause between two tries: with less, it is the same try.
+/// Lower bound of the pause between two tries: anything shorter is the same try.
 const RETRY_SHORTEST: Duration = Duration::from_millis(10);
-/// Between a change of what an operation failed for, and its next try: things rarely change alone.
+/// Delay between a change that triggers a retry and the retry: things rarely change alone.
 const TRIGGER_SETTLE: Duration = Duration::from_millis(5);
-/// Longest pause between two repairs: a person waiting for one is patient that long.
+/// Upper bound of the pause between two repairs: as long as a person waits for one.
 const PAUSE_LONGEST: Duration = Duration::from_secs(60);
-/// Between a drift seen and its repair: late notifications of our own changes arrive within this.
+/// Delay between an observed drift and its repair: late notifications of our own changes arrive within it.
 const DRIFT_SETTLE: Duration = Duration::from_millis(20);
-/// A value that stayed in place this long starts afresh: its next drift is repaired at once.
+/// Time in place after which the damping of repairs starts from zero.
 const QUIET: Duration = Duration::from_secs(60);
-/// Doublings after which the pause has long been the longest.
+/// Number of doublings after which every pause has reached its upper bound.
 const DOUBLINGS_MOST: u32 = 20;
 
-/// What went wrong with a value since it was last in place.
+/// Errors and drift of a value since it was last in place.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RetryState {
     pub(crate) error: Option<OperationError>,
-    /// What may change so that another try is worth it.
+    /// Targets whose change triggers another try.
     pub(crate) triggers: Box<[Target]>,
     /// Tries since the last success.
     pub(crate) attempts: u32,
     /// Repairs since the value was last quiet.
     repairs: u32,
     repaired: Option<Duration>,
-    /// When to look at the value again; stands in the engine's list of timers as well.
+    /// Time of the next look at the value; listed in the timers of the engine as well.
     pub(crate) due: Option<Duration>,
 }
 
 impl RetryState {
-    /// Notes a failure. Gives the pause before the next try, where time alone may help.
+    /// Records a failure. Returns the pause before the next try, where time alone may help.
     pub(crate) fn failed(
         &mut self,
         error: OperationError,
@@ -52,12 +52,12 @@ impl RetryState {
         (class == ErrorClass::Transient).then(|| jittered(pause, random))
     }
 
-    /// How long after a change of what it failed for it is tried again: the more often in vain, the later.
+    /// Delay after a triggering change; doubles with each failure.
     pub(crate) fn trigger_pause(&self) -> Duration {
         doubled(TRIGGER_SETTLE, self.attempts.saturating_sub(1), PAUSE_LONGEST)
     }
 
-    /// When a drift seen now is to be repaired: the more often, the later.
+    /// Time at which to repair a drift seen now; the delay doubles with each repair.
     pub(crate) fn drifted(&mut self, now: Duration) -> Duration {
         if self.repaired.is_none_or(|last| now.saturating_sub(last) > QUIET) {
             self.repairs = 0;
@@ -75,13 +75,13 @@ fn doubled(first: Duration, times: u32, longest: Duration) -> Duration {
     first.saturating_mul(1 << times.min(DOUBLINGS_MOST)).min(longest)
 }
 
-/// Any pause up to this one, so that values that failed together do not try together.
+/// Random pause up to this one, so that values that failed together do not retry together.
 fn jittered(pause: Duration, random: u64) -> Duration {
     let nanos = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
     Duration::from_nanos(random % nanos.saturating_add(1).max(1)).max(RETRY_SHORTEST)
 }
 
-/// Numbers that nobody foresees, or that a test repeats: SplitMix64 of Steele, Lea and Flood, 2014.
+/// Pseudo-random numbers, reproducible from a seed in tests: SplitMix64 of Steele, Lea and Flood, 2014.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JitterRng(pub(crate) u64);
 

@@ -1,6 +1,7 @@
-//! Values that failed because of something else, listed under what may change: whatever they need, and themselves.
+//! Index from targets to the failed values that are tried again when the target changes.
 //!
-//! With no such value, every change costs one look at an empty table.
+//! A value that failed because of its surroundings is registered under all of its targets and under its own key. With
+//! no such value, every change costs one look at an empty table.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -12,20 +13,20 @@ use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::value_spec::ValueSpec;
 
-/// What failed values wait to see changed.
+/// Failed values by the targets that trigger another try.
 #[derive(Debug, Default)]
 pub(crate) struct RetryTriggers {
     by_target: FixedMap<Target, BTreeSet<NodeIdx>>,
-    /// The addresses among the targets that want to be covered.
+    /// Addresses of the `Covering` targets, ordered: a prefix triggers a range of them.
     covering: BTreeSet<(u32, IpAddr)>,
-    /// The prefixes of keys among the targets.
+    /// Number of `Under` targets; with none, prefixes of keys need not be looked up.
     unders: usize,
-    /// Values whose surroundings changed; to be tried again.
+    /// Values with a changed target, to be tried again.
     pub(crate) triggered: Vec<NodeIdx>,
 }
 
 impl Graph {
-    /// Lists a failed value under all it relies on.
+    /// Registers a failed value under all of its targets.
     pub(crate) fn register_retry_triggers(&mut self, idx: NodeIdx) {
         self.unregister_retry_triggers(idx);
         let node = self.node(idx);
@@ -47,7 +48,7 @@ impl Graph {
         self.node_mut(idx).retry.get_or_insert_default().triggers = targets.into();
     }
 
-    /// Takes a value off the lists.
+    /// Removes a value from the index.
     pub(crate) fn unregister_retry_triggers(&mut self, idx: NodeIdx) {
         let Some(retry) = &mut self.node_mut(idx).retry else { return };
         for target in std::mem::take(&mut retry.triggers) {
@@ -67,7 +68,7 @@ impl Graph {
         }
     }
 
-    /// Notes that a value changed in the system, for those who failed because of it.
+    /// Triggers retries of the values registered under a value that changed in the system.
     pub(crate) fn trigger_retries(
         &mut self,
         idx: NodeIdx,

@@ -1,4 +1,4 @@
-//! What a value offers and what it consists of: lists by key that versions of a value share once they are long.
+//! Sorted maps of offers and parts, which versions of a value share once they are long.
 
 use std::cmp::Ordering;
 
@@ -6,18 +6,18 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use smallvec::SmallVec;
 
-/// Up to so many entries are kept in a plain list: one node of the persistent map takes the room of sixteen.
+/// Number of entries up to which a plain list is kept: one node of the persistent map takes the memory of sixteen.
 const FEW: usize = 32;
 
-/// Entries ascending by key, each key once. Of long ones, a version that differs in one entry costs one entry, and so
-/// does its comparison with the one before.
+/// Map ascending by key. Of a long one, a version that differs in one entry costs one entry, and so does comparing the
+/// two versions.
 #[derive(Clone, Debug)]
 pub(crate) enum SortedMap<K: Ord, V> {
     Few(Box<[(K, V)]>),
     Many(OrdMap<K, V>),
 }
 
-/// An entry in which two versions differ: it went, came, or has another value.
+/// Entry in which two versions differ: removed, added, or with another value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Difference<'t, K, V> {
     pub(crate) key: &'t K,
@@ -25,18 +25,18 @@ pub(crate) struct Difference<'t, K, V> {
     pub(crate) new: Option<&'t V>,
 }
 
-/// Few differ, mostly: they are listed without an allocation.
+/// Differences, mostly few: listed without an allocation.
 pub(crate) type Differences<'t, K, V> = SmallVec<[Difference<'t, K, V>; 4]>;
 
 impl<K: Ord + Clone, V: PartialEq + Clone> SortedMap<K, V> {
-    /// Of entries with the same key, the first one counts.
+    /// Builds a map. Of entries with the same key, the first one counts.
     pub(crate) fn new(mut entries: Vec<(K, V)>) -> Self {
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         entries.dedup_by(|later, first| later.0 == first.0);
         if entries.len() <= FEW { Self::Few(entries.into()) } else { Self::Many(entries.into()) }
     }
 
-    /// The same with these entries, and without those keys.
+    /// Returns a version with the entries of `set` and without the keys of `gone`.
     pub(crate) fn changed(
         &self,
         set: impl IntoIterator<Item = (K, V)>,
@@ -80,7 +80,7 @@ impl<K: Ord + Clone, V: PartialEq + Clone> SortedMap<K, V> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// In what `new` differs from `old`, ascending.
+    /// Differences of `new` from `old`, ascending.
     pub(crate) fn difference<'t>(
         old: Option<&'t Self>,
         new: Option<&'t Self>,
@@ -134,7 +134,7 @@ fn differing<'t, K, V>(item: DiffItem<'t, 't, K, V>) -> Difference<'t, K, V> {
     }
 }
 
-/// For versions of which one at least is short.
+/// Differences by merging, for versions of which at least one is short.
 fn merged<'t, K: Ord + Clone, V: PartialEq + Clone>(
     old: &'t SortedMap<K, V>,
     new: &'t SortedMap<K, V>,

@@ -1,4 +1,4 @@
-//! What the engine tells about a value.
+//! Status types of a value.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,34 +12,35 @@ use crate::value::SharedValue;
 pub enum State {
     /// Nothing is intended, applied or observed.
     Nonexistent,
-    /// The system has it, nobody asked for it.
+    /// In the system without an intent.
     Obtained,
-    /// The system has what was asked.
+    /// In the system as intended.
     Configured,
     /// An operation on it is under way.
     InProgress,
-    /// Asked for, and waits for something that does not exist yet.
+    /// Intended, and waiting for a target without a provider.
     Pending,
-    /// Asked for, and waits for values that wait for it. Told where one status is asked for; lists say pending.
+    /// Intended, and part of a cycle of values that wait for one another. Lists say pending: the search is done for
+    /// single statuses only.
     Cyclic,
-    /// Asked for, and another value holds an identity it needs.
+    /// Intended, while another value holds an identity it claims.
     Conflict,
     /// Applied, and gone from the system since.
     Missing,
     /// Applied, and changed in the system since.
     Drifted,
-    /// No system could have it; never tried.
+    /// Refused by the descriptor, never tried.
     Invalid,
-    /// Nobody taught the engine this kind of value.
+    /// No descriptor for this kind.
     Unimplemented,
-    /// The last operation failed; tried again when what it needs changes.
+    /// The last operation failed; tried again when a dependency changes.
     Failed,
     /// The last operation failed; another try is scheduled.
     Retrying,
 }
 
 impl State {
-    /// All there are.
+    /// All states.
     pub const ALL: [Self; 13] = [
         Self::Nonexistent,
         Self::Obtained,
@@ -77,26 +78,26 @@ impl fmt::Display for State {
     }
 }
 
-/// Why a value is where it is.
+/// Reasons for the state of a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// Labels of the dependencies nobody meets: it waits for them, or does without them.
+    /// Labels of the unmet dependencies: the value waits for them, or is reduced by them.
     pub unmet: Vec<String>,
-    /// The values it waits for that wait for it in turn, itself first; empty when it is in no such circle.
-    /// Searched for where one status is asked for, not in lists.
+    /// Cycle of values that wait for one another, beginning with this one; empty when there is none. Searched for
+    /// single statuses only, not in lists.
     pub cycle: Vec<Key>,
-    /// Who holds the identity it needs, or gives the same part another value.
+    /// Value that holds the claimed identity, or gives the same part another value.
     pub conflict: Option<Key>,
-    /// Why it cannot be an intent.
+    /// Reason why the value cannot be an intent.
     pub invalid: Option<String>,
     pub error: Option<OperationError>,
     /// Tries since the last success.
     pub attempts: u32,
-    /// When the next try is due, on the clock of [`Now::monotonic`](crate::Now).
+    /// Time of the next try, on the clock of [`Now::monotonic`](crate::Now).
     pub retry_at: Option<Duration>,
 }
 
-/// Everything about one value.
+/// Status of one value.
 #[derive(Clone, Debug)]
 pub struct Status {
     pub key: Key,
@@ -113,20 +114,20 @@ pub struct Status {
     pub parts: Vec<Key>,
 }
 
-/// The operation that a value saw last.
+/// Last operation on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastOperation {
     pub txn: TxnId,
     pub action: Action,
 }
 
-/// Work done since the engine was made: complexity is asserted on these, never on wall clocks.
+/// Work done since the engine was created. Tests assert complexity on these counters, never on wall clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub plans: u64,
-    /// Values looked at while planning.
+    /// Values visited while planning.
     pub visited: u64,
-    /// Entries of dependency lists walked, while planning and while keeping account.
+    /// Entries of dependency lists walked, while planning and while updating counts.
     pub edges: u64,
     pub operations_planned: u64,
     pub operations_failed: u64,

@@ -1,20 +1,20 @@
-//! Values: what a key stands for, behind a trait because the engine never looks inside.
+//! Values: the content under a key, behind a trait because the engine never looks inside.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// One object of the system, as a descriptor understands it. Every comparable type is one.
+/// One object of the system, as its descriptor understands it. Every comparable type implements it.
 ///
-/// `Debug` is part of the contract: a plan is hashed over what it prints, so two values that print alike must be equal,
-/// and nothing in it may depend on addresses or on the order of a hash map.
+/// `Debug` is part of the contract: the hash of a plan covers the printed values, so two values that print alike must
+/// be equal, and the text must not depend on addresses or on the order of a hash map.
 pub trait Value: Any + Debug + Send + Sync {
     /// True when `other` has the same type and is equal.
     fn same(&self, other: &dyn Value) -> bool;
     fn as_any(&self) -> &dyn Any;
 }
 
-/// A value as planes, plans and operations hold it: never copied.
+/// Value as planes, plans and operations hold it: shared, never copied.
 pub type SharedValue = Arc<dyn Value>;
 
 impl<T: Any + Debug + Send + Sync + PartialEq> Value for T {
@@ -27,7 +27,7 @@ impl<T: Any + Debug + Send + Sync + PartialEq> Value for T {
     }
 }
 
-/// A value that is compared as values are.
+/// Shared value with equality by content.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueEq(pub(crate) SharedValue);
 

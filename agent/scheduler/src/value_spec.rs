@@ -1,4 +1,4 @@
-//! Everything the engine asks a descriptor about one value, asked once and shared by planes and plans.
+//! Answers of a descriptor about one value, asked once and shared by planes and plans.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::key::Key;
 use crate::sorted_map::SortedMap;
 use crate::value::{SharedValue, Value, ValueEq};
 
-/// How deep parts may have parts: deeper ones are a descriptor that never ends.
+/// Levels of parts within parts. Deeper nesting means a descriptor that never ends.
 const PARTS_DEPTH: u32 = 16;
 
-/// What the label of the dependency of a part on its whole starts with.
+/// Label of the dependency of a part on its whole.
 const WHOLE_LABEL: SmolStr = SmolStr::new_static("what it is a part of");
 
-/// The answers of a descriptor about one value.
+/// Answers of a descriptor about one value.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSpec {
-    /// Ascending by target.
+    /// Dependencies, ascending by target.
     pub(crate) needs: Box<[Dependency]>,
-    /// Facets, properties and parts that it is the whole of. Its own key is not among them.
+    /// Facets, properties, and the parts that this value is the whole of. Its own key is not listed.
     pub(crate) offers: SortedMap<Target, ()>,
-    /// Most values have nothing of it.
+    /// Absent for most values.
     rare: Option<Box<RareFields>>,
 }
 
-/// What few values have, or do.
+/// Attributes that few values have.
 #[derive(Debug, Default)]
 struct RareFields {
     /// Parts with operations of their own.
@@ -36,14 +36,14 @@ struct RareFields {
     prefixes: Box<[(u32, IpNet)]>,
     claims: Box<[Claim]>,
     cascades: Box<[Cascade]>,
-    /// What goes when the offered property goes.
+    /// Values that the system removes when the offered property goes.
     property_cascades: Box<[(Target, Cascade)]>,
     reducible: bool,
-    /// What was asked for, where this is what can be had of it.
+    /// Full value, where this one is the reduced form of it.
     full: Option<FullValue>,
 }
 
-/// A divisible value in full, which is asked for, and of which another one is what can be had.
+/// A reducible value as requested, next to the reduced form that is the goal.
 pub(crate) type FullValue = (SharedValue, Arc<ValueSpec>);
 
 impl RareFields {
@@ -56,7 +56,7 @@ impl RareFields {
     }
 }
 
-/// ValueSpec of a value of which it is not known yet what it needs.
+/// A [`ValueSpec`] whose dependencies are not known yet.
 struct SpecDraft {
     offers: SortedMap<Target, ()>,
     rare: RareFields,
@@ -68,20 +68,20 @@ impl SpecDraft {
     }
 }
 
-/// What a value was, for whoever only wants to know what is new in another one.
+/// Value and spec that a new value replaces, to derive only what differs.
 pub(crate) type PreviousVersion<'t> = Option<(&'t SharedValue, &'t ValueSpec)>;
 
-/// Why a value cannot be an intent.
+/// Reason why a value cannot be an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueError {
     Unimplemented,
-    /// Its descriptor panics, or contradicts itself.
+    /// The descriptor panicked or contradicted itself.
     Invalid(String),
 }
 
 impl ValueSpec {
-    /// Asks about an intended value. `as_part` adds the dependency on the whole; with `before`, a descriptor that knows
-    /// in what parts differ need not list them. Adds the parts listed to `listed`.
+    /// Asks about an intended value. `as_part` adds the dependency on the whole. With `before`, a descriptor that knows
+    /// how parts differ need not list them all. Adds the number of parts listed to `listed`.
     pub(crate) fn of_intended(
         registry: &Registry,
         key: &Key,
@@ -109,8 +109,8 @@ impl ValueSpec {
         spec.map_err(ValueError::Invalid).flatten().map(Arc::new)
     }
 
-    /// What can be had of a divisible value without these targets, and what its descriptor says of that. Nothing where
-    /// nothing is left, or where the descriptor contradicts itself.
+    /// Reduces the value `full` by these targets and asks about the result. `None` when nothing is left of it, or when
+    /// the descriptor contradicts itself.
     pub(crate) fn reduced(
         registry: &Registry,
         key: &Key,
@@ -131,7 +131,7 @@ impl ValueSpec {
         Some((value, Arc::new(spec)))
     }
 
-    /// Asks about a value that is only observed: what it needs is no concern of ours, and its parts are properties.
+    /// Asks about a value that is only observed: its dependencies are ignored, and all of its parts are properties.
     pub(crate) fn of_observed(registry: &Registry, key: &Key, value: &SharedValue) -> Arc<Self> {
         let spec = registry.descriptor(key.kind()).and_then(|descriptor| {
             let describe = || Self::describe(registry, descriptor, value).0;
@@ -142,7 +142,7 @@ impl ValueSpec {
         Arc::new(spec.unwrap_or_default())
     }
 
-    /// What follows from the bare existence of a value, and how many parts were listed for it.
+    /// Collects what follows from the existence of a value, and counts the parts listed for it.
     fn describe(
         registry: &Registry,
         descriptor: &dyn AnyDescriptor,
@@ -156,8 +156,8 @@ impl ValueSpec {
         (builder.into_draft(descriptor.cascades(&**value)), listed)
     }
 
-    /// The same from what the value was before, where its descriptor knows in what its parts differ, and nothing else
-    /// that it offers does.
+    /// Derives the answers from those for the previous value. `None` where the descriptor cannot tell how the parts
+    /// differ, or where something else that the value offers differs too.
     fn derive(
         registry: &Registry,
         descriptor: &dyn AnyDescriptor,
@@ -191,12 +191,12 @@ impl ValueSpec {
         Some((draft, listed))
     }
 
-    /// What was asked for, where this is what can be had of it.
+    /// Full value, where this one is the reduced form of it.
     pub(crate) fn full(&self) -> Option<&FullValue> {
         self.rare.as_ref().and_then(|rare| rare.full.as_ref())
     }
 
-    /// True for what can be had in part, and for such a part.
+    /// True for a reducible value, and for a reduced one.
     pub(crate) fn is_reducible(&self) -> bool {
         self.rare.as_ref().is_some_and(|rare| rare.reducible || rare.full.is_some())
     }
@@ -206,7 +206,7 @@ impl ValueSpec {
         self.rare.as_ref().map(|rare| &rare.parts)
     }
 
-    /// Prefixes that it offers; ascending.
+    /// Prefixes that the value offers, ascending.
     pub(crate) fn prefixes(&self) -> &[(u32, IpNet)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.prefixes)
     }
@@ -219,19 +219,19 @@ impl ValueSpec {
         self.rare.as_ref().map_or(&[], |rare| &rare.cascades)
     }
 
-    /// What goes when the offered property goes.
+    /// Values that the system removes when the offered property goes.
     pub(crate) fn property_cascades(&self) -> &[(Target, Cascade)] {
         self.rare.as_ref().map_or(&[], |rare| &rare.property_cascades)
     }
 
-    /// How many of its dependencies are on this target.
+    /// Dependencies on this target.
     pub(crate) fn needs_of(&self, target: &Target) -> &[Dependency] {
         let from = self.needs.partition_point(|need| need.target < *target);
         let until = from + self.needs[from..].partition_point(|need| need.target == *target);
         &self.needs[from..until]
     }
 
-    /// Whether a value with these traits under this key offers a target.
+    /// True when a value with this spec, under this key, provides a target.
     pub(crate) fn is_offering(&self, key: &Key, target: &Target) -> bool {
         let own = match target {
             Target::Exact(other) => key == other,
@@ -245,7 +245,7 @@ impl ValueSpec {
         own || self.offers(target)
     }
 
-    /// The keys of its properties, ascending.
+    /// Keys of the properties, ascending.
     pub(crate) fn properties(&self) -> impl Iterator<Item = &Key> {
         self.offers.keys().filter_map(|target| match target {
             Target::Exact(key) => Some(key),
@@ -258,10 +258,10 @@ impl ValueSpec {
     }
 }
 
-/// Dependencies up to which labels are compared one by one rather than sorted.
+/// Number of dependencies up to which labels are compared one by one rather than sorted.
 const FEW: usize = 8;
 
-/// Sorts dependencies, of which each must have a label of its own.
+/// Sorts dependencies by target. Each must have a label of its own.
 fn sorted_by_target(mut needs: Vec<Dependency>) -> Result<Box<[Dependency]>, String> {
     if let Some(label) = repeated_label(&needs) {
         return Err(format!("two of its dependencies are labelled `{label}`"));
@@ -282,13 +282,13 @@ fn repeated_label(needs: &[Dependency]) -> Option<&SmolStr> {
     labels.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
 }
 
-/// Whether values under this key have operations.
+/// True for keys whose kind has operations.
 fn has_operations(registry: &Registry, key: &Key) -> bool {
     let effect = registry.descriptor(key.kind()).map(AnyDescriptor::effect);
     matches!(effect, Some(Effect::Operation(_)))
 }
 
-/// ValueSpec while they are put together.
+/// A [`ValueSpec`] under construction.
 #[derive(Default)]
 struct SpecBuilder {
     offers: Vec<Target>,
@@ -317,7 +317,7 @@ impl SpecBuilder {
         }
     }
 
-    /// Sorts parts into those with operations and properties; a property's own parts belong to the value, too.
+    /// Splits parts into those with operations and properties. Parts of a property belong to the value, too.
     fn parts(&mut self, registry: &Registry, parts: Vec<Part>, depth: u32) {
         for (key, value) in parts {
             let descriptor = registry.descriptor(key.kind());

@@ -1,4 +1,4 @@
-//! What the engine tells about values.
+//! Statuses and states of values.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::key::{FixedMap, Key};
 use crate::sorted_map::SortedMap;
 use crate::status::{Detail, State, Status};
 
-/// Values looked at while searching for a circle of values that wait for one another.
+/// Values visited in search of a dependency cycle.
 const CYCLE_SEARCHED: usize = 10_000;
 
 impl Engine {
-    /// Everything about one value; nothing when the engine has never heard of it.
+    /// Status of one value; `None` for a key the engine has never seen.
     pub fn status(&self, key: &Key) -> Option<Status> {
         self.graph.find(key).map(|idx| self.status_of(idx, true))
     }
@@ -36,7 +36,7 @@ impl Engine {
         self.sorted(self.graph.unsettled.all().to_vec())
     }
 
-    /// How many values there are in each state.
+    /// Number of values in each state.
     pub fn state_counts(&self) -> Vec<(State, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for (idx, node) in self.graph.nodes() {
@@ -129,7 +129,7 @@ impl Engine {
         }
     }
 
-    /// Who holds an identity that a value wants.
+    /// Holder of an identity that the value claims and does not have.
     fn claim_holder(&self, idx: NodeIdx) -> Option<Key> {
         let node = self.graph.node(idx);
         if node.in_place() {
@@ -143,7 +143,7 @@ impl Engine {
             .next()
     }
 
-    /// A shortest circle of values that wait for one another, through this one.
+    /// A shortest cycle of values that wait for one another, through this one.
     fn cycle_through(&self, start: NodeIdx) -> Vec<Key> {
         let mut came_from: FixedMap<NodeIdx, NodeIdx> = FixedMap::default();
         let mut queue = std::collections::VecDeque::from([start]);
@@ -190,7 +190,7 @@ fn owner(source: &Source) -> Option<Key> {
     }
 }
 
-/// Who gives the same part another value.
+/// Whole that gives the same part another value.
 fn conflicting_whole(node: &Node) -> Option<Key> {
     let ((_, first), others) = node.sources.split_first()?;
     let mut wholes = others.iter().filter(|(source, _)| source.is_part());

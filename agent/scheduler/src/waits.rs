@@ -1,4 +1,4 @@
-//! Who waits for a change to come how far. Nobody polls: every step that touches a key somebody waits for is looked at.
+//! Waits for the progress of a change. Event driven: each step checks the changed keys for which a wait is registered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,32 +12,32 @@ use crate::operation::{Now, TxnId};
 use crate::plan::Plan;
 use crate::status::State;
 
-/// How far a change has come.
+/// Progress of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Level {
-    /// It is the intent, and its operations are on their way.
+    /// The change is the intent, and its operations are on their way.
     Accepted,
-    /// Its transaction came to a good end; some of its values may be pending.
+    /// The transaction ended well; some of its values may be pending.
     Applied,
     /// All of its values are as intended, parts included.
     Converged,
 }
 
-/// Somebody waits for a change.
+/// Request to report the progress of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
     pub level: Level,
-    /// The patience of whoever waits, from the start of the change.
+    /// Time limit, from the start of the change.
     pub within: Duration,
 }
 
-/// A change has come as far as somebody waited for, or the time for it is over. A change that is refused, fails or is
-/// called off is told by its outcome alone.
+/// End of a wait: the level was reached, or the time is over. A change that is refused, fails or is cancelled is
+/// reported by its [`Outcome`] alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitResult {
     pub txn: TxnId,
     pub level: Level,
-    /// The values that were not as intended when the time was over, ascending; none when the level was reached.
+    /// Values that were not as intended when the time was over, ascending; empty when the level was reached.
     pub missing: Vec<Key>,
     pub in_time: bool,
 }
@@ -48,9 +48,9 @@ struct Waiter {
     until: Duration,
     /// All values of the change, parts included.
     keys: Vec<Key>,
-    /// Values that were not as intended when last looked at.
+    /// Values that were not as intended at the last check.
     left: BTreeSet<Key>,
-    /// Its transaction has ended.
+    /// True once the transaction has ended.
     ended: bool,
 }
 
@@ -87,7 +87,7 @@ impl Waits {
 }
 
 impl Engine {
-    /// Notes who waits for a change that is about to begin.
+    /// Registers the wait of a change that is about to begin.
     pub(crate) fn register_wait(&mut self, txn: TxnId, plan: &Plan, now: Now, step: &mut Step) {
         let Some(Wait { level, within }) = plan.delta.wait else { return };
         if level == Level::Accepted {
@@ -101,7 +101,7 @@ impl Engine {
         self.waits.waiters.insert(txn, waiter);
     }
 
-    /// A transaction has ended: well, or there is nothing to wait for any more.
+    /// Updates the wait of a transaction that has ended; a wait for a change that did not end well is dropped.
     pub(crate) fn on_wait_ended(&mut self, outcome: &Outcome, step: &mut Step) {
         let txn = outcome.txn();
         if !matches!(outcome, Outcome::Done { .. }) {
@@ -117,7 +117,7 @@ impl Engine {
         }
     }
 
-    /// Looks at all values of a change whose last missing one may have come.
+    /// Checks all values of a change whose last missing value may have become as intended.
     fn check_wait(&mut self, txn: TxnId, step: &mut Step) {
         let Some(waiter) = self.waits.waiters.get(&txn) else { return };
         let left: BTreeSet<Key> =
@@ -139,7 +139,7 @@ impl Engine {
         step.reached.push(WaitResult { txn, level, missing, in_time });
     }
 
-    /// Looks at what a step changed, for those who wait for it.
+    /// Checks the waits for the keys that a step changed.
     pub(crate) fn check_changed_waits(&mut self, step: &mut Step) {
         if self.waits.by_key.is_empty() {
             return;
@@ -172,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// Tells those whose time is over what is missing.
+    /// Reports the waits whose time is over.
     pub(crate) fn expire_waits(&mut self, now: Now, step: &mut Step) {
         let late = self.waits.waiters.iter().filter(|(_, waiter)| waiter.until <= now.monotonic);
         let late: Vec<TxnId> = late.map(|(txn, _)| *txn).collect();

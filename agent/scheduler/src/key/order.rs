@@ -1,4 +1,4 @@
-//! Many keys, put in order.
+//! Sorting of many keys.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use super::{Key, KindId};
 /// Octets of a key that are compared as one number.
 const DIGITS: usize = size_of::<u128>();
 
-/// Sorts keys, and leaves each one once.
+/// Sorts keys and removes duplicates.
 pub fn sort_keys(keys: &mut Vec<Key>) {
     sort_by_keys(keys, |key| key);
     keys.dedup();
 }
 
-/// Sorts what is named by keys. Those of one kind often come in order, but mixed with those of others. Where they do not,
-/// a number is compared: the octets that follow what all keys of the kind begin with. Only where those are equal, the keys
-/// themselves are looked at.
+/// Sorts items by their keys. Items of one kind often come in order, but mixed with those of other kinds. Where they do
+/// not, one number is compared: the octets after the prefix that all keys of the kind have in common. Only where these
+/// are equal, the whole keys are compared.
 pub(crate) fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
     if items.is_sorted_by_key(&key) {
         return;
@@ -39,7 +39,7 @@ pub(crate) fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
     }
 }
 
-/// With how many octets all of the keys begin alike.
+/// Length in octets of the common prefix of all keys.
 fn in_common<'k>(mut keys: impl Iterator<Item = &'k Key>) -> usize {
     let Some(first) = keys.next().map(Key::as_bytes) else { return 0 };
     let beside = |key: &Key, most: usize| {
@@ -49,7 +49,7 @@ fn in_common<'k>(mut keys: impl Iterator<Item = &'k Key>) -> usize {
     keys.fold(first.len(), |most, key| beside(key, most))
 }
 
-/// The octets of a key from `from` on, as a number that is ordered as they are: those beyond the end are zero.
+/// Octets of a key from `from` on, as a number in the same order; octets beyond the end are zero.
 fn digits(key: &Key, from: usize) -> u128 {
     let octets = key.as_bytes().get(from..).unwrap_or_default();
     let mut digits = [0; DIGITS];
