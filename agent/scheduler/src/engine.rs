@@ -1,8 +1,16 @@
-//! The engine: the only thing here with a state.
+//! The engine: the state machine over plans, completions, facts and time.
 //!
-//! Events come in (a plan, completions, facts, the time), a [`Step`] goes out. Transactions that keep clear of one another
-//! are in flight side by side; facts flow all the while. What the engine finds to do by itself, because something appeared or drifted, becomes a
-//! transaction of its own between those of the clients.
+//! Events come in as method calls, a [`Step`] goes out. Transactions without a conflict run side by side, and facts are
+//! taken in at any time. Work that the engine finds by itself, because something appeared or drifted, becomes a
+//! transaction of its own between those of the clients:
+//!
+//! ```text
+//! start() ----> queue ----> start_next ----> Transaction ----> Step::finished
+//!                              ^   |  conflict? wait for the
+//! observed(), due()            |   |  other transaction
+//!    |                         |   v
+//!    +---> dirty nodes ---> start_convergence
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroUsize;
@@ -24,46 +32,47 @@ use crate::transaction::{ConflictSet, InFlight, Transaction, TransportQueue};
 use crate::value::SharedValue;
 use crate::waits::{WaitResult, Waits};
 
-/// What the caller does next. Each list may be empty.
+/// Work for the caller. Each list may be empty.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// Pre-images of adopted objects that came (`Some`) or went (`None`): to be made durable before `submit` of this
-    /// step, and of later ones, is handed out.
+    /// Pre-images of adopted objects that were added (`Some`) or dropped (`None`): must be durable before `submit` of
+    /// this step, and of later ones, is handed out.
     pub restores: Vec<(Key, Option<SharedValue>)>,
     /// For the transports, in order.
     pub submit: Vec<Operation>,
-    /// Handed out before, and not wanted any more. A transport that can end them, or has not begun them, answers with
+    /// Submitted operations that are no longer wanted. A transport that can end them, or has not begun them, answers
+    /// with
     /// [`OperationError::cancelled`]; one that cannot may ignore this.
     pub cancel: Vec<OpId>,
-    /// To be read and given back as facts, one for each key, also when there is nothing.
+    /// Keys to be read and returned as facts, one for each key, also when nothing is there.
     pub read: Vec<Key>,
     pub finished: Vec<Outcome>,
-    /// Changes that have come as far as somebody waited for, or whose time is over.
+    /// Waits that have ended: the level was reached, or the time is over.
     pub reached: Vec<WaitResult>,
-    /// Everything is to be retrieved and given to [`Engine::resync`].
+    /// True when everything is to be retrieved and given to [`Engine::resync`].
     pub retrieve: bool,
     /// Keys of which a plane or the status changed.
     pub changed: Vec<Key>,
-    /// When to call [`Engine::due`], on the clock of [`Now::monotonic`]. Replaces what an earlier step said.
+    /// Time to call [`Engine::due`], on the clock of [`Now::monotonic`]. Replaces that of earlier steps.
     pub deadline: Option<Duration>,
 }
 
-/// How a transaction ended; also those that the engine began by itself.
+/// End of a transaction, including those that the engine began by itself.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// Everything that could be done is done and verified. `pending` waits for its dependencies, `failed` (of what was
-    /// not asked for by this transaction, or all of it where that is best effort) is tried again.
+    /// Everything possible is done and verified. `pending` values wait for dependencies. `failed` values are tried
+    /// again: those the transaction did not name, or, in a best-effort one, any.
     Done { txn: TxnId, pending: Vec<Key>, failed: Vec<Key> },
-    /// By the time it could begin, the change was refused. Nothing was done.
+    /// The change was refused when its turn came. Nothing was done.
     Refused { txn: TxnId, reason: PlanError },
-    /// It was called off: see [`Engine::cancel`].
+    /// The change was cancelled: see [`Engine::cancel`].
     Cancelled { txn: TxnId, undone: bool },
-    /// An operation failed. `undone` tells whether all is as it was before.
+    /// An operation failed. `undone` is true when everything is as it was before.
     Failed { txn: TxnId, key: Key, label: String, error: OperationError, undone: bool },
 }
 
 impl Outcome {
-    /// The same with so many keys of each sort at most.
+    /// Copy with at most this many keys in each list.
     pub(crate) fn bounded(&self, most: usize) -> Self {
         let first = |keys: &[Key]| keys.iter().take(most).cloned().collect();
         match self {
@@ -84,7 +93,7 @@ impl Outcome {
     }
 }
 
-/// Which part of the system a complete set of facts speaks for.
+/// Part of the system that a complete set of facts covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     Everything,
@@ -102,51 +111,51 @@ impl Scope {
     }
 }
 
-/// A change that waits for its turn.
+/// A change in the queue.
 #[derive(Debug)]
 struct Queued {
     txn: TxnId,
     trigger: Trigger,
     plan: Plan,
-    /// It is to begin and hand nothing out: see [`Engine::prepare`].
+    /// True when the change is to begin without submitting anything: see [`Engine::prepare`].
     prepared: bool,
-    /// A transaction in flight that is in its way.
+    /// Transaction in flight that conflicts with the change.
     behind: Option<TxnId>,
     conflict_set: Option<ConflictSet>,
 }
 
-/// Transactions in flight at a time. Who would begin another one waits: so many are a sign that a transport hangs.
+/// Transactions in flight at a time. Further ones wait: this many are a sign that a transport hangs.
 const IN_FLIGHT_MOST: usize = 16;
-/// Changes at the head of the queue that others may overtake.
+/// Changes at the head of the queue that later ones may overtake.
 const OVERTAKEN_MOST: usize = 16;
-/// Operations that have their turn before transports hear of them: they begin with the first ones of a large change
-/// while the engine is busy with the next.
+/// Operations submitted before the transports get them: they begin with the first ones of a large change while the
+/// engine prepares the next.
 const PORTION: usize = 4096;
-/// Values that woke up and are in somebody's way: up to so many each one is planned for by itself.
+/// Number of conflicting dirty values up to which each is planned for by itself.
 const DIRTY_SINGLY: usize = 64;
 
-/// Holds the planes of every key, and the transactions in flight.
+/// Planes of every key, and the transactions in flight.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) graph: Graph,
     pub(crate) running: InFlight,
-    /// What each transport has to answer.
+    /// Unanswered operations of each transport.
     pub(crate) transport_queues: BTreeMap<TransportId, TransportQueue>,
-    /// Operations that nobody answered in time, with what they make.
+    /// Operations given up without an answer, with the values they would create.
     pub(crate) abandoned: BTreeMap<OpId, (Key, Option<SharedValue>)>,
     queue: VecDeque<Queued>,
-    /// When to look at a value again.
+    /// Times at which values are to be checked again.
     pub(crate) timers: BTreeSet<(Duration, NodeIdx)>,
     pub(crate) next_txn: u64,
     pub(crate) next_op: u64,
-    /// The last transaction was a client's: what woke up goes before the next one.
+    /// True after a transaction of a client: dirty values are planned for before the next change.
     convergence_first: bool,
     pub(crate) history: History,
     pub(crate) jitter_rng: JitterRng,
-    /// Operations that have their turn at a time.
+    /// Operations submitted at a time.
     pub(crate) portion: usize,
     pub(crate) waits: Waits,
-    /// Between two retrieves of everything, and when the next one is due.
+    /// Time between two retrievals of everything, and the time of the next one.
     pub(crate) resync_period: Option<Duration>,
     pub(crate) resync_due: Option<Duration>,
 }
@@ -172,14 +181,14 @@ impl Engine {
         }
     }
 
-    /// Gives the pauses between tries another course: without, every engine draws the same.
+    /// Seeds the jitter of retries. Without a seed, every engine draws the same pauses.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> Self {
         self.jitter_rng = JitterRng(seed);
         self
     }
 
-    /// Hands out fewer operations at a time than is good for speed.
+    /// Submits fewer operations at a time than is good for speed: for tests.
     #[must_use]
     pub fn in_portions(mut self, operations: NonZeroUsize) -> Self {
         self.portion = operations.get();
@@ -190,12 +199,12 @@ impl Engine {
         &self.graph.registry
     }
 
-    /// Takes over intent and pre-images from the store, before the first [`Engine::resync`]. Nothing is done yet.
-    /// Values that are invalid by now show as such.
+    /// Loads intent and pre-images from the store, before the first [`Engine::resync`]. Plans nothing yet. Values that
+    /// are no longer valid show as such.
     pub fn load(&mut self, intent: Vec<(Key, SharedValue)>, restores: Vec<(Key, SharedValue)>) {
         self.graph.restores.extend(restores);
         let changes = intent.into_iter().map(|(key, value)| (key, Some(value))).collect();
-        // The only refusal of a best-effort change is a key named twice, and a store has each key once.
+        // A best-effort change is refused only for a key named twice, and a store has each key once.
         let nodes =
             planner::goals(&self.graph, &Delta::new(changes).best_effort()).unwrap_or_default();
         for node in nodes.into_iter().filter(|node| node.changed) {
@@ -204,9 +213,9 @@ impl Engine {
         }
     }
 
-    /// Values that were applied when the caller ended last, and whose intent was taken back since: what they had set
-    /// and is left open now is put back, as it would have been without the restart. After [`Engine::load`], before the
-    /// first [`Engine::resync`].
+    /// Loads values that were applied when the process ended, and whose intent was removed since: attributes they had
+    /// set and that are open now are put back, as without the restart. Call after [`Engine::load`] and before the first
+    /// [`Engine::resync`].
     pub fn load_applied(&mut self, values: Vec<(Key, SharedValue)>) {
         for (key, value) in values {
             let Some(idx) = self.graph.find(&key) else { continue };
@@ -217,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Plans a change. Pure: the engine is as before, and the same state and change give the same plan.
+    /// Plans a change. Pure: leaves the engine as it is, and equal state and change give equal plans.
     ///
     /// # Errors
     /// When the change as a whole is refused.
@@ -225,24 +234,23 @@ impl Engine {
         self.plan_with(delta, || {})
     }
 
-    /// The same, and calls `judged` when every value of the change is judged, by all processors where it is large. The
-    /// order, which is left, takes one: it is the time to have others do what the change needs besides.
+    /// Plans a change and calls `validated` when all of its values are validated, which takes all processors for a
+    /// large change. Finding the order takes one processor, so the caller can begin other work of the change then.
     ///
     /// # Errors
-    /// When the change as a whole is refused, before or after that.
+    /// When the change as a whole is refused, before or after that call.
     pub fn plan_with(&self, delta: Delta, validated: impl FnOnce()) -> Result<Plan, PlanError> {
         planner::plan_with(&self.graph, delta, Vec::new(), FixedMap::default(), validated)
     }
 
-    /// Carries out a plan, or queues it behind the transaction in flight. When the state has moved on since it was made,
-    /// it is made anew for the same change; if that is refused then, the transaction fails with nothing done.
+    /// Starts a plan, or queues it behind conflicting transactions. A plan that is stale by its turn is made again for
+    /// the same change; if that is refused then, the transaction ends without having done anything.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
         self.queue_change(plan, false, now)
     }
 
-    /// The same, but nothing of it is handed out until [`Engine::start_prepared`]: for a caller that has to write it down first,
-    /// and lets the engine get ready meanwhile. What the change intends is intended from now on. Called off instead, it
-    /// leaves everything as it was.
+    /// Starts a plan without submitting anything until [`Engine::start_prepared`], for a caller that has to make the
+    /// change durable first. The intent changes at once. Cancelled instead, the change leaves everything as it was.
     pub fn prepare(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
         self.queue_change(plan, true, now)
     }
@@ -255,7 +263,7 @@ impl Engine {
         (txn, self.advance(Step::default(), now))
     }
 
-    /// Carries out a change that was prepared.
+    /// Submits the operations of a prepared change.
     pub fn start_prepared(&mut self, txn: TxnId, now: Now) -> Step {
         let mut step = Step::default();
         match self.queue.iter_mut().find(|queued| queued.txn == txn) {
@@ -265,8 +273,8 @@ impl Engine {
         self.advance(step, now)
     }
 
-    /// Calls a change off. One that waits for its turn is forgotten; of one in flight, what was handed out is cancelled
-    /// and what was done is taken back. What has ended, or is on its way back already, goes on.
+    /// Cancels a change. One in the queue is dropped; of one in flight, submitted operations are cancelled and
+    /// completed ones undone. One that has ended, or is being undone already, is not affected.
     pub fn cancel(&mut self, txn: TxnId, now: Now) -> Step {
         let mut step = Step::default();
         match self.queue.iter().position(|queued| queued.txn == txn) {
@@ -279,7 +287,7 @@ impl Engine {
         self.advance(step, now)
     }
 
-    /// Takes in what became of operations.
+    /// Takes in completions of operations.
     pub fn completed(&mut self, completions: Vec<Completion>, now: Now) -> Step {
         let mut step = Step::default();
         self.complete(completions, now, &mut step);
@@ -295,7 +303,7 @@ impl Engine {
         self.advance(step, now)
     }
 
-    /// To be called when [`Step::deadline`] has passed.
+    /// Handles expired timers. Call it when [`Step::deadline`] has passed.
     pub fn due(&mut self, now: Now) -> Step {
         let mut step = Step::default();
         for txn in self.running.numbers() {
@@ -320,12 +328,12 @@ impl Engine {
         self.advance(step, now)
     }
 
-    /// Takes in everything the system has; only differences become operations.
+    /// Takes in a complete set of facts; only differences become operations.
     pub fn resync(&mut self, facts: Vec<Fact>, now: Now) -> Step {
         self.retrieved(&Scope::Everything, facts, now)
     }
 
-    /// The same for a part of the system: what the facts do not name is not there.
+    /// Takes in a complete set of facts for a part of the system: keys in `scope` without a fact are absent.
     pub fn retrieved(&mut self, scope: &Scope, facts: Vec<Fact>, now: Now) -> Step {
         let mut step = Step::default();
         self.apply_snapshot(scope, facts, now, &mut step);
@@ -337,7 +345,7 @@ impl Engine {
         self.running.is_empty() && self.queue.is_empty()
     }
 
-    /// What the engine holds of a key: intended (in full), applied, observed. Cheaper than [`Engine::status`].
+    /// Planes of a key: intended (in full), applied, observed. Cheaper than [`Engine::status`].
     pub fn planes(&self, key: &Key) -> [Option<&SharedValue>; 3] {
         let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) else {
             return [None; 3];
@@ -363,7 +371,7 @@ impl Engine {
         TxnId(self.next_txn - 1)
     }
 
-    /// Has a plan carried out in its turn.
+    /// Appends a plan to the queue.
     pub(crate) fn enqueue(&mut self, trigger: Trigger, plan: Plan) -> TxnId {
         let txn = self.next_number();
         let (prepared, behind, conflict_set) = (false, None, None);
@@ -371,7 +379,7 @@ impl Engine {
         txn
     }
 
-    /// Goes on as far as it can without hearing anything new.
+    /// Advances all transactions as far as possible without another event, and completes the step.
     pub(crate) fn advance(&mut self, mut step: Step, now: Now) -> Step {
         loop {
             self.check_lost_dependencies(now, &mut step);
@@ -400,7 +408,7 @@ impl Engine {
         step
     }
 
-    /// Begins the next transaction, if there is one that may.
+    /// Starts the next transaction that may start. Changes and convergence take turns.
     fn start_next(&mut self, now: Now, step: &mut Step) -> bool {
         if self.running.len() >= IN_FLIGHT_MOST {
             return false;
@@ -415,7 +423,7 @@ impl Engine {
         begun || !convergence_first && self.start_convergence(now, step)
     }
 
-    /// Begins the first change in the queue that nobody is in the way of, and that overtakes none it has to do with.
+    /// Starts the first queued change that conflicts neither with a transaction in flight nor with a change before it.
     fn start_next_change(&mut self, now: Now, step: &mut Step) -> bool {
         let mut waiting: Vec<ConflictSet> = Vec::new();
         for at in 0..self.queue.len().min(OVERTAKEN_MOST) {
@@ -457,7 +465,7 @@ impl Engine {
         conflict_set.unwrap_or_else(|| ConflictSet::of_plan(graph, &queued.plan))
     }
 
-    /// The plan for the state of now.
+    /// Plan for the present state: the given one unless it is stale.
     fn replan_if_stale(&self, plan: Plan) -> Result<Plan, PlanError> {
         if plan.revision == self.graph.revision {
             return Ok(plan);
@@ -465,7 +473,7 @@ impl Engine {
         planner::plan(&self.graph, plan.delta, Vec::new())
     }
 
-    /// Plans for what woke up and is nobody's. A transaction only when there is something to do.
+    /// Plans for the dirty values that no transaction owns. Starts a transaction only when there are operations.
     fn start_convergence(&mut self, now: Now, step: &mut Step) -> bool {
         self.graph.mark_held_back_dirty();
         if self.graph.dirty.is_empty() {
@@ -506,7 +514,7 @@ impl Engine {
         true
     }
 
-    /// A value that failed, and is where it should be by now, has nothing to be tried again.
+    /// Clears the error of a value that failed and is in place now, so that it is not tried again.
     fn clear_recovered(&mut self, idx: NodeIdx, step: &mut Step) {
         let node = self.graph.node(idx);
         if node.retry.as_ref().is_some_and(|it| it.error.is_some())
@@ -518,7 +526,7 @@ impl Engine {
         }
     }
 
-    /// Gives back the transaction that these values have to wait for, if there is one.
+    /// Plans for dirty values together. Returns the conflicting transaction they have to wait for, if there is one.
     fn converge_nodes(&mut self, dirty: Vec<NodeIdx>, now: Now, step: &mut Step) -> Option<TxnId> {
         let plan =
             planner::plan(&self.graph, Delta::default().best_effort(), dirty.clone()).ok()?;
@@ -539,7 +547,7 @@ impl Engine {
         None
     }
 
-    /// Tells how a transaction ended.
+    /// Reports the end of a transaction.
     pub(crate) fn conclude(&mut self, outcome: Outcome, step: &mut Step) {
         self.on_wait_ended(&outcome, step);
         step.finished.push(outcome);

@@ -1,4 +1,21 @@
-//! Facts: what they change, and what the engine suspects because of them.
+//! Facts: updates of the observed plane, and the detection of drift.
+//!
+//! A fact may be older than our last operation on its key: notifications and completions come by different ways. So a
+//! difference is not repaired at once. It is read again and checked after a short delay, unless the fact is known to be
+//! newer than everything we did (a complete retrieval).
+//!
+//! ```text
+//! fact ----> operation on the key in flight? --yes--> verify the operation
+//!               | no
+//!               v
+//!            as applied? --yes--> clear the drift check
+//!               | no
+//!               v
+//!            ours? --yes--> read it, check again after a delay ----> still differs: dirty
+//!               | no
+//!               v
+//!            foreign: becomes a provider; dirty if intended under this key
+//! ```
 
 use crate::engine::{Engine, Scope, Step};
 use crate::graph::{Goal, NodeIdx};
@@ -7,12 +24,12 @@ use crate::operation::{Fact, Now};
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 
-/// Reads that one step asks for because of a suspicion. With more suspects than this, the facts are trusted.
+/// Reads that one step requests to confirm drift. With more differences than this, the facts are trusted.
 const DRIFT_READS_MOST: usize = 256;
 
 impl Engine {
-    /// Takes in one fact. `urgent` when it is known to be newer than anything we did: then a difference is planned for
-    /// at once.
+    /// Takes in one fact. `urgent` when it is known to be newer than all our operations: a difference is then planned
+    /// for at once.
     pub(crate) fn observe(&mut self, fact: Fact, now: Now, urgent: bool, step: &mut Step) {
         self.graph.counters.facts += 1;
         let known = self.graph.registry.descriptor(fact.key.kind()).is_some();
@@ -38,7 +55,7 @@ impl Engine {
         }
     }
 
-    /// Takes in what the system has under a key with nothing of ours in flight.
+    /// Records the observed value of a key without an operation in flight.
     fn record_fact(
         &mut self,
         idx: NodeIdx,
@@ -68,8 +85,8 @@ impl Engine {
         self.graph.forget_if_empty(idx);
     }
 
-    /// A value came, or offers more than it seemed to, and plans under way did not count on that: what they part with
-    /// for want of it may stay after all.
+    /// Marks values whose plans in flight did not count on a provider that has come, or that provides more than it
+    /// seemed to: values that are being removed for want of it may be able to stay.
     fn correct_plans(&mut self, idx: NodeIdx, before: Option<&ValueSpec>) {
         for member in self.graph.watchers_of_new_offers(idx, before) {
             if let Some(owner) = self.graph.node(member).owner() {
@@ -105,8 +122,8 @@ impl Engine {
         {
             let spec = self.spec_of(idx, &applied);
             self.graph.set_present(idx, Some(spec), true);
-            // A stale fact said that it was gone, and something else was planned meanwhile, or what it needs went; or it
-            // was made after it was given up.
+            // Out of place in spite of the match: a stale fact had shown the value as gone and something else was
+            // planned meanwhile, a dependency was lost, or the value was created after its operation was given up.
             match self.graph.is_out_of_place(idx) {
                 true => self.schedule_drift_check(idx, now, urgent, step),
                 false => self.clear_drift_check(idx),
@@ -122,13 +139,14 @@ impl Engine {
                 self.schedule_drift_check(idx, now, urgent, step)
             }
             Goal::Nothing | Goal::Refused(..) => {}
-            // It was waited for, or is in the way: found, adopted, or reported.
+            // The value is pending and can be adopted, or the foreign object conflicts with it.
             Goal::Valid(..) if !ours => self.graph.mark_dirty(idx),
             Goal::Valid(..) => self.schedule_drift_check(idx, now, urgent, step),
         }
     }
 
-    /// Takes in that a value was seen to be gone while an operation on it was in flight that failed, or was not tried.
+    /// Records the absence of a value that was observed while an operation on it was in flight that failed or was not
+    /// tried.
     pub(crate) fn confirm_absence(&mut self, idx: NodeIdx, now: Now, step: &mut Step) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
@@ -142,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// The drift is over before it was repaired.
+    /// Cancels the check of a drift that is over before it was repaired.
     fn clear_drift_check(&mut self, idx: NodeIdx) {
         let Some(retry) = &mut self.graph.node_mut(idx).retry else { return };
         if retry.error.is_some() {
@@ -153,7 +171,8 @@ impl Engine {
         }
     }
 
-    /// Looks at a value again soon, and reads it meanwhile: late notifications of our own changes look like drift.
+    /// Schedules a check of the value after a delay and reads it meanwhile: late notifications of our own changes look
+    /// like drift.
     fn schedule_drift_check(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
         if urgent {
             return self.graph.mark_dirty(idx);
@@ -173,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Values that lost a dependency without our doing may be gone themselves, or have to go.
+    /// Schedules checks of values that lost a dependency without our doing: they may be gone themselves, or have to go.
     pub(crate) fn check_lost_dependencies(&mut self, now: Now, step: &mut Step) {
         for idx in std::mem::take(&mut self.graph.lost_dependency) {
             let node = self.graph.node(idx);
@@ -183,7 +202,8 @@ impl Engine {
         }
     }
 
-    /// Takes in a complete set of facts: what they do not name is not there, and every difference is planned for.
+    /// Takes in a complete set of facts: keys in `scope` without a fact are absent, and every difference is planned
+    /// for.
     pub(crate) fn apply_snapshot(
         &mut self,
         scope: &Scope,

@@ -1,7 +1,22 @@
-//! The planes of every key, and the counters that make readiness a comparison with zero.
+//! The graph: planes of every key, and the counters that make readiness a comparison with zero.
 //!
-//! A [`TargetState`] counts for one [`Target`] how many live values offer it and how many live values of ours need it, and
-//! lists the values concerned. When the first offer comes or the last one goes, that list is walked once.
+//! Every dependency is on a [`Target`]. A [`TargetState`] counts the present values that provide a target and the
+//! dependencies on it, and lists the nodes that watch it. A node counts the targets of its goal without a provider:
+//!
+//! ```text
+//!           need_targets                       watchers
+//!   Node a -------------> TargetState `b up' ------------> Node a
+//!   unmet: 1              providers: 0                     unmet: 1
+//!   (not ready)           dependents: 0
+//!
+//!   a provider of `b up' appears: providers 0 -> 1, so each watcher's unmet goes down by one;
+//!   `a' has unmet == 0, is marked dirty, and the next plan creates it
+//! ```
+//!
+//! The list of watchers is walked only when `providers` becomes 1 or 0, so a change costs its own offers plus the
+//! watchers of targets that were gained or lost. Invariants, which [`Engine::audit`](crate::Engine::audit) recomputes:
+//! `unmet` of a node is the number of its `need_targets` with no providers; `providers` counts every present value,
+//! `dependents` only values of ours.
 
 mod node;
 mod node_set;
@@ -35,10 +50,10 @@ use node_set::NodeSet;
 use target_table::TargetTable;
 use unsupported::Unsupported;
 
-/// A slot of the arena of nodes.
+/// Slot in the arena of nodes.
 pub(crate) type NodeIdx = u32;
 
-/// Out-of-date entries that a list of members may carry before it is cleaned, beside half of its length.
+/// Stale entries that a list of watchers may hold, besides half of its length, before it is cleaned.
 const STALE_WATCHERS: u32 = 16;
 
 #[derive(Debug, Default)]
@@ -55,29 +70,29 @@ pub(crate) struct Graph {
     free: Vec<NodeIdx>,
     index: Slots,
     targets: TargetTable,
-    /// The kinds of all keys that ever were a target: those of others need not be looked up.
+    /// Kinds of all keys that ever were a target. Keys of other kinds need not be looked up.
     pub(crate) named: Kinds,
     claims: FixedMap<Claim, ClaimState>,
-    /// The groups for addresses to be covered.
+    /// Addresses of the `Covering` targets.
     covering: BTreeSet<(u32, IpAddr)>,
-    /// How often each prefix is offered, and how many distinct ones there are of each length.
+    /// Number of providers of each prefix, and number of distinct prefixes of each length.
     prefixes: FixedMap<(u32, IpNet), u32>,
     lengths: BTreeMap<(u32, bool, u8), u32>,
-    /// Live keys of the kinds that somebody depends on by prefix.
+    /// Present keys of the kinds with `Under` dependencies.
     ordered: FixedMap<KindId, BTreeSet<Key>>,
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
     /// Values that are intended and not in place, or only in part, or have an error.
     pub(crate) unsettled: NodeSet,
     pub(crate) unsupported: Unsupported,
-    /// Values that wait no longer; to be planned.
+    /// Values to be planned for.
     pub(crate) dirty: Vec<NodeIdx>,
-    /// Live values of ours that lost a dependency; to be looked at.
+    /// Present values of ours that lost a dependency, to be checked.
     pub(crate) lost_dependency: Vec<NodeIdx>,
     pub(crate) retry_triggers: RetryTriggers,
-    /// What to do about drift, by prefix.
+    /// Drift policies by key prefix.
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
-    /// Values that wait for something else than before.
+    /// Values with other unmet dependencies than before, whose status has to be reported.
     pub(crate) reason_changed: Vec<NodeIdx>,
     /// Counts changes of anything a plan relies on.
     pub(crate) revision: u64,
@@ -101,7 +116,7 @@ impl Graph {
         &self.nodes[idx as usize]
     }
 
-    /// For changes that nobody depends on; all others have a method here.
+    /// Mutable access for changes that no index depends on; all others have a method here.
     pub(crate) fn node_mut(&mut self, idx: NodeIdx) -> &mut Node {
         &mut self.nodes[idx as usize]
     }
@@ -110,7 +125,7 @@ impl Graph {
         (0..).zip(&self.nodes).filter(|(_, node)| node.used)
     }
 
-    /// Makes room for so many nodes and accounts more.
+    /// Reserves memory for this many more nodes and targets.
     pub(crate) fn reserve(&mut self, nodes: usize, targets: usize) {
         self.targets.reserve(targets);
         self.nodes.reserve(nodes);
@@ -140,7 +155,7 @@ impl Graph {
         idx
     }
 
-    /// Forgets a node that has nothing in any plane.
+    /// Drops a node that has nothing in any plane.
     pub(crate) fn forget_if_empty(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx as usize];
         if !node.sources.is_empty() {
@@ -163,7 +178,7 @@ impl Graph {
         self.free.push(idx);
     }
 
-    /// Keeps the indexes of values true after a change of a plane or of an error.
+    /// Updates the indexes of values after a change of a plane or of an error.
     pub(crate) fn update_unsettled(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
         let unsettled = node.goal.value().is_some() && !node.in_place()
@@ -177,7 +192,7 @@ impl Graph {
         self.update_unsupported(idx);
     }
 
-    /// Whether something else can be had of a divisible value by now than what is its goal.
+    /// True when the present providers allow another reduction of a reducible value than its goal.
     pub(crate) fn is_reduction_stale(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         let Some(full) = node.goal.reducible() else { return false };
@@ -194,7 +209,7 @@ impl Graph {
         part.is_some_and(|(value, _)| !same(goal, Some(&value)))
     }
 
-    /// Whether a value is not where it should be, or may not be.
+    /// True when a value is not as intended, or cannot stay as it is.
     pub(crate) fn is_out_of_place(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         match &node.goal {
@@ -216,7 +231,7 @@ impl Graph {
         }
     }
 
-    /// Has a value planned for, unless an operation on it is in flight.
+    /// Marks a value to be planned for, unless an operation on it is in flight.
     pub(crate) fn mark_dirty(&mut self, idx: NodeIdx) {
         let node = &mut self.nodes[idx as usize];
         node.dirty_in_flight = node.running_op().is_some();
@@ -226,7 +241,7 @@ impl Graph {
         }
     }
 
-    /// The values to plan now. Each one can be woken again from here on.
+    /// Takes the values to be planned for. Each can be marked again from here on.
     pub(crate) fn take_dirty(&mut self) -> Vec<NodeIdx> {
         let dirty = std::mem::take(&mut self.dirty);
         for &idx in &dirty {
@@ -247,7 +262,7 @@ impl Graph {
         self.targets.of(id)
     }
 
-    /// The groups of what a goal needs, in the order of its dependencies.
+    /// Targets of the goal, in the order of its dependencies.
     pub(crate) fn need_targets(&self, idx: NodeIdx) -> &[TargetId] {
         &self.node(idx).need_targets
     }
@@ -260,18 +275,18 @@ impl Graph {
         self.target_state(target).is_some_and(|state| state.watchers.contains(&idx))
     }
 
-    /// True when another value holds an identity that this one wants.
+    /// True when another value holds an identity that this one claims.
     pub(crate) fn is_contended(&self, idx: NodeIdx) -> bool {
         let claims = self.node(idx).goal.spec().map_or(&[][..], |spec| spec.claims());
         claims.iter().any(|claim| self.holder(claim).is_some_and(|holder| holder != idx))
     }
 
-    /// How many live values offer a target, whether or not anybody has asked before.
+    /// Number of present providers of a target, whether or not it has a state yet.
     pub(crate) fn provider_count(&self, target: &Target) -> u32 {
         self.target_state(target).map_or_else(|| self.count(target), |state| state.providers)
     }
 
-    /// The same for a target without an account.
+    /// Number of providers of a target without a state, counted from the indexes.
     pub(crate) fn count(&self, target: &Target) -> u32 {
         match target {
             Target::Exact(key) => {
@@ -283,13 +298,13 @@ impl Graph {
         }
     }
 
-    /// Addresses within `prefix` that somebody wants covered.
+    /// `Covering` targets with an address in `prefix`.
     pub(crate) fn covered(&self, table: u32, prefix: IpNet) -> impl Iterator<Item = Target> + '_ {
         let range = (table, prefix.network())..=(table, prefix.broadcast());
         self.covering.range(range).map(|&(table, address)| Target::Covering { table, address })
     }
 
-    /// True when somebody depends on keys of this kind by prefix.
+    /// True when there are `Under` dependencies on keys of this kind.
     pub(crate) fn is_prefixed(&self, kind: KindId) -> bool {
         self.ordered.contains_key(&kind)
     }
@@ -298,13 +313,13 @@ impl Graph {
         self.claims.get(claim).and_then(|claimed| claimed.holder)
     }
 
-    /// True when this value has an identity, or may get it when its holder goes.
+    /// True when this value holds an identity, or may get it when its holder goes.
     pub(crate) fn is_known_to(&self, claim: &Claim, idx: NodeIdx) -> bool {
         let claimed = self.claims.get(claim);
         claimed.is_some_and(|it| it.holder == Some(idx) || it.claimants.contains(&idx))
     }
 
-    /// Gives a node its sources and the goal that follows from them. Of what that needs, some groups may be `known`.
+    /// Sets the sources of a node and the goal that follows from them. Some of the targets of the goal may be `known`.
     pub(crate) fn set_goal(
         &mut self,
         idx: NodeIdx,
@@ -330,7 +345,7 @@ impl Graph {
         self.update_unsettled(idx);
     }
 
-    /// Says what the system has under a key, as others depend on it.
+    /// Sets the value that the system has under a key, as others depend on it.
     pub(crate) fn set_present(
         &mut self,
         idx: NodeIdx,
@@ -346,7 +361,7 @@ impl Graph {
         if unchanged {
             return;
         }
-        // What becomes as intended concerns the same targets as before.
+        // A value that becomes as intended watches the same targets as before.
         let listed = {
             let pointers =
                 |all: [Option<&Arc<ValueSpec>>; 2]| all.map(|spec| spec.map(Arc::as_ptr));
@@ -377,7 +392,8 @@ impl Graph {
         self.mark_ready_dirty(&parked);
     }
 
-    /// Those who may wait for a value to go that could not: when it has gone, others may offer what they need.
+    /// Watchers that may wait for a value to go that could not be deleted: once it goes, others may provide its
+    /// targets.
     fn parked_by(&mut self, idx: NodeIdx) -> Vec<NodeIdx> {
         let node = self.node(idx);
         let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
@@ -388,7 +404,7 @@ impl Graph {
         }
     }
 
-    /// Whether the system has what was asked. A panic says no.
+    /// True when the system has what was requested. A panic of the descriptor counts as false.
     pub(crate) fn satisfied(
         &self,
         key: &Key,
@@ -400,7 +416,7 @@ impl Graph {
             || catch_panic(|| descriptor.satisfied_by(&**expected, &**observed)).unwrap_or(false)
     }
 
-    /// What the system is to show when an operation is done: what was asked for, with what was to be put back.
+    /// Value that the system is to show after an operation: the requested one, with restored attributes.
     pub(crate) fn outcome<'o>(&self, op: &'o PlannedOperation) -> Option<Cow<'o, SharedValue>> {
         let (old, new) = (op.old.as_ref(), op.new.as_ref()?);
         let back = match op.action {
@@ -414,7 +430,7 @@ impl Graph {
         Some(back.map_or(Cow::Borrowed(new), Cow::Owned))
     }
 
-    /// What an update from `applied` to `new` has to put back, if anything.
+    /// Value that an update from `applied` to `new` has to send to restore attributes, if there are any.
     pub(crate) fn restoring_update(
         &self,
         key: &Key,
@@ -429,19 +445,19 @@ impl Graph {
         catch_panic(|| descriptor.restoring_update(&**applied, &**new, before)).ok().flatten()
     }
 
-    /// Whether an observed value carries our mark. A panic says no.
+    /// True when an observed value carries our mark. A panic of the descriptor counts as false.
     pub(crate) fn owned(&self, key: &Key, observed: &SharedValue) -> bool {
         let Some(descriptor) = self.registry.descriptor(key.kind()) else { return false };
         catch_panic(|| descriptor.owned(&**observed)).unwrap_or(false)
     }
 
-    /// Whether the system has something under a key that we made, or may remove because of its mark.
+    /// True when the system has a value under a key that we created, or may remove because of its mark.
     pub(crate) fn is_ours(&self, idx: NodeIdx) -> bool {
         let node = self.node(idx);
         node.present.is_some() && self.made_or_marked(&node.key, node.ours, node.current())
     }
 
-    /// The same of what the system has by now, and of which we know whether we made it.
+    /// True for a value that we created, or whose current form carries our mark.
     pub(crate) fn made_or_marked(
         &self,
         key: &Key,
@@ -459,7 +475,7 @@ impl Graph {
         self.registry.label(key, value.map(|value| &**value))
     }
 
-    /// The unmet dependencies of what was asked for: targets and labels.
+    /// Unmet dependencies of the requested value: targets and labels.
     pub(crate) fn unmet(&self, idx: NodeIdx) -> impl Iterator<Item = (&Target, &str)> {
         let needs = self.node(idx).goal.needs();
         let unmet = needs.iter().filter(|need| self.provider_count(&need.target) == 0);
@@ -467,7 +483,7 @@ impl Graph {
     }
 }
 
-/// The traits of a goal and of a live value of ours, each one once.
+/// Specs of a goal and of a present value of ours, without duplicates.
 fn watching_specs<'t>(
     goal: Option<&'t Arc<ValueSpec>>,
     present: Option<&'t Arc<ValueSpec>>,
@@ -475,10 +491,10 @@ fn watching_specs<'t>(
     [goal.filter(|goal| !present.is_some_and(|present| Arc::ptr_eq(goal, present))), present]
 }
 
-/// Few differ: they are listed without an allocation.
+/// Difference lists, mostly short: without an allocation.
 pub(crate) type Few<'t, T> = SmallVec<[&'t T; 4]>;
 
-/// What only `new` has, and what only `old` has; both ascending.
+/// Items only `new` has, and items only `old` has; both ascending.
 pub(crate) fn difference<'t, T: Ord>(old: &'t [T], new: &'t [T]) -> (Few<'t, T>, Few<'t, T>) {
     let (mut gained, mut lost) = (Few::new(), Few::new());
     if old.is_empty() && new.is_empty() {

@@ -1,4 +1,4 @@
-//! What was done: the last transactions, within a budget of memory, found by number, time and key.
+//! History of the last transactions, within a budget of memory, indexed by number, time and key.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::value::SharedValue;
 
 /// Memory of all records together. A day of single changes fits many times.
 const HISTORY_OCTETS: usize = 16 << 20;
-/// Operations kept of one transaction; of a larger one the rest is counted only.
+/// Operations kept of one transaction. The rest of a larger one is only counted.
 pub(crate) const OPERATIONS_KEPT: usize = 4096;
-/// Estimate for one operation: its key here and in the index, two shared values that may live on only here.
+/// Estimate for one operation: its key here and in the index, and two shared values that may live on only here.
 const OPERATION_OCTETS: usize = 640;
 /// Estimate for a record without operations.
 const RECORD_OCTETS: usize = 256;
 
-/// What made a transaction.
+/// Reason for a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trigger {
     /// A change of intent.
     Change,
-    /// Values that woke up, drift, another try.
+    /// Blocked values became ready, drift, or a retry.
     Convergence,
 }
 
 impl Trigger {
-    /// As clients read it.
+    /// Name as shown to clients.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Change => "Change",
@@ -39,31 +39,31 @@ impl Trigger {
     }
 }
 
-/// On whose behalf a change was made. The engine keeps it with the transaction and never looks inside.
+/// Client on whose behalf a change was made. The engine keeps it with the transaction and never looks inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Author {
     /// The identity of the client.
     pub client: String,
-    /// What logs call the request.
+    /// Trace id of the request, as in the log.
     pub trace: String,
 }
 
-/// One transaction.
+/// Record of one transaction.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub txn: TxnId,
     pub trigger: Trigger,
     pub description: String,
-    /// None for what the engine began by itself.
+    /// `None` for transactions that the engine began by itself.
     pub author: Option<Arc<Author>>,
     /// Wall clock, nanoseconds since 1970.
     pub started_ns: u64,
     pub ended_ns: u64,
-    /// What the change intends, ascending by key; bounded as the operations are.
+    /// Requested values, ascending by key; bounded as the operations are.
     pub requested: Vec<(Key, Option<SharedValue>)>,
-    /// In the order of the plan, those of the way back after them.
+    /// Operations in the order of the plan, then those of the rollback.
     pub operations: Vec<RecordedOperation>,
-    /// Operations beyond those kept.
+    /// Number of operations beyond those kept.
     pub omitted: usize,
     pub outcome: Outcome,
 }
@@ -77,34 +77,34 @@ pub struct RecordedOperation {
     pub old: Option<SharedValue>,
     pub new: Option<SharedValue>,
     pub result: OperationResult,
-    /// Belongs to the way back.
+    /// True for operations of the rollback.
     pub undo: bool,
 }
 
-/// What became of an operation.
+/// Result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationResult {
     Verified,
-    /// Completed; the transaction failed before it was verified.
+    /// Completed; the transaction failed before the operation was verified.
     Completed,
     Failed(OperationError),
-    /// Never handed out, because another one had failed.
+    /// Never submitted, because another one had failed.
     NotTried,
 }
 
-/// How often something was done, and how long it took.
+/// Count and duration of transactions or operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub count: u64,
     pub failed: u64,
-    /// Nanoseconds of wall clock; zero for what is only counted.
+    /// Nanoseconds of wall clock; zero where only the count is known.
     pub total_ns: u64,
     pub least_ns: u64,
     pub most_ns: u64,
 }
 
 impl Tally {
-    /// Adds one that took so long.
+    /// Adds one that took this long.
     pub fn add(&mut self, failed: bool, took_ns: u64) {
         self.least_ns = if self.count == 0 { took_ns } else { self.least_ns.min(took_ns) };
         self.most_ns = self.most_ns.max(took_ns);
@@ -114,7 +114,7 @@ impl Tally {
     }
 }
 
-/// Numbers of the operations that a record leaves out.
+/// Counts of the operations that a record leaves out.
 #[derive(Debug, Default)]
 pub(crate) struct Omitted {
     pub(crate) count: usize,
@@ -141,7 +141,7 @@ impl Omitted {
 #[derive(Debug, Default)]
 pub struct History {
     records: VecDeque<Arc<Record>>,
-    /// The records that touch a key, ascending.
+    /// Records that touch a key, ascending.
     touching: FixedMap<Key, SmallVec<[TxnId; 2]>>,
     octets: usize,
     operations: BTreeMap<(KindId, Action), Tally>,
@@ -158,35 +158,35 @@ impl History {
         self.records.get(at)
     }
 
-    /// Those with a higher number, ascending. Costs what it gives.
+    /// Records with a higher number, ascending. Costs as much as it returns.
     pub fn after(&self, txn: TxnId) -> impl Iterator<Item = &Arc<Record>> {
         let from = self.records.partition_point(|record| record.txn <= txn);
         self.records.range(from..)
     }
 
-    /// Those that ended after a moment, the last one first. Costs what it gives, as long as records end in the order
-    /// in which they began.
+    /// Records that ended after a time, the last one first. Costs as much as it returns, as long as transactions end in
+    /// the order in which they began.
     pub fn since(&self, time_ns: u64) -> impl Iterator<Item = &Arc<Record>> {
         self.records.iter().rev().take_while(move |record| record.ended_ns > time_ns)
     }
 
-    /// Those that touch a key, ascending. Costs what it gives.
+    /// Records that touch a key, ascending. Costs as much as it returns.
     pub fn touching(&self, key: &Key) -> impl Iterator<Item = &Arc<Record>> {
         let txns = self.touching.get(key).map_or(&[][..], |txns| txns);
         txns.iter().filter_map(|&txn| self.record(txn))
     }
 
-    /// Every key that some record touches, in no order.
+    /// Keys that some record touches, in no order.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.touching.keys()
     }
 
-    /// Operations carried out in the life of the engine, by kind of value.
+    /// Operations carried out in the life of the engine, by kind.
     pub fn operations(&self) -> impl Iterator<Item = (KindId, Action, Tally)> {
         self.operations.iter().map(|(&(kind, action), &tally)| (kind, action, tally))
     }
 
-    /// Transactions in the life of the engine, by what made them.
+    /// Transactions in the life of the engine, by trigger.
     pub fn transactions(&self) -> impl Iterator<Item = (&'static str, Tally)> {
         self.transactions.iter().map(|(&trigger, &tally)| (trigger, tally))
     }
@@ -203,7 +203,7 @@ impl History {
                 txns.insert(at, txn);
             }
         }
-        // Queued transactions get their number before those that run first: nearly always the place is the end.
+        // A queued transaction gets its number before those that end first, so the place is nearly always the end.
         let later = self.records.iter().rev().take_while(|other| other.txn > record.txn).count();
         self.records.insert(self.records.len() - later, Arc::new(record));
         while self.octets > HISTORY_OCTETS {
@@ -223,7 +223,7 @@ impl History {
         }
     }
 
-    /// Counts what a record leaves out.
+    /// Adds the counts of operations that a record leaves out.
     pub(crate) fn count_omitted(&mut self, omitted: &Omitted) {
         for (sort, tally) in &omitted.tallies {
             let all = self.operations.entry(*sort).or_default();
@@ -246,7 +246,7 @@ impl History {
 }
 
 impl Record {
-    /// What it asked for, what it worked on, and what it left waiting; some of them more than once.
+    /// Keys that the transaction requested, worked on, or left waiting; some of them more than once.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         let requested = self.requested.iter().map(|(key, _)| key);
         let left: [&[Key]; 2] = match &self.outcome {

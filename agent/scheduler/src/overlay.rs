@@ -1,6 +1,7 @@
-//! The graph as it will be: a layer of changes over a [`Graph`] that stays untouched.
+//! The overlay: the graph as it will be after the operations of a plan.
 //!
-//! Only what a plan touches is copied, so planning one change among many costs one change.
+//! A layer of changes over a [`Graph`] that stays untouched. Only nodes and targets that a plan touches are copied, so
+//! planning one change among many costs one change.
 
 mod support;
 mod targets;
@@ -20,25 +21,25 @@ use crate::plan::{After, Cause};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
-/// One in so many more nodes than a change seems to need have room: one too many would have all of them moved.
+/// Divisor of the extra room reserved for a large change: one entry more than reserved would move all of them.
 const SPARE: usize = 32;
 
-/// A node of the overlay.
+/// Index of an overlay node.
 pub(crate) type OverlayIdx = u32;
-/// A group of the overlay.
+/// Index of an overlay target.
 pub(crate) type OverlayTargetId = u32;
-/// The accounts of what one value offers.
+/// Targets of one value.
 pub(crate) type OverlayTargetIds = SmallVec<[OverlayTargetId; 4]>;
-/// Nodes listed with an account: few, mostly.
+/// Nodes that watch a target: few, mostly.
 pub(crate) type OverlayIdxs = SmallVec<[OverlayIdx; 4]>;
 
-/// What a plan has still to do with a value.
+/// Action that the plan still has to take on a value.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum PendingAction {
     #[default]
     Nothing,
     Delete,
-    /// To become this in place: an update, an adoption, a release, or the mere finding that all is well.
+    /// Changes without a delete: an update, an adoption, a release, or the finding that the value is in place.
     InPlace(InPlaceAction),
     Create,
 }
@@ -48,7 +49,7 @@ pub(crate) enum InPlaceAction {
     Updated,
     Adopted,
     Released,
-    /// The system has it already: known as applied from now on, without an operation.
+    /// The system has the value already: recorded as applied, without an operation.
     Found,
 }
 
@@ -56,43 +57,43 @@ pub(crate) enum InPlaceAction {
 pub(crate) struct OverlayNode {
     pub(crate) idx: Option<NodeIdx>,
     pub(crate) key: Key,
-    /// Copied from the graph when the plan hears of one: see [`Overlay::sources_mut`].
+    /// Copied from the graph when a source changes: see [`Overlay::sources_mut`].
     pub(crate) sources: Sources,
-    /// The plan has heard of one: its intent may change.
+    /// True when the change touched a source: the intent may change.
     pub(crate) sources_changed: bool,
     pub(crate) goal: Goal,
-    /// Sources or goal differ from those of the graph.
+    /// True when sources or goal differ from those of the graph.
     pub(crate) changed: bool,
     pub(crate) present: Option<Arc<ValueSpec>>,
     pub(crate) ours: bool,
-    /// What the system has by now.
+    /// Value that the system has at this point of the plan.
     pub(crate) current: Option<SharedValue>,
-    /// The accounts of what the goal needs, in the order of its dependencies.
+    /// Targets of the goal, in the order of its dependencies.
     pub(crate) need_targets: OverlayTargetIds,
     pub(crate) unmet: u32,
     pub(crate) pending_action: PendingAction,
     pub(crate) cause: Cause,
-    /// The last operation on it.
+    /// Last operation on the value.
     pub(crate) op: Option<u32>,
-    /// What it was, when it goes with another one that has not gone yet.
+    /// Spec of a value that goes by cascade, until its cascade root goes.
     pub(crate) in_cascade: Option<Arc<ValueSpec>>,
     pub(crate) cascade_root: Option<OverlayIdx>,
-    /// Most values only come, and have nothing of it.
+    /// Absent for most values, which are only created.
     removal: Option<Box<NodeRemoval>>,
 }
 
-/// What is noted of a value that goes or changes.
+/// Bookkeeping for a value that goes or changes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeRemoval {
     /// Values that go together with this one, once it goes.
     pub(crate) cascaded: Vec<OverlayIdx>,
-    /// Operations that must have gone before those can.
+    /// Operations that must complete before those values can go.
     pub(crate) waits_for: After,
-    /// The users of its key know that it goes.
+    /// True once the dependents of its key are parked.
     pub(crate) dependents_parked: bool,
-    /// The accounts that will lose its offer.
+    /// Targets that will lose this provider.
     pub(crate) going: OverlayTargetIds,
-    /// It is going to change in place.
+    /// Target of its own key, while an in-place change is due.
     pub(crate) changing: Option<OverlayTargetId>,
 }
 
@@ -101,7 +102,7 @@ impl OverlayNode {
         self.removal.get_or_insert_default()
     }
 
-    /// The values that go with this one: from now on somebody else's business.
+    /// Takes the values that go with this one.
     pub(crate) fn take_cascaded(&mut self) -> Vec<OverlayIdx> {
         self.removal.as_mut().map_or_else(Vec::new, |removal| std::mem::take(&mut removal.cascaded))
     }
@@ -112,12 +113,12 @@ impl OverlayNode {
             .map_or_else(After::new, |removal| std::mem::take(&mut removal.waits_for))
     }
 
-    /// Whether it is not there in the end though it lacks nothing.
+    /// True for a value that is not present at the end of the plan although it has no unmet dependency.
     pub(crate) fn could_come(&self) -> bool {
         self.goal.spec().is_some() && self.present.is_none() && self.unmet == 0
     }
 
-    /// Others know that what it offers will go.
+    /// True when targets of this provider are marked as going.
     pub(crate) fn is_going(&self) -> bool {
         self.removal.as_ref().is_some_and(|removal| !removal.going.is_empty())
     }
@@ -127,11 +128,11 @@ impl OverlayNode {
     }
 }
 
-/// What an account is of.
+/// Target behind an index of the overlay.
 #[derive(Debug)]
 pub(crate) struct TargetRef {
     pub(crate) target: Target,
-    /// The account that the graph has of it.
+    /// Index of the target in the graph.
     pub(crate) known: Option<TargetId>,
 }
 
@@ -140,33 +141,33 @@ pub(crate) struct OverlayTarget {
     pub(crate) providers: u32,
     pub(crate) dependents: u32,
     pub(crate) recreate_dependents: u32,
-    /// Offers that will go: nothing new relies on them.
+    /// Providers that will go: nothing new relies on them.
     pub(crate) going: u32,
-    /// It will change in place: whoever is renewed with it waits for that.
+    /// True while an in-place change is due: dependents to be re-created wait for it.
     pub(crate) changing: bool,
-    /// Nodes whose goal is new, and needs this.
+    /// Nodes with a new goal that needs this target.
     pub(crate) new_watchers: OverlayIdxs,
-    /// Most targets only come, and have none.
+    /// Absent for most targets, which are only gained.
     removal: Option<Box<TargetRemoval>>,
-    /// The operation that made the first offer.
+    /// Operation that created the first provider.
     pub(crate) first_provided_by: Option<u32>,
-    /// The operation that made the newest offer: an older one must not go before it is there.
+    /// Operation that created the latest provider: an older provider must not go before it.
     pub(crate) last_provided_by: Option<u32>,
 }
 
-/// What is noted of a target that goes or changes.
+/// Bookkeeping for a target that goes or changes.
 #[derive(Debug, Default)]
 pub(crate) struct TargetRemoval {
-    /// Nodes that wait for offers that stay.
+    /// Nodes that wait for a provider that stays.
     pub(crate) waiting: OverlayIdxs,
-    /// Nodes that cannot change before the users are gone.
+    /// Nodes that cannot change before the dependents are gone.
     pub(crate) blocked: OverlayIdxs,
-    /// The operations by which users left.
+    /// Operations that removed dependents.
     pub(crate) released_by: SmallVec<[u32; 4]>,
 }
 
 impl OverlayTarget {
-    /// Whether what is needed is there, does not go, and does not change if that matters.
+    /// True when the target has a provider that stays, and does not change where that matters.
     pub(crate) fn stays(&self, need: &Dependency) -> bool {
         self.providers > self.going && !(need.recreate && self.changing)
     }
@@ -198,16 +199,16 @@ pub(crate) struct OverlayClaim {
     pub(crate) released_by: Option<u32>,
 }
 
-/// Readiness that changed while accounts were moved: for the planner to act on.
+/// Changes of readiness, collected while counts are updated, for the planner to act on.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyChanges {
-    /// Nodes that may be ready now.
+    /// Nodes that may be ready.
     pub(crate) ready: Vec<OverlayIdx>,
-    /// Nodes whose users may be gone now.
+    /// Nodes whose dependents may be gone.
     pub(crate) unblocked: Vec<OverlayIdx>,
-    /// Live nodes of ours that lost what they must not be without.
+    /// Present nodes of ours that lost a dependency.
     pub(crate) lost_dependency: Vec<OverlayIdx>,
-    /// Nodes of which more can be had now, maybe.
+    /// Reducible nodes that may get more.
     pub(crate) reducible: Vec<OverlayIdx>,
 }
 
@@ -218,24 +219,24 @@ pub(crate) struct Overlay<'g> {
     by_idx: FixedMap<NodeIdx, OverlayIdx>,
     by_key: Slots,
     pub(crate) targets: Vec<OverlayTarget>,
-    /// The accounts of targets that the graph has no group of.
+    /// Targets that the graph does not have, by hash.
     by_target: Slots,
-    /// All others, by those groups.
+    /// Targets that the graph has, by their index there.
     by_known_target: FixedMap<TargetId, OverlayTargetId>,
-    /// What each of the groups is of.
+    /// Targets by index.
     pub(crate) target_refs: Vec<TargetRef>,
     claims: FixedMap<Claim, OverlayClaim>,
-    /// OverlayTargetIds of addresses to be covered, and of prefixes of keys, that the graph does not have.
+    /// Addresses and key prefixes of targets that the graph does not have.
     covering: BTreeSet<(u32, IpAddr)>,
     unders: bool,
-    /// The kinds of keys that have accounts here.
+    /// Kinds of keys that are targets here.
     named: Kinds,
-    /// Offered prefixes, beyond those of the graph.
+    /// Changes in the number of providers of each prefix, relative to the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) ready_changes: ReadyChanges,
-    /// All goals are set: nothing can be needed from now on that has no account here or in the graph.
+    /// True once all goals are set: every target that can be needed from then on is here or in the graph.
     pub(crate) goals_set: bool,
-    /// All that fades.
+    /// Number of all marks of going providers and of changes.
     going: usize,
     pub(crate) edges: u64,
 }
@@ -273,8 +274,8 @@ impl<'g> Overlay<'g> {
         });
     }
 
-    /// Makes room for what is left of a change of which so many values were taken in: as if that were like them, but
-    /// for one node and one account each at least, and a few more.
+    /// Reserves memory for the rest of a change, estimated from the part taken in so far: at least one node and one
+    /// target each, and a few more.
     pub(crate) fn reserve_rest(&mut self, taken: usize, left: usize) {
         let rest = |count: usize| {
             let alike = count.max(taken).saturating_mul(left) / taken;
@@ -283,7 +284,7 @@ impl<'g> Overlay<'g> {
         self.reserve(rest(self.nodes.len()), rest(self.targets.len()));
     }
 
-    /// Makes room for so many nodes of the graph.
+    /// Reserves memory for this many nodes of the graph.
     pub(crate) fn reserve_known(&mut self, nodes: usize) {
         self.nodes.reserve(nodes);
         self.by_idx.reserve(nodes);
@@ -305,7 +306,7 @@ impl<'g> Overlay<'g> {
         &mut self.targets[target_id as usize]
     }
 
-    /// The node of a key, if the plan has touched it.
+    /// Node of a key, if the plan has touched it.
     pub(crate) fn touched(&self, key: &Key) -> Option<OverlayIdx> {
         let hash = hash_of(key);
         match self.graph.find_hashed(key, hash) {
@@ -314,7 +315,7 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    /// The node of a key, copied from the graph or empty. True when it is new to the plan.
+    /// Node of a key, copied from the graph or empty. True when it is new to the plan.
     pub(crate) fn touch(&mut self, key: &Key) -> (OverlayIdx, bool) {
         let hash = hash_of(key);
         match self.graph.find_hashed(key, hash) {
@@ -331,12 +332,12 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    /// The node of a key that the graph does not have.
+    /// Node of a key that the graph does not have.
     fn find_added(&self, key: &Key, hash: u64) -> Option<OverlayIdx> {
         self.by_key.find(hash, |oidx| self.nodes[oidx as usize].key == *key)
     }
 
-    /// The account of a target, if there is one yet.
+    /// Index of a target, if it has one already.
     fn find_target_id(&self, target: &Target) -> Option<OverlayTargetId> {
         let hash = hash_of(target);
         match self.graph.find_target(target, hash) {
@@ -345,7 +346,7 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    /// The account of a target that the graph has no group of.
+    /// Index of a target that the graph does not have.
     fn find_unknown_target_id(&self, target: &Target, hash: u64) -> Option<OverlayTargetId> {
         self.by_target
             .find(hash, |target_id| self.target_refs[target_id as usize].target == *target)
@@ -383,7 +384,7 @@ impl<'g> Overlay<'g> {
         to_u32(self.nodes.len() - 1)
     }
 
-    /// Gives a node that intends a divisible value what can be had of it: that is nobody's change of intent.
+    /// Sets another reduction of a value as its goal, which is no change of intent.
     pub(crate) fn set_reduced_goal(&mut self, oidx: OverlayIdx, goal: Goal) {
         let graph = self.graph;
         let node = self.node_mut(oidx);
@@ -393,7 +394,7 @@ impl<'g> Overlay<'g> {
         self.set_goal(oidx, goal);
     }
 
-    /// The sources of intent of a node, to be changed.
+    /// Sources of a node, to be changed.
     pub(crate) fn sources_mut(&mut self, oidx: OverlayIdx) -> &mut Sources {
         let graph = self.graph;
         let node = self.node_mut(oidx);
@@ -429,7 +430,7 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    /// Lists a node whose goal is new with an account.
+    /// Adds a node with a new goal to the watchers of a target.
     fn list(&mut self, target_id: OverlayTargetId, oidx: OverlayIdx) {
         let new_watchers = &mut self.target_mut(target_id).new_watchers;
         if new_watchers.last() != Some(&oidx) {
@@ -437,7 +438,7 @@ impl<'g> Overlay<'g> {
         }
     }
 
-    /// Finds the accounts of what a goal needs, whose groups may be known, and counts those that are empty.
+    /// Finds the targets of a goal, some of which may be known, and counts those without a provider.
     fn open_need_targets<'t>(
         &mut self,
         oidx: OverlayIdx,
@@ -457,7 +458,7 @@ impl<'g> Overlay<'g> {
         node.need_targets = need_targets;
     }
 
-    /// The accounts of what these traits need: those of the goal are at hand.
+    /// Targets of these dependencies. Those of the goal are at hand.
     fn target_ids_of(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> OverlayTargetIds {
         let node = self.node(oidx);
         if node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec)) {
@@ -466,7 +467,8 @@ impl<'g> Overlay<'g> {
         spec.needs.iter().map(|need| self.target_id(&need.target)).collect()
     }
 
-    /// Puts a node into another condition and moves all accounts. What turns is left in [`Overlay::turned`].
+    /// Sets the present value of a node and updates all counts. Changes of readiness are left in
+    /// [`Overlay::ready_changes`].
     pub(crate) fn set_present(
         &mut self,
         oidx: OverlayIdx,

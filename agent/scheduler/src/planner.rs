@@ -1,9 +1,26 @@
-//! From a change of intent, or from values that woke up, to the order of operations.
+//! The planner: from a change of intent, and from dirty values, to ordered operations.
 //!
-//! The planner plays the change on an [`Overlay`]: it carries out whatever is allowed by then, deletes before updates
-//! before creates, each round ascending by key, and keeps the accounts of what is offered and used. An operation is
-//! allowed when no step leaves a value without what it needs. When nothing is allowed any more, something has to give
-//! way: see [`resolve`]. Whatever could not be created in the end is pending.
+//! The planner simulates the change on an [`Overlay`]. Each touched value gets a [`PendingAction`]; values whose action
+//! is allowed are in the `ready` list of its rank. A round takes the lowest rank that is not empty, ascending by key,
+//! carries its actions out on the overlay, and updates the counts of providers and dependents there, which makes other
+//! values ready:
+//!
+//! ```text
+//! rank 0  FOUND      value in place already: counted as a dependent before anything is deleted
+//! rank 1  DELETES    allowed when no dependent would be without a provider
+//! rank 2  CHANGES    in place; allowed when new dependencies are met and lost offers are unused
+//! rank 3  CREATES    allowed when all dependencies are met by providers that stay
+//!            |
+//!            | nothing is ready
+//!            v
+//!         resolve    park dependents, reduce, give up a change, break a cycle, drop reservations;
+//!                    nothing to decide: the plan is complete
+//! ```
+//!
+//! Invariant: no operation of the plan leaves a value without a provider for one of its dependencies. Deletes come
+//! before creates, so that identities and keys are free when they are needed; a value that could not be created is
+//! pending. Every round removes a pending action or parks a value, and a value is parked at most once by each of its
+//! targets, so the number of rounds is bounded: see [`ROUNDS_PER_VALUE`].
 
 mod cascade;
 mod claims;
@@ -32,46 +49,46 @@ use crate::plan::{Cause, PlannedOperation};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
-/// Rounds of ready values, by rank. What is found to be in place comes first, so that it counts as a user of the rest.
+/// Ranks of ready values. Values found in place come first, so that they count as dependents of the rest.
 const FOUND: usize = 0;
 const DELETES: usize = 1;
 const CHANGES: usize = 2;
 const CREATES: usize = 3;
 
-/// Rounds of a plan for each value it touches, far more than needed.
+/// Bound on the rounds of a plan for each value it touches, far more than needed.
 const ROUNDS_PER_VALUE: usize = 64;
 
-/// Operations of such a plan that a test is shown.
+/// Operations shown when a debug build exceeds that bound.
 const OPERATIONS_SHOWN: usize = 12;
 
 #[derive(Debug)]
 pub(crate) struct Planner<'g> {
     pub(crate) overlay: Overlay<'g>,
     ready: [Vec<OverlayIdx>; 4],
-    /// An empty list, to be used for spots that turn.
+    /// Empty list that is swapped with the ready changes, so that neither is allocated again.
     spare: Vec<OverlayIdx>,
-    /// Deletes and changes that wait for users to go, by key.
+    /// Deletes and changes that wait for dependents to go, by key.
     pub(crate) blocked_by_dependents: BTreeMap<Key, OverlayIdx>,
-    /// The same, when all users are on their way already.
+    /// Deletes and changes whose dependents are all scheduled to go already.
     pub(crate) blocked_after_parking: BTreeMap<Key, OverlayIdx>,
-    /// Changes that wait for what they need.
+    /// Changes with an unmet dependency.
     pub(crate) change_missing_dependency: BTreeMap<Key, OverlayIdx>,
-    /// Divisible values of which less or more than their goal may be had.
+    /// Reducible values that may get another reduction than their goal.
     reducible_candidates: BTreeMap<Key, OverlayIdx>,
-    /// What will be taken along, and by whom.
+    /// Cascades of the values that go, with their roots.
     cascade_under: FixedMap<Key, OverlayIdx>,
     cascade_of: FixedMap<Facet, OverlayIdx>,
     pub(crate) operations: Vec<PlannedOperation>,
-    /// Values found to be in place.
+    /// Values in place that only have to be recorded as applied.
     pub(crate) found: Vec<OverlayIdx>,
     pub(crate) restores: Vec<(Key, SharedValue)>,
-    /// Identities kept for whoever held them before a change that is taken back.
+    /// Identities reserved for the values that held them before a change that is being undone.
     reserved_claims: FixedMap<Claim, Key>,
-    /// Values that wait for a kept identity.
+    /// Values that wait because an identity is reserved for another one.
     yielding: BTreeMap<Key, OverlayIdx>,
-    /// Parts that descriptors listed.
+    /// Number of parts that descriptors listed.
     pub(crate) listed: u64,
-    /// With one transport, the order of the plan is order enough.
+    /// True with several transports. With one, the order of the plan is enough, and operations need no predecessors.
     transports: bool,
 }
 
@@ -97,7 +114,7 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// Takes in values whose surroundings changed.
+    /// Adds values whose surroundings changed.
     pub(crate) fn add_dirty(&mut self, mut indexes: Vec<NodeIdx>) {
         let graph = self.overlay.graph;
         self.overlay.reserve_known(indexes.len());
@@ -112,7 +129,7 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// Finds the order. Everything the plan starts from has been taken in.
+    /// Simulates all actions. Sources and dirty values have been added before.
     pub(crate) fn run(&mut self) {
         self.overlay.goals_set = true;
         self.operations.reserve(self.overlay.nodes.len());
@@ -123,7 +140,8 @@ impl<'g> Planner<'g> {
         self.reclaim_reserved();
         let mut rounds = 0;
         loop {
-            // Each value goes and comes at most a few times. Should that ever prove wrong, what is left stays pending.
+            // A value goes and returns at most a few times. If this bound is ever reached, the remaining values stay
+            // pending.
             rounds += 1;
             if rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
                 let last =
@@ -155,8 +173,8 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// Decides what a value needs: nothing, or to go, to become, to come. What may do with less waits until it is known
-    /// what is there.
+    /// Chooses the action of a value. A present value that may be reduced waits until it is known which targets are
+    /// available.
     fn choose_action(&mut self, oidx: OverlayIdx) {
         self.note_reducible(oidx);
         if !self.may_be_reduced(oidx) {
@@ -185,7 +203,7 @@ impl<'g> Planner<'g> {
             Goal::Nothing => {}
             Goal::Valid(value, spec)
                 if graph.satisfied(&node.key, &value, &current)
-                    // What is left open now may have been set by us before.
+                    // Attributes that the new value leaves open may have been set by us before.
                     && !applied.as_ref().is_some_and(|applied| {
                         graph.restoring_update(&node.key, applied, &value).is_some()
                     }) =>
@@ -267,7 +285,7 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// Has a value go: deleted, or given back where it was there before us.
+    /// Schedules the removal of a value: a delete, or a release where it was there before us.
     pub(crate) fn schedule_removal(&mut self, oidx: OverlayIdx, cause: Option<Cause>) {
         let restore = self.overlay.graph.restores.contains_key(&self.overlay.node(oidx).key);
         let node = self.overlay.node_mut(oidx);
@@ -345,7 +363,7 @@ impl<'g> Planner<'g> {
         self.apply_change(oidx, in_place_action, value, new, &lost);
     }
 
-    /// What a value that changes in place is to become.
+    /// Value and spec that an in-place action leads to.
     pub(crate) fn next(&self, oidx: OverlayIdx) -> Option<(SharedValue, Arc<ValueSpec>)> {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
@@ -362,7 +380,7 @@ impl<'g> Planner<'g> {
         }
     }
 
-    /// True for what we made, or may remove because of its mark.
+    /// True for a value that we created, or may remove because of its mark.
     pub(crate) fn is_ours(&self, oidx: OverlayIdx) -> bool {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
@@ -374,7 +392,7 @@ impl<'g> Planner<'g> {
         graph.made_or_marked(&node.key, made, node.current.as_ref())
     }
 
-    /// The account of a key when somebody wants to be made anew with it.
+    /// Target of a key that has dependents to be re-created when it changes.
     pub(crate) fn recreate_target(&mut self, key: &Key) -> Option<OverlayTargetId> {
         let target_id = self.overlay.existing_target_id(&Target::Exact(key.clone()))?;
         (self.overlay.target(target_id).recreate_dependents > 0).then_some(target_id)
@@ -394,7 +412,7 @@ impl<'g> Planner<'g> {
             InPlaceAction::Adopted => Action::Adopt,
             InPlaceAction::Released => Action::Release,
             InPlaceAction::Found => {
-                // It is as asked already, and still someone else's: it must outlive our intent.
+                // As requested already and still someone else's: it must outlive our intent.
                 match self.is_ours(oidx) {
                     true => self.renew_restore(oidx),
                     false => self.note_restore(oidx),
@@ -462,7 +480,7 @@ impl<'g> Planner<'g> {
         self.drain_ready();
     }
 
-    /// True when users must go first; then it is tried again when they are gone.
+    /// True when dependents have to go first; the action is tried again when they are gone.
     fn is_blocked(
         &mut self,
         oidx: OverlayIdx,
@@ -481,7 +499,7 @@ impl<'g> Planner<'g> {
         !blocking.is_empty()
     }
 
-    /// The accounts among these whose last offer would go while somebody uses it.
+    /// Targets in `lost` that would lose their last provider while they have dependents.
     pub(crate) fn blocking(
         &mut self,
         present: &Arc<ValueSpec>,
@@ -506,7 +524,7 @@ impl<'g> Planner<'g> {
         self.blocked_after_parking.remove(key);
     }
 
-    /// Acts on all readiness that changed.
+    /// Acts on all changes of readiness.
     pub(crate) fn drain_ready(&mut self) {
         for oidx in std::mem::take(&mut self.overlay.ready_changes.lost_dependency) {
             if !self.reduce(oidx) {
@@ -525,7 +543,7 @@ impl<'g> Planner<'g> {
                 _ => {}
             }
         }
-        // Nearly every turn has some of these: two lists take turns, rather than each one to be allocated.
+        // Nearly every call has some, so two lists are swapped instead of allocated.
         let spare = std::mem::take(&mut self.spare);
         let mut ready = std::mem::replace(&mut self.overlay.ready_changes.ready, spare);
         for oidx in ready.drain(..) {

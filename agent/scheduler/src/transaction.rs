@@ -1,4 +1,20 @@
-//! A transaction in flight, and how it is carried out.
+//! Transactions in flight.
+//!
+//! ```text
+//!               all verified
+//! Executing -------------------------------> Done
+//!     |
+//!     | an operation fails (atomic), or the change is cancelled
+//!     v
+//! Settling: nothing more is submitted; failed keys are read, until the answers come or the time is over,
+//!     |     then wait for conflicting transactions
+//!     v
+//! Undoing: the intent before is planned from the present state, and executed ----> Failed or Cancelled
+//! ```
+//!
+//! An operation is *completed* when its transport answers, and *verified* when the system shows its effect: by an echo
+//! (notification), by a fact in the completion, or by a read. The present value of a node follows the completion, so
+//! later operations need not wait for verification; the transaction ends when all operations are verified.
 
 mod conflict_set;
 mod dispatch;
@@ -30,18 +46,18 @@ use dispatch_order::DispatchOrder;
 pub(crate) use in_flight::InFlight;
 pub(crate) use transport_queue::TransportQueue;
 
-/// After a large batch, objects without an echo are read once no echo has come for this long.
+/// Time without an echo after which the objects of a large batch are read.
 const ECHO_WITHIN: Duration = Duration::from_millis(30);
-/// Operations of one transaction up to which each is read back at once: a read is cheaper than waiting for an echo.
+/// Number of operations of a transaction up to which each is read back at once: a read is cheaper than waiting.
 const READ_AT_ONCE: usize = 256;
-/// Reads asked for at a time when many echoes did not come: what the answers of a moment can be.
+/// Reads requested at a time when many echoes are missing, so that the answers stay small.
 const READS_MOST: usize = 4096;
-/// Between two reads of an object that is not yet as it should be.
+/// Time between two reads of an object that is not yet as it should be.
 const READ_AGAIN: Duration = Duration::from_millis(100);
-/// How long an object may take to become as it should be after its operation was completed, and after any other
-/// operation of its transaction moved.
+/// Time for an object to become as intended, after its operation was completed and after the last progress of its
+/// transaction.
 const VERIFIED_WITHIN: Duration = Duration::from_secs(1);
-/// How long reads may take after a failure, before the way back is planned without them.
+/// Time for reads after a failure, before the rollback is planned without them.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -51,30 +67,30 @@ pub(crate) struct Transaction {
     mode: Mode,
     description: String,
     author: Option<Arc<Author>>,
-    /// What the change intends: for the history.
+    /// Requested values, for the history.
     requested: Vec<(Key, Option<SharedValue>)>,
     phase: Phase,
     operations: Vec<PlannedOperation>,
-    /// What became of each of the operations so far.
+    /// Progress of each operation.
     progress: Vec<OpProgress>,
-    /// The number of the first operation.
+    /// Number of the first operation.
     first_op: u64,
     order: DispatchOrder,
-    /// The values it touches: nobody else changes them, and none is forgotten, until it ends.
+    /// Nodes reserved by the transaction: no other one changes them, and none is dropped, until it ends.
     reserved: Vec<NodeIdx>,
-    /// Values that woke up meanwhile, and have to wait until it ends.
+    /// Values marked dirty meanwhile, to be planned for when the transaction ends.
     dirty_after: Vec<NodeIdx>,
-    /// What others must keep clear of; worked out when somebody asks.
+    /// Conflict set, computed when it is first needed.
     conflict_set: Option<ConflictSet>,
-    /// Nothing of it may go yet: see [`Engine::prepare`].
+    /// True while nothing may be submitted: see [`Engine::prepare`].
     prepared: bool,
-    /// Pre-images that are told with the first operations.
+    /// Pre-images to be reported with the first operations.
     restores: Vec<(Key, Option<SharedValue>)>,
-    /// Somebody asked for its end.
+    /// True when the client cancelled the change.
     cancelled: bool,
-    /// Handed out and not completed.
+    /// Number of operations submitted and not completed.
     outstanding: usize,
-    /// Neither verified nor failed.
+    /// Number of operations neither verified nor failed.
     open: usize,
     last_progress: Duration,
     read_due: Option<Duration>,
@@ -82,13 +98,13 @@ pub(crate) struct Transaction {
     undo_failed: bool,
     failed: Vec<Key>,
     pending: Vec<Key>,
-    /// What was intended before, for the way back.
+    /// Intent before the change, for the rollback.
     before: Vec<(Key, Option<SharedValue>)>,
-    /// Who held which identity before, among the values it touches.
+    /// Identities held by the touched values before the change.
     claims_before: FixedMap<Claim, Key>,
-    /// Read after a failure, and not heard of yet.
+    /// Keys read after a failure without an answer yet.
     awaited: BTreeSet<NodeIdx>,
-    /// Operations of the way there, once the way back has begun.
+    /// Operations of the change, once the rollback has begun.
     past: Vec<RecordedOperation>,
     omitted: Omitted,
     started: Now,
@@ -97,10 +113,10 @@ pub(crate) struct Transaction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Executing,
-    /// Something failed: hearing what the system has by now.
+    /// An operation failed: waiting for reads.
     Settling {
         until: Duration,
-        /// The way back has to wait for this one.
+        /// Conflicting transaction that the rollback has to wait for.
         behind: Option<TxnId>,
     },
     Undoing,
@@ -116,7 +132,7 @@ struct OpProgress {
 enum OpState {
     Waiting,
     Submitted,
-    /// Completed at that time, not seen yet. With an error it is success only if what exists is as intended.
+    /// Completed at this time, and not verified. With an error, verified only if the present object is as intended.
     Completed(Duration, Option<Box<OperationError>>),
     Verified,
     Failed(Box<OperationError>),
@@ -135,7 +151,7 @@ impl Transaction {
         }
     }
 
-    /// Whether operations may be handed out at all.
+    /// True when operations may be submitted.
     fn may_go(&self) -> bool {
         match self.phase {
             Phase::Executing => !self.prepared && self.failure.is_none(),
@@ -144,13 +160,13 @@ impl Transaction {
         }
     }
 
-    /// Whether this transaction fails when an operation does that is there for this reason.
+    /// True when the failure of an operation with this cause fails the transaction.
     fn is_vital(&self, cause: Cause) -> bool {
         let requested = matches!(cause, Cause::Requested | Cause::Parked | Cause::Unparked);
         self.mode == Mode::Atomic && self.phase == Phase::Executing && requested
     }
 
-    /// Whether an operation is one of these; those of the way there are not, once it is on its way back.
+    /// True for operations of this transaction; during a rollback, for those of the rollback only.
     fn has(&self, op: OpId) -> bool {
         op.0.checked_sub(self.first_op).is_some_and(|at| at < self.progress.len() as u64)
     }
@@ -168,7 +184,7 @@ impl Transaction {
         &mut self.progress[op_index]
     }
 
-    /// Whether an operation came after one that failed, on the same value.
+    /// True when an operation on the same value failed before this one.
     fn follows_failure(&self, op: OpId) -> bool {
         let own = self.op_progress(op).idx;
         let failed = |&op_index: &u32| {
@@ -186,25 +202,25 @@ impl Transaction {
         OpId(self.first_op + u64::from(op_index))
     }
 
-    /// An operation is with its transport: so may be what comes after it on the same one.
+    /// Records a submission: operations after this one on the same transport may be submitted, too.
     fn submitted_op(&mut self, op: OpId) {
         let op_index = self.op_index(op);
         self.order.submitted_op(op_index, &self.operations);
     }
 
-    /// An operation is completed.
+    /// Records a completion.
     fn completed_op(&mut self, op: OpId) {
         let op_index = self.op_index(op);
         self.order.completed_op(op_index, &self.operations);
     }
 
-    /// An operation will not be done: nor will what waits for it.
+    /// Records a failure: operations that need this one are skipped.
     fn failed_op(&mut self, op: OpId) {
         let op_index = self.op_index(op);
         self.order.failed_op(op_index, &self.operations);
     }
 
-    /// What was handed out and not answered.
+    /// Operations submitted and not answered.
     fn unanswered(&self) -> impl Iterator<Item = OpId> + '_ {
         let progress = (self.first_op..).map(OpId).zip(&self.progress);
         progress
@@ -212,7 +228,7 @@ impl Transaction {
             .map(|(op, _)| op)
     }
 
-    /// Writes down what became of the operations; of what is beyond the bounds of a record, the numbers.
+    /// Records the results of the operations; those beyond the bound of a record are only counted.
     fn record(&mut self, undo: bool) {
         let mut progress = std::mem::take(&mut self.progress);
         let mut operations = std::mem::take(&mut self.operations);
@@ -301,7 +317,7 @@ impl Engine {
         }
     }
 
-    /// A transaction may hand out its operations. Pre-images are in the step of the first ones.
+    /// Lets a transaction submit its operations. The step of the first ones has the pre-images.
     pub(crate) fn release_prepared(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         if let Some(transaction) = self.running.get(txn) {
             transaction.prepared = false;
@@ -310,7 +326,7 @@ impl Engine {
         }
     }
 
-    /// The identities that the values of a plan hold now.
+    /// Identities held by the values of a plan.
     fn claims_held(&self, plan: &Plan) -> FixedMap<Claim, Key> {
         let mut claims_before = FixedMap::default();
         for idx in plan.nodes.iter().filter_map(|node| node.idx) {
@@ -324,7 +340,7 @@ impl Engine {
         claims_before
     }
 
-    /// The value that a change intends for a key, which is no part there.
+    /// Value that a change intends for a key, apart from any whole it is a part of.
     fn direct(&self, key: &Key) -> Option<SharedValue> {
         let node = self.graph.node(self.graph.find(key)?);
         let mut sources = node.sources.iter();
@@ -340,7 +356,7 @@ impl Engine {
         counters.operations_planned += plan.operations.len() as u64;
     }
 
-    /// Makes a plan the operations of a transaction.
+    /// Installs a plan: its operations in the transaction, its goals in the graph.
     fn install_plan(
         &mut self,
         transaction: &mut Transaction,
@@ -387,7 +403,7 @@ impl Engine {
         self.install_goals(plan, indexes, step);
     }
 
-    /// The nodes of a plan in the graph.
+    /// Nodes of a plan in the graph.
     pub(crate) fn intern_nodes(&mut self, plan: &Plan) -> Vec<NodeIdx> {
         let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
         let target_refs = plan.target_refs.iter().filter(|it| it.known.is_none()).count();
@@ -396,7 +412,7 @@ impl Engine {
         nodes.map(|node| node.idx.unwrap_or_else(|| self.graph.intern(&node.key))).collect()
     }
 
-    /// Takes over the goals of a plan, and what it found to be in place.
+    /// Installs the goals of a plan, and records the values found in place as applied.
     pub(crate) fn install_goals(&mut self, mut plan: Plan, indexes: Vec<NodeIdx>, step: &mut Step) {
         step.changed.reserve(plan.nodes.len());
         let mut idle = Vec::new();
@@ -436,7 +452,7 @@ impl Engine {
         }
     }
 
-    /// Moves a transaction on. False when it has to wait.
+    /// Advances a transaction. False when it has to wait.
     pub(crate) fn advance_transaction(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
         let Some(transaction) = self.running.get(txn) else { return false };
         match transaction.phase {
@@ -496,7 +512,7 @@ impl Engine {
         self.conclude(outcome, step);
     }
 
-    /// Leaves the values of a transaction to others.
+    /// Releases the nodes of a transaction.
     fn release_values(&mut self, transaction: &mut Transaction) {
         for idx in std::mem::take(&mut transaction.reserved) {
             let node = self.graph.node_mut(idx);

@@ -1,4 +1,16 @@
-//! The planes of one key: what is intended and by whom, what was applied, what is seen.
+//! Nodes: the planes of one key.
+//!
+//! ```text
+//! sources --> goal         intended: what shall be there, validated
+//!             applied      what our last successful operation set
+//!             observed     what the system showed last
+//!             present      what others may rely on
+//! ```
+//!
+//! `present` is neither `applied` nor `observed`. It is the spec of the value that the system is believed to have: set
+//! when an operation completes (before its echo arrives), cleared when it is deleted, and corrected by facts.
+//! Dependents count on `present`, so the operations of one plan need not wait for echoes; `observed` changes with facts
+//! alone, and is compared with `applied` to verify operations and to detect drift.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -14,12 +26,12 @@ use crate::status::LastOperation;
 use crate::value::SharedValue;
 use crate::value_spec::{FullValue, ValueError, ValueSpec};
 
-/// Who intends a value.
+/// Origin of an intended value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
-    /// A change named it.
+    /// Named by a change.
     Direct,
-    /// It is a part of this value.
+    /// Part of the value with this key.
     Part(Box<Key>),
 }
 
@@ -29,10 +41,10 @@ impl Source {
     }
 }
 
-/// Ascending by source; the first one counts.
+/// Sources, ascending; the first one counts.
 pub(crate) type Sources = SmallVec<[(Source, SharedValue); 1]>;
 
-/// The intended plane of a key, judged.
+/// Intended plane of a key, after validation.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Goal {
     #[default]
@@ -56,23 +68,23 @@ impl Goal {
         }
     }
 
-    /// The value that was asked for: in full, where the goal is what can be had of it.
+    /// Requested value: the full one where the goal is a reduced one.
     pub(crate) fn requested(&self) -> Option<&SharedValue> {
         self.spec().and_then(|spec| spec.full()).map(|(full, _)| full).or(self.value())
     }
 
-    /// All that is needed for what was asked for.
+    /// Dependencies of the requested value.
     pub(crate) fn needs(&self) -> &[Dependency] {
         self.requested_spec().map_or(&[], |spec| &spec.needs)
     }
 
-    /// The traits of what was asked for: a value is listed with all it needs, also where it could do without.
+    /// Spec of the requested value: a reduced value watches all targets of the full one.
     pub(crate) fn requested_spec(&self) -> Option<&Arc<ValueSpec>> {
         let spec = self.spec()?;
         Some(spec.full().map_or(spec, |(_, full)| full))
     }
 
-    /// A value that can be had in part, in full.
+    /// Full value and spec of a reducible value.
     pub(crate) fn reducible(&self) -> Option<FullValue> {
         match self {
             Self::Valid(value, spec) if spec.is_reducible() => {
@@ -86,24 +98,24 @@ impl Goal {
         self.spec().is_some_and(|spec| spec.is_reducible())
     }
 
-    /// True for what can be had of what was asked for, without the rest.
+    /// True for a reduced value.
     pub(crate) fn is_partial(&self) -> bool {
         self.spec().is_some_and(|spec| spec.full().is_some())
     }
 
-    /// True when what was asked for needs a target that this does without.
+    /// True when the requested value needs a target that the reduced one does without.
     pub(crate) fn is_leaving_out(&self, target: &Target) -> bool {
         let needs = |spec: &ValueSpec| !spec.needs_of(target).is_empty();
         let Some(spec) = self.spec() else { return false };
         spec.full().is_some_and(|(_, full)| needs(full) && !needs(spec))
     }
 
-    /// Nobody knew its kind when it was judged.
+    /// True when the kind had no descriptor at validation.
     pub(crate) fn is_unimplemented(&self) -> bool {
         matches!(self, Self::Refused(_, refusal) if **refusal == ValueError::Unimplemented)
     }
 
-    /// Why the value cannot be an intent, where its kind is known.
+    /// Reason for which the value cannot be an intent, where its kind is known.
     pub(crate) fn invalid(&self) -> Option<&String> {
         match self {
             Self::Refused(_, refusal) => match &**refusal {
@@ -123,25 +135,25 @@ pub(crate) struct Node {
     pub(crate) goal: Goal,
     pub(crate) applied: Option<SharedValue>,
     pub(crate) observed: Option<SharedValue>,
-    /// What the system is believed to have, as others depend on it.
+    /// Value that the system is believed to have, as others depend on it: see the module.
     pub(crate) present: Option<Arc<ValueSpec>>,
-    /// What is live was put there by us, so what it needs must outlast it.
+    /// True when the present value is ours, so that its dependencies must outlast it.
     pub(crate) ours: bool,
-    /// The groups of what the goal needs, in the order of its dependencies.
+    /// Targets of the goal, in the order of its dependencies.
     pub(super) need_targets: TargetIds,
-    /// Dependencies of the goal that nobody offers.
+    /// Number of dependencies of the goal without a provider.
     pub(crate) unmet: u32,
-    /// The number of the last operation of a running transaction on this key.
+    /// Number of the last operation on this key of a transaction in flight.
     running_op: Option<NonZeroU64>,
-    /// The number of the transaction that touches it: until that ends, it is nobody else's.
+    /// Number of the transaction that reserved the node, until that ends.
     owner: Option<NonZeroU64>,
     pub(crate) last: Option<LastOperation>,
     pub(crate) retry: Option<Box<RetryState>>,
-    /// Stands in [`super::Graph::woken`].
+    /// Listed in [`super::Graph::dirty`].
     pub(super) is_dirty: bool,
-    /// Was to be woken while an operation on it was in flight.
+    /// Marked dirty while an operation on it was in flight.
     pub(crate) dirty_in_flight: bool,
-    /// Used slots only.
+    /// False for slots on the free list.
     pub(super) used: bool,
 }
 
@@ -167,12 +179,12 @@ impl Node {
         }
     }
 
-    /// The last operation of a running transaction on this key.
+    /// Last operation on this key of a transaction in flight.
     pub(crate) fn running_op(&self) -> Option<OpId> {
         self.running_op.map(|number| OpId(number.get()))
     }
 
-    /// Operations are numbered from one.
+    /// Sets the operation in flight. Operations are numbered from one.
     pub(crate) fn begin_op(&mut self, op: OpId) {
         self.running_op = NonZeroU64::new(op.0);
     }
@@ -181,12 +193,12 @@ impl Node {
         self.running_op = None;
     }
 
-    /// The transaction that touches it.
+    /// Transaction that reserved the node.
     pub(crate) fn owner(&self) -> Option<TxnId> {
         self.owner.map(|number| TxnId(number.get()))
     }
 
-    /// True when it was not this transaction's before. Transactions are numbered from one.
+    /// Reserves the node. True when another transaction, or none, had it before. Transactions are numbered from one.
     pub(crate) fn reserve(&mut self, txn: TxnId) -> bool {
         let owner = NonZeroU64::new(txn.0);
         std::mem::replace(&mut self.owner, owner) != owner
@@ -196,17 +208,17 @@ impl Node {
         self.owner = None;
     }
 
-    /// The traits whose dependencies list this node as a member of groups.
+    /// Specs whose dependencies this node watches.
     pub(super) fn watching_specs(&self) -> [Option<&Arc<ValueSpec>>; 2] {
         watching_specs(self.goal.requested_spec(), self.present.as_ref().filter(|_| self.ours))
     }
 
-    /// What the system has: as seen, or else as we left it.
+    /// Value that the system has: as observed, or else as applied.
     pub(crate) fn current(&self) -> Option<&SharedValue> {
         self.present.as_ref().and_then(|_| self.observed.as_ref().or(self.applied.as_ref()))
     }
 
-    /// True when the very value that is intended was applied, and is believed to be there.
+    /// True when the very value that is intended was applied and is believed to be present.
     pub(crate) fn in_place(&self) -> bool {
         let (Some(goal), Some(applied)) = (self.goal.value(), &self.applied) else { return false };
         self.present.is_some() && Arc::ptr_eq(goal, applied)

@@ -1,18 +1,18 @@
-//! A set of nodes with cheap changes: all of a large transaction come and go.
+//! Set of nodes with cheap changes: all nodes of a large transaction enter and leave it.
 
 use super::NodeIdx;
 
-/// Marks a node that is not in the set.
+/// Place of a node that is not in the set.
 const NOWHERE: u32 = u32::MAX;
 
-/// Slots for which room is kept when all of a large transaction have gone.
+/// Capacity kept after the set became empty.
 const ROOM_KEPT: usize = 1024;
 
-/// Slots of nodes, in no order. A change costs a look at one place, whatever the size.
+/// Node slots in no order. A change looks at one place, whatever the size.
 #[derive(Debug, Default)]
 pub(crate) struct NodeSet {
     all: Vec<NodeIdx>,
-    /// Where each slot stands in `all`.
+    /// Place of each node slot in `all`.
     places: Vec<u32>,
 }
 
@@ -21,7 +21,7 @@ impl NodeSet {
         &self.all
     }
 
-    /// Makes room for so many more, in a graph of so many slots.
+    /// Reserves memory for `more` entries, in a graph of `slots` slots.
     pub(super) fn reserve(&mut self, more: usize, slots: usize) {
         self.all.reserve(more);
         self.places.reserve(slots.saturating_sub(self.places.len()));
@@ -38,7 +38,7 @@ impl NodeSet {
         }
     }
 
-    /// Whether it was there.
+    /// Removes a node. True when it was in the set.
     pub(super) fn remove(&mut self, idx: NodeIdx) -> bool {
         let place = self.places.get_mut(idx as usize);
         let Some(place) = place.filter(|place| **place != NOWHERE) else { return false };

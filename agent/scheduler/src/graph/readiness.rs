@@ -1,4 +1,4 @@
-//! Keeping account: who offers, who needs, and who hears of it.
+//! Readiness: counting of providers, dependents and unmet dependencies.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,12 +33,12 @@ impl Graph {
             .sum()
     }
 
-    /// The targets in whose groups this node is listed.
+    /// Specs whose targets this node watches.
     pub(super) fn watched_specs(&self, idx: NodeIdx) -> SmallVec<[Arc<ValueSpec>; 2]> {
         self.node(idx).watching_specs().into_iter().flatten().cloned().collect()
     }
 
-    /// Lists a node with all that its goal needs.
+    /// Adds a node to the watchers of all targets of its goal.
     pub(super) fn watch_goal(
         &mut self,
         idx: NodeIdx,
@@ -66,7 +66,7 @@ impl Graph {
         }
     }
 
-    /// Lists a node with all that its live value needs, and marks its entries elsewhere as stale.
+    /// Adds a node to the watchers of all targets of its present value, and marks its other entries as stale.
     pub(super) fn watch_present(&mut self, idx: NodeIdx, before: &[Arc<ValueSpec>]) {
         let present = self.node(idx).present.clone().filter(|_| self.node(idx).ours);
         for need in present.iter().flat_map(|present| &present.needs) {
@@ -77,7 +77,7 @@ impl Graph {
         self.unwatch(idx, before);
     }
 
-    /// Marks the entries of a node as stale where neither goal nor live value needs that any more.
+    /// Marks the entries of a node as stale for targets that neither goal nor present value needs any more.
     pub(super) fn unwatch(&mut self, idx: NodeIdx, before: &[Arc<ValueSpec>]) {
         if before.is_empty() {
             return;
@@ -95,7 +95,7 @@ impl Graph {
         }
     }
 
-    /// Lists a node with a target, whose group may be there already.
+    /// Adds a node to the watchers of a target, which may have a state already.
     fn add_watcher(&mut self, idx: NodeIdx, target: &Target, known: Option<TargetId>) -> TargetId {
         if let Some(id) = known {
             let watchers = &mut self.targets.of_mut(id).watchers;
@@ -141,7 +141,7 @@ impl Graph {
         }
     }
 
-    /// Drops the account of a target that nobody needs, where it can be had again from the indexes.
+    /// Drops the state of an unwatched target where it can be recomputed from the indexes.
     fn close_if_derivable(&mut self, id: TargetId, target: &Target) {
         let providers = self.targets.of(id).providers;
         let again = match target {
@@ -183,7 +183,7 @@ impl Graph {
         self.ordered.insert(kind, keys);
     }
 
-    /// Counts the dependencies of a value of a node. The groups of a goal are at hand.
+    /// Counts the dependencies of a present value. The target ids of a goal are at hand, others are looked up.
     fn count_dependents(&mut self, idx: NodeIdx, spec: &Arc<ValueSpec>, sign: i32) {
         let node = &self.nodes[idx as usize];
         let at_hand = node.goal.spec().is_some_and(|goal| Arc::ptr_eq(goal, spec));
@@ -219,7 +219,8 @@ impl Graph {
                         .extend(claimed.claimants.iter().filter(|&&watcher| watcher != idx));
                 }
                 Some(holder) if holder != idx => {
-                    // It was given away, and this one has to go; should it stay, it is the next holder.
+                    // The identity was given to another value, and this one has to go; should that one leave first,
+                    // this one is next.
                     claimed.claimants.push(idx);
                     self.mark_dirty(idx);
                 }
@@ -228,8 +229,8 @@ impl Graph {
         }
     }
 
-    /// Wakes those who want the identity that is free now. Somebody may have it already: whoever came back from drift
-    /// after it was given away.
+    /// Releases an identity. Another value may hold it already: one that came back from drift after the identity was
+    /// given away. Else the claimants are marked dirty.
     pub(super) fn release(&mut self, claim: &Claim, idx: NodeIdx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
         if claimed.holder != Some(idx) {
@@ -253,7 +254,7 @@ impl Graph {
         others.find(has).copied()
     }
 
-    /// Wakes those who want an identity that this value was to get, and did not get.
+    /// Marks claimants of the identities that this value was to get, and did not get.
     pub(crate) fn forgo_claims(&mut self, idx: NodeIdx) {
         let Some(spec) = self.node(idx).goal.spec().cloned() else { return };
         for claim in spec.claims() {
@@ -263,7 +264,7 @@ impl Graph {
         }
     }
 
-    /// Wakes those who want an identity that nobody has, other than the one who had it or was to have it.
+    /// Marks the claimants of a free identity, except the value that had it or was to have it.
     fn mark_claimants_dirty(&mut self, claim: &Claim, idx: NodeIdx) {
         let Some(claimed) = self.claims.get_mut(claim) else { return };
         let mut claimants = std::mem::take(&mut claimed.claimants);
@@ -276,7 +277,7 @@ impl Graph {
         for &claimant in claimants.iter().filter(|&&claimant| claimant != idx) {
             self.reason_changed.push(claimant);
             let node = self.node(claimant);
-            // What is on its way out for want of it will have to come back.
+            // A claimant that is just being removed for want of the identity will have to return.
             if !node.in_place() || node.running_op().is_some() {
                 self.mark_dirty(claimant);
             }
@@ -360,13 +361,13 @@ impl Graph {
         }
     }
 
-    /// Wakes those who wait for nothing but what this value still offers.
+    /// Marks values that wait for nothing but targets of this provider.
     pub(crate) fn mark_waiting_dirty(&mut self, idx: NodeIdx) {
         let watchers = self.watchers_of_new_offers(idx, None);
         self.mark_ready_dirty(&watchers);
     }
 
-    /// Wakes those of these values that wait for nothing.
+    /// Marks those of these values that have no unmet dependency.
     pub(super) fn mark_ready_dirty(&mut self, watchers: &[NodeIdx]) {
         for &watcher in watchers {
             let node = self.node(watcher);
@@ -377,8 +378,8 @@ impl Graph {
         }
     }
 
-    /// The members of the groups of all that a value offers, and did not offer before; some may be stale, or there
-    /// twice.
+    /// Watchers of all targets that a value provides, and that `before` did not provide. May hold stale entries and
+    /// duplicates.
     pub(crate) fn watchers_of_new_offers(
         &mut self,
         idx: NodeIdx,
@@ -404,14 +405,14 @@ impl Graph {
         watchers
     }
 
-    /// Counts one offer more or less, where there is an account of it.
+    /// Counts one provider more or less, where the target has a state.
     pub(super) fn offer(&mut self, target: &Target, offered: bool) {
         if let Some(id) = self.targets.find(target) {
             self.count_provider(id, offered);
         }
     }
 
-    /// Counts one offer more or less; the first and the last one change the readiness of others.
+    /// Counts one provider more or less. The first and the last one change the readiness of the watchers.
     fn count_provider(&mut self, id: TargetId, offered: bool) {
         let state = self.targets.of_mut(id);
         state.providers = state.providers.saturating_add_signed(if offered { 1 } else { -1 });
@@ -436,7 +437,7 @@ impl Graph {
         self.targets.of_mut(id).watchers = watchers;
     }
 
-    /// Tells a member that a target is there, or is there no more. False when it does not care any longer.
+    /// Updates a watcher of a target that was gained or lost. False when the entry is stale.
     fn update_watcher(&mut self, idx: NodeIdx, id: TargetId, offered: bool) -> bool {
         let node = &mut self.nodes[idx as usize];
         if !node.used {
@@ -453,14 +454,14 @@ impl Graph {
         }
         if offered {
             node.unmet = node.unmet.saturating_sub(wanted);
-            // What is in place and on its way out will have to come back.
+            // A value in place whose removal is in flight will have to return.
             let waits = wanted > 0 && (!node.in_place() || node.running_op().is_some());
             if waits && node.unmet == 0 || self.is_reduction_stale(idx) {
                 self.mark_dirty(idx);
             }
         } else {
             node.unmet += wanted;
-            // An old value that could not become the new one does not outlive what the new one needs.
+            // A present value that could not be updated does not outlive the dependencies of its goal.
             let stuck = wanted > 0 && node.ours && node.present.is_some();
             let waits = wanted > 0 && node.present.is_none();
             if (used || stuck) && node.running_op().is_none() {
@@ -475,7 +476,7 @@ impl Graph {
     }
 }
 
-/// Whether a node with these traits is listed with a target.
+/// True when one of these specs needs the target.
 fn is_listed(all: &[Arc<ValueSpec>], target: &Target) -> bool {
     all.iter().any(|spec| !spec.needs_of(target).is_empty())
 }

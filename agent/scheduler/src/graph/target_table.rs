@@ -1,4 +1,4 @@
-//! The accounts of targets. Whoever is listed with one knows its slot, and need not look for it again.
+//! Table of target states. Nodes keep the slots of their targets, so that no lookup is needed.
 
 use std::borrow::Cow;
 
@@ -8,31 +8,31 @@ use super::NodeIdx;
 use crate::dependency::Target;
 use crate::key::{Slots, hash_of};
 
-/// A slot of the arena of groups.
+/// Slot in the arena of targets.
 pub(crate) type TargetId = u32;
 
-/// The groups of what one value needs.
+/// Targets of one value.
 pub(crate) type TargetIds = SmallVec<[TargetId; 4]>;
 
-/// Most targets have few members: those are kept without an allocation.
+/// Watchers, mostly few: without an allocation.
 pub(super) type Watchers = SmallVec<[NodeIdx; 4]>;
 
-/// OverlayTargetId of one target.
+/// Counts and watchers of one target.
 #[derive(Debug, Default)]
 pub(crate) struct TargetState {
-    /// Live values that offer it.
+    /// Present values that provide the target.
     pub(crate) providers: u32,
-    /// Dependencies of live values of ours on it that order deletes.
+    /// Dependencies of present values of ours on the target.
     pub(crate) dependents: u32,
-    /// Those among them that want to be made anew when it changes.
+    /// Those of them that require re-creation when the target changes.
     pub(crate) recreate_dependents: u32,
-    /// Values with a goal or a live value that needs it. May hold stale entries, and entries twice.
+    /// Nodes with a goal or a present value that needs the target. May hold stale entries and duplicates.
     pub(super) watchers: Watchers,
     pub(super) stale: u32,
 }
 
 impl TargetState {
-    /// The members, each one once. Only a list with stale entries can hold one twice.
+    /// Watchers without duplicates. Only a list with stale entries can hold any.
     pub(crate) fn unique_watchers(&self) -> Cow<'_, [NodeIdx]> {
         if self.stale == 0 {
             return Cow::Borrowed(&self.watchers);
@@ -44,7 +44,7 @@ impl TargetState {
     }
 }
 
-/// All groups. A slot is used again once its group is closed.
+/// Arena of all targets. A slot is reused once its target is closed.
 #[derive(Debug, Default)]
 pub(crate) struct TargetTable {
     all: Vec<Option<(Target, TargetState)>>,
@@ -61,7 +61,7 @@ impl TargetTable {
         self.index.find(hash, |id| self.entry(id).is_some_and(|(it, _)| it == target))
     }
 
-    /// The same for whoever knows where it was before.
+    /// Finds a target that was in the slot `known` before.
     pub(super) fn find_at(&self, known: Option<TargetId>, target: &Target) -> Option<TargetId> {
         let there = |&id: &TargetId| self.entry(id).is_some_and(|(it, _)| it == target);
         known.filter(there).or_else(|| self.find(target))
@@ -71,7 +71,7 @@ impl TargetTable {
         self.find(target).map(|id| self.of(id))
     }
 
-    /// The group of a slot that somebody is listed with.
+    /// State in a slot of a watched target.
     pub(super) fn of(&self, id: TargetId) -> &TargetState {
         &self.entry(id).expect("a watched target is not closed").1
     }
@@ -93,14 +93,14 @@ impl TargetTable {
         self.all.iter().flatten().map(|(target, state)| (target, state))
     }
 
-    /// Makes room for so many more.
+    /// Reserves memory for this many more.
     pub(super) fn reserve(&mut self, more: usize) {
         self.all.reserve(more);
         let all = &self.all;
         self.index.reserve(more, |id| hash_at(all, id));
     }
 
-    /// Opens the account of a target that has none.
+    /// Adds a target that is not in the table.
     pub(super) fn open(&mut self, target: &Target, state: TargetState) -> TargetId {
         let entry = Some((target.clone(), state));
         let id = match self.free.pop() {

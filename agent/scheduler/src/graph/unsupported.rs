@@ -1,16 +1,19 @@
-//! Values in place that lack something they need by now. They have to go, so nothing new relies on them, and whoever
-//! does not come for that reason is woken when it ends.
+//! Values in place with an unmet dependency.
+//!
+//! An unsupported value has to go, so nothing new may rely on it: two values could otherwise come to support each other
+//! in a circle. Values that are not created for this reason are *held back*, and are planned for again when some
+//! unsupported value is supported again or gone.
 
 use super::node_set::NodeSet;
 use super::{Graph, NodeIdx};
 
-/// Who leans on what is not there, and who waits because of them.
+/// Unsupported values, and the values held back because of them.
 #[derive(Debug, Default)]
 pub(crate) struct Unsupported {
     values: NodeSet,
-    /// Values that could come, and did not because all who offer something they need are among those.
+    /// Values without an unmet dependency that were not created, since all providers of some target are unsupported.
     held_back: NodeSet,
-    /// Some of those lean no more since the wary ones were woken.
+    /// True when some value left the set since the held-back ones were marked.
     some_supported_again: bool,
 }
 
@@ -19,7 +22,7 @@ impl Unsupported {
         self.values.all()
     }
 
-    /// Whether it leant.
+    /// Removes a value. True when it was unsupported.
     pub(super) fn remove(&mut self, idx: NodeIdx) -> bool {
         let was_unsupported = self.values.remove(idx);
         self.some_supported_again |= was_unsupported;
@@ -28,7 +31,7 @@ impl Unsupported {
 }
 
 impl Graph {
-    /// Looks whether a value leans, after a change of what it needs.
+    /// Updates the set after a change of the dependencies of a value.
     pub(super) fn update_unsupported(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
         if node.unmet > 0 && node.ours && node.in_place() {
@@ -38,15 +41,15 @@ impl Graph {
         }
     }
 
-    /// Notes values that could come and do not, as far as that may be because of those that lean: without any of
-    /// those, nobody is looked at.
+    /// Records values that were not created, where that may be because of unsupported ones; with none, there is nothing
+    /// to record.
     pub(crate) fn note_held_back(&mut self, waiting: impl IntoIterator<Item = NodeIdx>) {
         if !self.unsupported.all().is_empty() {
             waiting.into_iter().for_each(|idx| self.unsupported.held_back.insert(idx));
         }
     }
 
-    /// Wakes the wary ones when some that leant do so no more: others may offer the same by now.
+    /// Marks the held-back values when some value is no longer unsupported: the targets may have other providers now.
     pub(crate) fn mark_held_back_dirty(&mut self) {
         if !std::mem::take(&mut self.unsupported.some_supported_again) {
             return;

@@ -1,4 +1,4 @@
-//! What would go if one value went.
+//! Transitive support: the values that would go if one value went.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use crate::graph::{Goal, TargetState};
 use crate::key::{FixedMap, Key};
 use crate::value_spec::ValueSpec;
 
-/// Values that are looked at. Real chains are a handful long.
+/// Values visited in a search. Real chains are a handful long.
 const SEARCHED_MOST: usize = 10_000;
 
-/// Something that would go.
+/// A value that would go.
 type Dependent = (Key, Arc<ValueSpec>);
 
 impl Overlay<'_> {
-    /// True when one of these targets is offered by a value and by what rests on it, and by nothing else: by whatever
-    /// needs what they alone offer.
+    /// True when one of these targets is provided only by the value and its transitive dependents, so that nothing
+    /// would provide it without the value.
     pub(crate) fn is_only_supported_by(&mut self, oidx: OverlayIdx, targets: &[&Target]) -> bool {
         let node = self.node(oidx);
         let Some(present) = node.present.clone() else { return false };
@@ -43,7 +43,7 @@ impl Overlay<'_> {
         false
     }
 
-    /// What a value offers that somebody may care for; an address once for each prefix that holds it.
+    /// Watched targets that a value provides; an address once for each prefix that contains it.
     fn offered_targets(&self, key: &Key, present: &ValueSpec) -> Vec<Target> {
         let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
         targets.push(Target::Exact(key.clone()));
@@ -61,7 +61,7 @@ impl Overlay<'_> {
         targets
     }
 
-    /// Live values of ours that need a target, or are to need it.
+    /// Present values of ours that need a target, or are to need it.
     fn dependents_of(&mut self, target: &Target) -> Vec<Dependent> {
         let watchers = self
             .graph
@@ -90,7 +90,7 @@ impl OverlayNode {
     }
 }
 
-/// A value as a late notice shows it may not yet have what the intended one needs.
+/// Counts the goal as well: a late notification may show a value without what the intended one needs.
 fn as_dependent(
     key: &Key,
     present: &Arc<ValueSpec>,

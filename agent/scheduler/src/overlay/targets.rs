@@ -1,4 +1,4 @@
-//! The accounts of an overlay: opened from those of the graph, and moved as the plan goes on.
+//! Targets of an overlay: opened with the counts of the graph, and updated as the plan goes on.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::sorted_map::SortedMap;
 use crate::value_spec::ValueSpec;
 
 impl Overlay<'_> {
-    /// The account of a target, opened with what the graph and this plan have of it so far.
+    /// Index of a target, opened with the counts of the graph and of this plan so far.
     pub(crate) fn target_id(&mut self, target: &Target) -> OverlayTargetId {
         let hash = hash_of(target);
         match self.graph.find_target(target, hash) {
@@ -34,7 +34,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// The account of a target whose group in the graph is known.
+    /// Index of a target of the graph.
     pub(super) fn known_target_id(&mut self, known: TargetId, target: &Target) -> OverlayTargetId {
         if let Some(&target_id) = self.by_known_target.get(&known) {
             return target_id;
@@ -44,7 +44,7 @@ impl Overlay<'_> {
         target_id
     }
 
-    /// Opens an account that is not there yet, with what the graph knows of its target.
+    /// Opens a target with the counts of the graph.
     fn open(&mut self, target: &Target, known: Option<TargetId>) -> OverlayTargetId {
         let state = known.map(|id| self.graph.target_at(id));
         let state = OverlayTarget {
@@ -68,7 +68,7 @@ impl Overlay<'_> {
         target_id
     }
 
-    /// The account of a target that somebody may care for.
+    /// Index of a target that may have watchers; `None` when nothing can depend on it.
     pub(crate) fn existing_target_id(&mut self, target: &Target) -> Option<OverlayTargetId> {
         let hash = hash_of(target);
         match self.graph.find_target(target, hash) {
@@ -77,7 +77,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// Notes what a value will offer no more, so that nothing new relies on it.
+    /// Marks the targets that a value will no longer provide, so that nothing new relies on it.
     pub(crate) fn mark_going(&mut self, oidx: OverlayIdx, next: Option<&ValueSpec>, changes: bool) {
         self.clear_going(oidx);
         let key = self.node(oidx).key.clone();
@@ -98,7 +98,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// The value has changed, or will not.
+    /// Clears the marks of a value that has changed, or will not.
     pub(crate) fn clear_going(&mut self, oidx: OverlayIdx) {
         let Some(removal) = &mut self.node_mut(oidx).removal else { return };
         let (lost, exact) = (std::mem::take(&mut removal.going), removal.changing.take());
@@ -106,7 +106,7 @@ impl Overlay<'_> {
         for target_id in lost {
             let state = self.target_mut(target_id);
             state.going -= 1;
-            // With no offer left, whoever waits is told by the next one.
+            // With no provider left, the next one notifies the waiting nodes.
             if state.providers == 0 || state.providers > state.going {
                 let waiting = state.take_waiting();
                 self.ready_changes.ready.extend(waiting);
@@ -120,7 +120,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// True when something a value needs is about to go or to change; then it is tried again after that.
+    /// True when a target of a value is about to go or to change; the value is tried again after that.
     pub(crate) fn waits_for_going(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> bool {
         if self.going == 0 {
             return false;
@@ -137,13 +137,13 @@ impl Overlay<'_> {
         waiting
     }
 
-    /// True for a value in place without something that had to be there before it.
+    /// True for a present value with an unmet dependency.
     pub(crate) fn lacks(&self, oidx: OverlayIdx) -> bool {
         let node = self.node(oidx);
         node.present.is_some() && node.need_targets.iter().any(|&it| self.target(it).providers == 0)
     }
 
-    /// How many offers a target has by now.
+    /// Number of providers of a target at this point of the plan.
     pub(crate) fn provider_count(&self, target: &Target) -> u32 {
         match self.find_target_id(target) {
             Some(target_id) => self.target(target_id).providers,
@@ -151,7 +151,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// How many offers a target has by now, when nobody has counted in this plan yet.
+    /// Number of providers of a target that is opened now.
     fn opening(&self, target: &Target, known: Option<&TargetState>) -> u32 {
         let counted = known.map(|state| state.providers);
         if let Target::Exact(key) = target {
@@ -180,22 +180,22 @@ impl Overlay<'_> {
                     .filter(|((t, prefix), _)| t == table && prefix.contains(address));
                 within.map(|(_, count)| count).sum()
             }
-            // Offers of these are counted from the first one on, asked for or not.
+            // Providers of these are counted from the first one on, with or without watchers.
             Target::Exact(_) | Target::AnyOf(_) | Target::Whole(_) => 0,
         };
         u32::try_from(base + since).unwrap_or(0)
     }
 
-    /// Whether a node exists more, or less, than in the graph.
+    /// Existence of a node relative to the graph: 1, 0 or -1.
     pub(super) fn existence(&self, oidx: OverlayIdx) -> i64 {
         let node = self.node(oidx);
         let before = node.idx.is_some_and(|idx| self.graph.node(idx).present.is_some());
         i64::from(node.present.is_some()) - i64::from(before)
     }
 
-    /// What a value under this key offers more, and what less, when it changes so; as accounts that anybody cares for.
-    /// Whoever will need something has an account of it by then: goals are all set before anything is played, and the
-    /// graph has an account of all that its values need.
+    /// Targets that a value under this key provides more, and less, after such a change; watched ones only. Every
+    /// target that can be needed later is known by then: all goals are set before the simulation begins, and the graph
+    /// has the targets of all its values.
     pub(crate) fn provider_changes(
         &mut self,
         key: &Key,
@@ -226,7 +226,7 @@ impl Overlay<'_> {
         (gained, lost)
     }
 
-    /// OverlayTargetIds of the addresses within a prefix.
+    /// Collects the watched addresses within a prefix.
     pub(super) fn covering(
         &mut self,
         table: u32,
@@ -245,7 +245,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// OverlayTargetIds of a key itself: only where somebody has one, for most keys are of no concern to anybody.
+    /// Collects the targets of a key itself, where they are watched: most keys are not.
     pub(super) fn existence_target_ids(&mut self, key: &Key, need_targets: &mut OverlayTargetIds) {
         if self.is_named(key) {
             need_targets.extend(self.existing_target_id(&Target::Exact(key.clone())));
@@ -257,7 +257,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// Whether any key of this kind has an account, here or in the graph.
+    /// True when any key of this kind is a target, here or in the graph.
     fn is_named(&self, key: &Key) -> bool {
         self.named.contains(key.kind()) || self.graph.named.contains(key.kind())
     }
@@ -312,12 +312,12 @@ impl Overlay<'_> {
         }
     }
 
-    /// The state of an identity, opened with its holder in the graph.
+    /// State of an identity, opened with its holder in the graph.
     pub(crate) fn claim_mut(&mut self, claim: &Claim) -> &mut OverlayClaim {
         if !self.claims.contains_key(claim) {
             let holder = self.graph.holder(claim).map(|idx| self.touch_idx(idx).0);
             let holder = holder.filter(|&oidx| {
-                // The holder may have gone by this plan before anybody asked.
+                // The holder may have gone by this plan before the identity was looked up.
                 self.node(oidx).ours
                     && self.node(oidx).present.as_ref().is_some_and(|t| t.claims().contains(claim))
                     || self.node(oidx).in_cascade.is_some()
@@ -342,7 +342,7 @@ impl Overlay<'_> {
             return;
         }
         if let Some(unblocked) = state.removal.as_mut().and_then(|removal| removal.blocked.pop()) {
-            // One more offer lets one of those go that were the last; each pass lets the next one in.
+            // One more provider lets one of the former last ones go; each pass unblocks the next.
             self.ready_changes.unblocked.push(unblocked);
         }
     }

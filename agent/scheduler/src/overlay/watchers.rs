@@ -1,4 +1,4 @@
-//! Who hears when a target comes or goes, and who uses one.
+//! Notification of watchers when a target is gained or lost, and the dependents of a target.
 
 use super::{Overlay, OverlayIdx, OverlayTargetId, TargetRef};
 use crate::dependency::Target;
@@ -6,11 +6,11 @@ use crate::graph::{NodeIdx, TargetState};
 use crate::plan::Cause;
 use crate::value_spec::ValueSpec;
 
-/// Members up to which no room is made before all of them are told.
+/// Number of watchers up to which no memory is reserved before notifying.
 const WATCHERS_FEW: usize = 64;
 
 impl Overlay<'_> {
-    /// Tells all members of a group that its target is there, or is there no more.
+    /// Notifies all watchers of a target that it was gained or lost.
     pub(super) fn notify_watchers(&mut self, target_id: OverlayTargetId, there: bool) {
         let graph = self.graph;
         let TargetRef { target, known } = &self.target_refs[target_id as usize];
@@ -46,11 +46,11 @@ impl Overlay<'_> {
         there: bool,
     ) {
         match self.by_idx.get(&idx) {
-            // A new goal stands among the extra ones; what still lives of the old one is listed here.
+            // A node with a new goal is among the new watchers; this entry counts for its present value only.
             Some(&oidx) if self.node(oidx).changed => self.notify_if_lost(oidx, target, there),
             Some(&oidx) => self.notify(oidx, target_id, target, there),
             None if self.must_notify(idx, there) => {
-                // TargetRef right when it is touched: the account has turned already.
+                // The copy is counted correctly: the target has changed already.
                 let oidx = self.copy(idx);
                 self.node_mut(oidx).cause = Cause::Unblocked;
                 if there {
@@ -63,7 +63,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// Whether an untouched node must hear of a target: one that waits hears when it comes, one that lives when it goes.
+    /// True when an untouched node must be notified: a pending one of a gain, a present one of a loss.
     pub(super) fn must_notify(&self, idx: NodeIdx, there: bool) -> bool {
         let node = self.graph.node(idx);
         if there {
@@ -107,7 +107,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// The live nodes of ours that need the target of an account, in the way given.
+    /// Present nodes of ours that depend on a target; with `recreate_only`, those to be re-created when it changes.
     pub(crate) fn dependents(
         &mut self,
         target_id: OverlayTargetId,
@@ -143,7 +143,7 @@ impl Overlay<'_> {
         dependents
     }
 
-    /// How many dependencies of these traits are on an account: a value does not block itself.
+    /// Number of dependencies of this spec on a target: a value does not block itself.
     pub(crate) fn own_dependencies(&mut self, spec: &ValueSpec, target_id: OverlayTargetId) -> u32 {
         let target = &self.target_refs[target_id as usize].target;
         u32::try_from(spec.needs_of(target).len()).unwrap_or(u32::MAX)

@@ -1,4 +1,4 @@
-//! Values that go because of another one: parked, or taken along by the system.
+//! Values that go because of another one: parked, or removed by the system in a cascade.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Planner<'_> {
         };
     }
 
-    /// Has a value go because of another one, to come back when it can. False when it goes already.
+    /// Schedules the removal of a value because of another one, to return when it can. False when it goes already.
     pub(crate) fn park(&mut self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
         match node.pending_action {
@@ -31,8 +31,8 @@ impl Planner<'_> {
         }
     }
 
-    /// Nobody else can be there under the key of a value that goes: its users go first, unless they are to change, or may
-    /// do without it.
+    /// Parks the dependents of a key that goes, unless they have an action of their own or may be reduced: nothing else
+    /// can provide an exact key.
     pub(super) fn park_idle(&mut self, oidx: OverlayIdx, key: &Key) {
         if std::mem::replace(&mut self.overlay.node_mut(oidx).removal_mut().dependents_parked, true)
         {
@@ -51,7 +51,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A value has gone: so have those that went with it, and it may come again.
+    /// Completes a removal: values that went with this one are gone, and it may be created again.
     pub(super) fn on_removed(&mut self, oidx: OverlayIdx, op: u32) {
         self.overlay.node_mut(oidx).current = None;
         self.take_cascaded(oidx, op);
@@ -73,7 +73,7 @@ impl Planner<'_> {
         self.schedule_create(oidx);
     }
 
-    /// Who takes this value along when it goes, or took it already.
+    /// Root of the cascade that removes this value.
     pub(super) fn find_cascade_root(
         &self,
         oidx: OverlayIdx,
@@ -102,7 +102,7 @@ impl Planner<'_> {
         candidates.find(|&by| by != oidx)
     }
 
-    /// The value whose operation takes another one along in the end.
+    /// Value whose operation starts a chain of cascades.
     pub(super) fn outermost_root(&self, mut oidx: OverlayIdx) -> OverlayIdx {
         while let Some(cascade_root) = self.overlay.node(oidx).cascade_root {
             oidx = cascade_root;
@@ -110,7 +110,7 @@ impl Planner<'_> {
         oidx
     }
 
-    /// The system will remove the value with its carrier: no operation, but gone only when the carrier goes.
+    /// Removes a value without an operation: it goes when its cascade root goes.
     pub(super) fn remove_by_cascade(
         &mut self,
         oidx: OverlayIdx,

@@ -1,4 +1,4 @@
-//! Identities that only one value can have: who holds them, who waits, for whom they are kept.
+//! Identities that only one value can hold: holders, waiting claimants, and reservations.
 
 use super::Planner;
 use crate::dependency::Claim;
@@ -9,7 +9,7 @@ use crate::plan::PlanError;
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
-    /// True when another value has an identity that this one needs; then it is tried again when that goes.
+    /// True when another value holds an identity that this one claims; the value is tried again when that is released.
     pub(super) fn is_claimed(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         let mut claimed = false;
         for claim in spec.claims() {
@@ -22,13 +22,13 @@ impl Planner<'_> {
         claimed || self.is_reserved(oidx, spec)
     }
 
-    /// True when what a value has is another one's by now: it seemed gone, and its identity was given away.
+    /// True when an identity of a present value was given to another one, because the value seemed gone.
     pub(super) fn has_lost_claim(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         let mut holders = spec.claims().iter().map(|claim| self.overlay.claim_mut(claim).holder);
         holders.any(|holder| holder.is_some_and(|holder| holder != oidx))
     }
 
-    /// True when an identity is kept for another value that still wants it.
+    /// True when an identity is reserved for another value that still claims it.
     pub(super) fn is_reserved(&mut self, oidx: OverlayIdx, spec: &ValueSpec) -> bool {
         if self.reserved_claims.is_empty() {
             return false;
@@ -51,7 +51,7 @@ impl Planner<'_> {
         goal.is_some_and(|spec| spec.claims().contains(claim))
     }
 
-    /// Whoever got a kept identity meanwhile has to go, if the one it is kept for wants it again.
+    /// Parks values that got a reserved identity meanwhile, if the value it is reserved for claims it again.
     pub(super) fn reclaim_reserved(&mut self) {
         let mut reserved_claims: Vec<(Claim, Key)> = self
             .reserved_claims
@@ -70,7 +70,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whoever held an identity before does not come: those who waited out of courtesy may have it.
+    /// Drops the reservations when the values they are for do not come: the yielding values may have the identities.
     pub(super) fn drop_reservations(&mut self) -> bool {
         if self.yielding.is_empty() {
             return false;
@@ -82,7 +82,7 @@ impl Planner<'_> {
         true
     }
 
-    /// Refuses a change that asks for an identity which another value keeps.
+    /// Refuses a change that claims an identity of a value that stays.
     pub(super) fn refuse_claims(&mut self) -> Result<(), PlanError> {
         for oidx in 0..to_u32(self.overlay.nodes.len()) {
             let node = self.overlay.node(oidx);

@@ -1,4 +1,4 @@
-//! The first part of planning: what a change of intent means for each key, parts included.
+//! First part of planning: the goals that follow from a change of intent, parts included.
 
 use super::validation::{self, Validation};
 use crate::graph::{Goal, Source};
@@ -10,17 +10,17 @@ use crate::sorted_map::SortedMap;
 use crate::value::{SharedValue, same};
 use crate::value_spec::{ValueError, ValueSpec};
 
-/// One change: a key, and what is intended for it.
+/// Requested value of a key; `None` to intend it no more.
 pub(super) type IntentChange = (Key, Option<SharedValue>);
 
-/// What is left to take in: a key, who speaks of it, what is intended, and what its descriptor says of that.
+/// Sources still to be applied: key, source, value, and the validation if it was done ahead.
 type Worklist = Vec<(Key, Source, Option<SharedValue>, Option<Validation>)>;
 
-/// Values of a change that are taken in before room is made for all of it: the rest is like them, parts included.
+/// Number of values of a change after which memory is reserved for the rest, estimated from these.
 const SAMPLE: usize = 1024;
 
 impl Planner<'_> {
-    /// Takes in a change.
+    /// Applies a change of intent.
     pub(crate) fn apply_sources(&mut self, delta: &Delta) -> Result<(), PlanError> {
         let sample = delta.changes.len().min(SAMPLE);
         self.overlay.reserve(sample, sample);
@@ -57,7 +57,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Hears one source of intent for a key.
+    /// Applies one source of intent of a key.
     fn apply_source(
         &mut self,
         key: &Key,
@@ -71,7 +71,7 @@ impl Planner<'_> {
         let sources = self.overlay.sources_mut(oidx);
         let was_part = sources.first().is_some_and(|(first, _)| first.is_part());
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
-        // An answer is about this source's value; it is of use where that one counts.
+        // The validation is of this source's value, and of use only where that source counts.
         let validation = validation.filter(|_| matches!(at, Ok(0) | Err(0)));
         match (at, value) {
             (Ok(at), Some(value)) => sources[at].1 = value,
@@ -87,7 +87,7 @@ impl Planner<'_> {
         self.validate(oidx, was_part, validation, mode, work)
     }
 
-    /// A part cannot have two values: not those of two wholes, nor another one than a change gives it.
+    /// Refuses a part with two values: those of two wholes, or of a whole and of a change that names it.
     fn refuse_conflict(&self, oidx: OverlayIdx) -> Result<(), PlanError> {
         let node = self.overlay.node(oidx);
         let Some(((first, value), others)) = node.sources.split_first() else { return Ok(()) };
@@ -104,7 +104,7 @@ impl Planner<'_> {
         Err(PlanError::Conflict { key: node.key.clone(), label, other: self.label(owner, None) })
     }
 
-    /// Sets the goal that follows from the sources, and hands on what changes for its parts.
+    /// Sets the goal that follows from the sources, and queues the parts that differ.
     fn validate(
         &mut self,
         oidx: OverlayIdx,
@@ -143,7 +143,7 @@ impl Planner<'_> {
                 }
             }
         };
-        // A value that is refused keeps the parts it was applied with.
+        // A refused value keeps the parts it was applied with.
         if !matches!(goal, Goal::Refused(..)) {
             self.apply_parts(oidx, &goal, parts, work);
         }
@@ -151,7 +151,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// What its descriptor says of the value that a node is to have.
+    /// Validation of the value that a node is to have.
     fn validated(
         &self,
         oidx: OverlayIdx,
@@ -173,7 +173,7 @@ impl Planner<'_> {
         Validation { validated, listed, parts: Vec::new() }
     }
 
-    /// Has parts taken in that differ. There may be answers about all parts of the goal.
+    /// Queues the parts that differ. `parts` holds validations of all parts of the goal, or none.
     fn apply_parts(
         &self,
         oidx: OverlayIdx,

@@ -1,4 +1,4 @@
-//! Writing an operation down, with all it has to wait for.
+//! Creation of planned operations with their predecessors.
 
 use super::Planner;
 use crate::descriptor::{Effect, catch_panic};
@@ -51,8 +51,8 @@ impl Planner<'_> {
         op
     }
 
-    /// The operations that must have come to their end, or be with the same transport already: nothing else says so,
-    /// for what is held up is overtaken by what does not wait for it.
+    /// Operations that must be completed first, or submitted to the same transport. Complete by itself: an operation
+    /// that waits for nothing overtakes one that waits.
     pub(super) fn predecessors(
         &mut self,
         oidx: OverlayIdx,
@@ -82,7 +82,7 @@ impl Planner<'_> {
         }
         for &target_id in lost {
             let state = self.overlay.target(target_id);
-            // While there are other offers, users may stay.
+            // While there are other providers, dependents may stay.
             let unblocked = state.released_by().iter().copied().filter(|_| state.providers <= 1);
             before.extend(unblocked.chain(state.first_provided_by).chain(state.last_provided_by));
         }
@@ -91,7 +91,7 @@ impl Planner<'_> {
         before
     }
 
-    /// Remembers what an object was before us, where it must be put back one day.
+    /// Records the pre-image of an object that must be put back one day.
     pub(super) fn note_restore(&mut self, oidx: OverlayIdx) {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
@@ -105,7 +105,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Remembers another pre-image, where another object has come under the key of the one that was adopted.
+    /// Records another pre-image when a different object has come under the key of the adopted one.
     pub(super) fn renew_restore(&mut self, oidx: OverlayIdx) {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
@@ -124,7 +124,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What the system has, as an operation is told: as we asked for it, where that is what is seen.
+    /// Present value as the operation is to see it: the applied one where the system shows that.
     pub(super) fn old_value(&self, oidx: OverlayIdx) -> Option<SharedValue> {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
@@ -135,7 +135,7 @@ impl Planner<'_> {
     }
 }
 
-/// How many transports the registered kinds use.
+/// Number of transports that the registered kinds use.
 pub(super) fn transports(graph: &Graph) -> usize {
     let mut all: Vec<TransportId> = Vec::new();
     for descriptor in graph.registry.iter() {

@@ -1,7 +1,8 @@
-//! Values that can be had in part: what of them, by what is there.
+//! Reduction of values to the members whose targets are available.
 //!
-//! Nothing is left out of a value before it is known what comes and what goes: when nothing can be done any more, each
-//! one gets what is there by then and stays. Where something goes that it uses, it changes first, rather than to go.
+//! Nothing is left out of a value before it is known which targets come and go. Only when nothing else is ready, each
+//! reducible value is reduced to the targets that stay. A value that uses a target that goes is changed first, instead
+//! of being deleted.
 
 use super::Planner;
 use crate::dependency::Target;
@@ -12,7 +13,7 @@ use crate::value::same;
 use crate::value_spec::{FullValue, ValueSpec};
 
 impl Planner<'_> {
-    /// Has a value looked at when it is known what is there, if less or more than its goal may be had.
+    /// Notes a value that may get less or more than its goal, to be reduced when the available targets are known.
     pub(super) fn note_reducible(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         if node.unmet > 0 || node.goal.is_partial() {
@@ -20,7 +21,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The same of one that waits for what it needs, be that there or about to go.
+    /// Notes a reducible value that waits for targets, whether or not they have providers that go.
     pub(super) fn note_waiting_reducible(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         if node.goal.is_reducible() {
@@ -28,13 +29,13 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether a value that is there lacks something that it may be able to do without.
+    /// True for a present reducible value with an unmet dependency.
     pub(super) fn may_be_reduced(&self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
         node.goal.is_reducible() && node.present.is_some() && node.unmet > 0
     }
 
-    /// Gives all that are to be looked at what is there. True when something is to be done now.
+    /// Reduces all noted values. True when some action is pending now.
     pub(super) fn reduce_all(&mut self) -> bool {
         let mut changed = false;
         for oidx in std::mem::take(&mut self.reducible_candidates).into_values() {
@@ -46,7 +47,7 @@ impl Planner<'_> {
         changed
     }
 
-    /// Nothing of a value can be kept: it goes as one that is not divisible.
+    /// Chooses the action of a value of which nothing can be kept: it goes like one that is not reducible.
     fn choose_without_reduction(&mut self, oidx: OverlayIdx) -> bool {
         let waits = matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing);
         if waits && self.may_be_reduced(oidx) {
@@ -55,7 +56,7 @@ impl Planner<'_> {
         waits && !matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
     }
 
-    /// Has a value use what stays of what it needs. False where that is what it is to become anyway, or nothing.
+    /// Reduces a value to the targets that stay. False where that is its goal already, or nothing is left.
     pub(super) fn reduce(&mut self, oidx: OverlayIdx) -> bool {
         let node = self.overlay.node(oidx);
         let goes = matches!(
@@ -86,7 +87,7 @@ impl Planner<'_> {
         stays
     }
 
-    /// What can be had of a value by what stays; nothing where none of it can.
+    /// Reduction of a value to the targets that stay; `None` where nothing is left.
     fn reduced_goal(&mut self, oidx: OverlayIdx, full: &FullValue) -> Option<Goal> {
         let mut missing: Vec<Target> = Vec::new();
         for need in &full.1.needs {
@@ -122,7 +123,7 @@ impl Planner<'_> {
         whole.then_some(Goal::Valid(value, spec))
     }
 
-    /// What a value would come to need that goes with the value itself.
+    /// Targets that a reduction would newly need and that go together with the value itself.
     fn self_supported_needs(&mut self, oidx: OverlayIdx, goal: &Goal) -> Vec<Target> {
         let (Some(present), Some(new)) = (self.overlay.node(oidx).present.clone(), goal.spec())
         else {
@@ -132,8 +133,8 @@ impl Planner<'_> {
         added_needs(&present, new).into_iter().filter(supported).cloned().collect()
     }
 
-    /// True when a value would need, from now on, what only itself offers, or what needs it in turn: it could never have
-    /// been created so.
+    /// True when a value would newly need a target that only itself or its dependents provide: it could never have been
+    /// created so.
     pub(super) fn is_self_supporting(
         &mut self,
         oidx: OverlayIdx,
@@ -145,7 +146,7 @@ impl Planner<'_> {
     }
 }
 
-/// What a value needs more than before.
+/// Targets that `new` needs and `present` does not.
 fn added_needs<'t>(present: &ValueSpec, new: &'t ValueSpec) -> Vec<&'t Target> {
     let added = new.needs.iter().filter(|need| present.needs_of(&need.target).is_empty());
     added.map(|need| &need.target).collect()

@@ -1,15 +1,15 @@
-//! What gives way when a plan cannot go on.
+//! Decisions when no action is ready.
 //!
-//! In this order: the users of what must go are parked, or do without it where they can, those of the highest kind first;
-//! what can be had in part becomes what is there; a change that will not get what it needs becomes a delete; where
-//! values of the system use one another in a circle, the circle is broken; and an identity kept for its holder of
-//! before, who does not come, goes to whoever else wants it.
+//! Tried in this order: dependents of a value that must go are parked, or reduced where that helps, those of the
+//! highest kind first; reducible values are reduced to the available targets; a change whose dependencies stay unmet
+//! becomes a delete; a cycle among present values is broken; and identities reserved for values that do not return go
+//! to other claimants.
 
 use crate::overlay::{OverlayIdx, PendingAction};
 use crate::planner::Planner;
 
 impl Planner<'_> {
-    /// Lets something give way. False when there is nothing left to decide.
+    /// Takes one decision. False when there is nothing left to decide.
     pub(crate) fn resolve(&mut self) -> bool {
         self.park_dependents()
             || self.reduce_all()
@@ -18,7 +18,7 @@ impl Planner<'_> {
             || self.drop_reservations()
     }
 
-    /// Parks the users of one value that must go.
+    /// Parks the dependents of one value that must go.
     fn park_dependents(&mut self) -> bool {
         while let Some((key, oidx)) = self.blocked_by_dependents.pop_last() {
             let parked = self.park_dependents_of(oidx);
@@ -55,8 +55,8 @@ impl Planner<'_> {
         parked
     }
 
-    /// A change that waits for what will not come: the value cannot stay as it is, and cannot become what it shall.
-    /// What is not ours stays as it is, and the value pending.
+    /// Gives up a change whose dependencies stay unmet. A value of ours cannot stay as it is, so it is parked; a
+    /// foreign one stays, and the intended value is pending.
     fn give_up_change(&mut self) -> bool {
         while let Some((_, oidx)) = self.change_missing_dependency.pop_last() {
             if !matches!(self.overlay.node(oidx).pending_action, PendingAction::InPlace(_)) {

@@ -1,4 +1,4 @@
-//! A planner from its start to its end: what it is given, and the plan that comes of it.
+//! Entry points of planning.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::key::{FixedMap, Key};
 use crate::overlay::{OverlayIdx, OverlayNode};
 use crate::plan::{Delta, Mode, Plan, PlanCost, PlanError, Unmet};
 
-/// Plans a change of intent together with values to be looked at again.
+/// Plans a change of intent together with dirty values.
 ///
 /// # Errors
 /// When an atomic change is refused as a whole.
@@ -17,8 +17,8 @@ pub(crate) fn plan(graph: &Graph, delta: Delta, revisit: Vec<NodeIdx>) -> Result
     plan_with(graph, delta, revisit, FixedMap::default(), || {})
 }
 
-/// The same. On a way back, each identity of `kept` goes to whoever held it before, if that value can come. `judged` is
-/// called when every value of the change is judged: that is what all processors are used for, one is enough for the rest.
+/// Plans a change, with identities in `kept` reserved for their holders before a change that is being undone. Calls
+/// `validated` when all values are validated: that part takes all processors, the rest takes one.
 ///
 /// # Errors
 /// When an atomic change is refused as a whole.
@@ -49,7 +49,7 @@ pub(crate) fn plan_with(
     plan.admitted()
 }
 
-/// A planner that knows what is intended, and not yet the way there.
+/// Planner with the goals of a change, before any action is chosen.
 fn with_intent<'g>(
     graph: &'g Graph,
     delta: &Delta,
@@ -60,14 +60,14 @@ fn with_intent<'g>(
     Ok(planner)
 }
 
-/// The goals of a change alone, without a way to them.
+/// Goals of a change alone, without operations.
 pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
     let planner = with_intent(graph, delta, FixedMap::default())?;
     Ok(planner.overlay.nodes)
 }
 
 impl Planner<'_> {
-    /// Decides everything else.
+    /// Chooses and simulates all actions.
     fn simulate(&mut self, delta: &Delta, revisit: Vec<NodeIdx>) -> Result<(), PlanError> {
         self.add_dirty(revisit);
         self.run();
@@ -77,7 +77,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Values whose goal is new and that are not there in the end, with what they lack; ascending by key.
+    /// Values with a new goal that are not present at the end, with their unmet dependencies; ascending by key.
     fn waiting(&self) -> Vec<(OverlayIdx, Unmet)> {
         let nodes = &self.overlay.nodes;
         let pending = (0..)

@@ -1,11 +1,11 @@
-//! Which values in place new ones may rely on.
+//! Protection of new values from relying on unsupported ones.
 
 use super::Planner;
 use crate::overlay::{OverlayIdx, PendingAction};
 
 impl Planner<'_> {
-    /// Has nothing new rely on values that lack something by now: they go as soon as they are looked at, or tried again,
-    /// if it has not come by then. Else what they lack might come to rest on them.
+    /// Marks the offers of unsupported values as going. They are removed as soon as they are planned for or tried
+    /// again, unless their dependencies are met by then; otherwise a new value could come to support them in a circle.
     pub(super) fn mark_unsupported_going(&mut self) {
         let graph = self.overlay.graph;
         for &idx in graph.unsupported.all() {
@@ -18,7 +18,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What a value lacked has come, and it stays.
+    /// Clears the mark of a value whose dependencies are met again and that stays.
     pub(super) fn clear_going_if_supported(&mut self, oidx: OverlayIdx) {
         let node = self.overlay.node(oidx);
         if !node.is_going()

@@ -1,5 +1,6 @@
-//! What descriptors say of the values of a large change, asked on all processors while the values before them are taken
-//! in. Descriptors are pure, so the answers are those of one processor, and the order of planning is not touched.
+//! Validation of the values of a large change on all processors, ahead of the planner.
+//!
+//! Descriptors are pure, so the answers equal those of one processor, and the order of planning is not affected.
 
 use std::sync::Arc;
 
@@ -12,26 +13,25 @@ use crate::sorted_map::SortedMap;
 use crate::value::SharedValue;
 use crate::value_spec::{ValueError, ValueSpec};
 
-/// Changes up to which one processor does it all: asking about so many takes a millisecond, to wake another processor
-/// tens of microseconds.
+/// Number of changes up to which one processor does it all: validating this many takes a millisecond, waking another
+/// processor tens of microseconds.
 const FEW: usize = 2048;
-/// Changes that are asked about while those before them are taken in: a millisecond's worth, so that the answers
-/// are still in the caches when they are needed.
+/// Changes that are validated while those before them are applied: a millisecond's work, so that the answers are still
+/// in the caches when they are used.
 const PORTION: usize = 2048;
-/// The least of a portion that is worth another processor.
+/// Least number of changes that is worth another processor.
 const SHARE: usize = 256;
 
-/// The answer about a value that is new.
+/// Validation of a value that is new.
 pub(super) struct Validation {
     pub(super) validated: Result<Arc<ValueSpec>, ValueError>,
-    /// Parts that were listed for it.
+    /// Number of parts listed for it.
     pub(super) listed: u64,
-    /// The answers about its parts with operations of their own, ascending by key; none about parts of parts.
+    /// Validations of its parts with operations, ascending by key; parts of parts are not included.
     pub(super) parts: Vec<Validation>,
 }
 
-/// Hands each change to `take` with the answer about it, in their order; without answers where that is not worth it.
-/// The first error is the end.
+/// Calls `take` for each change in order, with its validation where the change is large. Stops at the first error.
 pub(super) fn each<'c, E>(
     graph: &Graph,
     changes: &[&'c IntentChange],

@@ -1,4 +1,4 @@
-//! What a transaction relies on and what it changes, so that another one that keeps clear of it may run beside it.
+//! Conflicts between transactions: two may run side by side when neither changes what the other relies on.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::BuildHasherDefault;
@@ -21,20 +21,20 @@ type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
 #[derive(Debug, Default)]
 pub(crate) struct ConflictSet {
     keys: KeySet,
-    /// Those that go, be it to come back as something else: what they offer is gone for a moment.
+    /// Keys that go, even if they are created again: their targets lose a provider for a moment.
     leaves: KeySet,
-    /// Whatever its values need, before or after.
+    /// Targets needed by its values, before or after.
     needs: FixedSet<Target>,
     covering: BTreeSet<(u32, IpAddr)>,
     unders: BTreeSet<Key>,
-    /// Offers that come, or go (true).
+    /// Targets that gain or lose (true) a provider.
     moves: FixedMap<Target, bool>,
     prefixes: BTreeMap<(u32, IpNet), bool>,
     claims: FixedSet<Claim>,
 }
 
 impl ConflictSet {
-    /// Of a plan that has not begun.
+    /// Conflict set of a plan that has not begun.
     pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
         let mut conflict_set = Self::leaving(plan.operations.iter());
         for node in &plan.nodes {
@@ -89,7 +89,7 @@ impl ConflictSet {
         }
     }
 
-    /// Notes what `from` offers and `to` does not.
+    /// Adds the targets that `from` provides and `to` does not.
     fn provider_changes(&mut self, from: Option<&ValueSpec>, to: Option<&ValueSpec>, goes: bool) {
         let Some(from) = from else { return };
         let offers = SortedMap::difference(Some(&from.offers), to.map(|to| &to.offers));
@@ -111,7 +111,7 @@ impl ConflictSet {
             || self.may_remove_last(other)
     }
 
-    /// Whether something it needs is about to change by the other's doing.
+    /// True when the other transaction changes a target that this one needs.
     fn relies_on(&self, other: &Self) -> bool {
         let (needs, keys) = (&self.needs, &other.keys);
         let values = if keys.len() < needs.len() {
@@ -134,7 +134,7 @@ impl ConflictSet {
         values || offers || covered || under
     }
 
-    /// Whether the last two offers of something might go at the same time.
+    /// True when both might remove the last two providers of a target at the same time.
     fn may_remove_last(&self, other: &Self) -> bool {
         let (few, many) =
             if self.moves.len() < other.moves.len() { (self, other) } else { (other, self) };
@@ -156,8 +156,8 @@ fn intersect<T: Eq + std::hash::Hash>(a: &FixedSet<T>, b: &FixedSet<T>) -> bool 
 }
 
 impl Transaction {
-    /// Whether another one that would leave this footprint is in its way. On the way back, those that do nothing but
-    /// listen are not.
+    /// True when this transaction conflicts with the set. During a rollback, transactions that only wait for reads do
+    /// not conflict.
     fn conflicts_with(&mut self, graph: &Graph, of: &ConflictSet, going_back: bool) -> bool {
         if going_back && matches!(self.phase, Phase::Settling { .. }) {
             return false;
@@ -171,7 +171,7 @@ impl Transaction {
 }
 
 impl Engine {
-    /// A transaction in flight that a plan has to wait for. Costs nothing while there is none.
+    /// Transaction in flight that conflicts with a plan. Costs nothing while there is none.
     pub(crate) fn conflicting_transaction(
         &mut self,
         plan: &Plan,

@@ -1,4 +1,4 @@
-//! Handing operations out, and taking their answers in.
+//! Submission of operations, and their completions.
 
 use std::borrow::Cow;
 
@@ -12,14 +12,14 @@ use crate::operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
 
-/// What becomes of an operation whose time may have come.
+/// Decision about an operation that is ready.
 enum Dispatch {
     Submit,
-    /// The engine itself completes it.
+    /// Completed by the engine itself.
     Silent,
-    /// What it waits for was not done.
+    /// Skipped, since an operation it needs was not done.
     Broken,
-    /// It had its turn.
+    /// Submitted or skipped before.
     Past,
 }
 
@@ -52,7 +52,7 @@ impl Transaction {
     }
 }
 
-/// An operation as its transport is told.
+/// Operation as the transport gets it.
 fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
     let op = transaction.operation(id);
     Operation {
@@ -70,8 +70,7 @@ fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
 }
 
 impl Engine {
-    /// Hands out what may go, until nothing more may or it is enough for once: then the next answer, or [`Engine::due`],
-    /// goes on.
+    /// Submits ready operations, up to a portion at a time: the next completion, or [`Engine::due`], continues.
     pub(crate) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let mut most = self.portion;
         while most > 0 {
@@ -90,7 +89,7 @@ impl Engine {
         self.running.get(txn).is_some_and(|transaction| transaction.outstanding > 0)
     }
 
-    /// How many operations had their turn.
+    /// Submits ready operations and returns their number.
     fn submit_ready(&mut self, txn: TxnId, most: usize, now: Now, step: &mut Step) -> usize {
         let Some(transaction) = self.running.get(txn) else { return 0 };
         if !transaction.may_go() {
@@ -163,7 +162,7 @@ impl Engine {
         let Some(transaction) = self.running.of(op) else { return };
         transaction.outstanding -= 1;
         transaction.last_progress = now.monotonic;
-        // On the way back, what was cancelled has failed like anything else.
+        // During a rollback, a cancelled operation counts as failed.
         let failed = transaction.failure.is_some() && transaction.phase == Phase::Executing;
         let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let action = operation.action;
@@ -188,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Ends a transaction of a client before its time: what has begun is cancelled, what was done is taken back.
+    /// Aborts a change of a client: cancels what was submitted, and undoes what was done.
     pub(crate) fn abort(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.get(txn) else { return };
         if transaction.phase != Phase::Executing || transaction.trigger != Trigger::Change {

@@ -1,21 +1,20 @@
-//! Which operations of a transaction may be handed out: those that wait for nothing, whatever the others of their
-//! transport wait for.
+//! Order of submission: operations that wait for nothing may be submitted, whatever others of their transport wait for.
 
 use crate::operation::TransportId;
 use crate::overlay::to_u32;
 use crate::plan::PlannedOperation;
 
-/// Who waits for whom while a transaction is carried out. Operations are known by their seats in it.
+/// Dependencies between the operations of a transaction, by their indexes.
 #[derive(Debug, Default)]
 pub(super) struct DispatchOrder {
-    /// May be handed out, or have to be left out. May name one twice.
+    /// Operations to be submitted or skipped. May hold duplicates.
     ready: Vec<u32>,
-    /// The same of what no transport carries, which has its turn when no transport could begin with anything.
+    /// Ready operations without a transport, taken when no transport has a ready one.
     silent: Vec<u32>,
-    /// How many others each one waits for. All empty when one transport carries everything: then the order of the plan
-    /// is order enough.
+    /// Number of operations that each one waits for. Empty with a single transport, where the order of the plan is
+    /// enough.
     waits_for: Vec<u32>,
-    /// Who waits for the operation at a seat: `followers[first[seat]..first[seat + 1]]`.
+    /// Start of the followers of each operation: `followers[follower_starts[i]..follower_starts[i + 1]]` wait for `i`.
     follower_starts: Vec<u32>,
     followers: Vec<u32>,
 }
@@ -34,7 +33,7 @@ impl DispatchOrder {
         Self { ready, silent, waits_for, follower_starts, followers }
     }
 
-    /// The first of what may be handed out by now, ascending.
+    /// Takes the first ready operations, ascending.
     pub(super) fn take_ready(&mut self, most: usize) -> Vec<u32> {
         let list = if self.ready.is_empty() { &mut self.silent } else { &mut self.ready };
         let mut ready = std::mem::take(list);
@@ -57,21 +56,21 @@ impl DispatchOrder {
         }
     }
 
-    /// An operation is with its transport, which keeps order.
+    /// Records a submission: followers on the same transport need not wait, since a transport keeps order.
     pub(super) fn submitted_op(&mut self, op_index: usize, operations: &[PlannedOperation]) {
         let own =
             |follower: usize| operations[follower].transport == operations[op_index].transport;
         self.free(op_index, operations, own);
     }
 
-    /// An operation is completed: what other transports carry may follow.
+    /// Records a completion: followers on other transports need not wait any more.
     pub(super) fn completed_op(&mut self, op_index: usize, operations: &[PlannedOperation]) {
         let other =
             |follower: usize| operations[follower].transport != operations[op_index].transport;
         self.free(op_index, operations, other);
     }
 
-    /// An operation will not be done, or was done in vain: all that need it are to be left out.
+    /// Records a failure: all followers are ready to be skipped.
     pub(super) fn failed_op(&mut self, op_index: usize, operations: &[PlannedOperation]) {
         for at in self.range(op_index) {
             self.enlist(self.followers[at], operations);
@@ -108,7 +107,7 @@ fn is_silent(operations: &[PlannedOperation], op_index: u32) -> bool {
     operations[op_index as usize].transport == TransportId::NONE
 }
 
-/// The seats that wait for each seat, one list behind the other, and where each list begins.
+/// Start of the followers of each operation, and the followers of all operations in one list.
 fn followers(operations: &[PlannedOperation]) -> (Vec<u32>, Vec<u32>) {
     let mut follower_starts = vec![0u32; operations.len() + 1];
     for &before in operations.iter().flat_map(|op| &op.after) {

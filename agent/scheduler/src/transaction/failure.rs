@@ -1,4 +1,4 @@
-//! When an operation fails, or nobody answers: what is given up, and the way back.
+//! Failures: retries of single values, and the rollback of a transaction.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Engine {
         }
     }
 
-    /// Leaves a value as it is, to be tried again when time or what it needs may help.
+    /// Records the failure of an operation without failing its transaction: the value is tried again later.
     pub(super) fn record_failure(
         &mut self,
         op: OpId,
@@ -71,7 +71,7 @@ impl Engine {
         step.changed.push(key);
     }
 
-    /// What could not be deleted, and will not be tried again, stays: values parked for its sake may return.
+    /// Marks values parked for a delete that failed for good: the value stays, so they may return.
     pub(super) fn mark_parked_dirty(&mut self, failed: &[Key]) {
         for key in failed {
             let Some(idx) = self.graph.find(key) else { continue };
@@ -99,9 +99,9 @@ impl Engine {
         self.graph.update_unsettled(idx);
     }
 
-    /// What is to be remembered of a failure. A create may fail because the delete before it did: it `follows` that, or
-    /// it finds in its place what was left there. Then the delete's error is the reason; nothing is to be added to that
-    /// where the delete will be tried again.
+    /// Error to be recorded. A create may fail because the delete before it did: it follows that delete, or finds the
+    /// object it left behind. Then the error of the delete is the reason, and nothing is recorded where the delete will
+    /// be tried again.
     fn first_reason(
         &self,
         idx: NodeIdx,
@@ -125,7 +125,7 @@ impl Engine {
         validated.and_then(Result::ok).unwrap_or_else(|| error.class())
     }
 
-    /// When a value is looked at next, instead of what was said before.
+    /// Replaces the time of the next look at a value.
     fn schedule_retry(&mut self, idx: NodeIdx, at: Option<Duration>) {
         let retry = self.graph.node_mut(idx).retry.get_or_insert_default();
         if let Some(old) = std::mem::replace(&mut retry.due, at) {
@@ -136,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Has values tried again whose surroundings have changed since they failed.
+    /// Schedules retries of failed values with a changed target.
     pub(crate) fn schedule_triggered_retries(&mut self, now: Now, step: &mut Step) {
         for idx in std::mem::take(&mut self.graph.retry_triggers.triggered) {
             let node = self.graph.node(idx);
@@ -151,7 +151,7 @@ impl Engine {
         }
     }
 
-    /// What did not become as it should within its time.
+    /// Fails operations that were not verified in time.
     pub(crate) fn expire(&mut self, now: Now, step: &mut Step) {
         for txn in self.running.numbers() {
             self.expire_reads(txn, now, step);
@@ -165,7 +165,7 @@ impl Engine {
             return;
         }
         if quiet < ECHO_WITHIN {
-            // Echoes are coming in: whoever waits is not forgotten yet.
+            // Echoes are coming in: the missing ones may come as well.
             transaction.read_due = Some(transaction.last_progress + ECHO_WITHIN);
             return;
         }
@@ -192,14 +192,14 @@ impl Engine {
         self.dispatch(txn, now, step);
     }
 
-    /// Hears of a key that failed transactions wait for.
+    /// Removes a key from the reads that failed transactions wait for.
     pub(crate) fn on_observed(&mut self, idx: NodeIdx) {
         for transaction in self.running.iter_mut() {
             transaction.awaited.remove(&idx);
         }
     }
 
-    /// After a failure: nothing more is handed out, and what was completed counts as done.
+    /// Begins a rollback: nothing more is submitted, and completed operations count as done.
     pub(super) fn begin_rollback(&mut self, txn: TxnId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.get(txn) else { return };
         let until = now.monotonic + SETTLED_WITHIN;
@@ -235,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Puts the intent back, and plans from what is to there. False when that has to wait for another transaction.
+    /// Restores the intent and plans from the present state. False when that has to wait for another transaction.
     pub(super) fn undo(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
         let Some(mut transaction) = self.running.take(txn) else { return false };
         let mut touched: BTreeSet<NodeIdx> = BTreeSet::new();
@@ -270,7 +270,7 @@ impl Engine {
         transaction.record(false);
         match planned {
             Ok(plan) => self.install_plan(&mut transaction, plan, now, step),
-            // A key named twice with different values was refused on the way there.
+            // The change would have been refused for a key named twice with different values.
             Err(_) => transaction.undo_failed = true,
         }
         self.running.put(transaction);

@@ -1,4 +1,4 @@
-//! The transactions in flight.
+//! Table of the transactions in flight.
 
 use super::Transaction;
 use crate::graph::NodeIdx;
@@ -33,7 +33,7 @@ impl InFlight {
         self.0.iter().any(|transaction| transaction.txn == txn)
     }
 
-    /// The one that an operation belongs to.
+    /// Transaction of an operation.
     pub(super) fn of(&mut self, op: OpId) -> Option<&mut Transaction> {
         self.0.iter_mut().find(|transaction| transaction.has(op))
     }
@@ -42,7 +42,7 @@ impl InFlight {
         self.0.iter_mut().find(|transaction| transaction.txn == txn)
     }
 
-    /// Has a value planned for when a transaction has ended.
+    /// Marks a value dirty when a transaction has ended.
     pub(crate) fn mark_dirty_after(&mut self, txn: TxnId, idx: NodeIdx) {
         if let Some(transaction) = self.get(txn) {
             transaction.dirty_after.push(idx);

@@ -1,4 +1,4 @@
-//! What each transport was given and has not answered yet: whose turn it is, and since when.
+//! Unanswered operations of each transport, and their deadlines.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,24 +7,24 @@ use super::{InFlight, OpState};
 use crate::engine::{Engine, Step};
 use crate::operation::{Now, OpId, Operation, OperationError, TransportId};
 
-/// Operations given up whose late answers are understood. Older ones show as foreign, or by their mark.
+/// Operations given up whose late answers are recognised. Values of older ones show as foreign, or by their mark.
 const ABANDONED_KEPT: usize = 1024;
-/// Operations for which room is kept when all of a large transaction are answered.
+/// Capacity kept after all operations of a large transaction are answered.
 const ROOM_KEPT: usize = 1024;
-/// How long an operation may take from when it is its turn until it is cancelled. The slowest single operations known
-/// (deleting a bridge, a veth pair) take tens of milliseconds.
+/// Time to answer an operation, from when it is first in its queue, until it is cancelled. The slowest single
+/// operations known (deleting a bridge, a veth pair) take tens of milliseconds.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// How long a transport has to answer a request to cancel. Those that cannot cancel say nothing at all.
+/// Time for a transport to answer a request to cancel. Transports that cannot cancel never do.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The operations of one transport, oldest first. A transport carries them out in this order, so time runs against the
-/// first one only.
+/// Unanswered operations of one transport, oldest first. A transport works in this order, so the deadline applies to
+/// the first one only.
 #[derive(Debug, Default)]
 pub(crate) struct TransportQueue {
     operations: VecDeque<OpId>,
-    /// Since when it is the first one's turn.
+    /// Time since which the first operation is first.
     since: Duration,
-    /// The first one took too long, and was asked to end.
+    /// First operation, if it was cancelled for taking too long.
     cancelled: Option<OpId>,
 }
 
@@ -36,20 +36,20 @@ impl TransportQueue {
         self.operations.push_back(op);
     }
 
-    /// When the first operation has had its time: to be answered, or to end once it was asked to.
+    /// Deadline of the first operation: to be answered, or to end after its cancellation.
     fn deadline(&self) -> Option<Duration> {
         self.operations.front()?;
         let allowed = if self.cancelled.is_some() { CANCELLED_WITHIN } else { ANSWERED_WITHIN };
         Some(self.since + allowed)
     }
 
-    /// The transport lives: whoever is first has all its time before it.
+    /// Restarts the time of the first operation: the transport is alive.
     pub(super) fn answered(&mut self, now: Duration) {
         self.since = now;
         self.cancelled = None;
     }
 
-    /// Drops what is answered, or given up.
+    /// Drops operations that are answered or given up.
     fn drop_answered(&mut self, running: &mut InFlight, now: Duration) {
         let before = self.operations.front().copied();
         while let Some(&op) = self.operations.front() {
@@ -72,7 +72,7 @@ impl TransportQueue {
 }
 
 impl Engine {
-    /// Operations are handed out, in this order.
+    /// Appends submitted operations.
     pub(crate) fn enqueue_submitted(&mut self, submitted: &[Operation], now: Now) {
         for op in submitted {
             self.transport_queues.entry(op.transport).or_default().push(op.id, now.monotonic);
@@ -85,12 +85,12 @@ impl Engine {
         }
     }
 
-    /// When the first transport will have had its time.
+    /// Earliest deadline of all transports.
     pub(crate) fn transport_deadline(&self) -> Option<Duration> {
         self.transport_queues.values().filter_map(TransportQueue::deadline).min()
     }
 
-    /// Cancels what takes too long, and gives up what does not even answer that.
+    /// Cancels operations that take too long, and gives up those that do not answer that either.
     pub(crate) fn expire_transports(&mut self, now: Now, step: &mut Step) {
         let transports: Vec<TransportId> = self.transport_queues.keys().copied().collect();
         for transport in transports {
@@ -109,7 +109,7 @@ impl Engine {
         }
     }
 
-    /// Gives up an operation that nobody answers, with all of its transaction that stand behind it.
+    /// Gives up an unanswered operation, with all operations of its transaction that follow on the same transport.
     fn abandon(&mut self, transport: TransportId, op: OpId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         let behind = transaction.unanswered();
@@ -134,7 +134,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// An operation that was given up was carried out after all: what it made is ours, and is looked at.
+    /// Takes in a late answer: a value that was created after all is ours, and is read.
     pub(super) fn take_late_answer(&mut self, op: OpId, done: bool, step: &mut Step) {
         let Some((key, made)) = self.abandoned.remove(&op).filter(|_| done) else { return };
         if let Some(made) = made {

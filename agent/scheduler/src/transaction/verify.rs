@@ -1,4 +1,18 @@
-//! From completed to verified: what the planes learn from an operation.
+//! Verification: the way from a completed to a verified operation.
+//!
+//! A completion says that the transport accepted an operation; whether the system shows its effect is seen in the
+//! observed plane alone. An operation is verified against the last observed value of its key, whichever came first:
+//!
+//! ```text
+//! completion ----> applied, present    (other operations may rely on it)
+//! echo or read --> observed            (is_seen: observed satisfies the outcome of the operation)
+//! both ----------> verified
+//! ```
+//!
+//! An echo may come before the completion, and an old notification after it, so only the last operation of a
+//! transaction on a key is compared; earlier ones count as verified. Without an echo the key is read: at once in a
+//! small transaction, after
+//! [`ECHO_WITHIN`] in a large one.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +28,7 @@ use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
 impl Engine {
-    /// An operation is done: the applied plane follows, and so does what others may count on.
+    /// Takes in a successful completion: the applied plane and the present value follow.
     pub(super) fn on_success(&mut self, op: OpId, now: Now, step: &mut Step) {
         self.on_completed(op, OpState::Completed(now.monotonic, None), step);
         self.apply(op, step);
@@ -61,7 +75,7 @@ impl Engine {
             }
             (_, Some(new)) => {
                 if action == Action::Create {
-                    // Whatever was there before us went without our doing; this one is ours.
+                    // A pre-image is obsolete: the object of before is gone, and this one is ours.
                     let key = node.key.clone();
                     self.forget_restore(&key, step);
                 }
@@ -78,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// The system removed this one together with another.
+    /// Clears a value that the system removed in a cascade.
     pub(super) fn take_along(&mut self, key: &Key, op: OpId) {
         let Some(idx) = self.graph.find(key) else { return };
         let node = self.graph.node_mut(idx);
@@ -92,7 +106,7 @@ impl Engine {
         self.graph.forget_if_empty(idx);
     }
 
-    /// The traits of a value of ours: those of the goal, where that is what was applied.
+    /// Spec of a value of ours: that of the goal, where the goal is what was applied.
     pub(crate) fn spec_of(&self, idx: NodeIdx, value: &SharedValue) -> Arc<ValueSpec> {
         let node = self.graph.node(idx);
         match &node.goal {
@@ -106,7 +120,7 @@ impl Engine {
         }
     }
 
-    /// Checks an operation that is completed against what is seen by now.
+    /// Compares a completed operation with the observed value.
     pub(crate) fn try_verify(&mut self, op: OpId, now: Now, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         let (op_progress, operation) = (transaction.op_progress(op), transaction.operation(op));
@@ -126,7 +140,7 @@ impl Engine {
         transaction.open -= 1;
         transaction.last_progress = now.monotonic;
         if !last {
-            // A later operation on the same key will be looked at. Should that not be done, this one is believed.
+            // A later operation on the same key will be compared. Should that not be done, this value is believed.
             self.graph.node_mut(idx).observed = left;
             return;
         }
@@ -161,20 +175,20 @@ impl Engine {
         step.changed.push(key);
     }
 
-    /// The object is as it was before us, and nobody's business any more.
+    /// Completes a release: the object is as before us, and no longer managed.
     pub(super) fn released(&mut self, idx: NodeIdx, key: &Key, step: &mut Step) {
         self.forget_restore(key, step);
         self.show_remainder(idx, key);
     }
 
-    /// What was there before us will not be put back any more.
+    /// Drops a pre-image that will not be put back any more.
     fn forget_restore(&mut self, key: &Key, step: &mut Step) {
         if self.graph.restores.remove(key).is_some() {
             step.restores.push((key.clone(), None));
         }
     }
 
-    /// What the system still shows under the key is nobody's of ours.
+    /// Records that the value the system still shows under the key is not ours.
     fn show_remainder(&mut self, idx: NodeIdx, key: &Key) {
         let observed = self.graph.node(idx).observed.clone();
         let present =
@@ -182,7 +196,7 @@ impl Engine {
         self.graph.set_present(idx, present, false);
     }
 
-    /// Forgets errors, and a try that was to come.
+    /// Clears errors and a scheduled retry.
     pub(crate) fn clear_error(&mut self, idx: NodeIdx) {
         self.graph.unregister_retry_triggers(idx);
         let Some(retry) = &mut self.graph.node_mut(idx).retry else { return };
@@ -197,7 +211,7 @@ impl Engine {
     }
 }
 
-/// Whether the system shows what the operation should have done.
+/// True when the observed value shows the effect of the operation.
 fn is_seen(graph: &Graph, op: &PlannedOperation, idx: NodeIdx) -> bool {
     let node = graph.node(idx);
     let Some(descriptor) = graph.registry.descriptor(op.key.kind()) else { return true };
@@ -212,7 +226,7 @@ fn is_seen(graph: &Graph, op: &PlannedOperation, idx: NodeIdx) -> bool {
                 old.and_then(|old| catch_panic(|| descriptor.after_delete(&**old)).ok().flatten());
             rest.is_some_and(|rest| graph.satisfied(&op.key, &rest, observed))
         }
-        // The object itself may have gone together with what we gave back.
+        // The object itself may have gone together with the attributes we gave back.
         (Action::Release, None) => true,
         (_, Some(observed)) => {
             graph.outcome(op).is_some_and(|expected| graph.satisfied(&op.key, &expected, observed))
