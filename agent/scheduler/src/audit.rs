@@ -61,10 +61,7 @@ impl Engine {
                 .copied()
                 .map(Some))
             {
-                return Err(format!(
-                    "{} counts on accounts that are not of what it needs",
-                    node.key
-                ));
+                return Err(format!("{} counts on targets that it does not need", node.key));
             }
             let needs = node.goal.needs();
             if !needs.iter().all(|need| self.graph.is_watching(&need.target, idx)) {
@@ -78,7 +75,7 @@ impl Engine {
                 || self.graph.is_contended(idx)
                 || needs.iter().any(|need| self.is_leaving(&need.target));
             if waits && !excused && self.is_idle() {
-                return Err(format!("{} is ready, and nobody woke it", node.key));
+                return Err(format!("{} is ready and not dirty", node.key));
             }
         }
         Ok(())

@@ -103,7 +103,7 @@ impl Engine {
         } else if node.applied.is_some() {
             self.schedule_drift_check(idx, now, urgent, step);
         } else if node.retry.as_ref().is_none_or(|retry| retry.due.is_none()) {
-            self.graph.mark_dirty(idx); // what was in its way is gone
+            self.graph.mark_dirty(idx); // the object that was in its way is gone
         }
     }
 

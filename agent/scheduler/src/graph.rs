@@ -170,7 +170,7 @@ impl Graph {
         let node = &mut self.nodes[idx as usize];
         node.used = false;
         node.retry = None;
-        self.revision += 1; // plans know nodes by their slots
+        self.revision += 1; // plans refer to nodes by slot
         let node = &mut self.nodes[idx as usize];
         self.index.remove(hash_of(&node.key), idx);
         self.unsettled.remove(idx);

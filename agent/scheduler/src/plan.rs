@@ -253,14 +253,12 @@ impl fmt::Display for Plan {
 pub enum PlanError {
     #[error("{label} cannot exist: {reason}")]
     Invalid { key: Key, label: String, reason: String },
-    #[error("{label} is of a kind that nobody implements")]
+    #[error("{label} is of an unknown kind")]
     Unimplemented { key: Key, label: String },
     #[error("{label} is named twice in one change, with different values")]
     Twice { key: Key, label: String },
-    #[error("{label} cannot exist beside {other}: there can be only one of them")]
+    #[error("{label} conflicts with {other}: only one of them can exist")]
     Conflict { key: Key, label: String, other: String },
-    #[error(
-        "the plan is another one by now: its hash is {found:016x}, {expected:016x} was expected"
-    )]
+    #[error("the plan has changed: its hash is {found:016x}, {expected:016x} was expected")]
     Differs { expected: u64, found: u64 },
 }

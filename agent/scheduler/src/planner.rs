@@ -19,8 +19,8 @@
 //!
 //! Invariant: no operation of the plan leaves a value without a provider for one of its dependencies. Deletes come
 //! before creates, so that identities and keys are free when they are needed; a value that could not be created is
-//! pending. Every round removes a pending action or parks a value, and a value is parked at most once by each of its
-//! targets, so the number of rounds is bounded: see [`ROUNDS_PER_VALUE`].
+//! pending. A value goes and returns a few times at most, for each decision parks, reduces or gives up values for good;
+//! [`ROUNDS_PER_VALUE`] bounds the rounds should a case be overlooked.
 
 mod cascade;
 mod claims;
@@ -358,7 +358,7 @@ impl<'g> Planner<'g> {
         self.change_missing_dependency.remove(&key);
         self.unblock(&key);
         if !needy && let Some(cascade_root) = self.find_cascade_root(oidx, &present) {
-            return self.remove_by_cascade(oidx, cascade_root, present, &lost); // nothing will be left to put back
+            return self.remove_by_cascade(oidx, cascade_root, present, &lost); // no object will be left to give back
         }
         self.apply_change(oidx, in_place_action, value, new, &lost);
     }
@@ -385,7 +385,7 @@ impl<'g> Planner<'g> {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
         if node.ours || node.op.is_some() {
-            return node.ours; // what this plan did to it counts
+            return node.ours; // an operation of this plan decides
         }
         let applied = node.idx.is_some_and(|idx| graph.node(idx).applied.is_some());
         let made = applied || graph.restores.contains_key(&node.key);
@@ -460,7 +460,7 @@ impl<'g> Planner<'g> {
             return;
         }
         if node.unmet > 0 {
-            return self.schedule_create(oidx); // lost what it had when it was found ready
+            return self.schedule_create(oidx); // lost a provider since it was found ready
         }
         let (value, spec) = (value.clone(), spec.clone());
         if self.overlay.waits_for_going(oidx, &spec) || self.is_claimed(oidx, &spec) {

@@ -251,7 +251,7 @@ impl Transaction {
             self.past.push(RecordedOperation { action, key, cause, old, new, undo, result });
         }
         if operations.len() > OPERATIONS_KEPT {
-            rayon::spawn(|| drop(operations)); // nobody waits for that
+            rayon::spawn(|| drop(operations)); // a large drop need not delay the answer
         }
     }
 }
@@ -520,13 +520,13 @@ impl Engine {
                 node.release();
             }
             if node.unmet > 0 && self.graph.is_ours(idx) {
-                self.graph.lost_dependency.push(idx); // what it needs was to be done before it, and was not
+                self.graph.lost_dependency.push(idx); // a dependency was to be created before it, and was not
             }
             let node = self.graph.node_mut(idx);
             let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
             let missed = std::mem::take(&mut node.dirty_in_flight);
             if missed && !failed && self.graph.is_out_of_place(idx) {
-                self.graph.mark_dirty(idx); // what it lacks came while it was in flight
+                self.graph.mark_dirty(idx); // a dependency was met while an operation was in flight
             }
             self.graph.forget_if_empty(idx);
         }

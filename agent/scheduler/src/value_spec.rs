@@ -15,7 +15,7 @@ use crate::value::{SharedValue, Value, ValueEq};
 const PARTS_DEPTH: u32 = 16;
 
 /// Label of the dependency of a part on its whole.
-const WHOLE_LABEL: SmolStr = SmolStr::new_static("what it is a part of");
+const WHOLE_LABEL: SmolStr = SmolStr::new_static("the value it is part of");
 
 /// Answers of a descriptor about one value.
 #[derive(Debug, Default)]

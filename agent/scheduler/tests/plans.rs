@@ -209,7 +209,7 @@ fn a_shared_part_lives_as_long_as_one_of_its_wholes() {
     check("", "a .*s; b .*s", "-a; -b", "delete a; delete s; delete b");
     let lab = Lab::having("", "a .*s=1");
     let refused = lab.plan("b .*s=2").unwrap_err();
-    assert_eq!(refused.to_string(), "s cannot exist beside b: there can be only one of them");
+    assert_eq!(refused.to_string(), "s conflicts with b: only one of them can exist");
     let mut lab = Lab::having("", "a .*s=1");
     lab.commit_delta(common::delta("b .*s=2").best_effort()).unwrap();
     assert_eq!(lab.shown(), "a .*s=1; b .*s=2; s =1");
@@ -256,8 +256,8 @@ fn a_change_is_refused_as_a_whole() {
         ("a twice", "a cannot exist: two of its dependencies are labelled `same`"),
         ("a boom", "a cannot exist: its descriptor panicked: boom"),
         ("a =1; a =2", "a is named twice in one change, with different values"),
-        ("a #x", "a cannot exist beside h: there can be only one of them"),
-        ("a #y; b #y", "b cannot exist beside a: there can be only one of them"),
+        ("a #x", "a conflicts with h: only one of them can exist"),
+        ("a #y; b #y", "b conflicts with a: only one of them can exist"),
     ] {
         assert_eq!(lab.plan(change).unwrap_err().to_string(), want, "{change}");
     }

@@ -323,7 +323,7 @@ impl Graph {
     pub(super) fn count_existence(&mut self, idx: NodeIdx, exists: bool) {
         let kind = self.node(idx).key.kind();
         if !self.named.contains(kind) && !self.ordered.contains_key(&kind) {
-            return; // nobody depends on keys of this kind
+            return; // no dependency is on keys of this kind
         }
         let key = self.node(idx).key.clone();
         if let Some(keys) = self.ordered.get_mut(&kind) {
@@ -468,7 +468,7 @@ impl Graph {
                 self.lost_dependency.push(idx);
             }
             if waits && self.is_reduction_stale(idx) {
-                self.mark_dirty(idx); // it waited for what was to go, and can do without
+                self.mark_dirty(idx); // it waited for this target, and may be reduced instead
             }
         }
         self.update_unsupported(idx);

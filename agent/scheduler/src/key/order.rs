@@ -42,11 +42,11 @@ pub(crate) fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
 /// Length in octets of the common prefix of all keys.
 fn in_common<'k>(mut keys: impl Iterator<Item = &'k Key>) -> usize {
     let Some(first) = keys.next().map(Key::as_bytes) else { return 0 };
-    let beside = |key: &Key, most: usize| {
+    let common = |key: &Key, most: usize| {
         let both = first[..most].iter().zip(key.as_bytes());
         both.take_while(|(one, other)| one == other).count()
     };
-    keys.fold(first.len(), |most, key| beside(key, most))
+    keys.fold(first.len(), |most, key| common(key, most))
 }
 
 /// Octets of a key from `from` on, as a number in the same order; octets beyond the end are zero.

@@ -80,7 +80,7 @@ impl Planner<'_> {
         present: &ValueSpec,
     ) -> Option<OverlayIdx> {
         if self.overlay.node(oidx).op.is_some() {
-            return None; // made by this plan, after whatever was taken along
+            return None; // created by this plan, after the cascade
         }
         let under = (!self.cascade_under.is_empty())
             .then(|| {

@@ -118,8 +118,9 @@ impl Planner<'_> {
         };
         let applied = node.idx.and_then(|idx| graph.node(idx).applied.as_ref());
         let Some(applied) = applied.or(node.goal.value()) else { return };
-        let anew = catch_panic(|| descriptor.refreshed_restore(&**before, &**applied, &**observed));
-        if let Ok(Some(restore)) = anew {
+        let refreshed =
+            catch_panic(|| descriptor.refreshed_restore(&**before, &**applied, &**observed));
+        if let Ok(Some(restore)) = refreshed {
             self.restores.push((node.key.clone(), restore));
         }
     }

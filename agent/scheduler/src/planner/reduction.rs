@@ -40,7 +40,7 @@ impl Planner<'_> {
         let mut changed = false;
         for oidx in std::mem::take(&mut self.reducible_candidates).into_values() {
             if matches!(self.overlay.node(oidx).pending_action, PendingAction::Delete) {
-                continue; // it is looked at when it could come again
+                continue; // reduced when it is to be created again
             }
             changed |= self.reduce(oidx) || self.choose_without_reduction(oidx);
         }
@@ -97,7 +97,7 @@ impl Planner<'_> {
                 continue;
             }
             if state.providers > 0 {
-                state.removal_mut().waiting.push(oidx); // it may stay after all
+                state.removal_mut().waiting.push(oidx); // the provider may stay after all
             }
             missing.push(need.target.clone());
         }

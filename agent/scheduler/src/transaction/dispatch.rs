@@ -120,7 +120,7 @@ impl Engine {
         for op in left_out {
             let error = OperationError {
                 transient: true,
-                ..OperationError::message("what it needs was not done")
+                ..OperationError::message("an operation it depends on was not done")
             };
             self.record_failure(op, error, now, step);
         }
@@ -194,7 +194,7 @@ impl Engine {
             return;
         }
         transaction.prepared = false;
-        step.restores.append(&mut transaction.restores); // the engine counts on them
+        step.restores.append(&mut transaction.restores); // the engine relies on them
         let named = transaction.operations.first().map(|op| op.key.clone());
         let Some(key) = named.or_else(|| transaction.before.first().map(|(key, _)| key.clone()))
         else {

@@ -37,7 +37,7 @@ impl DispatchOrder {
     pub(super) fn take_ready(&mut self, most: usize) -> Vec<u32> {
         let list = if self.ready.is_empty() { &mut self.silent } else { &mut self.ready };
         let mut ready = std::mem::take(list);
-        ready.sort(); // what was left over is in order already
+        ready.sort(); // mostly sorted: the rest of last time is in order
         ready.dedup();
         if ready.len() > most {
             *list = ready.split_off(most);

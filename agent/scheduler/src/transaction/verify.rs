@@ -206,7 +206,7 @@ impl Engine {
             self.timers.remove(&(at, idx));
         }
         if failed && self.graph.node(idx).present.is_some() {
-            self.graph.mark_waiting_dirty(idx); // whoever was parked for its sake may rely on it again
+            self.graph.mark_waiting_dirty(idx); // values parked for its deletion may rely on it again
         }
     }
 }
