@@ -50,7 +50,7 @@ impl CoreTask {
                 DriftAction::Report => DriftPolicy::Report,
             },
         );
-        let prefixes = self.engine.registry().named(&object);
+        let prefixes = self.engine.registry().keys_from_text(&object);
         prefixes.into_iter().map(|prefix| (prefix, action)).collect()
     }
 }

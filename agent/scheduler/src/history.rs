@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_forgotten_with_its_index() {
+    fn old_records_are_dropped_with_their_index() {
         let mut history = History::default();
         let many = HISTORY_OCTETS / RECORD_OCTETS + 1;
         for txn in 1..=many as u64 {

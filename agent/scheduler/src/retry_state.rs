@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_repeats_itself_for_one_seed_only() {
+    fn jitter_repeats_for_one_seed_only() {
         let draws = |seed| {
             (0..4)
                 .scan(JitterRng(seed), |jitter_rng, _| Some(jitter_rng.next()))

@@ -1,4 +1,6 @@
-//! Rows for the planner: what is there, what changes, the plan.
+//! Rows for the planner: foreign values, values of ours, a change, and its plan.
+//!
+//! The language of the rows is in `README.md` beside this file.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -9,7 +11,8 @@ use std::collections::BTreeSet;
 use common::{Lab, delta, key};
 use holdfast_scheduler::{Delta, Plan, PlanError, PlannedOperation};
 
-/// Foreign things, things of ours, the change, the plan.
+/// Checks the plan of a change, that executing it does the same, and that a second plan is empty. `foreign` values
+/// exist in the system, `ours` are committed before.
 #[track_caller]
 fn check(foreign: &str, ours: &str, change: &str, want: &str) {
     let mut lab = Lab::having(foreign, ours);
@@ -24,7 +27,7 @@ fn check(foreign: &str, ours: &str, change: &str, want: &str) {
 }
 
 #[test]
-fn creates_follow_what_they_need() {
+fn creates_follow_their_dependencies() {
     check("", "", "a <b; b", "create b; create a");
     check("", "", "a <b; b <c; c", "create c; create b; create a");
     check("", "", "a <?f; b +f", "create b; create a");
@@ -37,20 +40,20 @@ fn creates_follow_what_they_need() {
 }
 
 #[test]
-fn what_can_be_had_in_part_has_what_is_there() {
+fn reducible_values_get_the_available_members() {
     check("", "", "r |a |b; a; b", "create a; create b; create r");
     check("", "", "r |a |b; a", "create a; create r");
     check("", "", "r |a |b", "");
     check("", "", "r |a |b <c; a", "create a");
     check("", "", "r |a&?f |b; a; b", "create a; create b; create r");
     check("", "", "r |a |b; x .y(|a,|b); a", "create a; create x; create r; create x.y");
-    // More of it in place; all of it, once more than one comes.
+    // A member is added; all of them at once, when several come.
     check("", "r |a |b; a", "b", "create b; update r");
     check("", "r |a |b |c; a", "b; c", "create b; create c; update r");
     check("", "r |a |b", "b", "create b; create r");
     check("", "r |a&c |b; b", "a", "create a");
     check("", "r |a&c |b; b; a", "c", "create c; update r");
-    // Less of it before what it uses goes, and nothing else in the way: it never goes itself.
+    // A member is dropped before its target goes; the value itself is never deleted.
     check("", "r |a |b; a; b", "-a", "update r; delete a");
     check("", "r |a |b; a; b", "-a; r =1 |a |b", "update r; delete a");
     check("", "r |a |b; a", "-a; b", "create b; update r; delete a");
@@ -59,25 +62,25 @@ fn what_can_be_had_in_part_has_what_is_there() {
     check("", "r |a |b; a; b; c <a", "-a", "delete c; update r; delete a");
     check("", "r |a |b; a; b; u <r", "-a", "update r; delete a");
     check("", "m ~/; m/a <m; r |m/a |b; b", "-m; -m/a", "update r; delete m");
-    // Made anew, or exchanged: it does without meanwhile.
+    // A target is re-created or replaced: the value does without it meanwhile.
     check("", "r |a |b; a; b", "a !1", "update r; delete a; create a; update r");
     check("", "r |a |b; a #x; b", "-a; c #x; r |b |c", "update r; delete a; create c; update r");
-    // The last one goes: so does it. Nothing of it that is wanted is there: the same.
+    // The last member is lost, or no wanted member is available: the value goes.
     check("", "r |a |b; a", "-a", "delete r; delete a");
     check("", "r |a |b; a; b", "-a; -b", "delete r; delete a; delete b");
     check("", "r |a |b; a", "r |b |c", "delete r");
-    // Another intent, of which another part can be had.
+    // Another intent with another reduction.
     check("", "r |a |b; a", "r =1 |a |b", "update r");
     check("", "r |a |b; a; c", "r |b |c", "update r");
     check("", "r |a |b; a", "r |a", "");
     check("", "r |a |b; a", "r !1 |a |b", "delete r; create r");
-    // It comes to need nothing that rests on it.
+    // A value gets no member that depends on the value itself.
     check("", "r |a |b; a", "b <r", "create b");
     check("", "r |a |b; a; b <r", "-a", "delete b; delete r; delete a");
 }
 
 #[test]
-fn deletes_go_before_what_they_need() {
+fn deletes_precede_their_dependencies() {
     check("", "a <b; b", "-a; -b", "delete a; delete b");
     check("", "a <b; b <c; c", "-c; -b; -a", "delete a; delete b; delete c");
     check("", "a <?f; b +f; c +f", "-b; -a", "delete a; delete b");
@@ -87,7 +90,7 @@ fn deletes_go_before_what_they_need() {
 
 // proves kv.V1, kv.V2
 #[test]
-fn what_differs_is_changed_and_nothing_else() {
+fn only_differences_are_changed() {
     check("", "a; b =1", "a; b =2", "update b");
     check("", "a; b =1", "c", "create c");
     check("", "a; b =1", "-a", "delete a");
@@ -98,7 +101,7 @@ fn what_differs_is_changed_and_nothing_else() {
 
 // proves kv.V3, kv.V4, kv.M3
 #[test]
-fn recreation_parks_dependants_and_brings_them_back() {
+fn recreation_parks_and_restores_dependents() {
     check("", "a <b; b !1", "b !2", "delete a; delete b; create b; create a");
     check(
         "",
@@ -112,14 +115,14 @@ fn recreation_parks_dependants_and_brings_them_back() {
 
 // proves kv.X26
 #[test]
-fn another_provider_comes_before_the_old_one_goes() {
+fn a_new_provider_is_created_before_the_old_is_deleted() {
     check("", "a <?f; b +f", "-b; c +f", "create c; delete b");
     check("", "a <?f; b +f; c +f", "-b; -c; d +f", "delete b; create d; delete c");
     check("", "a <?f; b +f #x", "-b; c +f #x", "delete a; delete b; create c; create a");
 }
 
 #[test]
-fn an_identity_is_given_up_before_it_is_taken() {
+fn an_identity_is_released_before_it_is_claimed() {
     check("", "a/1 #ip", "-a/1; b/1 #ip", "delete a/1; create b/1");
     check("", "a #x; b #y", "a #y !1; b #x !1", "delete a; delete b; create a; create b");
     check(
@@ -132,7 +135,7 @@ fn an_identity_is_given_up_before_it_is_taken() {
 
 // proves kv.V7, kv.V8
 #[test]
-fn changes_move_what_a_value_needs_and_offers() {
+fn changes_move_dependencies_and_offers() {
     check("", "a =1 <b; b; c", "a =2 <c; -b", "update a; delete b");
     check("", "a =1 <b; b", "a =2 <c; -b; c", "create c; update a; delete b");
     check("", "a =1 <b; b", "a =2 <c", "delete a");
@@ -143,7 +146,7 @@ fn changes_move_what_a_value_needs_and_offers() {
 
 // proves kv.X19
 #[test]
-fn the_system_removes_what_goes_along() {
+fn cascades_need_no_deletes() {
     check("", "l ~/; l/1 <l; l/2 <l", "-l; -l/1; -l/2", "delete l");
     check("", "l ~/; l/1 <l; r <l/1 +v; l/1 <l", "-l; -l/1; -r", "delete r; delete l");
     check("", "l ~/ !1; l/1 <l", "l ~/ !2", "delete l; create l; create l/1");
@@ -154,7 +157,7 @@ fn the_system_removes_what_goes_along() {
 
 // proves kv.D4, kv.X7
 #[test]
-fn circles_are_not_made() {
+fn cycles_are_not_created() {
     check("", "", "a <b; b <c; c <a <d", "");
     check("", "", "a <a", "");
     check("", "a <b; b <c; c <a <d", "d", "create d");
@@ -167,7 +170,7 @@ fn circles_are_not_made() {
 
 // proves kv.X7
 #[test]
-fn circles_are_reported_with_their_members() {
+fn cycles_are_reported_with_their_members() {
     let mut lab = Lab::default();
     lab.commit("a <b; b <c; c <a; d <a; s <s").unwrap();
     let circle = |name: &str| lab.engine.status(&key(name)).unwrap().detail.cycle;
@@ -179,7 +182,7 @@ fn circles_are_reported_with_their_members() {
 
 // proves kv.X7
 #[test]
-fn a_circle_is_not_closed_in_place() {
+fn updates_do_not_close_cycles() {
     check("", "m/1", "a <m/; m/1 =1 <a", "create a; delete a; delete m/1");
     check("", "b +f", "a <?f; b =1 +f <a", "create a; delete a; delete b");
     check("", "a <?f; b +f", "c <a; b =1 +f <c", "create c; delete c; delete a; delete b");
@@ -283,18 +286,18 @@ fn a_plan_does_not_depend_on_the_order_of_its_change() {
 }
 
 #[test]
-fn a_plan_tells_what_will_wait() {
+fn a_plan_lists_pending_values() {
     let lab = Lab::default();
     let plan = lab.plan("a <b; c <a; d").unwrap();
     assert_eq!((plan.to_string().as_str(), plan.pending()), ("create d", vec![key("a"), key("c")]));
 }
 
-/// Changes in one request for which descriptors are asked on several threads.
+/// Number of changes in one request for which descriptors are called on several threads.
 const LARGE: usize = 5_000;
 
 // proves kv.I4
 #[test]
-fn a_large_change_is_judged_as_a_small_one() {
+fn a_large_change_is_validated_as_a_small_one() {
     let lab = Lab::default();
     let odd = "b boom; c twice; w .x .y=1; z <nobody";
     let many: String = (0..LARGE).map(|number| format!("v{number}; ")).collect();
@@ -311,7 +314,7 @@ fn a_large_change_is_judged_as_a_small_one() {
     let mut backwards = delta(&both).best_effort();
     backwards.changes.reverse();
     assert_eq!(lab.engine.plan(backwards).unwrap().hash(), large.hash());
-    // A change is cut into portions that end at powers of two: a key named twice is found on both sides.
+    // A change is cut into portions that end at powers of two: a duplicate key is found across the cut as well.
     let mut sorted = delta(&many).changes;
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     for last in [1, 2, 4].map(|thousands| thousands * 1024 - 1) {
@@ -325,7 +328,7 @@ fn a_large_change_is_judged_as_a_small_one() {
 
 // proves kv.I4
 #[test]
-fn parts_of_a_large_change_are_judged_as_those_of_a_small_one() {
+fn parts_of_a_large_change_are_validated_as_of_a_small_one() {
     let lab = Lab::default();
     let plan = |count: usize| {
         let many: String = (0..count).map(|number| format!("v{number} .p(<w) .*s; ")).collect();

@@ -1,4 +1,4 @@
-//! Random systems, intents, failures and events from outside, against what must always hold.
+//! Properties: random systems, intents, failures and outside events, against invariants.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -14,20 +14,20 @@ use generate::{cases, change};
 use holdfast_scheduler::{Key, Outcome, State, Target};
 use proptest::prelude::*;
 
-/// Longer than any pause between two tries.
+/// Time longer than any pause between two tries.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What must hold whenever the engine is idle and nothing fails: each invariant by its number.
+/// Checks the invariants that hold whenever the engine is idle and nothing fails, each by its number.
 #[track_caller]
 fn check_converged(lab: &Lab, reference: &Reference) {
-    // I7, I11: counters, lists and readiness are those of a recomputation from scratch.
+    // I7, I11: counters, lists and readiness equal a recomputation from scratch.
     lab.engine.audit().unwrap();
-    // I9: who only looks at what steps name has seen the true state.
+    // I9: a watcher that only looks at changed keys has seen the true state.
     for status in lab.engine.statuses() {
         let watched = lab.watched.get(&status.key).map(String::as_str).unwrap_or_default();
         assert_eq!(watched, common::watched(&lab.engine, &status.key), "{}", status.label);
     }
-    // I2: what is there is what can be there of what is intended. I12: and nothing else.
+    // I2: every satisfiable value of the intent is in the system. I12: and nothing else of ours.
     if let Err(wrong) = reference.check(&lab.system) {
         panic!("{wrong}: {}", lab.shown());
     }
@@ -42,7 +42,7 @@ fn check_converged(lab: &Lab, reference: &Reference) {
     assert_eq!(plan.to_string(), "", "a second plan is empty");
 }
 
-/// The least set of values whose exact needs are in the set: the whole truth where needs are exact.
+/// Least set of values whose exact dependencies are in the set. Complete where all dependencies are exact.
 fn satisfiable(intent: &BTreeMap<Key, Thing>) -> BTreeSet<Key> {
     let mut there: BTreeSet<Key> = BTreeSet::new();
     loop {
@@ -64,7 +64,7 @@ proptest! {
 
     // proves kv.I1, kv.I2, kv.I3, kv.I7, kv.I9, kv.I11
     #[test]
-    fn any_change_ends_in_what_was_asked(changes in proptest::collection::vec(change(true), 1..6)) {
+    fn any_change_converges_to_the_intent(changes in proptest::collection::vec(change(true), 1..6)) {
         let mut lab = Lab::default();
         let mut reference = Reference::default();
         for change in changes {
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn exact_needs_end_in_the_least_closure(changes in proptest::collection::vec(change(false), 1..6)) {
+    fn exact_dependencies_converge_to_the_least_closure(changes in proptest::collection::vec(change(false), 1..6)) {
         let mut lab = Lab::default();
         let mut reference = Reference::default();
         for change in changes {
@@ -89,7 +89,7 @@ proptest! {
 
     // proves kv.I4
     #[test]
-    fn plans_do_not_depend_on_the_way_there(one in change(true), two in change(true)) {
+    fn plans_do_not_depend_on_earlier_changes(one in change(true), two in change(true)) {
         let mut forward = Lab::default();
         forward.commit_delta(delta(&one).best_effort()).unwrap();
         let mut items: Vec<&str> = one.split(';').collect();
@@ -142,7 +142,7 @@ proptest! {
         lab.strict = false;
         lab.stumbled = true; // what the outside did may be in the way of a plan that does not know yet
         for drift in drift {
-            // Only what we made drifts: other things are foreign, and stay.
+            // Only values of ours drift: others are foreign, and stay.
             let drift = drift.split(';').filter(|item| {
                 let name = item.trim().trim_start_matches('-').split(' ').next().unwrap();
                 ours.contains(&key(name))
@@ -175,9 +175,9 @@ proptest! {
     }
 }
 
-/// Some of its values are touched twice, and the second operation is not done.
+/// Some values have two operations, the second of which is not done.
 #[test]
-fn a_change_of_many_turns_is_taken_back_whole() {
+fn a_change_with_repeated_operations_on_a_value_is_undone() {
     let before = "a =0 !0 .r(<c) <b; b =0 !0 ; m =0 !0 <A";
     let after = "A =0 !0 <a; a =1 !0 .*s .p <b; b =1 !0 <!a <A";
     let operations = Lab::having("", before).plan(after).unwrap().operations().len();
@@ -193,7 +193,7 @@ fn a_change_of_many_turns_is_taken_back_whole() {
     }
 }
 
-/// Has the operation at this place of a change fail. None when the change is refused, or has less operations.
+/// Makes the operation at this place of a change fail. `None` when the change is refused, or has fewer operations.
 fn fail_once_at(lab: &mut Lab, change: &str, at: usize) -> Option<String> {
     let plan = lab.plan(change).ok()?;
     let op = plan.operations().get(at)?;

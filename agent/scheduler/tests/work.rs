@@ -1,4 +1,4 @@
-//! Work counters: a plan costs what changes and what that affects, never what there is.
+//! Work counters: the cost of a plan depends on what changes and what that affects, not on the number of values.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use common::{Lab, delta, key};
 use holdfast_scheduler::{Counters, Delta, Outcome};
 
-/// Many enough for a cost that grows with them to show.
+/// Number large enough for a cost that grows with it to show.
 const MANY: usize = 5_000;
-/// As many as the largest tables that are promised.
+/// Size of the largest tables that are promised.
 const PROMISED: usize = 100_000;
 
 fn quick() -> Lab {
@@ -26,7 +26,7 @@ fn many(count: usize, line: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// What a change costs: values visited and edges walked, while planning and while carrying it out.
+/// Cost of a change: values visited and edges walked, while planning and while carrying it out.
 #[track_caller]
 fn cost(lab: &mut Lab, change: &str, operations: usize) -> u64 {
     let before = lab.engine.counters();
@@ -60,7 +60,7 @@ fn one_change_among_many_costs_one() {
 
 // proves kv.X6, kv.I7
 #[test]
-fn many_dependants_of_one_missing_key_cost_themselves() {
+fn many_dependents_of_one_missing_key_cost_themselves() {
     let mut lab = quick();
     assert!(cost(&mut lab, &many(PROMISED, |n| format!("v{n} <one <?f")), 0) <= PROMISED as u64);
     assert!(cost(&mut lab, "other +f", 1) <= 4 * PROMISED as u64, "they hear of it");
@@ -71,7 +71,7 @@ fn many_dependants_of_one_missing_key_cost_themselves() {
 }
 
 #[test]
-fn many_providers_change_hands_at_their_own_cost() {
+fn replacing_many_providers_costs_themselves() {
     let mut lab = quick();
     let count = 2_000;
     lab.commit(&many(count, |n| format!("p{n} +f"))).unwrap();
@@ -83,7 +83,7 @@ fn many_providers_change_hands_at_their_own_cost() {
 }
 
 #[test]
-fn what_can_be_had_in_part_costs_itself() {
+fn reduction_costs_the_affected_values() {
     let mut lab = quick();
     let count = MANY as u64;
     lab.commit("a; b; c").unwrap();
@@ -159,7 +159,7 @@ fn a_resync_in_sync_plans_nothing() {
     );
 }
 
-/// Time of this thread on a processor: other work on the machine does not count.
+/// CPU time of this thread, which other work on the machine does not affect.
 struct Cpu(std::time::Duration);
 
 impl Cpu {
@@ -173,7 +173,7 @@ impl Cpu {
     }
 }
 
-/// Not a test of speed but a look at it: `cargo test --release -p holdfast-scheduler --test work -- --ignored --nocapture`
+/// Prints times, checks nothing: `cargo test --release -p holdfast-scheduler --test work -- --ignored --nocapture`
 #[test]
 #[ignore = "prints times, asserts nothing"]
 #[allow(clippy::print_stdout, reason = "that is what it is for")]

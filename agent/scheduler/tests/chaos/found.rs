@@ -1,4 +1,4 @@
-//! Schedules that were found at random, and were wrong once.
+//! Regressions: random schedules that failed once.
 
 use super::common::world::{Move, World};
 
@@ -18,9 +18,9 @@ fn atomic(change: &str) -> Move {
     Move::Intend { change: change.to_owned(), atomic: true }
 }
 
-/// An identity that was promised to a value is free again when that value does not come to it.
+/// An identity that was to go to a value is free again when that value fails.
 #[test]
-fn what_failed_keeps_no_identity_from_others() {
+fn a_failed_value_releases_its_identity() {
     ends_well(
         &[7],
         vec![
@@ -32,9 +32,9 @@ fn what_failed_keeps_no_identity_from_others() {
     );
 }
 
-/// A late notice says that a value is gone, and its identity is given away; then it proves to be there.
+/// A late notice shows a value as gone, and its identity goes to another one; then the value proves to be present.
 #[test]
-fn whoever_comes_back_leaves_its_identity_to_the_one_who_got_it() {
+fn a_returning_value_yields_its_identity() {
     ends_well(
         &[],
         vec![
@@ -49,9 +49,9 @@ fn whoever_comes_back_leaves_its_identity_to_the_one_who_got_it() {
     );
 }
 
-/// A late notice says that a value is gone; by the time it proves to be there, what it needs is gone.
+/// A late notice shows a value as gone; when it proves to be present, its dependency is gone.
 #[test]
-fn whoever_comes_back_to_find_nothing_to_stand_on_goes() {
+fn a_returning_value_without_its_dependency_is_deleted() {
     ends_well(
         &[],
         vec![
@@ -68,9 +68,9 @@ fn whoever_comes_back_to_find_nothing_to_stand_on_goes() {
     );
 }
 
-/// A value lost what it needs, and could not be deleted: what it needs does not come back to rest on it.
+/// A value lost a dependency and could not be deleted: that dependency must not be created on top of it.
 #[test]
-fn nothing_new_rests_on_what_has_to_go() {
+fn unsupported_values_get_no_new_dependents() {
     ends_well(
         &[4],
         vec![
@@ -86,9 +86,9 @@ fn nothing_new_rests_on_what_has_to_go() {
     );
 }
 
-/// The same while the one who gets the identity is on its way.
+/// A late notice shows a value as gone, and it returns while the new holder of its identity is being created.
 #[test]
-fn whoever_gets_an_identity_that_came_back_meanwhile_gives_it_up() {
+fn an_identity_is_given_up_to_a_returning_holder() {
     ends_well(
         &[15],
         vec![
@@ -106,9 +106,9 @@ fn whoever_gets_an_identity_that_came_back_meanwhile_gives_it_up() {
     );
 }
 
-/// A late notice shows a value as it was before it came to need another one, which must not come to need it in turn.
+/// A late notice shows a value without its newest dependency, which must not come to depend on it in turn.
 #[test]
-fn nothing_leans_on_itself_by_way_of_a_late_notice() {
+fn a_late_notice_does_not_hide_a_cycle() {
     ends_well(
         &[],
         vec![
@@ -134,9 +134,9 @@ fn nothing_leans_on_itself_by_way_of_a_late_notice() {
     );
 }
 
-/// What was completed and not seen, and so fails late, has told those behind it already.
+/// An operation that was completed and not verified fails late, when its followers are released already.
 #[test]
-fn whoever_is_behind_hears_of_an_end_once() {
+fn followers_are_released_once() {
     ends_well(
         &[11, 5],
         vec![
@@ -149,9 +149,9 @@ fn whoever_is_behind_hears_of_an_end_once() {
     );
 }
 
-/// A value goes while it waits for its turn in a change that fails: it is missing when the change is taken back.
+/// A value vanishes while its operation waits in a change that fails: it is missing when the change is undone.
 #[test]
-fn what_was_lost_before_its_turn_comes_back_with_the_way_back() {
+fn a_value_lost_during_a_failing_change_is_restored() {
     ends_well(
         &[],
         vec![
@@ -170,9 +170,9 @@ fn what_was_lost_before_its_turn_comes_back_with_the_way_back() {
     );
 }
 
-/// A value was parked because of one that could not be deleted, and has another one to rest on by the time that goes.
+/// A value was parked for one that could not be deleted, and has another provider when that one goes.
 #[test]
-fn whoever_was_parked_for_a_failed_delete_rests_on_another_value() {
+fn a_parked_value_uses_another_provider() {
     ends_well(
         &[13],
         vec![
@@ -186,9 +186,9 @@ fn whoever_was_parked_for_a_failed_delete_rests_on_another_value() {
     );
 }
 
-/// A value was parked for a delete that failed; then the other one is wanted again.
+/// A value was parked for a delete that failed; then the deleted value is intended again.
 #[test]
-fn whoever_was_parked_for_a_failed_delete_comes_back_when_that_is_not_wanted() {
+fn a_parked_value_returns_when_the_failed_delete_is_withdrawn() {
     ends_well(
         &[15],
         vec![
@@ -200,9 +200,9 @@ fn whoever_was_parked_for_a_failed_delete_comes_back_when_that_is_not_wanted() {
     );
 }
 
-/// The same, with more than one failure and an atomic change at the end.
+/// Two failures, and an atomic change at the end, while a value is parked for a failed delete.
 #[test]
-fn whoever_was_parked_comes_back_beside_an_atomic_change() {
+fn a_parked_value_returns_during_an_atomic_change() {
     ends_well(
         &[7, 24],
         vec![
@@ -215,9 +215,9 @@ fn whoever_was_parked_comes_back_beside_an_atomic_change() {
     );
 }
 
-/// What a life before left behind could not be deleted, is wanted by now, and is gone: nothing is in the way.
+/// A value of a crashed process could not be deleted, is intended again, and vanishes: nothing is in the way.
 #[test]
-fn what_is_wanted_comes_when_the_remains_under_its_key_are_gone() {
+fn a_value_is_created_when_the_object_in_its_way_is_gone() {
     ends_well(
         &[6],
         vec![
@@ -278,9 +278,9 @@ fn what_is_wanted_comes_when_the_remains_under_its_key_are_gone() {
     );
 }
 
-/// What a life before left behind was to become a value that needs another one, which does not come.
+/// A value of a crashed process was to become one with a dependency that does not come.
 #[test]
-fn remains_do_not_outlive_what_they_should_have_become() {
+fn values_of_a_crashed_process_do_not_outlive_their_dependencies() {
     ends_well(
         &[4],
         vec![
@@ -312,9 +312,9 @@ fn remains_do_not_outlive_what_they_should_have_become() {
     );
 }
 
-/// An operation on what a life before left behind was not tried, and it is gone by then.
+/// An operation on a value of a crashed process was not tried, and the value has vanished.
 #[test]
-fn what_was_not_tried_and_is_gone_counts_as_gone() {
+fn an_absent_value_of_a_skipped_operation_counts_as_absent() {
     ends_well(
         &[9],
         vec![
@@ -379,9 +379,9 @@ fn what_was_not_tried_and_is_gone_counts_as_gone() {
     );
 }
 
-/// The holder of an identity goes while whoever waits for it is still to be deleted.
+/// The holder of an identity goes while its next claimant is still to be deleted.
 #[test]
-fn an_identity_that_comes_free_early_is_not_missed() {
+fn an_identity_released_early_goes_to_its_claimant() {
     ends_well(
         &[],
         vec![
@@ -411,9 +411,9 @@ fn an_identity_that_comes_free_early_is_not_missed() {
     );
 }
 
-/// A delete fails while an older failure of its value still has its time to be looked at.
+/// A delete fails while an older failure of its value still has a scheduled retry.
 #[test]
-fn a_delete_that_fails_is_tried_again_whatever_failed_before() {
+fn a_failed_delete_is_retried_after_an_older_failure() {
     ends_well(
         &[12],
         vec![
@@ -433,9 +433,9 @@ fn a_delete_that_fails_is_tried_again_whatever_failed_before() {
     );
 }
 
-/// Something else offers what a value needs while the one who offered it before may not be relied upon.
+/// A target gets another provider while its former provider is unsupported.
 #[test]
-fn who_did_not_rely_on_one_comes_by_another() {
+fn a_held_back_value_uses_another_provider() {
     ends_well(
         &[],
         vec![
@@ -477,9 +477,9 @@ fn who_did_not_rely_on_one_comes_by_another() {
     );
 }
 
-/// By a late notice, a value seemed to offer less than it does: what went for want of that comes back.
+/// A late notice shows a value with fewer offers than it has: values deleted for want of them return.
 #[test]
-fn what_went_because_of_a_late_notice_comes_back() {
+fn a_value_deleted_for_a_late_notice_returns() {
     ends_well(
         &[15],
         vec![

@@ -1,5 +1,5 @@
-//! Random schedules: operations, answers, notices, changes of intent, events from outside, failures and crashes in any
-//! order. Whatever happened, in the end the system is what the reference says.
+//! Random schedules: operations, answers, notices, changes of intent, outside events, failures and crashes in any
+//! order. In the end the system always equals the reference.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -19,7 +19,7 @@ fn intent() -> impl Strategy<Value = Move> {
     (change(true), any::<bool>()).prop_map(|(change, atomic)| Move::Intend { change, atomic })
 }
 
-/// What may happen next. What cannot happen at the moment is skipped.
+/// Events that may happen next. Impossible ones are skipped.
 fn moves(outside: bool) -> impl Strategy<Value = Vec<Move>> {
     let mut all = vec![
         (6, (0..2u8).prop_map(Move::CarryOut).boxed()),
@@ -50,7 +50,7 @@ fn moves(outside: bool) -> impl Strategy<Value = Vec<Move>> {
     proptest::collection::vec(proptest::strategy::Union::new_weighted(all), 4..60)
 }
 
-/// Operations handed out at a time: hardly any, or all.
+/// Operations submitted at a time: hardly any, or all.
 fn portion() -> impl Strategy<Value = usize> {
     prop_oneof![Just(1), Just(2), Just(1000)]
 }
@@ -60,7 +60,7 @@ proptest! {
 
     // proves kv.I2, kv.I7, kv.I9, kv.I11, kv.I12
     #[test]
-    fn any_order_of_events_ends_in_what_was_asked(moves in moves(false), portion in portion()) {
+    fn any_order_of_events_converges_to_the_intent(moves in moves(false), portion in portion()) {
         let mut world = World::default().in_portions(portion);
         for step in moves {
             world.play(step);
@@ -70,7 +70,7 @@ proptest! {
 
     // proves kv.I2, kv.I7, kv.I11, kv.I12
     #[test]
-    fn failures_and_the_outside_world_are_overcome(
+    fn failures_and_outside_changes_converge(
         moves in moves(true),
         failing in proptest::collection::vec(0usize..30, 0..3),
         portion in portion(),

@@ -2,22 +2,22 @@
 
 use proptest::prelude::*;
 
-/// Cases of a property: so many, or what `PROPTEST_CASES` says.
+/// Number of cases of a property, unless `PROPTEST_CASES` is set.
 pub(crate) fn cases(few: u32) -> ProptestConfig {
     let usual = ProptestConfig::default();
     let cases = if std::env::var_os("PROPTEST_CASES").is_some() { usual.cases } else { few };
     ProptestConfig { cases, failure_persistence: None, ..usual }
 }
 
-/// What a random system is made of.
+/// Names of the values in a random system.
 pub(crate) const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "m", "m/1", "m/2", "A", "B"];
-/// These offer facets, and need only one another; so nothing ever supports itself by way of a facet.
+/// Values that offer facets. They need only one another, so no facet supports itself.
 const PROVIDERS: [&str; 3] = ["a", "b", "A"];
 
-/// These can be had in part. They have no parts of their own, and nobody whom their members need comes to need them.
-const DIVISIBLE: [&str; 2] = ["c", "B"];
+/// Reducible values. They have no parts, and the targets of their members never depend on them.
+const REDUCIBLE: [&str; 2] = ["c", "B"];
 
-/// Members that need what may come and go.
+/// Members with targets that may come and go.
 const MEMBERS: [&str; 8] = ["|a", "|b", "|A", "|m/1", "|?f", "|a&b", "|b:up", "|@10.0.0.1"];
 
 /// One value as text.
@@ -33,11 +33,11 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
     };
     if rich {
         tokens.extend(fixed(&[":up"]));
-        if !DIVISIBLE.contains(&name) {
+        if !REDUCIBLE.contains(&name) {
             tokens.extend(fixed(&[".p", ".r(<c)", ".t(.q)", ".*s", ".w(|a,|b&A)"]));
         }
         tokens.extend(fixed(&["#x", "#y"]));
-        if DIVISIBLE.contains(&name) {
+        if REDUCIBLE.contains(&name) {
             let members = proptest::sample::select(&MEMBERS[..]);
             tokens.push((12, members.prop_map(str::to_owned).boxed()));
         }
@@ -55,7 +55,7 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
     let tokens =
         proptest::collection::btree_set(proptest::strategy::Union::new_weighted(tokens), 0..4);
     (0u32..3, 0u32..2, tokens).prop_map(move |(content, shape, tokens)| {
-        // Labels are unique: `<b` and `<!b` may stand together, for they differ as text.
+        // Labels are unique: `<b` and `<!b` may occur together, since they differ as text.
         let tokens: Vec<String> = tokens.into_iter().collect();
         format!("{name} ={content} !{shape} {}", tokens.join(" "))
     })

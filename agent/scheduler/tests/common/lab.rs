@@ -1,4 +1,4 @@
-//! An engine and a simulated system, driven until both rest.
+//! An engine and a simulated system, driven until both are idle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,32 +11,32 @@ use holdfast_scheduler::{
 
 use super::thing::{Thing, changes, delta, key, registry, thing, things};
 
-/// An engine, and the system it works on.
+/// An engine, and the system it manages.
 #[derive(Debug)]
 pub struct Lab {
     pub engine: Engine,
     pub system: BTreeMap<Key, Thing>,
     pub now: Duration,
-    /// `create a` fails so, as long as it is listed.
+    /// Errors of operations, by text such as `create a`, for as long as they are listed.
     pub failing: BTreeMap<String, OperationError>,
-    /// Failures end after the first one.
+    /// Drops an error once it has occurred.
     pub fails_once: bool,
-    /// Something failed: what follows in the same batch may be without what it needs, and is refused.
+    /// True after a failure: what follows in the same batch may lack a dependency, and is refused.
     pub stumbled: bool,
     /// Operations that are carried out without effect: `create a`.
     pub lying: Vec<String>,
-    /// Operations that nobody answers: `create a`.
+    /// Operations that are never answered: `create a`.
     pub silent: Vec<String>,
-    /// Everything the system carried out or refused, in order.
+    /// Operations that the system carried out or refused, in order.
     pub log: Vec<String>,
     pub finished: Vec<Outcome>,
     pub restores: BTreeMap<Key, Thing>,
-    /// Reads are answered; without, only notifications tell.
+    /// Deadline of the last step.
     pub deadline: Option<Duration>,
     pub reads: usize,
-    /// What a watcher knows who only looks at what steps name.
+    /// States as seen by a watcher that only looks at changed keys.
     pub watched: BTreeMap<Key, String>,
-    /// Whether each operation is checked against the needs of everything in the system.
+    /// Checks each operation against the dependencies of everything in the system.
     pub strict: bool,
 }
 
@@ -63,7 +63,7 @@ impl Default for Lab {
 }
 
 impl Lab {
-    /// A system with these foreign things in it, and an engine that knows them.
+    /// A system with these foreign values, and an engine that has read them.
     pub fn with(system: &str) -> Self {
         let system = things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
         let mut lab = Self { system, ..Self::default() };
@@ -71,7 +71,7 @@ impl Lab {
         lab
     }
 
-    /// The same, and these things made by the engine.
+    /// A system with foreign values, and values committed by the engine.
     pub fn having(system: &str, ours: &str) -> Self {
         let mut lab = Self::with(system);
         lab.commit(ours).unwrap();
@@ -92,7 +92,7 @@ impl Lab {
         self.follow(step);
     }
 
-    /// Sets what happens to drift of keys that begin so.
+    /// Sets the drift policy of a key prefix.
     pub fn drift(&mut self, prefix: &str, policy: Option<DriftPolicy>) {
         let step = self.engine.set_drift_policies([(key(prefix), policy)], self.now());
         self.follow(step);
@@ -102,7 +102,7 @@ impl Lab {
         self.engine.plan(delta(text))
     }
 
-    /// Plans and carries out a change; how it ended.
+    /// Plans and carries out a change, and returns its outcome.
     pub fn commit(&mut self, text: &str) -> Result<Outcome, PlanError> {
         self.commit_delta(delta(text))
     }
@@ -129,7 +129,7 @@ impl Lab {
         }
     }
 
-    /// Lets time pass until nothing is planned any more, at most so long.
+    /// Lets time pass until nothing is planned any more, up to a limit.
     pub fn settle(&mut self, most: Duration) {
         let until = self.now + most;
         let begun = self.log.len();
@@ -139,7 +139,7 @@ impl Lab {
         }
     }
 
-    /// Something outside changes the system, and the engine hears of it.
+    /// Changes the system from outside, with a notification.
     pub fn outside(&mut self, text: &str) {
         let facts = self.outside_unheard(text);
         self.tell(facts);
@@ -150,7 +150,7 @@ impl Lab {
         self.follow(step);
     }
 
-    /// The engine hears this, and what it wants to read then is not answered yet.
+    /// Reports facts and leaves the reads they cause unanswered.
     pub fn tell_unread(&mut self, facts: Vec<Fact>) {
         let step = self.engine.observed(facts, self.now());
         self.follow(Step { read: Vec::new(), ..step });
@@ -170,7 +170,7 @@ impl Lab {
         facts
     }
 
-    /// Does what the engine asks for, until it asks for nothing.
+    /// Carries out steps until there is nothing left to do.
     pub fn follow(&mut self, step: Step) {
         let mut steps = std::collections::VecDeque::from([step]);
         let mut patience = 10_000;
@@ -289,7 +289,7 @@ impl Lab {
         self.system.values().any(|other| other.offers(target))
     }
 
-    /// Nothing of ours is ever without what it needs.
+    /// Checks that nothing of ours lacks a dependency.
     fn check_needs(&self, after: &str) {
         if !self.strict || self.stumbled {
             return;
@@ -307,7 +307,7 @@ impl Lab {
         }
     }
 
-    /// Begins a change and stops dead after so many operations.
+    /// Starts a change and stops after this many operations.
     pub fn start_and_crash(&mut self, delta: Delta, after: usize) {
         let plan = self.engine.plan(delta).unwrap();
         let (_, step) = self.engine.start(plan, self.now());
@@ -316,7 +316,7 @@ impl Lab {
         }
     }
 
-    /// A new engine on the same system, with this intent in its store. What the old one made carries its mark.
+    /// New engine on the same system, with this intent in its store. Values of the old one carry its mark.
     pub fn restarted(&self, intent: &BTreeMap<Key, Thing>) -> Self {
         let mut lab = Self { strict: false, stumbled: true, ..Self::default() };
         let values =
@@ -338,12 +338,12 @@ impl Lab {
         lab
     }
 
-    /// What the system has, sorted by key: `a =1 <b; c`.
+    /// Content of the system, sorted by key: `a =1 <b; c`.
     pub fn shown(&self) -> String {
         self.system.values().map(Thing::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    /// Everything carried out since the last time: `create a; delete b`.
+    /// Takes the log: `create a; delete b`.
     pub fn log(&mut self) -> String {
         std::mem::take(&mut self.log).join("; ")
     }
@@ -359,7 +359,7 @@ impl Lab {
     }
 }
 
-/// What a watcher sees of a value.
+/// State and planes of a value, as text.
 pub fn watched(engine: &Engine, key: &Key) -> String {
     format!("{} {:?}", engine.state(key), engine.planes(key))
 }

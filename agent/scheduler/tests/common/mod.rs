@@ -1,7 +1,7 @@
-//! A tiny language of values, a descriptor for them, and a simulated system that carries out operations.
+//! A small language of values, a descriptor for them, and a simulated system that carries out operations.
 //!
-//! `a =1 <b <?f +g` is the value `a` with content 1, which needs `b` and any value with facet `f`, and offers facet `g`.
-//! All tokens are listed at [`Thing::parse`]. Names in capitals belong to a second transport.
+//! `a =1 <b <?f +g` is the value `a` with content 1, which needs `b` and any value with facet `f`, and offers facet
+//! `g`. The whole language is in `tests/README.md`.
 
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 #![allow(unreachable_pub, reason = "shared by test binaries as a module")]

@@ -1,7 +1,7 @@
-//! A reconciler that is too simple to be wrong: sets, and a rule applied until nothing changes.
+//! Reference model: a reconciler too simple to be wrong, made of sets and one rule applied until nothing changes.
 //!
-//! It knows no order, no operations and no counters: only which values can be there at all, given what is intended and
-//! what was there before us.
+//! The model has no order, no operations and no counters: only the set of values that can exist, given the intent and
+//! the foreign values.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,14 +10,14 @@ use holdfast_scheduler::{Key, Target};
 
 use super::thing::{Thing, key, things};
 
-/// What is intended, and what others put into the system.
+/// Intent, and foreign values.
 #[derive(Clone, Debug, Default)]
 pub struct Reference {
     pub intent: BTreeMap<Key, Thing>,
     pub foreign: BTreeMap<Key, Thing>,
 }
 
-/// A value that shall be there; a part only as long as one of its wholes is.
+/// A value that shall exist; a part only as long as one of its wholes does.
 #[derive(Clone, Debug)]
 struct Wanted {
     thing: Thing,
@@ -25,7 +25,7 @@ struct Wanted {
 }
 
 impl Reference {
-    /// Takes in a change of intent as the engine does: `a =1 <b; -c`.
+    /// Applies a change of intent: `a =1 <b; -c`.
     pub fn apply(&mut self, change: &str) {
         for item in change.split(';').map(str::trim).filter(|item| !item.is_empty()) {
             match item.strip_prefix('-') {
@@ -40,10 +40,10 @@ impl Reference {
         }
     }
 
-    /// Holds a system against what should be in it.
+    /// Compares a system with the model.
     ///
-    /// Of values that want one identity, any may have it; but those that were left out must be the only ones, and
-    /// nothing may be missing that they do not explain.
+    /// Of values that claim one identity, any may hold it; the values left out must be exactly the others, and nothing
+    /// else may be missing.
     pub fn check(&self, system: &BTreeMap<Key, Thing>) -> Result<(), String> {
         let claims = claims(system)?;
         let wanted = self.wanted();
@@ -66,7 +66,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Everything that can be there: begun with what is foreign, one value after the other whose needs are met.
+    /// Values that can exist: the foreign ones, and repeatedly all values whose dependencies are met.
     fn closure(
         &self,
         wanted: &BTreeMap<Key, Wanted>,
@@ -85,7 +85,7 @@ impl Reference {
             }
             there.extend(come.into_iter().map(|it| (it.thing.key(), it.thing.clone())));
         }
-        // What came with some of its members has all that can be had in the end.
+        // Reducible values have all members that are available in the end.
         let members = |thing: &Thing| match thing.is_reducible() {
             true => thing.with_members(|target| there.values().any(|it| it.offers(target))),
             false => None,
@@ -96,7 +96,7 @@ impl Reference {
         there
     }
 
-    /// Values of the intent and their parts, to any depth. What is named itself is no part.
+    /// Values of the intent and their parts, to any depth. A value that the intent names is no part.
     fn wanted(&self) -> BTreeMap<Key, Wanted> {
         let named = self.intent.iter();
         let mut all: BTreeMap<Key, Wanted> = named
@@ -116,7 +116,7 @@ impl Reference {
 }
 
 impl Wanted {
-    /// True when all that it needs is there.
+    /// True when all dependencies are met.
     fn is_ready(&self, there: &BTreeMap<Key, Thing>) -> bool {
         let offered = |target: &Target| there.values().any(|other| other.offers(target));
         let part = self.thing.with_members(offered).filter(|_| self.thing.is_reducible());
@@ -126,7 +126,7 @@ impl Wanted {
     }
 }
 
-/// Who holds which identity; an error when two hold one.
+/// Holders of the identities; an error when two values hold one.
 fn claims(system: &BTreeMap<Key, Thing>) -> Result<BTreeMap<&str, &Key>, String> {
     let mut claims = BTreeMap::new();
     for (key, thing) in system {

@@ -1,4 +1,4 @@
-//! The values of the tests as text, and what the engine is taught of them.
+//! Values of the test language, and their descriptors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,23 +13,19 @@ const THING: KindId = KindId(1);
 const CAPITAL: KindId = KindId(2);
 const PROPERTY: KindId = KindId(3);
 
-/// One value of the language.
+/// One value of the test language.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thing {
     pub name: String,
     /// Changed in place.
     pub content: u32,
-    /// Changed by making it anew.
+    /// Changed by delete and create.
     pub shape: u32,
     pub tokens: Vec<String>,
 }
 
 impl Thing {
-    /// `=N` content, `!N` shape, `<b` needs b, `<b/` needs anything under b, `<?f` needs any with facet f,
-    /// `<@IP` needs a prefix that covers it, `<!b` needs b and is renewed with it, `|b&?f` a member that needs b and facet f: of several, one is enough, `+f` offers a
-    /// facet, `+PREFIX` offers a prefix, `#c` claims, `.p[=N][(TOKEN,TOKEN)]` part with operations, `:p` property, `:p~f` property that
-    /// takes facet f along, `~f` takes facet f along, `~/` takes everything under its key along, `port` was there
-    /// before us, `%N` is the number by which one such object is told from another, `stays` is reset by a delete, `mine` carries our mark, `boom` panics, `twice` has two equal labels.
+    /// Parses one value: the tokens are listed in `tests/README.md`.
     pub fn parse(text: &str) -> Self {
         let mut words = text.split_whitespace();
         let mut thing = Self { name: words.next().expect("a name").to_owned(), ..Self::default() };
@@ -55,7 +51,7 @@ impl Thing {
         self.tokens.iter().filter_map(move |token| token.strip_prefix(start))
     }
 
-    /// Facets and properties by name, for the invariants that the simulated system checks.
+    /// True when the value provides a target, for the checks of the simulated system.
     pub fn offers(&self, target: &Target) -> bool {
         match target {
             Target::Exact(key) => {
@@ -117,12 +113,12 @@ impl Thing {
         needs
     }
 
-    /// It has members, of which one is enough.
+    /// True for values with several members.
     pub fn is_reducible(&self) -> bool {
         self.starting("|").count() > 1
     }
 
-    /// Without the members for which something is missing; nothing where none is left.
+    /// Drops the members with an unmet target; `None` when none is left.
     pub fn with_members(&self, met: impl Fn(&Target) -> bool) -> Option<Self> {
         let mut thing = self.clone();
         thing.tokens.retain(|token| {
@@ -163,7 +159,7 @@ impl fmt::Display for Thing {
     }
 }
 
-/// The key of a name: its segments are separated by slashes.
+/// Key of a name, whose segments are separated by slashes.
 pub fn key(name: &str) -> Key {
     let kind = if name.starts_with(char::is_uppercase) { CAPITAL } else { THING };
     name.split('/').fold(Key::of(kind), Key::str)
@@ -262,7 +258,7 @@ impl Descriptor for ThingDescriptor {
         if old.shape == new.shape { Change::InPlace } else { Change::Recreate }
     }
 
-    /// The mark may be missing from what is asked.
+    /// The system may show our mark where the expected value has none.
     fn satisfied_by(&self, expected: &Thing, observed: &Thing) -> bool {
         assert!(!expected.has("sick"), "sick");
         let mut observed = observed.clone();
@@ -327,12 +323,12 @@ pub fn registry() -> Registry {
     registry
 }
 
-/// `a =1 <b; c`
+/// Parses values: `a =1 <b; c`.
 pub fn things(text: &str) -> Vec<Thing> {
     text.split(';').map(str::trim).filter(|text| !text.is_empty()).map(Thing::parse).collect()
 }
 
-/// `a =1; -b`: `a` is intended, `b` is not any more.
+/// Parses a change: `a =1; -b` intends `a`, and `b` no more.
 pub fn changes(text: &str) -> Vec<(Key, Option<SharedValue>)> {
     let items = text.split(';').map(str::trim).filter(|text| !text.is_empty());
     let changes = items.map(|item| match item.strip_prefix('-') {

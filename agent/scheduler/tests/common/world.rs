@@ -1,4 +1,4 @@
-//! An engine whose every event waits until it is told to happen.
+//! A world in which every event waits until the test lets it happen.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash as _, Hasher as _};
@@ -13,46 +13,46 @@ use holdfast_scheduler::{
 
 use super::{Lab, Reference, Thing, delta, error, fact, key, registry, watched};
 
-/// Longer than any pause between two tries.
+/// Time longer than any pause between two tries.
 const LONG: Duration = Duration::from_secs(3600);
-/// Rounds of events until the engine must have come to rest.
+/// Rounds of events after which the engine must be idle.
 const PATIENCE: usize = 5_000;
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug)]
 pub enum Move {
     Intend {
         change: String,
         atomic: bool,
     },
-    /// The same, and it is to wait until it may set out.
+    /// Prepares a change without submitting it.
     Prepare {
         change: String,
         atomic: bool,
     },
-    /// The oldest change that was prepared sets out.
+    /// Submits the oldest prepared change.
     SetOut,
-    /// The oldest change that was prepared is called off.
+    /// Cancels the oldest prepared change.
     CallOff,
-    /// The oldest operation that this transport was handed.
+    /// Carries out the oldest operation of this transport.
     CarryOut(u8),
-    /// The same, and it fails.
+    /// Fails the oldest operation of this transport.
     Fail(u8),
-    /// The engine hears of the oldest operation that was carried out.
+    /// Answers the oldest operation that was carried out.
     Answer,
-    /// The oldest read is answered, with what is there now.
+    /// Answers the oldest read with the present value.
     Read,
-    /// The oldest notice arrives, with what was there when it was written.
+    /// Delivers the oldest notice, with the value at the time it was written.
     Notice,
-    /// The next deadline passes.
+    /// Lets the next deadline pass.
     Time,
-    /// The process dies, and another one starts.
+    /// Kills the process and starts another one.
     Crash,
-    /// Somebody removes a value, if it is there.
+    /// Removes a value from the system, if it is there.
     Lose(&'static str),
-    /// The system takes a member from a value that has several, if it is there.
+    /// Removes a member of a reducible value from the system, if it is there.
     Wither(&'static str),
-    /// A foreign value comes, changes or goes.
+    /// Adds, changes or removes a foreign value.
     Foreign(u8, u32),
 }
 
@@ -61,18 +61,18 @@ pub enum Move {
 pub struct World {
     lab: Lab,
     handed: BTreeMap<TransportId, VecDeque<Operation>>,
-    /// Changes that have not set out yet.
+    /// Prepared changes that were not submitted yet.
     prepared: VecDeque<TxnId>,
-    /// Operations that the engine hands out at a time, if it is not told otherwise.
+    /// Operations that the engine submits at a time, unless it is the default.
     portion: Option<NonZeroUsize>,
     answers: VecDeque<Completion>,
     reads: VecDeque<Key>,
     notices: VecDeque<Fact>,
-    /// Every change that was started, and whether it was answered with success.
+    /// Changes started, and whether they were answered with success.
     changes: BTreeMap<TxnId, (String, Option<bool>)>,
-    /// Changes of earlier lives that were committed.
+    /// Committed changes of earlier processes.
     committed: Vec<String>,
-    /// Operations, counted from the first, that fail.
+    /// Numbers of the operations that fail, counted from the first.
     failing: Vec<usize>,
     carried_out: usize,
     foreign: BTreeMap<Key, Thing>,
@@ -80,7 +80,7 @@ pub struct World {
 }
 
 impl World {
-    /// A system that has what was asked of it, and nothing on its way.
+    /// A system that equals the intent, with nothing on its way.
     pub fn having(ours: &str) -> Self {
         let mut world = Self::default();
         world.play(Move::Intend { change: ours.to_owned(), atomic: false });
@@ -93,7 +93,7 @@ impl World {
         Self { failing, ..Self::default() }
     }
 
-    /// The same, and only so many operations are handed out at a time.
+    /// Sets the number of operations submitted at a time.
     #[must_use]
     pub fn in_portions(mut self, operations: usize) -> Self {
         self.portion = NonZeroUsize::new(operations);
@@ -110,7 +110,7 @@ impl World {
     }
 
     pub fn play(&mut self, step: Move) {
-        // What leans on something that failed, or that was removed outside, is refused by the system.
+        // The system refuses values whose dependencies failed or were removed outside.
         self.lab.strict = false;
         self.lab.stumbled = true;
         self.happened.push(format!("{step:?}"));
@@ -143,7 +143,7 @@ impl World {
                     self.hear(fact);
                 }
             }
-            // Operations that are given up, and carried out or answered later, are a story of their own.
+            // Operations given up and answered later are tested elsewhere.
             Move::Time if self.is_answered() => self.pass_time(),
             Move::Time => {}
             Move::Lose(name) => {
@@ -169,7 +169,7 @@ impl World {
         atomic: bool,
         start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, Step),
     ) -> Option<TxnId> {
-        // What is ours carries a mark, so that whoever comes after a crash knows it.
+        // Values of ours carry a mark, so that they are recognised after a crash.
         let marked = |item: &str| match item.trim().starts_with('-') {
             true => item.trim().to_owned(),
             false => mark(item.trim()),
@@ -186,7 +186,7 @@ impl World {
         Some(txn)
     }
 
-    /// Does something with the oldest change that was prepared.
+    /// Acts on the oldest prepared change.
     fn go_on(&mut self, act: impl FnOnce(&mut Engine, TxnId, Now) -> Step) {
         let now = self.lab.now();
         if let Some(txn) = self.prepared.pop_front() {
@@ -225,7 +225,7 @@ impl World {
         self.notices.push_back(fact(&key(&name), self.lab.system.get(&key(&name))));
     }
 
-    /// Everything that was handed out has been answered.
+    /// True when everything submitted has been answered.
     fn is_answered(&self) -> bool {
         self.answers.is_empty() && self.handed.values().all(VecDeque::is_empty)
     }
@@ -261,8 +261,8 @@ impl World {
         }
     }
 
-    /// The process dies and another one starts: changes that were not answered are rolled back in the store, what was
-    /// handed to the kernel and not carried out never is.
+    /// Restarts the process: unanswered changes are rolled back in the store, and operations that were submitted and
+    /// not carried out never will be.
     fn crash(&mut self) {
         let ended = std::mem::take(&mut self.changes).into_values();
         self.committed
@@ -285,7 +285,7 @@ impl World {
         self.take(step);
     }
 
-    /// What was answered with success, in the order in which it was started.
+    /// Reference with all changes answered with success, in the order in which they were started.
     fn reference(&self) -> Reference {
         let mut reference = Reference { foreign: self.foreign.clone(), ..Reference::default() };
         let now = self.changes.values().filter(|(_, ended)| *ended == Some(true));
@@ -295,7 +295,7 @@ impl World {
         reference
     }
 
-    /// Lets everything on its way arrive, and time pass, until nothing is left to happen.
+    /// Delivers everything on its way, and lets time pass, until nothing is left to happen.
     fn rest(&mut self) {
         while !self.prepared.is_empty() {
             self.play(Move::SetOut);
@@ -325,7 +325,7 @@ impl World {
         );
     }
 
-    /// What may happen now, apart from what comes from outside.
+    /// Events that may happen now, apart from outside ones.
     pub fn enabled(&self) -> Vec<Move> {
         let mut moves = Vec::new();
         let handed = self.handed.iter().filter(|(_, queue)| !queue.is_empty());
@@ -339,7 +339,7 @@ impl World {
         if !self.notices.is_empty() {
             moves.push(Move::Notice);
         }
-        // Time passes when nothing else happens: what is given up too early is a story of its own.
+        // Time passes when nothing else happens: giving up too early is tested elsewhere.
         let soon = self.lab.deadline.is_some_and(|deadline| deadline <= self.lab.now + LONG);
         if moves.is_empty() && soon {
             moves.push(Move::Time);
@@ -347,7 +347,7 @@ impl World {
         moves
     }
 
-    /// Everything that can be told of the state: two worlds with equal digests go on alike.
+    /// Digest of the whole state: two worlds with equal digests behave alike.
     pub fn digest(&self) -> u64 {
         let mut hasher = std::hash::DefaultHasher::new();
         let left = |at: Duration| at.saturating_sub(self.lab.now);
@@ -363,7 +363,7 @@ impl World {
         hasher.finish()
     }
 
-    /// I1: nothing of ours is without what it needs. Holds until something fails.
+    /// I1: nothing of ours lacks a dependency. Holds until something fails.
     pub fn check_needs(&self) {
         for thing in self.lab.system.values() {
             for need in thing.needs() {
@@ -373,14 +373,14 @@ impl World {
         }
     }
 
-    /// I7, I11: counters and lists are those of a recomputation.
+    /// I7, I11: counters and lists equal a recomputation.
     pub fn audit(&self) {
         if let Err(wrong) = self.lab.engine.audit() {
             panic!("{wrong}\n{}", self.happened.join("\n"));
         }
     }
 
-    /// What must hold in the end: each invariant by its number.
+    /// Checks the invariants at the end, each by its number.
     pub fn check(&mut self) {
         self.rest();
         let story = || self.happened.join("\n");
@@ -392,7 +392,7 @@ impl World {
         if let Err(wrong) = lab.engine.audit() {
             panic!("{wrong}\n{}", story());
         }
-        // I2, I10, I12: what can be there of what is intended is there, and nothing else of ours.
+        // I2, I10, I12: every satisfiable value of the intent is in the system, and nothing else of ours.
         let reference = self.reference();
         if let Err(wrong) = reference.check(&lab.system) {
             panic!("{wrong}: {}\n{}", lab.shown(), story());
@@ -409,7 +409,7 @@ impl World {
     }
 }
 
-/// A value with our mark, on its parts as well.
+/// Adds our mark to a value and its parts.
 fn mark(item: &str) -> String {
     let words = item.split(' ').map(|word| match (word.starts_with('.'), word.strip_suffix(')')) {
         (false, _) => word.to_owned(),

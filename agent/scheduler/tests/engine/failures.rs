@@ -1,11 +1,11 @@
-//! Rows for failures and the way back.
+//! Rows for failures and rollback.
 
 use holdfast_scheduler::{OperationResult, Outcome, State};
 
 use crate::common::{Lab, delta, error, key};
 use crate::{MINUTES, SECOND, failed, intent};
 
-/// Things of ours, a change of which the named operation fails, what is carried out.
+/// Values of ours, a change of which the named operation fails, and the operations carried out.
 #[track_caller]
 fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
     let mut lab = Lab::having("f =9; p =1 port", ours);
@@ -23,7 +23,7 @@ fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
 
 // proves kv.D3, kv.V12, kv.I6
 #[test]
-fn a_failed_operation_runs_the_plan_back() {
+fn a_failed_operation_undoes_the_plan() {
     check_undo("a", "b; c", "create c", "create b; create c FAILED not so (errno 22); delete b");
     check_undo(
         "a =1",
@@ -66,7 +66,7 @@ fn a_failed_operation_runs_the_plan_back() {
 }
 
 #[test]
-fn a_failure_names_its_object_and_keeps_history() {
+fn a_failure_is_recorded_with_its_object() {
     let mut lab = Lab::having("", "a");
     lab.failing.insert("create c".into(), error(101, "Network is unreachable", false));
     let outcome = lab.commit_delta(delta("b; c; d").described("set 7")).unwrap();
@@ -86,7 +86,7 @@ fn a_failure_names_its_object_and_keeps_history() {
 }
 
 #[test]
-fn a_part_that_fails_runs_its_change_back() {
+fn a_failed_part_undoes_its_change() {
     let mut lab = Lab::having("", "a .p !1");
     lab.failing.insert("delete a.p".into(), error(16, "busy", false));
     let outcome = lab.commit("-a").unwrap();
@@ -95,7 +95,7 @@ fn a_part_that_fails_runs_its_change_back() {
 }
 
 #[test]
-fn bystanders_do_not_fail_a_change() {
+fn a_failed_bystander_does_not_fail_a_change() {
     let mut lab = Lab::having("", "w <n");
     lab.failing.insert("create w".into(), error(22, "not so", false));
     let outcome = lab.commit("n").unwrap();
@@ -116,7 +116,7 @@ fn bystanders_do_not_fail_a_change() {
 
 // proves kv.M1
 #[test]
-fn transient_failures_are_tried_again_with_growing_pauses() {
+fn transient_failures_back_off() {
     let mut lab = Lab::default();
     lab.failing.insert("create b".into(), error(16, "busy", true));
     lab.commit_delta(delta("a <b; b").best_effort()).unwrap();
@@ -180,7 +180,7 @@ fn a_panicking_descriptor_spoils_its_own_value_only() {
 
 // proves kv.V12
 #[test]
-fn a_half_done_recreation_comes_back() {
+fn a_failed_recreation_is_undone() {
     let mut lab = Lab::having("", "a !1; b <a; z =1");
     lab.fails_once = true;
     lab.failing.insert("create a".into(), error(12, "no memory", true));
@@ -192,7 +192,7 @@ fn a_half_done_recreation_comes_back() {
 }
 
 #[test]
-fn rivals_keep_their_places_when_a_change_is_taken_back() {
+fn undo_keeps_the_holders_of_identities() {
     let mut lab = Lab::default();
     lab.commit_delta(delta("a !1 #x .p; d #x").best_effort()).unwrap();
     assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("CONFIGURED", "CONFLICT"));
@@ -208,7 +208,7 @@ fn rivals_keep_their_places_when_a_change_is_taken_back() {
 }
 
 #[test]
-fn a_rival_that_came_meanwhile_goes_again_when_the_change_is_taken_back() {
+fn undo_returns_an_identity_to_its_former_holder() {
     let mut lab = Lab::having("", "m #x");
     lab.commit_delta(delta("a #x <b; b").best_effort()).unwrap();
     assert_eq!(lab.state("a"), "CONFLICT");

@@ -1,4 +1,4 @@
-//! Rows for execution: failures and the way back, verification, facts from outside, restarts.
+//! Rows for execution: failures and rollback, verification, outside facts, restarts.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -32,7 +32,7 @@ fn intent(lab: &Lab) -> Vec<String> {
         .collect()
 }
 
-/// The operations that a change hands out, not carried out yet.
+/// Starts a change and returns its operations without carrying them out.
 fn handed_out(lab: &mut Lab, change: &str) -> (TxnId, Vec<Operation>) {
     let plan = lab.plan(change).unwrap();
     let (txn, step) = lab.engine.start(plan, lab.now());

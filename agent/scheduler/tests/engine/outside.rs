@@ -1,4 +1,4 @@
-//! Rows for facts from outside: what appears, vanishes, drifts, and what was there before us.
+//! Rows for outside facts: values that appear, vanish or drift, and adopted objects.
 
 use holdfast_scheduler::Outcome;
 
@@ -7,7 +7,7 @@ use crate::{MINUTES, SECOND, failed};
 
 // proves kv.N1, kv.N2, kv.N3, kv.N4, kv.V5, kv.V11
 #[test]
-fn what_appears_and_vanishes_outside_wakes_and_parks() {
+fn dependents_follow_foreign_values() {
     let mut lab = Lab::default();
     lab.commit("a <port; b <a; c <port:up").unwrap();
     assert_eq!(lab.engine.planes(&key("a")).map(|plane| plane.is_some()), [true, false, false]);
@@ -28,7 +28,7 @@ fn what_appears_and_vanishes_outside_wakes_and_parks() {
 }
 
 #[test]
-fn what_can_be_had_in_part_follows_what_appears_and_vanishes() {
+fn reduced_values_follow_foreign_providers() {
     let mut lab = Lab::default();
     lab.commit("r |p |q <x; x").unwrap();
     let listed = |lab: &Lab| {
@@ -52,7 +52,7 @@ fn what_can_be_had_in_part_follows_what_appears_and_vanishes() {
     lab.settle(SECOND);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
     assert_eq!(listed(&lab), ["r p"]);
-    // Held to what can be had of it, and found again without a word.
+    // Restored to its reduction, and found in place by a resync.
     lab.outside("r |p |q <x");
     lab.settle(SECOND);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
@@ -63,9 +63,9 @@ fn what_can_be_had_in_part_follows_what_appears_and_vanishes() {
     assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("delete r", "PENDING <p <q"));
 }
 
-/// The system takes a member away by itself, because of what that needs.
+/// The system removes a member by itself, since its target is gone.
 #[test]
-fn what_the_system_took_a_member_of_is_as_it_can_be() {
+fn a_member_removed_by_the_system_is_reduced() {
     let mut lab = Lab::default();
     lab.outside("p; x");
     lab.commit("r |p |q; q <x").unwrap();
@@ -84,9 +84,9 @@ fn what_the_system_took_a_member_of_is_as_it_can_be() {
     lab.engine.audit().unwrap();
 }
 
-/// A change that fails brings back what it took members from; a delete that fails leaves them where they are.
+/// A failed change restores dropped members; a failed delete leaves them in place.
 #[test]
-fn what_was_left_out_for_a_change_that_failed_is_used_again() {
+fn an_undone_change_restores_reduced_members() {
     let mut lab = Lab::having("", "r |a |b; a; b");
     lab.failing.insert("delete a".into(), crate::common::error(16, "busy", false));
     let outcome = lab.commit("-a; c").unwrap();
@@ -143,7 +143,7 @@ fn each_fact_of_a_batch_counts_for_itself() {
 }
 
 #[test]
-fn a_link_that_goes_down_outside_loses_what_the_system_flushes() {
+fn dependents_flushed_by_a_link_down_are_restored() {
     let mut lab = Lab::having("", "l :up~v; r <l:up +v; s <l");
     lab.strict = false;
     lab.system.remove(&key("r")); // the system says nothing about it
@@ -155,7 +155,7 @@ fn a_link_that_goes_down_outside_loses_what_the_system_flushes() {
 }
 
 #[test]
-fn what_was_there_before_us_may_go_with_what_is_ours() {
+fn an_adopted_object_may_go_by_cascade() {
     let mut lab = Lab::having("l/1 =1 port", "l ~/");
     lab.commit("l/1 =2 port").unwrap();
     assert_eq!(lab.restores.len(), 1);
@@ -166,7 +166,7 @@ fn what_was_there_before_us_may_go_with_what_is_ours() {
 }
 
 #[test]
-fn what_is_made_anew_after_it_went_is_ours() {
+fn an_adopted_object_created_again_is_ours() {
     let mut lab = Lab::having("p =1 port", "");
     lab.commit("p =2 port").unwrap();
     lab.outside("-p");
@@ -177,7 +177,7 @@ fn what_is_made_anew_after_it_went_is_ours() {
 }
 
 #[test]
-fn another_object_under_the_same_key_is_given_back_as_it_was_itself() {
+fn release_restores_the_object_that_replaced_the_adopted_one() {
     let after_release = |outside: &str| {
         let mut lab = Lab::having("p =1 port %7", "p =2 port");
         lab.outside("-p");
@@ -192,7 +192,7 @@ fn another_object_under_the_same_key_is_given_back_as_it_was_itself() {
 }
 
 #[test]
-fn what_cannot_go_is_reset_by_a_delete() {
+fn a_setting_is_reset_by_its_delete() {
     let mut lab = Lab::having("", "s =2 stays");
     assert!(matches!(lab.commit("-s"), Ok(Outcome::Done { .. })));
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete s", "s stays"));

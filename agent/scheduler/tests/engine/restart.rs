@@ -1,11 +1,11 @@
-//! Rows for a restart and for complete retrieves.
+//! Rows for restarts and complete retrievals.
 
 use holdfast_scheduler::{Scope, SharedValue};
 
 use crate::SECOND;
 use crate::common::{self, Lab, key};
 
-/// What the store gives back, what the system has, what becomes operations.
+/// Intent in the store, content of the system, and the operations planned.
 #[track_caller]
 fn check_restart(intent: &str, system: &str, want: &str) {
     let mut lab = Lab::default();
@@ -26,7 +26,7 @@ fn check_restart(intent: &str, system: &str, want: &str) {
 
 // proves kv.R4, kv.R5, kv.X24
 #[test]
-fn a_restart_does_only_what_differs() {
+fn a_restart_plans_only_differences() {
     check_restart("", "", "");
     check_restart("", "f; g <f", "");
     check_restart("a <f; b <a", "f; a <f mine; b <a mine", "");
@@ -56,7 +56,7 @@ fn an_empty_intent_removes_everything_of_ours() {
 
 // proves kv.X17
 #[test]
-fn a_complete_retrieve_shows_what_vanished_unheard() {
+fn a_resync_detects_values_that_vanished() {
     let mut lab = Lab::having("f", "a; b <f; C");
     lab.outside_unheard("-a; -f; -C");
     lab.strict = false;
@@ -98,7 +98,7 @@ fn pre_images_survive_a_restart() {
 }
 
 #[test]
-fn pre_images_are_told_before_the_operation_that_needs_them() {
+fn pre_images_are_reported_before_the_adoption() {
     let lab = Lab::with("p =1 port");
     let plan = lab.plan("p =2").unwrap();
     let told: Vec<(_, SharedValue)> = plan.restores().to_vec();

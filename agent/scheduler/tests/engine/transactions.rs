@@ -7,7 +7,7 @@ use crate::{done, handed_out};
 
 // proves kv.M5, kv.V6
 #[test]
-fn what_is_pending_for_different_reasons_comes_when_each_is_met() {
+fn pending_values_are_created_when_each_dependency_is_met() {
     let mut lab = Lab::default();
     let intent = common::changes("a <x; b <?f; c <a <b; never <nobody");
     lab.engine
@@ -22,7 +22,7 @@ fn what_is_pending_for_different_reasons_comes_when_each_is_met() {
 
 // proves kv.V17
 #[test]
-fn a_recreation_ends_however_late_its_steps_are_answered() {
+fn a_recreation_ends_with_late_completions() {
     let mut lab = Lab::having("", "A !1; b <A; C <b");
     let (txn, mut ops) = handed_out(&mut lab, "A !2");
     let mut order = Vec::new();
@@ -68,7 +68,7 @@ fn facts_flow_while_operations_run_and_changes_queue() {
 }
 
 #[test]
-fn a_plan_that_is_out_of_date_is_made_anew() {
+fn a_stale_plan_is_replaced_at_start() {
     let mut lab = Lab::default();
     let plan = lab.plan("a <f").unwrap();
     assert!(plan.is_empty());
@@ -86,7 +86,7 @@ fn a_plan_that_is_out_of_date_is_made_anew() {
 
 // proves kv.X27
 #[test]
-fn intent_that_flips_back_costs_nothing_in_the_end() {
+fn an_intent_changed_back_ends_with_its_first_value() {
     let mut lab = Lab::having("", "a =1");
     let (_, ops) = handed_out(&mut lab, "a =2");
     let (_, none) = handed_out(&mut lab, "a =1");
@@ -98,7 +98,7 @@ fn intent_that_flips_back_costs_nothing_in_the_end() {
 }
 
 #[test]
-fn history_tells_who_began_what() {
+fn history_records_triggers() {
     let mut lab = Lab::default();
     lab.commit_delta(delta("a; b <f").described("the first")).unwrap();
     lab.outside("f");
@@ -114,7 +114,7 @@ fn history_tells_who_began_what() {
 
 // proves kv.M4
 #[test]
-fn a_mixed_change_parks_only_what_must_be() {
+fn a_mixed_change_parks_only_dependents_of_deletes() {
     let mut lab = Lab::having("", "i1 =1; i2 =1; i3; bd .*m1; m1x <i3; fib <m1x <i3");
     lab.commit("i1 =2; i2 =2; -i3").unwrap();
     assert_eq!(lab.log(), "delete fib; delete m1x; delete i3; update i1; update i2");

@@ -1,4 +1,4 @@
-//! Rows for verification by state: echoes, reads, and what is not as it was told.
+//! Rows for verification: echoes, reads, and effects that differ from the request.
 
 use holdfast_scheduler::{Completion, Outcome};
 
@@ -6,7 +6,7 @@ use crate::common::{self, Lab, fact, key};
 use crate::{MINUTES, SECOND, done, failed, handed_out, seen};
 
 #[test]
-fn an_operation_without_effect_is_a_failure() {
+fn an_operation_without_effect_fails() {
     let mut lab = Lab::having("", "a =1");
     lab.lying.push("update a".into());
     let outcome = lab.commit("a =2").unwrap();
@@ -16,7 +16,7 @@ fn an_operation_without_effect_is_a_failure() {
 }
 
 #[test]
-fn an_operation_that_nobody_answers_is_a_failure() {
+fn an_unanswered_operation_fails() {
     let mut lab = Lab::having("", "a");
     lab.silent.push("create b".into());
     let begun = lab.now;
@@ -70,7 +70,7 @@ fn lost_echoes_of_a_large_batch_are_read_or_retrieved() {
 }
 
 #[test]
-fn a_completion_may_bring_what_is_seen() {
+fn a_completion_may_carry_the_observed_value() {
     let mut lab = Lab::default();
     let (_, ops) = handed_out(&mut lab, "a =1");
     let completion = Completion { observed: Some(seen(&ops[0])), ..done(&ops[0]) };
@@ -91,7 +91,7 @@ fn a_stale_notification_is_no_drift() {
 
 // proves kv.X18
 #[test]
-fn what_happened_meanwhile_outside_is_taken_as_it_is() {
+fn operations_accept_outside_changes() {
     let mut lab = Lab::having("", "a; b");
     lab.outside_unheard("-a");
     assert!(matches!(lab.commit("-a; -b"), Ok(Outcome::Done { .. })), "gone is deleted");

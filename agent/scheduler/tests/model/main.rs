@@ -1,8 +1,8 @@
-//! Every order of events of small systems: at most four keys, two transports that answer when they like, one failure, one
-//! crash, one change of mind.
+//! Model checking: every order of events of small systems of at most four keys, with two independent transports, one
+//! failure, one crash, and one second change.
 //!
-//! The state of the model is the real engine. It is no value that could be copied, so a state is the list of events that
-//! leads to it, replayed; two lists that lead to equal digests are followed once.
+//! The state of the model is the real engine, which cannot be copied. So a state is the list of events that leads to
+//! it, replayed; of lists with equal digests, one is followed.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -13,20 +13,20 @@ use std::collections::HashSet;
 
 use common::world::{Move, World};
 
-/// A small system and what happens to it.
+/// A small system and its events.
 #[derive(Clone, Copy)]
 struct Small<'t> {
     ours: &'t str,
     change: &'t str,
     atomic: bool,
-    /// What is asked for instead, at any moment after the change.
+    /// Change that may be requested at any moment after the first one.
     second: &'t str,
-    /// Operations that may fail, and crashes, on one path.
+    /// Failures that may occur on one path.
     failures: usize,
     crashes: usize,
 }
 
-/// What has been used up on the way to a state.
+/// Events used up on the way to a state.
 #[derive(Clone, Copy, Default)]
 struct Used {
     failures: usize,
@@ -34,10 +34,10 @@ struct Used {
     seconds: usize,
 }
 
-/// More states than any of the systems here has: with more, the model is too large for a test.
+/// Bound on the states of one system: beyond it the model is too large for a test.
 const STATES_MOST: usize = 200_000;
 
-/// Visits every reachable state; how many there are.
+/// Visits every reachable state and returns their number.
 #[track_caller]
 fn explore(small: Small<'_>) -> usize {
     let mut seen = HashSet::new();
@@ -74,7 +74,7 @@ fn replay(small: Small<'_>, path: &[Move]) -> World {
     world
 }
 
-/// The events that may follow a state.
+/// Events that may follow a state.
 fn next(small: Small<'_>, world: &World, used: Used) -> Vec<(Move, Used)> {
     let mut next = Vec::new();
     for step in world.enabled() {
@@ -95,7 +95,7 @@ fn next(small: Small<'_>, world: &World, used: Used) -> Vec<(Move, Used)> {
     next
 }
 
-/// Systems of at most four keys: what is there, the change, the change of mind.
+/// Systems of at most four keys: values of ours, the change, the second change.
 const SYSTEMS: [(&str, &str, &str); 6] = [
     ("", "a <B; B", "-B"),
     ("a <B; B", "a =1 <B; B !1", "-a"),
@@ -107,7 +107,7 @@ const SYSTEMS: [(&str, &str, &str); 6] = [
 
 // proves kv.I1, kv.I2, kv.I7, kv.I11, kv.X27, kv.I12
 #[test]
-fn every_order_of_answers_and_a_change_of_mind_ends_well() {
+fn every_order_of_answers_with_a_second_change_converges() {
     for (ours, change, second) in SYSTEMS {
         let small = Small { ours, change, atomic: true, second, failures: 0, crashes: 0 };
         let states = explore(small);
@@ -126,7 +126,7 @@ const SMALLER: [(&str, &str); 5] = [
 
 // proves kv.I6, kv.I10, kv.X15
 #[test]
-fn one_failure_or_one_crash_at_any_moment_ends_well() {
+fn one_failure_or_crash_at_any_moment_converges() {
     for (ours, change) in SMALLER {
         for atomic in [true, false] {
             let small = Small { ours, change, atomic, second: "", failures: 1, crashes: 0 };

@@ -1,4 +1,4 @@
-//! Changes of intent: values with parts, circles, failures half-way.
+//! Changes of intent: values with parts, cycles, failures.
 
 use crate::common::{Lab, key};
 use crate::{LONG, Row, check, check_states, hinder, refuse};
@@ -7,19 +7,19 @@ const NO: &str = "FAILED not so (errno 22)";
 
 // proves kv.D1, kv.D2
 #[test]
-fn values_come_in_order_with_their_parts() {
+fn values_are_created_in_order_with_their_parts() {
     let mut lab = Lab::default();
     check(
         &mut lab,
         &[
-            // Named in mixed order. What is allowed goes in rounds, each ascending by key: wholes, then their parts.
+            // Named in mixed order. Ready actions go in rounds, each ascending by key: wholes, then their parts.
             Row {
                 change: "c .v(<a.w); a =1 .v .w2; b !1 .v .w",
                 log: "create a; create b; create c; create a.v; create a.w2; create b.v; create b.w",
                 states: "a CONFIGURED, a.v CONFIGURED, c CONFIGURED, c.v PENDING <a.w",
             },
-            // A part that goes leaves before the update of `a`, one that comes follows it and wakes what waited for it.
-            // `b` is made anew, with the part that stays.
+            // A part that goes leaves before the update of `a`; one that comes follows it and unblocks its dependent.
+            // `b` is created again, with the part that stays.
             Row {
                 change: "a =2 .v .w; b !2 .v",
                 log: "delete a.w2; delete b.w; update a; create a.w; create c.v; delete b.v; delete b; create b; create b.v",
@@ -35,7 +35,7 @@ fn values_come_in_order_with_their_parts() {
 
 // proves kv.D4
 #[test]
-fn a_circle_waits_also_when_what_it_needs_from_outside_comes() {
+fn a_cycle_stays_cyclic_when_its_outside_dependency_is_met() {
     let mut lab = Lab::default();
     check(
         &mut lab,
@@ -69,7 +69,7 @@ fn a_value_that_cannot_be_deleted_is_the_only_failure() {
     );
     assert_eq!(lab.shown(), "c2 =1; c4");
     lab.failing.clear();
-    // Those that were parked come back by themselves: the plan of the change has the update alone.
+    // Parked values return in a transaction of their own: the plan of the change has the update alone.
     lab.commit("c2 =2").unwrap();
     assert_eq!(lab.log(), "update c2; create c1; create c3");
     check_states(&lab, "c1 CONFIGURED, c2 CONFIGURED, c3 CONFIGURED, c4 CONFIGURED");
@@ -79,9 +79,9 @@ fn a_value_that_cannot_be_deleted_is_the_only_failure() {
 
 /// The deviation kv.D8.
 #[test]
-fn a_value_whose_part_cannot_go_stays() {
-    // The part has a transport of its own: within one transport the whole may be in the same batch, and it is the
-    // system that refuses.
+fn a_failed_delete_of_a_part_keeps_its_whole() {
+    // The part has a transport of its own. Within one transport the whole may be in the same batch, and the system
+    // refuses it.
     let mut lab = Lab::having("", "a .*P");
     refuse(&mut lab, "delete P");
     assert_eq!(lab.plan("-a").unwrap().to_string(), "delete P; delete a");
@@ -97,7 +97,7 @@ fn a_value_whose_part_cannot_go_stays() {
 
 // proves kv.D9
 #[test]
-fn a_part_lost_half_way_through_being_made_anew_is_not_forgotten() {
+fn a_part_is_retried_after_a_failed_recreation() {
     let mut lab = Lab::having("", "a =1 .p(!1)");
     hinder(&mut lab, "create a.p");
     check(
@@ -115,9 +115,9 @@ fn a_part_lost_half_way_through_being_made_anew_is_not_forgotten() {
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create a.p", "a =2 .p(!2); a.p !2"));
 }
 
-/// What a change that cannot be completed leaves behind, at once and in the end.
+/// State left behind by a change that cannot be completed, at once and in the end.
 #[test]
-fn what_was_parked_for_a_delete_that_fails_comes_back_or_waits_for_the_next_try() {
+fn dependents_parked_for_a_failed_delete_return_or_wait() {
     for (ours, change, failing) in [
         ("a <b; b", "-b", "delete b"),
         ("a <B; B", "-B", "delete B"),

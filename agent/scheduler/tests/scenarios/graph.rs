@@ -1,4 +1,4 @@
-//! What is asked of the graph of values: queries, dependencies of each sort, what is left behind when values go.
+//! Queries, each kind of dependency, and the state left behind by removed values.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn an_empty_engine_answers_every_question() {
 
 // proves kv.H2
 #[test]
-fn a_plan_is_seen_by_nobody_until_it_is_started() {
+fn a_plan_has_no_effect_until_started() {
     let mut lab = Lab::default();
     let plan = lab.plan("a =1").unwrap();
     assert_eq!(plan.to_string(), "create a");
@@ -41,7 +41,7 @@ fn a_plan_is_seen_by_nobody_until_it_is_started() {
 
 // proves kv.H6
 #[test]
-fn values_are_found_by_key_by_state_and_by_what_is_wrong_with_them() {
+fn values_are_listed_by_key_and_state() {
     let mut lab = Lab::having("f", "a; b <a; c <nobody; d <c");
     lab.commit_delta(crate::delta("e twice").best_effort()).unwrap();
     let labels = |statuses: Vec<holdfast_scheduler::Status>| {
@@ -66,8 +66,8 @@ fn values_are_found_by_key_by_state_and_by_what_is_wrong_with_them() {
 
 // proves kv.H4, kv.H5
 #[test]
-fn each_sort_of_dependency_finds_what_it_means_whoever_comes_first() {
-    // The value, its dependency, what offers it.
+fn each_kind_of_target_is_met_in_either_order() {
+    // A dependency, a value that meets it, and one that nearly does.
     for (need, offer, near_miss) in [
         ("<b", "b", "bb"),
         ("<b/", "b/1", "bb/1"),
@@ -99,7 +99,7 @@ fn each_sort_of_dependency_finds_what_it_means_whoever_comes_first() {
 
 // proves kv.E1, kv.E3
 #[test]
-fn prefixes_match_whole_segments_and_nothing_is_left_when_all_goes() {
+fn prefixes_match_whole_segments() {
     let mut lab = Lab::default();
     lab.commit("any <m/; deep <m/1/; exact <m/1; both <m/ <m/1").unwrap();
     check(
@@ -135,9 +135,9 @@ fn prefixes_match_whole_segments_and_nothing_is_left_when_all_goes() {
 
 // proves kv.E2, kv.E4
 #[test]
-fn a_plan_sees_what_it_does_and_the_engine_does_not() {
+fn a_plan_simulates_on_an_overlay() {
     let lab = Lab::having("", "a <?f; b +f; m/1; u <m/");
-    // On the plan `c` takes over from `b`, `m/2` from `m/1`; dropping the plan leaves no trace.
+    // In the plan `c` replaces `b` and `m/2` replaces `m/1`; dropping the plan leaves no trace.
     for _ in 0..2 {
         let plan = lab.plan("-b; c +f; -m/1; m/2; w <c <m/2").unwrap();
         assert_eq!(
@@ -155,7 +155,7 @@ fn a_plan_sees_what_it_does_and_the_engine_does_not() {
 
 // proves kv.H7
 #[test]
-fn when_values_go_their_neighbours_keep_true_accounts() {
+fn counts_of_neighbours_are_correct_after_deletes() {
     let mut lab = Lab::having("", "a <b; b <c +f; c; d <?f <b");
     check(
         &mut lab,
@@ -178,7 +178,7 @@ fn when_values_go_their_neighbours_keep_true_accounts() {
 
 // proves kv.H8
 #[test]
-fn the_history_of_a_key_has_each_of_its_operations_once_in_its_interval() {
+fn history_lists_each_operation_on_a_key_once() {
     let mut lab = Lab::default();
     for change in ["a =1; b", "-a", "b =1", "a =2", "a =3"] {
         lab.now += Duration::from_secs(10);
@@ -199,7 +199,7 @@ fn the_history_of_a_key_has_each_of_its_operations_once_in_its_interval() {
 
 // proves kv.S1
 #[test]
-fn an_aggregate_has_its_members_and_each_can_be_leant_on() {
+fn members_of_an_aggregate_can_have_dependents() {
     let mut lab = Lab::default();
     let members: String = (0..10).map(|n| format!(" .m{n}(<i{n})")).collect();
     let users: String = (0..10).map(|n| format!("i{n}; u{n} <bd.m{n};")).collect();
@@ -217,7 +217,7 @@ fn an_aggregate_has_its_members_and_each_can_be_leant_on() {
 
 // proves kv.W1
 #[test]
-fn circles_are_named_and_dangling_needs_are_labelled() {
+fn cycles_and_unmet_dependencies_are_reported() {
     let mut lab = Lab::default();
     lab.commit("a <b; b <c; c <a; d <a <ghost; e <e").unwrap();
     let circle = |name: &str| lab.engine.status(&key(name)).unwrap().detail.cycle;

@@ -7,7 +7,7 @@ use holdfast_scheduler::{Engine, Key, Outcome, Registry, Scope};
 use crate::common::{Lab, Thing, delta, fact, key, things};
 use crate::{LONG, Row, check, check_states, hinder, refuse};
 
-/// How an operation ends that is refused for good.
+/// Log of an operation that fails permanently.
 const NO: &str = "FAILED not so (errno 22)";
 
 fn intent(text: &str) -> BTreeMap<Key, Thing> {
@@ -16,7 +16,7 @@ fn intent(text: &str) -> BTreeMap<Key, Thing> {
 
 // proves kv.X12
 #[test]
-fn a_change_that_is_taken_back_leaves_no_intent_behind() {
+fn an_undone_change_leaves_no_intent() {
     let mut lab = Lab::having("", "a =1 <b; b; c .p");
     let before: Vec<_> = lab.engine.statuses().into_iter().map(|it| it.intended).collect();
     refuse(&mut lab, "create z");
@@ -65,7 +65,7 @@ fn with_parts(intent: &BTreeMap<Key, Thing>) -> Vec<String> {
 
 // proves kv.V9, kv.V10
 #[test]
-fn a_part_of_everything_is_reconciled_and_reaches_as_far_as_its_dependencies() {
+fn a_scoped_resync_reconciles_its_scope_and_dependents() {
     let mut lab = Lab::having("", "m; m/1 <m; m/2 <m; n; n/1 <n; u <m/1");
     lab.strict = false;
     lab.outside_unheard("-m/2; -n/1");
@@ -95,7 +95,7 @@ fn a_part_of_everything_is_reconciled_and_reaches_as_far_as_its_dependencies() {
 
 // proves kv.V12
 #[test]
-fn a_delete_that_fails_keeps_what_it_leans_on() {
+fn a_failed_delete_keeps_its_dependencies() {
     let mut lab = Lab::having("", "A <b; b; C <A");
     refuse(&mut lab, "delete A");
     lab.commit_delta(delta("-A; -b; -C").best_effort()).unwrap();
@@ -110,7 +110,7 @@ fn a_delete_that_fails_keeps_what_it_leans_on() {
 
 // proves kv.X18
 #[test]
-fn what_vanished_just_before_it_was_to_be_changed_is_made_again() {
+fn a_value_that_vanished_before_its_update_is_created() {
     for (change, atomic) in [("a =1; b", true), ("a =1; b", false)] {
         let mut lab = Lab::having("", "a; d <a");
         lab.strict = false;
@@ -131,7 +131,7 @@ fn what_vanished_just_before_it_was_to_be_changed_is_made_again() {
 
 // proves kv.V13
 #[test]
-fn what_does_not_lean_on_a_slow_operation_goes_on_and_what_does_waits() {
+fn only_dependents_wait_for_a_slow_operation() {
     let silent = vec!["create A".into(), "create B".into()];
     let mut lab = Lab { silent, ..Lab::default() };
     let plan = lab.plan("A; B; a <A; c; d <c; e <a").unwrap();
@@ -145,7 +145,7 @@ fn what_does_not_lean_on_a_slow_operation_goes_on_and_what_does_waits() {
         "siblings go at once, and so does what is unrelated"
     );
     lab.silent.clear();
-    // The answers come in the other order.
+    // Answers in reverse order.
     for op in slow.iter().rev() {
         let done = lab.carry_out(op).unwrap();
         let step = lab.engine.completed(vec![done], lab.now());
@@ -157,7 +157,7 @@ fn what_does_not_lean_on_a_slow_operation_goes_on_and_what_does_waits() {
 
 // proves kv.V13
 #[test]
-fn deletes_wait_for_those_that_lean_on_them_and_for_nobody_else() {
+fn deletes_wait_for_their_dependents_only() {
     let mut lab =
         Lab { strict: false, ..Lab::having("", "A <b; b <c; c; d; e <d; l ~/; l/1 <l; B <l/1") };
     lab.silent = vec!["delete A".into(), "delete B".into()];
@@ -172,13 +172,13 @@ fn deletes_wait_for_those_that_lean_on_them_and_for_nobody_else() {
         let step = lab.engine.completed(vec![done], lab.now());
         lab.follow(step);
     }
-    // The link takes along what stands on it, and waits for whoever uses that.
+    // The link cascades to its entries, and waits for their dependents.
     assert_eq!(lab.log(), "delete A; delete b; delete c; delete B; delete l");
     assert_eq!(lab.shown(), "");
 }
 
 #[test]
-fn a_recreation_whose_delete_is_refused_for_a_while_is_tried_until_it_is_done() {
+fn a_recreation_is_retried_until_its_delete_succeeds() {
     for seed in 0..8 {
         let mut lab = Lab::having("", "a !1; b <a");
         lab.engine = std::mem::replace(&mut lab.engine, Engine::new(Registry::new())).seeded(seed);
@@ -193,7 +193,7 @@ fn a_recreation_whose_delete_is_refused_for_a_while_is_tried_until_it_is_done() 
 }
 
 #[test]
-fn an_update_that_failed_does_not_outlive_what_the_new_value_needs() {
+fn a_failed_update_is_deleted_when_a_new_dependency_is_lost() {
     let mut lab = Lab::having("f", "a =1");
     refuse(&mut lab, "update a");
     lab.commit_delta(delta("a =2 <f").best_effort()).unwrap();
@@ -208,10 +208,10 @@ fn an_update_that_failed_does_not_outlive_what_the_new_value_needs() {
 }
 
 #[test]
-fn what_a_plan_parted_with_because_of_a_stale_fact_comes_back() {
+fn a_value_deleted_for_a_stale_fact_returns() {
     let mut lab = Lab::having("", "a .*s; b .*s");
     lab.strict = false;
-    // It says that b is gone, for it was written before b was made.
+    // Written before `b` was created, the fact says that `b` is gone.
     let (stale, true_again) = (fact(&key("b"), None), fact(&key("b"), lab.system.get(&key("b"))));
     lab.tell_unread(vec![stale]);
     let plan = lab.plan("a").unwrap();
@@ -228,7 +228,7 @@ fn what_a_plan_parted_with_because_of_a_stale_fact_comes_back() {
 }
 
 #[test]
-fn a_part_that_was_made_though_its_whole_was_not_goes_again() {
+fn a_part_without_its_whole_is_deleted() {
     let mut lab = Lab { strict: false, ..Lab::default() };
     refuse(&mut lab, "create a");
     lab.commit_delta(delta("a .p").best_effort()).unwrap();
@@ -238,7 +238,7 @@ fn a_part_that_was_made_though_its_whole_was_not_goes_again() {
 }
 
 #[test]
-fn a_value_that_failed_and_is_as_it_should_be_by_then_is_not_tried_again() {
+fn a_value_in_place_clears_its_error() {
     let mut lab = Lab::having("f", "a <f");
     hinder(&mut lab, "delete a");
     lab.strict = false;

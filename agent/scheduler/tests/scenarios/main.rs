@@ -1,6 +1,6 @@
-//! Scenarios of other engines, and the cases that broke them, as rows: each test names the ids it proves.
+//! Scenarios of other engines, and cases that broke them, as rows: each test names the ids it proves.
 //!
-//! `SCENARIOS.md` lists those that have no place here.
+//! `SCENARIOS.md` lists those that do not apply.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -17,19 +17,19 @@ use std::time::Duration;
 use common::{Lab, delta, error};
 use holdfast_scheduler::Outcome;
 
-/// Longer than any pause between two tries.
+/// Time longer than any pause between two tries.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// One change of intent and what must come of it.
+/// One change of intent and its expected result.
 struct Row<'t> {
     change: &'t str,
-    /// What is carried out.
+    /// Operations carried out.
     log: &'t str,
-    /// `a CONFIGURED, b PENDING <c`
+    /// Expected states: `a CONFIGURED, b PENDING <c`
     states: &'t str,
 }
 
-/// Carries out changes one after the other; each is planned first, and what is planned is what is done.
+/// Carries out changes one after the other, and checks that each does what was planned.
 #[track_caller]
 fn check(lab: &mut Lab, rows: &[Row<'_>]) {
     for row in rows {
@@ -54,12 +54,12 @@ fn check_states(lab: &Lab, want: &str) {
     }
 }
 
-/// An operation that fails for good.
+/// Makes an operation fail permanently.
 fn refuse(lab: &mut Lab, operation: &str) {
     lab.failing.insert(operation.to_owned(), error(22, "not so", false));
 }
 
-/// An operation that may succeed later.
+/// Makes an operation fail transiently.
 fn hinder(lab: &mut Lab, operation: &str) {
     lab.failing.insert(operation.to_owned(), error(16, "busy", true));
 }

@@ -1,4 +1,4 @@
-//! Facts that nobody asked for: what appears, changes and goes outside.
+//! Unsolicited facts: foreign values that appear, change and vanish.
 
 use holdfast_scheduler::{Outcome, State};
 
@@ -7,7 +7,7 @@ use crate::{LONG, check_states, hinder};
 
 // proves kv.N1
 #[test]
-fn what_waits_for_a_foreign_value_is_intended_and_neither_applied_nor_observed() {
+fn a_pending_value_is_intended_only() {
     let mut lab = Lab::default();
     lab.commit("a <port .p .q(<port:up)").unwrap();
     assert_eq!(lab.engine.planes(&key("a")).map(|plane| plane.is_some()), [true, false, false]);
@@ -17,7 +17,7 @@ fn what_waits_for_a_foreign_value_is_intended_and_neither_applied_nor_observed()
 
 // proves kv.N2, kv.N3, kv.N4
 #[test]
-fn a_foreign_value_wakes_by_its_parts_and_parks_when_it_goes() {
+fn dependents_follow_the_properties_of_a_foreign_value() {
     let mut lab = Lab::default();
     lab.commit("a <port .p .q(<port:up); b <a.q").unwrap();
     lab.outside("port =5");
@@ -36,7 +36,7 @@ fn a_foreign_value_wakes_by_its_parts_and_parks_when_it_goes() {
 
 // proves kv.N5
 #[test]
-fn what_fails_after_a_notification_is_tried_again_each_on_its_own_schedule() {
+fn each_failure_has_its_own_retry_schedule() {
     let mut lab = Lab::default();
     lab.commit_delta(delta("a <port .p").best_effort()).unwrap();
     lab.commit_delta(delta("b <port; c <b").best_effort()).unwrap();
@@ -78,8 +78,8 @@ fn many_facts_of_one_key_count_as_the_last() {
 
 // proves kv.X11, kv.I9
 #[test]
-fn whoever_looks_only_now_and_then_sees_the_last_state() {
-    // There is no queue that could overflow: a step names keys, and the state is asked for when somebody looks.
+fn an_occasional_watcher_sees_the_last_state() {
+    // No queue can overflow: a step names keys, and the watcher asks for their state.
     let mut lab = Lab::default();
     for round in 0..50 {
         lab.commit(&format!("a ={round} <port; b <a")).unwrap();
@@ -96,7 +96,7 @@ fn whoever_looks_only_now_and_then_sees_the_last_state() {
 
 // proves kv.X21
 #[test]
-fn a_value_that_is_renamed_outside_is_gone_under_its_old_key_and_foreign_under_the_new() {
+fn an_object_renamed_outside_is_created_again() {
     let mut lab = Lab::having("", "l; l/1 <l; r <l/1");
     lab.strict = false;
     lab.outside("-l; -l/1; m; m/1");
@@ -107,7 +107,7 @@ fn a_value_that_is_renamed_outside_is_gone_under_its_old_key_and_foreign_under_t
 
 // proves kv.X23
 #[test]
-fn what_vanishes_with_everything_in_it_is_made_again_or_waits() {
+fn values_of_a_vanished_namespace_wait_or_return() {
     let mut lab = Lab::having("ns", "ns/a <ns; ns/b <ns/a; x");
     lab.strict = false;
     lab.outside("-ns; -ns/a; -ns/b");

@@ -1,11 +1,11 @@
-//! Complete retrieves: what is there, what is intended, what becomes operations.
+//! Complete retrievals: present values, intended values, and the operations planned.
 
 use holdfast_scheduler::{Outcome, Scope, State};
 
 use crate::common::{Lab, changes, delta, key, things};
 use crate::{LONG, Row, check, check_states, hinder};
 
-/// An engine that starts with this intent in its store, on a system that has this.
+/// An engine with this intent in its store, on a system with this content.
 fn started(intent: &str, system: &str) -> Lab {
     let mut lab = Lab::default();
     let values = changes(intent).into_iter().map(|(key, value)| (key, value.unwrap()));
@@ -18,7 +18,7 @@ fn started(intent: &str, system: &str) -> Lab {
 
 // proves kv.R1
 #[test]
-fn nothing_intended_and_nothing_there_is_nothing_to_do() {
+fn an_empty_intent_on_an_empty_system_plans_nothing() {
     let mut lab = started("", "");
     let counters = lab.engine.counters();
     assert_eq!((lab.log().as_str(), counters.transactions, counters.facts), ("", 0, 0));
@@ -28,7 +28,7 @@ fn nothing_intended_and_nothing_there_is_nothing_to_do() {
 
 // proves kv.R2, kv.R3
 #[test]
-fn values_that_lean_on_one_anothers_parts_come_and_go_interleaved() {
+fn mutual_dependencies_on_parts_are_interleaved() {
     let mut lab = started("a .1 .2(<b.1); b .1 <a.1", "");
     assert_eq!(lab.log(), "create a; create a.1; create b; create b.1; create a.2");
     assert_eq!(lab.engine.state_counts(), [(State::Configured, 5)]);
@@ -52,8 +52,8 @@ fn values_that_lean_on_one_anothers_parts_come_and_go_interleaved() {
 
 // proves kv.R4, kv.R6
 #[test]
-fn only_what_differs_is_touched_whatever_the_order_of_the_facts() {
-    // Three kinds that lean on one another, retrieved in one batch in either order.
+fn a_resync_plans_differences_in_any_order_of_facts() {
+    // Three kinds that depend on one another, retrieved in one batch in either order.
     let intent = "a =2 .new <l; b !2 <l; c .same .late(<nobody) <l; D =1 <c; l";
     let system = "a =1 .old <l mine; a.old mine; b !1 <l mine; c .same <l mine; c.same mine; D =1 <c mine; l mine; foreign";
     let want = "delete a.old; delete b; update a; update c; create a.new; create b";
@@ -80,7 +80,7 @@ fn only_what_differs_is_touched_whatever_the_order_of_the_facts() {
 
 // proves kv.R5
 #[test]
-fn what_only_the_system_has_is_shown_counted_on_and_left_alone() {
+fn foreign_values_are_providers_and_stay() {
     let mut lab = started("a <f", "f =3");
     assert_eq!(lab.log(), "create a");
     let status = lab.engine.status(&key("f")).unwrap();
@@ -94,7 +94,7 @@ fn what_only_the_system_has_is_shown_counted_on_and_left_alone() {
 
 // proves kv.R7
 #[test]
-fn a_part_that_fails_at_a_resync_is_tried_again_alone() {
+fn a_failed_part_is_retried_alone_after_a_resync() {
     let mut lab = Lab::default();
     let values = changes("a .p; b").into_iter().map(|(key, value)| (key, value.unwrap()));
     lab.engine.load(values.collect(), Vec::new());
@@ -109,18 +109,18 @@ fn a_part_that_fails_at_a_resync_is_tried_again_alone() {
     assert_eq!(failed, [key("a.p")]);
     lab.failing.clear();
     lab.pass_time();
-    // Not the whole again, and nothing is read but the part.
+    // The whole is not created again, and only the part is read.
     assert_eq!((lab.log().as_str(), lab.reads - reads), ("create a.p", 1));
     assert!(lab.watched[&key("a.p")].starts_with("CONFIGURED"));
 }
 
 // proves kv.X17
 #[test]
-fn kinds_that_were_not_retrieved_stay_as_they_are_known() {
+fn kinds_outside_the_scope_keep_their_state() {
     let mut lab = Lab::having("f", "a <f; C <f; d <C");
     lab.outside_unheard("-a; -C");
     lab.strict = false;
-    // The other transport failed to answer: its kind is not in the scope.
+    // The other transport did not answer: its kind is not in the scope.
     let kinds = vec![key("a").kind()];
     let facts = lab.facts().into_iter().filter(|fact| kinds.contains(&fact.key.kind())).collect();
     let step = lab.engine.retrieved(&Scope::Kinds(kinds), facts, lab.now());
@@ -131,7 +131,7 @@ fn kinds_that_were_not_retrieved_stay_as_they_are_known() {
 
 // proves kv.X24
 #[test]
-fn nothing_intended_any_more_takes_down_what_hangs_together() {
+fn an_empty_intent_deletes_marked_values() {
     let mut lab = started("", "a <b mine; b <?f mine; c +f mine; g <h");
     assert_eq!(lab.shown(), "g <h", "{:?}", lab.log);
     let outcome = lab.commit_delta(delta("")).unwrap();

@@ -1,4 +1,4 @@
-//! What happens to drift, by the policy for its part of the tree.
+//! Drift policies of key prefixes.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use holdfast_scheduler::DriftPolicy;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Something of ours, what happens to it outside, and under which policy; what is there in the end, and its state.
+/// A value of ours, an outside change and a policy; the content of the system at the end, and the state of the value.
 #[track_caller]
 fn check(ours: &str, outside: &str, policy: DriftPolicy, want: (&str, &str)) {
     for unheard in [false, true] {
@@ -30,20 +30,20 @@ fn check(ours: &str, outside: &str, policy: DriftPolicy, want: (&str, &str)) {
 }
 
 #[test]
-fn drift_is_repaired_where_nothing_else_is_said() {
+fn drift_is_repaired_by_default() {
     check("m/1 =1", "m/1 =2", DriftPolicy::Repair, ("m/1 =1", "CONFIGURED"));
     check("m/1 =1", "-m/1", DriftPolicy::Repair, ("m/1 =1", "CONFIGURED"));
     check("n/1 =1", "n/1 =2", DriftPolicy::Report, ("n/1 =1", "CONFIGURED"));
 }
 
 #[test]
-fn drift_that_is_only_reported_stays() {
+fn reported_drift_stays() {
     check("m/1 =1", "m/1 =2", DriftPolicy::Report, ("m/1 =2", "DRIFTED"));
     check("m/1 =1", "-m/1", DriftPolicy::Report, ("", "MISSING"));
 }
 
 #[test]
-fn drift_that_is_reported_gives_way_to_a_change_of_intent() {
+fn a_change_of_intent_overrides_reported_drift() {
     let mut lab = Lab::having("", "m =1");
     lab.drift("m", Some(DriftPolicy::Report));
     lab.outside("m =7");
@@ -51,7 +51,7 @@ fn drift_that_is_reported_gives_way_to_a_change_of_intent() {
     assert_eq!((lab.shown().as_str(), lab.state("m").as_str()), ("m =2", "CONFIGURED"));
 }
 
-/// What was left alone is mended when nobody wants it left alone any more, and a longer name keeps its own policy.
+/// Tolerated drift is repaired when its policy is removed; a longer prefix keeps its own policy.
 #[test]
 fn drift_is_repaired_when_its_policy_ends() {
     let mut lab = Lab::having("", "m/1 =1; m/2 =1; n/1 =1");

@@ -13,7 +13,7 @@ fn a_dry_run_is_the_plan_that_runs() {
     assert_eq!(lab.log(), text);
 }
 
-/// What we have, what is rehearsed, what happens before the commit, and whether the plan is still that one.
+/// Values of ours, a planned change, a change in between, and whether the plan is still the same.
 #[track_caller]
 fn check_expected_plan(ours: &str, rehearsed: &str, meanwhile: &str, same: bool) {
     let mut lab = Lab::having("p =1", ours);
@@ -30,7 +30,7 @@ fn check_expected_plan(ours: &str, rehearsed: &str, meanwhile: &str, same: bool)
 }
 
 #[test]
-fn a_plan_that_became_another_one_is_refused() {
+fn an_expected_plan_that_differs_is_refused() {
     check_expected_plan("a", "a =1", "b", true);
     check_expected_plan("a", "a =1", "-a", false);
     check_expected_plan("a", "b <a", "-a", false);
@@ -40,14 +40,14 @@ fn a_plan_that_became_another_one_is_refused() {
 }
 
 #[test]
-fn a_plan_hash_tells_values_that_wait() {
+fn a_plan_hash_covers_pending_values() {
     let lab = Lab::default();
     let hashes = ["a =1 <x", "a =2 <x", "a =1 <y"].map(|text| lab.plan(text).unwrap().hash());
     assert!(hashes[0] != hashes[1] && hashes[0] != hashes[2] && hashes[1] != hashes[2]);
 }
 
 #[test]
-fn a_change_that_waited_for_its_turn_is_planned_again() {
+fn a_queued_change_is_planned_again_before_it_starts() {
     let mut lab = Lab::default();
     let hash = lab.plan("a =2").unwrap().hash();
     let plans = [delta("a"), delta("a =2").expecting_plan(hash)].map(|it| lab.engine.plan(it));
@@ -65,7 +65,7 @@ fn a_change_that_waited_for_its_turn_is_planned_again() {
 }
 
 #[test]
-fn a_plan_says_what_will_wait_and_for_what() {
+fn a_plan_lists_pending_values_with_unmet_labels() {
     let lab = Lab::having("", "r #x");
     let plan = lab.engine.plan(delta("c <b <?f; a; b <y; d #x").best_effort()).unwrap();
     let mut waiting: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Operations that fail long after they were begun.
+//! Operations that fail long after their submission.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use holdfast_scheduler::Outcome;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A change one operation of which fails late, and what that leaves behind.
+/// A change with an operation that fails late, and its result.
 struct Row<'t> {
     foreign: &'t str,
     ours: &'t str,
     change: &'t str,
     failing: &'t str,
-    /// What the system has then, where the change is best effort.
+    /// Content of the system after a best-effort change.
     left: &'t str,
 }
 
@@ -56,7 +56,7 @@ const ROWS: [Row<'_>; 11] = [
     Row { foreign: "p port", ours: "p =2", change: "-p; c", failing: "release p", left: "c; p =2" },
 ];
 
-/// Begins the change of a row, lets another one pass it, and has its operations carried out.
+/// Starts the change of a row, lets another one overtake it, and carries its operations out.
 fn fail_late(row: &Row<'_>, transient: bool, atomic: bool) -> (Lab, Outcome) {
     let mut lab = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
     lab.fails_once = atomic; // or the way back would fail as well
@@ -83,7 +83,7 @@ fn shown(parts: &[&str]) -> String {
 
 // proves kv.V14
 #[test]
-fn what_fails_late_fails_its_change_or_is_left_alone() {
+fn a_late_failure_fails_an_atomic_change() {
     for row in &ROWS {
         let (lab, outcome) = fail_late(row, false, true);
         let name = format!("{}: {} fails", row.change, row.failing);
@@ -100,7 +100,7 @@ fn what_fails_late_fails_its_change_or_is_left_alone() {
 
 // proves kv.V14
 #[test]
-fn what_fails_late_for_a_passing_reason_is_done_in_the_end() {
+fn a_late_transient_failure_is_retried() {
     for row in &ROWS {
         let (mut lab, _) = fail_late(row, true, false);
         lab.failing.clear();

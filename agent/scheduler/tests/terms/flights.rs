@@ -1,4 +1,4 @@
-//! Several transactions in flight, operations that hang, and changes that are called off.
+//! Transactions side by side, hanging operations, and cancelled changes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use holdfast_scheduler::{Completion, OperationError, Outcome, TxnId};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What we have, a change that hangs, another one, and whether that has to wait.
+/// Values of ours, a change that hangs, another change, and whether that one waits.
 #[track_caller]
 fn check_beside(ours: &str, hangs: &str, other: &str, waits: bool) {
     let mut lab = Lab { strict: false, ..Lab::having("", ours) };
@@ -34,7 +34,7 @@ fn ended(lab: &Lab, txn: TxnId) -> bool {
 
 // proves kv.V13
 #[test]
-fn changes_that_keep_clear_of_one_another_run_side_by_side() {
+fn changes_without_conflict_run_side_by_side() {
     for (ours, hangs, other) in [
         ("", "a", "b"),
         ("a", "b <a", "c <a"),
@@ -50,7 +50,7 @@ fn changes_that_keep_clear_of_one_another_run_side_by_side() {
 }
 
 #[test]
-fn a_change_waits_for_what_it_has_to_do_with() {
+fn conflicting_changes_wait() {
     for (ours, hangs, other) in [
         ("", "a", "a =1"),
         ("", "a", "-a; z"),
@@ -86,7 +86,7 @@ fn changes_of_one_value_keep_their_order() {
 }
 
 #[test]
-fn what_wakes_up_does_not_wait_for_a_change_that_hangs() {
+fn convergence_does_not_wait_for_a_hanging_change() {
     let mut lab = Lab::having("", "w <f; x <g");
     let (_, held_back) = begin(&mut lab, delta("a; x =1 <g"));
     lab.outside("f; g");
@@ -102,7 +102,7 @@ fn what_wakes_up_does_not_wait_for_a_change_that_hangs() {
 }
 
 #[test]
-fn a_change_that_fails_is_taken_back_beside_others() {
+fn a_failed_change_is_undone_while_others_run() {
     let mut lab = Lab::having("", "a =1; c =1");
     let (first, hanging) = begin(&mut lab, delta("c =2"));
     lab.failing.insert("create b".into(), error(22, "not so", false));
@@ -114,7 +114,7 @@ fn a_change_that_fails_is_taken_back_beside_others() {
     assert_eq!(lab.shown(), "a =1; c =2");
 }
 
-/// A change with an operation that nobody answers.
+/// Starts a change with an operation that is never answered.
 fn hanging(lab: &mut Lab, change: &str) -> (TxnId, Vec<holdfast_scheduler::Operation>) {
     let (txn, ops) = begin(lab, delta(change));
     lab.now += 10 * SECOND;
@@ -125,7 +125,7 @@ fn hanging(lab: &mut Lab, change: &str) -> (TxnId, Vec<holdfast_scheduler::Opera
 }
 
 #[test]
-fn an_operation_that_takes_too_long_is_cancelled() {
+fn an_operation_beyond_its_time_is_cancelled() {
     let mut lab = Lab::having("", "a =1");
     let (txn, ops) = hanging(&mut lab, "a =2; b");
     assert!(!ended(&lab, txn));
@@ -145,7 +145,7 @@ fn an_operation_that_takes_too_long_is_cancelled() {
 }
 
 #[test]
-fn a_transport_that_ignores_a_cancel_is_waited_for_a_second() {
+fn an_operation_that_ignores_its_cancel_is_given_up() {
     let mut lab = Lab::having("", "a =1");
     let (txn, ops) = hanging(&mut lab, "a =2; b");
     let begun = lab.now;
@@ -161,7 +161,7 @@ fn a_transport_that_ignores_a_cancel_is_waited_for_a_second() {
 }
 
 #[test]
-fn one_transport_that_hangs_does_not_fail_another() {
+fn a_hanging_transport_does_not_fail_another() {
     let mut lab = Lab::default();
     lab.silent.push("create A".into());
     let (first, _) = begin(&mut lab, delta("A"));
@@ -175,7 +175,7 @@ fn one_transport_that_hangs_does_not_fail_another() {
 }
 
 #[test]
-fn a_slow_transport_that_answers_is_not_given_up() {
+fn a_slow_transport_is_not_given_up() {
     let mut lab = Lab::default();
     let (txn, ops) = begin(&mut lab, delta("a; b; c; d"));
     for op in &ops {
@@ -190,7 +190,7 @@ fn a_slow_transport_that_answers_is_not_given_up() {
 
 // proves kv.V15, kv.V16
 #[test]
-fn a_change_is_called_off_before_or_while_it_runs() {
+fn cancel_drops_a_queued_change_and_undoes_a_running_one() {
     let mut lab = Lab::having("", "a =1");
     let (first, ops) = begin(&mut lab, delta("a =2; b"));
     let (second, _) = begin(&mut lab, delta("a =3"));

@@ -1,4 +1,4 @@
-//! Changes that are begun before the ones before have ended, with answers in any order that transports can give.
+//! Interleaved changes, with answers in any order that transports allow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::common::{Lab, delta, error};
 use holdfast_scheduler::{Operation, Outcome, Step, TransportId};
 use proptest::prelude::*;
 
-/// A value needs only what stands behind it here: nothing supports itself in a circle.
+/// Names of values. Each one needs only later ones, so there are no cycles.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "m/1", "m/2", "A", "B"];
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -22,7 +22,7 @@ fn change() -> impl Strategy<Value = String> {
     ];
     let value = (proptest::sample::select(&NAMES[..]), 0u32..3, 0u32..2, token, any::<bool>());
     let one = (value, 0u32..4).prop_map(|((name, content, shape, token, offers), kept)| {
-        // Whoever offers the facet needs nothing.
+        // Values that offer the facet need nothing.
         match (kept, offers && !name.starts_with('m')) {
             (0, _) => format!("-{name}"),
             (_, true) => format!("{name} ={content} !{shape} +f"),
@@ -45,7 +45,7 @@ fn may_need(name: &str, token: &str) -> bool {
     needed.is_none() || needed > place(name)
 }
 
-/// A system whose transports work when they are told to.
+/// A system whose transports work one operation at a time, on request.
 #[derive(Default)]
 struct Slow {
     lab: Lab,
@@ -59,7 +59,7 @@ impl Slow {
         txn
     }
 
-    /// Does all that is asked for, but the operations.
+    /// Carries out a step, except its operations.
     fn follow(&mut self, mut step: Step) {
         loop {
             for op in std::mem::take(&mut step.submit) {
@@ -75,7 +75,7 @@ impl Slow {
         }
     }
 
-    /// One transport carries out its next operation.
+    /// Carries out the next operation of one transport.
     fn work(&mut self, choice: usize) -> bool {
         let busy: Vec<TransportId> =
             self.handed_out.iter().filter(|(_, ops)| !ops.is_empty()).map(|(id, _)| *id).collect();
@@ -103,7 +103,7 @@ proptest! {
 
     // proves kv.I12
     #[test]
-    fn changes_in_any_interleaving_end_as_one_after_the_other(
+    fn interleaved_changes_end_as_sequential_ones(
         before in change(),
         changes in proptest::collection::vec((change(), 0usize..5), 2..6),
         choices in proptest::collection::vec(0usize..2, 8),
@@ -128,7 +128,7 @@ proptest! {
         slow.lab.engine.audit().unwrap();
         slow.lab.resync();
         slow.lab.settle(LONG);
-        // Those that were made, in the order in which they were asked for, give the same.
+        // The successful changes, one after the other, give the same result.
         let mut one_by_one = Lab { strict: false, ..Lab::default() };
         one_by_one.commit(&before).unwrap();
         for (txn, change) in started {

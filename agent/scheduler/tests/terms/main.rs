@@ -1,4 +1,4 @@
-//! Rows for the terms of a change: what it expects, whose intent it is, how often it is tried, when it counts as done.
+//! Rows for expected plans, drift policies, retries, waits and concurrency.
 
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
 
@@ -18,7 +18,7 @@ mod waits;
 use common::Lab;
 use holdfast_scheduler::{Completion, Delta, Operation, TxnId};
 
-/// Begins a change whose operations nobody carries out yet.
+/// Starts a change and returns its operations without carrying them out.
 fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>) {
     let plan = lab.engine.plan(change).unwrap();
     let (txn, step) = lab.engine.start(plan, lab.now());
@@ -27,7 +27,7 @@ fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>) {
     (txn, step.submit)
 }
 
-/// Carries operations out that were held back.
+/// Carries out operations that were held back.
 fn answer(lab: &mut Lab, operations: &[Operation]) {
     let completions: Vec<Completion> =
         operations.iter().filter_map(|operation| lab.carry_out(operation)).collect();

@@ -1,4 +1,4 @@
-//! Resyncs by the clock, and facts around a failure.
+//! Periodic resyncs, and facts during a failure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::common::{Lab, delta, error, fact, key};
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[test]
-fn everything_is_retrieved_by_the_clock() {
+fn everything_is_retrieved_periodically() {
     let mut lab = Lab::having("", "a");
     let step = lab.engine.resync_every(Some(MINUTE), lab.now());
     assert_eq!(step.deadline, Some(lab.now + MINUTE));
@@ -22,7 +22,7 @@ fn everything_is_retrieved_by_the_clock() {
 }
 
 #[test]
-fn facts_of_a_failed_operation_that_nobody_heard_of_are_not_lost() {
+fn facts_during_a_failing_operation_are_kept() {
     let mut lab = Lab::having("", "a =1");
     let (_, _) = crate::begin(&mut lab, delta("a =2"));
     lab.system.remove(&key("a"));

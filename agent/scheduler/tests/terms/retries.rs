@@ -1,4 +1,4 @@
-//! Which failures are tried again, when, and how often.
+//! Retries: of which failures, when, and how often.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn pauses_spread_and_repeat_for_one_seed() {
 }
 
 #[test]
-fn only_what_failed_is_tried_again() {
+fn only_the_failed_part_is_retried() {
     let mut lab = Lab::default();
     lab.commit("a <n .p; b <n").unwrap();
     lab.failing.insert("create a.p".into(), busy());
@@ -62,7 +62,7 @@ fn only_what_failed_is_tried_again() {
     assert!(!log.contains("update a") && log.matches("create b").count() == 1, "{log}");
 }
 
-/// What fails with which errno, what happens outside after that, and whether that is the reason for another try.
+/// A value that fails with an errno, an outside change, and whether that triggers another try.
 #[track_caller]
 fn check_exposed(thing: &str, errno: i32, outside: &str, again: bool) {
     let mut lab = Lab::having("b =1 +f +10.0.0.0/8; m/1; x", "");
@@ -81,7 +81,7 @@ fn check_exposed(thing: &str, errno: i32, outside: &str, again: bool) {
 }
 
 #[test]
-fn what_failed_for_its_surroundings_is_tried_when_they_change() {
+fn environment_failures_are_retried_on_a_change() {
     const UNREACHABLE: i32 = 101;
     const INVALID: i32 = 22;
     for (thing, outside) in [
@@ -97,7 +97,7 @@ fn what_failed_for_its_surroundings_is_tried_when_they_change() {
 }
 
 #[test]
-fn what_keeps_failing_for_its_surroundings_slows_down() {
+fn repeated_environment_failures_back_off() {
     let mut lab = Lab::having("b =1", "");
     lab.failing.insert("create a".into(), error(101, "Network is unreachable", false));
     lab.commit_delta(delta("a <b").best_effort()).unwrap();
@@ -110,7 +110,7 @@ fn what_keeps_failing_for_its_surroundings_slows_down() {
 }
 
 #[test]
-fn another_value_ends_the_failure_of_the_one_before() {
+fn a_new_value_clears_the_failure_of_the_old() {
     let mut lab = Lab::having("b", "");
     lab.failing.insert("create a".into(), error(22, "not so", false));
     lab.commit_delta(delta("a =1 <b").best_effort()).unwrap();

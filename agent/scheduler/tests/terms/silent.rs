@@ -1,4 +1,4 @@
-//! Kinds without a transport: the engine completes what is done to them.
+//! Kinds without a transport: the engine completes their operations.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use holdfast_scheduler::{
 
 const SILENT: KindId = KindId(78);
 
-/// Needs the thing of its own name, and is the reason for a part that the system has.
+/// A kind that needs the value of its own name, and has a part in the system.
 #[derive(Debug)]
 struct Silent;
 
@@ -69,7 +69,7 @@ fn both() -> Delta {
 }
 
 #[test]
-fn it_takes_its_turn_without_a_request() {
+fn operations_without_a_transport_complete_in_order() {
     let mut lab = lab();
     let (_, first) = begin(&mut lab, both());
     let handed: Vec<&Key> = first.iter().map(|op| &op.key).collect();
@@ -84,7 +84,7 @@ fn it_takes_its_turn_without_a_request() {
 }
 
 #[test]
-fn it_is_taken_back_with_the_rest() {
+fn operations_without_a_transport_are_undone() {
     for refused in ["create a", "create a-part"] {
         let mut lab = lab();
         lab.failing.insert(refused.into(), error(22, "refused", false));

@@ -1,4 +1,4 @@
-//! Waiting for a change to come how far.
+//! Waits for the progress of a change.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use holdfast_scheduler::{Delta, Key, Level, Operation, Step, TxnId, WaitResult};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Begins a change; what it hands out, and what it has reached at once.
+/// Starts a change; returns its operations, and the waits that end at once.
 fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>, Vec<WaitResult>) {
     let plan = lab.engine.plan(change).unwrap();
     let (txn, mut step) = lab.engine.start(plan, lab.now());
@@ -22,7 +22,7 @@ fn reached(txn: TxnId, level: Level, missing: &[&str], in_time: bool) -> WaitRes
     WaitResult { txn, level, missing, in_time }
 }
 
-/// Carries out what a step asks for, and gives what was reached by it.
+/// Carries out a step, and returns the waits that end.
 fn follow(lab: &mut Lab, mut step: Step) -> Vec<WaitResult> {
     let mut all = std::mem::take(&mut step.reached);
     let mut steps = std::collections::VecDeque::from([step]);
@@ -43,7 +43,7 @@ fn follow(lab: &mut Lab, mut step: Step) -> Vec<WaitResult> {
 }
 
 #[test]
-fn whoever_waits_is_told_at_the_level_asked_for() {
+fn a_wait_ends_at_its_level() {
     let mut lab = Lab::default();
     let (txn, ops, at_once) = begin(&mut lab, delta("a").waiting_for(Level::Accepted, SECOND));
     assert_eq!(at_once, [reached(txn, Level::Accepted, &[], true)]);
@@ -54,7 +54,7 @@ fn whoever_waits_is_told_at_the_level_asked_for() {
 }
 
 #[test]
-fn convergence_is_told_by_the_event_that_brings_it() {
+fn a_wait_for_convergence_ends_with_the_last_value() {
     let mut lab = Lab::default();
     let change = delta("a; b <x .p; -z").waiting_for(Level::Converged, 600 * SECOND);
     let plan = lab.engine.plan(change).unwrap();
@@ -70,7 +70,7 @@ fn convergence_is_told_by_the_event_that_brings_it() {
 }
 
 #[test]
-fn a_wait_that_is_over_names_what_is_missing() {
+fn an_expired_wait_lists_missing_values() {
     let mut lab = Lab::default();
     let change = delta("a; b <x .p").waiting_for(Level::Converged, 5 * SECOND);
     let plan = lab.engine.plan(change).unwrap();
@@ -83,7 +83,7 @@ fn a_wait_that_is_over_names_what_is_missing() {
 }
 
 #[test]
-fn a_change_that_fails_is_told_by_its_outcome_alone() {
+fn a_wait_for_a_failed_change_is_dropped() {
     let mut lab = Lab::default();
     lab.failing.insert("create a".into(), error(22, "not so", false));
     let plan = lab.engine.plan(delta("a").waiting_for(Level::Converged, SECOND)).unwrap();
