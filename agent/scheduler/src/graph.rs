@@ -26,7 +26,6 @@ mod unsupported;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -40,6 +39,7 @@ use crate::operation::Action;
 use crate::plan::PlannedOperation;
 use crate::retry_triggers::RetryTriggers;
 use crate::status::Counters;
+use crate::targets::Addresses;
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 
@@ -74,7 +74,7 @@ pub(crate) struct Graph {
     pub(crate) named: Kinds,
     claims: FixedMap<Claim, ClaimState>,
     /// Addresses of the `Covering` targets.
-    covering: BTreeSet<(u32, IpAddr)>,
+    pub(crate) addresses: Addresses,
     /// Number of providers of each prefix, and number of distinct prefixes of each length.
     prefixes: FixedMap<(u32, IpNet), u32>,
     lengths: BTreeMap<(u32, bool, u8), u32>,
@@ -296,12 +296,6 @@ impl Graph {
             Target::Under(prefix) => self.count_under(prefix),
             Target::Covering { table, address } => self.count_covering(*table, *address),
         }
-    }
-
-    /// `Covering` targets with an address in `prefix`.
-    pub(crate) fn covered(&self, table: u32, prefix: IpNet) -> impl Iterator<Item = Target> + '_ {
-        let range = (table, prefix.network())..=(table, prefix.broadcast());
-        self.covering.range(range).map(|&(table, address)| Target::Covering { table, address })
     }
 
     /// True when there are `Under` dependencies on keys of this kind.

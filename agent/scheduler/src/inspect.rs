@@ -10,6 +10,7 @@ use crate::operation::TxnId;
 use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
 use crate::status::State;
+use crate::targets::provided_targets;
 
 /// One dependency of a value, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,14 +84,11 @@ impl Engine {
 
     /// Values that depend on this one, or would if it existed: at most `most`, ascending.
     pub fn dependents(&self, key: &Key, most: usize) -> Vec<Key> {
-        let mut targets: Vec<Target> = vec![Target::Exact(key.clone())];
-        targets.extend(key.prefixes().map(Target::Under));
+        let addresses = [&self.graph.addresses];
+        let mut targets = provided_targets(key, None, &addresses);
         if let Some(node) = self.graph.find(key).map(|idx| self.graph.node(idx)) {
             for spec in node.present.iter().chain(node.goal.spec()) {
-                targets.extend(spec.offers.keys().cloned());
-                for &(table, prefix) in spec.prefixes() {
-                    targets.extend(self.graph.covered(table, prefix));
-                }
+                targets.extend(provided_targets(key, Some(spec), &addresses));
             }
         }
         targets.sort_unstable();

@@ -38,6 +38,7 @@ mod retry_state;
 mod retry_triggers;
 mod sorted_map;
 mod status;
+mod targets;
 mod transaction;
 mod value;
 mod value_spec;

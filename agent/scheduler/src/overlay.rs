@@ -7,8 +7,6 @@ mod support;
 mod targets;
 mod watchers;
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -18,6 +16,7 @@ use crate::dependency::{Claim, Dependency, Target};
 use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
 use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
 use crate::plan::{After, Cause};
+use crate::targets::Addresses;
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
@@ -227,7 +226,7 @@ pub(crate) struct Overlay<'g> {
     pub(crate) target_refs: Vec<TargetRef>,
     claims: FixedMap<Claim, OverlayClaim>,
     /// Addresses and key prefixes of targets that the graph does not have.
-    covering: BTreeSet<(u32, IpAddr)>,
+    addresses: Addresses,
     unders: bool,
     /// Kinds of keys that are targets here.
     named: Kinds,
@@ -253,7 +252,7 @@ impl<'g> Overlay<'g> {
             by_known_target: FixedMap::default(),
             target_refs: Vec::new(),
             claims: FixedMap::default(),
-            covering: BTreeSet::new(),
+            addresses: Addresses::default(),
             unders: false,
             named: Kinds::default(),
             prefixes: FixedMap::default(),

@@ -10,6 +10,7 @@ use super::{Graph, NodeIdx, STALE_WATCHERS, TargetId, TargetState, difference};
 use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted_map::SortedMap;
+use crate::targets::provided_targets;
 use crate::value_spec::ValueSpec;
 
 impl Graph {
@@ -108,7 +109,7 @@ impl Graph {
             self.index_kind(prefix.kind());
         }
         if let Target::Covering { table, address } = target {
-            self.covering.insert((*table, *address));
+            self.addresses.insert(*table, *address);
         }
         let (providers, watchers) = (self.count(target), smallvec![idx]);
         self.open(target, TargetState { providers, watchers, ..TargetState::default() })
@@ -159,7 +160,7 @@ impl Graph {
 
     fn close(&mut self, id: TargetId) {
         if let Some(Target::Covering { table, address }) = self.targets.close(id) {
-            self.covering.remove(&(table, address));
+            self.addresses.remove(table, address);
         }
     }
 
@@ -355,7 +356,7 @@ impl Graph {
                 }
             }
         }
-        let targets: Vec<Target> = self.covered(table, prefix).collect();
+        let targets: Vec<Target> = self.addresses.within(table, prefix).collect();
         for target in targets {
             self.offer(&target, offered);
         }
@@ -391,12 +392,7 @@ impl Graph {
             return Vec::new();
         }
         let key = node.key.clone();
-        let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
-        targets.push(Target::Exact(key.clone()));
-        targets.extend(present.offers.keys().cloned());
-        for &(table, prefix) in present.prefixes() {
-            targets.extend(self.covered(table, prefix));
-        }
+        let mut targets = provided_targets(&key, Some(&present), &[&self.addresses]);
         targets.retain(|target| before.is_none_or(|before| !before.is_offering(&key, target)));
         let states = targets.iter().filter_map(|target| self.target_state(target));
         let watchers: Vec<NodeIdx> =

@@ -7,6 +7,7 @@ use super::{Overlay, OverlayIdx, OverlayNode};
 use crate::dependency::Target;
 use crate::graph::{Goal, TargetState};
 use crate::key::{FixedMap, Key};
+use crate::targets::provided_targets;
 use crate::value_spec::ValueSpec;
 
 /// Values visited in a search. Real chains are a handful long.
@@ -45,19 +46,11 @@ impl Overlay<'_> {
 
     /// Watched targets that a value provides; an address once for each prefix that contains it.
     fn offered_targets(&self, key: &Key, present: &ValueSpec) -> Vec<Target> {
-        let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
-        targets.push(Target::Exact(key.clone()));
-        targets.extend(present.offers.keys().cloned());
+        let sets = [&self.graph.addresses, &self.addresses];
+        let mut targets = provided_targets(key, Some(present), &sets);
         targets.retain(|it| {
             self.find_target_id(it).is_some() || self.graph.target_state(it).is_some()
         });
-        for &(table, prefix) in present.prefixes() {
-            let range = (table, prefix.network())..=(table, prefix.broadcast());
-            let new = self.covering.range(range);
-            let new = new.map(|&(table, address)| Target::Covering { table, address });
-            let known = self.graph.covered(table, prefix);
-            targets.extend(known.chain(new.filter(|it| self.graph.target_state(it).is_none())));
-        }
         targets
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ipnet::IpNet;
-use smallvec::SmallVec;
 
 use super::{
     Overlay, OverlayClaim, OverlayIdx, OverlayTarget, OverlayTargetId, OverlayTargetIds, TargetRef,
@@ -13,6 +12,7 @@ use crate::dependency::{Claim, Target};
 use crate::graph::{TargetId, TargetState, difference};
 use crate::key::{Key, hash_of};
 use crate::sorted_map::SortedMap;
+use crate::targets::addresses_within;
 use crate::value_spec::ValueSpec;
 
 impl Overlay<'_> {
@@ -61,7 +61,7 @@ impl Overlay<'_> {
             Target::Exact(key) => self.named.insert(key.kind()),
             Target::Under(_) => self.unders = true,
             Target::Covering { table, address } => {
-                self.covering.insert((*table, *address));
+                self.addresses.insert(*table, *address);
             }
             _ => {}
         }
@@ -126,8 +126,8 @@ impl Overlay<'_> {
             return false;
         }
         let mut waiting = false;
-        let need_targets = self.target_ids_of(oidx, spec);
-        for (need, target_id) in spec.needs.iter().zip(need_targets) {
+        let target_ids = self.target_ids_of(oidx, spec);
+        for (need, target_id) in spec.needs.iter().zip(target_ids) {
             let state = &mut self.targets[target_id as usize];
             if !state.stays(need) {
                 state.removal_mut().waiting.push(oidx);
@@ -207,9 +207,9 @@ impl Overlay<'_> {
             difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
         let (mut gained, mut lost) = (OverlayTargetIds::new(), OverlayTargetIds::new());
         for offer in offers {
-            let need_targets = if offer.new.is_some() { &mut gained } else { &mut lost };
+            let target_ids = if offer.new.is_some() { &mut gained } else { &mut lost };
             if !matches!(offer.key, Target::Exact(key) if !self.is_named(key)) {
-                need_targets.extend(self.existing_target_id(offer.key));
+                target_ids.extend(self.existing_target_id(offer.key));
             }
         }
         for &&(table, prefix) in &more {
@@ -231,28 +231,23 @@ impl Overlay<'_> {
         &mut self,
         table: u32,
         prefix: IpNet,
-        need_targets: &mut OverlayTargetIds,
+        target_ids: &mut OverlayTargetIds,
     ) {
-        let mut targets: SmallVec<[Target; 4]> = self.graph.covered(table, prefix).collect();
-        let range = (table, prefix.network())..=(table, prefix.broadcast());
-        targets.extend(
-            self.covering.range(range).map(|&(table, address)| Target::Covering { table, address }),
-        );
-        targets.sort_unstable();
-        targets.dedup();
+        let sets = [&self.graph.addresses, &self.addresses];
+        let targets = addresses_within(&sets, table, prefix);
         for target in &targets {
-            need_targets.push(self.target_id(target));
+            target_ids.push(self.target_id(target));
         }
     }
 
     /// Collects the targets of a key itself, where they are watched: most keys are not.
-    pub(super) fn existence_target_ids(&mut self, key: &Key, need_targets: &mut OverlayTargetIds) {
+    pub(super) fn existence_target_ids(&mut self, key: &Key, target_ids: &mut OverlayTargetIds) {
         if self.is_named(key) {
-            need_targets.extend(self.existing_target_id(&Target::Exact(key.clone())));
+            target_ids.extend(self.existing_target_id(&Target::Exact(key.clone())));
         }
         if self.unders || self.graph.is_prefixed(key.kind()) {
             for prefix in key.prefixes() {
-                need_targets.extend(self.existing_target_id(&Target::Under(prefix)));
+                target_ids.extend(self.existing_target_id(&Target::Under(prefix)));
             }
         }
     }
@@ -276,8 +271,8 @@ impl Overlay<'_> {
         by: Option<u32>,
     ) {
         let Some(spec) = spec else { return };
-        let need_targets = self.target_ids_of(oidx, &spec);
-        for (need, target_id) in spec.needs.iter().zip(need_targets) {
+        let target_ids = self.target_ids_of(oidx, &spec);
+        for (need, target_id) in spec.needs.iter().zip(target_ids) {
             let state = &mut self.targets[target_id as usize];
             state.dependents = state.dependents.saturating_add_signed(sign);
             state.recreate_dependents = state

@@ -1,8 +1,7 @@
 //! Conflicts between transactions: two may run side by side when neither changes what the other relies on.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasherDefault;
-use std::net::IpAddr;
 
 use ipnet::IpNet;
 
@@ -14,6 +13,7 @@ use crate::key::{FixedHasher, FixedMap, Key, KeySet};
 use crate::operation::{Action, TxnId};
 use crate::plan::{Plan, PlannedOperation};
 use crate::sorted_map::SortedMap;
+use crate::targets::TargetIndex;
 use crate::value_spec::ValueSpec;
 
 type FixedSet<T> = HashSet<T, BuildHasherDefault<FixedHasher>>;
@@ -24,9 +24,7 @@ pub(crate) struct ConflictSet {
     /// Keys that go, even if they are created again: their targets lose a provider for a moment.
     leaves: KeySet,
     /// Targets needed by its values, before or after.
-    needs: FixedSet<Target>,
-    covering: BTreeSet<(u32, IpAddr)>,
-    unders: BTreeSet<Key>,
+    needs: TargetIndex<()>,
     /// Targets that gain or lose (true) a provider.
     moves: FixedMap<Target, bool>,
     prefixes: BTreeMap<(u32, IpNet), bool>,
@@ -67,26 +65,12 @@ impl ConflictSet {
         for spec in present.into_iter().chain(goal).chain(full) {
             self.claims.extend(spec.claims().iter().cloned());
             for need in &spec.needs {
-                self.need(&need.target);
+                self.needs.entry(&need.target);
             }
         }
         let stays = goal.filter(|_| !self.leaves.contains(key));
         self.provider_changes(present, stays, true);
         self.provider_changes(goal, present, false);
-    }
-
-    fn need(&mut self, target: &Target) {
-        match target {
-            Target::Covering { table, address } => {
-                self.covering.insert((*table, *address));
-            }
-            Target::Under(prefix) => {
-                self.unders.insert(prefix.clone());
-            }
-            _ => {
-                self.needs.insert(target.clone());
-            }
-        }
     }
 
     /// Adds the targets that `from` provides and `to` does not.
@@ -117,20 +101,15 @@ impl ConflictSet {
         let values = if keys.len() < needs.len() {
             keys.iter().any(|key| needs.contains(&Target::Exact(key.clone())))
         } else {
-            needs.iter().any(|need| matches!(need, Target::Exact(key) if keys.contains(key)))
+            needs.targets().any(|need| matches!(need, Target::Exact(key) if keys.contains(key)))
         };
         let offers = if other.moves.len() < needs.len() {
             other.moves.keys().any(|target| needs.contains(target))
         } else {
-            needs.iter().any(|need| other.moves.contains_key(need))
+            needs.targets().any(|need| other.moves.contains_key(need))
         };
-        let covered = !self.covering.is_empty()
-            && other.prefixes.keys().any(|&(table, prefix)| {
-                let range = (table, prefix.network())..=(table, prefix.broadcast());
-                self.covering.range(range).next().is_some()
-            });
-        let under = !self.unders.is_empty()
-            && keys.iter().any(|key| key.prefixes().any(|prefix| self.unders.contains(&prefix)));
+        let covered = other.prefixes.keys().any(|&(table, prefix)| needs.has_within(table, prefix));
+        let under = keys.iter().any(|key| needs.has_under(key));
         values || offers || covered || under
     }
 

@@ -1,0 +1,193 @@
+//! Targets that a value provides, and an index that finds entries by them.
+//!
+//! A value provides its own key, every prefix of its key, its offers, and each address that its prefixes contain. The
+//! last are found in an ordered set of the addresses somebody needs: a prefix contains one range of them.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use smallvec::SmallVec;
+
+use crate::dependency::Target;
+use crate::key::{FixedMap, Key};
+use crate::value_spec::ValueSpec;
+
+/// Addresses of `Covering` targets, by table and in order.
+#[derive(Debug, Default)]
+pub(crate) struct Addresses(BTreeSet<(u32, IpAddr)>);
+
+impl Addresses {
+    pub(crate) fn insert(&mut self, table: u32, address: IpAddr) {
+        self.0.insert((table, address));
+    }
+
+    pub(crate) fn remove(&mut self, table: u32, address: IpAddr) {
+        self.0.remove(&(table, address));
+    }
+
+    /// `Covering` targets with an address in the prefix, ascending.
+    pub(crate) fn within(&self, table: u32, prefix: IpNet) -> impl Iterator<Item = Target> + '_ {
+        let range = (table, prefix.network())..=(table, prefix.broadcast());
+        self.0.range(range).map(|&(table, address)| Target::Covering { table, address })
+    }
+}
+
+/// `Covering` targets with an address in the prefix that is in any of the sets, each one once; ascending.
+pub(crate) fn addresses_within(
+    sets: &[&Addresses],
+    table: u32,
+    prefix: IpNet,
+) -> SmallVec<[Target; 4]> {
+    let within = sets.iter().flat_map(|addresses| addresses.within(table, prefix));
+    let mut targets: SmallVec<[Target; 4]> = within.collect();
+    if sets.len() > 1 {
+        targets.sort_unstable();
+        targets.dedup();
+    }
+    targets
+}
+
+/// Targets that a value provides, of addresses those in any of the sets. An address is listed once for each prefix that
+/// contains it. `spec` is `None` for a value of which only the key is known.
+pub(crate) fn provided_targets(
+    key: &Key,
+    spec: Option<&ValueSpec>,
+    sets: &[&Addresses],
+) -> Vec<Target> {
+    let mut targets: Vec<Target> = key.prefixes().map(Target::Under).collect();
+    targets.push(Target::Exact(key.clone()));
+    let Some(spec) = spec else { return targets };
+    targets.extend(spec.offers.keys().cloned());
+    for &(table, prefix) in spec.prefixes() {
+        targets.extend(addresses_within(sets, table, prefix));
+    }
+    targets
+}
+
+/// Entries by target, found by the target itself or by a value that provides it.
+#[derive(Debug)]
+pub(crate) struct TargetIndex<T> {
+    entries: FixedMap<Target, T>,
+    addresses: Addresses,
+    /// Number of `Under` targets. With none, prefixes of keys need not be looked up.
+    unders: usize,
+}
+
+impl<T> Default for TargetIndex<T> {
+    fn default() -> Self {
+        Self { entries: FixedMap::default(), addresses: Addresses::default(), unders: 0 }
+    }
+}
+
+impl<T: Default> TargetIndex<T> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn contains(&self, target: &Target) -> bool {
+        self.entries.contains_key(target)
+    }
+
+    pub(crate) fn targets(&self) -> impl Iterator<Item = &Target> {
+        self.entries.keys()
+    }
+
+    pub(crate) fn get_mut(&mut self, target: &Target) -> Option<&mut T> {
+        self.entries.get_mut(target)
+    }
+
+    /// Entry of a target, added if it is new.
+    pub(crate) fn entry(&mut self, target: &Target) -> &mut T {
+        if !self.entries.contains_key(target) {
+            match target {
+                Target::Covering { table, address } => self.addresses.insert(*table, *address),
+                Target::Under(_) => self.unders += 1,
+                _ => {}
+            }
+        }
+        self.entries.entry(target.clone()).or_default()
+    }
+
+    pub(crate) fn remove(&mut self, target: &Target) {
+        if self.entries.remove(target).is_none() {
+            return;
+        }
+        match target {
+            Target::Covering { table, address } => self.addresses.remove(*table, *address),
+            Target::Under(_) => self.unders -= 1,
+            _ => {}
+        }
+    }
+
+    /// Entries of the targets that a value provides.
+    pub(crate) fn provided_by(&self, key: &Key, spec: Option<&ValueSpec>) -> Vec<&T> {
+        let targets = provided_targets(key, spec, &[&self.addresses]);
+        targets.iter().filter_map(|target| self.entries.get(target)).collect()
+    }
+
+    /// True when some address of a `Covering` target is in the prefix.
+    pub(crate) fn has_within(&self, table: u32, prefix: IpNet) -> bool {
+        self.addresses.within(table, prefix).next().is_some()
+    }
+
+    /// True when some `Under` target is a prefix of the key.
+    pub(crate) fn has_under(&self, key: &Key) -> bool {
+        self.unders > 0
+            && key.prefixes().any(|prefix| self.entries.contains_key(&Target::Under(prefix)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dependency::Facet;
+    use crate::key::KindId;
+
+    fn key(name: &str) -> Key {
+        Key::of(KindId(1)).str(name)
+    }
+
+    fn covering(address: &str) -> Target {
+        Target::Covering { table: 254, address: address.parse().unwrap() }
+    }
+
+    #[test]
+    fn entries_are_found_by_key_prefix_and_address() {
+        let mut index = TargetIndex::<u32>::default();
+        let under = Target::Under(key("a"));
+        for target in [&Target::Exact(key("a").str("b")), &under, &covering("10.0.0.1")] {
+            *index.entry(target) += 1;
+        }
+        *index.entry(&Target::AnyOf(Facet::of(KindId(1), "up"))) += 1;
+        let found = |index: &TargetIndex<u32>, key: &Key| index.provided_by(key, None).len();
+        assert_eq!(found(&index, &key("a").str("b")), 2);
+        assert_eq!((found(&index, &key("a").str("c")), found(&index, &key("ab"))), (1, 0));
+        let prefix = |text: &str| text.parse().unwrap();
+        assert!(index.has_within(254, prefix("10.0.0.0/8")));
+        assert!(!index.has_within(254, prefix("11.0.0.0/8")));
+        assert!(!index.has_within(255, prefix("10.0.0.0/8")));
+        for target in [&under, &under, &covering("10.0.0.1")] {
+            index.remove(target);
+        }
+        assert!(!index.has_under(&key("a")) && !index.has_within(254, prefix("10.0.0.0/8")));
+        assert_eq!((index.len(), found(&index, &key("a").str("b"))), (2, 1));
+    }
+
+    #[test]
+    fn an_address_in_two_sets_is_listed_once() {
+        let (mut one, mut other) = (Addresses::default(), Addresses::default());
+        for address in ["10.0.0.2", "10.0.0.1"] {
+            one.insert(254, address.parse().unwrap());
+        }
+        for address in ["10.0.0.1", "192.0.2.1"] {
+            other.insert(254, address.parse().unwrap());
+        }
+        let found = addresses_within(&[&one, &other], 254, "10.0.0.0/8".parse().unwrap());
+        assert_eq!(found[..], [covering("10.0.0.1"), covering("10.0.0.2")]);
+    }
+}
