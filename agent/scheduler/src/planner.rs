@@ -270,8 +270,8 @@ impl<'g> Planner<'g> {
         if let (Some(present), Some(new)) = (node.present.clone(), node.goal.spec().cloned()) {
             let lost =
                 present.property_cascades().iter().filter(|(property, _)| !new.offers(property));
-            for (_, taken) in lost {
-                self.mark_cascade(taken, oidx);
+            for (_, cascade) in lost {
+                self.mark_cascade(cascade, oidx);
             }
         }
         let target_id =
@@ -279,8 +279,8 @@ impl<'g> Planner<'g> {
         if let Some(target_id) =
             target_id.filter(|&target_id| self.overlay.target(target_id).recreate_dependents > 0)
         {
-            for user in self.overlay.dependents(target_id, true) {
-                self.park(user);
+            for dependent in self.overlay.dependents(target_id, true) {
+                self.park(dependent);
             }
         }
     }
@@ -299,8 +299,8 @@ impl<'g> Planner<'g> {
         self.overlay.mark_going(oidx, None, false);
         if let Some(spec) = present {
             let properties = spec.property_cascades().iter().map(|(_, taken)| taken);
-            for taken in spec.cascades().iter().chain(properties) {
-                self.mark_cascade(taken, oidx);
+            for cascade in spec.cascades().iter().chain(properties) {
+                self.mark_cascade(cascade, oidx);
             }
         }
     }

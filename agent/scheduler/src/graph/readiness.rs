@@ -217,7 +217,7 @@ impl Graph {
                 None => {
                     claimed.holder = Some(idx);
                     self.reason_changed
-                        .extend(claimed.claimants.iter().filter(|&&watcher| watcher != idx));
+                        .extend(claimed.claimants.iter().filter(|&&claimant| claimant != idx));
                 }
                 Some(holder) if holder != idx => {
                     // The identity was given to another value, and this one has to go; should that one leave first,
@@ -246,9 +246,9 @@ impl Graph {
 
     fn next_holder(&self, claim: &Claim, idx: NodeIdx) -> Option<NodeIdx> {
         let mut others =
-            self.claims.get(claim)?.claimants.iter().filter(|&&watcher| watcher != idx);
-        let has = |&&watcher: &&NodeIdx| {
-            let node = self.node(watcher);
+            self.claims.get(claim)?.claimants.iter().filter(|&&claimant| claimant != idx);
+        let has = |&&claimant: &&NodeIdx| {
+            let node = self.node(claimant);
             node.ours
                 && node.present.as_ref().is_some_and(|present| present.claims().contains(claim))
         };

@@ -138,7 +138,7 @@ impl Overlay<'_> {
     }
 
     /// True for a present value with an unmet dependency.
-    pub(crate) fn lacks(&self, oidx: OverlayIdx) -> bool {
+    pub(crate) fn has_unmet(&self, oidx: OverlayIdx) -> bool {
         let node = self.node(oidx);
         node.present.is_some() && node.need_targets.iter().any(|&it| self.target(it).providers == 0)
     }

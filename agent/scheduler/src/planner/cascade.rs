@@ -10,8 +10,8 @@ use crate::plan::{After, Cause};
 use crate::value_spec::ValueSpec;
 
 impl Planner<'_> {
-    pub(super) fn mark_cascade(&mut self, taken: &Cascade, by: OverlayIdx) {
-        match taken {
+    pub(super) fn mark_cascade(&mut self, cascade: &Cascade, by: OverlayIdx) {
+        match cascade {
             Cascade::Under(prefix) => self.cascade_under.entry(prefix.clone()).or_insert(by),
             Cascade::Of(facet) => self.cascade_of.entry(facet.clone()).or_insert(by),
         };
@@ -41,12 +41,12 @@ impl Planner<'_> {
         let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) else {
             return;
         };
-        for user in self.overlay.dependents(target_id, false) {
-            let node = self.overlay.node(user);
+        for dependent in self.overlay.dependents(target_id, false) {
+            let node = self.overlay.node(dependent);
             let stays =
                 !matches!(node.pending_action, PendingAction::Nothing) || node.goal.is_reducible();
-            if user != oidx && !stays {
-                self.park(user);
+            if dependent != oidx && !stays {
+                self.park(dependent);
             }
         }
     }

@@ -56,23 +56,22 @@ impl Planner<'_> {
     pub(super) fn predecessors(
         &mut self,
         oidx: OverlayIdx,
-        makes: bool,
+        creates: bool,
         lost: &OverlayTargetIds,
     ) -> After {
         let mut before = self.overlay.node_mut(oidx).take_waits_for();
         let node = self.overlay.node(oidx);
         before.extend(node.op);
-        if makes {
+        if creates {
             before.extend(
                 node.need_targets
                     .iter()
                     .filter_map(|&target_id| self.overlay.target(target_id).first_provided_by),
             );
             let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
-            let recreate_only =
-                needs.iter().zip(&node.need_targets).filter(|(need, _)| need.recreate);
+            let recreated = needs.iter().zip(&node.need_targets).filter(|(need, _)| need.recreate);
             before.extend(
-                recreate_only
+                recreated
                     .filter_map(|(_, &target_id)| self.overlay.target(target_id).last_provided_by),
             );
             let claims = node.goal.spec().filter(|spec| !spec.claims().is_empty()).cloned();

@@ -141,7 +141,7 @@ impl Planner<'_> {
         present: &ValueSpec,
         new: &ValueSpec,
     ) -> bool {
-        let added = added_needs(&present, new);
+        let added = added_needs(present, new);
         !added.is_empty() && self.overlay.is_only_supported_by(oidx, &added)
     }
 }

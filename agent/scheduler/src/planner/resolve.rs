@@ -49,8 +49,8 @@ impl Planner<'_> {
             dependents.extend(self.overlay.dependents(target_id, true));
         }
         let mut parked = false;
-        for user in dependents {
-            parked |= user != oidx && (self.reduce(user) || self.park(user));
+        for dependent in dependents {
+            parked |= dependent != oidx && (self.reduce(dependent) || self.park(dependent));
         }
         parked
     }

@@ -10,7 +10,7 @@ impl Planner<'_> {
         let graph = self.overlay.graph;
         for &idx in graph.unsupported.all() {
             let (oidx, _) = self.overlay.touch_idx(idx);
-            if self.overlay.lacks(oidx)
+            if self.overlay.has_unmet(oidx)
                 && matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
             {
                 self.overlay.mark_going(oidx, None, false);
