@@ -280,7 +280,7 @@ impl Engine {
         match self.queue.iter().position(|queued| queued.txn == txn) {
             Some(at) => {
                 self.queue.remove(at);
-                self.conclude(Outcome::Cancelled { txn, undone: true }, &mut step);
+                self.report_outcome(Outcome::Cancelled { txn, undone: true }, &mut step);
             }
             None => self.abort(txn, now, &mut step),
         }
@@ -438,7 +438,7 @@ impl Engine {
             let plan = match self.replan_if_stale(plan) {
                 Ok(plan) => plan,
                 Err(reason) => {
-                    self.conclude(Outcome::Refused { txn, reason }, step);
+                    self.report_outcome(Outcome::Refused { txn, reason }, step);
                     return true;
                 }
             };
@@ -548,7 +548,7 @@ impl Engine {
     }
 
     /// Reports the end of a transaction.
-    pub(crate) fn conclude(&mut self, outcome: Outcome, step: &mut Step) {
+    pub(crate) fn report_outcome(&mut self, outcome: Outcome, step: &mut Step) {
         self.on_wait_ended(&outcome, step);
         step.finished.push(outcome);
     }

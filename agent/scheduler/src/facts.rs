@@ -79,7 +79,7 @@ impl Engine {
             None => self.on_vanished(idx, now, urgent, step),
         }
         if !self.running.is_empty() {
-            self.correct_plans(idx, present.as_deref());
+            self.mark_plans_dirty(idx, present.as_deref());
         }
         self.graph.update_unsettled(idx);
         self.graph.forget_if_empty(idx);
@@ -87,7 +87,7 @@ impl Engine {
 
     /// Marks values whose plans in flight did not count on a provider that has come, or that provides more than it
     /// seemed to: values that are being removed for want of it may be able to stay.
-    fn correct_plans(&mut self, idx: NodeIdx, before: Option<&ValueSpec>) {
+    fn mark_plans_dirty(&mut self, idx: NodeIdx, before: Option<&ValueSpec>) {
         for member in self.graph.watchers_of_new_offers(idx, before) {
             if let Some(owner) = self.graph.node(member).owner() {
                 self.running.mark_dirty_after(owner, member);

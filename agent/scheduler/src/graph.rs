@@ -71,15 +71,15 @@ pub(crate) struct Graph {
     index: Slots,
     targets: TargetTable,
     /// Kinds of all keys that ever were a target. Keys of other kinds need not be looked up.
-    pub(crate) named: Kinds,
+    pub(crate) target_kinds: Kinds,
     claims: FixedMap<Claim, ClaimState>,
     /// Addresses of the `Covering` targets.
     pub(crate) addresses: Addresses,
     /// Number of providers of each prefix, and number of distinct prefixes of each length.
     prefixes: FixedMap<(u32, IpNet), u32>,
-    lengths: BTreeMap<(u32, bool, u8), u32>,
+    prefix_lengths: BTreeMap<(u32, bool, u8), u32>,
     /// Present keys of the kinds with `Under` dependencies.
-    ordered: FixedMap<KindId, BTreeSet<Key>>,
+    present_keys: FixedMap<KindId, BTreeSet<Key>>,
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
     /// Values that are intended and not in place, or only in part, or have an error.
@@ -299,8 +299,8 @@ impl Graph {
     }
 
     /// True when there are `Under` dependencies on keys of this kind.
-    pub(crate) fn is_prefixed(&self, kind: KindId) -> bool {
-        self.ordered.contains_key(&kind)
+    pub(crate) fn has_under_targets(&self, kind: KindId) -> bool {
+        self.present_keys.contains_key(&kind)
     }
 
     pub(crate) fn holder(&self, claim: &Claim) -> Option<NodeIdx> {

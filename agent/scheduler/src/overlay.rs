@@ -229,7 +229,7 @@ pub(crate) struct Overlay<'g> {
     addresses: Addresses,
     unders: bool,
     /// Kinds of keys that are targets here.
-    named: Kinds,
+    target_kinds: Kinds,
     /// Changes in the number of providers of each prefix, relative to the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) ready_changes: ReadyChanges,
@@ -254,7 +254,7 @@ impl<'g> Overlay<'g> {
             claims: FixedMap::default(),
             addresses: Addresses::default(),
             unders: false,
-            named: Kinds::default(),
+            target_kinds: Kinds::default(),
             prefixes: FixedMap::default(),
             ready_changes: ReadyChanges::default(),
             goals_set: false,

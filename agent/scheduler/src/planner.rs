@@ -414,7 +414,7 @@ impl<'g> Planner<'g> {
             InPlaceAction::Found => {
                 // As requested already and still someone else's: it must outlive our intent.
                 match self.is_ours(oidx) {
-                    true => self.renew_restore(oidx),
+                    true => self.refresh_restore(oidx),
                     false => self.note_restore(oidx),
                 }
                 self.overlay.set_present(oidx, Some(new), true, None);
@@ -426,7 +426,7 @@ impl<'g> Planner<'g> {
         };
         match in_place_action {
             InPlaceAction::Adopted => self.note_restore(oidx),
-            InPlaceAction::Updated => self.renew_restore(oidx),
+            InPlaceAction::Updated => self.refresh_restore(oidx),
             InPlaceAction::Released | InPlaceAction::Found => {}
         }
         let op = self.add_operation(oidx, action, old, Some(value.clone()), lost);

@@ -144,7 +144,7 @@ impl Transaction {
         match self.phase {
             Phase::Settling { behind: Some(_), .. } => None,
             Phase::Settling { until, .. } => Some(until),
-            Phase::Executing | Phase::Undoing if self.may_go() && self.order.has_ready() => {
+            Phase::Executing | Phase::Undoing if self.may_submit() && self.order.has_ready() => {
                 Some(Duration::ZERO)
             }
             Phase::Executing | Phase::Undoing => self.read_due,
@@ -152,7 +152,7 @@ impl Transaction {
     }
 
     /// True when operations may be submitted.
-    fn may_go(&self) -> bool {
+    fn may_submit(&self) -> bool {
         match self.phase {
             Phase::Executing => !self.prepared && self.failure.is_none(),
             Phase::Settling { .. } => false,
@@ -161,7 +161,7 @@ impl Transaction {
     }
 
     /// True when the failure of an operation with this cause fails the transaction.
-    fn is_vital(&self, cause: Cause) -> bool {
+    fn fails_transaction(&self, cause: Cause) -> bool {
         let requested = matches!(cause, Cause::Requested | Cause::Parked | Cause::Unparked);
         self.mode == Mode::Atomic && self.phase == Phase::Executing && requested
     }
@@ -509,7 +509,7 @@ impl Engine {
             outcome: outcome.bounded(OPERATIONS_KEPT),
         });
         self.history.count_omitted(&transaction.omitted);
-        self.conclude(outcome, step);
+        self.report_outcome(outcome, step);
     }
 
     /// Releases the nodes of a transaction.

@@ -15,7 +15,7 @@ use crate::value_spec::ValueSpec;
 
 impl Graph {
     pub(super) fn count_under(&self, prefix: &Key) -> u32 {
-        let count = match self.ordered.get(&prefix.kind()) {
+        let count = match self.present_keys.get(&prefix.kind()) {
             Some(keys) => keys.range(prefix..).take_while(|key| key.starts_with(prefix)).count(),
             None => self
                 .nodes()
@@ -26,8 +26,9 @@ impl Graph {
     }
 
     pub(super) fn count_covering(&self, table: u32, address: IpAddr) -> u32 {
-        let lengths =
-            self.lengths.range((table, address.is_ipv6(), 0)..=(table, address.is_ipv6(), u8::MAX));
+        let lengths = self
+            .prefix_lengths
+            .range((table, address.is_ipv6(), 0)..=(table, address.is_ipv6(), u8::MAX));
         lengths
             .filter_map(|(&(_, _, length), _)| IpNet::new(address, length).ok())
             .filter_map(|prefix| self.prefixes.get(&(table, prefix.trunc())))
@@ -117,7 +118,7 @@ impl Graph {
 
     fn open(&mut self, target: &Target, state: TargetState) -> TargetId {
         if let Target::Exact(key) = target {
-            self.named.insert(key.kind());
+            self.target_kinds.insert(key.kind());
         }
         self.targets.open(target, state)
     }
@@ -175,13 +176,13 @@ impl Graph {
     }
 
     pub(super) fn index_kind(&mut self, kind: KindId) {
-        if self.ordered.contains_key(&kind) {
+        if self.present_keys.contains_key(&kind) {
             return;
         }
         let present =
             self.nodes().filter(|(_, node)| node.present.is_some() && node.key.kind() == kind);
         let keys = present.map(|(_, node)| node.key.clone()).collect();
-        self.ordered.insert(kind, keys);
+        self.present_keys.insert(kind, keys);
     }
 
     /// Counts the dependencies of a present value. The target ids of a goal are at hand, others are looked up.
@@ -323,11 +324,11 @@ impl Graph {
 
     pub(super) fn count_existence(&mut self, idx: NodeIdx, exists: bool) {
         let kind = self.node(idx).key.kind();
-        if !self.named.contains(kind) && !self.ordered.contains_key(&kind) {
+        if !self.target_kinds.contains(kind) && !self.present_keys.contains_key(&kind) {
             return; // no dependency is on keys of this kind
         }
         let key = self.node(idx).key.clone();
-        if let Some(keys) = self.ordered.get_mut(&kind) {
+        if let Some(keys) = self.present_keys.get_mut(&kind) {
             let _ = if exists { keys.insert(key.clone()) } else { keys.remove(&key) };
             let prefixes: Vec<Key> = key.prefixes().collect();
             for prefix in prefixes {
@@ -343,16 +344,16 @@ impl Graph {
         if offered {
             *count += 1;
             if *count == 1 {
-                *self.lengths.entry(length).or_default() += 1;
+                *self.prefix_lengths.entry(length).or_default() += 1;
             }
         } else {
             *count -= 1;
             if *count == 0 {
                 self.prefixes.remove(&(table, prefix));
-                let distinct = self.lengths.entry(length).or_default();
+                let distinct = self.prefix_lengths.entry(length).or_default();
                 *distinct -= 1;
                 if *distinct == 0 {
-                    self.lengths.remove(&length);
+                    self.prefix_lengths.remove(&length);
                 }
             }
         }

@@ -48,7 +48,7 @@ impl Overlay<'_> {
     fn open(&mut self, target: &Target, known: Option<TargetId>) -> OverlayTargetId {
         let state = known.map(|id| self.graph.target_at(id));
         let state = OverlayTarget {
-            providers: self.opening(target, state),
+            providers: self.initial_provider_count(target, state),
             dependents: state.map_or(0, |state| state.dependents),
             recreate_dependents: state.map_or(0, |state| state.recreate_dependents),
             ..OverlayTarget::default()
@@ -58,7 +58,7 @@ impl Overlay<'_> {
         let target_id = to_u32(self.targets.len() - 1);
         self.target_refs.push(TargetRef { target: target.clone(), known });
         match target {
-            Target::Exact(key) => self.named.insert(key.kind()),
+            Target::Exact(key) => self.target_kinds.insert(key.kind()),
             Target::Under(_) => self.unders = true,
             Target::Covering { table, address } => {
                 self.addresses.insert(*table, *address);
@@ -147,12 +147,12 @@ impl Overlay<'_> {
     pub(crate) fn provider_count(&self, target: &Target) -> u32 {
         match self.find_target_id(target) {
             Some(target_id) => self.target(target_id).providers,
-            None => self.opening(target, self.graph.target_state(target)),
+            None => self.initial_provider_count(target, self.graph.target_state(target)),
         }
     }
 
     /// Number of providers of a target that is opened now.
-    fn opening(&self, target: &Target, known: Option<&TargetState>) -> u32 {
+    fn initial_provider_count(&self, target: &Target, known: Option<&TargetState>) -> u32 {
         let counted = known.map(|state| state.providers);
         if let Target::Exact(key) = target {
             let hash = hash_of(key);
@@ -208,7 +208,7 @@ impl Overlay<'_> {
         let (mut gained, mut lost) = (OverlayTargetIds::new(), OverlayTargetIds::new());
         for offer in offers {
             let target_ids = if offer.new.is_some() { &mut gained } else { &mut lost };
-            if !matches!(offer.key, Target::Exact(key) if !self.is_named(key)) {
+            if !matches!(offer.key, Target::Exact(key) if !self.is_target_kind(key)) {
                 target_ids.extend(self.existing_target_id(offer.key));
             }
         }
@@ -242,10 +242,10 @@ impl Overlay<'_> {
 
     /// Collects the targets of a key itself, where they are watched: most keys are not.
     pub(super) fn existence_target_ids(&mut self, key: &Key, target_ids: &mut OverlayTargetIds) {
-        if self.is_named(key) {
+        if self.is_target_kind(key) {
             target_ids.extend(self.existing_target_id(&Target::Exact(key.clone())));
         }
-        if self.unders || self.graph.is_prefixed(key.kind()) {
+        if self.unders || self.graph.has_under_targets(key.kind()) {
             for prefix in key.prefixes() {
                 target_ids.extend(self.existing_target_id(&Target::Under(prefix)));
             }
@@ -253,8 +253,8 @@ impl Overlay<'_> {
     }
 
     /// True when any key of this kind is a target, here or in the graph.
-    fn is_named(&self, key: &Key) -> bool {
-        self.named.contains(key.kind()) || self.graph.named.contains(key.kind())
+    fn is_target_kind(&self, key: &Key) -> bool {
+        self.target_kinds.contains(key.kind()) || self.graph.target_kinds.contains(key.kind())
     }
 
     pub(super) fn count_prefixes(&mut self, spec: Option<&ValueSpec>, sign: i64) {

@@ -105,7 +105,7 @@ impl Planner<'_> {
     }
 
     /// Records another pre-image when a different object has come under the key of the adopted one.
-    pub(super) fn renew_restore(&mut self, oidx: OverlayIdx) {
+    pub(super) fn refresh_restore(&mut self, oidx: OverlayIdx) {
         let graph = self.overlay.graph;
         let node = self.overlay.node(oidx);
         let (Some(before), Some(observed), Some(descriptor)) = (

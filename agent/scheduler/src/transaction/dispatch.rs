@@ -16,7 +16,7 @@ use crate::operation::{
 enum Dispatch {
     Submit,
     /// Completed by the engine itself.
-    Silent,
+    ByEngine,
     /// Skipped, since an operation it needs was not done.
     Broken,
     /// Submitted or skipped before.
@@ -32,7 +32,7 @@ impl Transaction {
         };
         match self.progress[op_index as usize].state {
             OpState::Waiting if op.after.iter().any(not_done) => Dispatch::Broken,
-            OpState::Waiting if op.transport == TransportId::NONE => Dispatch::Silent,
+            OpState::Waiting if op.transport == TransportId::NONE => Dispatch::ByEngine,
             OpState::Waiting => Dispatch::Submit,
             _ => Dispatch::Past,
         }
@@ -92,12 +92,12 @@ impl Engine {
     /// Submits ready operations and returns their number.
     fn submit_ready(&mut self, txn: TxnId, most: usize, now: Now, step: &mut Step) -> usize {
         let Some(transaction) = self.running.get(txn) else { return 0 };
-        if !transaction.may_go() {
+        if !transaction.may_submit() {
             return 0;
         }
         let ready = transaction.order.take_ready(most);
         let count = ready.len();
-        let (mut left_out, mut silent) = (Vec::new(), Vec::new());
+        let (mut left_out, mut by_engine) = (Vec::new(), Vec::new());
         step.submit.reserve(ready.len());
         for op_index in ready {
             let op = transaction.op_id(op_index);
@@ -107,9 +107,9 @@ impl Engine {
                     transaction.skip_op(op);
                     left_out.push(op);
                 }
-                Dispatch::Silent => {
+                Dispatch::ByEngine => {
                     transaction.submitted_op(op);
-                    silent.push(op);
+                    by_engine.push(op);
                 }
                 Dispatch::Submit => {
                     transaction.submitted(op, now);
@@ -124,7 +124,7 @@ impl Engine {
             };
             self.record_failure(op, error, now, step);
         }
-        for op in silent {
+        for op in by_engine {
             self.on_success(op, now, step);
         }
         count

@@ -10,7 +10,7 @@ pub(super) struct DispatchOrder {
     /// Operations to be submitted or skipped. May hold duplicates.
     ready: Vec<u32>,
     /// Ready operations without a transport, taken when no transport has a ready one.
-    silent: Vec<u32>,
+    engine_ops: Vec<u32>,
     /// Number of operations that each one waits for. Empty with a single transport, where the order of the plan is
     /// enough.
     waits_for: Vec<u32>,
@@ -28,14 +28,14 @@ impl DispatchOrder {
         }
         let waits_for: Vec<u32> = operations.iter().map(|op| to_u32(op.after.len())).collect();
         let ready = op_indexes.filter(|&op_index| waits_for[op_index as usize] == 0);
-        let (silent, ready) = ready.partition(|&op_index| is_silent(operations, op_index));
+        let (engine_ops, ready) = ready.partition(|&op_index| is_engine_op(operations, op_index));
         let (follower_starts, followers) = followers(operations);
-        Self { ready, silent, waits_for, follower_starts, followers }
+        Self { ready, engine_ops, waits_for, follower_starts, followers }
     }
 
     /// Takes the first ready operations, ascending.
     pub(super) fn take_ready(&mut self, most: usize) -> Vec<u32> {
-        let list = if self.ready.is_empty() { &mut self.silent } else { &mut self.ready };
+        let list = if self.ready.is_empty() { &mut self.engine_ops } else { &mut self.ready };
         let mut ready = std::mem::take(list);
         ready.sort(); // mostly sorted: the rest of last time is in order
         ready.dedup();
@@ -46,12 +46,12 @@ impl DispatchOrder {
     }
 
     pub(super) fn has_ready(&self) -> bool {
-        !(self.ready.is_empty() && self.silent.is_empty())
+        !(self.ready.is_empty() && self.engine_ops.is_empty())
     }
 
     fn enlist(&mut self, op_index: u32, operations: &[PlannedOperation]) {
-        match is_silent(operations, op_index) {
-            true => self.silent.push(op_index),
+        match is_engine_op(operations, op_index) {
+            true => self.engine_ops.push(op_index),
             false => self.ready.push(op_index),
         }
     }
@@ -103,7 +103,7 @@ impl DispatchOrder {
     }
 }
 
-fn is_silent(operations: &[PlannedOperation], op_index: u32) -> bool {
+fn is_engine_op(operations: &[PlannedOperation], op_index: u32) -> bool {
     operations[op_index as usize].transport == TransportId::NONE
 }
 

@@ -27,7 +27,7 @@ impl Engine {
         let value = operation.new.clone().or_else(|| operation.old.clone());
         self.graph.counters.operations_failed += 1;
         step.read.push(key.clone());
-        if transaction.is_vital(cause) {
+        if transaction.fails_transaction(cause) {
             let label = self.graph.registry.label(&key, value.as_deref());
             transaction.awaited.insert(idx);
             if transaction.failure.is_none() {

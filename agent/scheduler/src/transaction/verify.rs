@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! completion ----> applied, present    (other operations may rely on it)
-//! echo or read --> observed            (is_seen: observed satisfies the outcome of the operation)
+//! echo or read --> observed            (is_effect_observed: observed satisfies the outcome of the operation)
 //! both ----------> verified
 //! ```
 //!
@@ -31,7 +31,7 @@ impl Engine {
     /// Takes in a successful completion: the applied plane and the present value follow.
     pub(super) fn on_success(&mut self, op: OpId, now: Now, step: &mut Step) {
         self.on_completed(op, OpState::Completed(now.monotonic, None), step);
-        self.apply(op, step);
+        self.apply_completion(op, step);
         self.try_verify(op, now, step);
     }
 
@@ -46,7 +46,7 @@ impl Engine {
         }
         let OpState::Completed(now, _) = op_progress.state else { return };
         let operation = transaction.operation(op);
-        let seen = is_seen(&self.graph, operation, op_progress.idx);
+        let seen = is_effect_observed(&self.graph, operation, op_progress.idx);
         if !seen && count <= READ_AT_ONCE {
             step.read.push(operation.key.clone());
             transaction.read_due.get_or_insert(now + READ_AGAIN);
@@ -55,7 +55,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn apply(&mut self, op: OpId, step: &mut Step) {
+    pub(super) fn apply_completion(&mut self, op: OpId, step: &mut Step) {
         let Some(transaction) = self.running.of(op) else { return };
         let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let (action, new) = (operation.action, operation.new.clone());
@@ -86,14 +86,14 @@ impl Engine {
         }
         self.graph.update_unsettled(idx);
         for key in cascaded {
-            self.take_along(&key, op);
+            self.clear_cascaded(&key, op);
             self.forget_restore(&key, step);
             step.changed.push(key);
         }
     }
 
     /// Clears a value that the system removed in a cascade.
-    pub(super) fn take_along(&mut self, key: &Key, op: OpId) {
+    pub(super) fn clear_cascaded(&mut self, key: &Key, op: OpId) {
         let Some(idx) = self.graph.find(key) else { return };
         let node = self.graph.node_mut(idx);
         node.applied = None;
@@ -127,7 +127,7 @@ impl Engine {
         let OpState::Completed(_, doubt) = &op_progress.state else { return };
         let (idx, action, doubtful) = (op_progress.idx, operation.action, doubt.is_some());
         let last = self.graph.node(idx).running_op() == Some(op);
-        if last && !is_seen(&self.graph, operation, idx) {
+        if last && !is_effect_observed(&self.graph, operation, idx) {
             return;
         }
         if !last && let Some(error) = doubt.as_deref().cloned() {
@@ -145,12 +145,12 @@ impl Engine {
             return;
         }
         if doubtful {
-            self.apply(op, step);
+            self.apply_completion(op, step);
         }
-        self.verified(idx, action, step);
+        self.on_verified(idx, action, step);
     }
 
-    pub(super) fn verified(&mut self, idx: NodeIdx, action: Action, step: &mut Step) {
+    pub(super) fn on_verified(&mut self, idx: NodeIdx, action: Action, step: &mut Step) {
         let node = self.graph.node_mut(idx);
         node.end_op();
         let key = node.key.clone();
@@ -164,10 +164,10 @@ impl Engine {
             node.observed = node.applied.clone().filter(|_| action != Action::Delete);
         }
         if action == Action::Delete {
-            self.show_remainder(idx, &key);
+            self.record_remainder(idx, &key);
         }
         if action == Action::Release {
-            self.released(idx, &key, step);
+            self.on_released(idx, &key, step);
         }
         self.clear_error(idx);
         self.graph.update_unsettled(idx);
@@ -176,9 +176,9 @@ impl Engine {
     }
 
     /// Completes a release: the object is as before us, and no longer managed.
-    pub(super) fn released(&mut self, idx: NodeIdx, key: &Key, step: &mut Step) {
+    pub(super) fn on_released(&mut self, idx: NodeIdx, key: &Key, step: &mut Step) {
         self.forget_restore(key, step);
-        self.show_remainder(idx, key);
+        self.record_remainder(idx, key);
     }
 
     /// Drops a pre-image that will not be put back any more.
@@ -189,7 +189,7 @@ impl Engine {
     }
 
     /// Records that the value the system still shows under the key is not ours.
-    fn show_remainder(&mut self, idx: NodeIdx, key: &Key) {
+    fn record_remainder(&mut self, idx: NodeIdx, key: &Key) {
         let observed = self.graph.node(idx).observed.clone();
         let present =
             observed.map(|observed| ValueSpec::of_observed(&self.graph.registry, key, &observed));
@@ -212,7 +212,7 @@ impl Engine {
 }
 
 /// True when the observed value shows the effect of the operation.
-fn is_seen(graph: &Graph, op: &PlannedOperation, idx: NodeIdx) -> bool {
+fn is_effect_observed(graph: &Graph, op: &PlannedOperation, idx: NodeIdx) -> bool {
     let node = graph.node(idx);
     let Some(descriptor) = graph.registry.descriptor(op.key.kind()) else { return true };
     if !descriptor.observable() || descriptor.effect() == Effect::Property {
