@@ -5,11 +5,10 @@
 //! transaction of its own between those of the clients:
 //!
 //! ```text
-//! start() ----> queue ----> start_next ----> Transaction ----> Step::finished
-//!                              ^   |  conflict? wait for the
-//! observed(), due()            |   |  other transaction
-//!    |                         |   v
-//!    +---> dirty nodes ---> start_convergence
+//! start() ----------------> queue --------> start_next_change --+
+//!                                                               +--> Transaction ----> Step::finished
+//! observed(), due() -----> dirty nodes ---> start_convergence --+
+//!                                              (both wait for conflicting transactions)
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -503,9 +502,10 @@ impl Engine {
             return true;
         }
         for idx in dirty {
-            let behind = match self.running.len() < IN_FLIGHT_MOST {
-                true => self.converge_nodes(vec![idx], now, step),
-                false => Some(behind),
+            let behind = if self.running.len() < IN_FLIGHT_MOST {
+                self.converge_nodes(vec![idx], now, step)
+            } else {
+                Some(behind)
             };
             if let Some(behind) = behind {
                 self.running.mark_dirty_after(behind, idx);

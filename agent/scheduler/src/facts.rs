@@ -124,9 +124,10 @@ impl Engine {
             self.graph.set_present(idx, Some(spec), true);
             // Out of place in spite of the match: a stale fact had shown the value as gone and something else was
             // planned meanwhile, a dependency was lost, or the value was created after its operation was given up.
-            match self.graph.is_out_of_place(idx) {
-                true => self.schedule_drift_check(idx, now, urgent, step),
-                false => self.clear_drift_check(idx),
+            if self.graph.is_out_of_place(idx) {
+                self.schedule_drift_check(idx, now, urgent, step);
+            } else {
+                self.clear_drift_check(idx);
             }
             return;
         }

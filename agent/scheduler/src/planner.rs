@@ -210,12 +210,11 @@ impl<'g> Planner<'g> {
             {
                 let in_place = node.ours
                     && node.present.as_ref().is_some_and(|present| Arc::ptr_eq(present, &spec));
-                match in_place && applied.is_none_or(|applied| Arc::ptr_eq(&applied, &value)) {
-                    true if node.unmet > 0 || self.has_lost_claim(oidx, &spec) => {
-                        self.schedule_removal(oidx, Some(Cause::Parked))
-                    }
-                    true => {}
-                    false => self.schedule_in_place(oidx, InPlaceAction::Found),
+                let unmet = node.unmet;
+                if !in_place || applied.is_some_and(|applied| !Arc::ptr_eq(&applied, &value)) {
+                    self.schedule_in_place(oidx, InPlaceAction::Found);
+                } else if unmet > 0 || self.has_lost_claim(oidx, &spec) {
+                    self.schedule_removal(oidx, Some(Cause::Parked));
                 }
             }
             Goal::Valid(value, _) => self.choose_change(oidx, &current, &value),
@@ -413,9 +412,10 @@ impl<'g> Planner<'g> {
             InPlaceAction::Released => Action::Release,
             InPlaceAction::Found => {
                 // As requested already and still someone else's: it must outlive our intent.
-                match self.is_ours(oidx) {
-                    true => self.refresh_restore(oidx),
-                    false => self.note_restore(oidx),
+                if self.is_ours(oidx) {
+                    self.refresh_restore(oidx);
+                } else {
+                    self.note_restore(oidx);
                 }
                 self.overlay.set_present(oidx, Some(new), true, None);
                 self.overlay.clear_going(oidx);

@@ -50,9 +50,10 @@ impl DispatchOrder {
     }
 
     fn enlist(&mut self, op_index: u32, operations: &[PlannedOperation]) {
-        match is_engine_op(operations, op_index) {
-            true => self.engine_ops.push(op_index),
-            false => self.ready.push(op_index),
+        if is_engine_op(operations, op_index) {
+            self.engine_ops.push(op_index);
+        } else {
+            self.ready.push(op_index);
         }
     }
 

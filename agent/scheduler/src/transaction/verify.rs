@@ -1,7 +1,7 @@
 //! Verification: the way from a completed to a verified operation.
 //!
-//! A completion says that the transport accepted an operation; whether the system shows its effect is seen in the
-//! observed plane alone. An operation is verified against the last observed value of its key, whichever came first:
+//! A completion says that the transport carried an operation out; only the observed plane shows its effect. An operation
+//! is verified when it is completed and the last observed value of its key is as intended, in either order:
 //!
 //! ```text
 //! completion ----> applied, present    (other operations may rely on it)
@@ -11,8 +11,7 @@
 //!
 //! An echo may come before the completion, and an old notification after it, so only the last operation of a
 //! transaction on a key is compared; earlier ones count as verified. Without an echo the key is read: at once in a
-//! small transaction, after
-//! [`ECHO_WITHIN`] in a large one.
+//! small transaction, after [`ECHO_WITHIN`] in a large one.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-mod found;
 #[path = "../common/generate.rs"]
 mod generate;
+mod regressions;
 
 use proptest::prelude::*;
 

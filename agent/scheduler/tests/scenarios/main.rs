@@ -8,9 +8,9 @@
 mod common;
 mod data;
 mod graph;
-mod hard;
 mod notices;
 mod retrieve;
+mod robustness;
 
 use std::time::Duration;
 

@@ -8,12 +8,12 @@ mod common;
 mod drift;
 mod expectations;
 mod failures;
-mod flights;
 mod interleaved;
 mod resyncs;
 mod retries;
-mod silent;
+mod side_by_side;
 mod waits;
+mod without_transport;
 
 use common::Lab;
 use holdfast_scheduler::{Completion, Delta, Operation, TxnId};
