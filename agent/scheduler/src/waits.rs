@@ -50,8 +50,6 @@ struct Waiter {
     keys: Vec<Key>,
     /// Values that were not as intended at the last check.
     left: BTreeSet<Key>,
-    /// True once the transaction has ended.
-    ended: bool,
 }
 
 #[derive(Debug, Default)]
@@ -97,7 +95,7 @@ impl Engine {
         let changed = plan.nodes.iter().filter(|node| node.changed);
         let keys: Vec<Key> = changed.map(|node| node.key.clone()).collect();
         let until = now.monotonic + within;
-        let waiter = Waiter { level, until, keys, left: BTreeSet::new(), ended: false };
+        let waiter = Waiter { level, until, keys, left: BTreeSet::new() };
         self.waits.waiters.insert(txn, waiter);
     }
 
@@ -108,8 +106,7 @@ impl Engine {
             self.waits.forget(txn);
             return;
         }
-        let Some(waiter) = self.waits.waiters.get_mut(&txn) else { return };
-        waiter.ended = true;
+        let Some(waiter) = self.waits.waiters.get(&txn) else { return };
         if waiter.level == Level::Applied {
             self.complete_wait(txn, step);
         } else {

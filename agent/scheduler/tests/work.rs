@@ -5,6 +5,7 @@
 mod common;
 
 use std::fmt::Write as _;
+use std::num::NonZeroUsize;
 
 use common::{Lab, delta, key};
 use holdfast_scheduler::{Counters, Delta, Outcome};
@@ -179,7 +180,7 @@ impl Cpu {
 #[allow(clippy::print_stdout, reason = "that is what it is for")]
 fn times() {
     for count in [1_000, 10_000, 100_000] {
-        let mut engine = quick().engine;
+        let mut engine = quick().engine.in_portions(NonZeroUsize::MAX);
         let mut changes = common::changes(&many(count, |n| format!("v{n} <l{} <?f", n % 4)));
         changes.extend(common::changes("l0 +f; l1; l2; l3"));
         let begun = Cpu::now();
