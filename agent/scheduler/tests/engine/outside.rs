@@ -40,7 +40,7 @@ fn reduced_values_follow_foreign_providers() {
     lab.outside("p");
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create r", "p; r |p <x; x"));
     assert_eq!(lab.state("r"), "CONFIGURED <q", "it says what it does without");
-    assert_eq!(listed(&lab), ["r q"], "in part is not in place");
+    assert_eq!(listed(&lab), ["r q"], "reduced is not in place");
     let needs = lab.engine.needs(&key("r"));
     let needs: Vec<_> = needs.iter().map(|need| (need.label.as_str(), need.met)).collect();
     assert_eq!(needs, [("p", true), ("q", false), ("x", true)]);
