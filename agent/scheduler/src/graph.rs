@@ -82,7 +82,7 @@ pub(crate) struct Graph {
     present_keys: FixedMap<KindId, BTreeSet<Key>>,
     /// Pre-images of adopted objects.
     pub(crate) restores: BTreeMap<Key, SharedValue>,
-    /// Values that are intended and not in place, or only in part, or have an error.
+    /// Values that are intended and not in place, or reduced, or have an error.
     pub(crate) unsettled: NodeSet,
     pub(crate) unsupported: Unsupported,
     /// Values to be planned for.

@@ -30,8 +30,8 @@ impl Engine {
         self.sorted(self.graph.nodes().map(|(idx, _)| idx).collect())
     }
 
-    /// Values that are intended and not in place, or only in part, or have an error, ascending by key. Costs what it
-    /// answers.
+    /// Values that are intended and not in place, or reduced, or have an error, ascending by key. Costs as much as it
+    /// returns.
     pub fn pending(&self) -> Vec<Status> {
         self.sorted(self.graph.unsettled.all().to_vec())
     }
