@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::edit::{Attribution, Cause, Edit, EditErrors, Session, check_roles};
-use crate::layer::{LayerKey, Layers, Mark, Service};
+use crate::layer::{LayerKey, Layers, Mark, Namespace};
 use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
 use crate::progress::Cancel;
@@ -63,7 +63,7 @@ impl Configuration {
     /// Computes the configuration with a service's layers switched on or off. This cannot fail, because the pair
     /// of client layers and the pair of boot layers are consistent by themselves at any rank.
     #[must_use]
-    pub fn switched(&self, service: Service, on: bool) -> Self {
+    pub fn switched(&self, service: Namespace, on: bool) -> Self {
         let mut layers = self.layers.clone();
         layers.switch(service, on);
         let (images, _, work) = self.united(&layers, &Cancel::default());

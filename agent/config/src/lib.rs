@@ -37,7 +37,7 @@ pub use changes::{ObjectChange, changed_objects};
 pub use configuration::Configuration;
 pub use edit::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
 pub use instance::{InstancePath, Keys, Step};
-pub use layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
+pub use layer::{LayerKey, Layers, Mark, Namespace, Owner, Owners};
 pub use lease::{LeasedPort, LeasedRoute};
 pub use limits::{Limit, LimitExceeded};
 pub use map::Map;

@@ -10,14 +10,14 @@
 
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Step};
-use crate::layer::{LayerKey, Layers, Mark, Service};
+use crate::layer::{LayerKey, Layers, Mark, Namespace};
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
 use crate::tree::{Found, Tree};
 
 /// One item that a service keeps to itself while it is on, whether or not it holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
-    pub service: Service,
+    pub service: Namespace,
     /// OpenConfig path without keys.
     pub openconfig: &'static str,
     /// Why, in words that follow the path.
@@ -27,17 +27,17 @@ pub struct Row {
 /// Everything that is reserved without being held. Boot has no rows: it reserves what it holds.
 pub const TABLE: [Row; 3] = [
     Row {
-        service: Service::Gnsi,
+        service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/password",
         why: "passwords are set by gNSI credentialz",
     },
     Row {
-        service: Service::Gnsi,
+        service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/password-hashed",
         why: "passwords are set by gNSI credentialz",
     },
     Row {
-        service: Service::Gnsi,
+        service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/ssh-key",
         why: "keys are set by gNSI credentialz",
     },
@@ -50,11 +50,11 @@ pub(crate) fn row(openconfig: &Schema, leaf: NodeId) -> Option<&'static Row> {
 
 impl Configuration {
     /// The service that a leaf or an entry is reserved for: what a delete, or `no`, may not name.
-    pub fn reserved_for(&self, origin: Origin, path: &InstancePath) -> Option<Service> {
+    pub fn reserved_for(&self, origin: Origin, path: &InstancePath) -> Option<Namespace> {
         self.by_table(origin, path).or_else(|| self.by_boot(origin, path))
     }
 
-    fn by_table(&self, origin: Origin, path: &InstancePath) -> Option<Service> {
+    fn by_table(&self, origin: Origin, path: &InstancePath) -> Option<Namespace> {
         if origin != Origin::OpenConfig {
             return None;
         }
@@ -62,9 +62,9 @@ impl Configuration {
         self.layers().is_on(row.service).then_some(row.service)
     }
 
-    fn by_boot(&self, origin: Origin, path: &InstancePath) -> Option<Service> {
+    fn by_boot(&self, origin: Origin, path: &InstancePath) -> Option<Namespace> {
         let layers = self.layers();
-        if !layers.is_on(Service::Bootz) || !boot_holds_anything(layers) {
+        if !layers.is_on(Namespace::Bootz) || !boot_holds_anything(layers) {
             return None;
         }
         let map = &self.models().map;
@@ -85,7 +85,7 @@ impl Configuration {
         };
         let held =
             held(LayerKey::BOOT_NATIVE, &native) || held(LayerKey::BOOT_OPENCONFIG, &openconfig);
-        held.then_some(Service::Bootz)
+        held.then_some(Namespace::Bootz)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The part of the configuration that decides who may do what.
 
 use holdfast_config::schema::NodeId;
-use holdfast_config::{Configuration, InstancePath, List, Models, Prov, Secrets, Service, Step};
+use holdfast_config::{Configuration, InstancePath, List, Models, Namespace, Prov, Secrets, Step};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
@@ -65,7 +65,7 @@ impl Deciding {
         Self {
             users: system.and_then(|system| system.list(user)).cloned(),
             profile: binding.current(),
-            gnsi: configuration.layers().is_on(Service::Gnsi),
+            gnsi: configuration.layers().is_on(Namespace::Gnsi),
             secrets: configuration.layers().secrets.clone(),
         }
     }

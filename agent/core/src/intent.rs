@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::edit::Edit;
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
 use holdfast_config::{BootChange, Cancel, Configuration, EditErrors, Layers, LeasedPort};
 use holdfast_scheduler::{Key, SharedValue};
@@ -32,7 +32,7 @@ pub enum Intent {
     /// A boot configuration and the gNSI artefacts that came with it: recorded together, or not at all.
     Boot { change: BootChange, artefacts: Vec<ArtefactChange> },
     /// The switch of a service: while on, it keeps its reserved items to itself; while off, clients may write them.
-    Switch { service: Service, on: bool },
+    Switch { service: Namespace, on: bool },
     /// The client's layers as they were before a commit that was cancelled, or not confirmed in time.
     Rollback(Layers),
     /// Credentials, which no layer holds; their values have names and digests only. The service keeps them over

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use holdfast_base::Caller;
 use holdfast_config::edit::{Edit, EditErrors};
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Configuration, InstancePath, Models, Service, Value};
+use holdfast_config::{Configuration, InstancePath, Models, Namespace, Value};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
 use holdfast_scheduler::{Record, Status};
@@ -207,7 +207,7 @@ impl CoreHandle {
     }
 
     /// A function that looks up the switch of a service in the newest configuration, each time it is called.
-    pub fn switch(&self, service: Service) -> impl Fn() -> bool + Send + Sync + use<> {
+    pub fn switch(&self, service: Namespace) -> impl Fn() -> bool + Send + Sync + use<> {
         let configuration_rx = self.configuration_rx.clone();
         move || configuration_rx.borrow().layers().is_on(service)
     }

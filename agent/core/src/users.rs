@@ -3,7 +3,7 @@
 use holdfast_base::Role;
 use holdfast_config::schema::NodeId;
 use holdfast_config::{
-    Configuration, InstancePath, Keys, Models, SecretLeaf, SecretRef, Service, Step, Value,
+    Configuration, InstancePath, Keys, Models, Namespace, SecretLeaf, SecretRef, Step, Value,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -43,7 +43,7 @@ impl ConfiguredUsers {
     pub fn password(&self, name: &str) -> Option<SecretRef> {
         let configuration = self.configuration_rx.borrow();
         let layers = configuration.layers();
-        let counts = !layers.is_on(Service::Gnsi);
+        let counts = !layers.is_on(Namespace::Gnsi);
         layers.secrets.password(name).filter(|_| counts).cloned()
     }
 
@@ -51,7 +51,7 @@ impl ConfiguredUsers {
     pub fn with_passwords(&self) -> Vec<SmolStr> {
         let configuration = self.configuration_rx.borrow();
         let layers = configuration.layers();
-        let counts = !layers.is_on(Service::Gnsi);
+        let counts = !layers.is_on(Namespace::Gnsi);
         let users = layers.secrets.iter().filter(|(_, leaf, _)| *leaf != SecretLeaf::SshKey);
         users.filter(|_| counts).map(|(user, ..)| user.clone()).collect()
     }

@@ -15,7 +15,7 @@ use std::{
 
 use axum::Router;
 use holdfast_base::{Chain, now_ns};
-use holdfast_config::{Models, ModelsError, Service};
+use holdfast_config::{Models, ModelsError, Namespace};
 use holdfast_core::{Core, CoreHandle, CredentialSource, Parts, StartError};
 use holdfast_introspect::{tcp, tcp::TcpError};
 use holdfast_platform::hostname::HostnameWriter;
@@ -379,7 +379,7 @@ async fn start_core(
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await?;
-    gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
+    gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
     let following = [gnsi.follow_binding(bound, core.handle()).await, gnsi.follow_access(changes)];

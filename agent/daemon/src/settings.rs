@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use holdfast_base::Role;
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_introspect::tcp::IntrospectToken;
 use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
 use smol_str::SmolStr;
@@ -262,7 +262,7 @@ pub struct SwitchSettings {
     pub state: StateDir,
     /// gnsi or bootz
     #[arg(value_parser = service)]
-    pub service: Service,
+    pub service: Namespace,
     /// on or off; without it, the position is shown
     #[arg(value_enum)]
     pub position: Option<Position>,
@@ -293,8 +293,8 @@ fn port_name(text: &str) -> Result<String, String> {
     if valid { Ok(text.to_owned()) } else { Err(format!("`{text}` is no name of a port")) }
 }
 
-fn service(text: &str) -> Result<Service, String> {
-    let known = Service::ALL.into_iter().find(|service| service.name() == text);
+fn service(text: &str) -> Result<Namespace, String> {
+    let known = Namespace::ALL.into_iter().find(|service| service.name() == text);
     known.ok_or_else(|| format!("`{text}` is no service: gnsi or bootz"))
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::layer::{LayerKey, Service};
+use crate::layer::{LayerKey, Namespace};
 use crate::limits::{LimitExceeded, excerpt};
 use crate::progress::Stop;
 use crate::resolve::PathError;
@@ -78,7 +78,7 @@ pub enum Cause {
     Unsupported(String),
     /// The leaf is reserved for a service.
     #[error("it is reserved for {owner}: {why}")]
-    Reserved { owner: Service, why: &'static str },
+    Reserved { owner: Namespace, why: &'static str },
     #[error("another boot configuration is tried and not confirmed yet")]
     Unconfirmed,
     /// A mandatory leaf is missing.

@@ -16,7 +16,7 @@ use super::payload::Supplied;
 use super::{Cause, EditError, EditErrors, Operation};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark, Service};
+use crate::layer::{LayerKey, Layers, Mark, Namespace};
 use crate::limits::NEW_SECRETS;
 use crate::models::Models;
 use crate::resolve::Pattern;
@@ -215,7 +215,7 @@ impl Session<'_> {
         path: &InstancePath,
         supplied: Supplied,
     ) -> Option<Supplied> {
-        let is_on = self.layers.is_on(Service::Gnsi);
+        let is_on = self.layers.is_on(Namespace::Gnsi);
         if origin != Origin::OpenConfig || is_on || self.secrets.keeper.0.is_none() {
             return Some(supplied);
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::boot::Seeds;
 use crate::edit::Cause;
-use crate::layer::Service;
+use crate::layer::Namespace;
 
 const MGMT: &str = r#"{"holdfast:interfaces":{"interface":[
     {"name":"mgmt0","enabled":true,"ipv4":{"address":[{"ip":"192.0.2.1","prefix-length":24}]}}]}}"#;
@@ -104,11 +104,11 @@ fn what_boot_holds_is_named_in_vain_and_covered_without_harm() {
 // proves 3.18
 #[test]
 fn a_switched_off_owner_gives_its_items_back() {
-    let off = booted().switched(Service::Bootz, false);
+    let off = booted().switched(Namespace::Bootz, false);
     assert_eq!(hostname(&off), ["boot"], "nobody else asks for it");
     let mine = then(&off, CLIENT);
     assert_eq!(hostname(&mine), ["mine"]);
-    let on = mine.switched(Service::Bootz, true);
+    let on = mine.switched(Namespace::Bootz, true);
     assert_eq!(hostname(&on), ["boot"]);
     // Items that are sent back unchanged pass.
     then(&on, CLIENT);
@@ -137,9 +137,9 @@ fn credentials_are_reserved_for_gnsi_and_taken_from_nobody() {
             format!("delete {path}"),
         ] {
             let owner = cause(&request);
-            assert!(matches!(owner, Cause::Reserved { owner: Service::Gnsi, .. }), "{request}");
+            assert!(matches!(owner, Cause::Reserved { owner: Namespace::Gnsi, .. }), "{request}");
         }
-        let off = before.switched(Service::Gnsi, false);
+        let off = before.switched(Namespace::Gnsi, false);
         let errors = off.edit(&edit(&format!(r#"update {path} "secret""#))).unwrap_err();
         assert!(matches!(errors.first().cause, Cause::Unsupported(_)), "{errors}");
     }
@@ -238,9 +238,9 @@ fn gnsi_goes_before_boot_and_boot_before_clients() {
     assert_eq!(of(&layers), ["boot"]);
     layers.tree_mut(LayerKey::GNSI).set_leaf(&models().native, &path, leaf("gnsi"));
     assert_eq!(of(&layers), ["gnsi"]);
-    layers.switch(Service::Gnsi, false);
+    layers.switch(Namespace::Gnsi, false);
     assert_eq!(of(&layers), ["boot"]);
-    layers.switch(Service::Bootz, false);
+    layers.switch(Namespace::Bootz, false);
     assert_eq!(of(&layers), ["client"]);
     *layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
     assert_eq!(of(&layers), ["gnsi"], "switched off, they still go before nothing at all");
@@ -300,7 +300,7 @@ fn a_factory_configuration_is_what_a_reset_leaves() {
     );
     let used = then(&fresh.booted(Some(&boot(MGMT, ""))).unwrap(), r#"replace / {}"#);
     assert!(below(&lines_effective(&used), "/system").is_empty());
-    let off = used.switched(Service::Bootz, false);
+    let off = used.switched(Namespace::Bootz, false);
     assert_eq!(off.factory_reset().layers(), fresh.layers());
     let errors = document::factory(models(), br#"{"holdfast:system":{"hostname":7}}"#).unwrap_err();
     assert!(
@@ -397,7 +397,7 @@ fn text_of_the_command_line_is_read_line_by_line_for_what_is_reserved() {
     ] {
         let errors = free.edit(&text(&format!("system motd-banner hi\n{line}\n"))).unwrap_err();
         let first = errors.first();
-        assert!(matches!(first.cause, Cause::Reserved { owner: Service::Bootz, .. }), "{errors}");
+        assert!(matches!(first.cause, Cause::Reserved { owner: Namespace::Bootz, .. }), "{errors}");
         assert!(errors.to_string().contains(named), "{errors}");
     }
     // Deleting by omission from a text does not affect boot items.

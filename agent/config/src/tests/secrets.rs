@@ -4,7 +4,7 @@
 use super::stack::factory;
 use super::*;
 use crate::edit::{Keeper, SecretKeeper};
-use crate::layer::Service;
+use crate::layer::Namespace;
 
 const USERS: &str = "/system/aaa/authentication/users";
 const ADA: &str = "/system/aaa/authentication/users/user[username=ada]";
@@ -38,7 +38,7 @@ fn edit_with(request: &str) -> Edit {
 }
 
 fn off() -> Configuration {
-    empty().switched(Service::Gnsi, false)
+    empty().switched(Namespace::Gnsi, false)
 }
 
 /// Done, as from scratch by the stored rows, and without a trace of a secret in any view.
@@ -188,7 +188,7 @@ fn a_password_stays_while_some_client_asks_for_the_user() {
     check_held(&[&made(), "union cli: system user bob role read-only"], &[]);
 
     // What the factory gave is nobody's wish.
-    let box_ = factory("update cli: system user ada role admin").switched(Service::Gnsi, false);
+    let box_ = factory("update cli: system user ada role admin").switched(Namespace::Gnsi, false);
     let given = done(&box_, &password);
     assert_eq!(held(&given), [TWELVE]);
     let schema = &models().openconfig;
@@ -270,11 +270,12 @@ fn what_is_wrong_with_a_secret_is_said_without_it() {
 #[test]
 fn a_switch_hides_what_clients_gave_and_shows_it_again() {
     let given = all_done(&[&made()]);
-    let on = given.switched(Service::Gnsi, true);
+    let on = given.switched(Namespace::Gnsi, true);
     assert_eq!(held(&on), [TWELVE], "stored and hidden");
     for request in [made(), format!("delete {CONFIG}/password")] {
         let errors = on.edit(&edit_with(&request)).err().unwrap();
-        let reserved = matches!(errors.first().cause, Cause::Reserved { owner: Service::Gnsi, .. });
+        let reserved =
+            matches!(errors.first().cause, Cause::Reserved { owner: Namespace::Gnsi, .. });
         assert!(reserved, "{request}: {errors}");
     }
     // What covers it takes the client's own copy away, silently; what only leaves it out does not.
@@ -282,7 +283,7 @@ fn a_switch_hides_what_clients_gave_and_shows_it_again() {
     let gone = done(&on, &format!("delete {USERS}/user[username=*]/config/password"));
     assert!(held(&gone).is_empty());
     assert!(held(&done(&on, &format!("delete {ADA}"))).is_empty());
-    assert_eq!(held(&on.switched(Service::Gnsi, false)), [TWELVE]);
+    assert_eq!(held(&on.switched(Namespace::Gnsi, false)), [TWELVE]);
 }
 
 #[test]
@@ -295,7 +296,7 @@ fn a_roll_back_brings_the_old_one_back() {
         assert_eq!(back.layers(), before.layers(), "{request}");
     }
     let reset = before.factory_reset();
-    assert!(held(&reset).is_empty() && reset.layers().is_on(Service::Gnsi));
+    assert!(held(&reset).is_empty() && reset.layers().is_on(Namespace::Gnsi));
     let rows = layer_rows_diff(models(), before.layers(), reset.layers());
     let secret: Vec<_> = rows.iter().filter(|row| is_secret_row(&row.key)).collect();
     assert!(matches!(secret[..], [RowChange { value: None, .. }]), "{secret:?}");

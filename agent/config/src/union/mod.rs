@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) use list::{native_list, openconfig_list};
 
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark, Owner, Owners, Service};
+use crate::layer::{LayerKey, Layers, Mark, Namespace, Owner, Owners};
 use crate::map::AnchorId;
 use crate::models::Models;
 use crate::progress::Cancel;
@@ -73,7 +73,7 @@ pub(crate) enum Problem {
     Unsupported { layer: LayerKey, openconfig: InstancePath, reason: String },
     /// A client's change of an item that is reserved for a service.
     Reserved {
-        service: Service,
+        service: Namespace,
         layer: LayerKey,
         /// Path in the layer's own model.
         path: InstancePath,

@@ -2,7 +2,7 @@
 
 use super::{Pair, Problem, Slot, Union};
 use crate::instance::Step;
-use crate::layer::{LayerKey, Mark, Owner, Service};
+use crate::layer::{LayerKey, Mark, Namespace, Owner};
 use crate::map::{Anchor, OwnLeaf, leaf_at};
 use crate::tree::{Found, Leaf};
 
@@ -64,7 +64,7 @@ impl<'a> Union<'a> {
                     false => leaf.native.iter().copied().map(Step::node).collect(),
                 };
                 self.reserved(
-                    Service::Bootz,
+                    Namespace::Bootz,
                     slot.layer,
                     &steps,
                     "the boot configuration holds it",
@@ -73,7 +73,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    fn reserved(&mut self, service: Service, layer: LayerKey, steps: &[Step], why: &'static str) {
+    fn reserved(&mut self, service: Namespace, layer: LayerKey, steps: &[Step], why: &'static str) {
         let openconfig = layer == LayerKey::CLIENT_OPENCONFIG;
         let entry = if openconfig { self.openconfig_path() } else { Some(self.native_path()) };
         let Some(mut path) = entry else { return };
@@ -81,7 +81,7 @@ impl<'a> Union<'a> {
         self.problems.push(Problem::Reserved { service, layer, path, why });
     }
 
-    fn is_on(&self, service: Service) -> bool {
+    fn is_on(&self, service: Namespace) -> bool {
         self.off.without(service.layers()) == self.off
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{Caller, Role, Source};
-use holdfast_config::Service;
+use holdfast_config::Namespace;
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
@@ -114,7 +114,7 @@ impl Agent {
         if let Some(configured) = core.handle().users() {
             users.follow(configured);
         }
-        gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
+        gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
         let bound = core.handle().certificate_id().unwrap();
         let _following = [
             gnsi.follow_binding(bound, core.handle()).await,

@@ -14,7 +14,7 @@ use holdfast_bootz::{
     wire::{Connection, Exchange, Refused},
 };
 use holdfast_config::schema::Origin;
-use holdfast_config::{LayerKey, Mark, Service, Tree};
+use holdfast_config::{LayerKey, Mark, Namespace, Tree};
 use holdfast_core::Datastore;
 use holdfast_security::acctz::secrets;
 use rustls_pki_types::UnixTime;
@@ -93,7 +93,7 @@ impl<D: Datastore> Driver<D> {
         self.show().await;
         let mut changes = self.core.watch();
         let now = self.core.configuration();
-        let factory_new = now.is_factory_new() && now.layers().is_on(Service::Bootz);
+        let factory_new = now.is_factory_new() && now.layers().is_on(Namespace::Bootz);
         self.step(Event::Started { factory_new }).await;
         loop {
             let (due, busy) = (self.due, self.client.record().parameters.is_some());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use holdfast_config::{Layers, SecretLeaf, Service};
+use holdfast_config::{Layers, Namespace, SecretLeaf};
 use holdfast_core::{CredentialSource, Values};
 use holdfast_platform::Vault;
 use holdfast_platform::descriptors::credential;
@@ -172,7 +172,7 @@ impl CredentialSource for Logins {
         (from, old): (&Arc<Credentials>, &Layers),
         (to, new): (&Arc<Credentials>, &Layers),
     ) -> Values {
-        let switched = old.is_on(Service::Gnsi) != new.is_on(Service::Gnsi);
+        let switched = old.is_on(Namespace::Gnsi) != new.is_on(Namespace::Gnsi);
         if Arc::ptr_eq(from, to) && !switched && old.secrets.is_same(&new.secrets) {
             return Values::new();
         }
@@ -231,7 +231,7 @@ fn values(rendered: &Rendered) -> BTreeMap<Key, SharedValue> {
 
 /// The credentials that count: of credentialz, and while gNSI is switched off before them those that clients gave.
 fn in_force<'c>(given: &'c Credentials, layers: &Layers) -> Cow<'c, Credentials> {
-    if layers.is_on(Service::Gnsi) || layers.secrets.is_empty() {
+    if layers.is_on(Namespace::Gnsi) || layers.secrets.is_empty() {
         return Cow::Borrowed(given);
     }
     let mut all = given.clone();

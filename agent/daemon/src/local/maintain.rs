@@ -9,7 +9,7 @@ use axum::{
 };
 use holdfast_base::Caller;
 use holdfast_base::Chain;
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_core::Datastore;
 use holdfast_core::{CommitError, Intent};
 use serde::{Deserialize, Serialize};
@@ -46,11 +46,11 @@ pub fn routes<C: Datastore>(core: C, reboots: Reboots) -> Router {
 
 async fn switches<C: Datastore>(State(it): State<Maintained<C>>) -> Json<Vec<SwitchEntry>> {
     let configuration = it.core.configuration();
-    let entry = |service: Service| SwitchEntry {
+    let entry = |service: Namespace| SwitchEntry {
         service: service.name().to_owned(),
         on: configuration.layers().is_on(service),
     };
-    Json(Service::ALL.into_iter().map(entry).collect())
+    Json(Namespace::ALL.into_iter().map(entry).collect())
 }
 
 async fn switch<C: Datastore>(
@@ -58,7 +58,7 @@ async fn switch<C: Datastore>(
     Extension(caller): Extension<Caller>,
     Json(entry): Json<SwitchEntry>,
 ) -> Response {
-    let known = Service::ALL.into_iter().find(|service| service.name() == entry.service);
+    let known = Namespace::ALL.into_iter().find(|service| service.name() == entry.service);
     let Some(service) = known else {
         return failure(StatusCode::NOT_FOUND, format!("there is no service `{}`", entry.service));
     };

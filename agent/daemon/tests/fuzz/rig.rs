@@ -16,7 +16,7 @@ use holdfast::settings::TlsSettings;
 use holdfast::slots::Slots;
 use holdfast::software::{Running, Software};
 use holdfast_base::{Caller, Role, Source};
-use holdfast_config::{Models, Service};
+use holdfast_config::{Models, Namespace};
 use holdfast_core::{Core, Parts};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
@@ -147,7 +147,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await.unwrap();
-    gnsi.begin(&core.handle(), core.handle().switch(Service::Gnsi)).await;
+    gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let packages = Packages::new(folder.path(), slots);
     let device = Device { reboots, probes: Probes::here(), packages, software };
     let routes = northbound::routes(core.handle(), device, &gnsi, ignored).await.unwrap();

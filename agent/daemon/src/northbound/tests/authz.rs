@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_base::Role;
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_core::Datastore;
 use holdfast_core::{CommitError, Intent};
 use holdfast_platform::transport::SimulatedKernel;
@@ -510,7 +510,7 @@ async fn an_operator_who_switches_gnsi_off_is_not_locked_out() {
     assert!(!may_ask_for_the_time(&mut eve).await);
     let operator = caller("operator", Role::Admin);
     for (on, want) in [(false, true), (true, false)] {
-        let switch = Intent::Switch { service: Service::Gnsi, on };
+        let switch = Intent::Switch { service: Namespace::Gnsi, on };
         agent.handle.change(&operator, switch).await.unwrap();
         assert_eq!(may_ask_for_the_time(&mut eve).await, want);
         let got = get(&mut client).await.map(|got| got.version);

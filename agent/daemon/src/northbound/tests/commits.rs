@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{LayerKey, Layers, Models};
@@ -228,7 +228,7 @@ async fn what_others_change_in_the_meantime_stands() {
         let mut rig = Rig::new().await;
         let before = rig.seen();
         rig.ask(&format!("update {MTU} 1314"), "begin a").await.unwrap();
-        let off = Intent::Switch { service: Service::Bootz, on: false };
+        let off = Intent::Switch { service: Namespace::Bootz, on: false };
         rig.agent.handle.change(&caller(), off).await.unwrap();
         if restarted {
             rig = rig.restart().await;
@@ -236,7 +236,7 @@ async fn what_others_change_in_the_meantime_stands() {
             rig.ask("", "cancel a").await.unwrap();
         }
         rig.until(&before).await;
-        let is_on = |layers: &Layers| layers.is_on(Service::Bootz);
+        let is_on = |layers: &Layers| layers.is_on(Namespace::Bootz);
         assert!(!is_on(rig.agent.handle.configuration().layers()), "restarted: {restarted}");
         rig.agent.stop().await;
     }

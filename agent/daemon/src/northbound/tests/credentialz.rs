@@ -1,7 +1,7 @@
 //! gNSI credentialz through a real channel, over the core and the simulated box.
 
 use holdfast_base::Role;
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_core::Datastore;
 use holdfast_core::Intent;
 use holdfast_core::Statuses;
@@ -496,7 +496,7 @@ async fn while_gnsi_is_off_the_password_of_the_box_goes_before_that_of_credentia
     for (on, alice_given, alice_own) in
         [(true, true, false), (false, false, true), (true, true, false)]
     {
-        let switch = Intent::Switch { service: Service::Gnsi, on };
+        let switch = Intent::Switch { service: Namespace::Gnsi, on };
         rig.agent.handle.change(&caller("operator", Role::Admin), switch).await.unwrap();
         assert_eq!(right("alice", "correct horse").await, alice_given, "{on}");
         assert_eq!(right("alice", "of the box").await, alice_own, "{on}");

@@ -489,7 +489,8 @@ async fn what_cannot_come_into_force_any_more_is_told() {
     let mut client = client(&rig.agent).await;
     assert_eq!(activate(&mut client, coming("new")).await.unwrap(), "ok");
     // gNSI is switched off meanwhile: its policies are refused, and so is the rest.
-    let off = holdfast_core::Intent::Switch { service: holdfast_config::Service::Gnsi, on: false };
+    let off =
+        holdfast_core::Intent::Switch { service: holdfast_config::Namespace::Gnsi, on: false };
     rig.agent.handle.change(&crate::agent_tests::caller(), off).await.unwrap();
     let rig = rig.then(Then::Boots).await;
     let (version, message) = rig.verify().await;

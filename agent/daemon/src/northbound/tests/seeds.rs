@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_base::Role;
 use holdfast_bootz::payload::Payload;
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_core::Datastore;
 use holdfast_core::Intent;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
@@ -413,7 +413,7 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
 #[tokio::test]
 async fn gnsi_that_is_switched_off_takes_nothing() {
     let rig = Rig::new().await;
-    let off = Intent::Switch { service: Service::Gnsi, on: false };
+    let off = Intent::Switch { service: Namespace::Gnsi, on: false };
     rig.running.agent.handle.change(&caller("operator", Role::Admin), off).await.unwrap();
     let before = rig.seen();
     let status = rig.set(rig.everything("one", "v1")).await.unwrap_err();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_base::Role;
-use holdfast_config::layer::Service;
+use holdfast_config::layer::Namespace;
 use holdfast_core::Datastore;
 use holdfast_core::Intent;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
@@ -58,7 +58,7 @@ impl Rig {
     }
 
     async fn switch(&self, on: bool) {
-        let switch = Intent::Switch { service: Service::Gnsi, on };
+        let switch = Intent::Switch { service: Namespace::Gnsi, on };
         self.agent.handle.change(&caller("operator", Role::Admin), switch).await.unwrap();
     }
 
