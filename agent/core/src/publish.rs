@@ -14,7 +14,7 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Listening;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KindId, SharedValue, sort_keys};
-use holdfast_telemetry::{Draft, DraftTree, Place, Plane, Revision, What};
+use holdfast_telemetry::{Draft, DraftTree, Mutation, Plane, Revision, TreeWriter};
 use imbl::OrdMap;
 use smallvec::SmallVec;
 
@@ -201,7 +201,7 @@ impl Publisher {
         Some(self.revision())
     }
 
-    /// A committed change of configuration with all the state that goes with it. What was made of it goes on from the
+    /// A committed change of configuration with all the state that goes with it. It becomes a draft on top of the
     /// newest revision.
     pub(super) fn commit(
         &mut self,
@@ -226,7 +226,7 @@ impl Publisher {
         };
         draft.annotate(new.layers().annotation.clone());
         self.release();
-        // What was shown of these is cleared; so is what their parts show, which the engine may have left as they were.
+        // State shown of these is cleared; so is that of their parts, which the engine may have left as they were.
         let applied = |change: &&Changed| SHOWN_AS_APPLIED.contains(&change.key.kind());
         let cleared = || changes.iter().filter(applied).filter(|change| change.existed);
         for change in cleared() {
@@ -378,7 +378,7 @@ fn clear(
 
 /// Takes all state away at and below a native path, or at what OpenConfig calls it.
 fn take_away(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath) {
-    let gone = || What::Gone(Plane::State);
+    let gone = || Mutation::Gone(Plane::State);
     match tree.origin() {
         Origin::Native => tree.apply(path, gone()),
         Origin::OpenConfig => {
@@ -390,10 +390,10 @@ fn take_away(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath) {
 /// Shows one native leaf, or what OpenConfig calls it.
 fn show_leaf(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath, value: &Value) {
     match tree.origin() {
-        Origin::Native => tree.apply(path, What::Set(value.clone())),
+        Origin::Native => tree.apply(path, Mutation::Set(value.clone())),
         Origin::OpenConfig => {
             for (path, value) in map.up(&[(path.clone(), value.clone())]) {
-                tree.apply(&path, What::Set(value));
+                tree.apply(&path, Mutation::Set(value));
             }
         }
     }
@@ -453,7 +453,7 @@ fn is_said(origin: Origin, map: &Map, entry: &StateEntry) -> bool {
     }
 }
 
-fn show_native(mut own: Place<'_>, entry: &StateEntry) {
+fn show_native(mut own: TreeWriter<'_>, entry: &StateEntry) {
     for group in entry.groups.iter().filter(|group| !group.leaves.is_empty()) {
         let place = own.again().below(group.entry.as_slice());
         let mut place = group.containers.iter().fold(place, |at, node| at.container(*node));
@@ -463,7 +463,7 @@ fn show_native(mut own: Place<'_>, entry: &StateEntry) {
 }
 
 /// `last` is the native way from `above` to the entry.
-fn show_openconfig(above: Place<'_>, map: &Map, entry: &StateEntry, last: &[Step]) {
+fn show_openconfig(above: TreeWriter<'_>, map: &Map, entry: &StateEntry, last: &[Step]) {
     let way = |native: &[Step]| native.first().map_or(Some(Vec::new()), |it| map.up_within(it));
     let Some(own) = way(last) else { return };
     above.within(&own, |mut own| {
@@ -477,7 +477,7 @@ fn show_openconfig(above: Place<'_>, map: &Map, entry: &StateEntry, last: &[Step
     });
 }
 
-fn show_leaves(mut place: Place<'_>, leaves: SaidLeaves<'_>) {
+fn show_leaves(mut place: TreeWriter<'_>, leaves: SaidLeaves<'_>) {
     for beside in leaves.chunk_by(|one, other| one.0 == other.0) {
         let mut place = place.again().below(beside[0].0);
         place.expect(beside.len());

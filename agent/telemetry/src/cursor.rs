@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::revision::Stamp;
 use super::selection::Selection;
-use super::sight::Sight;
+use super::visibility::Visibility;
 
 /// State of a subscriber: its selection, and the tree that was sent last.
 #[derive(Debug)]
@@ -89,9 +89,16 @@ pub struct Walk {
 #[derive(Debug)]
 enum Frame {
     /// The children of a branch from the indices `old_at` and `new_at` on.
-    Branch { old: Shared, new: Shared, old_at: usize, new_at: usize, reach: Reach, sight: Sight },
+    Branch {
+        old: Shared,
+        new: Shared,
+        old_at: usize,
+        new_at: usize,
+        reach: Reach,
+        visibility: Visibility,
+    },
     /// Remaining entries of list `node`.
-    Entries { node: NodeId, left: vec::IntoIter<Entry>, reach: Reach, sight: Sight },
+    Entries { node: NodeId, left: vec::IntoIter<Entry>, reach: Reach, visibility: Visibility },
 }
 
 #[derive(Debug)]
@@ -168,8 +175,8 @@ impl Walk {
             frames: Vec::new(),
             visited: 0,
         };
-        let sight = Sight::whole(walk.selection.rights.as_deref());
-        walk.descend(old, new, reach, sight);
+        let visibility = Visibility::whole(walk.selection.rights.as_deref());
+        walk.descend(old, new, reach, visibility);
         walk
     }
 
@@ -246,10 +253,12 @@ impl Walk {
         }
     }
 
-    fn sight(&self) -> &Sight {
+    fn visibility(&self) -> &Visibility {
         match self.frames.last() {
-            Some(Frame::Branch { sight, .. } | Frame::Entries { sight, .. }) => sight,
-            None => &Sight::All,
+            Some(Frame::Branch { visibility, .. } | Frame::Entries { visibility, .. }) => {
+                visibility
+            }
+            None => &Visibility::All,
         }
     }
 
@@ -260,48 +269,49 @@ impl Walk {
             let left = reach.entries(&self.selection, depth, &old, &new).into_iter();
             self.visited += left.len() / ENTRIES_PER_NODE;
             // Rules apply to entries, so a list is as visible as its parent.
-            let sight = self.sight().clone();
-            self.frames.push(Frame::Entries { node, left, reach, sight });
+            let visibility = self.visibility().clone();
+            self.frames.push(Frame::Entries { node, left, reach, visibility });
             return None;
         }
         let step = Step::node(node);
-        let sight = self.sight().below(self.selection.rights.as_deref(), &step)?;
+        let visibility = self.visibility().below(self.selection.rights.as_deref(), &step)?;
         let reach = reach.ended(&self.selection, depth + 1);
         self.path.push(step);
-        self.visit(pair, reach, sight)
+        self.visit(pair, reach, visibility)
     }
 
     fn visit_entry(&mut self, node: NodeId, entry: Entry) -> Option<Told> {
         let depth = self.path.len();
         let step = Step::entry(node, entry.keys);
         let reach = self.reach().through(&self.selection, depth, &step)?;
-        let sight = self.sight().below(self.selection.rights.as_deref(), &step)?;
+        let visibility = self.visibility().below(self.selection.rights.as_deref(), &step)?;
         self.path.push(step);
         let rebirth = rebirth(entry.old.as_deref(), entry.new.as_deref());
         match (rebirth, &reach) {
             (Some(time_ns), Reach::All)
-                if sight.shows_itself() && self.holds_wanted(entry.old.as_deref(), &sight) =>
+                if visibility.shows_itself()
+                    && self.holds_wanted(entry.old.as_deref(), &visibility) =>
             {
-                self.descend(None, entry.new, reach, sight);
+                self.descend(None, entry.new, reach, visibility);
                 Some(Told::Reborn { time_ns })
             }
-            _ => self.visit(Pair::Branch(entry.old, entry.new), reach, sight),
+            _ => self.visit(Pair::Branch(entry.old, entry.new), reach, visibility),
         }
     }
 
     /// Visits `pair`, which the path already names.
-    fn visit(&mut self, pair: Pair, reach: Reach, sight: Sight) -> Option<Told> {
+    fn visit(&mut self, pair: Pair, reach: Reach, visibility: Visibility) -> Option<Told> {
         let told = match pair {
             Pair::Leaf(old, new) => match reach {
-                Reach::All if sight.shows_itself() => self.compare_leaves(old, new),
+                Reach::All if visibility.shows_itself() => self.compare_leaves(old, new),
                 Reach::All | Reach::Some(_) => None,
             },
             // The deletion of a node that is not itself visible is reported leaf by leaf, for visible leaves.
-            Pair::Branch(old, None) if matches!(reach, Reach::All) && sight.shows_itself() => {
-                self.holds_wanted(old.as_deref(), &sight).then_some(Told::Gone)
+            Pair::Branch(old, None) if matches!(reach, Reach::All) && visibility.shows_itself() => {
+                self.holds_wanted(old.as_deref(), &visibility).then_some(Told::Gone)
             }
             Pair::Branch(old, new) => {
-                self.descend(old, new, reach, sight);
+                self.descend(old, new, reach, visibility);
                 return None;
             }
             Pair::List(..) => None,
@@ -314,12 +324,12 @@ impl Walk {
     }
 
     /// Continues with the children of a branch, unless both trees share it.
-    fn descend(&mut self, old: Shared, new: Shared, reach: Reach, sight: Sight) {
+    fn descend(&mut self, old: Shared, new: Shared, reach: Reach, visibility: Visibility) {
         let same = matches!((&old, &new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
         if same {
             self.path.pop();
         } else {
-            self.frames.push(Frame::Branch { old, new, old_at: 0, new_at: 0, reach, sight });
+            self.frames.push(Frame::Branch { old, new, old_at: 0, new_at: 0, reach, visibility });
         }
     }
 
@@ -342,9 +352,9 @@ impl Walk {
         Some(Told::Leaf { leaf, missed })
     }
 
-    /// True when the branch holds a leaf that the reader was sent. `sight` is the reader's view of the branch.
-    fn holds_wanted(&self, branch: Option<&Branch<Stamp>>, sight: &Sight) -> bool {
-        let below = |step| sight.below(self.selection.rights.as_deref(), &step);
+    /// True when the branch holds a leaf that the reader was sent. `visibility` is the reader's view of the branch.
+    fn holds_wanted(&self, branch: Option<&Branch<Stamp>>, visibility: &Visibility) -> bool {
+        let below = |step| visibility.below(self.selection.rights.as_deref(), &step);
         branch.is_some_and(|branch| {
             branch.children().iter().any(|(node, child)| {
                 self.selection.wants(*node)
@@ -354,10 +364,11 @@ impl Walk {
                                 && below(Step::node(*node)).is_some_and(|it| it.shows_itself())
                         }
                         Child::Container(inner) => below(Step::node(*node))
-                            .is_some_and(|sight| self.holds_wanted(Some(inner), &sight)),
+                            .is_some_and(|visibility| self.holds_wanted(Some(inner), &visibility)),
                         Child::List(list) => list.iter().any(|(keys, entry)| {
-                            below(Step::entry(*node, keys.clone()))
-                                .is_some_and(|sight| self.holds_wanted(Some(entry), &sight))
+                            below(Step::entry(*node, keys.clone())).is_some_and(|visibility| {
+                                self.holds_wanted(Some(entry), &visibility)
+                            })
                         }),
                     }
             })

@@ -8,12 +8,12 @@ pub mod commits;
 pub mod cursor;
 pub mod revision;
 pub mod selection;
-mod sight;
 #[cfg(test)]
 mod tests;
 pub mod view;
+mod visibility;
 
 pub use commits::{Boundaries, Boundary, BoundarySender};
 pub use cursor::{Compare, Cursor, Item, Progress, Walk};
-pub use revision::{Change, Draft, DraftTree, Place, Plane, Revision, Stamp, What};
+pub use revision::{Change, Draft, DraftTree, Mutation, Plane, Revision, Stamp, TreeWriter};
 pub use selection::{Class, Filter, Kind, LeavesCache, Selection};

@@ -43,11 +43,11 @@ pub struct Revision {
 pub struct Change {
     pub origin: Origin,
     pub path: InstancePath,
-    pub what: What,
+    pub mutation: Mutation,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Mutation {
     /// Sets the leaf. An equal value is no change.
     Set(Value),
     /// Marks the entry or presence container as configured.
@@ -138,7 +138,7 @@ impl Revision {
 
 impl<'s> Draft<'s> {
     pub fn apply(&mut self, change: Change) {
-        self.tree_mut(change.origin).apply(&change.path, change.what);
+        self.tree_mut(change.origin).apply(&change.path, change.mutation);
     }
 
     /// Applies the differences between two configuration trees; their metadata is ignored.
@@ -178,17 +178,17 @@ impl DraftTree<'_> {
         self.origin
     }
 
-    pub fn apply(&mut self, path: &InstancePath, what: What) {
-        match what {
-            What::Set(value) => self.set(path, value),
-            What::Given => {
+    pub fn apply(&mut self, path: &InstancePath, mutation: Mutation) {
+        match mutation {
+            Mutation::Set(value) => self.set(path, value),
+            Mutation::Given => {
                 self.tree.branch_mut(self.schema, &path.0, &self.stamp).given = true;
             }
-            What::Gone(Plane::Both) => {
+            Mutation::Gone(Plane::Both) => {
                 self.tree.remove(self.schema, path);
                 self.withdrawn = true;
             }
-            What::Gone(plane) => {
+            Mutation::Gone(plane) => {
                 withdraw(&mut self.tree, self.schema, path, plane);
                 self.withdrawn = true;
             }
@@ -212,11 +212,11 @@ impl DraftTree<'_> {
     }
 
     /// The branch at `steps`, created when absent, for setting leaves in it and below.
-    pub fn at(&mut self, steps: &[Step]) -> Place<'_> {
+    pub fn at(&mut self, steps: &[Step]) -> TreeWriter<'_> {
         let before = if self.withdrawn { Some(self.before.root()) } else { None };
         let before = before.and_then(|root| branch_at(root, steps));
         let (schema, stamp) = (self.schema, self.stamp);
-        Place { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
+        TreeWriter { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
     }
 
     /// Applies the differences between two configuration trees; their metadata is ignored.
@@ -248,7 +248,7 @@ impl DraftTree<'_> {
 
 /// A branch of a tree under construction.
 #[derive(Debug)]
-pub struct Place<'p> {
+pub struct TreeWriter<'p> {
     branch: &'p mut Branch<Stamp>,
     /// The branch in the previous revision, when a node was removed since.
     before: Option<&'p Branch<Stamp>>,
@@ -256,10 +256,10 @@ pub struct Place<'p> {
     stamp: Stamp,
 }
 
-impl<'p> Place<'p> {
+impl<'p> TreeWriter<'p> {
     /// Another handle on this branch, to descend from it more than once.
-    pub fn again(&mut self) -> Place<'_> {
-        Place { branch: &mut *self.branch, ..*self }
+    pub fn again(&mut self) -> TreeWriter<'_> {
+        TreeWriter { branch: &mut *self.branch, ..*self }
     }
 
     /// The branch at `steps` below this one, created when absent.
@@ -267,11 +267,11 @@ impl<'p> Place<'p> {
     pub fn below(self, steps: &[Step]) -> Self {
         let before = self.before.and_then(|before| branch_at(before, steps));
         let branch = self.branch.descend_mut(self.schema, steps, &self.stamp);
-        Place { branch, before, ..self }
+        TreeWriter { branch, before, ..self }
     }
 
     /// Runs `act` on the branch at `steps` below this one, created when absent.
-    pub fn within(self, steps: &[Step], act: impl FnOnce(Place<'_>)) {
+    pub fn within(self, steps: &[Step], act: impl FnOnce(TreeWriter<'_>)) {
         let [above @ .., Step { node: list, keys: Some(keys) }] = steps else {
             return act(self.below(steps));
         };
@@ -279,7 +279,7 @@ impl<'p> Place<'p> {
         let Self { branch, schema, stamp, .. } = self;
         let entries = branch.descend_mut(schema, above, &stamp).list_mut(*list);
         let make = || Branch::of_keys(schema, *list, keys, &stamp);
-        entries.in_entry(keys, make, |branch| act(Place { branch, before, schema, stamp }));
+        entries.in_entry(keys, make, |branch| act(TreeWriter { branch, before, schema, stamp }));
     }
 
     /// Announces the number of leaves to be set here.
@@ -291,7 +291,7 @@ impl<'p> Place<'p> {
     #[must_use]
     pub fn container(self, node: NodeId) -> Self {
         let before = self.before.and_then(|before| before.container(node)).map(|it| &**it);
-        Place { branch: self.branch.container_mut(node), before, ..self }
+        TreeWriter { branch: self.branch.container_mut(node), before, ..self }
     }
 
     /// Sets a leaf of this branch. An equal value is no change.

@@ -9,8 +9,8 @@ use holdfast_config::{Child, InstancePath, NodeId, Path, Pattern, Step};
 use proptest::prelude::*;
 
 use super::{
-    Change, Class, Compare, Cursor, Filter, Item, LeavesCache, Plane, Progress, Revision,
-    Selection, Stamp, Walk, What,
+    Change, Class, Compare, Cursor, Filter, Item, LeavesCache, Mutation, Plane, Progress, Revision,
+    Selection, Stamp, Walk,
 };
 
 static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
@@ -56,7 +56,7 @@ const PATTERNS: [&str; 8] = [
 #[derive(Clone, Debug)]
 enum Act {
     Set { port: usize, leaf: usize, value: usize },
-    Gone { port: usize, what: usize, plane: usize },
+    Gone { port: usize, mutation: usize, plane: usize },
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -64,7 +64,7 @@ fn act() -> impl Strategy<Value = Act> {
         3 => (0..3_usize, 0..LEAVES.len(), 0..2_usize)
             .prop_map(|(port, leaf, value)| Act::Set { port, leaf, value }),
         1 => (0..3_usize, 0..GONE.len(), 0..3_usize)
-            .prop_map(|(port, what, plane)| Act::Gone { port, what, plane }),
+            .prop_map(|(port, mutation, plane)| Act::Gone { port, mutation, plane }),
     ]
 }
 
@@ -115,13 +115,13 @@ fn advance(revision: &Revision, acts: &[Act]) -> Revision {
                 let node = path.last().unwrap().node;
                 let text = values[*value].replace("eth0", &format!("eth{port}"));
                 let value = OPENCONFIG.leaf(node).ty.parse_text(&text).unwrap();
-                let what = What::Set(value);
-                draft.apply(Change { origin: Origin::OpenConfig, path, what });
+                let mutation = Mutation::Set(value);
+                draft.apply(Change { origin: Origin::OpenConfig, path, mutation });
             }
-            Act::Gone { port, what, plane } => {
-                let path = instance(&GONE[*what].replace("eth*", &format!("eth{port}")));
-                let what = What::Gone([Plane::Config, Plane::State, Plane::Both][*plane]);
-                draft.apply(Change { origin: Origin::OpenConfig, path, what });
+            Act::Gone { port, mutation, plane } => {
+                let path = instance(&GONE[*mutation].replace("eth*", &format!("eth{port}")));
+                let mutation = Mutation::Gone([Plane::Config, Plane::State, Plane::Both][*plane]);
+                draft.apply(Change { origin: Origin::OpenConfig, path, mutation });
             }
         }
     }
@@ -161,7 +161,7 @@ fn covered(revision: &Revision, patterns: &[Pattern]) -> Leaves {
 #[test]
 fn stamps_count_changes_and_births() {
     let leaf = |value| Act::Set { port: 0, leaf: 3, value };
-    let gone = Act::Gone { port: 0, what: 4, plane: 1 };
+    let gone = Act::Gone { port: 0, mutation: 4, plane: 1 };
     let keep = Act::Set { port: 0, leaf: 4, value: 0 };
     // the acts of each draft, then (time, changes, born) of the leaf
     check_stamp(&[vec![leaf(0)]], (1000, 1, 1));
@@ -193,7 +193,7 @@ fn check_stamp(drafts: &[Vec<Act>], want: (u64, u32, u32)) {
 fn planes_come_and_go_by_themselves() {
     let (config, state) =
         (Act::Set { port: 0, leaf: 0, value: 0 }, Act::Set { port: 0, leaf: 4, value: 0 });
-    let gone = |plane| Act::Gone { port: 0, what: 1, plane };
+    let gone = |plane| Act::Gone { port: 0, mutation: 1, plane };
     let rows: [(&[Act], &str); 4] = [
         (&[config.clone(), state.clone(), gone(0)], "name state/oper-status"),
         (&[config.clone(), state.clone(), gone(2)], ""),
@@ -264,8 +264,8 @@ fn a_walk_pauses_and_goes_on() {
     let mut draft = revision.draft(&OPENCONFIG, &NATIVE, 1);
     for port in 0..50 {
         let path = instance(&format!("/interfaces/interface[name=p{port}]/state/mtu"));
-        let what = What::Set(holdfast_config::Value::Uint(1500));
-        draft.apply(Change { origin: Origin::OpenConfig, path, what });
+        let mutation = Mutation::Set(holdfast_config::Value::Uint(1500));
+        draft.apply(Change { origin: Origin::OpenConfig, path, mutation });
     }
     let tree = draft.publish().openconfig;
     let walk = || {

@@ -14,7 +14,7 @@ use holdfast_core::{CommitError, CommitOptions, Committed, Intent, Polled, Previ
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
 use holdfast_telemetry::{
-    Boundaries, Boundary, BoundarySender, Change, Draft, Plane, Revision, What,
+    Boundaries, Boundary, BoundarySender, Change, Draft, Mutation, Plane, Revision,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -137,15 +137,15 @@ impl Fake {
     /// Sets an OpenConfig state leaf.
     pub(super) fn state(&self, path: &str, value: &str) {
         let (path, value) = leaf(path, value);
-        let change = Change { origin: Origin::OpenConfig, path, what: What::Set(value) };
+        let change = Change { origin: Origin::OpenConfig, path, mutation: Mutation::Set(value) };
         self.publish(|draft| draft.apply(change));
     }
 
     /// Removes all state at the path.
     pub(super) fn gone(&self, path: &str) {
         let path = instance(path);
-        let what = What::Gone(Plane::State);
-        self.publish(|draft| draft.apply(Change { origin: Origin::OpenConfig, path, what }));
+        let mutation = Mutation::Gone(Plane::State);
+        self.publish(|draft| draft.apply(Change { origin: Origin::OpenConfig, path, mutation }));
     }
 
     /// Sets a leaf without events, which readers have to poll.
@@ -238,11 +238,11 @@ impl Datastore for Fake {
         self.publish(|draft| {
             for (path, value) in leaves {
                 for (origin, path) in both(&path) {
-                    let what = match &value {
-                        Some(value) => What::Set(value.clone()),
-                        None => What::Gone(Plane::State),
+                    let mutation = match &value {
+                        Some(value) => Mutation::Set(value.clone()),
+                        None => Mutation::Gone(Plane::State),
                     };
-                    draft.apply(Change { origin, path, what });
+                    draft.apply(Change { origin, path, mutation });
                 }
             }
         });

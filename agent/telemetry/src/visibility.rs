@@ -6,13 +6,13 @@ use holdfast_security::pathz::{Action, Position};
 
 /// Visibility of a subtree for one reader. A completely hidden subtree has none.
 #[derive(Clone, Debug)]
-pub(super) enum Sight {
+pub(super) enum Visibility {
     All,
     /// Decided by rules for parts of it.
     Some(Position),
 }
 
-impl Sight {
+impl Visibility {
     /// Visibility of the root.
     pub(super) fn whole(rights: Option<&NodeView>) -> Self {
         rights.map_or(Self::All, |view| Self::Some(view.root()))
