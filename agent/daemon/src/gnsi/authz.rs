@@ -18,7 +18,7 @@ use http::HeaderMap;
 use tonic::Status;
 use tracing::error;
 
-use super::{ModelError, Switch, Turn, native_path};
+use super::{ModelError, RotationLock, Switch, native_path};
 use crate::access::AccessEpoch;
 use crate::northbound;
 use crate::tls::Peer;
@@ -31,7 +31,7 @@ pub(crate) type State = Option<Arc<Installed>>;
 
 /// Authorization of rpcs.
 pub(crate) struct Authz {
-    pub(crate) turn: Turn,
+    pub(crate) rotation_lock: RotationLock,
     policies: RwLock<Policies>,
     switch: Switch,
     access: AccessEpoch,
@@ -100,7 +100,7 @@ impl Authz {
             Ok((rpc, Counters { entry, allowed, denied }))
         });
         Ok(Self {
-            turn: Turn::default(),
+            rotation_lock: RotationLock::default(),
             policies: RwLock::new(Policies { in_force: last.clone(), last }),
             switch,
             access,

@@ -26,7 +26,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 use tracing::{error, info};
 
-use super::{ModelError, ServerState, Turn};
+use super::{ModelError, RotationLock, ServerState};
 use crate::{
     access::{AccessEpoch, Clock},
     settings::TlsSettings,
@@ -71,7 +71,7 @@ pub(crate) struct Certz {
     pub(crate) state: ServerState,
     pub(crate) store: Store,
     /// Lock of the service, which runs one RPC at a time.
-    pub(crate) turn: Turn,
+    pub(crate) rotation_lock: RotationLock,
 }
 
 impl Certz {
@@ -81,7 +81,7 @@ impl Certz {
         profiles: TlsProfiles,
     ) -> Result<Self, ModelError> {
         let state = ServerState::new(native, profiles.clone())?;
-        Ok(Self { profiles, state, store, turn: Turn::default() })
+        Ok(Self { profiles, state, store, rotation_lock: RotationLock::default() })
     }
 }
 

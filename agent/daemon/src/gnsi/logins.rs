@@ -21,7 +21,7 @@ use smol_str::SmolStr;
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
-use super::{Turn, vault::LoginVault};
+use super::{RotationLock, vault::LoginVault};
 use crate::auth::Users;
 
 /// Permissions of files for root only.
@@ -46,7 +46,7 @@ struct Shared {
     store: Store,
     root: PathBuf,
     /// Lock of both rotations, for accounts and for the host.
-    turn: Turn,
+    rotation_lock: RotationLock,
 }
 
 impl Logins {
@@ -63,7 +63,7 @@ impl Logins {
             users,
             store,
             root,
-            turn: Turn::default(),
+            rotation_lock: RotationLock::default(),
         }));
         logins.hold(&[&credentials]);
         logins.enter(&credentials);
@@ -77,8 +77,8 @@ impl Logins {
     }
 
     /// Lock of the rotations, for accounts and for the host.
-    pub fn turn(&self) -> &Turn {
-        &self.0.turn
+    pub fn rotation_lock(&self) -> &RotationLock {
+        &self.0.rotation_lock
     }
 
     /// Credentials on disk.

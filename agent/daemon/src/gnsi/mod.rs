@@ -1,7 +1,7 @@
 //! The gNSI state in force while the agent runs, for the services that change it and for all readers.
 //!
 //! [`Gnsi`] is made from the content of the store, before serving starts. Services change it by rotations
-//! (`northbound::gnsi`), one at a time for each [`Turn`]; the listener and the layers before the services only
+//! (`northbound::gnsi`), one at a time for each [`RotationLock`]; the listener and the layers before the services only
 //! read it. State leaves in the native model show it to clients: those with events by
 //! [`holdfast_core::Datastore::show_state`], counters by [`Polled`].
 
@@ -40,7 +40,7 @@ pub use self::layer::Layer;
 pub(crate) use self::login_leaves::LoginLeaves;
 pub use self::logins::Logins;
 pub(crate) use self::pathz::Pathz;
-pub use self::rotations::{Held, Rotations, Turn};
+pub use self::rotations::{RotationGuard, RotationLock, Rotations};
 pub(crate) use self::server_state::ServerState;
 pub use self::switch::Switch;
 use crate::access::AccessEpoch;

@@ -19,11 +19,13 @@ const IDLE: Duration = Duration::from_secs(600);
 /// Lock of a service that rotates: one rotation at a time. Clones share the lock, for services that rotate
 /// together.
 #[derive(Clone, Debug)]
-pub struct Turn(Arc<Semaphore>);
+pub struct RotationLock(Arc<Semaphore>);
 
 /// The held lock, released on drop.
 #[derive(Debug)]
-pub struct Held(#[expect(dead_code, reason = "to hold it is its use")] OwnedSemaphorePermit);
+pub struct RotationGuard(
+    #[expect(dead_code, reason = "to hold it is its use")] OwnedSemaphorePermit,
+);
 
 /// All rotations of the agent; clones share them.
 #[derive(Clone, Debug)]
@@ -35,16 +37,16 @@ pub struct Rotations {
     undertakings: Undertakings,
 }
 
-impl Default for Turn {
+impl Default for RotationLock {
     fn default() -> Self {
         Self(Arc::new(Semaphore::new(1)))
     }
 }
 
-impl Turn {
+impl RotationLock {
     /// Takes the lock; `None` while it is held.
-    pub fn take(&self) -> Option<Held> {
-        Arc::clone(&self.0).try_acquire_owned().ok().map(Held)
+    pub fn take(&self) -> Option<RotationGuard> {
+        Arc::clone(&self.0).try_acquire_owned().ok().map(RotationGuard)
     }
 }
 

@@ -32,7 +32,7 @@ pub use self::prune::visible;
 pub use self::prune::visible_while;
 pub use self::rights::{ReadSight, Rights};
 pub(crate) use self::rotation::{Rules, Upload};
-use super::{ModelError, Switch, Turn};
+use super::{ModelError, RotationLock, Switch};
 use crate::northbound;
 
 /// Name of the service's only artefact.
@@ -55,7 +55,7 @@ pub(crate) struct Installed {
 /// Authorization of gNMI paths.
 #[derive(Debug)]
 pub(crate) struct Pathz {
-    pub(crate) turn: Turn,
+    pub(crate) rotation_lock: RotationLock,
     pub(crate) rules: Rules,
     /// Policy in force, which is on disk.
     active: watch::Sender<State>,
@@ -77,7 +77,7 @@ impl Pathz {
         let artefact = artefacts.get(&ArtefactTable::Pathz).and_then(|all| all.get(POLICY));
         let last = artefact.map(|artefact| Arc::new(installed(models, artefact)));
         Ok(Self {
-            turn: Turn::default(),
+            rotation_lock: RotationLock::default(),
             rules: Rules { models: Arc::clone(models) },
             active: watch::Sender::new(last),
             sandbox: RwLock::default(),

@@ -13,7 +13,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::rotate::{self, Answers, Command, Messages, Rotated, State};
 use super::{admin, reader};
-use crate::gnsi::{Authz, Gnsi, Rotations, Turn};
+use crate::gnsi::{Authz, Gnsi, RotationLock, Rotations};
 use crate::northbound::status::Refusal;
 
 /// Serves gnsi.authz.
@@ -101,8 +101,8 @@ impl<D: Datastore> Rotated for Face<D> {
         &Rules
     }
 
-    fn turn(&self) -> &Turn {
-        &self.authz.turn
+    fn rotation_lock(&self) -> &RotationLock {
+        &self.authz.rotation_lock
     }
 
     fn store(&self) -> &Store {

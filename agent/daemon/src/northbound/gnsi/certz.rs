@@ -25,7 +25,7 @@ use self::wire_entities::{csr_params, entities};
 use super::rotate::{self, Answers, Command, Messages, Rotated, State};
 use super::{admin, reader};
 use crate::gnsi::certz::differences;
-use crate::gnsi::{Certz, Gnsi, Held, Rotations, TlsProfiles, Turn};
+use crate::gnsi::{Certz, Gnsi, RotationGuard, RotationLock, Rotations, TlsProfiles};
 use crate::northbound::status::Refusal;
 
 /// Serves gnsi.certz.
@@ -48,18 +48,22 @@ impl<D: Datastore> CertzService<D> {
     }
 
     /// Checks the caller, for a change if there is an `attempt`, and takes the lock of the service.
-    fn begin<T>(&self, request: &Request<T>, attempt: Option<&str>) -> Result<Held, Status> {
+    fn begin<T>(
+        &self,
+        request: &Request<T>,
+        attempt: Option<&str>,
+    ) -> Result<RotationGuard, Status> {
         match attempt {
             Some(attempt) => admin(&self.face.core, request, attempt)?,
             None => reader(&self.face.core, request)?,
         };
         let busy = || Refusal::busy("another RPC of gnsi.certz is in progress");
-        Ok(self.face.certz.turn.take().ok_or_else(busy)?)
+        Ok(self.face.certz.rotation_lock.take().ok_or_else(busy)?)
     }
 
     /// Changes the list of profiles, and returns when it is durable. The change is completed even if the client goes
     /// meanwhile.
-    async fn change_list(&self, held: Held, now: Profiles) -> Result<(), Status> {
+    async fn change_list(&self, guard: RotationGuard, now: Profiles) -> Result<(), Status> {
         let face = Arc::clone(&self.face);
         let changed = tokio::spawn(async move {
             let done = face.change_list(now).await;
@@ -167,8 +171,8 @@ impl<D: Datastore> Rotated for Face<D> {
         &Rules
     }
 
-    fn turn(&self) -> &Turn {
-        &self.certz.turn
+    fn rotation_lock(&self) -> &RotationLock {
+        &self.certz.rotation_lock
     }
 
     fn store(&self) -> &Store {

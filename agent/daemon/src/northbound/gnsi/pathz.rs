@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::rotate::{self, Answers, Command, Messages, Rotated, State};
 use super::{admin, reader};
 use crate::gnsi::pathz::{Installed, Pathz, Rules, Upload};
-use crate::gnsi::{Gnsi, Rotations, Turn};
+use crate::gnsi::{Gnsi, RotationLock, Rotations};
 use crate::northbound::path::elements;
 use crate::northbound::status::Refusal;
 
@@ -127,8 +127,8 @@ impl<D: Datastore> Rotated for Face<D> {
         &self.pathz.rules
     }
 
-    fn turn(&self) -> &Turn {
-        &self.pathz.turn
+    fn rotation_lock(&self) -> &RotationLock {
+        &self.pathz.rotation_lock
     }
 
     fn store(&self) -> &Store {

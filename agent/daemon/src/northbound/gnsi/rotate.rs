@@ -24,7 +24,7 @@ use tonic::{Request, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::access::Right;
-use crate::gnsi::{Held, Rotations, Turn};
+use crate::gnsi::{RotationGuard, RotationLock, Rotations};
 use crate::northbound::status::Refusal;
 
 /// Answers that may wait for the client to read; each message has at most one.
@@ -45,7 +45,7 @@ pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
     fn rules(&self) -> &Self::Rules;
 
     /// The lock of the rotation; rotations that exclude each other share one.
-    fn turn(&self) -> &Turn;
+    fn rotation_lock(&self) -> &RotationLock;
 
     /// The store that keeps the artefacts.
     fn store(&self) -> &Store;
@@ -147,7 +147,7 @@ pub(in crate::northbound) struct Trying<S: Rotated> {
     service: Arc<S>,
     caller: Caller,
     rotation: Rotation<S::Rules>,
-    _held: Held,
+    _guard: RotationGuard,
 }
 
 /// Tries uploads as one rotation.
@@ -214,9 +214,9 @@ impl<S: Rotated> Trying<S> {
     }
 }
 
-fn take<S: Rotated>(service: &S) -> Result<Held, Refusal> {
+fn take<S: Rotated>(service: &S) -> Result<RotationGuard, Refusal> {
     let busy = || Refusal::busy(format!("another rotation of {} is in progress", S::NAME));
-    service.turn().take().ok_or_else(busy)
+    service.rotation_lock().take().ok_or_else(busy)
 }
 
 /// The client of a stream.

@@ -29,7 +29,7 @@ use tracing::error;
 
 use super::rotate::{self, Answers, Command, Messages, Rotated};
 use super::{admin, reader};
-use crate::gnsi::{self, Gnsi, LoginLeaves, Logins, Rotations, Turn};
+use crate::gnsi::{self, Gnsi, LoginLeaves, Logins, RotationLock, Rotations};
 use crate::northbound::status::Refusal;
 
 /// Host keys that one request may generate: an RSA key takes a second or more.
@@ -178,8 +178,8 @@ impl<D: Datastore> Rotated for Face<D> {
     }
 
     /// One lock for both rotations.
-    fn turn(&self) -> &Turn {
-        self.logins.turn()
+    fn rotation_lock(&self) -> &RotationLock {
+        self.logins.rotation_lock()
     }
 
     fn store(&self) -> &Store {
