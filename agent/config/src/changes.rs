@@ -6,7 +6,7 @@ use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Step};
 use crate::schema::{NodeId, Schema};
 use crate::tree::{Branch, Child, List, beside};
-use crate::union::Prov;
+use crate::union::Provenance;
 
 /// A native object whose own leaves differ. Leaves of objects below it do not count as its own.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub struct ObjectChange {
     /// The schema node with the `object` statement.
     pub object: NodeId,
     pub path: InstancePath,
-    pub old: Option<Arc<Branch<Prov>>>,
-    pub new: Option<Arc<Branch<Prov>>>,
+    pub old: Option<Arc<Branch<Provenance>>>,
+    pub new: Option<Arc<Branch<Provenance>>>,
 }
 
 /// Finds the objects in which `new` differs from `old`, outer ones before inner ones. Values matter, and not their
@@ -34,7 +34,7 @@ struct Finder<'a> {
     found: Vec<ObjectChange>,
 }
 
-type Held<'b> = Option<&'b Arc<Branch<Prov>>>;
+type Held<'b> = Option<&'b Arc<Branch<Provenance>>>;
 
 impl Finder<'_> {
     /// Visits the containers and entries of a branch that differs.
@@ -50,7 +50,12 @@ impl Finder<'_> {
         }
     }
 
-    fn list(&mut self, node: NodeId, old: Option<&Child<Prov>>, new: Option<&Child<Prov>>) {
+    fn list(
+        &mut self,
+        node: NodeId,
+        old: Option<&Child<Provenance>>,
+        new: Option<&Child<Provenance>>,
+    ) {
         let empty = List::default();
         let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
         self.found.reserve(List::differ_by(old, new));
@@ -84,7 +89,7 @@ impl Finder<'_> {
                 .all(|(_, old, new)| self.same_child(old, new))
     }
 
-    fn same_child(&self, old: Option<&Child<Prov>>, new: Option<&Child<Prov>>) -> bool {
+    fn same_child(&self, old: Option<&Child<Provenance>>, new: Option<&Child<Provenance>>) -> bool {
         match (old, new) {
             (Some(Child::Leaf(old)), Some(Child::Leaf(new))) => {
                 old.value == new.value && old.meta.is_leased() == new.meta.is_leased()
@@ -104,14 +109,14 @@ impl Finder<'_> {
     }
 }
 
-fn container(child: Option<&Child<Prov>>) -> Held<'_> {
+fn container(child: Option<&Child<Provenance>>) -> Held<'_> {
     match child? {
         Child::Container(branch) => Some(branch),
         Child::Leaf(_) | Child::List(_) => None,
     }
 }
 
-fn list(child: Option<&Child<Prov>>) -> Option<&List<Prov>> {
+fn list(child: Option<&Child<Provenance>>) -> Option<&List<Provenance>> {
     match child? {
         Child::List(list) => Some(list),
         Child::Leaf(_) | Child::Container(_) => None,

@@ -9,7 +9,7 @@ use crate::models::Models;
 use crate::progress::Cancel;
 use crate::schema::Origin;
 use crate::tree::Tree;
-use crate::union::{Images, Problem, Prov, Work, unite};
+use crate::union::{Images, Problem, Provenance, Work, unite};
 
 /// The layers with their union. A clone shares all memory.
 #[derive(Clone, Debug)]
@@ -133,7 +133,7 @@ impl Configuration {
     }
 
     /// Effective native configuration.
-    pub fn effective(&self) -> &Tree<Prov> {
+    pub fn effective(&self) -> &Tree<Provenance> {
         &self.images.effective
     }
 

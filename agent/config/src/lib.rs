@@ -51,7 +51,7 @@ pub use rows::{RowChange, RowError, is_secret_row, layer_rows_diff};
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};
 pub use tree::{Branch, Child, Found, List, Tree};
-pub use union::{Prov, ProvKind};
+pub use union::{ProvKind, Provenance};
 pub use value::{Scalar, Value};
 
 #[cfg(test)]

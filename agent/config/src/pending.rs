@@ -11,7 +11,7 @@ use crate::map::{Anchor, AnchorId, Counterpart, Map, leaf_at};
 use crate::models::Models;
 use crate::schema::NodeId;
 use crate::tree::Branch;
-use crate::union::{Prov, native_list, openconfig_list};
+use crate::union::{Provenance, native_list, openconfig_list};
 
 /// An incomplete entry: a shell, or one that lacks a leaf since another origin removed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn below(&mut self, at: AnchorId, openconfig: Held<'_, Mark>, effective: Held<'_, Prov>) {
+    fn below(&mut self, at: AnchorId, openconfig: Held<'_, Mark>, effective: Held<'_, Provenance>) {
         let map = &self.models.map;
         for child in &map.anchors[at].children {
             let anchor = &map.anchors[*child];
@@ -66,7 +66,13 @@ impl Finder<'_> {
         }
     }
 
-    fn entry(&mut self, at: AnchorId, keys: Keys, held: Held<'_, Mark>, effective: Held<'_, Prov>) {
+    fn entry(
+        &mut self,
+        at: AnchorId,
+        keys: Keys,
+        held: Held<'_, Mark>,
+        effective: Held<'_, Provenance>,
+    ) {
         let map = &self.models.map;
         let anchor = &map.anchors[at];
         self.place.push((at, keys));
@@ -88,7 +94,7 @@ impl Finder<'_> {
     }
 
     /// Missing leaves of an entry.
-    fn missing(&self, anchor: &Anchor, entry: &Branch<Prov>) -> Vec<SmolStr> {
+    fn missing(&self, anchor: &Anchor, entry: &Branch<Provenance>) -> Vec<SmolStr> {
         let name = |node: NodeId| self.models.native.node(node).name.clone();
         let needed = anchor.leaves.iter().find(|leaf| {
             leaf.mandatory

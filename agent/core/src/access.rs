@@ -1,7 +1,9 @@
 //! The part of the configuration that decides who may do what.
 
 use holdfast_config::schema::NodeId;
-use holdfast_config::{Configuration, InstancePath, List, Models, Namespace, Prov, Secrets, Step};
+use holdfast_config::{
+    Configuration, InstancePath, List, Models, Namespace, Provenance, Secrets, Step,
+};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
@@ -20,7 +22,7 @@ pub struct AccessChanges {
 /// The part of a configuration that decides.
 #[derive(Clone, Debug)]
 struct Deciding {
-    users: Option<List<Prov>>,
+    users: Option<List<Provenance>>,
     profile: Option<SmolStr>,
     gnsi: bool,
     /// Passwords that clients gave.

@@ -8,7 +8,7 @@ use axum::extract::State as Shared;
 use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Found, Leaf};
-use holdfast_config::{InstancePath, Path, Prov, ProvKind, Tree};
+use holdfast_config::{InstancePath, Path, ProvKind, Provenance, Tree};
 use holdfast_core::Inside;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
@@ -271,7 +271,7 @@ impl Reason<'_> {
         leaves
     }
 
-    fn leaf(&self, path: &InstancePath, leaf: &Leaf<Prov>) -> Json_ {
+    fn leaf(&self, path: &InstancePath, leaf: &Leaf<Provenance>) -> Json_ {
         let models = self.inside.models();
         let mut above = models.map.up_path(path);
         if above.is_empty() {

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use holdfast_config::{Branch, InstancePath, Keys, NodeId, Prov, Schema, Step, Value};
+use holdfast_config::{Branch, InstancePath, Keys, NodeId, Provenance, Schema, Step, Value};
 use holdfast_scheduler::{Key, SharedValue};
 use ipnet::IpNet;
 use smol_str::{SmolStr, ToSmolStr as _};
@@ -78,7 +78,7 @@ impl Registry {
     pub fn value(
         &self,
         path: &InstancePath,
-        branch: &Branch<Prov>,
+        branch: &Branch<Provenance>,
     ) -> Result<(Key, SharedValue), ObjectError> {
         let key = self.key(path)?;
         let entry = Entry::of(path, branch);
@@ -192,7 +192,7 @@ impl Registry {
         &self,
         link: &SmolStr,
         family: Family,
-        entry: &Entry<'_, Prov>,
+        entry: &Entry<'_, Provenance>,
     ) -> Result<Address, ObjectError> {
         let leaf = self.nodes.family(family).prefix_len;
         let prefix_len = entry.number(leaf).ok_or_else(|| entry.incomplete(leaf))?;

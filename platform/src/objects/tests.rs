@@ -25,14 +25,14 @@ impl Model {
         self.schema.resolve_write(&path).unwrap()
     }
 
-    fn tree(&self, lines: &str, layer: LayerKey) -> Tree<Prov> {
+    fn tree(&self, lines: &str, layer: LayerKey) -> Tree<Provenance> {
         let mut tree = Tree::new();
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (path, text) = line.split_once(" = ").unwrap();
             let path = self.path(path);
             let leaf = self.schema.leaf(path.last().unwrap().node);
             let value = leaf.ty.parse_text(text).unwrap();
-            let prov = Prov { kind: ProvKind::Explicit, owners: Owners::of(layer) };
+            let prov = Provenance { kind: ProvKind::Explicit, owners: Owners::of(layer) };
             tree.set_leaf(&self.schema, &path, Leaf::new(value, prov));
         }
         tree

@@ -7,7 +7,7 @@ use crate::configuration::Configuration;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Mark};
 use crate::tree::Found;
-use crate::union::{Prov, ProvKind};
+use crate::union::{ProvKind, Provenance};
 
 /// A command that prints text.
 #[derive(Clone, Copy, Debug)]
@@ -82,11 +82,11 @@ fn is_held_by_openconfig(configuration: &Configuration, native: &InstancePath) -
 }
 
 fn effective(configuration: &Configuration) -> String {
-    let note = |prov: &Prov| Some(provenance(*prov));
+    let note = |prov: &Provenance| Some(provenance(*prov));
     print_every(&configuration.models().native, configuration.effective(), &note)
 }
 
-fn provenance(prov: Prov) -> String {
+fn provenance(prov: Provenance) -> String {
     let owners: Vec<&str> = prov.owners.iter().map(LayerKey::name).collect();
     let owners = owners.join(", ");
     match prov.kind {

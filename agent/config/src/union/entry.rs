@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::list::Lists;
 use super::resolve::{Defaults, Resolved};
-use super::{Outputs, Pair, Problem, Prov, ProvKind, Union};
+use super::{Outputs, Pair, Problem, ProvKind, Provenance, Union};
 use crate::instance::{Keys, Step};
 use crate::layer::{Mark, Owners};
 use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
@@ -109,7 +109,7 @@ impl<'a> Union<'a> {
         &mut self,
         anchor: &'a Anchor,
         inputs: &[Pair<'a>],
-        effective: &mut Branch<Prov>,
+        effective: &mut Branch<Provenance>,
         overlays: &mut Overlays<'a>,
     ) {
         let conditional = |leaf: &&OwnLeaf| {
@@ -128,7 +128,7 @@ impl<'a> Union<'a> {
         anchor: &'a Anchor,
         leaf: &'a OwnLeaf,
         inputs: &[Pair<'a>],
-        effective: &mut Branch<Prov>,
+        effective: &mut Branch<Provenance>,
         overlays: &mut Overlays<'a>,
     ) {
         if let Some(place) = leaf.key {
@@ -155,8 +155,8 @@ impl<'a> Union<'a> {
     }
 
     /// Provenance of an entry: every layer that has it counts as an owner.
-    fn entry_prov(&self, key: NodeId, inputs: &[Pair<'a>]) -> Prov {
-        let mut prov = Prov { kind: ProvKind::Factory, owners: Owners::NONE };
+    fn entry_prov(&self, key: NodeId, inputs: &[Pair<'a>]) -> Provenance {
+        let mut prov = Provenance { kind: ProvKind::Factory, owners: Owners::NONE };
         for (slot, pair) in self.slots.iter().zip(inputs) {
             let Some(branch) = pair.new else { continue };
             if branch.leaf(key).is_some_and(|leaf| leaf.meta == Mark::Absent) {
@@ -177,7 +177,7 @@ impl<'a> Union<'a> {
         inputs.iter().any(|pair| pair.new.is_some() && !pair.is_same())
     }
 
-    fn check_one_of(&mut self, anchor: &Anchor, inputs: &[Pair<'a>], entry: &Branch<Prov>) {
+    fn check_one_of(&mut self, anchor: &Anchor, inputs: &[Pair<'a>], entry: &Branch<Provenance>) {
         let missed = !anchor.one_of.is_empty()
             && anchor.one_of.iter().all(|leaf| entry.leaf(*leaf).is_none());
         if missed && Self::is_own_doing(inputs) {

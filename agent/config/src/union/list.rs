@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Outputs, Pair, Prov, Union, Work};
+use super::{Outputs, Pair, Provenance, Union, Work};
 use crate::instance::Keys;
 use crate::layer::Mark;
 use crate::map::{Anchor, AnchorId};
@@ -15,7 +15,7 @@ use crate::tree::{Branch, Child, Found, List};
 /// Result for a list.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    pub(super) effective: List<Prov>,
+    pub(super) effective: List<Provenance>,
     pub(super) openconfig: List<Mark>,
     pub(super) native: List<Mark>,
     /// True when the view equals the client's layer, and shares its memory.
@@ -41,14 +41,14 @@ struct ListPair<'a> {
 /// Previous result for a list.
 #[derive(Clone, Copy)]
 struct Before<'o> {
-    effective: Option<&'o List<Prov>>,
+    effective: Option<&'o List<Provenance>>,
     native: Option<&'o List<Mark>>,
     openconfig: Option<&'o List<Mark>>,
 }
 
 /// A result under construction.
 struct Draft {
-    effective: List<Prov>,
+    effective: List<Provenance>,
     native: View,
     openconfig: View,
 }

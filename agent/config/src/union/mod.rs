@@ -29,13 +29,13 @@ use crate::value::Value;
 
 /// Provenance of an effective leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Prov {
+pub struct Provenance {
     pub kind: ProvKind,
     /// Owners of the value, or of the default; empty for a native default.
     pub owners: Owners,
 }
 
-impl Prov {
+impl Provenance {
     /// True when a leaf stems from a lease and no other layer sets it.
     pub fn is_leased(&self) -> bool {
         self.owners == Owners::of(LayerKey::LEASE)
@@ -54,7 +54,7 @@ pub enum ProvKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Images {
     /// Effective native configuration.
-    pub(crate) effective: Tree<Prov>,
+    pub(crate) effective: Tree<Provenance>,
     /// Views for Get CONFIG of each origin.
     pub(crate) openconfig: Tree<Mark>,
     pub(crate) native: Tree<Mark>,
@@ -130,7 +130,7 @@ struct Pair<'a> {
 /// Result for one entry.
 #[derive(Clone, Debug, Default)]
 struct Outputs {
-    effective: Option<Arc<Branch<Prov>>>,
+    effective: Option<Arc<Branch<Provenance>>>,
     openconfig: Option<Arc<Branch<Mark>>>,
     native: Option<Arc<Branch<Mark>>>,
 }

@@ -1,6 +1,6 @@
 //! Choice among the layers' values of one leaf.
 
-use super::{Pair, Problem, Prov, ProvKind, Slot, Union};
+use super::{Pair, Problem, ProvKind, Provenance, Slot, Union};
 use crate::instance::Step;
 use crate::layer::{Mark, Owner, Owners};
 use crate::map::{MappedLeaf, OwnLeaf, leaf_at};
@@ -37,7 +37,7 @@ struct Candidate {
 /// Effective value of a leaf.
 pub(super) struct Resolved {
     pub(super) value: Value,
-    pub(super) prov: Prov,
+    pub(super) prov: Provenance,
 }
 
 impl Union<'_> {
@@ -64,10 +64,12 @@ impl Union<'_> {
             }
         }
         match best.and_then(|best| Some((best.value?, best.kind, best.owners))) {
-            Some((value, kind, owners)) => Some(Resolved { value, prov: Prov { kind, owners } }),
+            Some((value, kind, owners)) => {
+                Some(Resolved { value, prov: Provenance { kind, owners } })
+            }
             None => leaf.default.clone().filter(|_| defaults.native).map(|value| Resolved {
                 value,
-                prov: Prov { kind: ProvKind::NativeDefault, owners: Owners::NONE },
+                prov: Provenance { kind: ProvKind::NativeDefault, owners: Owners::NONE },
             }),
         }
     }
