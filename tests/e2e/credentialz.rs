@@ -49,11 +49,11 @@ pub(crate) async fn client(agent: &AgentProcess) -> Client {
     CredentialzClient::with_interceptor(agent.channel().await, agent.credentials())
 }
 
-pub(crate) type Accounts =
+pub(crate) type AccountingLog =
     Rotation<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
 type Hosts = Rotation<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>;
 
-pub(crate) async fn accounts(client: &mut Client) -> Accounts {
+pub(crate) async fn accounts(client: &mut Client) -> AccountingLog {
     Rotation::open(|requests| client.rotate_account_credentials(requests)).await.unwrap()
 }
 
@@ -86,7 +86,7 @@ pub(crate) trait Asked {
     async fn finalize(self);
 }
 
-impl Asked for Accounts {
+impl Asked for AccountingLog {
     type Request = Account;
     type Answer = ();
 

@@ -21,7 +21,7 @@ pub struct Wanted {
 
 /// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Activity {
     /// The signal was sent.
     Signalled,
     /// The agent has to restart itself.
@@ -68,14 +68,14 @@ struct Process {
 ///
 /// # Errors
 /// When the process is not one of ours, or the signal is not permitted.
-pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Deed, KillError> {
+pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Activity, KillError> {
     let me = std::process::id();
     let table = || list(Path::new(PROC)).map_err(KillError::List);
     let found = find(wanted, &table()?, me)?;
     let ends = signal != Signal::HUP;
     if found.pid == me && ends {
         return match (signal, restart) {
-            (Signal::TERM, true) => Ok(Deed::RestartAgent),
+            (Signal::TERM, true) => Ok(Activity::RestartAgent),
             _ => Err(KillError::Agent),
         };
     }
@@ -95,7 +95,7 @@ pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Deed, Ki
         return Err(KillError::NoPid(pid));
     }
     pidfd_send_signal(&handle, signal).map_err(failed)?;
-    Ok(Deed::Signalled)
+    Ok(Activity::Signalled)
 }
 
 /// Finds the matching process, if it is `me` or a descendant.
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn the_agent_ends_only_to_begin_anew() {
         let agent = Wanted { pid: Some(std::process::id()), name: None };
-        assert_eq!(signal(&agent, Signal::TERM, true).unwrap(), Deed::RestartAgent);
+        assert_eq!(signal(&agent, Signal::TERM, true).unwrap(), Activity::RestartAgent);
         for (told, restart) in [
             (Signal::TERM, false),
             (Signal::KILL, true),

@@ -22,7 +22,7 @@ use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
-use holdfast_store::accounts::Accounts;
+use holdfast_store::accounts::AccountingLog;
 use holdfast_store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError};
 use tokio::{runtime, sync::oneshot, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
@@ -327,7 +327,7 @@ async fn start_core(
     addresses: &[SocketAddr],
     profiles: &TlsProfiles,
     reboots: &Reboots,
-    (users, accounts): (&Users, &Accounts),
+    (users, accounts): (&Users, &AccountingLog),
 ) -> Result<Running, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);

@@ -4,13 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use holdfast_base::Caller;
 use holdfast_security::acctz::{
-    Account, Authn, AuthnOutcome, Authz, AuthzOutcome, Deed, Payload, Rpc, Session, Stage, Text,
-    User,
+    Account, Activity, Authn, AuthnOutcome, Authz, AuthzOutcome, Payload, Rpc, Session, Stage,
+    Text, User,
 };
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
-use holdfast_store::accounts::{Accounts, Refused};
+use holdfast_store::accounts::{AccountingLog, Refused};
 
 use super::{authn, given_up, refused, user};
 use crate::auth::{Refusal, source_of};
@@ -95,7 +95,7 @@ impl Login {
 /// One call in progress. Shared by the bodies of request and response, either of which may outlive the other.
 #[derive(Debug)]
 pub(super) struct Call {
-    accounts: Accounts,
+    accounts: AccountingLog,
     methods: Arc<Methods>,
     pub(super) login: Login,
     peer: Option<Peer>,
@@ -121,7 +121,7 @@ struct State {
 
 impl Call {
     pub(super) fn new(
-        accounts: Accounts,
+        accounts: AccountingLog,
         methods: Arc<Methods>,
         path: &str,
         peer: Option<Peer>,
@@ -220,8 +220,8 @@ impl Call {
             authn: (stage != Stage::Logout).then(|| self.login.authn()).flatten(),
         };
         let (family, path) = (Methods::family(&self.path), self.path.as_str().into());
-        let deed = Deed::Rpc(Rpc { family, path, payload, authz });
-        let account = Account { session, deed };
+        let activity = Activity::Rpc(Rpc { family, path, payload, authz });
+        let account = Account { session, activity };
         match self.refused() {
             Some(kind) => self.accounts.record_refused(kind, account),
             None => self.accounts.record(account),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use holdfast_store::accounts::Accounts;
+use holdfast_store::accounts::AccountingLog;
 use http::{HeaderMap, Request, Response};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tonic::{Status, body::Body};
@@ -19,12 +19,12 @@ use crate::tls::Peer;
 /// Adds [`Accounted`] to a service.
 #[derive(Clone, Debug)]
 pub struct Layer {
-    accounts: Accounts,
+    accounts: AccountingLog,
     methods: Arc<Methods>,
 }
 
 impl Layer {
-    pub fn new(accounts: Accounts) -> Self {
+    pub fn new(accounts: AccountingLog) -> Self {
         Self { accounts, methods: Arc::new(Methods::new()) }
     }
 }

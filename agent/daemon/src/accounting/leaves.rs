@@ -5,14 +5,14 @@ use holdfast_config::{InstancePath, Value};
 use holdfast_core::{Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::acctz::{CommandKind, Family};
-use holdfast_store::accounts::{Accounts, SOURCES, Served, SourceKind};
+use holdfast_store::accounts::{AccountingLog, SOURCES, Served, SourceKind};
 
 use crate::gnsi::{ModelError, native_path};
 
 /// Paths of the counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
-    accounts: Accounts,
+    accounts: AccountingLog,
     sources: Vec<Source>,
     requests: InstancePath,
     responses: InstancePath,
@@ -28,7 +28,7 @@ struct Source {
 }
 
 impl Counted {
-    pub(crate) fn new(native: &Schema, accounts: Accounts) -> Result<Self, ModelError> {
+    pub(crate) fn new(native: &Schema, accounts: AccountingLog) -> Result<Self, ModelError> {
         let server = |name: &str| {
             let entry: &[_] = &[("name", GRPC_SERVER)];
             let above =
@@ -46,7 +46,7 @@ impl Counted {
     }
 
     /// The leaves for other accounts.
-    pub(crate) fn of(&self, accounts: Accounts) -> Self {
+    pub(crate) fn of(&self, accounts: AccountingLog) -> Self {
         Self { accounts, ..self.clone() }
     }
 

@@ -28,7 +28,7 @@ use holdfast_core::Datastore;
 use holdfast_core::{AccessChanges, CertificateId, Polled};
 use holdfast_security::acctz::History;
 use holdfast_security::credentialz::Credentials;
-use holdfast_store::accounts::{Accounts, DEFAULT_HISTORY};
+use holdfast_store::accounts::{AccountingLog, DEFAULT_HISTORY};
 use holdfast_store::{Artefacts, Store};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -50,7 +50,7 @@ use crate::auth::Users;
 /// Long-lived state of gNSI; clones share it.
 #[derive(Clone, Debug)]
 pub struct Gnsi {
-    pub(crate) accounts: Accounts,
+    pub(crate) accounts: AccountingLog,
     counted: Arc<Counted>,
     pub(crate) authz: Arc<Authz>,
     pub(crate) certz: Certz,
@@ -88,7 +88,7 @@ impl Gnsi {
         profiles.count_in(access.clone());
         let authz = Authz::new(native, store.clone(), artefacts, switch.clone(), access.clone())?;
         let pathz = Pathz::new(models, store.clone(), artefacts, switch.clone())?;
-        let accounts = Accounts::new(History::new(DEFAULT_HISTORY, now_ns()));
+        let accounts = AccountingLog::new(History::new(DEFAULT_HISTORY, now_ns()));
         Ok(Self {
             counted: Arc::new(Counted::new(native, accounts.clone())?),
             accounts,
@@ -104,7 +104,7 @@ impl Gnsi {
     }
 
     /// Replaces the accounts by those that outlive a run.
-    pub fn accounting(self, accounts: Accounts) -> Self {
+    pub fn accounting(self, accounts: AccountingLog) -> Self {
         Self { counted: Arc::new(self.counted.of(accounts.clone())), accounts, ..self }
     }
 
@@ -122,7 +122,7 @@ impl Gnsi {
         self.switch.is_on()
     }
 
-    pub fn accounts(&self) -> Accounts {
+    pub fn accounts(&self) -> AccountingLog {
         self.accounts.clone()
     }
 

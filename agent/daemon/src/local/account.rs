@@ -7,10 +7,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use holdfast_base::Caller;
 use holdfast_security::acctz::{
-    Account, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed,
+    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
     Session, Stage, Text, User, secrets,
 };
-use holdfast_store::accounts::Accounts;
+use holdfast_store::accounts::AccountingLog;
 
 use super::{LocalPeer, failure};
 use crate::accounting;
@@ -20,7 +20,7 @@ const MAX_BODY: usize = 64 * 1024;
 
 /// Passes a request on, and records it with its outcome.
 pub(super) async fn account(
-    State(accounts): State<Accounts>,
+    State(accounts): State<AccountingLog>,
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
     request: Request,
     next: Next,
@@ -37,8 +37,8 @@ pub(super) async fn account(
     };
     let authz = authz(caller.is_some(), response.status());
     let kind = CommandKind::Cli;
-    let deed = Deed::Command(Command { kind, command: command.into(), arguments, authz });
-    accounts.record(Account { session: session(caller.as_ref(), peer), deed });
+    let activity = Activity::Command(Command { kind, command: command.into(), arguments, authz });
+    accounts.record(Account { session: session(caller.as_ref(), peer), activity });
     response
 }
 

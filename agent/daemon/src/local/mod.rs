@@ -30,7 +30,7 @@ use axum::{
 use holdfast_base::Chain;
 use holdfast_base::http1;
 use holdfast_base::{Caller, Role, Source};
-use holdfast_store::accounts::Accounts;
+use holdfast_store::accounts::AccountingLog;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
 use tokio::net::{UnixListener, UnixStream};
@@ -92,7 +92,7 @@ pub struct Served {
     pub inspect: Arc<dyn Inspect>,
     pub users: Users,
     /// Accounting records of requests.
-    pub accounts: Accounts,
+    pub accounts: AccountingLog,
     /// Additional routes with paths of their own, for the same callers.
     pub more: Router,
 }
@@ -276,7 +276,7 @@ fn failure(status: StatusCode, error: String) -> Response {
 mod tests {
     use std::error::Error;
 
-    use holdfast_security::acctz::{AuthzOutcome, Deed, History, Text};
+    use holdfast_security::acctz::{Activity, AuthzOutcome, History, Text};
     use tempfile::TempDir;
 
     use super::*;
@@ -302,7 +302,7 @@ mod tests {
         let (store, loaded) = Store::open(state.path()).unwrap();
         fs::write(&path, "left by an agent that was killed").unwrap();
         let users = Users::new(loaded.users, store).unwrap();
-        let accounts = Accounts::new(History::new(1 << 20, 1));
+        let accounts = AccountingLog::new(History::new(1 << 20, 1));
         let served = Served {
             inspect: Arc::new(Toy),
             users: users.clone(),
@@ -358,7 +358,7 @@ mod tests {
         ] {
             let record = reader.next().await.record;
             assert_eq!(record.account.session.user.identity.as_str(), "local");
-            let Deed::Command(done) = &record.account.deed else { panic!("{record:?}") };
+            let Activity::Command(done) = &record.account.activity else { panic!("{record:?}") };
             let given = done.arguments.iter().map(Text::as_str).collect::<String>();
             let told = (done.command.as_str(), given.as_str(), done.authz.detail.as_str());
             assert_eq!(told, (command, arguments, detail));

@@ -9,7 +9,7 @@ use holdfast_proto::gnmi::{
     GetRequest, SubscribeRequest, Subscription, SubscriptionList, SubscriptionMode,
     subscribe_request,
 };
-use holdfast_security::acctz::{Deed, Record, Rpc};
+use holdfast_security::acctz::{Activity, Record, Rpc};
 use holdfast_store::accounts::Reader;
 use prost::Message;
 use tokio::sync::mpsc;
@@ -29,9 +29,9 @@ async fn next(reader: &mut Reader) -> Record {
 }
 
 fn rpc(record: &Record) -> &Rpc {
-    match &record.account.deed {
-        Deed::Rpc(rpc) => rpc,
-        Deed::Command(command) => panic!("{command:?}"),
+    match &record.account.activity {
+        Activity::Rpc(rpc) => rpc,
+        Activity::Command(command) => panic!("{command:?}"),
     }
 }
 

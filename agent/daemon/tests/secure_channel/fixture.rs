@@ -18,7 +18,7 @@ use holdfast_proto::gnmi::{
     g_nmi_server::{GNmi, GNmiServer},
 };
 use holdfast_proto::gnoi::system::{PingRequest, system_client::SystemClient};
-use holdfast_store::accounts::Accounts;
+use holdfast_store::accounts::AccountingLog;
 use holdfast_store::{Artefact, ArtefactTable, Store};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 use tempfile::TempDir;
@@ -73,7 +73,7 @@ const OF_ADMINS: CertificateTrust =
 pub(crate) struct Agent {
     pub(crate) address: SocketAddr,
     pub(crate) users: Users,
-    pub(crate) accounts: Accounts,
+    pub(crate) accounts: AccountingLog,
     state: TempDir,
     _server: AbortOnDropHandle<()>,
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::record::{Account, AuthnOutcome, Deed, Record, Stage};
+use super::record::{Account, Activity, AuthnOutcome, Record, Stage};
 
 /// Size of the strangers' ring: this part of the known callers' ring, in addition to it. Anybody who can connect
 /// can fill their own ring, and must not push out the records of authenticated callers.
@@ -196,9 +196,9 @@ impl RingName {
         let succeeded = |outcome| outcome == AuthnOutcome::Success;
         let known = session.stage == Stage::Logout
             || session.authn.as_ref().is_some_and(|authn| succeeded(authn.outcome));
-        match &account.deed {
-            Deed::Rpc(_) if !known => Self::Strangers,
-            Deed::Rpc(_) | Deed::Command(_) => Self::Known,
+        match &account.activity {
+            Activity::Rpc(_) if !known => Self::Strangers,
+            Activity::Rpc(_) | Activity::Command(_) => Self::Known,
         }
     }
 }
@@ -238,7 +238,7 @@ mod tests {
         let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
         let command =
             Command { kind: CommandKind::Cli, command: command.into(), arguments: vec![], authz };
-        Account { session: Session::default(), deed: Deed::Command(command) }
+        Account { session: Session::default(), activity: Activity::Command(command) }
     }
 
     /// A call that failed its login.
@@ -248,7 +248,7 @@ mod tests {
         let authz = Authz { outcome: AuthzOutcome::Deny, detail: "".into() };
         let rpc = Rpc { family: Family::Gnmi, path: "x".into(), payload: None, authz };
         let session = Session { authn: Some(authn), ..Session::default() };
-        Account { session, deed: Deed::Rpc(rpc) }
+        Account { session, activity: Activity::Rpc(rpc) }
     }
 
     /// Octets of a record of these tests.

@@ -57,7 +57,7 @@ impl From<String> for Text {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     pub session: Session,
-    pub deed: Deed,
+    pub activity: Activity,
 }
 
 /// An account with its time.
@@ -143,7 +143,7 @@ pub enum AuthzOutcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Deed {
+pub enum Activity {
     Rpc(Rpc),
     Command(Command),
 }
@@ -198,15 +198,15 @@ pub enum CommandKind {
 impl Record {
     /// Cost of a record against the size of a history. Unit: octets of memory, approximately.
     pub fn octets(&self) -> usize {
-        let Account { session, deed } = &self.account;
+        let Account { session, activity } = &self.account;
         let User { identity, role, ssh_principal } = &session.user;
         let cause = session.authn.as_ref().map_or(0, |authn| authn.cause.0.len());
         let user = identity.0.len() + role.0.len() + ssh_principal.0.len();
-        OVERHEAD + session.channel.0.len() + user + cause + deed.octets()
+        OVERHEAD + session.channel.0.len() + user + cause + activity.octets()
     }
 }
 
-impl Deed {
+impl Activity {
     fn octets(&self) -> usize {
         match self {
             Self::Rpc(Rpc { family: _, path, payload, authz }) => {

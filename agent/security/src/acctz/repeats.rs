@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::record::{Account, Deed};
+use super::record::{Account, Activity};
 
 /// Time from the first call of a kind to the record that says how many followed.
 const WINDOW_NS: u64 = 60 * 1_000_000_000;
@@ -99,7 +99,7 @@ impl Window {
         let counted = self.calls - SINGLE;
         let seconds = WINDOW_NS / 1_000_000_000;
         account.session.channel = Default::default(); // the calls came over several connections
-        if let Deed::Rpc(rpc) = &mut account.deed {
+        if let Activity::Rpc(rpc) = &mut account.activity {
             let detail = rpc.authz.detail.as_str();
             let repeated = format!("{counted} calls like this one within {seconds} s; {detail}");
             rpc.authz.detail = repeated.into();
@@ -120,12 +120,12 @@ mod tests {
         let rpc = Rpc { family: Family::Gnmi, path: path.into(), payload: None, authz };
         Account {
             session: Session { channel: "7".into(), ..Session::default() },
-            deed: Deed::Rpc(rpc),
+            activity: Activity::Rpc(rpc),
         }
     }
 
     fn text(account: &Account) -> String {
-        let Deed::Rpc(rpc) = &account.deed else { unreachable!() };
+        let Activity::Rpc(rpc) = &account.activity else { unreachable!() };
         format!("{}: {}", rpc.path.as_str(), rpc.authz.detail.as_str())
     }
 

@@ -13,7 +13,7 @@ use holdfast_security::acctz::{Cursor, History, Record, RingName};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use tracing::{error, info, warn};
 
-use super::{Accounts, Batch};
+use super::{AccountingLog, Batch};
 use crate::StoreError;
 use crate::beside::{RETRY_PAUSE, SideFile};
 
@@ -60,8 +60,8 @@ impl Ledger {
     ///
     /// # Errors
     /// When the file cannot be read, or the thread cannot be started.
-    pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<Accounts, StoreError> {
-        let accounts = Accounts::new(self.load(max_octets, now_ns)?);
+    pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<AccountingLog, StoreError> {
+        let accounts = AccountingLog::new(self.load(max_octets, now_ns)?);
         let (own, cursor) = (accounts.clone(), accounts.follow());
         let keeper = Keeper { file: self.file, accounts: own };
         let started = thread::Builder::new().name("accounts".into()).spawn(|| keeper.serve(cursor));
@@ -111,7 +111,7 @@ impl Ledger {
 /// State of the thread.
 struct Keeper {
     file: SideFile,
-    accounts: Accounts,
+    accounts: AccountingLog,
 }
 
 impl Keeper {
@@ -170,8 +170,8 @@ mod tests {
     use std::time::Duration;
 
     use holdfast_security::acctz::{
-        Account, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed,
-        Family, Rpc, Session,
+        Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command,
+        CommandKind, Family, Rpc, Session,
     };
 
     use super::super::{MIN_HISTORY, Refused};
@@ -185,11 +185,11 @@ mod tests {
         let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
         let command =
             Command { kind: CommandKind::Cli, command: name.into(), arguments: vec![], authz };
-        Account { session: Session::default(), deed: Deed::Command(command) }
+        Account { session: Session::default(), activity: Activity::Command(command) }
     }
 
     /// Refuses a call without credentials from one of these sources.
-    fn refuse(accounts: &Accounts, source: u32) {
+    fn refuse(accounts: &AccountingLog, source: u32) {
         let authn = Authn {
             kind: AuthnKind::None,
             outcome: AuthnOutcome::Fail,
@@ -200,11 +200,11 @@ mod tests {
         let session = Session { authn: Some(authn), ..Session::default() };
         let source = Some(std::net::IpAddr::from(source.to_be_bytes()));
         let kind = Refused { source, reason: "no credentials", name: None };
-        accounts.record_refused(kind, Account { session, deed: Deed::Rpc(rpc) });
+        accounts.record_refused(kind, Account { session, activity: Activity::Rpc(rpc) });
     }
 
     /// Waits until the thread of the last run has closed the file.
-    fn open(folder: &Path, max_octets: usize) -> Accounts {
+    fn open(folder: &Path, max_octets: usize) -> AccountingLog {
         loop {
             match Ledger::open(folder) {
                 Err(StoreError::Locked { .. }) => thread::yield_now(),
@@ -213,14 +213,14 @@ mod tests {
         }
     }
 
-    async fn told(accounts: &Accounts, after_ns: u64, count: usize) -> Vec<(String, bool)> {
+    async fn told(accounts: &AccountingLog, after_ns: u64, count: usize) -> Vec<(String, bool)> {
         let mut reader = accounts.read(after_ns);
         let mut all = Vec::new();
         for _ in 0..count {
             let told = reader.next().await;
-            let text = match &told.record.account.deed {
-                Deed::Command(command) => &command.command,
-                Deed::Rpc(rpc) => &rpc.authz.detail,
+            let text = match &told.record.account.activity {
+                Activity::Command(command) => &command.command,
+                Activity::Rpc(rpc) => &rpc.authz.detail,
             };
             all.push((text.as_str().to_owned(), told.truncated));
         }
@@ -287,9 +287,9 @@ mod tests {
             while texts.last().is_none_or(|text| text != "end") {
                 let record = reader.next().await.record;
                 octets += record.octets();
-                texts.push(match &record.account.deed {
-                    Deed::Command(command) => command.command.as_str().to_owned(),
-                    Deed::Rpc(rpc) => rpc.authz.detail.as_str().to_owned(),
+                texts.push(match &record.account.activity {
+                    Activity::Command(command) => command.command.as_str().to_owned(),
+                    Activity::Rpc(rpc) => rpc.authz.detail.as_str().to_owned(),
                 });
             }
             assert_eq!((texts[0].as_str(), texts[texts.len() - 2].as_str()), ("set", last));

@@ -1,6 +1,6 @@
 //! Accounting records in memory, for all who write and read them, and in a file of their own.
 //!
-//! [`Accounts`] is shared by the writers. A [`Reader`] is a cursor over the one [`History`]; no writer waits for readers, nor for
+//! [`AccountingLog`] is shared by the writers. A [`Reader`] is a cursor over the one [`History`]; no writer waits for readers, nor for
 //! the disk, which the thread of a [`Ledger`] follows in the same way.
 
 mod ledger;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use holdfast_base::now_ns;
 use holdfast_security::acctz::{
-    Account, CommandKind, Cursor, Deed, Family, History, Record, Repeats, RingName, Told,
+    Account, Activity, CommandKind, Cursor, Family, History, Record, Repeats, RingName, Told,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Accounting records of the device; clones share them.
 #[derive(Clone, Debug)]
-pub struct Accounts(Arc<Shared>);
+pub struct AccountingLog(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -98,8 +98,8 @@ pub struct Served {
     pub truncated: u64,
 }
 
-impl Accounts {
-    /// Accounts in memory only.
+impl AccountingLog {
+    /// AccountingLog in memory only.
     pub fn new(history: History) -> Self {
         Self(Arc::new(Shared {
             inside: Mutex::new(Inside {
@@ -137,7 +137,7 @@ impl Accounts {
     fn keep(&self, mut inside: MutexGuard<'_, Inside>, records: impl IntoIterator<Item = Account>) {
         let before_ns = inside.history.last_ns();
         for account in records {
-            let source = SourceKind::of(&account.deed);
+            let source = SourceKind::of(&account.activity);
             if let Some(place) = SOURCES.iter().position(|it| *it == source) {
                 self.0.counters.sources[place].fetch_add(1, Ordering::Relaxed);
             }
@@ -204,7 +204,7 @@ impl Accounts {
 }
 
 /// Interface for the thread that writes to disk.
-impl Accounts {
+impl AccountingLog {
     /// A cursor for new records. From here on, records become readable once they are on disk.
     pub fn follow(&self) -> Cursor {
         let mut inside = self.inside();
@@ -283,7 +283,7 @@ pub struct Batch {
 /// A subscriber to records.
 #[derive(Debug)]
 pub struct Reader {
-    accounts: Accounts,
+    accounts: AccountingLog,
     cursor: Cursor,
     readable_rx: watch::Receiver<u64>,
 }
@@ -316,10 +316,10 @@ impl Inside {
 }
 
 impl SourceKind {
-    fn of(deed: &Deed) -> Self {
-        match deed {
-            Deed::Rpc(rpc) => Self::Rpc(rpc.family),
-            Deed::Command(command) => Self::Command(command.kind),
+    fn of(activity: &Activity) -> Self {
+        match activity {
+            Activity::Rpc(rpc) => Self::Rpc(rpc.family),
+            Activity::Command(command) => Self::Command(command.kind),
         }
     }
 }

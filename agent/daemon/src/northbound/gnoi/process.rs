@@ -7,7 +7,7 @@ use holdfast_proto::gnoi::system::kill_process_request::Signal as Wire;
 use tracing::info;
 
 use crate::northbound::status::Refusal;
-use crate::processes::{Deed, KillError, Signal, Wanted, signal};
+use crate::processes::{Activity, KillError, Signal, Wanted, signal};
 use crate::reboot::Reboots;
 
 /// Signals a process of the agent. The agent itself restarts in place, as for a reboot of the agent.
@@ -32,11 +32,11 @@ pub(super) fn kill(
         pid: Some(request.pid).filter(|pid| *pid != 0),
         name: Some(request.name).filter(|name| !name.is_empty()),
     };
-    let deed = signal(&wanted, told, request.restart)?;
+    let activity = signal(&wanted, told, request.restart)?;
     info!(caller = %caller.name, ?wanted, signal = ?told, "signalling a process");
-    match deed {
-        Deed::Signalled => Ok(()),
-        Deed::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),
+    match activity {
+        Activity::Signalled => Ok(()),
+        Activity::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),
     }
 }
 

@@ -6,10 +6,10 @@ use holdfast_core::Datastore;
 use holdfast_proto::gnsi::acctz::v1 as wire;
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStream;
 use holdfast_security::acctz::{
-    Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed, Family, Rpc,
-    Session, Stage, Text, Told, User,
+    Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Family,
+    Rpc, Session, Stage, Text, Told, User,
 };
-use holdfast_store::accounts::{Accounts, Reader};
+use holdfast_store::accounts::{AccountingLog, Reader};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
@@ -26,11 +26,11 @@ const TCP: u32 = 6;
 #[derive(Debug)]
 pub(in crate::northbound) struct AcctzService<D> {
     core: D,
-    accounts: Accounts,
+    accounts: AccountingLog,
 }
 
 impl<D> AcctzService<D> {
-    pub(in crate::northbound) fn new(core: D, accounts: Accounts) -> Self {
+    pub(in crate::northbound) fn new(core: D, accounts: AccountingLog) -> Self {
         Self { core, accounts }
     }
 }
@@ -75,9 +75,11 @@ fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
 
 fn to_wire(told: &Told) -> wire::RecordResponse {
     let record = &told.record;
-    let request = match &record.account.deed {
-        Deed::Rpc(rpc) => wire::record_response::ServiceRequest::GrpcService(grpc(rpc)),
-        Deed::Command(command) => wire::record_response::ServiceRequest::CmdService(cmd(command)),
+    let request = match &record.account.activity {
+        Activity::Rpc(rpc) => wire::record_response::ServiceRequest::GrpcService(grpc(rpc)),
+        Activity::Command(command) => {
+            wire::record_response::ServiceRequest::CmdService(cmd(command))
+        }
     };
     wire::RecordResponse {
         session_info: Some(session(&record.account.session)),

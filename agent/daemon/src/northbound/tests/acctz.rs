@@ -11,10 +11,10 @@ use holdfast_proto::gnsi::acctz::v1::grpc_service::Payload as Sent;
 use holdfast_proto::gnsi::acctz::v1::record_response::ServiceRequest;
 use holdfast_proto::gnsi::acctz::v1::{RecordRequest, RecordResponse};
 use holdfast_security::acctz::{
-    Account, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Deed,
+    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
     Family, History, Payload, Rpc, Session, Stage, User,
 };
-use holdfast_store::accounts::{Accounts, MIN_HISTORY, SOURCES, Served, SourceKind};
+use holdfast_store::accounts::{AccountingLog, MIN_HISTORY, SOURCES, Served, SourceKind};
 use prost_types::Timestamp;
 use tempfile::TempDir;
 use tonic::transport::Channel;
@@ -38,7 +38,7 @@ type Collector = AcctzStreamClient<Channel>;
 /// A datastore, and an accounting log of the test's own.
 struct Kept {
     core: Fake,
-    accounts: Accounts,
+    accounts: AccountingLog,
 }
 
 impl harness::Served for Kept {
@@ -61,17 +61,17 @@ impl harness::Served for Kept {
     }
 }
 
-async fn collector_as(accounts: &Accounts, role: Option<Role>) -> Collector {
+async fn collector_as(accounts: &AccountingLog, role: Option<Role>) -> Collector {
     let kept = Kept { core: Fake::new(), accounts: accounts.clone() };
     Collector::new(channel(&kept, role).await)
 }
 
-async fn collector(accounts: &Accounts) -> Collector {
+async fn collector(accounts: &AccountingLog) -> Collector {
     collector_as(accounts, Some(Role::Admin)).await
 }
 
-fn accounts(octets: usize) -> Accounts {
-    Accounts::new(History::new(octets, 1000))
+fn accounts(octets: usize) -> AccountingLog {
+    AccountingLog::new(History::new(octets, 1000))
 }
 
 fn call(number: usize) -> Account {
@@ -93,18 +93,18 @@ fn call(number: usize) -> Account {
     let payload = Some(Payload { message: "gnmi.SetRequest".to_owned(), octets, cut: true });
     let path = format!("/gnmi.gNMI/Set{number}");
     let rpc = Rpc { family: Family::Gnmi, path: path.as_str().into(), payload, authz };
-    Account { session, deed: Deed::Rpc(rpc) }
+    Account { session, activity: Activity::Rpc(rpc) }
 }
 
 fn command() -> Account {
     let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
-    let deed = Command {
+    let activity = Command {
         kind: CommandKind::Cli,
         command: "GET /show".into(),
         arguments: vec!["x".repeat(1000).into()],
         authz,
     };
-    Account { session: Session::default(), deed: Deed::Command(deed) }
+    Account { session: Session::default(), activity: Activity::Command(activity) }
 }
 
 async fn subscribe(client: &mut Collector, after: Option<Timestamp>) -> Streaming<RecordResponse> {
