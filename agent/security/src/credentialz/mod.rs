@@ -39,7 +39,7 @@ pub use self::stored::StoredError;
 /// All credentials of one box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// AccountingLog by name; an account without any credentials has no entry.
+    /// Accounts by name; an account without any credentials has no entry.
     pub accounts: BTreeMap<SmolStr, Account>,
     pub host: Host,
 }

@@ -25,7 +25,7 @@ const MAX_URL_OCTETS: usize = 1024;
 /// Facts about the box that the rules need: its accounts and host keys while a rotation goes on.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// AccountingLog that can be given credentials.
+    /// Accounts that can be given credentials.
     pub accounts: BTreeSet<SmolStr>,
     /// Host keys that the box had before credentialz.
     pub box_keys: Vec<BoxKey>,
@@ -80,7 +80,7 @@ pub enum Upload {
     Passwords(Vec<Given<Result<CryptHash, CryptError>>>),
     /// Credentials of all accounts, as in a boot configuration: accounts that are not named return to the box's
     /// own.
-    AccountingLog(Vec<Upload>),
+    Accounts(Vec<Upload>),
     CaKeys {
         stamp: Stamp,
         keys: Vec<RawKey>,
@@ -105,7 +105,7 @@ pub enum Reply {
     Keys,
     Principals,
     Passwords,
-    AccountingLog,
+    Accounts,
     CaKeys,
     ServerKeys,
     GeneratedKeys(Vec<PublicKey>),
@@ -170,7 +170,7 @@ impl Refusal {
 }
 
 impl Upload {
-    /// AccountingLog that the upload names.
+    /// Accounts that the upload names.
     pub fn accounts(&self) -> Vec<SmolStr> {
         fn names<T>(given: &[Given<T>]) -> Vec<SmolStr> {
             given.iter().map(|it| it.account.clone()).collect()
@@ -179,7 +179,7 @@ impl Upload {
             Self::Keys(given) => names(given),
             Self::Principals(given) => names(given),
             Self::Passwords(given) => names(given),
-            Self::AccountingLog(parts) => parts.iter().flat_map(Self::accounts).collect(),
+            Self::Accounts(parts) => parts.iter().flat_map(Self::accounts).collect(),
             _ => Vec::new(),
         }
     }
@@ -221,7 +221,7 @@ impl Rules {
             Upload::Keys(given) => self.keys(&mut new, given)?,
             Upload::Principals(given) => self.principals(&mut new, given)?,
             Upload::Passwords(given) => self.passwords(&mut new, given)?,
-            Upload::AccountingLog(parts) => self.replace_accounts(&mut new, parts)?,
+            Upload::Accounts(parts) => self.replace_accounts(&mut new, parts)?,
             Upload::CaKeys { stamp, keys } => {
                 let value = public_keys("certificate authorities", keys)?;
                 let value = value.into_iter().map(|it| it.key).collect();
@@ -317,7 +317,7 @@ impl Rules {
             }
             (*new, _) = self.apply(new, part)?;
         }
-        Ok(Reply::AccountingLog)
+        Ok(Reply::Accounts)
     }
 
     /// Checks that each account exists and is named once, and for SSH that a Unix account can have its name.

@@ -99,7 +99,7 @@ pub struct Served {
 }
 
 impl AccountingLog {
-    /// AccountingLog in memory only.
+    /// A log in memory only.
     pub fn new(history: History) -> Self {
         Self(Arc::new(Shared {
             inside: Mutex::new(Inside {

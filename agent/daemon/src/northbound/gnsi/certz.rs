@@ -67,7 +67,7 @@ impl<D: Datastore> CertzService<D> {
         let face = Arc::clone(&self.face);
         let changed = tokio::spawn(async move {
             let done = face.change_list(now).await;
-            drop(held);
+            drop(guard);
             done
         });
         let failed = |_| Refusal::internal("changing the profiles panicked");
@@ -92,10 +92,10 @@ impl<D: Datastore> Service for CertzService<D> {
         &self,
         request: Request<wire::AddProfileRequest>,
     ) -> Result<Response<wire::AddProfileResponse>, Status> {
-        let held = self.begin(&request, Some("gNSI certz AddProfile"))?;
+        let guard = self.begin(&request, Some("gNSI certz AddProfile"))?;
         let id = request.into_inner().ssl_profile_id;
         let now = self.face.certz.profiles.last().with_added(&id).map_err(refused)?;
-        self.change_list(held, now).await?;
+        self.change_list(guard, now).await?;
         Ok(Response::new(wire::AddProfileResponse {}))
     }
 
@@ -103,12 +103,12 @@ impl<D: Datastore> Service for CertzService<D> {
         &self,
         request: Request<wire::DeleteProfileRequest>,
     ) -> Result<Response<wire::DeleteProfileResponse>, Status> {
-        let held = self.begin(&request, Some("gNSI certz DeleteProfile"))?;
+        let guard = self.begin(&request, Some("gNSI certz DeleteProfile"))?;
         let id = request.into_inner().ssl_profile_id;
         let profiles = &self.face.certz.profiles;
         let in_use = profiles.bound().is_some_and(|bound| bound == id);
         let now = profiles.last().without(&id, in_use).map_err(refused)?;
-        self.change_list(held, now).await?;
+        self.change_list(guard, now).await?;
         Ok(Response::new(wire::DeleteProfileResponse {}))
     }
 

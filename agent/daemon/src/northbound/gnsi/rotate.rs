@@ -122,7 +122,7 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
 ) -> Result<Answers<M::Response>, Status> {
     let right = Right::of(request.extensions())?;
     let requests = request.into_inner();
-    let held = take(&*service)?;
+    let guard = take(&*service)?;
     let (answers, stream) = mpsc::channel(ANSWERS);
     let (own, idle) = (rotations.clone(), rotations.idle());
     let undertaking = rotations.undertakings().begin(format!("a rotation of {}", S::NAME));
@@ -131,7 +131,7 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
         let mut client = Client { requests, answers, right, rotations: &own, idle };
         let last = driver.follow::<M>(&mut client).await;
         // Released before the last answer, so that a client may begin the next rotation as soon as it has that.
-        drop((held, undertaking));
+        drop((guard, undertaking));
         client.end(last).await;
     };
     if rotations.spawn(stream_task) {
@@ -159,7 +159,7 @@ pub(in crate::northbound) async fn try_uploads<S: Rotated>(
     caller: &Caller,
     uploads: Vec<Upload<S>>,
 ) -> Result<Trying<S>, Refusal> {
-    let held = take(&*service)?;
+    let guard = take(&*service)?;
     let driver = Driver { service: &*service, caller };
     let mut rotation = Rotation::open(service.last());
     for upload in uploads {
@@ -168,7 +168,7 @@ pub(in crate::northbound) async fn try_uploads<S: Rotated>(
             Err(fallen) => return Err(driver.fall(fallen).await),
         }
     }
-    Ok(Trying { service, caller: caller.clone(), rotation, _held: held })
+    Ok(Trying { service, caller: caller.clone(), rotation, _guard: guard })
 }
 
 /// Checks that an upload would be accepted now, without bringing it into force.

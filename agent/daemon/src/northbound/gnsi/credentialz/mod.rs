@@ -323,7 +323,7 @@ impl<D: Datastore> Messages<Face<D>> for OfHost {
                 Some(Says::AuthorizedPrincipalCheck(wire::AuthorizedPrincipalCheckResponse {}))
             }
             Reply::Glome => Some(Says::Glome(wire::GlomeResponse {})),
-            Reply::Keys | Reply::Principals | Reply::Passwords | Reply::AccountingLog => None, // of the other rotation
+            Reply::Keys | Reply::Principals | Reply::Passwords | Reply::Accounts => None, // of the other rotation
         };
         wire::RotateHostParametersResponse { response }
     }
@@ -338,7 +338,7 @@ pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Ref
     for given in passwords {
         parts.push(beside(move || translate::passwords(given, salt)).await?);
     }
-    Ok(Upload::AccountingLog(parts))
+    Ok(Upload::Accounts(parts))
 }
 
 /// Author of the change in the history. The log has the client that opened the stream.
