@@ -49,11 +49,11 @@ pub(crate) async fn client(agent: &AgentProcess) -> Client {
     CredentialzClient::with_interceptor(agent.channel().await, agent.credentials())
 }
 
-pub(crate) type AccountingLog =
+pub(crate) type Accounts =
     Rotation<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
 type Hosts = Rotation<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>;
 
-pub(crate) async fn accounts(client: &mut Client) -> AccountingLog {
+pub(crate) async fn accounts(client: &mut Client) -> Accounts {
     Rotation::open(|requests| client.rotate_account_credentials(requests)).await.unwrap()
 }
 
@@ -86,7 +86,7 @@ pub(crate) trait Asked {
     async fn finalize(self);
 }
 
-impl Asked for AccountingLog {
+impl Asked for Accounts {
     type Request = Account;
     type Answer = ();
 

@@ -27,17 +27,17 @@ pub enum Owner {
     Lease,
 }
 
-/// A service whose layers can be switched off. Its items are then writable by clients.
+/// A group of reserved items with layers of its own, which can be switched off. Clients can write its items then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Service {
+pub enum Namespace {
     Gnsi,
     Bootz,
 }
 
-impl Service {
+impl Namespace {
     pub const ALL: [Self; 2] = [Self::Gnsi, Self::Bootz];
 
-    /// Layers that belong to the service.
+    /// Layers of the namespace.
     pub fn layers(self) -> Owners {
         match self {
             Self::Gnsi => Owners::of(LayerKey::GNSI),
@@ -56,7 +56,7 @@ impl Service {
     }
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for Namespace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -225,15 +225,15 @@ impl Layers {
         &mut self.trees[Self::at(layer)]
     }
 
-    /// True when the service is switched on, so that its layers have their own rank.
-    pub fn is_on(&self, service: Service) -> bool {
-        self.off.without(service.layers()) == self.off
+    /// True when the namespace is switched on, so that its layers have their own rank.
+    pub fn is_on(&self, namespace: Namespace) -> bool {
+        self.off.without(namespace.layers()) == self.off
     }
 
-    pub fn switch(&mut self, service: Service, on: bool) {
+    pub fn switch(&mut self, namespace: Namespace, on: bool) {
         self.off = match on {
-            true => self.off.without(service.layers()),
-            false => self.off.and(service.layers()),
+            true => self.off.without(namespace.layers()),
+            false => self.off.and(namespace.layers()),
         };
     }
 

@@ -171,7 +171,7 @@ async fn a_process_killed_between_prepare_and_commit_leaves_the_state_before() {
     let status = process::Command::new(env::current_exe().unwrap())
         .args([
             "--exact",
-            "store::tests::a_process_killed_between_prepare_and_commit_leaves_the_state_before",
+            "tests::a_process_killed_between_prepare_and_commit_leaves_the_state_before",
         ])
         .env(CRASH_FOLDER, folder.path())
         .stdout(process::Stdio::null())

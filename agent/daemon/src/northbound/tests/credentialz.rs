@@ -47,7 +47,7 @@ impl<Q, A> Stream<Q, A> {
     }
 }
 
-type AccountingLog =
+type Accounts =
     Stream<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
 
 impl Rig {
@@ -72,7 +72,7 @@ impl Rig {
         Self::on(kernel, folder).await
     }
 
-    async fn accounts(&mut self) -> Result<AccountingLog, Status> {
+    async fn accounts(&mut self) -> Result<Accounts, Status> {
         let (requests, stream) = mpsc::channel(1);
         let answers = self.client.rotate_account_credentials(ReceiverStream::new(stream)).await?;
         Ok(Stream { requests, answers: answers.into_inner() })
