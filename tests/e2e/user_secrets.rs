@@ -208,7 +208,7 @@ async fn no_record_and_no_log_has_what_was_sent() {
     let leaf = gnmi::SetRequest { replace: vec![text(&password)], ..Default::default() };
     admin.set(leaf).await.unwrap();
     union(&admin, root("ada", Some(PASSWORD))).await;
-    // Refused: no hash, no key, both forms, text of the command line.
+    // Refused: no hash, no key, both forms, CLI text.
     let refused = |refusal: tonic::Status| {
         assert_eq!(refusal.code(), Code::InvalidArgument, "{refusal}");
         assert!(!format!("{refusal:?}").contains("hunter2"), "{refusal:?}");
