@@ -524,9 +524,15 @@ impl Engine {
             }
             let node = self.graph.node_mut(idx);
             let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
+            let triggered = node.retry.as_ref().is_some_and(|retry| !retry.triggers.is_empty());
             let missed = std::mem::take(&mut node.dirty_in_flight);
-            if missed && !failed && self.graph.is_out_of_place(idx) {
-                self.graph.mark_dirty(idx); // a dependency was met while an operation was in flight
+            if missed && self.graph.is_out_of_place(idx) {
+                // A target changed while an operation was in flight. The failure may be that of the targets of before.
+                match failed {
+                    true if triggered => self.graph.retry_triggers.triggered.push(idx),
+                    true => {}
+                    false => self.graph.mark_dirty(idx),
+                }
             }
             self.graph.forget_if_empty(idx);
         }

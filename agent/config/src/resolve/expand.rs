@@ -301,6 +301,7 @@ mod tests {
 
     use super::super::reference;
     use super::*;
+    use crate::limits::PATH_DEPTH_WILDCARDS;
     use crate::path::Elem;
 
     /// Nested lists whose keys have the same names.
@@ -344,7 +345,11 @@ mod tests {
             let pairs = keys.split(' ').filter_map(|key| key.split_once('='));
             pairs.fold(Elem::new(name), |elem, (key, value)| elem.key(key, value))
         });
-        prop::collection::vec(elem, 0..6)
+        let is_allowed = |elems: &Vec<Elem>| {
+            elems.iter().filter(|elem| elem.name == ANY_DEPTH).count()
+                <= PATH_DEPTH_WILDCARDS.figure
+        };
+        prop::collection::vec(elem, 0..6).prop_filter("more `...` than the limit", is_allowed)
     }
 
     /// The patterns as text in any order, or the invalid element.

@@ -500,3 +500,24 @@ fn a_value_deleted_for_a_late_notice_returns() {
         ],
     );
 }
+
+/// A target that appears and vanishes while a create is on its way makes that create fail: the value is reduced to what is
+/// available then.
+#[test]
+fn a_target_that_comes_and_goes_during_a_create_triggers_a_retry() {
+    ends_well(
+        &[],
+        vec![
+            best("A =0 !0 ; a =0 !0 .t(.q)"),
+            Move::CarryOut(0),
+            Move::Answer,
+            Move::CarryOut(0),
+            Move::Notice,
+            best("B =0 !0 |?f |A; m/2 =1 !1 :up <A"),
+            Move::CarryOut(1),
+            Move::Foreign(1, 1),
+            Move::Foreign(1, 0),
+            Move::Read,
+        ],
+    );
+}
