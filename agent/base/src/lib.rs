@@ -8,11 +8,15 @@ mod blocking;
 mod caller;
 mod chain;
 mod clock;
+mod epoch;
 pub mod http1;
+mod switch;
 mod undertakings;
 
 pub use self::blocking::beside_others;
 pub use self::caller::{Caller, Role, Source, UnknownRole};
 pub use self::chain::Chain;
 pub use self::clock::now_ns;
+pub use self::epoch::{AccessEpoch, Clock};
+pub use self::switch::Switch;
 pub use self::undertakings::{Undertaking, Undertakings};

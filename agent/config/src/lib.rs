@@ -46,7 +46,7 @@ pub use name::Name;
 pub use path::{Elem, Path};
 pub use pending::PendingEntry;
 pub use progress::{Cancel, Progress, Stop};
-pub use resolve::{KeyPattern, PathError, Pattern, PatternStep};
+pub use resolve::{KeyPattern, MissingNode, PathError, Pattern, PatternStep};
 pub use rows::{RowChange, RowError, is_secret_row, layer_rows_diff};
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};

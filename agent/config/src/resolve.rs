@@ -53,6 +53,11 @@ pub enum PathError {
     TooLarge(LimitExceeded),
 }
 
+/// A node that the agent needs and its model lacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the native model has no `{0}`")]
+pub struct MissingNode(pub String);
+
 impl PathError {
     /// True when the path is well-formed, and the schema has no such node.
     pub fn is_unknown(&self) -> bool {
@@ -190,6 +195,25 @@ impl Schema {
     /// The errors of [`Schema::resolve_read`].
     pub fn resolve_delete(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
         self.resolve_read(path)
+    }
+
+    /// Finds the instance path of a node that the agent itself names, with the keys of list entries.
+    ///
+    /// # Errors
+    /// Names the path when the model does not have it.
+    pub fn instance_path(
+        &self,
+        elems: &[(&str, &[(&str, &str)])],
+    ) -> Result<InstancePath, MissingNode> {
+        let elem = |(name, keys): &(&str, &[(&str, &str)])| Elem {
+            name: (*name).to_owned(),
+            keys: keys
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+        };
+        let path = Path { elems: elems.iter().map(elem).collect() };
+        self.resolve_write(&path).map_err(|_| MissingNode(path.to_string()))
     }
 
     /// Looks up the node that an update or replace names.

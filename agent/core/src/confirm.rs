@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use holdfast_base::Undertaking;
-use holdfast_base::now_ns;
+use holdfast_base::{Undertaking, now_ns};
 use holdfast_config::Layers;
 use holdfast_store::StoreError;
 use smol_str::SmolStr;

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_base::Chain;
-use holdfast_base::Undertakings;
+use holdfast_base::{Chain, Undertakings};
 use holdfast_config::changes::changed_objects;
-use holdfast_config::document;
 use holdfast_config::edit::EditErrors;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{
-    Cancel, Configuration, InstancePath, LayerKey, Layers, Models, ObjectChange, Tree, parallel,
+    Cancel, Configuration, InstancePath, LayerKey, Layers, Models, ObjectChange, Tree, document,
+    parallel,
 };
 use holdfast_platform::objects::{Listening, ObjectError, Profiles, Registry, VethPairs};
 use holdfast_platform::transport::{Events, Transport};

@@ -8,10 +8,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use holdfast_base::Chain;
-use holdfast_base::Undertakings;
-use holdfast_base::beside_others;
-use holdfast_base::now_ns;
+use holdfast_base::{Chain, Undertakings, beside_others, now_ns};
 use holdfast_config::limits::excerpt;
 use holdfast_config::{Configuration, parallel};
 use holdfast_platform::objects::VethPairs;

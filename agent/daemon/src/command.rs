@@ -13,13 +13,13 @@ use holdfast_base::Role;
 use holdfast_store::{Database, FILE_NAME, StoreError, User};
 
 use crate::{
-    auth::{Password, PasswordError, UserError, check_name},
     local::{Client, ClientError},
     prompt::{self, PromptError},
     settings::{
         BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ShowSettings, StateDir,
         SwitchSettings, UserAction, UserSettings,
     },
+    users::{Password, PasswordError, UserError, check_name},
 };
 
 /// Exit code when no agent answers; 1 is every other failure, 2 a wrong command line.

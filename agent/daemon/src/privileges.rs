@@ -25,12 +25,12 @@ use rustix::thread::{
 };
 use tracing::warn;
 
-use crate::{process, reboot::Extent, settings::RunSettings};
+use crate::executable;
+use crate::reboot::Extent;
+use crate::settings::{HELPER_COMMAND, RunSettings};
 
 /// The name of the helper's process.
 pub const HELPER_NAME: &std::ffi::CStr = c"holdfast-host";
-/// The hidden subcommand that becomes the helper.
-pub const HELPER_COMMAND: &str = "name-host";
 /// Environment variable that says that standard input is the socket to a running helper: the agent was restarted in
 /// place, where it cannot get the capability back.
 const HELPER_IS_THERE: &str = "HOLDFAST_HOSTNAME_HELPER";
@@ -85,7 +85,7 @@ pub fn begin(settings: &RunSettings) -> io::Result<HostnameWriter> {
         HostnameWriter::Direct
     };
     if keep(kept)? {
-        let mut command = process::anew();
+        let mut command = executable::anew();
         hand_over(&writer, &mut command)?;
         return Err(command.env(IS_LIMITED, "1").exec());
     }
@@ -94,7 +94,7 @@ pub fn begin(settings: &RunSettings) -> io::Result<HostnameWriter> {
 
 fn start_helper() -> io::Result<HostnameWriter> {
     let (ours, theirs) = UnixStream::pair()?;
-    let mut helper = Command::new(process::SELF);
+    let mut helper = Command::new(executable::SELF);
     helper.arg0("holdfast").arg(HELPER_COMMAND).env_clear().current_dir("/");
     // The helper ends when this side of the socket is closed.
     helper.stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs))).stdout(Stdio::null()).spawn()?;
@@ -112,7 +112,7 @@ pub fn name_hosts() -> io::Result<()> {
     signals.add(Signal::SIGHUP);
     signals.thread_block()?;
     if keep(CapabilitySet::SYS_ADMIN)? {
-        return Err(process::anew().env(IS_LIMITED, "1").exec());
+        return Err(executable::anew().env(IS_LIMITED, "1").exec());
     }
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     hostname::serve(&socket, &socket)

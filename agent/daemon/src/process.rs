@@ -14,7 +14,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
-use crate::privileges;
+use crate::{executable, privileges};
 
 /// File permissions that are off by default: all those of group and others.
 const UMASK: stat::Mode = stat::Mode::from_bits_truncate(0o077);
@@ -22,9 +22,6 @@ const UMASK: stat::Mode = stat::Mode::from_bits_truncate(0o077);
 /// Limit of open files, as in the agent's unit. Service managers and shells set 1024, which connections alone can
 /// exhaust.
 const OPEN_FILES: u64 = 8192;
-
-/// The running program, even if its file was replaced.
-pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Drops privileges that neither the agent nor its command line needs.
 ///
@@ -60,21 +57,12 @@ pub struct ProcessError {
 
 /// Restarts the agent in its own process, with the same arguments; returns only on failure.
 pub fn start_anew(hostname: &HostnameWriter) -> ProcessError {
-    let mut command = anew();
+    let mut command = executable::anew();
     let source = match privileges::hand_over(hostname, &mut command) {
         Ok(()) => command.exec(),
         Err(error) => error,
     };
     ProcessError { attempt: "restart the agent", source }
-}
-
-/// Command for this program with the same arguments.
-pub(crate) fn anew() -> Command {
-    let mut arguments = std::env::args_os();
-    let name = arguments.next().unwrap_or_default();
-    let mut command = Command::new(SELF);
-    command.arg0(name).args(arguments);
-    command
 }
 
 /// Reboots the system, as an operator would.

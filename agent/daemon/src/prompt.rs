@@ -8,7 +8,7 @@ use std::{
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
-use crate::auth::{Password, PasswordError};
+use crate::users::{Password, PasswordError};
 
 /// Octets of a password read from standard input; no password is longer.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;

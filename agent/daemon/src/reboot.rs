@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use holdfast_base::Chain;
+use holdfast_base::{Caller, Chain};
+use holdfast_core::{Datastore, Intent};
 use holdfast_store::{Change, LAST_REBOOT, Row, Store};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -263,6 +264,24 @@ fn judged(last: Last, boot: Option<&str>) -> Last {
         }
         _ => last,
     }
+}
+
+/// Resets the box to its factory configuration, and restarts the agent.
+///
+/// # Errors
+/// With the reason as text for people.
+pub async fn reset_to_factory(
+    core: &impl Datastore,
+    reboots: &Reboots,
+    caller: &Caller,
+    retain_certificates: bool,
+) -> Result<(), String> {
+    let _undertaking = reboots.undertakings().begin("a factory reset");
+    let reset = core.change(caller, Intent::FactoryReset { retain_certificates }).await;
+    reset.map_err(|error| Chain(&error).to_string())?;
+    reboots.cancel();
+    let asked = reboots.at_once("factory reset".to_owned());
+    asked.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::{
 
 use axum::Router;
 use holdfast_base::{Chain, now_ns};
-use holdfast_config::{Models, ModelsError, Namespace};
+use holdfast_config::{MissingNode, Models, ModelsError, Namespace};
 use holdfast_core::{Core, CoreHandle, CredentialSource, Parts, StartError};
 use holdfast_introspect::{tcp, tcp::TcpError};
 use holdfast_platform::hostname::HostnameWriter;
@@ -30,10 +30,10 @@ use tonic::service::Routes;
 use tracing::{error, info, warn};
 
 use crate::{
-    auth::{Authenticator, CertificateTrust, Password, PasswordError, SpeaksFor, UserError, Users},
+    auth::{Authenticator, CertificateTrust},
     bootz::{self, BootzError},
     device::Device,
-    gnsi::{Gnsi, ModelError, TlsProfiles},
+    gnsi::{Gnsi, TlsProfiles},
     local::{self, Inspect, Inspector, Local, LocalError},
     logging, northbound,
     packages::{PackageError, Packages},
@@ -41,10 +41,12 @@ use crate::{
     process::{self, Signals, Told},
     reboot::{Extent, Reboots},
     server,
+    settings::SpeaksFor,
     settings::{RunSettings, TlsSettings},
     slots::Slots,
     software::{self, Software},
     tls::{Listener, TlsError},
+    users::{Password, PasswordError, UserError, Users},
     watchdog,
 };
 
@@ -93,7 +95,7 @@ pub enum RunError {
     #[error("cannot load the models")]
     Models(#[from] ModelsError),
     #[error("cannot start gNSI")]
-    Gnsi(#[from] ModelError),
+    Gnsi(#[from] MissingNode),
     #[error("the native model has no gRPC server")]
     NoServer,
     #[error("cannot manage the box")]
@@ -331,10 +333,17 @@ async fn start_core(
 ) -> Result<Running, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
-    let gnsi =
-        Gnsi::new(&models, users, store, &loaded.artefacts, &settings.root, profiles.clone())?
-            .accounting(accounts.clone())
-            .undertaking(reboots.undertakings().clone());
+    let gnsi = Gnsi::new(
+        &models,
+        users,
+        store,
+        &loaded.artefacts,
+        &settings.root,
+        profiles.clone(),
+        crate::northbound::pathz_draft,
+    )?
+    .accounting(accounts.clone())
+    .undertaking(reboots.undertakings().clone());
     let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
     let outward = Netns::open(&netns)?;
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };

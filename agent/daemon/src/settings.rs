@@ -14,12 +14,12 @@ use holdfast_introspect::tcp::IntrospectToken;
 use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
 use smol_str::SmolStr;
 
-use crate::auth::SpeaksFor;
-use crate::northbound::UnknownPaths;
-use crate::privileges;
 use crate::reboot::Extent;
 
 pub use show::{Show, ShowSettings, Shown};
+
+/// The hidden subcommand that becomes the helper for the host name.
+pub(crate) const HELPER_COMMAND: &str = "name-host";
 
 /// The port IANA assigned to gNMI, gNOI and gNSI.
 pub const DEFAULT_PORT: u16 = 9339;
@@ -56,7 +56,7 @@ pub enum Command {
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
     /// The helper of a running agent: gives the kernel the host names that come on standard input
-    #[command(hide = true, name = privileges::HELPER_COMMAND)]
+    #[command(hide = true, name = HELPER_COMMAND)]
     NameHost,
 }
 
@@ -113,6 +113,26 @@ pub struct RunSettings {
     pub image: ImageSettings,
     #[command(flatten)]
     pub bootz: BootzSettings,
+}
+
+/// Names that the holder of a client certificate may use without a password.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum SpeaksFor {
+    /// The names in the certificate
+    #[default]
+    Itself,
+    /// Any name. For clients that have checked their users themselves, when no other clients have certificates
+    Anyone,
+}
+
+/// The answer to a subscription to a path that no model has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum UnknownPaths {
+    /// The whole list is refused, UNIMPLEMENTED, as gNMI has it
+    #[default]
+    Refuse,
+    /// The rest of the list is answered; the path is logged, and counted in the native model
+    Ignore,
 }
 
 /// Replacement of the software of the box.

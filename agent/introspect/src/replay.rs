@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use holdfast_platform::descriptors;
-use holdfast_platform::recorded;
 use holdfast_platform::transport::{Events, SimulatedKernel, SimulatedTransport, Transport};
+use holdfast_platform::{descriptors, recorded};
 use holdfast_scheduler::{Delta, Engine, Key, Now, SharedValue, Step};
 use serde_json::json;
 

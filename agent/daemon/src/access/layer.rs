@@ -15,7 +15,7 @@ use super::body::{RequestBody, ResponseBody};
 use super::right::Call;
 use crate::auth::{Admission, Authenticator};
 use crate::gnsi::Gnsi;
-use crate::northbound::Methods;
+use crate::methods::Methods;
 use crate::tls::Peer;
 
 /// Wraps a service in [`Guarded`]. Its place is behind authentication and authorization, whose results it reads.

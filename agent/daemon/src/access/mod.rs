@@ -1,6 +1,6 @@
 //! Rights of calls that are under way: a stream ends as soon as its caller could no longer begin it.
 //!
-//! Users, roles, policies, TLS profiles and the switch of gNSI each count their changes in one [`AccessEpoch`].
+//! Users, roles, policies, TLS profiles and the switch of gNSI each count their changes in one [`holdfast_base::AccessEpoch`].
 //! [`Layer`] sits behind authentication and authorization, in front of every service, and gives each call a
 //! [`Right`]. While the epoch does not move, checking a right is one comparison; when it moves, authentication and
 //! authorization are asked again, once for each call. The loss of a right ends both directions of a stream: the
@@ -12,13 +12,10 @@
 //! him out of the running call.
 
 mod body;
-mod epoch;
 mod layer;
 mod right;
 #[cfg(test)]
 mod tests;
 
-pub use self::epoch::AccessEpoch;
-pub(crate) use self::epoch::Clock;
 pub use self::layer::Layer;
 pub(crate) use self::right::Right;

@@ -3,13 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use holdfast_base::AccessEpoch;
 use http::HeaderMap;
+
 use rustls_pki_types::UnixTime;
 use tokio::time::timeout;
 use tonic::{Extensions, Status};
 use tracing::info;
 
-use super::AccessEpoch;
 use crate::auth::{Admission, Authenticator};
 use crate::gnsi::Gnsi;
 use crate::tls::Peer;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use holdfast_base::Role;
+use holdfast_base::{Clock, Role};
 use holdfast_config::Models;
 use holdfast_security::authz::{Installed, Upload};
 use holdfast_security::credentialz::CryptHash;
@@ -24,13 +24,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use super::Right;
 use super::body::RequestBody;
 use super::right::Call;
-use super::{Clock, Right};
-use crate::auth::{Authenticator, CertificateTrust, Credentials, Password, SpeaksFor, Users};
+use crate::auth::{Authenticator, CertificateTrust, Credentials};
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::tests::certz::rig::Authority;
+use crate::settings::SpeaksFor;
 use crate::tls::{Peer, PeerCertificate};
+use crate::users::{Password, Users};
 
 const SUBSCRIBE: &str = "/gnmi.gNMI/Subscribe";
 const ROTATE: &str = "/gnsi.authz.v1.Authz/Rotate";
@@ -63,8 +65,16 @@ impl Rig {
         });
         let profiles = TlsProfiles::of_clients(folder.path(), ca, clock);
         let users = Users::new(loaded.users, store.clone()).unwrap();
-        let gnsi =
-            Gnsi::new(&models, &users, &store, &loaded.artefacts, folder.path(), profiles).unwrap();
+        let gnsi = Gnsi::new(
+            &models,
+            &users,
+            &store,
+            &loaded.artefacts,
+            folder.path(),
+            profiles,
+            crate::northbound::pathz_draft,
+        )
+        .unwrap();
         let trust = CertificateTrust { role: Role::ReadOnly, speaks_for: SpeaksFor::Anyone };
         let authenticator = Authenticator::new(users.clone(), trust, gnsi.clone());
         let rig = Self { users, gnsi, authenticator, root, _folder: folder };

@@ -1,8 +1,7 @@
 //! One call, from its first octet to its end: collects the content of its record.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_base::Caller;
 use holdfast_security::acctz::{
     Account, Activity, Authn, AuthnOutcome, Authz, AuthzOutcome, Payload, Rpc, Session, Stage,
     Text, User,
@@ -13,83 +12,49 @@ use tonic::{Code, Status};
 use holdfast_store::accounts::{AccountingLog, Refused};
 
 use super::{authn, given_up, refused, user};
-use crate::auth::{Refusal, source_of};
-use crate::northbound::{MAX_PAYLOAD, Method, Methods};
-use crate::tls::Peer;
+use crate::auth::{Login, LoginOutcome, Refusal};
+use crate::methods::{MAX_PAYLOAD, Method, Methods};
+use crate::tls::{Peer, source_of};
 
 /// Octets of the gRPC frame header: compression flag and length.
 const FRAME: usize = 5;
 
-/// Result of authentication, which the inner authentication layer reports to accounting. Stored in the extensions
-/// of each request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Login(Arc<Said>);
-
-#[derive(Debug, Default)]
-struct Said {
-    /// Name that came with a password.
-    tried: OnceLock<SmolStr>,
-    known: OnceLock<Known>,
+/// The caller of a login, or the name that was tried.
+fn user_of(login: &Login) -> User {
+    let name = match login.outcome() {
+        LoginOutcome::Identified(caller) => return user(caller),
+        LoginOutcome::Refused { name, .. } => name,
+        LoginOutcome::Abandoned { name } => Some(name),
+        LoginOutcome::Unknown => None,
+    };
+    let identity = name.map_or_else(Text::default, |name| name.as_str().into());
+    User { identity, ..User::default() }
 }
 
-#[derive(Debug)]
-enum Known {
-    As(Caller),
-    Not { name: Option<SmolStr>, refusal: Refusal },
+fn authn_of(login: &Login) -> Option<Authn> {
+    match login.outcome() {
+        LoginOutcome::Identified(caller) => Some(authn(caller)),
+        LoginOutcome::Refused { refusal, .. } => Some(refused(refusal)),
+        LoginOutcome::Abandoned { .. } => Some(given_up()),
+        LoginOutcome::Unknown => None,
+    }
 }
 
-impl Login {
-    /// Records a name that came with a password. Without a later result, the call was abandoned.
-    pub(crate) fn tried(&self, name: &SmolStr) {
-        let _ = self.0.tried.set(name.clone()); // a request has one name
-    }
-
-    /// Records an identified caller, who may still lack the permission for the call.
-    pub(crate) fn identified(&self, caller: &Caller) {
-        // Authentication happens once per request.
-        let _ = self.0.known.set(Known::As(caller.clone()));
-    }
-
-    /// Records a failed login; `name` is the one that was tried.
-    pub(crate) fn refused(&self, name: Option<SmolStr>, refusal: &Refusal) {
-        let _ = self.0.known.set(Known::Not { name, refusal: refusal.clone() });
-    }
-
-    fn user(&self) -> User {
-        let name = match self.0.known.get() {
-            Some(Known::As(caller)) => return user(caller),
-            Some(Known::Not { name, .. }) => name.as_ref(),
-            None => self.0.tried.get(),
-        };
-        let identity = name.map_or_else(Text::default, |name| name.as_str().into());
-        User { identity, ..User::default() }
-    }
-
-    fn authn(&self) -> Option<Authn> {
-        match (self.0.known.get(), self.0.tried.get()) {
-            (Some(Known::As(caller)), _) => Some(authn(caller)),
-            (Some(Known::Not { refusal, .. }), _) => Some(refused(refusal)),
-            (None, Some(_)) => Some(given_up()),
-            (None, None) => None,
+/// Reason for the lack of an identified caller, in a word; with the name, if a password was compared.
+fn missing_caller(login: &Login) -> Option<(&'static str, Option<SmolStr>)> {
+    match login.outcome() {
+        LoginOutcome::Identified(_) => None,
+        LoginOutcome::Refused { name, refusal } => {
+            let compared = matches!(refusal, Refusal::WrongPassword);
+            Some((refusal.word(), name.filter(|_| compared).cloned()))
         }
+        LoginOutcome::Abandoned { name } => Some(("given up", Some(name.clone()))),
+        LoginOutcome::Unknown => Some(("unknown", None)),
     }
+}
 
-    /// Reason for the lack of an identified caller, in a word; with the name, if a password was compared.
-    fn not_identified(&self) -> Option<(&'static str, Option<SmolStr>)> {
-        match (self.0.known.get(), self.0.tried.get()) {
-            (Some(Known::As(_)), _) => None,
-            (Some(Known::Not { name, refusal }), _) => {
-                let compared = matches!(refusal, Refusal::WrongPassword);
-                Some((refusal.word(), name.clone().filter(|_| compared)))
-            }
-            (None, Some(name)) => Some(("given up", Some(name.clone()))),
-            (None, None) => Some(("unknown", None)),
-        }
-    }
-
-    fn succeeded(&self) -> bool {
-        self.authn().is_some_and(|authn| authn.outcome == AuthnOutcome::Success)
-    }
+fn succeeded(login: &Login) -> bool {
+    authn_of(login).is_some_and(|authn| authn.outcome == AuthnOutcome::Success)
 }
 
 /// One call in progress. Shared by the bodies of request and response, either of which may outlive the other.
@@ -194,7 +159,7 @@ impl Call {
 
     /// The request for the record. Requests of unidentified callers are not recorded.
     fn payload(&self, state: &State) -> Option<Payload> {
-        let method = self.method.as_ref().filter(|_| self.login.succeeded())?;
+        let method = self.method.as_ref().filter(|_| succeeded(&self.login))?;
         let (message, whole) = match first_message(&state.heard) {
             Some(first) => first,
             None => (state.heard.get(FRAME..)?, false),
@@ -204,7 +169,7 @@ impl Call {
 
     fn authz(&self, status: &Status) -> Authz {
         let outcome = match status.code() {
-            _ if !self.login.succeeded() => AuthzOutcome::Deny,
+            _ if !succeeded(&self.login) => AuthzOutcome::Deny,
             Code::PermissionDenied | Code::Unauthenticated => AuthzOutcome::Deny,
             _ => AuthzOutcome::Permit,
         };
@@ -216,8 +181,8 @@ impl Call {
             transport: self.peer.as_ref().map(|peer| (peer.local, peer.address)),
             channel: self.channel.clone(),
             stage,
-            user: self.login.user(),
-            authn: (stage != Stage::Logout).then(|| self.login.authn()).flatten(),
+            user: user_of(&self.login),
+            authn: (stage != Stage::Logout).then(|| authn_of(&self.login)).flatten(),
         };
         let (family, path) = (Methods::family(&self.path), self.path.as_str().into());
         let activity = Activity::Rpc(Rpc { family, path, payload, authz });
@@ -230,7 +195,7 @@ impl Call {
 
     /// Kind of refusal by which calls of strangers are counted together; `None` for an identified caller.
     fn refused(&self) -> Option<Refused> {
-        let (reason, name) = self.login.not_identified()?;
+        let (reason, name) = missing_caller(&self.login)?;
         let source = self.peer.as_ref().map(|peer| source_of(peer.address.ip()));
         Some(Refused { source, reason, name })
     }

@@ -13,7 +13,7 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use super::call::Call;
-use crate::northbound::Methods;
+use crate::methods::Methods;
 use crate::tls::Peer;
 
 /// Adds [`Accounted`] to a service.

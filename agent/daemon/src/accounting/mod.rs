@@ -6,14 +6,11 @@
 
 mod call;
 mod layer;
-mod leaves;
 
 use holdfast_base::{Caller, Source};
 use holdfast_security::acctz::{Authn, AuthnKind, AuthnOutcome, User};
 
-pub(crate) use self::call::Login;
 pub use self::layer::{Accounted, Layer};
-pub(crate) use self::leaves::Counted;
 use crate::auth::Refusal;
 
 /// The identified caller, for a record.

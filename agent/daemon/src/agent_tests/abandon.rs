@@ -9,8 +9,7 @@ use holdfast_config::resolve::PatternStep;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
 use holdfast_config::{Configuration, InstancePath, Layers, Mark};
-use holdfast_core::Datastore;
-use holdfast_core::{CommitError, CommitOptions, Committed};
+use holdfast_core::{CommitError, CommitOptions, Committed, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
 use tokio::task::JoinHandle;
 

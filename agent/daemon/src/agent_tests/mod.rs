@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{Caller, Role, Source};
-use holdfast_config::Namespace;
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
-use holdfast_config::{Models, json, parallel};
+use holdfast_config::{Models, Namespace, json, parallel};
 use holdfast_core::{
     CommitError, CommitOptions, Committed, Core, CoreHandle, Datastore, Intent, Parts, Statuses,
 };
@@ -22,14 +21,15 @@ use holdfast_store::{ArtefactTable, Store, faults as disk};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::auth::Users;
 use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
-use crate::northbound::{IgnoredSubscriptions, UnknownPaths, begin_software};
+use crate::northbound::{IgnoredSubscriptions, begin_software};
 use crate::packages::Packages;
 use crate::reboot::{Extent, Reboots};
+use crate::settings::UnknownPaths;
 use crate::slots::Slots;
 use crate::software::{Running, Software, this_boot};
+use crate::users::Users;
 
 mod abandon;
 mod admission;
@@ -81,9 +81,17 @@ impl Agent {
         let profiles = TlsProfiles::of_box(folder, &stored);
         let transport = Box::new(transport);
         let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
-        let gnsi = Gnsi::new(&models, &users, &store, &loaded.artefacts, folder, profiles.clone())
-            .unwrap()
-            .undertaking(reboots.undertakings().clone());
+        let gnsi = Gnsi::new(
+            &models,
+            &users,
+            &store,
+            &loaded.artefacts,
+            folder,
+            profiles.clone(),
+            crate::northbound::pathz_draft,
+        )
+        .unwrap()
+        .undertaking(reboots.undertakings().clone());
         let program = folder.join("program");
         let slots = Slots::new(program.exists().then_some(program));
         let packages = Packages::new(folder, slots.clone());

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
-use holdfast_core::Datastore;
-use holdfast_core::{CommitError, CommitOptions};
+use holdfast_core::{CommitError, CommitOptions, Datastore};
 use holdfast_platform::descriptors::link;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_scheduler::State;

@@ -8,9 +8,9 @@ use rustls_pki_types::UnixTime;
 use tonic::Status;
 
 use super::layer::require_role;
-use super::users::UserEntry;
 use super::{Authenticator, Credentials, Refusal};
 use crate::tls::{Peer, Standing};
+use crate::users::UserEntry;
 
 /// The login of a call, with all that is needed to repeat it. The authentication layer puts it into the extensions of
 /// each request.

@@ -32,8 +32,9 @@ use tracing::info;
 
 use super::{
     Refusal,
-    backoff::{BackOff, NameKey, Verdict, source_of},
+    backoff::{BackOff, NameKey, Verdict},
 };
+use crate::tls::source_of;
 
 /// Time that an attempt waits for others: to be charged, and again to be compared. Delays are not counted.
 const TURN_WAIT: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasher, Hash, RandomState},
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     time::{Duration, Instant},
 };
 
@@ -37,17 +37,6 @@ const ACCOUNTS: Rates = Rates {
 /// Rows of each table. When it is full, the row with the oldest attempt is removed: filling the table takes many
 /// addresses, whose owner could guess from each of them anyway; a single source is slowed down long before.
 const MAX_ROWS: usize = 4096;
-
-/// The unit that is slowed down: an IPv4 address, or the /64 that one IPv6 host can pick its addresses from.
-pub fn source_of(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
 
 /// Key of a name in the tables: a hash with a random key, because a name may be a password typed in the wrong place.
 /// Two names with one hash would be slowed down together, no more.
@@ -437,16 +426,5 @@ mod tests {
         assert_eq!([pairs.rows.len(), sources.rows.len(), accounts.rows.len()], [MAX_ROWS; 3]);
         assert!(!sources.rows.contains_key(&address(0)), "the oldest is forgotten first");
         assert!(sources.rows.contains_key(&address(10)));
-    }
-
-    #[test]
-    fn a_source_is_an_address_or_a_64() {
-        for (address, want) in [
-            ("192.0.2.1", "192.0.2.1"),
-            ("::ffff:192.0.2.1", "192.0.2.1"),
-            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
-        ] {
-            assert_eq!(source_of(address.parse().unwrap()), want.parse::<IpAddr>().unwrap());
-        }
     }
 }

@@ -13,8 +13,9 @@ use smol_str::SmolStr;
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::{Admission, Authenticator, Credentials, Password, Refusal, check_name};
-use crate::{accounting::Login, messages, tls::Peer};
+use super::Login;
+use super::{Admission, Authenticator, Credentials, Password, Refusal};
+use crate::{messages, tls::Peer, users::check_name};
 
 /// Metadata that carries the credentials (gNMI authentication document, "Credentials").
 const USERNAME: &str = "username";

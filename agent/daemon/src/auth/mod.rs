@@ -16,15 +16,11 @@ mod again;
 mod attempts;
 mod backoff;
 mod layer;
-mod password;
+mod login;
 #[cfg(test)]
 mod tests;
-mod users;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use holdfast_base::{Caller, Role, Source};
 use holdfast_security::certz::Rejection;
@@ -32,19 +28,16 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
+use self::attempts::{Attempt, Attempts};
+pub(crate) use self::login::{Login, LoginOutcome};
 pub use self::{
     again::Admission,
-    backoff::source_of,
     layer::{Authenticated, Layer},
-    password::{Password, PasswordError},
-    users::{UserError, Users, check_name},
 };
-use self::{
-    attempts::{Attempt, Attempts},
-    password::Tag,
-    users::UserEntry,
-};
-use crate::{gnsi::Gnsi, tls::Peer};
+use crate::gnsi::Gnsi;
+use crate::settings::SpeaksFor;
+use crate::tls::Peer;
+use crate::users::{Password, Tag, UserEntry, Users};
 
 /// Passwords hashed at one time: each takes 19 MiB and a core for some 20 ms.
 const MAX_HASHES: usize = 2;
@@ -100,31 +93,6 @@ impl Refusal {
 pub(crate) struct Credentials {
     pub(crate) name: Option<SmolStr>,
     pub(crate) password: Option<Password>,
-}
-
-/// The login that succeeded on a connection, so that a guessing client behind the same address cannot lock it out.
-#[derive(Debug, Default)]
-pub struct Remembered(Mutex<Option<(SmolStr, Tag)>>);
-
-impl Remembered {
-    fn is(&self, name: &str, tag: &Tag) -> bool {
-        let login = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        login.as_ref().is_some_and(|(known, known_tag)| known == name && known_tag.same(tag))
-    }
-
-    fn keep(&self, name: &str, tag: Tag) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((name.into(), tag));
-    }
-}
-
-/// Names that the holder of a client certificate may use without a password.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum SpeaksFor {
-    /// The names in the certificate
-    #[default]
-    Itself,
-    /// Any name. For clients that have checked their users themselves, when no other clients have certificates
-    Anyone,
 }
 
 /// Permissions of client certificates.

@@ -45,8 +45,16 @@ impl Rig {
         let settings = TlsSettings::default();
         let profiles = TlsProfiles::new(settings, folder, &[address], &BTreeMap::new()).unwrap();
         let models = Arc::new(Models::load().unwrap());
-        let gnsi =
-            Gnsi::new(&models, &users, &store, &loaded.artefacts, state.path(), profiles).unwrap();
+        let gnsi = Gnsi::new(
+            &models,
+            &users,
+            &store,
+            &loaded.artefacts,
+            state.path(),
+            profiles,
+            crate::northbound::pathz_draft,
+        )
+        .unwrap();
         let trust = CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::Itself };
         let rig = Self { authenticator: Authenticator::new(users, trust, gnsi), _state: state };
         tokio::time::pause(); // however long hashing takes, no failure is forgotten

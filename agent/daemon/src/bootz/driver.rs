@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use holdfast_base::Chain;
-use holdfast_base::Undertaking;
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{Caller, Chain, Role, Source, Undertaking};
 use holdfast_bootz::{
     client::{
         Action, Client, Command, Connect, Event, Install, Outcome, State, Surroundings, Task, Work,
@@ -28,7 +26,9 @@ use tonic::Code;
 use tracing::{error, info, warn};
 
 use super::{Ask, Equipment, NAME, Shown, connect, image, keep};
-use crate::{gnsi::Gnsi, local::reset_to_factory, northbound, reboot::Reboots};
+use crate::gnsi::Gnsi;
+use crate::northbound;
+use crate::reboot::{Reboots, reset_to_factory};
 
 /// Result of a piece of work: its outcome, and the connection or stream for the next one.
 struct Ended {

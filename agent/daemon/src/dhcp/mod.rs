@@ -20,12 +20,10 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::Chain;
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{Caller, Chain, Role, Source};
 use holdfast_bootz::uri::Server;
 use holdfast_config::{LayerKey, LeasedPort};
-use holdfast_core::Datastore;
-use holdfast_core::Intent;
+use holdfast_core::{Datastore, Intent};
 use holdfast_platform::netns::Netns;
 use smol_str::SmolStr;
 use tokio::{

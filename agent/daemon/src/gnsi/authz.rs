@@ -5,10 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use holdfast_base::Chain;
-use holdfast_base::{Caller, Source};
+use holdfast_base::{AccessEpoch, Caller, Chain, Source, Switch};
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Step, Value};
+use holdfast_config::{InstancePath, MissingNode, Step, Value};
 use holdfast_core::{Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::authz::{Call, Decision, Installed, Policy, Upload};
@@ -18,9 +17,8 @@ use http::HeaderMap;
 use tonic::Status;
 use tracing::error;
 
-use super::{ModelError, RotationLock, Switch, native_path};
-use crate::access::AccessEpoch;
-use crate::northbound;
+use super::RotationLock;
+use crate::methods;
 use crate::tls::Peer;
 
 /// Name of the service's only artefact.
@@ -91,10 +89,10 @@ impl Authz {
         artefacts: &Artefacts,
         switch: Switch,
         access: AccessEpoch,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self, MissingNode> {
         let artefact = artefacts.get(&ArtefactTable::Authz).and_then(|all| all.get(POLICY));
         let last = artefact.map(|artefact| Arc::new(installed(artefact)));
-        let counters = northbound::rpcs().into_iter().map(|rpc| {
+        let counters = methods::rpcs().into_iter().map(|rpc| {
             let entry = rpc_entry(native, &rpc)?;
             let (allowed, denied) = Default::default();
             Ok((rpc, Counters { entry, allowed, denied }))
@@ -248,19 +246,21 @@ impl Counters {
 }
 
 impl Nodes {
-    fn find(native: &Schema) -> Result<Self, ModelError> {
+    fn find(native: &Schema) -> Result<Self, MissingNode> {
         let policy = |leaf| {
-            native_path(
-                native,
-                &[("system", &[]), ("state", &[]), ("authz-policy", &[]), (leaf, &[])],
-            )
+            native.instance_path(&[
+                ("system", &[]),
+                ("state", &[]),
+                ("authz-policy", &[]),
+                (leaf, &[]),
+            ])
         };
         let entry = rpc_entry(native, "/")?;
         let in_entry = |leaf: &str| {
             let state = native.child(entry.last()?.node, None, "state")?;
             Some(vec![Step::node(state), Step::node(native.child(state, None, leaf)?)])
         };
-        let leaf = |name: &str| in_entry(name).ok_or_else(|| ModelError(name.to_owned()));
+        let leaf = |name: &str| in_entry(name).ok_or_else(|| MissingNode(name.to_owned()));
         Ok(Self {
             version: policy("version")?,
             created_on: policy("created-on")?,
@@ -330,12 +330,13 @@ fn joined(headers: &HeaderMap, key: &str) -> Option<String> {
     Some(values.fold(first, |all, value| all + "," + &value))
 }
 
-fn rpc_entry(native: &Schema, rpc: &str) -> Result<InstancePath, ModelError> {
+fn rpc_entry(native: &Schema, rpc: &str) -> Result<InstancePath, MissingNode> {
     let server: &[_] = &[("name", GRPC_SERVER)];
-    native_path(
-        native,
-        &[("system", &[]), ("grpc-server", server), ("authz-rpc", &[("name", rpc)])],
-    )
+    native.instance_path(&[
+        ("system", &[]),
+        ("grpc-server", server),
+        ("authz-rpc", &[("name", rpc)]),
+    ])
 }
 
 fn below(entry: &InstancePath, steps: &[Step]) -> InstancePath {

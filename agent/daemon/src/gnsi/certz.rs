@@ -11,9 +11,8 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use holdfast_base::Chain;
-use holdfast_base::now_ns;
-use holdfast_config::Schema;
+use holdfast_base::{AccessEpoch, Chain, Clock, now_ns};
+use holdfast_config::{MissingNode, Schema};
 use holdfast_core::CertificateId;
 use holdfast_platform::objects::Profiles as ProfileNames;
 use holdfast_security::certz::{
@@ -26,9 +25,8 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 use tracing::{error, info};
 
-use super::{ModelError, RotationLock, ServerState};
+use super::{RotationLock, ServerState};
 use crate::{
-    access::{AccessEpoch, Clock},
     settings::TlsSettings,
     tls::{self, Filed, PeerCertificate, Standing, TlsError},
 };
@@ -79,7 +77,7 @@ impl Certz {
         native: &Schema,
         store: Store,
         profiles: TlsProfiles,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self, MissingNode> {
         let state = ServerState::new(native, profiles.clone())?;
         Ok(Self { profiles, state, store, rotation_lock: RotationLock::default() })
     }
@@ -111,6 +109,20 @@ pub(crate) struct Serving {
     pub(crate) profile: Profile,
     /// Expiry of its certificate, in seconds since 1970.
     pub(crate) expires_on: Option<u64>,
+}
+
+impl tls::ServerConfigs for TlsProfiles {
+    fn server_config(&self) -> Arc<ServerConfig> {
+        self.server_config()
+    }
+
+    fn accepted(&self) {
+        self.connections().accepted();
+    }
+
+    fn rejected(&self) {
+        self.connections().rejected();
+    }
 }
 
 impl TlsProfiles {

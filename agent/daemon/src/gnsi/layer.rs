@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::Either;
-use holdfast_base::Caller;
-use holdfast_base::now_ns;
+use holdfast_base::{Caller, now_ns};
 use holdfast_config::limits::error_text;
 use http::{Request, Response};
 use tonic::Status;

@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_config::{InstancePath, Keys, MissingNode, NodeId, Step, Value};
 use holdfast_core::ServiceState;
 use holdfast_security::credentialz::{Account, Credentials, Host, Stamp};
 use holdfast_security::rotation::created_on_ns;
 use smol_str::SmolStr;
-
-use super::{ModelError, native_path};
 
 /// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
 const NS_PER_S: u64 = 1_000_000_000;
@@ -46,18 +44,18 @@ pub(crate) struct LoginLeaves {
 }
 
 impl LoginLeaves {
-    pub(super) fn find(native: &Schema) -> Result<Self, ModelError> {
-        let find = |path: &str| native.find(path).ok_or_else(|| ModelError(path.to_owned()));
+    pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
+        let find = |path: &str| native.find(path).ok_or_else(|| MissingNode(path.to_owned()));
         let state = Step::node(find("/system/user/state")?);
         let in_state = |what: &str, which: &str| {
             let leaf = find(&format!("/system/user/state/{what}-{which}"))?;
-            Ok::<_, ModelError>(vec![state.clone(), Step::node(leaf)])
+            Ok::<_, MissingNode>(vec![state.clone(), Step::node(leaf)])
         };
         let of_account = OF_ACCOUNT.iter().map(|(what, of)| {
             Ok(([in_state(what, "version")?, in_state(what, "created-on")?], *of))
         });
         let at = |container: &str, name: &str| {
-            native_path(native, &[("system", &[]), (container, &[]), (name, &[])])
+            native.instance_path(&[("system", &[]), (container, &[]), (name, &[])])
         };
         let of_host = OF_HOST.iter().map(|(what, of)| {
             let leaf = |which: &str| at("ssh-server", &format!("{what}-{which}"));
@@ -66,8 +64,8 @@ impl LoginLeaves {
         Ok(Self {
             system: find("/system")?,
             user: find("/system/user")?,
-            of_account: of_account.collect::<Result<_, ModelError>>()?,
-            of_host: of_host.collect::<Result<_, ModelError>>()?,
+            of_account: of_account.collect::<Result<_, MissingNode>>()?,
+            of_host: of_host.collect::<Result<_, MissingNode>>()?,
             certificate_expires_on: at("ssh-server", "host-certificate-expires-on")?,
             glome_enabled: at("glome", "enabled")?,
             glome_version: at("glome", "key-version")?,

@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
 use super::{RotationLock, vault::LoginVault};
-use crate::auth::Users;
+use crate::users::Users;
 
 /// Permissions of files for root only.
 const SECRET: u32 = 0o600;

@@ -5,6 +5,7 @@
 //! read it. State leaves in the native model show it to clients: those with events by
 //! [`holdfast_core::Datastore::show_state`], counters by [`Polled`].
 
+mod accounting_leaves;
 mod authz;
 pub(crate) mod certz;
 mod host_key;
@@ -14,24 +15,23 @@ mod logins;
 pub mod pathz;
 mod rotations;
 mod server_state;
-mod switch;
 mod vault;
 
 use std::path::Path as Folder;
 use std::sync::Arc;
 
-use holdfast_base::Undertakings;
-use holdfast_base::now_ns;
-use holdfast_config::schema::Schema;
-use holdfast_config::{Elem, InstancePath, Models, Path};
-use holdfast_core::Datastore;
-use holdfast_core::{AccessChanges, CertificateId, Polled};
+use holdfast_base::{AccessEpoch, Switch, Undertakings, now_ns};
+use holdfast_config::MissingNode;
+
+use holdfast_config::Models;
+use holdfast_core::{AccessChanges, CertificateId, Datastore, Polled};
 use holdfast_security::acctz::History;
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::accounts::{AccountingLog, DEFAULT_HISTORY};
 use holdfast_store::{Artefacts, Store};
 use tokio_util::task::AbortOnDropHandle;
 
+use self::accounting_leaves::Counted;
 pub(crate) use self::authz::Authz;
 pub use self::certz::TlsProfiles;
 pub(crate) use self::certz::{Certz, Promise};
@@ -40,12 +40,10 @@ pub use self::layer::Layer;
 pub(crate) use self::login_leaves::LoginLeaves;
 pub use self::logins::Logins;
 pub(crate) use self::pathz::Pathz;
+pub use self::pathz::ReadPolicy;
 pub use self::rotations::{RotationGuard, RotationLock, Rotations};
 pub(crate) use self::server_state::ServerState;
-pub use self::switch::Switch;
-use crate::access::AccessEpoch;
-use crate::accounting::Counted;
-use crate::auth::Users;
+use crate::users::Users;
 
 /// Long-lived state of gNSI; clones share it.
 #[derive(Clone, Debug)]
@@ -62,11 +60,6 @@ pub struct Gnsi {
     pub rotations: Rotations,
 }
 
-/// Reason why gNSI cannot start.
-#[derive(Debug, thiserror::Error)]
-#[error("the native model has no `{0}`")]
-pub struct ModelError(String);
-
 impl Gnsi {
     /// Applies the content of the store; accounting records are in memory only. `root` is the folder of the box's
     /// files. Must run within the runtime.
@@ -80,14 +73,15 @@ impl Gnsi {
         artefacts: &Artefacts,
         root: &Folder,
         profiles: TlsProfiles,
-    ) -> Result<Self, ModelError> {
+        read_policy: ReadPolicy,
+    ) -> Result<Self, MissingNode> {
         let logins = Logins::new(artefacts, users.clone(), store.clone(), root.to_owned());
         let (switch, native) = (Switch::default(), &models.native);
         users.obey(switch.clone());
         let access = users.access().clone();
         profiles.count_in(access.clone());
         let authz = Authz::new(native, store.clone(), artefacts, switch.clone(), access.clone())?;
-        let pathz = Pathz::new(models, store.clone(), artefacts, switch.clone())?;
+        let pathz = Pathz::new(models, store.clone(), artefacts, switch.clone(), read_policy)?;
         let accounts = AccountingLog::new(History::new(DEFAULT_HISTORY, now_ns()));
         Ok(Self {
             counted: Arc::new(Counted::new(native, accounts.clone())?),
@@ -178,17 +172,4 @@ impl Gnsi {
         let shown = state.show_serving(&core).await;
         AbortOnDropHandle::new(tokio::spawn(state.follow(shown, bound, core)))
     }
-}
-
-/// Converts a path to one of the native model; entries have their keys.
-pub(crate) fn native_path(
-    native: &Schema,
-    elems: &[(&str, &[(&str, &str)])],
-) -> Result<InstancePath, ModelError> {
-    let elem = |(name, keys): &(&str, &[(&str, &str)])| Elem {
-        name: (*name).to_owned(),
-        keys: keys.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
-    };
-    let path = Path { elems: elems.iter().map(elem).collect() };
-    native.resolve_write(&path).map_err(|_| ModelError(path.to_string()))
 }

@@ -1,16 +1,14 @@
 //! State of the gRPC server: its TLS profile, and counters of its connections.
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Value};
-use holdfast_core::Datastore;
-use holdfast_core::{CertificateId, Polled, ServiceState};
+use holdfast_config::{InstancePath, MissingNode, Value};
+use holdfast_core::{CertificateId, Datastore, Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::certz::{EntityKind, Freshness};
 use holdfast_security::rotation::created_on_ns;
 use smol_str::SmolStr;
 
 use super::certz::TlsProfiles;
-use super::{ModelError, native_path};
 
 /// Nanoseconds in a second: certificates count seconds, leaves nanoseconds.
 const NS_PER_S: u64 = 1_000_000_000;
@@ -29,7 +27,7 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    pub(super) fn new(native: &Schema, profiles: TlsProfiles) -> Result<Self, ModelError> {
+    pub(super) fn new(native: &Schema, profiles: TlsProfiles) -> Result<Self, MissingNode> {
         let leaf = |name: &str| path(native, &format!("state/{name}"));
         let entity = |kind, name: &str| {
             Ok((kind, leaf(&format!("{name}-version"))?, leaf(&format!("{name}-created-on"))?))
@@ -114,9 +112,9 @@ impl Polled for ServerState {
 }
 
 /// Path of a leaf below the entry of the server.
-fn path(native: &Schema, below: &str) -> Result<InstancePath, ModelError> {
+fn path(native: &Schema, below: &str) -> Result<InstancePath, MissingNode> {
     let entry: &[(&str, &str)] = &[("name", GRPC_SERVER)];
     let mut elems = vec![("system", &[][..]), ("grpc-server", entry)];
     elems.extend(below.split('/').map(|name| (name, &[][..])));
-    native_path(native, &elems)
+    native.instance_path(&elems)
 }

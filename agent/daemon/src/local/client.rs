@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 
 use super::maintain::ResetToFactory;
 use super::{BootzStart, Failure, SwitchEntry, UserEntry, UserToDelete, UserToSet};
-use crate::auth::Password;
+use crate::users::Password;
 
 /// Time limit for an answer. The state of a large box takes longest.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

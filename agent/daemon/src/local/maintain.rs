@@ -7,15 +7,13 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::Caller;
-use holdfast_base::Chain;
+use holdfast_base::{Caller, Chain};
 use holdfast_config::layer::Namespace;
-use holdfast_core::Datastore;
-use holdfast_core::{CommitError, Intent};
+use holdfast_core::{CommitError, Datastore, Intent};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
-use crate::reboot::Reboots;
+use crate::reboot::{Reboots, reset_to_factory};
 
 /// Position of a switch, in the wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -74,24 +72,6 @@ async fn factory_reset<C: Datastore>(
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(why) => failure(StatusCode::CONFLICT, why),
     }
-}
-
-/// Resets the box to its factory configuration, and restarts the agent.
-///
-/// # Errors
-/// With the reason as text for people.
-pub async fn reset_to_factory(
-    core: &impl Datastore,
-    reboots: &Reboots,
-    caller: &Caller,
-    retain_certificates: bool,
-) -> Result<(), String> {
-    let _undertaking = reboots.undertakings().begin("a factory reset");
-    let reset = core.change(caller, Intent::FactoryReset { retain_certificates }).await;
-    reset.map_err(|error| Chain(&error).to_string())?;
-    reboots.cancel();
-    let asked = reboots.at_once("factory reset".to_owned());
-    asked.map_err(|error| error.to_string())
 }
 
 fn done(result: Result<(), CommitError>) -> Response {

@@ -27,9 +27,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::Chain;
-use holdfast_base::http1;
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{Caller, Chain, Role, Source, http1};
 use holdfast_store::accounts::AccountingLog;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -40,10 +38,10 @@ use zeroize::{Zeroize, Zeroizing};
 pub use self::bootz::{BootzStart, routes as bootz};
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector};
-pub use self::maintain::{SwitchEntry, reset_to_factory, routes as maintenance};
+pub use self::maintain::{SwitchEntry, routes as maintenance};
 use crate::{
-    auth::{Password, UserError, Users},
     settings::Shown,
+    users::{Password, UserError, Users},
 };
 
 /// Connections at one time, one for each person or script on the box. Clients are trusted, so there is no time

@@ -7,11 +7,9 @@
 //! Absent on purpose: authentication (a layer in front puts the caller into each request), and
 //! configuration semantics (the core's).
 
-mod accounting;
 mod boot_document;
 mod bootstrap;
 mod capabilities;
-mod dscp;
 mod encoding;
 mod extensions;
 mod get;
@@ -30,12 +28,9 @@ mod subscribe;
 pub(crate) mod tests;
 mod unknown;
 
-pub use accounting::{MAX_PAYLOAD, Method, Methods};
 pub(crate) use boot_document::boot_document;
 pub use bootstrap::bootstrap;
-pub use dscp::Dscp;
 pub use subscribe::IgnoredSubscriptions;
-pub use unknown::UnknownPaths;
 
 use std::sync::Arc;
 
@@ -50,12 +45,9 @@ use holdfast_proto::gnoi::system::system_server::SystemServer;
 use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStreamServer;
 use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::v1::certz_server::CertzServer;
-use holdfast_proto::gnsi::credentialz::v1::credentialz_server::CredentialzServer;
 use holdfast_proto::gnsi::pathz::v1::pathz_server::PathzServer;
 use holdfast_store::StoreError;
 use http::HeaderValue;
-use prost::Message;
-use prost_types::FileDescriptorSet;
 use tonic::Code;
 use tonic::body::Body;
 use tonic::server::NamedService;
@@ -67,6 +59,7 @@ use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemServic
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
 use crate::device::Device;
 use crate::gnsi::Gnsi;
+use crate::methods::SERVED;
 use crate::software::Software;
 
 /// The largest message either way, in octets.
@@ -74,21 +67,6 @@ pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 
 /// Families of services on the listener, as the native model names them.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
-
-/// The services of the listener by their full names, but for reflection, which names itself.
-const SERVED: [&str; 11] = [
-    <GNmiServer<()> as NamedService>::NAME,
-    <BootConfigServer<()> as NamedService>::NAME,
-    <FactoryResetServer<()> as NamedService>::NAME,
-    <OsServer<()> as NamedService>::NAME,
-    <SystemServer<()> as NamedService>::NAME,
-    <AuthzServer<()> as NamedService>::NAME,
-    <AcctzStreamServer<()> as NamedService>::NAME,
-    <CredentialzServer<()> as NamedService>::NAME,
-    <CertzServer<()> as NamedService>::NAME,
-    <PathzServer<()> as NamedService>::NAME,
-    "grpc.health.v1.Health",
-];
 
 /// All services of the listener: gNMI, gNOI, gNSI, the health of each, and reflection.
 ///
@@ -173,10 +151,11 @@ fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Bod
 }
 
 /// Reads a pathz policy from a stored artefact.
-pub(crate) fn pathz_draft(
-    content: &[u8],
-) -> Result<holdfast_security::pathz::Draft, tonic::Status> {
-    self::gnsi::pathz_draft(content)
+///
+/// # Errors
+/// With the reason as text for the log.
+pub fn pathz_draft(content: &[u8]) -> Result<holdfast_security::pathz::Draft, String> {
+    self::gnsi::pathz_draft(content).map_err(|status| status.to_string())
 }
 
 /// Reports a service as serving to the health service, by its name.
@@ -190,27 +169,4 @@ fn reflection() -> tonic_reflection::server::Builder<'static> {
         .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
     SERVED.into_iter().fold(described, tonic_reflection::server::Builder::with_service_name)
-}
-
-/// Paths of all RPCs of the listener in HTTP/2, `/package.Service/Method`, reflection included.
-pub(crate) fn rpcs() -> Vec<String> {
-    let sets = [
-        FILE_DESCRIPTOR_SET,
-        tonic_health::pb::FILE_DESCRIPTOR_SET,
-        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
-        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
-    ];
-    let files = sets.into_iter().flat_map(|set| {
-        FileDescriptorSet::decode(set).expect("the descriptors were made by our build").file
-    });
-    let rpcs = files.flat_map(|file| {
-        let package = file.package().to_owned();
-        file.service.into_iter().flat_map(move |service| {
-            let name = format!("{package}.{}", service.name());
-            let served = SERVED.contains(&name.as_str()) || package.starts_with("grpc.reflection.");
-            let rpcs = service.method.into_iter().filter(move |_| served);
-            rpcs.map(move |rpc| format!("/{name}/{}", rpc.name())).collect::<Vec<_>>()
-        })
-    });
-    rpcs.collect()
 }

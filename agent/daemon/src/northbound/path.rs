@@ -5,11 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_config::cli;
 use holdfast_config::limits::excerpt;
 use holdfast_config::path::check_limits;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::{Elem, NodeId, Path, Step};
+use holdfast_config::{Elem, NodeId, Path, Step, cli};
 use holdfast_proto::gnmi;
 
 use super::status::Refusal;

@@ -22,8 +22,9 @@ use super::capabilities;
 use super::path::{Access, Joined, Prefix};
 use super::reads::{PORTION, Stop, Work};
 use super::status::Refusal;
-use super::unknown::{OrUnknown, UnknownPath, UnknownPaths};
+use super::unknown::{OrUnknown, UnknownPath};
 use crate::gnsi::pathz::{ReadSight, Rights};
+use crate::settings::UnknownPaths;
 
 /// Prefix and filter of a request, for reading its paths.
 #[derive(Debug)]

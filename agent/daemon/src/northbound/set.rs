@@ -3,15 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_base::Caller;
-use holdfast_base::beside_others;
-use holdfast_base::now_ns;
+use holdfast_base::{Caller, beside_others, now_ns};
 use holdfast_config::edit::{Admission, Cause, Edit, Gate, Operation, Payload, Target};
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
-use holdfast_core::CommitError;
-use holdfast_core::Datastore;
-use holdfast_core::UserSecrets;
+use holdfast_core::{CommitError, Datastore, UserSecrets};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result::Operation as Done;
 

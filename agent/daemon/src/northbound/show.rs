@@ -1,9 +1,8 @@
 //! Get in the CLI origin: the elements of a path are the words of a `show` command.
 
 use holdfast_base::now_ns;
-use holdfast_config::Path;
-use holdfast_config::cli;
 use holdfast_config::limits::MESSAGE_SIZE;
+use holdfast_config::{Path, cli};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::{self, TypedValue};

@@ -3,7 +3,6 @@
 //! A read of such a path is refused as UNIMPLEMENTED (3.3.4 of the gNMI specification), except for a subscription while
 //! the box is set to ignore it. Other mistakes in a path are refused in any case.
 
-use clap::ValueEnum;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Path, PathError};
@@ -11,16 +10,6 @@ use smol_str::SmolStr;
 
 use super::path::{Access, Joined, NamedPath};
 use super::status::Refusal;
-
-/// The answer to a subscription to a path that no model has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum UnknownPaths {
-    /// The whole list is refused, UNIMPLEMENTED, as gNMI has it
-    #[default]
-    Refuse,
-    /// The rest of the list is answered; the path is logged, and counted in the native model
-    Ignore,
-}
 
 /// A path that no model of this agent has.
 #[derive(Clone, Debug, PartialEq, Eq)]

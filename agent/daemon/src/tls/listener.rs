@@ -23,12 +23,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::server::Connected;
 use tracing::{debug, warn};
 
+use super::dscp::Dscp;
 use super::{
     TlsError,
     peer::{Peer, PeerCertificate},
     probation::{Limits, Probation},
 };
-use crate::{gnsi::TlsProfiles, northbound::Dscp};
 
 /// Time limit for the handshake. A slower client is gone, or hostile.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -84,13 +84,13 @@ impl Listener {
     }
 
     /// Starts to accept. Changes of the profiles apply to new connections only.
-    pub fn accept(self, profiles: &TlsProfiles) -> Incoming {
+    pub fn accept(self, configs: &impl ServerConfigs) -> Incoming {
         let (connection_tx, connection_rx) = mpsc::channel(QUEUE_DEPTH);
         let limits = Arc::new(Limits::default());
         let accepting = self.sockets.into_iter().map(|socket| {
             let task = AcceptTask {
                 socket,
-                profiles: profiles.clone(),
+                configs: configs.clone(),
                 connection_tx: connection_tx.clone(),
                 limits: limits.clone(),
             };
@@ -125,15 +125,27 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// The TLS settings of the server, and the count of its connections.
+pub trait ServerConfigs: Clone + Send + Sync + 'static {
+    /// Settings for the next handshake.
+    fn server_config(&self) -> Arc<rustls::ServerConfig>;
+
+    /// Counts a connection whose handshake succeeded.
+    fn accepted(&self);
+
+    /// Counts a connection that was refused, or whose handshake failed.
+    fn rejected(&self);
+}
+
 /// Loop of one listening socket.
-struct AcceptTask {
+struct AcceptTask<C> {
     socket: TcpListener,
-    profiles: TlsProfiles,
+    configs: C,
     connection_tx: mpsc::Sender<Connection>,
     limits: Arc<Limits>,
 }
 
-impl AcceptTask {
+impl<C: ServerConfigs> AcceptTask<C> {
     async fn run(self) {
         loop {
             let (stream, address) = match self.socket.accept().await {
@@ -146,20 +158,20 @@ impl AcceptTask {
             };
             let Some(probation) = self.limits.admit(address.ip()) else {
                 debug!(peer = %address, "connection refused: too many are open");
-                self.profiles.connections().rejected();
+                self.configs.rejected();
                 continue;
             };
-            let profiles = self.profiles.clone();
+            let configs = self.configs.clone();
             let connection_tx = self.connection_tx.clone();
             tokio::spawn(async move {
-                let acceptor = TlsAcceptor::from(profiles.server_config());
+                let acceptor = TlsAcceptor::from(configs.server_config());
                 match connect(acceptor, stream, address, probation).await {
                     Ok(connection) => {
-                        profiles.connections().accepted();
+                        configs.accepted();
                         drop(connection_tx.send(connection).await); // fails only during shutdown
                     }
                     Err(error) => {
-                        profiles.connections().rejected();
+                        configs.rejected();
                         debug!(peer = %address, %error, "TLS handshake failed");
                     }
                 }

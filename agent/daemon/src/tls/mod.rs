@@ -1,15 +1,17 @@
 //! TLS for all network connections; there is no cleartext listener.
 //!
-//! [`TlsProfiles`] selects the server's certificate and the client authorities: from the profile that the server
+//! [`crate::gnsi::TlsProfiles`] selects the server's certificate and the client authorities: from the profile that the server
 //! is bound to, else from the operator's files, or the agent's own identity, which it creates at its first start.
 //! [`Listener`] accepts connections accordingly and passes them on after their handshake. Where client authorities
 //! are configured, a connection without a valid certificate ends here.
 
+mod dscp;
 mod identity;
 mod limits;
 mod listener;
 mod peer;
 mod probation;
+mod source;
 mod standing;
 mod verifier;
 
@@ -38,14 +40,14 @@ use rustls_pki_types::{
 use tracing::{error, warn};
 use x509_parser::{parse_x509_certificate, prelude::X509Certificate};
 
+pub use self::dscp::Dscp;
 pub use self::identity::ca_file;
 pub(crate) use self::identity::self_signed;
-pub use self::listener::{Connection, Incoming, Listener};
+pub use self::listener::{Connection, Incoming, Listener, ServerConfigs};
 pub use self::peer::{Peer, PeerCertificate};
+pub use self::source::source_of;
 pub(crate) use self::standing::{LastStanding, Standing, judge};
 use self::verifier::ClientVerifier;
-#[cfg(doc)]
-use crate::gnsi::TlsProfiles;
 use crate::settings::TlsSettings;
 
 /// ALPN name of HTTP/2, the only protocol offered (RFC 7540 section 3.3).

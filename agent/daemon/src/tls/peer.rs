@@ -18,8 +18,9 @@ use x509_parser::{
     x509::AttributeTypeAndValue,
 };
 
+use super::dscp::Dscp;
 use super::{LastStanding, parse, probation::Known};
-use crate::{auth::Remembered, northbound::Dscp};
+use crate::users::Remembered;
 
 /// Scheme of a SPIFFE id.
 const SPIFFE: &str = "spiffe://";

@@ -20,7 +20,7 @@ use tokio::{
 use tracing::warn;
 
 use super::limits::{Admission, BOUNDS, ConnectionTable, Number};
-use crate::auth::source_of;
+use super::source_of;
 
 /// Interval between log lines about refused and closed connections: a peer that connects a thousand times a second
 /// must not fill the disk.

@@ -6,15 +6,15 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use holdfast::auth::Users;
 use holdfast::device::Device;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
-use holdfast::northbound::{self, IgnoredSubscriptions, UnknownPaths};
+use holdfast::northbound::{self, IgnoredSubscriptions};
 use holdfast::packages::Packages;
 use holdfast::reboot::{Extent, Reboots};
-use holdfast::settings::TlsSettings;
+use holdfast::settings::{TlsSettings, UnknownPaths};
 use holdfast::slots::Slots;
 use holdfast::software::{Running, Software};
+use holdfast::users::Users;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::{Models, Namespace};
 use holdfast_core::{Core, Parts};
@@ -120,9 +120,17 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
     let artefacts = loaded.artefacts.clone();
     let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::System);
-    let gnsi = Gnsi::new(&models, &users, &store, &artefacts, folder.path(), profiles.clone())
-        .unwrap()
-        .undertaking(reboots.undertakings().clone());
+    let gnsi = Gnsi::new(
+        &models,
+        &users,
+        &store,
+        &artefacts,
+        folder.path(),
+        profiles.clone(),
+        holdfast::northbound::pathz_draft,
+    )
+    .unwrap()
+    .undertaking(reboots.undertakings().clone());
     let slots = Slots::default();
     let running = Running::given("1.0");
     let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);

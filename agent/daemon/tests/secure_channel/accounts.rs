@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast::auth::SpeaksFor;
+use holdfast::settings::SpeaksFor;
 use holdfast_base::Role;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::{
@@ -231,6 +231,6 @@ async fn what_is_large_is_looked_at_as_far_as_it_is_kept() {
     let record = next(&mut reader).await;
     let payload = rpc(&record).payload.clone().unwrap();
     let kept = GetRequest::decode(&payload.octets[..]).unwrap().path;
-    assert!(payload.cut && payload.octets.len() <= holdfast::northbound::MAX_PAYLOAD);
+    assert!(payload.cut && payload.octets.len() <= holdfast::methods::MAX_PAYLOAD);
     assert!(kept.len() > 100 && kept[..100] == large.path[..100], "{}", kept.len());
 }

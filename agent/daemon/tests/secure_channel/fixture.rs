@@ -3,11 +3,13 @@
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::PathBuf, pin::Pin, sync::Arc};
 
 use holdfast::{
-    auth::{Authenticator, CertificateTrust, Password, SpeaksFor, Users},
+    auth::{Authenticator, CertificateTrust},
     gnsi::{Gnsi, TlsProfiles},
     server,
+    settings::SpeaksFor,
     settings::TlsSettings,
     tls::{self, Listener},
+    users::{Password, Users},
 };
 use holdfast_base::{Caller, Role};
 use holdfast_config::Models;
@@ -134,8 +136,16 @@ impl Agent {
         let profiles = TlsProfiles::new(settings, folder, &[address], &BTreeMap::new()).unwrap();
         let incoming = listener.accept(&profiles);
         let models = Arc::new(Models::load().unwrap());
-        let gnsi =
-            Gnsi::new(&models, &users, &store, &loaded.artefacts, state.path(), profiles).unwrap();
+        let gnsi = Gnsi::new(
+            &models,
+            &users,
+            &store,
+            &loaded.artefacts,
+            state.path(),
+            profiles,
+            holdfast::northbound::pathz_draft,
+        )
+        .unwrap();
         let authenticator = Authenticator::new(users.clone(), certificates, gnsi.clone());
         let (_health, health) = tonic_health::server::health_reporter();
         let mut routes = Routes::builder();

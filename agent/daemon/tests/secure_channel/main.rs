@@ -7,7 +7,7 @@ mod fixture;
 
 use std::time::Duration;
 
-use holdfast::auth::SpeaksFor;
+use holdfast::settings::SpeaksFor;
 use holdfast_base::Role;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use holdfast_config::cli;
 use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::{Elem, Models, Path, PathError, Pattern, PatternStep, Value};
+use holdfast_config::{Elem, Models, Path, PathError, Pattern, PatternStep, Value, cli};
 use holdfast_security::pathz::{self, Action, Entry, Mode, NodeRules, Policy, Rules, Step};
 use smol_str::SmolStr;
 

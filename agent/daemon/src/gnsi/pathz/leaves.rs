@@ -1,14 +1,13 @@
 //! State of pathz: leaves for policy versions and counters in the native model.
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_config::{InstancePath, Keys, MissingNode, NodeId, Step, Value};
 use holdfast_core::ServiceState;
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::rotation::created_on_ns;
 
 use super::Installed;
 use super::counters::{Counts, Tally};
-use crate::gnsi::ModelError;
 
 const ACTIVE: &str = "ACTIVE";
 const SANDBOX: &str = "SANDBOX";
@@ -34,15 +33,15 @@ pub(super) struct Leaves {
 }
 
 impl Leaves {
-    pub(super) fn find(native: &Schema) -> Result<Self, ModelError> {
-        let find = |path: &str| native.find(path).ok_or_else(|| ModelError(path.to_owned()));
+    pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
+        let find = |path: &str| native.find(path).ok_or_else(|| MissingNode(path.to_owned()));
         let below = |top: &str, path: &str| {
             let mut at = top.to_owned();
             let step = |name: &str| {
                 at = format!("{at}/{name}");
                 find(&at).map(Step::node)
             };
-            path.split('/').map(step).collect::<Result<Vec<Step>, ModelError>>()
+            path.split('/').map(step).collect::<Result<Vec<Step>, MissingNode>>()
         };
         let (policy, server) = ("/system/pathz-policy", "/system/grpc-server");
         let path = "/system/grpc-server/pathz-path";

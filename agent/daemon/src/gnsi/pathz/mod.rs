@@ -16,8 +16,8 @@ pub(crate) mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use holdfast_base::Chain;
-use holdfast_config::{InstancePath, Models, Value};
+use holdfast_base::{Chain, Switch};
+use holdfast_config::{InstancePath, MissingNode, Models, Value};
 use holdfast_core::{Polled, ServiceState};
 use holdfast_security::pathz::{Draft, Policy};
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
@@ -32,8 +32,7 @@ pub use self::prune::visible;
 pub use self::prune::visible_while;
 pub use self::rights::{ReadSight, Rights};
 pub(crate) use self::rotation::{Rules, Upload};
-use super::{ModelError, RotationLock, Switch};
-use crate::northbound;
+use super::RotationLock;
 
 /// Name of the service's only artefact.
 const POLICY: &str = "policy";
@@ -67,15 +66,19 @@ pub(crate) struct Pathz {
     store: Store,
 }
 
+/// Reads a policy as it was uploaded. The error says why it cannot be read.
+pub type ReadPolicy = fn(&[u8]) -> Result<Draft, String>;
+
 impl Pathz {
     pub(super) fn new(
         models: &Arc<Models>,
         store: Store,
         artefacts: &Artefacts,
         switch: Switch,
-    ) -> Result<Self, ModelError> {
+        read: ReadPolicy,
+    ) -> Result<Self, MissingNode> {
         let artefact = artefacts.get(&ArtefactTable::Pathz).and_then(|all| all.get(POLICY));
-        let last = artefact.map(|artefact| Arc::new(installed(models, artefact)));
+        let last = artefact.map(|artefact| Arc::new(installed(models, artefact, read)));
         Ok(Self {
             rotation_lock: RotationLock::default(),
             rules: Rules { models: Arc::clone(models) },
@@ -198,10 +201,10 @@ impl Policies {
 
 /// Parses the stored policy. It was accepted once, possibly by an agent that knows more; a policy that this agent
 /// cannot parse permits nothing, and is kept unchanged.
-fn installed(models: &Arc<Models>, artefact: &Artefact) -> Installed {
+fn installed(models: &Arc<Models>, artefact: &Artefact, read: ReadPolicy) -> Installed {
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
     let content = artefact.content.to_vec();
-    let read = northbound::pathz_draft(&content).map_err(|reason| reason.to_string());
+    let read = read(&content);
     let judge = read.and_then(|draft| judge_of(models, draft));
     let judge = judge.unwrap_or_else(|reason| {
         error!(%reason, "the stored pathz policy cannot be read: no path may be read or written until gNSI is \

@@ -1,8 +1,7 @@
 //! gnoi.factory_reset: reset to the factory configuration.
 
 use holdfast_base::Caller;
-use holdfast_core::Datastore;
-use holdfast_core::Intent;
+use holdfast_core::{Datastore, Intent};
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryReset;
 use holdfast_proto::gnoi::factory_reset::start_response::Response as Outcome;
 use holdfast_proto::gnoi::factory_reset::{ResetError, ResetSuccess, StartRequest, StartResponse};

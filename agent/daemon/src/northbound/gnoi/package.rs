@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_base::Caller;
-use holdfast_base::Chain;
-use holdfast_base::Undertakings;
+use holdfast_base::{Caller, Chain, Undertakings};
 use holdfast_proto::gnoi::common::RemoteDownload;
 use holdfast_proto::gnoi::common::remote_download::Protocol;
 use holdfast_proto::gnoi::system::set_package_request::Request as Part;

@@ -1,7 +1,6 @@
 //! KillProcess: the choice of the process and of the signal.
 
-use holdfast_base::Caller;
-use holdfast_base::Chain;
+use holdfast_base::{Caller, Chain};
 use holdfast_proto::gnoi::system::KillProcessRequest;
 use holdfast_proto::gnoi::system::kill_process_request::Signal as Wire;
 use tracing::info;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_base::Caller;
-use holdfast_base::now_ns;
+use holdfast_base::{Caller, now_ns};
 use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
 use holdfast_proto::gnoi::system::system_server::System;
 use holdfast_proto::gnoi::system::{

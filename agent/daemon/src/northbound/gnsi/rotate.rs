@@ -13,8 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use holdfast_base::Caller;
-use holdfast_base::Chain;
+use holdfast_base::{Caller, Chain};
 use holdfast_security::rotation::{Broken, Finalizing, Reason, RollBack, Rotating, Rotation};
 use holdfast_store::{ArtefactChange, Store};
 use tokio::sync::mpsc;

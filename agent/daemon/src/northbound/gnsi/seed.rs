@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use holdfast_base::Caller;
 use holdfast_config::{BootChange, Configuration, Value};
-use holdfast_core::CommitError;
-use holdfast_core::Datastore;
+use holdfast_core::{CommitError, Datastore};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_proto::bootz;
 use holdfast_proto::gnsi::authz::v1 as authz;
@@ -23,7 +22,7 @@ use super::rotate::{Rotated, Trying, Upload, examine_upload, try_uploads};
 use super::switched_on;
 use super::{authz as authz_face, certz as certz_face};
 use super::{credentialz as credentialz_face, pathz as pathz_face};
-use crate::gnsi::{Gnsi, Promise, native_path};
+use crate::gnsi::{Gnsi, Promise};
 use crate::northbound::status::Refusal;
 
 /// Artefacts for the gNSI services; `None` for a service whose artefacts stay.
@@ -273,6 +272,6 @@ fn bound_in(configuration: &Configuration) -> Option<SmolStr> {
 }
 
 fn leaf_in(configuration: &Configuration, path: &[(&str, &[(&str, &str)])]) -> Option<Value> {
-    let path = native_path(&configuration.models().native, path).ok()?;
+    let path = configuration.models().native.instance_path(path).ok()?;
     configuration.effective().leaf(&path).map(|leaf| leaf.value.clone())
 }

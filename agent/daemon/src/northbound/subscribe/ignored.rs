@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use clap::ValueEnum;
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Keys, Value};
-use holdfast_core::Datastore;
-use holdfast_core::{Polled, ServiceState};
+use holdfast_config::{InstancePath, Keys, MissingNode, Value};
+use holdfast_core::{Datastore, Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
+
+use crate::settings::UnknownPaths;
+use clap::ValueEnum;
 use smol_str::SmolStr;
 use tracing::{info, warn};
-
-use super::super::unknown::UnknownPaths;
-use crate::gnsi::{ModelError, native_path};
 
 /// Paths that are counted at a time; beyond it, the path that was ignored longest ago is dropped. A subscription list
 /// for boxes of several vendors has some hundred paths, and each takes a kilobyte at most.
@@ -58,10 +56,10 @@ impl IgnoredSubscriptions {
     ///
     /// # Errors
     /// When the models in the binary lack a leaf, which the first test finds.
-    pub fn new(native: &Schema, option: UnknownPaths) -> Result<Self, ModelError> {
+    pub fn new(native: &Schema, option: UnknownPaths) -> Result<Self, MissingNode> {
         let server = ("grpc-server", &[("name", GRPC_SERVER)][..]);
         let below = |below: &[(&str, &[(&str, &str)])]| {
-            native_path(native, &[&[("system", &[][..]), server], below].concat())
+            native.instance_path(&[&[("system", &[][..]), server], below].concat())
         };
         let entry = ("ignored-subscription", &[("path", "/")][..]);
         Ok(Self {

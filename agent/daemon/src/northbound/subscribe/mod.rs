@@ -33,12 +33,11 @@ pub(super) use self::plan::DEFAULT_SAMPLE_INTERVAL;
 use self::plan::Plan;
 use self::sampler::Sampler;
 use self::stream::Subscriber;
-use super::dscp::Dscp;
 use super::outlet::{End, channel};
 use super::reads::Reads;
 use super::status::Refusal;
 use crate::gnsi::pathz::Policies;
-use crate::tls::Peer;
+use crate::tls::{Dscp, Peer};
 
 /// Polls of one RPC that wait for the one being answered. The transport slows down a client that polls faster than it
 /// reads.

@@ -18,8 +18,9 @@ use super::super::path::Prefix;
 use super::super::reads::{Reads, Stop, Work};
 use super::super::request::{AdmittedPath, ReadPath, Reader};
 use super::super::status::Refusal;
-use super::super::unknown::{OrUnknown, UnknownPaths};
+use super::super::unknown::OrUnknown;
 use crate::gnsi::pathz::Rights;
+use crate::settings::UnknownPaths;
 
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
 /// of a box takes milliseconds, and a client that needs more than this wants a packet capture.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
-use holdfast_core::Datastore;
-use holdfast_core::{CommitError, Intent};
+use holdfast_core::{CommitError, Datastore, Intent};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::subscription_list::Mode;

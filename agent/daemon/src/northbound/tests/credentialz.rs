@@ -2,9 +2,7 @@
 
 use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
-use holdfast_core::Datastore;
-use holdfast_core::Intent;
-use holdfast_core::Statuses;
+use holdfast_core::{Datastore, Intent, Statuses};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
 use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request as Account;
@@ -18,7 +16,7 @@ use tonic::{Code, Status, Streaming};
 
 use super::harness::*;
 use crate::agent_tests::Agent;
-use crate::auth::Password;
+use crate::users::Password;
 
 const SSHD: &str = "usr/sbin/sshd";
 const KEY: &[u8] =

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 
-use holdfast_base::Caller;
-use holdfast_base::now_ns;
+use holdfast_base::{Caller, now_ns};
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
-use holdfast_core::Datastore;
-use holdfast_core::{CommitError, CommitOptions, Committed, Intent, Polled, Preview, ServiceState};
+use holdfast_core::{
+    CommitError, CommitOptions, Committed, Datastore, Intent, Polled, Preview, ServiceState,
+};
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
 use holdfast_telemetry::{
@@ -19,14 +19,15 @@ use holdfast_telemetry::{
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::auth::Users;
 use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
-use crate::northbound::{IgnoredSubscriptions, UnknownPaths};
+use crate::northbound::IgnoredSubscriptions;
 use crate::packages::Packages;
 use crate::reboot::{Extent, Reboots};
+use crate::settings::UnknownPaths;
 use crate::slots::Slots;
 use crate::software::{Running, Software};
+use crate::users::Users;
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
 
@@ -83,6 +84,7 @@ impl Fake {
                 &loaded.artefacts,
                 folder.path(),
                 profiles,
+                crate::northbound::pathz_draft,
             )
             .unwrap()
             .undertaking(reboots.undertakings().clone()),

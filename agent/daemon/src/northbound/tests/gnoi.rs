@@ -3,8 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use holdfast_base::Role;
-use holdfast_base::now_ns;
+use holdfast_base::{Role, now_ns};
 use holdfast_core::Datastore;
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::{self, get_request::DataType};

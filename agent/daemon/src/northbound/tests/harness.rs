@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::Path;
-use holdfast_core::CoreHandle;
-use holdfast_core::Datastore;
+use holdfast_core::{CoreHandle, Datastore};
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscribe_response::Response as Told;

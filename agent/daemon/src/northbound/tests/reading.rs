@@ -1,7 +1,6 @@
 //! Capabilities and Get.
 
-use holdfast_base::Role;
-use holdfast_base::now_ns;
+use holdfast_base::{Role, now_ns};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
 use tonic_health::pb::health_client::HealthClient;

@@ -14,7 +14,8 @@ use super::harness::{
 };
 use crate::agent_tests::Agent;
 use crate::gnsi::pathz::tests::judge;
-use crate::northbound::{IgnoredSubscriptions, UnknownPaths};
+use crate::northbound::IgnoredSubscriptions;
+use crate::settings::UnknownPaths;
 
 const SERVER: &str = "holdfast_native:/system/grpc-server[name=DEFAULT]";
 const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";

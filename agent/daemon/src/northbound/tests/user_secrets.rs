@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
-use holdfast_core::Datastore;
-use holdfast_core::Intent;
+use holdfast_core::{Datastore, Intent};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnsi::credentialz::v1 as wire;
@@ -19,7 +18,7 @@ use tonic::{Code, Status};
 use super::extensions::extensions;
 use super::harness::*;
 use crate::agent_tests::Agent;
-use crate::auth::Password;
+use crate::users::Password;
 
 const USER: &str = "/system/aaa/authentication/users/user[username=alice]";
 const PASSWORD: &str =

@@ -1,10 +1,9 @@
 //! Set: the answer, and the configuration afterwards.
 
 use holdfast_core::Datastore;
-use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::typed_value::Value as Wire;
 use holdfast_proto::gnmi::update_result::Operation;
-use holdfast_proto::gnmi_ext;
+use holdfast_proto::{gnmi, gnmi_ext};
 
 use super::fake::Fake;
 use super::harness::{Client, client, get_request, path, set, set_request, text, update, value};

@@ -6,9 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use holdfast_base::Caller;
-use holdfast_base::Chain;
-use holdfast_base::Undertakings;
+use holdfast_base::{Caller, Chain, Undertakings};
 use holdfast_proto::gnoi::os::install_error::Type;
 use holdfast_proto::gnoi::os::install_request::Request as Part;
 use holdfast_proto::gnoi::os::install_response::Response as Answer;

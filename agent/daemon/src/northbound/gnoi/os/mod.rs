@@ -5,8 +5,7 @@
 
 mod install;
 
-use holdfast_base::Chain;
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{Caller, Chain, Role, Source};
 use holdfast_core::Datastore;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::os::activate_error::Type;

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use holdfast_base::Chain;
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{Caller, Chain, Role, Source};
 use holdfast_core::Datastore;
 use holdfast_core::{self, CommitError, Intent};
 use holdfast_proto::bootz;

@@ -6,8 +6,7 @@ use std::net::SocketAddr;
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
-use holdfast_core::Datastore;
-use holdfast_core::{CommitError, CommitOptions};
+use holdfast_core::{CommitError, CommitOptions, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::gnmi::{self, g_nmi_client::GNmiClient};
 use holdfast_proto::gnsi::certz::v1 as wire;
@@ -32,11 +31,13 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::agent_tests::Agent;
-use crate::auth::{Authenticator, CertificateTrust, Password, SpeaksFor};
+use crate::auth::{Authenticator, CertificateTrust};
 use crate::northbound::tests::harness::{Served, path};
 use crate::northbound::{MAX_MESSAGE_SIZE, routes};
 use crate::server;
+use crate::settings::SpeaksFor;
 use crate::tls::{self, Listener};
+use crate::users::Password;
 
 /// An authority that signs servers and clients.
 pub(crate) struct Authority {

@@ -1,17 +1,15 @@
 //! Counters of records and their readers, as polled leaves of the native model.
 
 use holdfast_config::schema::Schema;
-use holdfast_config::{InstancePath, Value};
+use holdfast_config::{InstancePath, MissingNode, Value};
 use holdfast_core::{Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::acctz::{CommandKind, Family};
 use holdfast_store::accounts::{AccountingLog, SOURCES, Served, SourceKind};
 
-use crate::gnsi::{ModelError, native_path};
-
 /// Paths of the counters.
 #[derive(Clone, Debug)]
-pub(crate) struct Counted {
+pub(super) struct Counted {
     accounts: AccountingLog,
     sources: Vec<Source>,
     requests: InstancePath,
@@ -28,12 +26,12 @@ struct Source {
 }
 
 impl Counted {
-    pub(crate) fn new(native: &Schema, accounts: AccountingLog) -> Result<Self, ModelError> {
+    pub(super) fn new(native: &Schema, accounts: AccountingLog) -> Result<Self, MissingNode> {
         let server = |name: &str| {
             let entry: &[_] = &[("name", GRPC_SERVER)];
             let above =
                 [("system", &[][..]), ("grpc-server", entry), ("state", &[]), ("acctz", &[])];
-            native_path(native, &[&above[..], &[(name, &[])]].concat())
+            native.instance_path(&[&above[..], &[(name, &[])]].concat())
         };
         let sources = SOURCES.into_iter().map(|kind| source(native, kind));
         Ok(Self {
@@ -46,12 +44,12 @@ impl Counted {
     }
 
     /// The leaves for other accounts.
-    pub(crate) fn of(&self, accounts: AccountingLog) -> Self {
+    pub(super) fn of(&self, accounts: AccountingLog) -> Self {
         Self { accounts, ..self.clone() }
     }
 
     /// State at the start: each kind of source with its names.
-    pub(crate) fn first_state(&self) -> ServiceState {
+    pub(super) fn first_state(&self) -> ServiceState {
         let names = self.sources.iter().flat_map(|source| source.names.clone());
         names.map(|(path, value)| (path, Some(value))).collect()
     }
@@ -71,12 +69,12 @@ impl Polled for Counted {
     }
 }
 
-fn source(native: &Schema, kind: SourceKind) -> Result<Source, ModelError> {
+fn source(native: &Schema, kind: SourceKind) -> Result<Source, MissingNode> {
     let (service, name) = words(kind);
     let keys: &[_] = &[("service", service), ("type", name)];
     let leaf = |leaf: &str| {
         let path = [("system", &[][..]), ("acctz-source", keys), ("state", &[]), (leaf, &[])];
-        native_path(native, &path)
+        native.instance_path(&path)
     };
     let word = |text: &'static str| Value::Enum(text.into());
     let names = [(leaf("service")?, word(service)), (leaf("type")?, word(name))];

@@ -1,11 +1,13 @@
 //! The local users: in memory for every request, in the database for the next start.
 
+mod password;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
 };
 
-use holdfast_base::Role;
+use holdfast_base::{AccessEpoch, Role, Switch};
 use holdfast_config::SecretRef;
 use holdfast_core::ConfiguredUsers;
 use holdfast_security::credentialz::CryptHash;
@@ -14,13 +16,29 @@ use smol_str::SmolStr;
 use tracing::info;
 use zeroize::Zeroizing;
 
-use super::password::{self, Password, PasswordError, Tag, Tagger};
-use crate::{access::AccessEpoch, gnsi::Switch};
+pub(crate) use self::password::Tag;
+use self::password::Tagger;
+pub use self::password::{Password, PasswordError};
 
 /// Longest user name, in octets: enough for a SPIFFE id, since a certificate may get its role from a user of that name.
 const MAX_NAME_BYTES: usize = 2048;
 /// The user of `--admin-password-file`.
 const ADMIN: &str = "admin";
+
+/// The login that succeeded on a connection, so that a guessing client behind the same address cannot lock it out.
+#[derive(Debug, Default)]
+pub struct Remembered(Mutex<Option<(SmolStr, Tag)>>);
+
+impl Remembered {
+    pub(crate) fn is(&self, name: &str, tag: &Tag) -> bool {
+        let login = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        login.as_ref().is_some_and(|(known, known_tag)| known == name && known_tag.same(tag))
+    }
+
+    pub(crate) fn keep(&self, name: &str, tag: Tag) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((name.into(), tag));
+    }
+}
 
 /// Failure to change a user.
 #[derive(Debug, thiserror::Error)]
@@ -72,25 +90,25 @@ struct Given {
 
 /// A user, with the tag of the password that was last verified. A change of the user makes a new entry without a tag.
 #[derive(Debug)]
-pub(super) struct UserEntry {
+pub(crate) struct UserEntry {
     user: User,
     verified: OnceLock<Tag>,
 }
 
 impl UserEntry {
-    pub(super) fn role(&self) -> Role {
+    pub(crate) fn role(&self) -> Role {
         self.user.role
     }
 
-    pub(super) fn password_hash(&self) -> &str {
+    pub(crate) fn password_hash(&self) -> &str {
         &self.user.password_hash
     }
 
-    pub(super) fn verified_as(&self, tag: &Tag) -> bool {
+    pub(crate) fn verified_as(&self, tag: &Tag) -> bool {
         self.verified.get().is_some_and(|known| known.same(tag))
     }
 
-    pub(super) fn remember(&self, tag: Tag) {
+    pub(crate) fn remember(&self, tag: Tag) {
         self.verified.get_or_init(|| tag);
     }
 }
@@ -253,13 +271,13 @@ impl Users {
     }
 
     /// The entry with whose password a login is compared.
-    pub(super) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
+    pub(crate) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
         let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
         self.entry_among(&given.in_force, name)
     }
 
     /// The user, if it still has the password of this entry: among the passwords in force, or among the final ones.
-    pub(super) fn same_password(&self, name: &str, begun: &UserEntry) -> Option<Arc<UserEntry>> {
+    pub(crate) fn same_password(&self, name: &str, begun: &UserEntry) -> Option<Arc<UserEntry>> {
         let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
         let both = [&given.in_force, &given.last].map(|given| self.entry_among(given, name));
         let same = |entry: &Arc<UserEntry>| entry.password_hash() == begun.password_hash();
@@ -309,7 +327,7 @@ impl Users {
 
     /// The hash to compare with for an unknown name. It is as expensive as that of some user, so that the time of a
     /// refusal does not reveal which names exist. The choice of that user depends on the name alone.
-    pub(super) fn nobodys_hash(&self, name: &str) -> Zeroizing<String> {
+    pub(crate) fn nobodys_hash(&self, name: &str) -> Zeroizing<String> {
         let hashed = |name: &SmolStr| self.entry(name);
         let names: BTreeSet<SmolStr> = {
             let own = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -327,7 +345,7 @@ impl Users {
         self.shared.entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    pub(super) fn tag(&self, password: &Password) -> Tag {
+    pub(crate) fn tag(&self, password: &Password) -> Tag {
         self.shared.tagger.tag(password)
     }
 }

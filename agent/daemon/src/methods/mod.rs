@@ -1,9 +1,10 @@
-//! The wire format for accounting: all methods, and the copy of a request that may be recorded.
+//! The methods of the services: which there are, and the copy of a request that may be recorded.
 //!
 //! [`Methods`] is read once from the descriptors of the protocols. [`Methods::payload`] copies a request field by
 //! field, leaves out secrets and what does not fit, and makes a message of the same type.
 
 mod rules;
+mod served;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -18,6 +19,7 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
 use self::rules::Rule;
+pub(crate) use self::served::{SERVED, rpcs};
 use self::walk::Walk;
 
 /// Octets of one request that are read and kept. More would let one Set fill the history, and cost time in every call.

@@ -23,19 +23,19 @@ impl AccessEpoch {
         self.0.send_modify(|number| *number += 1);
     }
 
-    pub(crate) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         *self.0.borrow()
     }
 
     /// Notifies of each advance after this call.
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }
 }
 
 /// Time of day by which certificates expire; tests set their own.
 #[derive(Clone)]
-pub(crate) struct Clock(Arc<dyn Fn() -> UnixTime + Send + Sync>);
+pub struct Clock(Arc<dyn Fn() -> UnixTime + Send + Sync>);
 
 impl Default for Clock {
     fn default() -> Self {
@@ -44,12 +44,12 @@ impl Default for Clock {
 }
 
 impl Clock {
-    #[cfg(test)]
-    pub(crate) fn of(now: impl Fn() -> UnixTime + Send + Sync + 'static) -> Self {
+    /// A clock that tests set.
+    pub fn of(now: impl Fn() -> UnixTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
 
-    pub(crate) fn now(&self) -> UnixTime {
+    pub fn now(&self) -> UnixTime {
         (self.0)()
     }
 }

@@ -26,7 +26,7 @@ const NOBODYS_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// A hash that no password has, as expensive to check as `hash`, or by default as one made here.
-pub(super) fn nobodys_hash(hash: Option<&str>) -> Zeroizing<String> {
+pub(crate) fn nobodys_hash(hash: Option<&str>) -> Zeroizing<String> {
     let crypt = hash.and_then(|hash| CryptHash::parse(hash).ok());
     Zeroizing::new(match crypt {
         Some(hash) => hash.of_nobody().text().to_owned(),
@@ -153,10 +153,10 @@ impl fmt::Debug for Password {
 
 /// Record of a verified password: a hash with a random key that never leaves this process.
 #[derive(Clone)]
-pub(super) struct Tag(hmac::Tag);
+pub(crate) struct Tag(hmac::Tag);
 
 impl Tag {
-    pub(super) fn same(&self, other: &Self) -> bool {
+    pub(crate) fn same(&self, other: &Self) -> bool {
         self.0.as_ref().ct_eq(other.0.as_ref()).into()
     }
 }
@@ -168,21 +168,21 @@ impl fmt::Debug for Tag {
 }
 
 /// Maker of tags, with their key.
-pub(super) struct Tagger(hmac::Key);
+pub(crate) struct Tagger(hmac::Key);
 
 impl Tagger {
-    pub(super) fn new() -> Result<Self, PasswordError> {
+    pub(crate) fn new() -> Result<Self, PasswordError> {
         hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
             .map(Self)
             .map_err(|_| PasswordError::Hash(argon2::password_hash::Error::Crypto))
     }
 
-    pub(super) fn tag(&self, password: &Password) -> Tag {
+    pub(crate) fn tag(&self, password: &Password) -> Tag {
         Tag(hmac::sign(&self.0, &password.0))
     }
 
     /// A number below `many` for a name: always the same one, and not predictable from outside.
-    pub(super) fn pick(&self, name: &str, many: usize) -> Option<usize> {
+    pub(crate) fn pick(&self, name: &str, many: usize) -> Option<usize> {
         let tag = hmac::sign(&self.0, name.as_bytes());
         let number = tag.as_ref().first_chunk().copied().map(usize::from_ne_bytes)?;
         number.checked_rem(many)

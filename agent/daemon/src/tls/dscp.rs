@@ -25,7 +25,7 @@ impl Dscp {
         Some(self.0.load(Ordering::Relaxed)).filter(|dscp| *dscp != NO_WISH)
     }
 
-    pub(super) fn wish(&self, dscp: u8) {
+    pub(crate) fn wish(&self, dscp: u8) {
         self.0.store(dscp, Ordering::Relaxed);
     }
 }

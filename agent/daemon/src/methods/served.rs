@@ -1,0 +1,54 @@
+//! The services of the listener, and their RPCs.
+
+use holdfast_proto::FILE_DESCRIPTOR_SET;
+use holdfast_proto::gnmi::g_nmi_server::GNmiServer;
+use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
+use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
+use holdfast_proto::gnoi::os::os_server::OsServer;
+use holdfast_proto::gnoi::system::system_server::SystemServer;
+use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStreamServer;
+use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
+use holdfast_proto::gnsi::certz::v1::certz_server::CertzServer;
+use holdfast_proto::gnsi::credentialz::v1::credentialz_server::CredentialzServer;
+use holdfast_proto::gnsi::pathz::v1::pathz_server::PathzServer;
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use tonic::server::NamedService;
+
+/// The services of the listener by their full names, but for reflection, which names itself.
+pub(crate) const SERVED: [&str; 11] = [
+    <GNmiServer<()> as NamedService>::NAME,
+    <BootConfigServer<()> as NamedService>::NAME,
+    <FactoryResetServer<()> as NamedService>::NAME,
+    <OsServer<()> as NamedService>::NAME,
+    <SystemServer<()> as NamedService>::NAME,
+    <AuthzServer<()> as NamedService>::NAME,
+    <AcctzStreamServer<()> as NamedService>::NAME,
+    <CredentialzServer<()> as NamedService>::NAME,
+    <CertzServer<()> as NamedService>::NAME,
+    <PathzServer<()> as NamedService>::NAME,
+    "grpc.health.v1.Health",
+];
+
+/// Paths of all RPCs of the listener in HTTP/2, `/package.Service/Method`, reflection included.
+pub(crate) fn rpcs() -> Vec<String> {
+    let sets = [
+        FILE_DESCRIPTOR_SET,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+    ];
+    let files = sets.into_iter().flat_map(|set| {
+        FileDescriptorSet::decode(set).expect("the descriptors were made by our build").file
+    });
+    let rpcs = files.flat_map(|file| {
+        let package = file.package().to_owned();
+        file.service.into_iter().flat_map(move |service| {
+            let name = format!("{package}.{}", service.name());
+            let served = SERVED.contains(&name.as_str()) || package.starts_with("grpc.reflection.");
+            let rpcs = service.method.into_iter().filter(move |_| served);
+            rpcs.map(move |rpc| format!("/{name}/{}", rpc.name())).collect::<Vec<_>>()
+        })
+    });
+    rpcs.collect()
+}
