@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+
+use holdfast_tests::sources::{files, workspace};
 
 /// First words of doc comments that lack a subject.
 const WITHOUT_SUBJECT: &[&str] = &[
@@ -13,17 +14,13 @@ const WITHOUT_SUBJECT: &[&str] = &[
 /// Doc comments per thousand in a crate that may begin with such a word. Well-written workspaces have a few.
 const TOLERATED_PER_THOUSAND: usize = 15;
 
-/// Temporary ceilings for crates that are not rewritten yet: the number of such comments when this check was added.
-/// A ceiling is lowered as its crate is rewritten, and removed once the crate is within the tolerance.
-const TEMPORARY_CEILINGS: &[(&str, usize)] = &[("agent/scheduler", 223)];
-
 #[test]
 fn doc_comments_begin_with_a_subject() {
     let mut broken = Vec::new();
     for member in members() {
         let mut comments = 0;
         let mut found = Vec::new();
-        for file in sources(&workspace().join(&member)) {
+        for file in files(&workspace().join(&member), &["rs"]) {
             let text = fs::read_to_string(&file).unwrap();
             let shown = file.strip_prefix(workspace()).unwrap().display();
             for (number, line) in beginnings(&text) {
@@ -34,7 +31,7 @@ fn doc_comments_begin_with_a_subject() {
             }
         }
         assert!(comments > 0, "{member} has no doc comments: is it the folder of a crate?");
-        let ceiling = ceiling(&member, comments);
+        let ceiling = comments * TOLERATED_PER_THOUSAND / 1000;
         if found.len() > ceiling {
             let count = found.len();
             broken.push(format!(
@@ -62,12 +59,6 @@ fn the_first_line_of_a_comment_decides() {
     }
 }
 
-/// The number of comments without a subject that a crate with this many doc comments may have.
-fn ceiling(member: &str, comments: usize) -> usize {
-    let temporary = TEMPORARY_CEILINGS.iter().find(|(name, _)| *name == member);
-    temporary.map_or(comments * TOLERATED_PER_THOUSAND / 1000, |(_, ceiling)| *ceiling)
-}
-
 /// The first line of each run of doc comment lines, with its number.
 fn beginnings(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
@@ -90,27 +81,10 @@ fn lacks_subject(line: &str) -> bool {
     rests.any(|rest| !rest.starts_with(char::is_alphanumeric))
 }
 
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
 /// The folders of all crates, as the root manifest lists them.
 fn members() -> Vec<String> {
     let manifest = fs::read_to_string(workspace().join("Cargo.toml")).unwrap();
     let (_, rest) = manifest.split_once("members = [").unwrap();
     let (list, _) = rest.split_once(']').unwrap();
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files
 }

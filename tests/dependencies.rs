@@ -6,9 +6,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use holdfast_tests::sources::workspace;
 use serde_json::Value;
 
 #[test]
@@ -185,8 +185,4 @@ fn cargo(arguments: &[&str]) -> String {
         Command::new(env!("CARGO")).args(arguments).current_dir(workspace()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
-}
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }

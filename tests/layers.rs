@@ -4,9 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use holdfast_tests::sources::{files, workspace};
 use holdfast_tests::trace::Trace;
 use serde_json::Value;
 
@@ -158,7 +159,7 @@ fn each_dependency_has_its_version_in_the_root_manifest() {
 fn sources_stay_on_their_side_of_a_boundary() {
     let mut broken = Vec::new();
     for (folder, words, except) in FORBIDDEN {
-        for file in sources(&workspace().join(folder)) {
+        for file in files(&workspace().join(folder), &["rs"]) {
             let inside = |name: &&str| file.components().any(|part| part.as_os_str() == *name);
             if except.iter().any(inside) {
                 continue;
@@ -216,7 +217,7 @@ const ROOTS: [&str; 3] = ["lib.rs", "main.rs", "run.rs"];
 fn module_uses(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
     let is_test = |part: &str| part.contains("tests");
     let mut code: BTreeMap<String, String> = BTreeMap::new();
-    for file in sources(folder) {
+    for file in files(folder, &["rs"]) {
         let inside = file.strip_prefix(folder).unwrap().to_str().unwrap();
         if ROOTS.contains(&inside) || inside.split('/').any(is_test) {
             continue;
@@ -252,10 +253,6 @@ fn named_modules(part: &str) -> Vec<String> {
         }
     }
     names
-}
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
 /// Every crate of the workspace but this one, by name, as cargo describes it.
@@ -299,17 +296,4 @@ fn declared(manifest: &str) -> Vec<&str> {
         }
     }
     lines
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files
 }

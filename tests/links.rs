@@ -10,15 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Folders without own documents; hidden ones are skipped, too.
-const SKIPPED_FOLDERS: &[&str] = &["target"];
+use holdfast_tests::sources::{files, workspace};
 
 /// Beginnings of links that lead out of the workspace.
 const OUTSIDE: &[&str] = &["http://", "https://", "mailto:"];
 
 #[test]
 fn relative_links_lead_to_files_and_headings() {
-    let documents = files(&workspace(), "md");
+    let documents = files(&workspace(), &["md"]);
     assert!(documents.len() > 10, "the documents are found: {documents:?}");
     let headings: BTreeMap<&Path, BTreeSet<String>> = documents
         .iter()
@@ -37,11 +36,11 @@ fn relative_links_lead_to_files_and_headings() {
 
 #[test]
 fn documents_that_comments_name_exist() {
-    let documents = files(&workspace(), "md");
+    let documents = files(&workspace(), &["md"]);
     let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
     let names: BTreeSet<String> = documents.iter().map(name).collect();
     let mut broken = Vec::new();
-    for source in files(&workspace(), "rs") {
+    for source in files(&workspace(), &["rs"]) {
         for (at, line) in fs::read_to_string(&source).unwrap().lines().enumerate() {
             let Some((_, comment)) = line.split_once("//") else { continue };
             for word in document_names(comment).filter(|word| !names.contains(*word)) {
@@ -214,26 +213,4 @@ fn joined(folder: &Path, path: &str) -> PathBuf {
         }
     }
     joined
-}
-
-fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-/// All files below `folder` with this extension, sorted.
-fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() {
-            if !name.starts_with('.') && !SKIPPED_FOLDERS.contains(&name) {
-                found.extend(files(&path, extension));
-            }
-        } else if path.extension().is_some_and(|it| it == extension) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
 }

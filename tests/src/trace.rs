@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::sources;
+
 /// Text between the comment mark and the ids.
 const TAG: &str = "proves ";
 
@@ -23,8 +25,8 @@ const SCENARIOS: &str = "agent/scheduler/SCENARIOS.md";
 /// Beginning of the ids that may be in [`SCENARIOS`].
 const SCENARIO_PREFIX: &str = "kv.";
 
-/// Folders without own sources.
-const SKIPPED_FOLDERS: &[&str] = &["target", ".git", "data"];
+/// Extensions of the files that may have tags.
+const TAGGED_EXTENSIONS: &[&str] = &["go", "py", "rs", "sh"];
 
 /// One row of `requirements.tsv`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,8 +121,7 @@ impl Trace {
         let deviations = rows(&tests.join("deviations.tsv"), deviation)?;
         let partial = rows(&tests.join("partial.tsv"), partial)?;
         let exemptions = exemptions(&workspace.join(SCENARIOS))?;
-        let mut tags = Vec::new();
-        collect_tags(workspace, &mut tags)?;
+        let mut tags = tags(workspace)?;
         tags.sort();
         Ok(Self { requirements, deviations, partial, exemptions, tags })
     }
@@ -338,33 +339,22 @@ fn tag_ids(line: &str) -> Option<Vec<&str>> {
     Some(ids.split(',').map(str::trim).filter(|id| !id.is_empty()).collect())
 }
 
-fn collect_tags(folder: &Path, tags: &mut Vec<Tag>) -> Result<()> {
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.is_dir() && !path.is_symlink() {
-            if !SKIPPED_FOLDERS.contains(&name) {
-                collect_tags(&path, tags)?;
-            }
-        } else if matches!(
-            path.extension().and_then(|e| e.to_str()),
-            Some("rs" | "py" | "sh" | "go")
-        ) {
-            let text = fs::read_to_string(&path)
-                .with_context(|| format!("cannot read {}", path.display()))?;
-            for (index, line) in text.lines().enumerate() {
-                let ids = tag_ids(line).unwrap_or_default();
-                tags.extend(ids.into_iter().map(|id| Tag {
-                    id: id.into(),
-                    file: path.clone(),
-                    line: index + 1,
-                }));
-            }
+/// All tags in programs, scripts and tests below a folder.
+fn tags(folder: &Path) -> Result<Vec<Tag>> {
+    let mut tags = Vec::new();
+    for file in sources::files(folder, TAGGED_EXTENSIONS) {
+        let text =
+            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        for (index, line) in text.lines().enumerate() {
+            let ids = tag_ids(line).unwrap_or_default();
+            tags.extend(ids.into_iter().map(|id| Tag {
+                id: id.into(),
+                file: file.clone(),
+                line: index + 1,
+            }));
         }
     }
-    Ok(())
+    Ok(tags)
 }
 
 /// The rows of a table after its header.

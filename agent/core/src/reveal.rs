@@ -41,7 +41,7 @@ impl CoreTask {
         self.configuration_tx.send_replace(self.configuration.clone());
         let changes = || transaction.changes.iter().map(|it| (&it.key, it.value.as_ref()));
         self.reconcile_as(changes());
-        self.pairs.take_in(changes());
+        self.pairs.update(changes());
         let (last, time_ns) = (self.publisher.revision(), now_ns());
         let commit = Commit { old, confirm_id, time_ns, told: Arc::default() };
         if self.configuration.work().entries <= parallel::FEW {

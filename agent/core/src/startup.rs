@@ -118,7 +118,7 @@ impl Core {
         let configured: Vec<_> = concerned.cloned().collect();
         // What was stored before there was a rule for it is not judged: it fails in the kernel, and says so.
         let mut pairs = VethPairs::default();
-        pairs.take_in(intent.iter().map(|(key, value)| (key, Some(value))));
+        pairs.update(intent.iter().map(|(key, value)| (key, Some(value))));
         intent.extend(logins.iter().cloned());
         let much = intent.len() > parallel::FEW;
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));

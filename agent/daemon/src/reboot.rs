@@ -1,18 +1,18 @@
-//! The one reboot that may be pending, of the agent or of the box.
+//! The pending reboot, of the agent or of the box: at most one at a time.
 //!
-//! [`Reboots`] is what the services hold: they ask for a reboot, ask about it, give it up. When it is due, the run
-//! that is told by [`Reboots::due`] ends in order and starts the agent anew, or has the box rebooted.
+//! The services share [`Reboots`]: they ask for a reboot, read its state, cancel it. When it is due, the run
+//! that waits for [`Reboots::due`] ends in order and restarts the agent, or has the box rebooted.
 //!
-//! A reboot that a client asks for without force is refused while something is under way that it would cut off
-//! ([`Undertakings`]): when it is asked for, so that the client is told, and again when it is due, since a delay may last for
-//! days. The agent's own reboots (a factory reset, an activated version) end what they belong to, and are not refused.
+//! A reboot without force is refused while work is in progress that it would cut off ([`Undertakings`]): at the request, so
+//! that the client gets an error, and again when it is due, since a delay may last for days. The agent's own reboots (after a
+//! factory reset or the activation of a version) end the work that they belong to, and are never refused.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use holdfast_base::{Caller, Chain};
+use holdfast_base::{Caller, Chain, Undertakings};
 use holdfast_core::{Datastore, Intent};
 use holdfast_store::{Change, LAST_REBOOT, Row, Store};
 use serde::{Deserialize, Serialize};
@@ -21,14 +21,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use holdfast_base::Undertakings;
-
 /// The longest delay that is kept track of: a longer one is a mistake in the unit (nanoseconds).
 pub const MAX_DELAY: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Another text after each boot of the kernel (random(4)).
+/// File with the id of the kernel's boot, random for each boot (random(4)).
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What a reboot starts anew.
+/// The part of the box that a reboot starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extent {
@@ -38,14 +36,14 @@ pub enum Extent {
     System,
 }
 
-/// Why a reboot is not taken on.
+/// Reasons for which a reboot is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RebootError {
     #[error("a reboot is pending already: {0}")]
     Pending(String),
     #[error("a delay has at most {MAX_DELAY:?}")]
     Delay,
-    #[error("a reboot would cut off what is under way: {}; with `force` it takes place all the same", .0.join(", "))]
+    #[error("a reboot would cut off what is under way: {}; `force` reboots nevertheless", .0.join(", "))]
     UnderWay(Vec<SmolStr>),
 }
 
@@ -55,7 +53,7 @@ pub struct Wish {
     pub extent: Extent,
     pub delay: Duration,
     pub reason: String,
-    /// Whatever is under way.
+    /// Reboots also when that cuts off work in progress.
     pub force: bool,
 }
 
@@ -76,11 +74,11 @@ pub struct Last {
     /// When it was due, in nanoseconds since 1970.
     pub when_ns: u64,
     pub reason: String,
-    /// How many have been carried out.
+    /// Number of reboots carried out so far.
     pub count: u32,
     #[serde(default)]
     pub extent: Option<Extent>,
-    /// Why it did not take place.
+    /// Reason for which the reboot did not take place.
     #[serde(default)]
     pub failure: Option<String>,
     /// The boot of the kernel in which it was due.
@@ -88,7 +86,7 @@ pub struct Last {
     boot: String,
 }
 
-/// What is known of reboots; clones share it.
+/// The pending reboot and the last one; clones share them.
 #[derive(Clone, Debug)]
 pub struct Reboots(Arc<Shared>);
 
@@ -102,30 +100,30 @@ struct Shared {
 }
 
 impl Reboots {
-    /// `notes` are those of the store; `setting` is what a reboot of the box comes to here.
+    /// Continues from the notes in the store; `setting` says what a reboot of the box restarts on this box.
     pub fn new(notes: &[Row], store: Store, setting: Extent) -> Self {
         let note = notes.iter().find(|(name, _)| name == LAST_REBOOT);
         let last = note.and_then(|(_, text)| serde_json::from_slice(text).ok());
-        let last = last.map(|last| judged(last, boot_id().ok().as_deref()));
+        let last = last.map(|last| checked_against_boot(last, boot_id().ok().as_deref()));
         let (pending_tx, last) = (watch::Sender::new(None), Mutex::new(last));
         let undertakings = Undertakings::default();
         Self(Arc::new(Shared { setting, pending_tx, last, undertakings, store }))
     }
 
-    /// What a reboot of the box comes to here.
+    /// The part of this box that a reboot of the box restarts.
     pub fn setting(&self) -> Extent {
         self.0.setting
     }
 
-    /// Where work says that a reboot would cut it off.
+    /// List of work in progress that a reboot would cut off.
     pub fn undertakings(&self) -> &Undertakings {
         &self.0.undertakings
     }
 
-    /// Takes on a reboot that a client asks for.
+    /// Accepts a reboot that a client asks for.
     ///
     /// # Errors
-    /// When one is pending already, this one is too far away, or it would cut off what is under way.
+    /// When a reboot is pending already, its delay is too long, or it would cut off work in progress.
     pub fn ask(&self, wish: Wish) -> Result<(), RebootError> {
         let under_way = self.0.undertakings.names();
         match self.pending() {
@@ -134,7 +132,8 @@ impl Reboots {
         }
     }
 
-    /// Reboots at once, as the setting says, and whatever is under way: the caller's own work ends with it.
+    /// Reboots at once, as the setting says, also when that cuts off work in progress: the caller's own work ends with the
+    /// reboot.
     ///
     /// # Errors
     /// When a reboot is pending.
@@ -143,7 +142,7 @@ impl Reboots {
         self.take_on(Wish { extent, delay: Duration::ZERO, reason, force: true })
     }
 
-    /// Has the agent start anew at once, whatever the setting says of reboots.
+    /// Restarts the agent at once, independent of the setting.
     ///
     /// # Errors
     /// When a reboot is pending.
@@ -172,7 +171,7 @@ impl Reboots {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Gives the pending one up, if there is one.
+    /// Cancels the pending reboot, if there is one.
     pub fn cancel(&self) {
         self.0.pending_tx.send_replace(None);
     }
@@ -185,7 +184,7 @@ impl Reboots {
         self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until a reboot is due that cuts nothing off, or is forced, and writes down that it is carried out.
+    /// Waits until a reboot is due that is forced or cuts nothing off, and records it in the store.
     pub async fn due(&self) -> Pending {
         loop {
             let due = self.next_due().await;
@@ -215,12 +214,12 @@ impl Reboots {
             };
             tokio::select! {
                 () = tokio::time::sleep_until(pending.at) => return pending,
-                _ = pending_rx.changed() => {} // given up, or another one
+                _ = pending_rx.changed() => {} // cancelled, or another one
             }
         }
     }
 
-    /// Makes it the last one; returns what is to be written down of it.
+    /// Stores `due` as the last reboot; returns the text of its note.
     fn remember(&self, due: &Pending, failure: Option<String>) -> Vec<u8> {
         let before = self.last().map_or(0, |last| last.count);
         let last = Last {
@@ -239,22 +238,22 @@ impl Reboots {
     async fn write_down(&self, note: Vec<u8>) {
         let written = self.0.store.write(vec![Change::note(LAST_REBOOT, Some(note))]).await;
         if let Err(error) = written {
-            error!(error = %Chain(&error), "cannot write down what became of a reboot");
+            error!(error = %Chain(&error), "cannot store the outcome of a reboot");
         }
     }
 }
 
-/// The boot of the kernel: another text after each one.
+/// Id of the kernel's boot, another text after each boot.
 ///
 /// # Errors
-/// When the kernel does not say.
+/// When the kernel does not give it.
 pub fn boot_id() -> io::Result<String> {
     Ok(std::fs::read_to_string(BOOT_ID)?.trim().to_owned())
 }
 
-/// A reboot of the box that the kernel knows nothing of did not take place: its command failed, or the agent was started
-/// anew before the box went down.
-fn judged(last: Last, boot: Option<&str>) -> Last {
+/// Marks a reboot of the box as failed when the kernel has not booted since: its command failed, or the agent was
+/// restarted before the box went down.
+fn checked_against_boot(last: Last, boot: Option<&str>) -> Last {
     let failed = last.extent == Some(Extent::System) && boot == Some(&*last.boot);
     match last.failure {
         None if failed => {
@@ -358,6 +357,6 @@ mod tests {
         let last = begin(folder.path()).1.last().unwrap();
         assert!(last.failure.as_ref().unwrap().contains("has not booted"), "{last:?}");
         let booted = Last { failure: None, boot: "another boot".to_owned(), ..last };
-        assert_eq!(judged(booted.clone(), boot_id().ok().as_deref()), booted);
+        assert_eq!(checked_against_boot(booted.clone(), boot_id().ok().as_deref()), booted);
     }
 }

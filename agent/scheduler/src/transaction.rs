@@ -528,10 +528,10 @@ impl Engine {
             let missed = std::mem::take(&mut node.dirty_in_flight);
             if missed && self.graph.is_out_of_place(idx) {
                 // A target changed while an operation was in flight. The failure may be that of the targets of before.
-                match failed {
-                    true if triggered => self.graph.retry_triggers.triggered.push(idx),
-                    true => {}
-                    false => self.graph.mark_dirty(idx),
+                if !failed {
+                    self.graph.mark_dirty(idx);
+                } else if triggered {
+                    self.graph.retry_triggers.triggered.push(idx);
                 }
             }
             self.graph.forget_if_empty(idx);

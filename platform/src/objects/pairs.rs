@@ -1,4 +1,4 @@
-//! Veth pairs: the rule that the ends of a pair, which are two objects, have to fit.
+//! Veth pairs: the two ends of a pair are two objects, and each names the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,18 @@ use super::{ObjectError, Registry};
 use crate::descriptors::{kinds, link};
 use crate::values::{Link, LinkKind};
 
-/// The configured links that the agent makes, and which of them name which other end.
+/// Index of the configured links that the agent creates, by name and by the peer that they name.
 #[derive(Clone, Debug, Default)]
 pub struct VethPairs {
     /// By name.
     made: BTreeMap<SmolStr, LinkKind>,
-    /// An other end, and a veth link that names it.
+    /// Pairs of a peer and a veth link that names it.
     namers: BTreeSet<(SmolStr, SmolStr)>,
 }
 
 impl VethPairs {
-    /// Takes in what changed of the configuration; values that are no links do not matter.
-    pub fn take_in<'v>(
+    /// Updates the index by changed values; `None` is a deletion. Values that are not links are ignored.
+    pub fn update<'v>(
         &mut self,
         changes: impl IntoIterator<Item = (&'v Key, Option<&'v SharedValue>)>,
     ) {
@@ -41,7 +41,8 @@ impl VethPairs {
         }
     }
 
-    /// The key of the configured veth link that `observed`, seen under `key`, is the far end of. The two go together.
+    /// Key of the configured veth link whose peer is `observed`, read under `key`. The kernel creates and deletes both
+    /// together.
     pub fn near_end(&self, key: &Key, observed: &dyn Value) -> Option<Key> {
         let observed: &Link = observed.as_any().downcast_ref()?;
         let near = peer(&observed.kind)?;
@@ -51,9 +52,9 @@ impl VethPairs {
 }
 
 impl Registry {
-    /// Refuses changed links that would not fit the others: the other end of a veth link is a veth link that names it
-    /// back, or nothing that the agent makes, and has one other end. Links that do not change are not judged, but those
-    /// that do are judged against all. Costs in proportion to the changes.
+    /// Refuses changed links that contradict others: the peer of a veth link is a veth link that names it back, or a link
+    /// that the agent does not create, and no two links name one peer. Only changed links are checked, against all links, so
+    /// the costs are in proportion to the changes.
     ///
     /// # Errors
     /// Names the leaf of the changed link, and the links that it does not fit.
@@ -64,16 +65,16 @@ impl Registry {
     ) -> Result<(), ObjectError> {
         let mut paths = Vec::new();
         let mut after =
-            After { before: pairs, changed: VethPairs::default(), names: BTreeSet::new() };
+            ProposedPairs { before: pairs, changed: VethPairs::default(), names: BTreeSet::new() };
         for (path, key, value) in changes {
             let Some(name) = link_name(key) else { continue };
-            after.changed.take_in([(key, value)]);
+            after.changed.update([(key, value)]);
             after.names.insert(name.clone());
             paths.push((path, name));
         }
         for (path, name) in paths {
             let Some(kind) = after.changed.made.get(&name) else { continue };
-            if let Some(reason) = after.misfit(&name, kind) {
+            if let Some(reason) = after.contradiction(&name, kind) {
                 let (nodes, path) = (&self.nodes.link, path.clone());
                 let path = match kind {
                     LinkKind::Veth { .. } => {
@@ -88,17 +89,17 @@ impl Registry {
     }
 }
 
-/// The links as they would be after a change.
-struct After<'p> {
+/// The index as it would be after a change.
+struct ProposedPairs<'p> {
     before: &'p VethPairs,
     changed: VethPairs,
-    /// The changed links, also those that go.
+    /// Names of changed links, also of deleted ones.
     names: BTreeSet<SmolStr>,
 }
 
-impl After<'_> {
-    /// Why the kernel cannot have a link of this kind beside the others.
-    fn misfit(&self, name: &SmolStr, kind: &LinkKind) -> Option<String> {
+impl ProposedPairs<'_> {
+    /// Reason for which the kernel cannot have a link of this kind beside the others.
+    fn contradiction(&self, name: &SmolStr, kind: &LinkKind) -> Option<String> {
         let Some(end) = peer(kind) else {
             let namer = self.namers(name).next()?;
             return Some(format!(
@@ -205,8 +206,8 @@ mod tests {
             for (key, value) in changes(before) {
                 let name = link_name(&key).unwrap();
                 let detour = changes(&format!("{name}-detour"));
-                pairs.take_in(detour.iter().map(|(key, value)| (key, value.as_ref())));
-                pairs.take_in([(&key, value.as_ref())]);
+                pairs.update(detour.iter().map(|(key, value)| (key, value.as_ref())));
+                pairs.update([(&key, value.as_ref())]);
             }
             let found = refusal(&model, &pairs, change);
             assert_eq!(found.is_some(), !want.is_empty(), "{before}; {change}: {found:?}");

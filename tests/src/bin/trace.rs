@@ -5,10 +5,10 @@
 //! place in the engine's design (`agent/scheduler/SCENARIOS.md`).
 #![allow(clippy::print_stdout, reason = "the report is what this program is for")]
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use holdfast_tests::sources::workspace;
 use holdfast_tests::trace::Trace;
 
 fn main() -> Result<ExitCode> {
@@ -16,9 +16,7 @@ fn main() -> Result<ExitCode> {
     let brief = sections.iter().any(|argument| argument == "--brief");
     sections.retain(|argument| argument != "--brief");
 
-    let workspace =
-        Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("tests/ has a parent")?;
-    let trace = Trace::read(workspace)?;
+    let trace = Trace::read(&workspace())?;
     print!("{}", trace.report(brief, &sections));
     let problems = trace.problems();
     for problem in &problems {

@@ -1,7 +1,7 @@
 //! The write-only leaves of users, taken out of what a request supplies before it reaches a tree.
 //!
 //! The leaves are the clients' while gNSI is switched off. While it is on they stay in the payload, and the union refuses
-//! them as reserved. What becomes of a secret is not decided here: whoever can hash answers [`SecretKeeper`].
+//! them as reserved. This module does not hash: the caller passes a [`SecretKeeper`] that does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +22,7 @@ use crate::models::Models;
 use crate::resolve::Pattern;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
-use crate::tree::{Branch, Found, List};
+use crate::tree::{Branch, Found};
 use crate::value::Value;
 
 /// The list of users, from the root of OpenConfig.
@@ -30,13 +30,12 @@ const USERS: [&str; 5] = ["system", "aaa", "authentication", "users", "user"];
 /// In the entry of a user, the container of the leaves.
 const CONFIG: &str = "config";
 
-/// Makes what is kept of what clients send.
+/// Turns a secret as sent into the form that is stored.
 pub trait SecretKeeper: fmt::Debug + Send + Sync {
-    /// Returns the reference to keep for `given`: the one that is `held`, when that is the same secret. May take a tenth
-    /// of a second.
+    /// Returns the reference to store for `given`: `held`, when that is the same secret. May take a tenth of a second.
     ///
     /// # Errors
-    /// Why it is not taken; in words that do not repeat it.
+    /// The reason for which the secret is refused, without the secret.
     fn keep(
         &self,
         leaf: SecretLeaf,
@@ -120,12 +119,12 @@ impl Place {
         Some(entry.join(Step::node(self.config)).join(Step::node(*node)))
     }
 
-    /// True when what stands at a path leads to the leaves, or is in the entry of a user.
+    /// True for a path above the leaves, and for one in the entry of a user.
     fn is_near(&self, path: &InstancePath) -> bool {
         path.0.iter().zip(self.way()).all(|(step, node)| step.node == node)
     }
 
-    /// The secrets below `branch`, which stands at `path`, taken out of it.
+    /// Removes the secrets from `branch`, whose root is at `path`, and returns them.
     fn take(&self, path: &InstancePath, branch: &mut Arc<Branch<Mark>>) -> Vec<Sent> {
         let way: Vec<NodeId> = self.way().skip(path.0.len()).collect();
         let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
@@ -163,7 +162,10 @@ impl Place {
             }
         } else if branch.list(*node).is_some() {
             let list = branch.list_mut(*node);
-            for keys in with_secret(list, |entry| self.has_secret(entry, rest)) {
+            let has_secret = |entry: &Branch<Mark>| self.has_secret(entry, rest);
+            let users = list.iter().filter(|(_, entry)| has_secret(entry));
+            let users: Vec<Keys> = users.map(|(keys, _)| keys.clone()).collect();
+            for keys in users {
                 let entry = list.entry_mut(&keys, Branch::default);
                 self.take_below(entry, rest, Some(&keys), sent);
             }
@@ -179,10 +181,6 @@ impl Place {
             }
         }
     }
-}
-
-fn with_secret(list: &List<Mark>, has_secret: impl Fn(&Branch<Mark>) -> bool) -> Vec<Keys> {
-    list.iter().filter(|(_, entry)| has_secret(entry)).map(|(keys, _)| keys.clone()).collect()
 }
 
 fn text_of(value: &Value) -> Option<Zeroizing<String>> {
@@ -206,8 +204,8 @@ impl SecretEdits {
 }
 
 impl Session<'_> {
-    /// Takes the secrets out of what an operation supplies, keeps them, and returns the rest; nothing when the operation is
-    /// done with, or refused. The users exist from then on.
+    /// Removes the secrets from the payload of an operation, stores them, and returns the rest of the payload; `None` when
+    /// nothing is left to apply, or the operation is refused. The users with stored secrets exist afterwards.
     pub(super) fn take_secrets(
         &mut self,
         operation: Operation,
@@ -292,7 +290,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Has the users to whom this operation gave or left secrets exist, if there is nothing else of them.
+    /// Creates the entries of users that have secrets and nothing else.
     pub(super) fn settle_secret_users(&mut self) {
         let users = std::mem::take(&mut self.secret_users);
         let Some(place) = self.secret_place().filter(|_| !users.is_empty()) else { return };
@@ -305,8 +303,8 @@ impl Session<'_> {
         }
     }
 
-    /// Notes the users with secrets in whose entries an operation is about to change something: a secret is a leaf, so
-    /// they stay when it was all that is left.
+    /// Notes the users with secrets whose entries an operation is about to change. A secret is a leaf, so such a user stays
+    /// when nothing else is left of its entry.
     pub(super) fn hold_secret_users(&mut self, origin: Origin, pattern: &Pattern) {
         let is_inside = origin == Origin::OpenConfig && pattern.0.len() > USERS.len();
         if !is_inside || self.layers.secrets.is_empty() {

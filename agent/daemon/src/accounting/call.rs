@@ -6,10 +6,9 @@ use holdfast_security::acctz::{
     Account, Activity, Authn, AuthnOutcome, Authz, AuthzOutcome, Payload, Rpc, Session, Stage,
     Text, User,
 };
+use holdfast_store::accounts::{AccountingLog, Refused};
 use smol_str::SmolStr;
 use tonic::{Code, Status};
-
-use holdfast_store::accounts::{AccountingLog, Refused};
 
 use super::{authn, given_up, refused, user};
 use crate::auth::{Login, LoginOutcome, Refusal};

@@ -112,8 +112,11 @@ pub(crate) struct Serving {
 }
 
 impl tls::ServerConfigs for TlsProfiles {
+    /// An unusable profile is replaced by the identity of the box, so that the box stays reachable.
     fn server_config(&self) -> Arc<ServerConfig> {
-        self.server_config()
+        let in_force = self.0.in_force.load();
+        let bound = self.bound().and_then(|id| in_force.configs.get(&id));
+        bound.unwrap_or(&in_force.own_config).clone()
     }
 
     fn accepted(&self) {
@@ -188,14 +191,6 @@ impl TlsProfiles {
     /// Sets the source of the server's profile id. Only the first call has an effect.
     pub fn follow(&self, binding: CertificateId) {
         let _there_already = self.0.binding.set(binding);
-    }
-
-    /// TLS settings for the next handshake. An unusable profile is replaced by the identity of the box, so that
-    /// the box stays reachable.
-    pub(crate) fn server_config(&self) -> Arc<ServerConfig> {
-        let in_force = self.0.in_force.load();
-        let bound = self.bound().and_then(|id| in_force.configs.get(&id));
-        bound.unwrap_or(&in_force.own_config).clone()
     }
 
     /// Profile for the next connection.

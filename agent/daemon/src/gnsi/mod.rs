@@ -102,7 +102,7 @@ impl Gnsi {
         Self { counted: Arc::new(self.counted.of(accounts.clone())), accounts, ..self }
     }
 
-    /// The same with rotations that say in this list that they are in progress.
+    /// Lists rotations in progress in `undertakings`.
     pub fn undertaking(self, undertakings: Undertakings) -> Self {
         Self { rotations: self.rotations.listed(undertakings), ..self }
     }

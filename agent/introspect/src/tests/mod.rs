@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use holdfast_base::{Caller, Role, Source, now_ns};
+use holdfast_base::{Caller, Role, Source, Undertakings, now_ns};
 use holdfast_config::Models;
 use holdfast_config::edit::{Edit, Payload, Target};
 use holdfast_config::schema::Origin;
@@ -21,8 +21,6 @@ use tower::ServiceExt;
 mod past;
 
 use super::*;
-
-use holdfast_base::Undertakings;
 
 /// A port with an address, a route through it, and a bridge without dependencies.
 pub(super) const BOX: &str = r#"{

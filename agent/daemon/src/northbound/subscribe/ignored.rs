@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use clap::ValueEnum;
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, MissingNode, Value};
 use holdfast_core::{Datastore, Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
-
-use crate::settings::UnknownPaths;
-use clap::ValueEnum;
 use smol_str::SmolStr;
 use tracing::{info, warn};
+
+use crate::settings::UnknownPaths;
 
 /// Paths that are counted at a time; beyond it, the path that was ignored longest ago is dropped. A subscription list
 /// for boxes of several vendors has some hundred paths, and each takes a kilobyte at most.

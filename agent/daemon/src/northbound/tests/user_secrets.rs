@@ -160,7 +160,7 @@ async fn a_commit_that_is_cancelled_gives_the_box_the_old_password_again() {
     assert_eq!(rig.credentials(), given);
 }
 
-/// What is tried when gNSI is switched off goes back underneath what clients give then.
+/// A rotation in progress when gNSI is switched off is rolled back, and the passwords that clients set after it stay.
 #[tokio::test]
 async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
     let mut rig = Rig::new().await;
