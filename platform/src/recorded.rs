@@ -5,7 +5,6 @@ use std::sync::Arc;
 use holdfast_scheduler::{KindId, SharedValue, Value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value as Json;
 
 use crate::descriptors::kinds;
 use crate::values::{
@@ -34,8 +33,8 @@ pub enum RecordedError {
 /// JSON conversion of one type.
 struct Form {
     kind: KindId,
-    write: fn(&dyn Value) -> Option<Json>,
-    read: fn(Json) -> serde_json::Result<SharedValue>,
+    write: fn(&dyn Value) -> Option<serde_json::Value>,
+    read: fn(serde_json::Value) -> serde_json::Result<SharedValue>,
 }
 
 /// One line for each kind of value.
@@ -78,16 +77,17 @@ const fn form<T: Value + Serialize + DeserializeOwned>(kind: KindId) -> Form {
 }
 
 /// Converts a value to JSON; to its `Debug` text when its kind has no JSON form.
-pub fn to_json(kind: KindId, value: &dyn Value) -> Json {
+pub fn to_json(kind: KindId, value: &dyn Value) -> serde_json::Value {
     let form = FORMS.iter().find(|form| form.kind == kind);
-    form.and_then(|form| (form.write)(value)).unwrap_or_else(|| Json::String(format!("{value:?}")))
+    form.and_then(|form| (form.write)(value))
+        .unwrap_or_else(|| serde_json::Value::String(format!("{value:?}")))
 }
 
 /// Converts a document of [`to_json`] back to a value.
 ///
 /// # Errors
 /// When the kind has no JSON form, or the document is not of that form.
-pub fn from_json(kind: KindId, document: Json) -> Result<SharedValue, RecordedError> {
+pub fn from_json(kind: KindId, document: serde_json::Value) -> Result<SharedValue, RecordedError> {
     let form = FORMS.iter().find(|form| form.kind == kind).ok_or(RecordedError::Kind(kind))?;
     (form.read)(document).map_err(|source| RecordedError::Document { kind, source })
 }
@@ -126,7 +126,10 @@ mod tests {
 
     #[test]
     fn a_document_of_another_kind_is_refused() {
-        assert!(matches!(from_json(KindId(9999), Json::Null), Err(RecordedError::Kind(_))));
+        assert!(matches!(
+            from_json(KindId(9999), serde_json::Value::Null),
+            Err(RecordedError::Kind(_))
+        ));
         let port = to_json(kinds::PORT, &Port { link: "eth0".into() });
         assert!(matches!(from_json(kinds::ADDRESS, port), Err(RecordedError::Document { .. })));
     }

@@ -311,28 +311,41 @@ mod tests {
 
     #[test]
     fn the_kernel_tells_how_an_address_came_to_be() {
-        use AddressFlags as Is;
-        use AddressProtocol as By;
-        let (set, temporary) = (Is::Permanent, Is::Secondary);
+        let (set, temporary) = (AddressFlags::Permanent, AddressFlags::Secondary);
         let check = |ip: &str, proto, flags, want: AddressOrigin| {
             assert_eq!(origin(ip.parse().unwrap(), proto, flags), want, "{ip} {proto:?} {flags:?}");
         };
-        check("192.0.2.1", Some(By::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
+        check("192.0.2.1", Some(AddressProtocol::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
         check("192.0.2.1", None, set, AddressOrigin::Static);
-        check("192.0.2.1", None, set | Is::Secondary, AddressOrigin::Static);
-        check("192.0.2.1", None, Is::empty(), AddressOrigin::Other); // a limited lifetime of unknown origin
+        check("192.0.2.1", None, set | AddressFlags::Secondary, AddressOrigin::Static);
+        check("192.0.2.1", None, AddressFlags::empty(), AddressOrigin::Other); // a limited lifetime of unknown origin
         check("127.0.0.1", None, set, AddressOrigin::Other);
-        check("127.0.0.2", Some(By::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
-        check("::1", Some(By::Loopback), set, AddressOrigin::Other);
-        check("fe80::1", Some(By::LinkLocal), set, AddressOrigin::LinkLayer);
-        check("fe80::1", Some(By::LinkLocal), set | Is::StablePrivacy, AddressOrigin::Random);
-        check("2001:db8::1", Some(By::RouterAnnouncement), Is::empty(), AddressOrigin::LinkLayer);
+        check("127.0.0.2", Some(AddressProtocol::Other(OUR_PROTOCOL)), set, AddressOrigin::Static);
+        check("::1", Some(AddressProtocol::Loopback), set, AddressOrigin::Other);
+        check("fe80::1", Some(AddressProtocol::LinkLocal), set, AddressOrigin::LinkLayer);
         check(
-            "2001:db8::1",
-            Some(By::RouterAnnouncement),
-            Is::StablePrivacy,
+            "fe80::1",
+            Some(AddressProtocol::LinkLocal),
+            set | AddressFlags::StablePrivacy,
             AddressOrigin::Random,
         );
-        check("2001:db8::1", Some(By::RouterAnnouncement), temporary, AddressOrigin::Random);
+        check(
+            "2001:db8::1",
+            Some(AddressProtocol::RouterAnnouncement),
+            AddressFlags::empty(),
+            AddressOrigin::LinkLayer,
+        );
+        check(
+            "2001:db8::1",
+            Some(AddressProtocol::RouterAnnouncement),
+            AddressFlags::StablePrivacy,
+            AddressOrigin::Random,
+        );
+        check(
+            "2001:db8::1",
+            Some(AddressProtocol::RouterAnnouncement),
+            temporary,
+            AddressOrigin::Random,
+        );
     }
 }

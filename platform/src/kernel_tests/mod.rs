@@ -6,9 +6,7 @@ use holdfast_scheduler::{OpId, Operation, OperationError, Scope};
 use nix::errno::Errno;
 
 use crate::codec::{EncodeError, Requests};
-use crate::descriptors::{
-    self, address as addresses, ethernet, forwarding, link, neighbor, route as routes,
-};
+use crate::descriptors::{self, ethernet, forwarding, link, neighbor};
 use crate::links::LinkIndex;
 use crate::netns::NetnsSetting;
 use crate::transport::Transport;
@@ -36,7 +34,7 @@ fn nth_prefix(n: usize) -> String {
 }
 
 fn route_key(prefix: &str) -> holdfast_scheduler::Key {
-    routes::key(MAIN_TABLE, prefix.parse().unwrap(), 0)
+    descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), 0)
 }
 
 #[test]
@@ -88,7 +86,7 @@ fn what_depends_on_a_new_link_goes_in_the_same_batch() {
     assert!(left.facts.as_ref().unwrap().index > crate::links::FIRST_OUR_INDEX);
     assert!(net.latest::<KernelRoute>(&route_key("172.16.0.0/12")).is_some());
     let ip6 = "2001:db8::1".parse().unwrap();
-    assert!(net.latest::<Address>(&addresses::key("left", ip6)).is_some());
+    assert!(net.latest::<Address>(&descriptors::address::key("left", ip6)).is_some());
     assert!(ip("route").contains("172.16.0.0/12 via 10.1.0.2 dev left proto 150"));
 }
 
@@ -109,7 +107,7 @@ fn changes_from_outside_are_heard() {
         (link.facts.as_ref()?.oper == OperState::Up).then_some(())
     });
     ip("address add 10.9.0.1/24 dev eth1");
-    let key = addresses::key("eth1", "10.9.0.1".parse().unwrap());
+    let key = descriptors::address::key("eth1", "10.9.0.1".parse().unwrap());
     net.until("an address", |net| net.latest::<Address>(&key).map(|_| ()));
     ip("route add 10.10.0.0/16 via 10.9.0.2 proto 150");
     net.until("a route", |net| net.latest::<KernelRoute>(&route_key("10.10.0.0/16")).map(|_| ()));
@@ -194,7 +192,7 @@ fn after_an_overrun_everything_is_read_anew() {
     std::fs::write(&script, lines).unwrap();
     ip(&format!("-batch {}", script.display()));
     net.until("a complete report", |net| (!net.lists.is_empty()).then_some(()));
-    let gone = addresses::key("eth0", "10.77.0.1".parse().unwrap());
+    let gone = descriptors::address::key("eth0", "10.77.0.1".parse().unwrap());
     net.until("the address gone", |net| net.is_gone(&gone).then_some(()));
     for n in 0..COUNT {
         let key = route_key(&nth_prefix(n));
@@ -215,7 +213,7 @@ fn deleting_what_is_gone_succeeds_and_creating_what_is_there_shows_it() {
     let there = net.create(address("eth0", "10.66.0.1/24"));
     let result = net.run(vec![there]).remove(0);
     assert_eq!(result.unwrap_err().errno, Some(Errno::EEXIST as i32));
-    let key = addresses::key("eth0", "10.66.0.1".parse().unwrap());
+    let key = descriptors::address::key("eth0", "10.66.0.1".parse().unwrap());
     assert!(net.latest::<Address>(&key).is_some(), "what is there was read back");
 }
 
@@ -267,9 +265,9 @@ fn objects_are_read_back_and_absent_ones_are_told_so() {
     for (key, there) in [
         (link::key("eth0"), true),
         (link::key("eth9"), false),
-        (addresses::key("eth0", ip_of("10.0.0.1")), true),
-        (addresses::key("eth0", ip_of("10.0.0.9")), false),
-        (addresses::key("eth9", ip_of("10.0.0.1")), false),
+        (descriptors::address::key("eth0", ip_of("10.0.0.1")), true),
+        (descriptors::address::key("eth0", ip_of("10.0.0.9")), false),
+        (descriptors::address::key("eth9", ip_of("10.0.0.1")), false),
         (neighbor::key("eth0", ip_of("10.0.0.7")), true),
         (neighbor::key("eth0", ip_of("10.0.0.8")), false),
         (route_key("172.16.0.0/12"), true),
@@ -445,7 +443,7 @@ fn a_retrieve_reports_links_addresses_routes_texts_at_once() {
     for key in [
         link::key("lo"),
         link::key("eth0"),
-        addresses::key("eth0", "10.0.0.1".parse().unwrap()),
+        descriptors::address::key("eth0", "10.0.0.1".parse().unwrap()),
         route_key(prefix),
         forwarding::key("far0", Family::V6),
         descriptors::system::hostname_key(),

@@ -20,7 +20,7 @@ const AGEING_TICKS_PER_S: u32 = 100;
 ///
 /// `None` for messages that are about a link's port in a bridge only (`AF_BRIDGE`); the bridge
 /// sends them on the same multicast group.
-pub(crate) fn link(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
+pub(crate) fn decode(message: &LinkMessage, links: &LinkIndex) -> Option<Link> {
     if message.header.interface_family == AddressFamily::Bridge {
         return None;
     }
@@ -171,7 +171,7 @@ mod tests {
                 vec![LinkAttribute::IfName("br0".into()), LinkAttribute::LinkInfo(info)];
             let asked = BridgeParams { stp: true, ..BridgeParams::default() };
             let asked = Link::new("br0", LinkKind::Bridge(asked));
-            LinkDescriptor.satisfied_by(&asked, &link(&message, &LinkIndex::new()).unwrap())
+            LinkDescriptor.satisfied_by(&asked, &decode(&message, &LinkIndex::new()).unwrap())
         };
         assert!(satisfied(BridgeStpState::KernelStp, 300, 0));
         assert!(satisfied(BridgeStpState::KernelStp, 30, 1));

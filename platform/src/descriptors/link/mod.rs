@@ -15,7 +15,7 @@ use crate::links::LinkIndex;
 use crate::transport;
 use crate::values::{BridgeParams, Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port};
 
-pub(crate) use decode::link as decode;
+pub(crate) use decode::decode;
 
 /// Links.
 #[derive(Debug)]

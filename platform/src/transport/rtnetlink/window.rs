@@ -199,11 +199,12 @@ pub(crate) fn wait_readable(socket: &RouteSocket) -> io::Result<bool> {
 }
 
 fn truesize(message: &RouteNetlinkMessage) -> usize {
-    use RouteNetlinkMessage as M;
     match message {
-        M::NewLink(_) | M::SetLink(_) | M::DelLink(_) | M::NewLinkProp(_) | M::DelLinkProp(_) => {
-            LINK_TRUESIZE
-        }
+        RouteNetlinkMessage::NewLink(_)
+        | RouteNetlinkMessage::SetLink(_)
+        | RouteNetlinkMessage::DelLink(_)
+        | RouteNetlinkMessage::NewLinkProp(_)
+        | RouteNetlinkMessage::DelLinkProp(_) => LINK_TRUESIZE,
         _ => SMALL_TRUESIZE,
     }
 }

@@ -1,6 +1,6 @@
 //! Links of the model: creation, changes, deletion, and their messages.
 
-use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, BridgeStpState, Inet6DevConf, InfoBridge, InfoData, InfoKind,
     InfoVeth, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
@@ -228,7 +228,7 @@ impl Machine {
             }
             self.tell(port);
         }
-        self.notes.push((Message::DelLink(self.show(&link)), 0));
+        self.notes.push((RouteNetlinkMessage::DelLink(self.show(&link)), 0));
         if let SimLinkKind::Veth(peer) = link.kind {
             self.remove(peer);
         }
@@ -252,7 +252,7 @@ impl Machine {
         }
         for index in told {
             if let Some(link) = self.links.get(&index) {
-                let message = Message::NewLink(self.show(link));
+                let message = RouteNetlinkMessage::NewLink(self.show(link));
                 self.notes.push((message, 0));
             }
         }

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage};
 use netlink_packet_route::route::{
@@ -37,7 +37,7 @@ impl From<Errno> for Refusal {
 pub(super) type Refused<T> = Result<T, Refusal>;
 
 /// A notification: message and header flags.
-pub(super) type Note = (Message, u16);
+pub(super) type Note = (RouteNetlinkMessage, u16);
 
 /// Identity of a kernel route: table, prefix, metric.
 pub(super) type RouteKey = (u32, IpNet, u32);
@@ -93,23 +93,27 @@ impl Machine {
         }
     }
 
-    fn netlink(&mut self, message: &Message, flags: u16) -> Refused<()> {
+    fn netlink(&mut self, message: &RouteNetlinkMessage, flags: u16) -> Refused<()> {
         match message {
-            Message::NewLink(link) if flags & NLM_F_CREATE != 0 => self.create_link(link),
-            Message::NewLink(link) | Message::SetLink(link) => self.change_link(link),
-            Message::NewLinkProp(link) => self.name_link(link),
-            Message::DelLink(link) => self.delete_link(link.header.index),
-            Message::NewAddress(address) => self.new_address(address, flags),
-            Message::DelAddress(address) => self.delete_address(address),
-            Message::NewNeighbour(neighbor) => self.new_neighbor(neighbor),
-            Message::DelNeighbour(neighbor) => {
+            RouteNetlinkMessage::NewLink(link) if flags & NLM_F_CREATE != 0 => {
+                self.create_link(link)
+            }
+            RouteNetlinkMessage::NewLink(link) | RouteNetlinkMessage::SetLink(link) => {
+                self.change_link(link)
+            }
+            RouteNetlinkMessage::NewLinkProp(link) => self.name_link(link),
+            RouteNetlinkMessage::DelLink(link) => self.delete_link(link.header.index),
+            RouteNetlinkMessage::NewAddress(address) => self.new_address(address, flags),
+            RouteNetlinkMessage::DelAddress(address) => self.delete_address(address),
+            RouteNetlinkMessage::NewNeighbour(neighbor) => self.new_neighbor(neighbor),
+            RouteNetlinkMessage::DelNeighbour(neighbor) => {
                 let key = neighbor_key(neighbor).ok_or(Errno::EINVAL)?;
                 let old = self.neighbors.remove(&key).ok_or(Errno::ENOENT)?;
-                self.notes.push((Message::DelNeighbour(old), 0));
+                self.notes.push((RouteNetlinkMessage::DelNeighbour(old), 0));
                 Ok(())
             }
-            Message::NewRoute(route) => self.new_route(route, flags),
-            Message::DelRoute(route) => self.delete_route(route),
+            RouteNetlinkMessage::NewRoute(route) => self.new_route(route, flags),
+            RouteNetlinkMessage::DelRoute(route) => self.delete_route(route),
             _ => Err(Errno::EOPNOTSUPP.into()),
         }
     }
@@ -135,7 +139,7 @@ impl Machine {
             return Err(Errno::EEXIST.into());
         }
         self.addresses.insert((index, ip), message.clone());
-        self.notes.push((Message::NewAddress(message.clone()), 0));
+        self.notes.push((RouteNetlinkMessage::NewAddress(message.clone()), 0));
         Ok(())
     }
 
@@ -150,7 +154,7 @@ impl Machine {
             return Err(Errno::EADDRNOTAVAIL.into());
         }
         self.addresses.remove(&key).into_iter().for_each(|old| {
-            self.notes.push((Message::DelAddress(old), 0));
+            self.notes.push((RouteNetlinkMessage::DelAddress(old), 0));
         });
         Ok(())
     }
@@ -160,7 +164,7 @@ impl Machine {
         let key = neighbor_key(message).ok_or(Errno::EINVAL)?;
         // Setting an identical entry gives no message.
         if self.neighbors.insert(key, message.clone()).as_ref() != Some(message) {
-            self.notes.push((Message::NewNeighbour(message.clone()), 0));
+            self.notes.push((RouteNetlinkMessage::NewNeighbour(message.clone()), 0));
         }
         Ok(())
     }
@@ -183,7 +187,7 @@ impl Machine {
         }
         let replaced = if there { NLM_F_REPLACE } else { 0 };
         self.routes.insert(key, kept.clone());
-        self.notes.push((Message::NewRoute(kept), replaced));
+        self.notes.push((RouteNetlinkMessage::NewRoute(kept), replaced));
         Ok(())
     }
 
@@ -258,7 +262,7 @@ impl Machine {
             return Err(Errno::ESRCH.into());
         }
         self.routes.remove(&key).into_iter().for_each(|old| {
-            self.notes.push((Message::DelRoute(old), 0));
+            self.notes.push((RouteNetlinkMessage::DelRoute(old), 0));
         });
         Ok(())
     }
@@ -273,10 +277,10 @@ impl Machine {
             let stays = mark(&mut route, index, true) && !(away && ipv4);
             self.silent_losses |= ipv4;
             if !stays && !ipv4 {
-                self.notes.push((Message::DelRoute(old), 0));
+                self.notes.push((RouteNetlinkMessage::DelRoute(old), 0));
             } else if stays && away {
                 let only = split_off(&mut route, index);
-                self.notes.push((Message::DelRoute(only), 0));
+                self.notes.push((RouteNetlinkMessage::DelRoute(only), 0));
             }
             if stays {
                 self.routes.insert(key, route);
@@ -308,7 +312,7 @@ impl Machine {
             .collect();
         for key in gone {
             let old = self.addresses.remove(&key);
-            self.notes.extend(old.map(|old| (Message::DelAddress(old), 0)));
+            self.notes.extend(old.map(|old| (RouteNetlinkMessage::DelAddress(old), 0)));
         }
     }
 
@@ -318,13 +322,13 @@ impl Machine {
             self.addresses.keys().filter(|(link, _)| *link == index).copied().collect();
         for key in addresses {
             let old = self.addresses.remove(&key);
-            self.notes.extend(old.map(|old| (Message::DelAddress(old), 0)));
+            self.notes.extend(old.map(|old| (RouteNetlinkMessage::DelAddress(old), 0)));
         }
         let neighbors: Vec<_> =
             self.neighbors.keys().filter(|(link, _)| *link == index).copied().collect();
         for key in neighbors {
             let old = self.neighbors.remove(&key);
-            self.notes.extend(old.map(|old| (Message::DelNeighbour(old), 0)));
+            self.notes.extend(old.map(|old| (RouteNetlinkMessage::DelNeighbour(old), 0)));
         }
         for family in [Family::V4, Family::V6] {
             self.sysctls.remove(&super::forwarding_path(name, family));
@@ -333,17 +337,17 @@ impl Machine {
     }
 
     /// Messages for all objects, as the kernel lists them.
-    pub(super) fn list(&self) -> Vec<Message> {
-        let mut all: Vec<Message> =
-            self.links.values().map(|link| Message::NewLink(self.show(link))).collect();
-        all.extend(self.addresses.values().cloned().map(Message::NewAddress));
-        all.extend(self.neighbors.values().cloned().map(Message::NewNeighbour));
+    pub(super) fn list(&self) -> Vec<RouteNetlinkMessage> {
+        let mut all: Vec<RouteNetlinkMessage> =
+            self.links.values().map(|link| RouteNetlinkMessage::NewLink(self.show(link))).collect();
+        all.extend(self.addresses.values().cloned().map(RouteNetlinkMessage::NewAddress));
+        all.extend(self.neighbors.values().cloned().map(RouteNetlinkMessage::NewNeighbour));
         all.extend(self.list_routes());
         all
     }
 
-    pub(super) fn list_routes(&self) -> impl Iterator<Item = Message> + '_ {
-        self.routes.values().cloned().map(Message::NewRoute)
+    pub(super) fn list_routes(&self) -> impl Iterator<Item = RouteNetlinkMessage> + '_ {
+        self.routes.values().cloned().map(RouteNetlinkMessage::NewRoute)
     }
 
     pub(super) fn kind(&self, index: u32) -> Option<&SimLinkKind> {

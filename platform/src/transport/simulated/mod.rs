@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_scheduler::{
     Completion, Fact, Key, OpId, Operation, OperationError, Scope, SharedValue,
 };
-use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
@@ -155,7 +155,7 @@ impl SimulatedKernel {
             message.header.index = machine.by_name(name).unwrap_or(0);
             message.header.change_mask = LinkFlags::Up;
             message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
-            machine.request_by_hand(Message::SetLink(message));
+            machine.request_by_hand(RouteNetlinkMessage::SetLink(message));
         });
     }
 
@@ -196,7 +196,7 @@ impl SimulatedKernel {
             let mut message = LinkMessage::default();
             message.header.index = machine.by_name(name).unwrap_or(0);
             message.attributes = vec![attribute];
-            machine.request_by_hand(Message::SetLink(message));
+            machine.request_by_hand(RouteNetlinkMessage::SetLink(message));
         });
     }
 
@@ -204,7 +204,7 @@ impl SimulatedKernel {
     pub fn add_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
         self.externally(|machine| {
             let message = address_message(machine, link, ip, prefix_len);
-            machine.request_by_hand(Message::NewAddress(message));
+            machine.request_by_hand(RouteNetlinkMessage::NewAddress(message));
         });
     }
 
@@ -212,7 +212,7 @@ impl SimulatedKernel {
     pub fn delete_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
         self.externally(|machine| {
             let message = address_message(machine, link, ip, prefix_len);
-            machine.request_by_hand(Message::DelAddress(message));
+            machine.request_by_hand(RouteNetlinkMessage::DelAddress(message));
         });
     }
 
@@ -229,7 +229,7 @@ impl SimulatedKernel {
             message.header.kind = RouteType::BlackHole;
             let destination = RouteAddress::from(prefix.network());
             message.attributes = vec![RouteAttribute::Destination(destination)];
-            machine.request_by_hand(Message::NewRoute(message));
+            machine.request_by_hand(RouteNetlinkMessage::NewRoute(message));
         });
     }
 
@@ -240,7 +240,7 @@ impl SimulatedKernel {
                 machine.routes.keys().filter(|key| key.1 == prefix).copied().collect();
             for key in keys {
                 let old = machine.routes.remove(&key);
-                machine.notes.extend(old.map(|old| (Message::DelRoute(old), 0)));
+                machine.notes.extend(old.map(|old| (RouteNetlinkMessage::DelRoute(old), 0)));
             }
         });
     }
@@ -467,7 +467,7 @@ impl State {
         let facts = self.facts(seen);
         self.post(Event::Observed(facts));
         if std::mem::take(&mut self.machine.silent_losses) {
-            let routes: Vec<Message> = self.machine.list_routes().collect();
+            let routes: Vec<RouteNetlinkMessage> = self.machine.list_routes().collect();
             let mut seen = Vec::new();
             for message in routes {
                 seen.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
@@ -539,7 +539,7 @@ impl State {
 
 impl Machine {
     /// Runs a manual change, under the kernel's rules.
-    fn request_by_hand(&mut self, message: Message) {
+    fn request_by_hand(&mut self, message: RouteNetlinkMessage) {
         let refused = self.request(&Request::create(message));
         assert!(refused.is_ok(), "by hand: {refused:?}");
     }
