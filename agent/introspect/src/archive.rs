@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_base::Chain;
 use holdfast_scheduler::{Record, TxnId};
 use holdfast_store::Journal;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Introspect;
@@ -81,15 +81,15 @@ impl Introspect {
         &self,
         key: String,
         until_ns: u64,
-    ) -> Result<Vec<Json>, Failure> {
+    ) -> Result<Vec<serde_json::Value>, Failure> {
         let before = self.first_in_memory().await?;
         let name = key.clone();
         let wanted =
             move |it: &Transaction| it.about(&name).is_some() || it.pending.contains(&name);
         let found = self.stored((0, before), usize::MAX, wanted).await?;
-        let mut revisions: Vec<Json> = Vec::new();
+        let mut revisions: Vec<serde_json::Value> = Vec::new();
         for it in &found {
-            let end = |last: &mut Json| last["Until"] = json!(it.stop);
+            let end = |last: &mut serde_json::Value| last["Until"] = json!(it.stop);
             revisions.last_mut().filter(|last| last["Until"].is_null()).map(end);
             revisions.extend(it.revision(&key));
         }
@@ -100,13 +100,16 @@ impl Introspect {
     }
 
     /// Last client that asked for one of these values in an earlier run; null if there is none.
-    pub(super) async fn earlier_asker(&self, keys: Vec<String>) -> Result<Json, Failure> {
+    pub(super) async fn earlier_asker(
+        &self,
+        keys: Vec<String>,
+    ) -> Result<serde_json::Value, Failure> {
         let before = self.first_in_memory().await?;
         let asks = move |it: &Transaction| {
             it.client.is_some() && it.values.iter().any(|asked| keys.contains(&asked.key))
         };
         let found = self.stored((0, before), usize::MAX, asks).await?;
-        Ok(found.last().map_or(Json::Null, |it| {
+        Ok(found.last().map_or(serde_json::Value::Null, |it| {
             let txn = format!("TXN-{}", it.seq_num);
             json!({"Client": it.client, "Trace": it.trace, "Txn": txn, "Time": it.stop})
         }))
@@ -153,7 +156,7 @@ impl Transaction {
     }
 
     /// Revision of a value after the transaction; `None` when the value was removed.
-    fn revision(&self, key: &str) -> Option<Json> {
+    fn revision(&self, key: &str) -> Option<serde_json::Value> {
         let waits = self.pending.iter().any(|it| it == key);
         let asked = self.values.iter().find(|it| it.key == key).map(|it| it.value.clone());
         let operation = self.about(key);

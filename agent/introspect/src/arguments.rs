@@ -1,6 +1,6 @@
 //! Arguments of a request. An unknown, repeated or malformed argument is refused by name.
 
-use axum::extract::{FromRequestParts, Query as Pairs};
+use axum::extract::{self, FromRequestParts};
 use axum::http::Uri;
 use axum::http::request::Parts;
 use time::OffsetDateTime;
@@ -27,7 +27,7 @@ impl<S: Sync> FromRequestParts<S> for Arguments {
 
 impl Arguments {
     fn of(uri: &Uri) -> Result<Self, Failure> {
-        let pairs = Pairs::<Vec<(String, String)>>::try_from_uri(uri)
+        let pairs = extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|error| Failure::bad(format!("cannot read the arguments: {error}")))?;
         Ok(Self { pairs: pairs.0, uri: uri.clone() })
     }

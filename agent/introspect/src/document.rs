@@ -11,7 +11,7 @@ use holdfast_scheduler::{
 };
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::arguments::time_text;
 
@@ -144,7 +144,7 @@ pub(crate) struct Transaction {
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct Asked {
     pub(crate) key: String,
-    pub(crate) value: Json,
+    pub(crate) value: serde_json::Value,
 }
 
 /// One operation.
@@ -155,8 +155,8 @@ pub(crate) struct Operation {
     pub(crate) key: String,
     pub(crate) label: String,
     pub(crate) cause: String,
-    pub(crate) prev_value: Json,
-    pub(crate) new_value: Json,
+    pub(crate) prev_value: serde_json::Value,
+    pub(crate) new_value: serde_json::Value,
     pub(crate) prev_state: String,
     pub(crate) new_state: String,
     /// One of `verified`, `completed` (not verified any more), `failed` and `not tried`.
@@ -183,17 +183,17 @@ impl Renderer {
         &self.registry
     }
 
-    pub(super) fn value(&self, key: &Key, value: Option<&SharedValue>) -> Json {
-        value.map_or(Json::Null, |value| {
+    pub(super) fn value(&self, key: &Key, value: Option<&SharedValue>) -> serde_json::Value {
+        value.map_or(serde_json::Value::Null, |value| {
             json!({"Type": self.kind(key), "Data": recorded::to_json(key.kind(), &**value)})
         })
     }
 
     /// Facts about a value that only the system knows, such as numbers and ownership marks.
-    pub(super) fn metadata(&self, status: &Status) -> Json {
+    pub(super) fn metadata(&self, status: &Status) -> serde_json::Value {
         let observed = status.observed.as_ref();
         let document = observed.map(|it| recorded::to_json(status.key.kind(), &**it));
-        document.and_then(|it| it.get("facts").cloned()).unwrap_or(Json::Null)
+        document.and_then(|it| it.get("facts").cloned()).unwrap_or(serde_json::Value::Null)
     }
 
     pub(super) fn label(&self, key: &Key, value: Option<&dyn Value>) -> String {
@@ -283,7 +283,7 @@ impl Renderer {
     }
 
     /// Status of one value, with a short form of its parts.
-    pub(super) fn status(&self, status: &Status, parts: &[Status]) -> Json {
+    pub(super) fn status(&self, status: &Status, parts: &[Status]) -> serde_json::Value {
         let derived: Vec<_> = parts.iter().map(|part| self.short(part)).collect();
         json!({
             "value": self.short(status),
@@ -292,7 +292,7 @@ impl Renderer {
         })
     }
 
-    fn short(&self, status: &Status) -> Json {
+    fn short(&self, status: &Status) -> serde_json::Value {
         let detail = &status.detail;
         json!({
             "key": self.key(&status.key),

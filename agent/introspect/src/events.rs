@@ -8,12 +8,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt, stream};
 use holdfast_core::{ShortStatus, Told};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -49,7 +49,7 @@ impl EventStreams {
 
 /// `GET events`: `after-seq`, or the header `Last-Event-ID`.
 pub(super) async fn events(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     streams: Option<Extension<EventStreams>>,
     headers: HeaderMap,
     arguments: Arguments,
@@ -109,7 +109,7 @@ fn document(render: &Renderer, told: Option<Told>) -> Event {
     }
 }
 
-fn short(render: &Renderer, status: &ShortStatus) -> Json {
+fn short(render: &Renderer, status: &ShortStatus) -> serde_json::Value {
     json!({
         "key": render.key(&status.key),
         "label": status.label,
@@ -118,7 +118,7 @@ fn short(render: &Renderer, status: &ShortStatus) -> Json {
     })
 }
 
-fn event(name: &str, id: Option<u64>, document: &Json) -> Event {
+fn event(name: &str, id: Option<u64>, document: &serde_json::Value) -> Event {
     let event = Event::default().event(name).data(document.to_string());
     id.map_or(event.clone(), |id| event.id(id.to_string()))
 }

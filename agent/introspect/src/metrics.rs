@@ -6,7 +6,7 @@ use std::fmt::{Display, Write as _};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use holdfast_scheduler::{Engine, State};
@@ -20,7 +20,7 @@ use super::failure::Failure;
 const HEALTHY_WITHIN: Duration = Duration::from_secs(2);
 const NANOSECONDS: f64 = 1e9;
 /// `GET /health`: 200 while the core answers.
-pub(super) async fn health(Shared(introspect): Shared<Introspect>) -> Response {
+pub(super) async fn health(extract::State(introspect): extract::State<Introspect>) -> Response {
     let answered = timeout(HEALTHY_WITHIN, introspect.core.look(|_| ())).await;
     let (code, status) = match answered {
         Ok(Ok(())) => (StatusCode::OK, "running"),
@@ -31,7 +31,9 @@ pub(super) async fn health(Shared(introspect): Shared<Introspect>) -> Response {
 }
 
 /// `GET /metrics`.
-pub(super) async fn metrics(Shared(introspect): Shared<Introspect>) -> Result<Response, Failure> {
+pub(super) async fn metrics(
+    extract::State(introspect): extract::State<Introspect>,
+) -> Result<Response, Failure> {
     let started = introspect.started_ns as f64 / NANOSECONDS;
     let text = introspect.core.look(move |inside| {
         let mut page = Exposition::default();

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_base::{Caller, Role, Source};
 use holdfast_config::schema::Origin;
@@ -10,7 +10,7 @@ use holdfast_config::{Edit, Path, Payload, Target};
 use holdfast_core::{CommitOptions, Datastore, Inside, ObjectEffect, Preview, UserSecrets};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
-use serde_json::{Value as Json_, json};
+use serde_json::json;
 
 use super::arguments::Arguments;
 use super::document::{Renderer, cause};
@@ -20,7 +20,7 @@ use smol_str::SmolStr;
 
 /// `GET plan`: any number of `key`; `format`. Plan for a repair of these values, or of all that differ.
 pub(super) async fn repair(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["format"], &["key"])?;
@@ -59,12 +59,12 @@ struct Change {
 struct Item {
     path: String,
     /// Value in RFC 7951 encoding.
-    value: Json_,
+    value: serde_json::Value,
 }
 
 /// `POST plan` with a change of configuration: the plan for it. Nothing is changed.
 pub(super) async fn change(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
     body: Bytes,
 ) -> Result<Response, Failure> {
@@ -106,7 +106,7 @@ impl Change {
     }
 }
 
-fn foreseen(preview: &Preview) -> Json_ {
+fn foreseen(preview: &Preview) -> serde_json::Value {
     let operations = preview.operations.first.iter().map(|it| {
         json!({
             "Object": it.object,
@@ -143,7 +143,7 @@ fn effect(effect: ObjectEffect) -> &'static str {
     }
 }
 
-pub(super) fn document(render: &Renderer, plan: &Plan) -> Json_ {
+pub(super) fn document(render: &Renderer, plan: &Plan) -> serde_json::Value {
     let operations = plan.operations().iter().take(PAGE_MOST).map(|it| {
         json!({
             "Operation": it.action.to_string().to_uppercase(),
@@ -164,8 +164,9 @@ pub(super) fn document(render: &Renderer, plan: &Plan) -> Json_ {
     })
 }
 
-pub(super) fn as_text(document: &Json_) -> String {
-    let word = |it: &Json_, name: &str| it[name].as_str().unwrap_or_default().to_owned();
+pub(super) fn as_text(document: &serde_json::Value) -> String {
+    let word =
+        |it: &serde_json::Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
     let operations = list("Operations");
     let mut text = match operations.len() {

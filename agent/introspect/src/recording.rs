@@ -4,7 +4,7 @@
 //! An engine on the simulated kernel that loads it and gets the same request makes the same plan.
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::Inside;
 use holdfast_platform::descriptors::kinds;
@@ -12,7 +12,6 @@ use holdfast_platform::recorded;
 use holdfast_platform::values::{Link, LinkKind};
 use holdfast_scheduler::{Key, OperationResult, Record, SharedValue, TxnId};
 use serde::{Deserialize, Serialize};
-use serde_json::Value as Json_;
 
 use super::Introspect;
 use super::arguments::Arguments;
@@ -45,12 +44,12 @@ pub(super) struct Recording {
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Value {
     pub(super) key: String,
-    pub(super) data: Json_,
+    pub(super) data: serde_json::Value,
 }
 
 /// `GET recording`: `seq-num`, for a transaction of this run.
 pub(super) async fn recording(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["seq-num"], &[])?;
@@ -75,7 +74,8 @@ fn of(inside: &Inside<'_>, render: &Renderer, record: &Record, began_ns: u64) ->
     let touched: Vec<Key> = record.keys().cloned().collect();
     let value = |key: &Key, value: Option<&SharedValue>| Value {
         key: render.key(key),
-        data: value.map_or(Json_::Null, |value| recorded::to_json(key.kind(), &**value)),
+        data: value
+            .map_or(serde_json::Value::Null, |value| recorded::to_json(key.kind(), &**value)),
     };
     let around = neighbourhood(inside.engine, touched);
     let before = around.iter().filter_map(|key| {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::Inside;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Tally};
-use serde_json::{Value as Json_, json};
+use serde_json::json;
 
 use super::arguments::Arguments;
 use super::failure::Failure;
@@ -20,7 +20,7 @@ const VIEWS: [&str; 3] = ["SB", "NB", "cached"];
 
 /// `GET status`: `key`, or `descriptor`, `key-prefix`, `state`, `after`, `limit`.
 pub(super) async fn status(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let known = ["key", "descriptor", "key-prefix", "state", "after", "limit"];
@@ -86,7 +86,7 @@ fn with_parts(inside: &Inside<'_>, key: &Key) -> Option<(Status, Vec<Status>)> {
 
 /// `GET dump`: without arguments an index; `descriptor` or `key-prefix` with `view`, `after`, `limit`.
 pub(super) async fn dump(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["descriptor", "key-prefix", "view", "after", "limit"], &[])?;
@@ -114,7 +114,7 @@ const FROM_NB: u8 = 1;
 /// Present in the system by itself.
 const FROM_SB: u8 = 2;
 
-fn index(introspect: &Introspect) -> Json_ {
+fn index(introspect: &Introspect) -> serde_json::Value {
     let kinds = introspect.render.registry().iter();
     let names: Vec<_> = kinds.map(|kind| kind.name()).collect();
     let prefixes: Vec<_> = names.iter().map(|name| format!("{name}/")).collect();
@@ -132,7 +132,7 @@ fn plane<'s>(status: &'s Status, view: &str) -> Option<&'s SharedValue> {
 
 /// `GET stats`.
 pub(super) async fn stats(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     arguments.only(&[], &[])?;
@@ -147,7 +147,7 @@ pub(super) async fn stats(
         let transactions: Vec<_> =
             engine.history().transactions().map(|(name, tally)| method(name, tally)).collect();
         let mut operations: BTreeMap<String, u64> = BTreeMap::new();
-        let mut all: BTreeMap<&str, Vec<Json_>> = BTreeMap::new();
+        let mut all: BTreeMap<&str, Vec<serde_json::Value>> = BTreeMap::new();
         for (kind, action, tally) in engine.history().operations() {
             let action = action.to_string().to_uppercase();
             let name = engine.registry().descriptor(kind).map_or("unknown", |it| it.name());
@@ -179,7 +179,7 @@ pub(super) async fn stats(
 }
 
 /// A row with times in nanoseconds.
-fn method(name: &str, tally: Tally) -> Json_ {
+fn method(name: &str, tally: Tally) -> serde_json::Value {
     let average = tally.total_ns.checked_div(tally.count).unwrap_or_default();
     json!({
         "Name": name, "Count": tally.count, "Failed": tally.failed, "Total": tally.total_ns,
@@ -188,6 +188,6 @@ fn method(name: &str, tally: Tally) -> Json_ {
 }
 
 /// A row without times, because the engine has no clock.
-fn counted(name: &str, tally: Tally) -> Json_ {
+fn counted(name: &str, tally: Tally) -> serde_json::Value {
     json!({"Name": name, "Count": tally.count, "Failed": tally.failed})
 }

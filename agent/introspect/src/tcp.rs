@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State as Shared};
+use axum::extract::{self, Request};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -122,7 +122,11 @@ fn token(state: &Path) -> Result<Zeroizing<String>, TcpError> {
     }
 }
 
-async fn admit(Shared(guard): Shared<Guard>, request: Request, next: Next) -> Response {
+async fn admit(
+    extract::State(guard): extract::State<Guard>,
+    request: Request,
+    next: Next,
+) -> Response {
     if !is_local_name(request.headers()) {
         let why = "this address is asked by its own name only: 127.0.0.1 or localhost";
         return refused(StatusCode::MISDIRECTED_REQUEST, why);

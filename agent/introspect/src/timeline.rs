@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::Inside;
 use holdfast_scheduler::{
     Key, OperationResult, Outcome, Record, SharedValue, State, Status, Target, TxnId,
 };
-use serde_json::{Value as Json_, json};
+use serde_json::json;
 
 use super::arguments::{Arguments, time_of, time_text};
 use super::document::{Renderer, state_after, txn_name};
@@ -155,7 +155,7 @@ impl Revision {
         flags
     }
 
-    fn document(&self, render: &Renderer, past: &Past) -> Json_ {
+    fn document(&self, render: &Renderer, past: &Past) -> serde_json::Value {
         let value = self.value.as_ref();
         let current = self.until_ns.is_none();
         let targets = past.targets.iter().filter(|_| current).map(|(label, target, found)| {
@@ -196,7 +196,7 @@ pub(super) fn expected(render: &Renderer, target: &Target) -> Option<String> {
 
 /// `GET key-timeline`: `key`, `time`, `format`.
 pub(super) async fn of_key(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["key", "time", "format"], &[])?;
@@ -210,14 +210,14 @@ pub(super) async fn of_key(
 }
 
 /// True when a revision in its output form was valid at a time.
-fn was_valid(revision: &Json_, time_ns: u64) -> bool {
+fn was_valid(revision: &serde_json::Value, time_ns: u64) -> bool {
     let at = |name: &str| revision[name].as_str().and_then(time_of);
     at("Since").is_some_and(|since| since <= time_ns) && at("Until").is_none_or(|it| it > time_ns)
 }
 
-fn timeline_text(revisions: &[Json_]) -> String {
-    let text = |value: &Json_| value.as_str().unwrap_or("now").to_owned();
-    let line = |it: &Json_| {
+fn timeline_text(revisions: &[serde_json::Value]) -> String {
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or("now").to_owned();
+    let line = |it: &serde_json::Value| {
         let flags = &it["Flags"];
         let txn = flags["last-update"].as_str().unwrap_or("");
         let (since, until) = (text(&it["Since"]), text(&it["Until"]));
@@ -229,7 +229,7 @@ fn timeline_text(revisions: &[Json_]) -> String {
 
 /// `GET graph-snapshot`: `time`, and `descriptor`, `key-prefix`, `after`, `limit`.
 pub(super) async fn snapshot(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let known = ["time", "descriptor", "key-prefix", "after", "limit"];
@@ -254,7 +254,7 @@ pub(super) async fn snapshot(
 
 /// `GET flag-stats`: `flag`, any number of `prefix`. Counts revisions by the value of a flag.
 pub(super) async fn flags(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["flag"], &["prefix"])?;
@@ -294,7 +294,7 @@ const PASTS_AT_ONCE: usize = 500;
 
 impl Introspect {
     /// All revisions of one value, oldest first, including those of earlier runs.
-    async fn timeline(&self, key: String) -> Result<Vec<Json_>, Failure> {
+    async fn timeline(&self, key: String) -> Result<Vec<serde_json::Value>, Failure> {
         let text = key.clone();
         let look = move |inside: &Inside<'_>| {
             let key = names::find(inside.engine, &text)?;

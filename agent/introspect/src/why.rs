@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Found, Leaf};
@@ -12,7 +12,7 @@ use holdfast_config::{InstancePath, Path, ProvKind, Provenance, Tree};
 use holdfast_core::Inside;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
-use serde_json::{Value as Json_, json};
+use serde_json::json;
 
 use super::arguments::{Arguments, time_text};
 use super::document::{Renderer, details, txn_name};
@@ -26,7 +26,7 @@ const SHOWN: usize = 1000;
 
 /// `GET why`: `key`, or `path` with `origin`; `format`.
 pub(super) async fn why(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["key", "path", "origin", "format"], &[])?;
@@ -46,7 +46,7 @@ pub(super) async fn why(
 }
 
 impl Introspect {
-    async fn why_value(&self, key: String) -> Result<Json_, Failure> {
+    async fn why_value(&self, key: String) -> Result<serde_json::Value, Failure> {
         let render = self.render.clone();
         let look = move |inside: &Inside<'_>| {
             let key = names::find(inside.engine, &key)?;
@@ -60,7 +60,7 @@ impl Introspect {
             })?;
             Ok::<_, Failure>(Reason { inside, render: &render }.document(&status))
         };
-        let mut document: Json_ = self.core.look(look).await??;
+        let mut document: serde_json::Value = self.core.look(look).await??;
         if document["AskedBy"].is_null() {
             let names = document["Bases"].as_array().into_iter().flatten();
             let names = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
@@ -69,7 +69,7 @@ impl Introspect {
         Ok(document)
     }
 
-    async fn why_path(&self, path: String, origin: &str) -> Result<Json_, Failure> {
+    async fn why_path(&self, path: String, origin: &str) -> Result<serde_json::Value, Failure> {
         let origin = if origin == "openconfig" { Origin::OpenConfig } else { Origin::Native };
         let path: Path = path.parse().map_err(|error| Failure::bad(format!("{error}")))?;
         let render = self.render.clone();
@@ -93,7 +93,7 @@ struct Reason<'a> {
 }
 
 impl Reason<'_> {
-    fn document(&self, status: &Status) -> Json_ {
+    fn document(&self, status: &Status) -> serde_json::Value {
         let bases = self.bases(status);
         let chain = self.chain(&status.key);
         json!({
@@ -117,7 +117,7 @@ impl Reason<'_> {
         })
     }
 
-    fn short(&self, key: &Key) -> Json_ {
+    fn short(&self, key: &Key) -> serde_json::Value {
         let engine = self.inside.engine;
         json!({
             "Key": self.render.key(key),
@@ -127,7 +127,7 @@ impl Reason<'_> {
     }
 
     /// Parts of a value. Properties are left out, as their state is that of the value.
-    fn parts(&self, status: &Status) -> Vec<Json_> {
+    fn parts(&self, status: &Status) -> Vec<serde_json::Value> {
         let known = |key: &&Key| self.inside.engine.status(key).is_some();
         status.parts.iter().filter(known).map(|key| self.short(key)).collect()
     }
@@ -179,7 +179,7 @@ impl Reason<'_> {
     }
 
     /// Shortest path of dependencies from a waiting value to one without a further explanation.
-    fn chain(&self, start: &Key) -> Vec<Json_> {
+    fn chain(&self, start: &Key) -> Vec<serde_json::Value> {
         let engine = self.inside.engine;
         let mut came_from: BTreeMap<Key, (Key, String)> = BTreeMap::new();
         let mut queue = VecDeque::from([start.clone()]);
@@ -211,7 +211,7 @@ impl Reason<'_> {
         root: Key,
         came_from: &BTreeMap<Key, (Key, String)>,
         last: Option<&str>,
-    ) -> Vec<Json_> {
+    ) -> Vec<serde_json::Value> {
         let mut links = Vec::new();
         let mut waits_for = last.map(str::to_owned);
         let mut key = root;
@@ -232,7 +232,7 @@ impl Reason<'_> {
     }
 
     /// The last transaction in which a client requested the value, or one that it is a part of.
-    fn asked_by(&self, bases: &[Key]) -> Json_ {
+    fn asked_by(&self, bases: &[Key]) -> serde_json::Value {
         let history = self.inside.engine.history();
         let of = |key: &Key| {
             let records = history.touching(key).filter(|record| {
@@ -241,7 +241,7 @@ impl Reason<'_> {
             records.last()
         };
         let Some(record) = bases.iter().filter_map(of).max_by_key(|record| record.txn) else {
-            return Json_::Null;
+            return serde_json::Value::Null;
         };
         json!({
             "Client": record.author.as_ref().map(|author| &author.client),
@@ -252,7 +252,7 @@ impl Reason<'_> {
     }
 
     /// Configuration leaves of the value, with the owners of each.
-    fn leaves(&self, bases: &[Key]) -> Vec<Json_> {
+    fn leaves(&self, bases: &[Key]) -> Vec<serde_json::Value> {
         let entries: BTreeSet<InstancePath> =
             bases.iter().filter_map(|key| self.entry(key)).collect();
         let effective = self.inside.configuration.effective();
@@ -271,7 +271,7 @@ impl Reason<'_> {
         leaves
     }
 
-    fn leaf(&self, path: &InstancePath, leaf: &Leaf<Provenance>) -> Json_ {
+    fn leaf(&self, path: &InstancePath, leaf: &Leaf<Provenance>) -> serde_json::Value {
         let models = self.inside.models();
         let mut above = models.map.up_path(path);
         if above.is_empty() {
@@ -325,7 +325,7 @@ impl Reason<'_> {
         above.into_iter().find_map(|path| self.inside.objects().key(&path).ok())
     }
 
-    fn object(&self, key: &Key) -> Json_ {
+    fn object(&self, key: &Key) -> serde_json::Value {
         let mut document = self.short(key);
         let status = self.inside.engine.status(key);
         document["Parts"] = status.iter().flat_map(|status| self.parts(status)).collect();
@@ -350,10 +350,11 @@ fn below<M: Clone + Eq>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath
     leaves
 }
 
-fn as_text(document: &Json_) -> String {
-    let word = |it: &Json_, name: &str| it[name].as_str().unwrap_or_default().to_owned();
+fn as_text(document: &serde_json::Value) -> String {
+    let word =
+        |it: &serde_json::Value, name: &str| it[name].as_str().unwrap_or_default().to_owned();
     let list = |name: &str| document[name].as_array().cloned().unwrap_or_default();
-    let line = |it: &Json_| format!("  {}  {}\n", word(it, "State"), word(it, "Label"));
+    let line = |it: &serde_json::Value| format!("  {}  {}\n", word(it, "State"), word(it, "Label"));
     if document["Path"].is_string() {
         let mut text = format!("{}\n", word(document, "Path"));
         if list("Objects").is_empty() {
@@ -382,8 +383,12 @@ fn as_text(document: &Json_) -> String {
         text += &format!("asked by {client} in {txn} at {time}, trace {trace}\n");
     }
     for leaf in list("Leaves") {
-        let owners: Vec<_> =
-            leaf["Owners"].as_array().into_iter().flatten().filter_map(Json_::as_str).collect();
+        let owners: Vec<_> = leaf["Owners"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(serde_json::Value::as_str)
+            .collect();
         let whose = [word(&leaf, "Kind"), owners.join(", ")].join(" ");
         let whose = match leaf["OpenConfig"][0].as_str() {
             Some(path) if owners.contains(&"client openconfig") => format!("{whose}: {path}"),

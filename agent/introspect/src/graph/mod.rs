@@ -8,7 +8,7 @@ mod picture;
 mod svg;
 
 use axum::Json;
-use axum::extract::State as Shared;
+use axum::extract;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use holdfast_scheduler::{Engine, Key, TxnId};
@@ -29,7 +29,7 @@ const DEPTH_MOST: usize = 8;
 
 /// `GET graph`: `key` with `depth`, or `txn`, or neither for all values; `limit`, `format`.
 pub(super) async fn graph(
-    Shared(introspect): Shared<Introspect>,
+    extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, Failure> {
     let arguments = arguments.only(&["key", "depth", "txn", "limit", "format"], &[])?;

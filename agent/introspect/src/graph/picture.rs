@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_scheduler::{DependencyStatus, Engine, Key, SharedValue, State, Target};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::super::document::Renderer;
 
@@ -222,7 +222,7 @@ impl Node {
     fn explain(&mut self, render: &Renderer, value: Option<SharedValue>) {
         let Some(key) = &self.key else { return };
         let value = render.value(key, value.as_ref());
-        let data = value.get("Data").map(Json::to_string).unwrap_or_default();
+        let data = value.get("Data").map(serde_json::Value::to_string).unwrap_or_default();
         let end = data.floor_char_boundary(TOOLTIP_OCTETS);
         self.tooltip = format!("{}\n{}\n{}", self.label, self.state, &data[..end]);
     }
@@ -241,7 +241,7 @@ impl Node {
 }
 
 impl Picture {
-    pub(super) fn document(&self) -> Json {
+    pub(super) fn document(&self) -> serde_json::Value {
         let node = |it: &Node| {
             json!({
                 "Key": it.name, "Label": it.label, "Descriptor": it.kind, "Ghost": it.ghost,

@@ -14,7 +14,7 @@ use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_store::{Journal, Loaded, Store, StoreError};
 use http_body_util::BodyExt;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
@@ -147,12 +147,12 @@ impl Asked {
     }
 
     #[track_caller]
-    fn json(answer: &Answer) -> Json {
+    fn json(answer: &Answer) -> serde_json::Value {
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
         serde_json::from_str(&answer.text).unwrap()
     }
 
-    pub(super) async fn read(&self, address: &str) -> Json {
+    pub(super) async fn read(&self, address: &str) -> serde_json::Value {
         Self::json(&self.get(address).await)
     }
 
@@ -171,7 +171,7 @@ impl Asked {
     }
 }
 
-fn names(list: &Json, member: &str) -> Vec<String> {
+fn names(list: &serde_json::Value, member: &str) -> Vec<String> {
     let names = list.as_array().unwrap().iter().map(|it| it[member].as_str().unwrap().to_owned());
     names.collect()
 }
@@ -209,7 +209,7 @@ async fn what_is_wrong_with_a_question_is_said() {
     ] {
         let answer = agent.get(&format!("/scheduler/{address}")).await;
         assert_eq!(answer.status.as_u16(), status, "{address}: {}", answer.text);
-        let document: Json = serde_json::from_str(&answer.text).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&answer.text).unwrap();
         assert!(document["Error"].as_str().unwrap().contains(error), "{address}: {document}");
     }
     agent.stop().await;
@@ -460,7 +460,7 @@ async fn events_tell_of_what_happens_and_of_what_was_missed() {
         heard += &String::from_utf8_lossy(frame.data_ref().unwrap());
     }
     let data = heard.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
-    let first: Json = serde_json::from_str(data).unwrap();
+    let first: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(first["SeqNum"], json!(1));
     agent.stop().await;
 }

@@ -68,7 +68,7 @@ async fn values_have_a_past() {
         timeline.as_array().unwrap().iter().map(|it| it["Flags"]["value-state"].clone()).collect();
     assert_eq!(states, ["PENDING", "CONFIGURED"], "{timeline:#}");
     assert_eq!(timeline[0]["Until"], timeline[1]["Since"]);
-    assert_ne!(timeline[1]["Until"], Json::Null, "it was deleted");
+    assert_ne!(timeline[1]["Until"], serde_json::Value::Null, "it was deleted");
     for (time, want) in
         [(before, None), (waiting, Some("PENDING")), (configured, Some("CONFIGURED"))]
     {
@@ -143,6 +143,6 @@ async fn what_was_done_is_known_after_a_restart() {
     let timeline = agent.read(route).await;
     let last = timeline.as_array().unwrap().last().unwrap();
     assert_eq!(last["Flags"]["last-update"], json!(format!("TXN-{count}")), "{timeline:#}");
-    assert_ne!(last["Until"], Json::Null, "{timeline:#}");
+    assert_ne!(last["Until"], serde_json::Value::Null, "{timeline:#}");
     agent.stop().await;
 }
