@@ -1,7 +1,7 @@
 //! The IDevID: the certificate from the manufacturer, and its key.
 
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{self as lib, EcdsaKeyPair, RsaKeyPair};
+use aws_lc_rs::signature::{self, EcdsaKeyPair, RsaKeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cms::cert::x509::Certificate;
@@ -91,7 +91,7 @@ pub struct SigningKey {
 
 #[derive(Debug)]
 enum Key {
-    Rsa(Box<RsaKeyPair>, &'static dyn lib::RsaEncoding),
+    Rsa(Box<RsaKeyPair>, &'static dyn signature::RsaEncoding),
     Ecdsa(Box<EcdsaKeyPair>),
 }
 
@@ -134,23 +134,25 @@ impl SigningKey {
     }
 }
 
-fn rsa_encoding(digest: Digest) -> &'static dyn lib::RsaEncoding {
+fn rsa_encoding(digest: Digest) -> &'static dyn signature::RsaEncoding {
     match digest {
-        Digest::Sha256 => &lib::RSA_PKCS1_SHA256,
-        Digest::Sha384 => &lib::RSA_PKCS1_SHA384,
-        Digest::Sha512 => &lib::RSA_PKCS1_SHA512,
+        Digest::Sha256 => &signature::RSA_PKCS1_SHA256,
+        Digest::Sha384 => &signature::RSA_PKCS1_SHA384,
+        Digest::Sha512 => &signature::RSA_PKCS1_SHA512,
     }
 }
 
 fn ecdsa(der: &[u8], digest: Digest) -> Result<EcdsaKeyPair, IdentityError> {
-    let algorithms: &[&'static lib::EcdsaSigningAlgorithm] = match digest {
-        Digest::Sha256 => {
-            &[&lib::ECDSA_P256_SHA256_ASN1_SIGNING, &lib::ECDSA_P521_SHA256_ASN1_SIGNING]
-        }
-        Digest::Sha384 => {
-            &[&lib::ECDSA_P384_SHA384_ASN1_SIGNING, &lib::ECDSA_P521_SHA384_ASN1_SIGNING]
-        }
-        Digest::Sha512 => &[&lib::ECDSA_P521_SHA512_ASN1_SIGNING],
+    let algorithms: &[&'static signature::EcdsaSigningAlgorithm] = match digest {
+        Digest::Sha256 => &[
+            &signature::ECDSA_P256_SHA256_ASN1_SIGNING,
+            &signature::ECDSA_P521_SHA256_ASN1_SIGNING,
+        ],
+        Digest::Sha384 => &[
+            &signature::ECDSA_P384_SHA384_ASN1_SIGNING,
+            &signature::ECDSA_P521_SHA384_ASN1_SIGNING,
+        ],
+        Digest::Sha512 => &[&signature::ECDSA_P521_SHA512_ASN1_SIGNING],
     };
     let fitting = algorithms.iter().find_map(|algorithm| {
         EcdsaKeyPair::from_pkcs8(algorithm, der)

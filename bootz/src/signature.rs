@@ -1,7 +1,7 @@
 //! Verification of signatures by the keys of certificates, for the supported algorithms.
 
 use aws_lc_rs::digest;
-use aws_lc_rs::signature::{self as lib, UnparsedPublicKey, VerificationAlgorithm};
+use aws_lc_rs::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use cms::cert::x509::Certificate;
 use cms::cert::x509::der::asn1::{Any, ObjectIdentifier};
 use cms::cert::x509::spki::SubjectPublicKeyInfoOwned;
@@ -84,9 +84,9 @@ fn algorithm(
     let kind = key.algorithm.oid;
     if kind == RSA {
         return Ok(match digest {
-            Digest::Sha256 => &lib::RSA_PKCS1_2048_8192_SHA256,
-            Digest::Sha384 => &lib::RSA_PKCS1_2048_8192_SHA384,
-            Digest::Sha512 => &lib::RSA_PKCS1_2048_8192_SHA512,
+            Digest::Sha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            Digest::Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+            Digest::Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
         });
     }
     if kind != EC {
@@ -95,15 +95,15 @@ fn algorithm(
     let named = key.algorithm.parameters.as_ref().map(Any::decode_as::<ObjectIdentifier>);
     let Some(Ok(curve)) = named else { return Err(SignatureError::Key(kind)) };
     Ok(match (curve, digest) {
-        (P256, Digest::Sha256) => &lib::ECDSA_P256_SHA256_ASN1,
-        (P256, Digest::Sha384) => &lib::ECDSA_P256_SHA384_ASN1,
-        (P256, Digest::Sha512) => &lib::ECDSA_P256_SHA512_ASN1,
-        (P384, Digest::Sha256) => &lib::ECDSA_P384_SHA256_ASN1,
-        (P384, Digest::Sha384) => &lib::ECDSA_P384_SHA384_ASN1,
-        (P384, Digest::Sha512) => &lib::ECDSA_P384_SHA512_ASN1,
-        (P521, Digest::Sha256) => &lib::ECDSA_P521_SHA256_ASN1,
-        (P521, Digest::Sha384) => &lib::ECDSA_P521_SHA384_ASN1,
-        (P521, Digest::Sha512) => &lib::ECDSA_P521_SHA512_ASN1,
+        (P256, Digest::Sha256) => &signature::ECDSA_P256_SHA256_ASN1,
+        (P256, Digest::Sha384) => &signature::ECDSA_P256_SHA384_ASN1,
+        (P256, Digest::Sha512) => &signature::ECDSA_P256_SHA512_ASN1,
+        (P384, Digest::Sha256) => &signature::ECDSA_P384_SHA256_ASN1,
+        (P384, Digest::Sha384) => &signature::ECDSA_P384_SHA384_ASN1,
+        (P384, Digest::Sha512) => &signature::ECDSA_P384_SHA512_ASN1,
+        (P521, Digest::Sha256) => &signature::ECDSA_P521_SHA256_ASN1,
+        (P521, Digest::Sha384) => &signature::ECDSA_P521_SHA384_ASN1,
+        (P521, Digest::Sha512) => &signature::ECDSA_P521_SHA512_ASN1,
         _ => return Err(SignatureError::Key(curve)),
     })
 }

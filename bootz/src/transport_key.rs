@@ -3,7 +3,7 @@
 use aws_lc_rs::agreement::{PrivateKey, X25519};
 use holdfast_proto::bootz;
 use prost::Message;
-use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
+use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::{EncapsulatedSecret, Hpke, HpkePrivateKey};
 
 /// Octets of the private key.
@@ -49,7 +49,9 @@ impl TransportKey {
     /// When the data was encrypted to another key, or was modified.
     pub fn open(&self, encapsulated: &[u8], ciphertext: &[u8]) -> Result<Vec<u8>, NotForUs> {
         let encapsulated = EncapsulatedSecret(encapsulated.to_vec());
-        SUITE.open(&encapsulated, &[], &[], ciphertext, &self.secret).map_err(|_| NotForUs)
+        DH_KEM_X25519_HKDF_SHA256_AES_256
+            .open(&encapsulated, &[], &[], ciphertext, &self.secret)
+            .map_err(|_| NotForUs)
     }
 }
 

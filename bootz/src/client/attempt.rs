@@ -5,17 +5,16 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_proto::bootz::bootstrap_stream_request_v1::Type as Request;
-use holdfast_proto::bootz::bootstrap_stream_response_v1::Type as Response;
-use holdfast_proto::bootz::bootstrap_stream_response_v1::challenge_request::Type as Challenge;
+use holdfast_proto::bootz::bootstrap_stream_request_v1::ChallengeResponse;
+use holdfast_proto::bootz::bootstrap_stream_request_v1::challenge_response::{
+    self, ChallengeResponseTpm20iDevId,
+};
+use holdfast_proto::bootz::bootstrap_stream_response_v1::challenge_request;
 use holdfast_proto::bootz::control_card_state::ControlCardStatus;
 use holdfast_proto::bootz::{
     BootstrapStreamRequestV1, BootstrapStreamResponseV1, ChassisDescriptor, ControlCardState,
     GetBootstrapDataRequest, GetBootstrapDataResponse, StreamBootstrapDataResponse,
-    bootstrap_stream_request_v1::{
-        ChallengeResponse, challenge_response::ChallengeResponseTpm20iDevId,
-        challenge_response::Type as Answer,
-    },
+    bootstrap_stream_request_v1, bootstrap_stream_response_v1,
 };
 use tonic::Code;
 
@@ -105,11 +104,12 @@ pub(super) fn challenge_response(announcement: Vec<u8>, signature: Vec<u8>) -> T
         serialized_transport_key: announcement.into(),
         signature: signature.into(),
     };
-    let response = ChallengeResponse { r#type: Some(Answer::Tpm20Idevid(answer)) };
-    Task::Send(message(Request::ChallengeResponse(response)))
+    let response =
+        ChallengeResponse { r#type: Some(challenge_response::Type::Tpm20Idevid(answer)) };
+    Task::Send(message(bootstrap_stream_request_v1::Type::ChallengeResponse(response)))
 }
 
-pub(super) fn message(request: Request) -> BootstrapStreamRequestV1 {
+pub(super) fn message(request: bootstrap_stream_request_v1::Type) -> BootstrapStreamRequestV1 {
     BootstrapStreamRequestV1 { r#type: Some(request) }
 }
 
@@ -123,10 +123,11 @@ impl Client {
         response: BootstrapStreamResponseV1,
         around: &mut Surroundings<'_>,
     ) -> Result<(TransportKey, Vec<u8>), Fault> {
-        let Some(Response::ChallengeRequest(request)) = response.r#type else {
+        let Some(bootstrap_stream_response_v1::Type::ChallengeRequest(request)) = response.r#type
+        else {
             return Err(Fault::unexpected("a challenge"));
         };
-        let Some(Challenge::Tpm20Idevid(challenge)) = request.r#type else {
+        let Some(challenge_request::Type::Tpm20Idevid(challenge)) = request.r#type else {
             return Err(Fault::unexpected("a challenge for the IDevID"));
         };
         let mut secret = zeroize::Zeroizing::new([0; SECRET]);
@@ -302,7 +303,9 @@ impl Client {
         match attempt.flow {
             Flow::Stream => Next::Begin(
                 Phase::AwaitingChallenge,
-                Task::OpenStream(message(Request::BootstrapRequest(request))),
+                Task::OpenStream(message(bootstrap_stream_request_v1::Type::BootstrapRequest(
+                    request,
+                ))),
                 limit::ANSWER,
             ),
             Flow::Unary => Next::Begin(Phase::AwaitingData, Task::GetData(request), limit::ANSWER),
@@ -351,7 +354,8 @@ impl Client {
         answer: BootstrapStreamResponseV1,
         around: &Surroundings<'_>,
     ) -> Result<Next, Fault> {
-        let Some(Response::BootstrapResponse(answer)) = answer.r#type else {
+        let Some(bootstrap_stream_response_v1::Type::BootstrapResponse(answer)) = answer.r#type
+        else {
             return Err(Fault::unexpected("bootstrap data"));
         };
         let StreamBootstrapDataResponse {

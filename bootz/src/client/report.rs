@@ -1,10 +1,11 @@
 //! The status report to the server, over a connection whose certificate must lead to the trust anchor in the data.
 
-use holdfast_proto::bootz::bootstrap_stream_request_v1::Type as Request;
-use holdfast_proto::bootz::bootstrap_stream_response_v1::Type as Response;
 use holdfast_proto::bootz::control_card_state::ControlCardStatus;
 use holdfast_proto::bootz::report_status_request::BootstrapStatus;
-use holdfast_proto::bootz::{BootstrapStreamResponseV1, ReportStatusRequest};
+use holdfast_proto::bootz::{
+    BootstrapStreamResponseV1, ReportStatusRequest, bootstrap_stream_request_v1,
+    bootstrap_stream_response_v1,
+};
 use rustls_pki_types::CertificateDer;
 
 use super::attempt::{Attempt, challenge_response, message};
@@ -164,7 +165,9 @@ impl Client {
             Flow::Unary => Next::Begin(Phase::AwaitingAnswer, Task::Report(request)),
             Flow::Stream => Next::Begin(
                 Phase::AwaitingChallenge,
-                Task::OpenStream(message(Request::ReportStatusRequest(request))),
+                Task::OpenStream(message(bootstrap_stream_request_v1::Type::ReportStatusRequest(
+                    request,
+                ))),
             ),
         }
     }
@@ -215,7 +218,7 @@ enum Next {
 
 fn acknowledgement(answer: BootstrapStreamResponseV1) -> Result<Next, Fault> {
     match answer.r#type {
-        Some(Response::ReportStatusResponse(_)) => Ok(Next::Acknowledged),
+        Some(bootstrap_stream_response_v1::Type::ReportStatusResponse(_)) => Ok(Next::Acknowledged),
         _ => Err(Fault::unexpected("an acknowledgement")),
     }
 }

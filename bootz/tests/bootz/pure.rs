@@ -190,20 +190,23 @@ fn an_identity_signs_with_the_digest_that_its_certificate_was_signed_with() {
 // proves 4.40, 4.41
 #[test]
 fn what_is_sealed_for_a_stream_opens_there_and_nowhere_else() {
-    use holdfast_proto::bootz::TransportKey as Announced;
-    use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
+    use holdfast_proto::bootz;
+    use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
     use rustls::crypto::hpke::{Hpke, HpkePublicKey};
 
     let key = TransportKey::from_secret([7; 32]);
-    let announced = Announced::decode(&key.announcement(b"nonce")[..]).unwrap();
+    let announced = bootz::TransportKey::decode(&key.announcement(b"nonce")[..]).unwrap();
     assert_eq!((announced.cipher_suite, &announced.nonce[..]), (2, &b"nonce"[..]));
     let public = HpkePublicKey(announced.public_key.to_vec());
-    let (encapsulated, sealed) = SUITE.seal(&[], &[], b"data", &public).unwrap();
+    let (encapsulated, sealed) =
+        DH_KEM_X25519_HKDF_SHA256_AES_256.seal(&[], &[], b"data", &public).unwrap();
     assert_eq!(key.open(&encapsulated.0, &sealed).unwrap(), b"data");
     assert!(TransportKey::from_secret([8; 32]).open(&encapsulated.0, &sealed).is_err());
-    let (encapsulated, sealed) = SUITE.seal(b"info", &[], b"data", &public).unwrap();
+    let (encapsulated, sealed) =
+        DH_KEM_X25519_HKDF_SHA256_AES_256.seal(b"info", &[], b"data", &public).unwrap();
     assert!(key.open(&encapsulated.0, &sealed).is_err());
-    let (encapsulated, sealed) = SUITE.seal(&[], b"aad", b"data", &public).unwrap();
+    let (encapsulated, sealed) =
+        DH_KEM_X25519_HKDF_SHA256_AES_256.seal(&[], b"aad", b"data", &public).unwrap();
     assert!(key.open(&encapsulated.0, &sealed).is_err());
     assert!(key.open(&[], &[]).is_err());
 }

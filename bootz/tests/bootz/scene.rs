@@ -13,20 +13,19 @@ use holdfast_bootz::identity::{Chain, SigningKey};
 use holdfast_bootz::image::Slot;
 use holdfast_bootz::retry::Backoff;
 use holdfast_bootz::wire::Refused;
-use holdfast_proto::bootz::bootstrap_stream_request_v1::Type as Request;
-use holdfast_proto::bootz::bootstrap_stream_request_v1::challenge_response::Type as Answer;
+use holdfast_proto::bootz::bootstrap_stream_request_v1::challenge_response;
 use holdfast_proto::bootz::bootstrap_stream_response_v1::challenge_request::{
-    ChallengeRequestTpm20iDevId, Type as Challenge,
+    self, ChallengeRequestTpm20iDevId,
 };
-use holdfast_proto::bootz::bootstrap_stream_response_v1::{ChallengeRequest, Type as Response};
+use holdfast_proto::bootz::bootstrap_stream_response_v1::{self, ChallengeRequest};
 use holdfast_proto::bootz::{
     BootConfig, BootstrapDataResponse, BootstrapDataSigned, BootstrapStreamResponseV1,
     EmptyResponse, GetBootstrapDataRequest, GetBootstrapDataResponse, ReportStatusRequest,
-    StreamBootstrapDataResponse, TransportKey,
+    StreamBootstrapDataResponse, TransportKey, bootstrap_stream_request_v1,
 };
 use prost::Message;
 use rcgen::SigningKey as _;
-use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256 as SUITE;
+use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
 use rustls::crypto::hpke::{Hpke, HpkePublicKey};
 use rustls_pki_types::UnixTime;
 use tonic::Code;
@@ -131,14 +130,20 @@ impl World {
             Task::GetData(request) => Outcome::Data(Ok(Box::new(self.unary(&request)))),
             Task::OpenStream(first) => {
                 match first.r#type.unwrap() {
-                    Request::BootstrapRequest(request) => self.asked = Some(request),
-                    Request::ReportStatusRequest(report) => self.reporting = Some(report),
-                    Request::ChallengeResponse(_) => panic!("a stream begins with an answer"),
+                    bootstrap_stream_request_v1::Type::BootstrapRequest(request) => {
+                        self.asked = Some(request)
+                    }
+                    bootstrap_stream_request_v1::Type::ReportStatusRequest(report) => {
+                        self.reporting = Some(report)
+                    }
+                    bootstrap_stream_request_v1::Type::ChallengeResponse(_) => {
+                        panic!("a stream begins with an answer")
+                    }
                 }
-                message(Response::ChallengeRequest(ChallengeRequest {
-                    r#type: Some(Challenge::Tpm20Idevid(ChallengeRequestTpm20iDevId {
-                        nonce: b"server nonce".to_vec().into(),
-                    })),
+                message(bootstrap_stream_response_v1::Type::ChallengeRequest(ChallengeRequest {
+                    r#type: Some(challenge_request::Type::Tpm20Idevid(
+                        ChallengeRequestTpm20iDevId { nonce: b"server nonce".to_vec().into() },
+                    )),
                 }))
             }
             Task::Send(answer) => self.challenged(answer.r#type.unwrap()),
@@ -154,9 +159,13 @@ impl World {
 
     /// Answers a challenge response as a server does: checks the signature by the key of the certificate, and the
     /// nonce.
-    fn challenged(&mut self, answer: Request) -> Outcome {
-        let Request::ChallengeResponse(answer) = answer else { panic!("no answer to a challenge") };
-        let Some(Answer::Tpm20Idevid(answer)) = answer.r#type else { panic!("another challenge") };
+    fn challenged(&mut self, answer: bootstrap_stream_request_v1::Type) -> Outcome {
+        let bootstrap_stream_request_v1::Type::ChallengeResponse(answer) = answer else {
+            panic!("no answer to a challenge")
+        };
+        let Some(challenge_response::Type::Tpm20Idevid(answer)) = answer.r#type else {
+            panic!("another challenge")
+        };
         aws_lc_rs::signature::UnparsedPublicKey::new(
             &aws_lc_rs::signature::ECDSA_P384_SHA384_ASN1,
             self.idevid.key().public_key_raw(),
@@ -168,10 +177,10 @@ impl World {
         let sealed = self.asked.take().map(|request| self.sealed(&request, &key));
         self.seen.keys.push(key);
         if let Some(sealed) = sealed {
-            return message(Response::BootstrapResponse(sealed));
+            return message(bootstrap_stream_response_v1::Type::BootstrapResponse(sealed));
         }
         self.seen.reports.push(self.reporting.take().unwrap());
-        message(Response::ReportStatusResponse(EmptyResponse {}))
+        message(bootstrap_stream_response_v1::Type::ReportStatusResponse(EmptyResponse {}))
     }
 
     fn data(&mut self, request: &GetBootstrapDataRequest) -> Vec<u8> {
@@ -214,7 +223,8 @@ impl World {
     ) -> StreamBootstrapDataResponse {
         let data = self.data(request);
         let public = HpkePublicKey(key.public_key.to_vec());
-        let (encapsulated, sealed) = SUITE.seal(&[], &[], &data, &public).unwrap();
+        let (encapsulated, sealed) =
+            DH_KEM_X25519_HKDF_SHA256_AES_256.seal(&[], &[], &data, &public).unwrap();
         let (voucher, certificate, signature) = self.proof(&sealed);
         let mut answer = StreamBootstrapDataResponse {
             ownership_voucher: voucher.into(),
@@ -235,7 +245,7 @@ impl World {
     }
 }
 
-fn message(response: Response) -> Outcome {
+fn message(response: bootstrap_stream_response_v1::Type) -> Outcome {
     Outcome::Message(Ok(Box::new(BootstrapStreamResponseV1 { r#type: Some(response) })))
 }
 
