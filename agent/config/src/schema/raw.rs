@@ -119,25 +119,41 @@ pub(super) fn leaf_list_defaults(node: &SchemaNode<'_>) -> Vec<SmolStr> {
 /// # Safety
 /// `raw` is a compiled type, see the invariants; so are those it points to.
 unsafe fn read_type(raw: *const ffi::lysc_type) -> RawType {
-    use ffi::LY_DATA_TYPE as T;
+    use ffi::LY_DATA_TYPE;
     // SAFETY: each cast is to the struct of the type's `basetype`.
     unsafe {
         match (*raw).basetype {
-            T::LY_TYPE_BOOL => RawType::Bool,
-            T::LY_TYPE_EMPTY => RawType::Empty,
-            T::LY_TYPE_INT8 => RawType::Int { bits: 8, ranges: signed((*num(raw)).range) },
-            T::LY_TYPE_INT16 => RawType::Int { bits: 16, ranges: signed((*num(raw)).range) },
-            T::LY_TYPE_INT32 => RawType::Int { bits: 32, ranges: signed((*num(raw)).range) },
-            T::LY_TYPE_INT64 => RawType::Int { bits: 64, ranges: signed((*num(raw)).range) },
-            T::LY_TYPE_UINT8 => RawType::Uint { bits: 8, ranges: unsigned((*num(raw)).range) },
-            T::LY_TYPE_UINT16 => RawType::Uint { bits: 16, ranges: unsigned((*num(raw)).range) },
-            T::LY_TYPE_UINT32 => RawType::Uint { bits: 32, ranges: unsigned((*num(raw)).range) },
-            T::LY_TYPE_UINT64 => RawType::Uint { bits: 64, ranges: unsigned((*num(raw)).range) },
-            T::LY_TYPE_DEC64 => {
+            LY_DATA_TYPE::LY_TYPE_BOOL => RawType::Bool,
+            LY_DATA_TYPE::LY_TYPE_EMPTY => RawType::Empty,
+            LY_DATA_TYPE::LY_TYPE_INT8 => {
+                RawType::Int { bits: 8, ranges: signed((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_INT16 => {
+                RawType::Int { bits: 16, ranges: signed((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_INT32 => {
+                RawType::Int { bits: 32, ranges: signed((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_INT64 => {
+                RawType::Int { bits: 64, ranges: signed((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_UINT8 => {
+                RawType::Uint { bits: 8, ranges: unsigned((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_UINT16 => {
+                RawType::Uint { bits: 16, ranges: unsigned((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_UINT32 => {
+                RawType::Uint { bits: 32, ranges: unsigned((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_UINT64 => {
+                RawType::Uint { bits: 64, ranges: unsigned((*num(raw)).range) }
+            }
+            LY_DATA_TYPE::LY_TYPE_DEC64 => {
                 let raw = &*raw.cast::<ffi::lysc_type_dec>();
                 RawType::Decimal { scale: raw.fraction_digits, ranges: signed(raw.range) }
             }
-            T::LY_TYPE_STRING => {
+            LY_DATA_TYPE::LY_TYPE_STRING => {
                 let raw = &*raw.cast::<ffi::lysc_type_str>();
                 let pattern =
                     |p: &*mut ffi::lysc_pattern| (text((**p).expr), (**p).inverted() != 0);
@@ -146,27 +162,27 @@ unsafe fn read_type(raw: *const ffi::lysc_type) -> RawType {
                     patterns: items(raw.patterns).iter().map(pattern).collect(),
                 }
             }
-            T::LY_TYPE_BINARY => {
+            LY_DATA_TYPE::LY_TYPE_BINARY => {
                 RawType::Binary { lengths: unsigned((*raw.cast::<ffi::lysc_type_bin>()).length) }
             }
-            T::LY_TYPE_ENUM => {
+            LY_DATA_TYPE::LY_TYPE_ENUM => {
                 let members = items((*raw.cast::<ffi::lysc_type_enum>()).enums);
                 RawType::Enum(
                     members.iter().map(|m| (text(m.name), m.__bindgen_anon_1.value)).collect(),
                 )
             }
-            T::LY_TYPE_BITS => {
+            LY_DATA_TYPE::LY_TYPE_BITS => {
                 let bits = items((*raw.cast::<ffi::lysc_type_bits>()).bits);
                 RawType::Bits(bits.iter().map(|b| text(b.name)).collect())
             }
-            T::LY_TYPE_IDENT => {
+            LY_DATA_TYPE::LY_TYPE_IDENT => {
                 read_identityref(items((*raw.cast::<ffi::lysc_type_identityref>()).bases))
             }
-            T::LY_TYPE_UNION => {
+            LY_DATA_TYPE::LY_TYPE_UNION => {
                 let members = items((*raw.cast::<ffi::lysc_type_union>()).types);
                 RawType::Union(members.iter().map(|m| read_type(*m)).collect())
             }
-            T::LY_TYPE_LEAFREF => RawType::Leafref(Box::new(read_type(
+            LY_DATA_TYPE::LY_TYPE_LEAFREF => RawType::Leafref(Box::new(read_type(
                 (*raw.cast::<ffi::lysc_type_leafref>()).realtype,
             ))),
             _ => RawType::Instance,

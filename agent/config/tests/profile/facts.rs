@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use holdfast_config::schema::types::{Base, Type};
 use holdfast_config::schema::{Leaf, Node, NodeId, NodeKind, Schema};
 use holdfast_config::value::Value;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use crate::table::{Row, name, parent, plain, read};
 
@@ -180,7 +180,7 @@ fn check_leaf(schema: &Schema, leaf: &Leaf, row: &Row) {
         None => String::new(),
     };
     assert_eq!(default, row["default"], "default of {path}");
-    let want: Json = serde_json::from_str(&row["type_spec"]).unwrap();
+    let want: serde_json::Value = serde_json::from_str(&row["type_spec"]).unwrap();
     if let Some(target) = leaf.leafref {
         assert_eq!(want["base"], "leafref", "type of {path}");
         assert_eq!(keyed_path(schema, target), want["target"], "target of {path}");
@@ -191,7 +191,7 @@ fn check_leaf(schema: &Schema, leaf: &Leaf, row: &Row) {
 
 /// The table's description of a type, without details that the compiled schema drops: names of typedefs, and the
 /// second form of patterns.
-fn facts_only(spec: &Json) -> Json {
+fn facts_only(spec: &serde_json::Value) -> serde_json::Value {
     let mut kept = json!({});
     for (key, value) in spec.as_object().unwrap() {
         match key.as_str() {
@@ -207,7 +207,7 @@ fn facts_only(spec: &Json) -> Json {
 }
 
 /// Flattens a union within a union into its members, as libyang does.
-fn members(spec: Json) -> Vec<Json> {
+fn members(spec: serde_json::Value) -> Vec<serde_json::Value> {
     match spec["members"].as_array() {
         Some(members) => members.clone(),
         None => vec![spec],
@@ -215,7 +215,7 @@ fn members(spec: Json) -> Vec<Json> {
 }
 
 /// A compiled type in the form of the table.
-fn spec(ty: &Type, leaf: &Leaf) -> Json {
+fn spec(ty: &Type, leaf: &Leaf) -> serde_json::Value {
     match &ty.base {
         Base::Bool => json!({"base": "boolean"}),
         Base::Empty => json!({"base": "empty"}),
@@ -272,7 +272,7 @@ fn restricted<T: PartialEq + serde::Serialize + Copy>(
     what: &str,
     ranges: &[(T, T)],
     whole: (T, T),
-) -> Json {
+) -> serde_json::Value {
     let mut spec = json!({"base": base});
     if ranges != [whole] {
         spec[what] = json!(ranges);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Lab, Thing, changes as things_of, error, key, registry};
+use crate::common::{Lab, Thing, changes, error, key, registry};
 use crate::{answer, begin};
 use holdfast_scheduler::{
     Delta, Dependency, Descriptor, Effect, Engine, Key, KindId, Outcome, Part, SharedValue,
@@ -63,7 +63,7 @@ fn lab() -> Lab {
 }
 
 fn both() -> Delta {
-    let mut changes = things_of("a");
+    let mut changes = changes("a");
     changes.push(silent("a"));
     Delta::new(changes)
 }
