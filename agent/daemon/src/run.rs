@@ -403,8 +403,8 @@ async fn start_core(
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()
-            .merge(local::maintenance(core.handle(), reboots.clone()))
-            .merge(local::bootz(bootz)),
+            .merge(local::maintenance_routes(core.handle(), reboots.clone()))
+            .merge(local::bootz_routes(bootz)),
         bootz: client,
         introspection,
         journal,

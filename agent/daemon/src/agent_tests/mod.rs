@@ -1,6 +1,5 @@
 //! The whole agent below gRPC on the simulated kernel: a change with every kind of accident.
 
-use std::path::Path as Folder;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_scheduler::{Key, State};
-use holdfast_store::{ArtefactTable, Store, faults as disk};
+use holdfast_store::{ArtefactTable, Store, faults};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -71,7 +70,7 @@ pub(crate) struct Agent {
 
 impl Agent {
     /// Starts an agent. A file `program` in the folder manages the images of the box.
-    pub(crate) async fn start(kernel: &SimulatedKernel, folder: &Folder) -> Self {
+    pub(crate) async fn start(kernel: &SimulatedKernel, folder: &std::path::Path) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
@@ -256,7 +255,7 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
     const MORE_THAN_A_PORTION: usize = 5000;
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    agent.store.refuse(disk::Fault::Late).await.unwrap();
+    agent.store.refuse(faults::Fault::Late).await.unwrap();
     agent.update_all(&[BOX, &routes(0, MORE_THAN_A_PORTION)]).await.unwrap();
     let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
     assert!(made >= MORE_THAN_A_PORTION, "{made} routes are there");
@@ -272,7 +271,7 @@ async fn what_a_port_was_before_is_written_down_or_the_port_is_left_alone() {
         let (kernel, folder) = (SimulatedKernel::new(ports), tempfile::tempdir().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
         if is_there {
-            agent.store.refuse(disk::Fault::Unwritten).await.unwrap();
+            agent.store.refuse(faults::Fault::Unwritten).await.unwrap();
             let fresh = kernel.contents();
             let refused = agent.update(BOX).await.unwrap_err().to_string();
             assert!(refused.contains("eth0: cannot record what was there before"), "{refused}");
@@ -280,7 +279,7 @@ async fn what_a_port_was_before_is_written_down_or_the_port_is_left_alone() {
             agent.update(BOX).await.unwrap();
         } else {
             agent.update(BOX).await.unwrap();
-            agent.store.refuse(disk::Fault::Unwritten).await.unwrap();
+            agent.store.refuse(faults::Fault::Unwritten).await.unwrap();
             kernel.plug("eth0");
             in_force(&agent).await;
         }
@@ -344,7 +343,7 @@ async fn a_change_that_cannot_be_written_down_does_not_begin() {
     let asked = kernel.requests();
     for document in [BOX, "{}"] {
         let before = (kernel.contents(), agent.shown(), agent.states().await);
-        agent.store.refuse(disk::Fault::Unprepared).await.unwrap();
+        agent.store.refuse(faults::Fault::Unprepared).await.unwrap();
         let refused = agent.update(document).await.unwrap_err();
         assert!(matches!(refused, CommitError::Store(_)), "{refused}");
         agent.pass(Duration::from_secs(10)).await;
@@ -361,14 +360,14 @@ async fn a_commit_that_the_disk_refuses_is_taken_back() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let before = (kernel.contents(), agent.shown());
-    agent.store.refuse(disk::Fault::Lost).await.unwrap();
+    agent.store.refuse(faults::Fault::Lost).await.unwrap();
     let refused = agent.update(BOX).await.unwrap_err();
     assert!(matches!(refused, CommitError::Store(_)), "{refused}");
     agent.pass(Duration::from_secs(10)).await;
     assert_eq!((kernel.contents(), agent.shown()), before);
     agent.update(BOX).await.unwrap();
     let made = (kernel.contents(), agent.shown());
-    agent.store.refuse(disk::Fault::Misreported).await.unwrap();
+    agent.store.refuse(faults::Fault::Misreported).await.unwrap();
     agent.delete("/network-instances").await.unwrap();
     agent.update(BOX).await.unwrap();
     agent.stop().await;

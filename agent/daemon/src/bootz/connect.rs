@@ -2,7 +2,6 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use holdfast_base::Chain as Causes;
 use holdfast_bootz::{client::Connect, identity::Chain, uri::Host, wire::Connection};
 use hyper_util::rt::TokioIo;
 use rustls::{
@@ -39,7 +38,7 @@ pub(super) enum ConnectError {
 impl ConnectError {
     /// The error with its causes, for the status text.
     pub(super) fn told(&self) -> String {
-        Causes(self).to_string()
+        holdfast_base::Chain(self).to_string()
     }
 }
 

@@ -1,8 +1,6 @@
 //! Leases that come, are renewed, are replaced, end, and outlive the process: on the simulated kernel, with DHCP
 //! servers that the test plays.
 
-use std::path::Path as Folder;
-
 use holdfast_platform::transport::SimulatedKernel;
 use ipnet::IpNet;
 use tempfile::TempDir;
@@ -47,7 +45,7 @@ fn lease(address: &str, seconds: u32, servers: &[&str]) -> Lease {
 #[allow(clippy::disallowed_methods, reason = "a test counts what it is told")]
 fn begin(
     held: Held,
-    folder: &Folder,
+    folder: &std::path::Path,
     agent: &Agent,
 ) -> (Dhcp, UnboundedReceiver<mpsc::Sender<Lease>>, JoinHandle<()>) {
     let (begun_tx, begun) = mpsc::unbounded_channel();

@@ -14,7 +14,6 @@ use arc_swap::ArcSwap;
 use holdfast_base::{AccessEpoch, Chain, Clock, now_ns};
 use holdfast_config::{MissingNode, Schema};
 use holdfast_core::CertificateId;
-use holdfast_platform::objects::Profiles as ProfileNames;
 use holdfast_security::certz::{
     BoxIdentity, CertzError, Encoding, EntityKind, Freshness, OfBox, PrivateKey, Profile, Profiles,
     SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
@@ -354,7 +353,7 @@ impl InForce {
 }
 
 /// Final profiles with a certificate chain, to which a server may be bound.
-impl ProfileNames for TlsProfiles {
+impl holdfast_platform::objects::Profiles for TlsProfiles {
     fn refusal(&self, id: &str) -> Option<String> {
         if id == SYSTEM_DEFAULT_PROFILE {
             return None;

@@ -27,7 +27,7 @@ pub enum HostKeyError {
 ///
 /// # Errors
 /// When the library fails.
-pub fn make(kind: KeyKind) -> Result<PrivateKey, HostKeyError> {
+pub fn make_host_key(kind: KeyKind) -> Result<PrivateKey, HostKeyError> {
     let parts = match kind {
         KeyKind::Ed25519 => ed25519()?,
         KeyKind::EcdsaP256 => ecdsa(&ECDSA_P256_SHA256_ASN1_SIGNING, "nistp256")?,
@@ -130,7 +130,7 @@ mod tests {
     fn keys_of_every_kind_are_made_and_are_what_they_are_said_to_be() {
         use KeyKind::{EcdsaP256, EcdsaP384, EcdsaP521, Ed25519, Rsa2048};
         for kind in [Ed25519, EcdsaP256, EcdsaP384, EcdsaP521, Rsa2048] {
-            let (one, other) = (make(kind).unwrap(), make(kind).unwrap());
+            let (one, other) = (make_host_key(kind).unwrap(), make_host_key(kind).unwrap());
             assert_eq!(one.public().kind(), Some(kind));
             assert_ne!(one.public().line(), other.public().line());
             assert_eq!(PrivateKey::parse(one.text().as_bytes()).unwrap(), one);

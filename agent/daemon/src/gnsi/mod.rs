@@ -17,7 +17,6 @@ mod rotations;
 mod server_state;
 mod vault;
 
-use std::path::Path as Folder;
 use std::sync::Arc;
 
 use holdfast_base::{AccessEpoch, Switch, Undertakings, now_ns};
@@ -35,7 +34,7 @@ use self::accounting_leaves::Counted;
 pub(crate) use self::authz::Authz;
 pub use self::certz::TlsProfiles;
 pub(crate) use self::certz::{Certz, Promise};
-pub use self::host_key::{HostKeyError, make as make_host_key};
+pub use self::host_key::{HostKeyError, make_host_key};
 pub use self::layer::Layer;
 pub(crate) use self::login_leaves::LoginLeaves;
 pub use self::logins::Logins;
@@ -71,7 +70,7 @@ impl Gnsi {
         users: &Users,
         store: &Store,
         artefacts: &Artefacts,
-        root: &Folder,
+        root: &std::path::Path,
         profiles: TlsProfiles,
         read_policy: ReadPolicy,
     ) -> Result<Self, MissingNode> {

@@ -21,7 +21,7 @@ pub struct BootzStart {
 }
 
 /// Routes below `/bootz`, for [`super::start`]; each is refused when the box has no IDevID.
-pub fn routes(bootz: Option<Bootz>) -> Router {
+pub fn bootz_routes(bootz: Option<Bootz>) -> Router {
     Router::new()
         .route("/bootz", get(status))
         .route("/bootz/start", post(start))

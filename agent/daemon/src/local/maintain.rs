@@ -34,7 +34,7 @@ struct Maintained<C> {
 }
 
 /// Routes for maintenance, for [`super::start`].
-pub fn routes<C: Datastore>(core: C, reboots: Reboots) -> Router {
+pub fn maintenance_routes<C: Datastore>(core: C, reboots: Reboots) -> Router {
     Router::new()
         .route("/switches", get(switches::<C>))
         .route("/switches/set", post(switch::<C>))

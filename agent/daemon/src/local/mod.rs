@@ -35,10 +35,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::task::AbortOnDropHandle;
 use zeroize::{Zeroize, Zeroizing};
 
-pub use self::bootz::{BootzStart, routes as bootz};
+pub use self::bootz::{BootzStart, bootz_routes};
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector};
-pub use self::maintain::{SwitchEntry, routes as maintenance};
+pub use self::maintain::{SwitchEntry, maintenance_routes};
 use crate::{
     settings::Shown,
     users::{Password, UserError, Users},
