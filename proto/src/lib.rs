@@ -2,7 +2,7 @@
 //!
 //! The sources are the `.proto` files under `protos/`, written for this project and held equal to the
 //! public interfaces by the test `protos` of the crate `holdfast-tests`. Modules have the names of proto
-//! packages: start at [`gnmi`]. `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes), slices of the
+//! packages without their version: start at [`gnmi`]. `bytes` fields are [`bytes::Bytes`](prost::bytes::Bytes), slices of the
 //! received message without a copy.
 //!
 //! Absent on purpose: behaviour. The daemon's `northbound` and the bootstrap client decide what a message means;
@@ -12,8 +12,22 @@
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// Declares the modules of proto packages, nested like the packages, because generated code refers to
-/// its neighbours by relative paths.
+/// its neighbours by relative paths. The messages of a package with a version are in the module of its name, and `v1`
+/// is for generated code alone.
 macro_rules! packages {
+    ($($(#[$doc:meta])* $name:ident v1 = $file:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub mod $name {
+                pub use self::v1::*;
+
+                #[allow(warnings, clippy::all, reason = "generated")]
+                pub(crate) mod v1 {
+                    include!(concat!(env!("OUT_DIR"), "/", $file, ".rs"));
+                }
+            }
+        )*
+    };
     ($($(#[$doc:meta])* $name:ident { $($inner:tt)* })*) => {
         $($(#[$doc])* pub mod $name { packages! { $($inner)* } })*
     };
@@ -43,15 +57,15 @@ packages! {
     /// Security state of a device.
     gnsi {
         /// Accounting of calls and commands.
-        acctz { v1 = "gnsi.acctz.v1"; }
+        acctz v1 = "gnsi.acctz.v1";
         /// Authorization of rpcs.
-        authz { v1 = "gnsi.authz.v1"; }
+        authz v1 = "gnsi.authz.v1";
         /// TLS profiles.
-        certz { v1 = "gnsi.certz.v1"; }
+        certz v1 = "gnsi.certz.v1";
         /// SSH and console credentials.
-        credentialz { v1 = "gnsi.credentialz.v1"; }
+        credentialz v1 = "gnsi.credentialz.v1";
         /// Permissions on gNMI paths.
-        pathz { v1 = "gnsi.pathz.v1"; }
+        pathz v1 = "gnsi.pathz.v1";
     }
     /// Operations on a device.
     gnoi {

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use holdfast_proto::gnmi::typed_value::Value as Typed;
-use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update};
+use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update, typed_value};
 use holdfast_tests::agent::{AgentProcess, PASSWORD};
 use holdfast_tests::gnmi::{GnmiClient, update};
 use holdfast_tests::monitor::Monitor;
@@ -114,6 +113,6 @@ async fn union(client: &GnmiClient, entries: Vec<Update>) -> Result<Duration> {
 
 fn cli(text: String) -> Update {
     let path = gnmi::Path { origin: "holdfast_cli".into(), ..Default::default() };
-    let val = Some(TypedValue { value: Some(Typed::AsciiVal(text)) });
+    let val = Some(TypedValue { value: Some(typed_value::Value::AsciiVal(text)) });
     Update { path: Some(path), val, ..Default::default() }
 }

@@ -1,9 +1,9 @@
 //! Accounting: records outlive the agent, for collectors that connect later.
 
-use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
-use holdfast_proto::gnsi::acctz::v1::authz_detail::AuthzStatus;
-use holdfast_proto::gnsi::acctz::v1::record_response::ServiceRequest;
-use holdfast_proto::gnsi::acctz::v1::{RecordRequest, RecordResponse};
+use holdfast_proto::gnsi::acctz::acctz_stream_client::AcctzStreamClient;
+use holdfast_proto::gnsi::acctz::authz_detail::AuthzStatus;
+use holdfast_proto::gnsi::acctz::record_response::ServiceRequest;
+use holdfast_proto::gnsi::acctz::{RecordRequest, RecordResponse};
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream as Blocking};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use holdfast_tests::agent::AgentProcess;
@@ -215,8 +215,8 @@ fn ca(agent: &AgentProcess) -> String {
 }
 
 /// Requests a path, and reads the first part of the answer. The connection is open as long as the result exists.
-fn ask(address: SocketAddr, path: &str, token: Option<&str>) -> (Blocking, String) {
-    let mut stream = Blocking::connect(address).unwrap();
+fn ask(address: SocketAddr, path: &str, token: Option<&str>) -> (std::net::TcpStream, String) {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n").unwrap();

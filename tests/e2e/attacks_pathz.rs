@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{SubscriptionList, SubscriptionMode};
-use holdfast_proto::gnsi::pathz::v1 as wire;
-use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal;
-use holdfast_proto::gnsi::pathz::v1::pathz_client::PathzClient;
-use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::pathz;
+use holdfast_proto::gnsi::pathz::authorization_rule::Principal;
+use holdfast_proto::gnsi::pathz::pathz_client::PathzClient;
+use holdfast_proto::gnsi::pathz::rotate_request;
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
 use holdfast_tests::netns::Netns;
@@ -21,38 +21,40 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// A policy that allows the administrator everything, and the guest to read the permitted paths without the denied
 /// ones.
-fn upload(version: &str, permitted: &[&str], denied: &[&str]) -> wire::RotateRequest {
-    let rule =
-        |user: &str, path: &str, action: wire::Action, mode: wire::Mode| wire::AuthorizationRule {
+fn upload(version: &str, permitted: &[&str], denied: &[&str]) -> pathz::RotateRequest {
+    let rule = |user: &str, path: &str, action: pathz::Action, mode: pathz::Mode| {
+        pathz::AuthorizationRule {
             id: format!("{user} {path} {action:?} {mode:?}"),
             principal: Some(Principal::User(user.into())),
             path: Some(parse_path(path)),
             action: action.into(),
             mode: mode.into(),
-        };
-    let (permit, deny) = (wire::Action::Permit, wire::Action::Deny);
+        }
+    };
+    let (permit, deny) = (pathz::Action::Permit, pathz::Action::Deny);
     let mut rules = vec![
-        rule(ADMIN, "/", permit, wire::Mode::Read),
-        rule(ADMIN, "/", permit, wire::Mode::Write),
+        rule(ADMIN, "/", permit, pathz::Mode::Read),
+        rule(ADMIN, "/", permit, pathz::Mode::Write),
     ];
-    rules.extend(permitted.iter().map(|path| rule(GUEST, path, permit, wire::Mode::Read)));
-    rules.extend(denied.iter().map(|path| rule(GUEST, path, deny, wire::Mode::Read)));
-    let policy = Some(wire::AuthorizationPolicy { rules, groups: Vec::new() });
-    asked(Asked::UploadRequest(wire::UploadRequest {
+    rules.extend(permitted.iter().map(|path| rule(GUEST, path, permit, pathz::Mode::Read)));
+    rules.extend(denied.iter().map(|path| rule(GUEST, path, deny, pathz::Mode::Read)));
+    let policy = Some(pathz::AuthorizationPolicy { rules, groups: Vec::new() });
+    asked(rotate_request::RotateRequest::UploadRequest(pathz::UploadRequest {
         version: version.into(),
         created_on: 1,
         policy,
     }))
 }
 
-fn asked(request: Asked) -> wire::RotateRequest {
-    wire::RotateRequest { rotate_request: Some(request), force_overwrite: false }
+fn asked(request: rotate_request::RotateRequest) -> pathz::RotateRequest {
+    pathz::RotateRequest { rotate_request: Some(request), force_overwrite: false }
 }
 
-async fn install(agent: &AgentProcess, upload: wire::RotateRequest) {
+async fn install(agent: &AgentProcess, upload: pathz::RotateRequest) {
     let mut client = PathzClient::with_interceptor(agent.channel().await, agent.credentials());
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
-    let finalize = asked(Asked::FinalizeRotation(wire::FinalizeRequest {}));
+    let finalize =
+        asked(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}));
     rotation.go_on_until(Cut::Finalized, upload, finalize).await;
     rotation.close().await.unwrap();
 }

@@ -8,21 +8,20 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{self, SubscriptionMode};
 use holdfast_proto::gnmi_ext::{self, commit, extension::Ext};
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
-use holdfast_proto::gnoi::bootconfig::{SetBootConfigRequest, SetBootConfigVerifiedRequest};
-use holdfast_proto::gnoi::system::system_client::SystemClient;
-use holdfast_proto::gnoi::system::{
-    Package, PingRequest, SetPackageRequest, set_package_request::Request as Part,
+use holdfast_proto::gnoi::bootconfig::{
+    SetBootConfigRequest, SetBootConfigVerifiedRequest, set_boot_config_verified_request,
 };
-use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
-use holdfast_proto::gnsi::acctz::v1::authz_detail::AuthzStatus;
-use holdfast_proto::gnsi::acctz::v1::record_response::ServiceRequest;
-use holdfast_proto::gnsi::acctz::v1::session_info::SessionStatus;
-use holdfast_proto::gnsi::acctz::v1::{AuthzDetail, RecordRequest, RecordResponse};
-use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
-use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
-use holdfast_proto::gnsi::authz::v1::{
+use holdfast_proto::gnoi::system::system_client::SystemClient;
+use holdfast_proto::gnoi::system::{Package, PingRequest, SetPackageRequest, set_package_request};
+use holdfast_proto::gnsi::acctz::acctz_stream_client::AcctzStreamClient;
+use holdfast_proto::gnsi::acctz::authz_detail::AuthzStatus;
+use holdfast_proto::gnsi::acctz::record_response::ServiceRequest;
+use holdfast_proto::gnsi::acctz::session_info::SessionStatus;
+use holdfast_proto::gnsi::acctz::{AuthzDetail, RecordRequest, RecordResponse};
+use holdfast_proto::gnsi::authz::authz_client::AuthzClient;
+use holdfast_proto::gnsi::authz::{
     FinalizeRequest, GetRequest, RotateAuthzRequest, RotateAuthzResponse, UploadRequest,
+    rotate_authz_request,
 };
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::certificates::{Authority, Certz, connect};
@@ -142,11 +141,15 @@ fn upload(version: &str, policy: &str) -> RotateAuthzRequest {
         created_on: 1_700_000_000,
         policy: policy.to_owned(),
     };
-    RotateAuthzRequest { rotate_request: Some(Asked::UploadRequest(upload)), ..Default::default() }
+    RotateAuthzRequest {
+        rotate_request: Some(rotate_authz_request::RotateRequest::UploadRequest(upload)),
+        ..Default::default()
+    }
 }
 
 fn finalize() -> RotateAuthzRequest {
-    let rotate_request = Some(Asked::FinalizeRotation(FinalizeRequest {}));
+    let rotate_request =
+        Some(rotate_authz_request::RotateRequest::FinalizeRotation(FinalizeRequest {}));
     RotateAuthzRequest { rotate_request, ..Default::default() }
 }
 
@@ -251,12 +254,14 @@ async fn a_deleted_administrator_finalizes_nothing() {
     let (steps, sent) = tokio::sync::mpsc::channel(2);
     let set = SetBootConfigRequest { boot_config: Some(mgmt(1400, "hers")), ..Default::default() };
     let step = |step| SetBootConfigVerifiedRequest { set_request: Some(step) };
-    steps.send(step(Step::Set(set))).await.unwrap();
+    steps.send(step(set_boot_config_verified_request::SetRequest::Set(set))).await.unwrap();
     let sent = tokio_stream::wrappers::ReceiverStream::new(sent);
     let mut answers = client.set_boot_config_verified(sent).await.unwrap().into_inner();
     answers.message().await.unwrap().unwrap();
     set_user(&agent, "mallory", "read-only");
-    let _ended_already = steps.send(step(Step::Finalize(Default::default()))).await;
+    let _ended_already = steps
+        .send(step(set_boot_config_verified_request::SetRequest::Finalize(Default::default())))
+        .await;
     let refused = answers.message().await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     let nothing = bootz::BootConfig::default();
@@ -287,7 +292,10 @@ async fn a_role_that_is_lowered_ends_what_it_does_not_allow() {
         let ping =
             PingRequest { destination: "127.0.0.1".into(), count: 1000, ..Default::default() };
         let pongs = system.ping(ping).await.unwrap().into_inner();
-        let package = Part::Package(Package { filename: "of-eve".into(), ..Default::default() });
+        let package = set_package_request::Request::Package(Package {
+            filename: "of-eve".into(),
+            ..Default::default()
+        });
         let package = SetPackageRequest { request: Some(package) };
         let parts = tokio_stream::once(package).chain(tokio_stream::pending());
         let packaged = tokio::spawn(async move { system.set_package(parts).await });

@@ -1,8 +1,7 @@
 //! Sets with a high cost: refused by the name of a limit, without delaying other clients.
 
 use holdfast_config::limits::{EXCERPT, LEAF_LIST_ENTRIES, LIST_ENTRIES, Limit, SET_OPERATIONS};
-use holdfast_proto::gnmi::typed_value::Value as Typed;
-use holdfast_proto::gnmi::{Path, ScalarArray, SetRequest, TypedValue, Update};
+use holdfast_proto::gnmi::{Path, ScalarArray, SetRequest, TypedValue, Update, typed_value};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::{parse_path, update};
 use holdfast_tests::netns::Netns;
@@ -21,14 +20,16 @@ fn set(update: Update) -> SetRequest {
     SetRequest { update: vec![update], ..Default::default() }
 }
 
-fn typed(path: &str, value: Typed) -> SetRequest {
+fn typed(path: &str, value: typed_value::Value) -> SetRequest {
     let val = Some(TypedValue { value: Some(value) });
     set(Update { path: Some(parse_path(path)), val, ..Default::default() })
 }
 
-fn proto(values: Vec<String>) -> Typed {
-    let value = |text| TypedValue { value: Some(Typed::StringVal(text)) };
-    Typed::LeaflistVal(ScalarArray { element: values.into_iter().map(value).collect() })
+fn proto(values: Vec<String>) -> typed_value::Value {
+    let value = |text| TypedValue { value: Some(typed_value::Value::StringVal(text)) };
+    typed_value::Value::LeaflistVal(ScalarArray {
+        element: values.into_iter().map(value).collect(),
+    })
 }
 
 /// The refusal names the limit, its figure and the place, and no more of the request than an excerpt.
@@ -57,7 +58,7 @@ async fn a_million_domains_are_refused_while_another_client_is_answered() {
             json!({"openconfig-system:system": {"dns": {"config": {"search": domains(0, MANY)}}}}),
         )),
         typed(SEARCH, proto(domains(0, MANY))),
-        typed("holdfast_cli:/", Typed::AsciiVal(words)),
+        typed("holdfast_cli:/", typed_value::Value::AsciiVal(words)),
     ];
     for (at, attack) in attacks.into_iter().enumerate() {
         let place = if at == 3 { "line 1: system search-domain" } else { SEARCH };
@@ -97,7 +98,8 @@ async fn what_is_too_much_of_anything_is_refused_by_its_name() {
     let client = agent.gnmi().await;
     let entries = "{},".repeat(LIST_ENTRIES.figure);
     let entries = format!("{{\"openconfig-interfaces:interface\":[{entries}{{}}]}}");
-    let refused = client.set(typed("/interfaces", Typed::JsonIetfVal(entries.into()))).await;
+    let refused =
+        client.set(typed("/interfaces", typed_value::Value::JsonIetfVal(entries.into()))).await;
     check_over(&refused.unwrap_err(), &LIST_ENTRIES, "/interfaces/interface");
 
     let delete = vec![Path::default(); SET_OPERATIONS.figure + 1];
@@ -110,7 +112,8 @@ async fn what_is_too_much_of_anything_is_refused_by_its_name() {
     let refused = client.update(&path, 1414).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{}", refused.message());
     assert!(refused.message().len() < 4 * EXCERPT, "{} octets", refused.message().len());
-    let words = client.set(typed("holdfast_cli:/", Typed::AsciiVal(name))).await.unwrap_err();
+    let words =
+        client.set(typed("holdfast_cli:/", typed_value::Value::AsciiVal(name))).await.unwrap_err();
     assert_eq!(words.code(), Code::InvalidArgument, "{}", words.message());
     let longest = agent.log().lines().map(str::len).max().unwrap();
     assert!(longest < 8 * EXCERPT, "a line of the log has {longest} octets");

@@ -2,10 +2,9 @@
 
 use holdfast_proto::gnoi::system::TimeRequest;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
-use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
-use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
-use holdfast_proto::gnsi::authz::v1::{
-    FinalizeRequest, GetRequest, RotateAuthzRequest, UploadRequest,
+use holdfast_proto::gnsi::authz::authz_client::AuthzClient;
+use holdfast_proto::gnsi::authz::{
+    FinalizeRequest, GetRequest, RotateAuthzRequest, UploadRequest, rotate_authz_request,
 };
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::clients::grpcurl;
@@ -26,12 +25,13 @@ fn policy(users: &[&str]) -> String {
 fn upload(version: &str, policy: &str) -> RotateAuthzRequest {
     let (version, policy) = (version.to_owned(), policy.to_owned());
     let upload = UploadRequest { version, created_on: 1_700_000_000, policy };
-    let rotate_request = Some(Asked::UploadRequest(upload));
+    let rotate_request = Some(rotate_authz_request::RotateRequest::UploadRequest(upload));
     RotateAuthzRequest { rotate_request, ..Default::default() }
 }
 
 fn finalize() -> RotateAuthzRequest {
-    let rotate_request = Some(Asked::FinalizeRotation(FinalizeRequest {}));
+    let rotate_request =
+        Some(rotate_authz_request::RotateRequest::FinalizeRotation(FinalizeRequest {}));
     RotateAuthzRequest { rotate_request, ..Default::default() }
 }
 

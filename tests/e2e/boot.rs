@@ -4,9 +4,9 @@ use holdfast_proto::bootz;
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
 use holdfast_proto::gnoi::bootconfig::{
     GetBootConfigRequest, SetBootConfigRequest, SetBootConfigVerifiedRequest,
+    set_boot_config_verified_request,
 };
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
@@ -87,7 +87,9 @@ async fn a_kill_during_a_trial_brings_back_what_was_before() {
     let mut channel = boots(&agent).await;
     set_boot(&mut channel, mgmt(1400, "first")).await.unwrap();
     let set = SetBootConfigRequest { boot_config: Some(mgmt(1300, "tried")), ..Default::default() };
-    let step = SetBootConfigVerifiedRequest { set_request: Some(Step::Set(set)) };
+    let step = SetBootConfigVerifiedRequest {
+        set_request: Some(set_boot_config_verified_request::SetRequest::Set(set)),
+    };
     let steps = tokio_stream::once(step).chain(tokio_stream::pending());
     let answers = channel.set_boot_config_verified(steps).await.unwrap();
     answers.into_inner().message().await.unwrap().unwrap();
@@ -104,7 +106,9 @@ async fn a_kill_during_a_trial_brings_back_what_was_before() {
 
     // The trial of a client that has gone is rolled back.
     let set = SetBootConfigRequest { boot_config: Some(mgmt(1300, "tried")), ..Default::default() };
-    let step = SetBootConfigVerifiedRequest { set_request: Some(Step::Set(set)) };
+    let step = SetBootConfigVerifiedRequest {
+        set_request: Some(set_boot_config_verified_request::SetRequest::Set(set)),
+    };
     let steps = tokio_stream::once(step);
     let answers = channel.set_boot_config_verified(steps).await.unwrap();
     answers.into_inner().message().await.unwrap().unwrap();

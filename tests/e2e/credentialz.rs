@@ -6,18 +6,17 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
-use holdfast_proto::gnsi::credentialz::v1::password_request::crypto_hash::HashType;
-use holdfast_proto::gnsi::credentialz::v1::password_request::{
-    self, CryptoHash, Password, password,
-};
-use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request as Account;
-use holdfast_proto::gnsi::credentialz::v1::rotate_host_parameters_request::Request as Host;
-use holdfast_proto::gnsi::credentialz::v1::server_keys_request::AuthenticationArtifacts;
-use holdfast_proto::gnsi::credentialz::v1::user_policy::{
+use holdfast_proto::gnsi::credentialz::credentialz_client::CredentialzClient;
+use holdfast_proto::gnsi::credentialz::password_request::crypto_hash::HashType;
+use holdfast_proto::gnsi::credentialz::password_request::{self, CryptoHash, Password, password};
+use holdfast_proto::gnsi::credentialz::server_keys_request::AuthenticationArtifacts;
+use holdfast_proto::gnsi::credentialz::user_policy::{
     SshAuthorizedPrincipal, SshAuthorizedPrincipals,
 };
-use holdfast_proto::gnsi::credentialz::v1::{self as wire, account_credentials::AuthorizedKey};
+use holdfast_proto::gnsi::credentialz::{
+    self, account_credentials::AuthorizedKey, rotate_account_credentials_request,
+    rotate_host_parameters_request,
+};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::{PATIENCE, eventually};
 use holdfast_tests::gnmi::Credentials;
@@ -49,9 +48,12 @@ pub(crate) async fn client(agent: &AgentProcess) -> Client {
     CredentialzClient::with_interceptor(agent.channel().await, agent.credentials())
 }
 
-pub(crate) type Accounts =
-    Rotation<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
-type Hosts = Rotation<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>;
+pub(crate) type Accounts = Rotation<
+    credentialz::RotateAccountCredentialsRequest,
+    credentialz::RotateAccountCredentialsResponse,
+>;
+type Hosts =
+    Rotation<credentialz::RotateHostParametersRequest, credentialz::RotateHostParametersResponse>;
 
 pub(crate) async fn accounts(client: &mut Client) -> Accounts {
     Rotation::open(|requests| client.rotate_account_credentials(requests)).await.unwrap()
@@ -74,8 +76,10 @@ async fn hosts_when_free(client: &mut Client) -> Hosts {
     }
 }
 
-pub(crate) fn of_account(request: Account) -> wire::RotateAccountCredentialsRequest {
-    wire::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() }
+pub(crate) fn of_account(
+    request: rotate_account_credentials_request::Request,
+) -> credentialz::RotateAccountCredentialsRequest {
+    credentialz::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() }
 }
 
 /// Requests of both rotations, with one answer for each.
@@ -87,78 +91,91 @@ pub(crate) trait Asked {
 }
 
 impl Asked for Accounts {
-    type Request = Account;
+    type Request = rotate_account_credentials_request::Request;
     type Answer = ();
 
-    async fn asks(&mut self, request: Account) {
+    async fn asks(&mut self, request: rotate_account_credentials_request::Request) {
         self.send(of_account(request)).await.unwrap().expect("an upload is answered");
     }
 
     async fn finalize(mut self) {
-        let request = of_account(Account::Finalize(wire::FinalizeRequest {}));
+        let request = of_account(rotate_account_credentials_request::Request::Finalize(
+            credentialz::FinalizeRequest {},
+        ));
         assert_eq!(self.send(request).await.unwrap(), Some(Default::default()));
         self.close().await.expect("the stream ends with OK");
     }
 }
 
 impl Asked for Hosts {
-    type Request = Host;
-    type Answer = wire::RotateHostParametersResponse;
+    type Request = rotate_host_parameters_request::Request;
+    type Answer = credentialz::RotateHostParametersResponse;
 
-    async fn asks(&mut self, request: Host) -> wire::RotateHostParametersResponse {
-        let request = wire::RotateHostParametersRequest { request: Some(request) };
+    async fn asks(
+        &mut self,
+        request: rotate_host_parameters_request::Request,
+    ) -> credentialz::RotateHostParametersResponse {
+        let request = credentialz::RotateHostParametersRequest { request: Some(request) };
         self.send(request).await.unwrap().expect("an upload is answered")
     }
 
     async fn finalize(mut self) {
-        let request = Some(Host::Finalize(wire::FinalizeRequest {}));
-        let request = wire::RotateHostParametersRequest { request };
+        let request = Some(rotate_host_parameters_request::Request::Finalize(
+            credentialz::FinalizeRequest {},
+        ));
+        let request = credentialz::RotateHostParametersRequest { request };
         assert_eq!(self.send(request).await.unwrap(), Some(Default::default()));
         self.close().await.expect("the stream ends with OK");
     }
 }
 
-fn password(version: &str, value: password::Value) -> Account {
+fn password(version: &str, value: password::Value) -> rotate_account_credentials_request::Request {
     let account = password_request::Account {
         account: ACCOUNT.to_owned(),
         password: Some(Password { value: Some(value) }),
         version: version.to_owned(),
         created_on: 1,
     };
-    Account::Password(wire::PasswordRequest { accounts: vec![account] })
+    rotate_account_credentials_request::Request::Password(credentialz::PasswordRequest {
+        accounts: vec![account],
+    })
 }
 
-pub(crate) fn plain(version: &str, text: &str) -> Account {
+pub(crate) fn plain(version: &str, text: &str) -> rotate_account_credentials_request::Request {
     password(version, password::Value::Plaintext(text.to_owned()))
 }
 
-fn keys(version: &str, files: &[&PathBuf]) -> Account {
+fn keys(version: &str, files: &[&PathBuf]) -> rotate_account_credentials_request::Request {
     let key = |file: &&PathBuf| AuthorizedKey {
         authorized_key: std::fs::read(file.with_extension("pub")).unwrap().into(),
         ..Default::default()
     };
-    let credentials = wire::AccountCredentials {
+    let credentials = credentialz::AccountCredentials {
         account: ACCOUNT.to_owned(),
         authorized_keys: files.iter().map(key).collect(),
         version: version.to_owned(),
         created_on: 1,
     };
-    Account::Credential(wire::AuthorizedKeysRequest { credentials: vec![credentials] })
+    rotate_account_credentials_request::Request::Credential(credentialz::AuthorizedKeysRequest {
+        credentials: vec![credentials],
+    })
 }
 
-fn principals(version: &str, names: &[&str]) -> Account {
+fn principals(version: &str, names: &[&str]) -> rotate_account_credentials_request::Request {
     let principal = |name: &&str| SshAuthorizedPrincipal {
         authorized_user: (*name).to_owned(),
         ..Default::default()
     };
     let authorized_principals = names.iter().map(principal).collect();
-    let policy = wire::UserPolicy {
+    let policy = credentialz::UserPolicy {
         account: ACCOUNT.to_owned(),
         authorized_principals: Some(SshAuthorizedPrincipals { authorized_principals }),
         version: version.to_owned(),
         created_on: 1,
     };
-    Account::User(wire::AuthorizedUsersRequest { policies: vec![policy] })
+    rotate_account_credentials_request::Request::User(credentialz::AuthorizedUsersRequest {
+        policies: vec![policy],
+    })
 }
 
 async fn gets_in(ssh: &SshBox, proof: Proof<'_>) {
@@ -236,17 +253,17 @@ async fn keys_and_certificates_log_in_and_no_longer_after_a_roll_back() {
     assert!(!ssh.place("etc/ssh/sshd_config.d/00-holdfast.conf").exists(), "all is as it was");
 
     let mut host = hosts_when_free(&mut client).await;
-    let key = wire::PublicKey {
+    let key = credentialz::PublicKey {
         public_key: std::fs::read(authority.with_extension("pub")).unwrap().into(),
-        key_type: wire::KeyType::Ed25519.into(),
+        key_type: credentialz::KeyType::Ed25519.into(),
         description: String::new(),
     };
-    let request = wire::CaPublicKeyRequest {
+    let request = credentialz::CaPublicKeyRequest {
         ssh_ca_public_keys: vec![key],
         version: "1".to_owned(),
         created_on: 1,
     };
-    host.asks(Host::SshCaPublicKey(request)).await;
+    host.asks(rotate_host_parameters_request::Request::SshCaPublicKey(request)).await;
     host.finalize().await;
     ssh.sign(&authority, &one, "operator", false);
     let mut second = accounts(&mut client).await;
@@ -266,19 +283,20 @@ async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not
     let authority = ssh.place("authority");
     ssh.make_key(&authority, "authority");
     let mut client = client(&agent).await;
-    let own = client.get_public_keys(wire::GetPublicKeysRequest {}).await.unwrap().into_inner();
+    let own =
+        client.get_public_keys(credentialz::GetPublicKeysRequest {}).await.unwrap().into_inner();
     let own_line = ssh.read("etc/ssh/ssh_host_ed25519_key.pub");
     assert!(own_line.as_bytes().starts_with(&own.public_keys[0].public_key), "the box's own");
 
     let mut host = hosts(&mut client).await;
-    let request = wire::GenerateKeysRequest {
-        key_params: vec![wire::KeyGen::SshKeyTypeEddsaEd25519.into()],
+    let request = credentialz::GenerateKeysRequest {
+        key_params: vec![credentialz::KeyGen::SshKeyTypeEddsaEd25519.into()],
         version: "1".to_owned(),
         created_on: 1,
     };
-    let answer = host.asks(Host::GenerateKeys(request)).await;
+    let answer = host.asks(rotate_host_parameters_request::Request::GenerateKeys(request)).await;
     host.finalize().await;
-    use wire::rotate_host_parameters_response::Response;
+    use credentialz::rotate_host_parameters_response::Response;
     let Some(Response::GenerateKeys(made)) = answer.response else { panic!("{answer:?}") };
     let line = String::from_utf8(made.public_keys[0].public_key.to_vec()).unwrap();
     let known = ssh.place("known_hosts");
@@ -300,12 +318,12 @@ async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not
     let mut host = hosts(&mut client).await;
     let certificate = std::fs::read(ssh.place("shown-cert.pub")).unwrap().into();
     let artefact = AuthenticationArtifacts { certificate, ..Default::default() };
-    let request = wire::ServerKeysRequest {
+    let request = credentialz::ServerKeysRequest {
         auth_artifacts: vec![artefact],
         version: "2".to_owned(),
         created_on: 2,
     };
-    host.asks(Host::ServerKeys(request)).await;
+    host.asks(rotate_host_parameters_request::Request::ServerKeys(request)).await;
     eventually("the server shows the certificate", || trusted(&[])).await;
     host.finalize().await;
     assert!(trusted(&[]));
@@ -313,9 +331,9 @@ async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not
     // Only keys are accepted over SSH; the shadow file, which the console uses, is unchanged.
     let shadow = ssh.read("etc/shadow");
     let mut host = hosts(&mut client).await;
-    let ways = vec![wire::AuthenticationType::Pubkey.into()];
-    let request = wire::AllowedAuthenticationRequest { authentication_types: ways };
-    host.asks(Host::AuthenticationAllowed(request)).await;
+    let ways = vec![credentialz::AuthenticationType::Pubkey.into()];
+    let request = credentialz::AllowedAuthenticationRequest { authentication_types: ways };
+    host.asks(rotate_host_parameters_request::Request::AuthenticationAllowed(request)).await;
     stays_out(&ssh, Proof::Password(OWN_PASSWORD)).await;
     assert_eq!(ssh.read("etc/shadow"), shadow);
     drop(host);
@@ -365,7 +383,9 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_password_or_the_new_one() {
         let tried = format!("tried{number}");
         let mut of_this_life = client(&agent).await;
         let mut rotation = accounts(&mut of_this_life).await;
-        let finalize = of_account(Account::Finalize(wire::FinalizeRequest {}));
+        let finalize = of_account(rotate_account_credentials_request::Request::Finalize(
+            credentialz::FinalizeRequest {},
+        ));
         rotation.go_on_until(cut, of_account(plain(&tried, &tried)), finalize).await;
         agent.restart().await; // it kills first
 
@@ -405,15 +425,17 @@ impl Drop for DeafServer {
     }
 }
 
-fn only_keys() -> Host {
-    let ways = vec![wire::AuthenticationType::Pubkey.into()];
-    Host::AuthenticationAllowed(wire::AllowedAuthenticationRequest { authentication_types: ways })
+fn only_keys() -> rotate_host_parameters_request::Request {
+    let ways = vec![credentialz::AuthenticationType::Pubkey.into()];
+    rotate_host_parameters_request::Request::AuthenticationAllowed(
+        credentialz::AllowedAuthenticationRequest { authentication_types: ways },
+    )
 }
 
 /// Tries to allow keys alone, while the server does not reload: the rotation is refused, and the file is as before.
 async fn is_refused(ssh: &SshBox, client: &mut Client, before: &str) {
     let mut host = hosts(client).await;
-    let request = wire::RotateHostParametersRequest { request: Some(only_keys()) };
+    let request = credentialz::RotateHostParametersRequest { request: Some(only_keys()) };
     let refused = locked_out(host.send(request)).await;
     let words = refused.message();
     assert!(words.contains("SSH server") && words.contains("does not listen"), "{refused}");
@@ -430,10 +452,12 @@ async fn a_server_that_does_not_reload_keeps_its_configuration() {
     let (_net, mut ssh, agent) = started().await;
     let mut client = client(&agent).await;
     let mut host = hosts(&mut client).await;
-    let both =
-        vec![wire::AuthenticationType::Password.into(), wire::AuthenticationType::Pubkey.into()];
-    let both = wire::AllowedAuthenticationRequest { authentication_types: both };
-    host.asks(Host::AuthenticationAllowed(both)).await;
+    let both = vec![
+        credentialz::AuthenticationType::Password.into(),
+        credentialz::AuthenticationType::Pubkey.into(),
+    ];
+    let both = credentialz::AllowedAuthenticationRequest { authentication_types: both };
+    host.asks(rotate_host_parameters_request::Request::AuthenticationAllowed(both)).await;
     host.finalize().await;
     gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
     let before = ssh.read(FRAGMENT);

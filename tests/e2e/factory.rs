@@ -4,7 +4,7 @@ use std::fs;
 
 use holdfast_proto::gnmi::SetRequest;
 use holdfast_proto::gnmi_ext::extension::Ext;
-use holdfast_proto::gnmi_ext::{self as ext, Extension, commit::Action};
+use holdfast_proto::gnmi_ext::{self, Extension, commit::Action};
 use holdfast_proto::gnoi::factory_reset::StartRequest;
 use holdfast_proto::gnoi::factory_reset::factory_reset_client::FactoryResetClient;
 use holdfast_tests::agent::AgentProcess;
@@ -63,9 +63,9 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
     let ca = fs::read_to_string(agent.ca_file()).unwrap();
     // A reset also ends a commit that waits to be confirmed.
-    let waits = ext::Commit {
+    let waits = gnmi_ext::Commit {
         id: "tried".into(),
-        action: Some(Action::Commit(ext::CommitRequest::default())),
+        action: Some(Action::Commit(gnmi_ext::CommitRequest::default())),
     };
     let trial = SetRequest {
         update: vec![update("/system/config/motd-banner", "tried")],

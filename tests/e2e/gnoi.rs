@@ -6,12 +6,10 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use holdfast_proto::gnoi::common::RemoteDownload;
 use holdfast_proto::gnoi::common::remote_download::Protocol;
 use holdfast_proto::gnoi::system::kill_process_request::Signal;
-use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
-use holdfast_proto::gnoi::system::set_package_request::Request as Part;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{
     KillProcessRequest, Package, RebootMethod, RebootRequest, RebootStatusRequest,
-    SetPackageRequest, TimeRequest,
+    SetPackageRequest, TimeRequest, reboot_status, set_package_request,
 };
 use holdfast_proto::gnoi::types::HashType;
 use holdfast_proto::gnoi::types::hash_type::HashMethod;
@@ -56,7 +54,7 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
     assert_eq!((status.active, status.count, status.reason.as_str()), (false, 1, "new binary"));
     assert_eq!(
         (status.method(), status.status.unwrap().status()),
-        (RebootMethod::Warm, Outcome::Success)
+        (RebootMethod::Warm, reboot_status::Status::Success)
     );
     let config = agent.gnmi().await.read("/interfaces/interface[name=eth0]/config").await.unwrap();
     assert!(config.to_string().contains("1414"), "{config}");
@@ -92,7 +90,7 @@ async fn a_cold_reboot_is_one_of_the_box_by_its_own_command() {
     let status = client.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
     assert_eq!((status.active, status.method()), (false, RebootMethod::Cold));
     let outcome = status.status.unwrap();
-    assert_eq!(outcome.status(), Outcome::RetriableFailure, "{outcome:?}");
+    assert_eq!(outcome.status(), reboot_status::Status::RetriableFailure, "{outcome:?}");
     assert!(outcome.message.contains("has not booted"), "{outcome:?}");
 }
 
@@ -110,15 +108,17 @@ fn image(name: &str, version: &str, url: &str) -> Vec<SetPackageRequest> {
         protocol: Protocol::Http.into(),
         ..Default::default()
     });
-    let contents = remote_download.is_none().then(|| Part::Contents(IMAGE.into()));
-    let package = Part::Package(Package {
+    let contents =
+        remote_download.is_none().then(|| set_package_request::Request::Contents(IMAGE.into()));
+    let package = set_package_request::Request::Package(Package {
         filename: name.to_owned(),
         version: version.to_owned(),
         activate: !version.is_empty(),
         remote_download,
     });
     let hash = HashType { method: HashMethod::Sha256.into(), hash: IMAGE_SHA256.to_vec().into() };
-    let parts = [package].into_iter().chain(contents).chain([Part::Hash(hash)]);
+    let parts =
+        [package].into_iter().chain(contents).chain([set_package_request::Request::Hash(hash)]);
     parts.map(|part| SetPackageRequest { request: Some(part) }).collect()
 }
 

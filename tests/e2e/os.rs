@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
-use holdfast_proto::gnoi::os::activate_response::Response as Activated;
-use holdfast_proto::gnoi::os::install_request::Request as Part;
-use holdfast_proto::gnoi::os::install_response::Response as Told;
 use holdfast_proto::gnoi::os::os_client::OsClient;
-use holdfast_proto::gnoi::os::{ActivateOk, ActivateRequest, InstallRequest, TransferRequest};
+use holdfast_proto::gnoi::os::{
+    ActivateOk, ActivateRequest, InstallRequest, TransferRequest, activate_response,
+    install_request, install_response,
+};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::grpcurl;
 use holdfast_tests::eventually::eventually_async;
@@ -66,7 +66,7 @@ async fn activate(agent: &AgentProcess, version: &str, hostname: &str) {
     };
     let mut client = OsClient::with_interceptor(agent.channel().await, agent.credentials());
     let told = client.activate(request).await.unwrap().into_inner().response;
-    assert_eq!(told, Some(Activated::ActivateOk(ActivateOk {})));
+    assert_eq!(told, Some(activate_response::Response::ActivateOk(ActivateOk {})));
     eventually_async("the agent is back", async || {
         starts() > before && grpcurl(agent, &["gnoi.os.OS/Verify"], "{}").await.is_ok()
     })
@@ -78,13 +78,16 @@ async fn begin(agent: &AgentProcess, version: &str) -> mpsc::Sender<InstallReque
     let (request_tx, request_rx) = mpsc::channel(4);
     let part = |request| InstallRequest { request: Some(request) };
     let wanted = TransferRequest { version: version.to_owned(), ..Default::default() };
-    request_tx.send(part(Part::TransferRequest(wanted))).await.unwrap();
-    request_tx.send(part(Part::TransferContent(vec![7; 2 << 20].into()))).await.unwrap();
+    request_tx.send(part(install_request::Request::TransferRequest(wanted))).await.unwrap();
+    request_tx
+        .send(part(install_request::Request::TransferContent(vec![7; 2 << 20].into())))
+        .await
+        .unwrap();
     let mut client = OsClient::with_interceptor(agent.channel().await, agent.credentials());
     let mut told = client.install(ReceiverStream::new(request_rx)).await.unwrap().into_inner();
     loop {
         let told = told.message().await.unwrap().unwrap().response.unwrap();
-        if let Told::TransferProgress(progress) = told {
+        if let install_response::Response::TransferProgress(progress) = told {
             assert_eq!(progress.bytes_received, 2 << 20);
             return request_tx;
         }

@@ -2,10 +2,10 @@
 
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnsi::pathz::v1 as wire;
-use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal;
-use holdfast_proto::gnsi::pathz::v1::pathz_client::PathzClient;
-use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::pathz;
+use holdfast_proto::gnsi::pathz::authorization_rule::Principal;
+use holdfast_proto::gnsi::pathz::pathz_client::PathzClient;
+use holdfast_proto::gnsi::pathz::rotate_request;
 use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
 use holdfast_tests::clients::Gnmic;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
@@ -105,39 +105,39 @@ async fn install(agent: &AgentProcess, version: &str) {
 }
 
 /// A policy: the administrator may do everything, the guest may read this port and describe it.
-fn upload(version: &str, port: &str) -> wire::RotateRequest {
-    let rule = |id: &str, user: &str, path: &str, mode: wire::Mode| wire::AuthorizationRule {
+fn upload(version: &str, port: &str) -> pathz::RotateRequest {
+    let rule = |id: &str, user: &str, path: &str, mode: pathz::Mode| pathz::AuthorizationRule {
         id: id.into(),
         principal: Some(Principal::User(user.into())),
         path: Some(parse_path(path)),
-        action: wire::Action::Permit.into(),
+        action: pathz::Action::Permit.into(),
         mode: mode.into(),
     };
     let rules = vec![
-        rule("r", ADMIN, "/", wire::Mode::Read),
-        rule("w", ADMIN, "/", wire::Mode::Write),
-        rule("port", GUEST, port, wire::Mode::Read),
-        rule("note", GUEST, &format!("{port}/config/description"), wire::Mode::Write),
+        rule("r", ADMIN, "/", pathz::Mode::Read),
+        rule("w", ADMIN, "/", pathz::Mode::Write),
+        rule("port", GUEST, port, pathz::Mode::Read),
+        rule("note", GUEST, &format!("{port}/config/description"), pathz::Mode::Write),
     ];
-    let upload = wire::UploadRequest {
+    let upload = pathz::UploadRequest {
         version: version.into(),
         created_on: 1_700_000_000,
-        policy: Some(wire::AuthorizationPolicy { rules, groups: Vec::new() }),
+        policy: Some(pathz::AuthorizationPolicy { rules, groups: Vec::new() }),
     };
-    asked(Asked::UploadRequest(upload))
+    asked(rotate_request::RotateRequest::UploadRequest(upload))
 }
 
-fn finalize() -> wire::RotateRequest {
-    asked(Asked::FinalizeRotation(wire::FinalizeRequest {}))
+fn finalize() -> pathz::RotateRequest {
+    asked(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}))
 }
 
-fn asked(request: Asked) -> wire::RotateRequest {
-    wire::RotateRequest { rotate_request: Some(request), force_overwrite: false }
+fn asked(request: rotate_request::RotateRequest) -> pathz::RotateRequest {
+    pathz::RotateRequest { rotate_request: Some(request), force_overwrite: false }
 }
 
-async fn get(client: &mut Client) -> wire::GetResponse {
-    let policy_instance = wire::PolicyInstance::Active.into();
-    client.get(wire::GetRequest { policy_instance }).await.unwrap().into_inner()
+async fn get(client: &mut Client) -> pathz::GetResponse {
+    let policy_instance = pathz::PolicyInstance::Active.into();
+    client.get(pathz::GetRequest { policy_instance }).await.unwrap().into_inner()
 }
 
 /// Each policy lets the guest read another port than the policy before.

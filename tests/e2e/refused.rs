@@ -1,8 +1,7 @@
 //! Refused Sets: each has its code, names the mistake, and changes nothing.
 
 use holdfast_proto::gnmi::get_request::DataType;
-use holdfast_proto::gnmi::typed_value::Value as Typed;
-use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update};
+use holdfast_proto::gnmi::{self, SetRequest, TypedValue, Update, typed_value};
 use holdfast_proto::google::rpc;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::{parse_path, update};
@@ -94,17 +93,17 @@ async fn bad_sets() {
         ),
         (
             "malformed JSON",
-            typed(&leaf("mtu"), Typed::JsonIetfVal(b"{".to_vec().into())),
+            typed(&leaf("mtu"), typed_value::Value::JsonIetfVal(b"{".to_vec().into())),
             Code::InvalidArgument,
         ),
         (
             "a value of another type",
-            typed(&leaf("enabled"), Typed::StringVal("yes".into())),
+            typed(&leaf("enabled"), typed_value::Value::StringVal("yes".into())),
             Code::InvalidArgument,
         ),
         (
             "an encoding that we do not speak",
-            typed(&leaf("mtu"), Typed::ProtoBytes(b"\x01".to_vec().into())),
+            typed(&leaf("mtu"), typed_value::Value::ProtoBytes(b"\x01".to_vec().into())),
             Code::Unimplemented,
         ),
         (
@@ -172,7 +171,7 @@ async fn a_target_belongs_into_the_prefix() {
     assert_eq!(client.get(request).await.unwrap_err().code(), Code::InvalidArgument);
 }
 
-fn typed(path: &str, value: Typed) -> Update {
+fn typed(path: &str, value: typed_value::Value) -> Update {
     let val = Some(TypedValue { value: Some(value) });
     Update { path: Some(parse_path(path)), val, ..Default::default() }
 }

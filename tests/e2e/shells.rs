@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_proto::gnmi::get_request::DataType;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnmi::typed_value::Value as Typed;
-use holdfast_proto::gnmi::{self, SetRequest, Update};
+use holdfast_proto::gnmi::{self, SetRequest, Update, typed_value};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::whole_tree;
 use holdfast_tests::eventually::eventually;
@@ -92,7 +91,7 @@ fn list_entry<'t>(list: &'t mut Vec<Value>, elem: &gnmi::PathElem) -> &'t mut Va
 /// A document in plain JSON, because the modules of its members are not known here.
 fn document(path: &str, value: Value) -> Update {
     let octets = value.to_string().into_bytes();
-    let val = Some(gnmi::TypedValue { value: Some(Typed::JsonVal(octets.into())) });
+    let val = Some(gnmi::TypedValue { value: Some(typed_value::Value::JsonVal(octets.into())) });
     Update { val, ..update(path, Value::Null) }
 }
 

@@ -4,9 +4,8 @@
 use std::fs;
 
 use holdfast_proto::gnmi::get_request::DataType;
-use holdfast_proto::gnmi::typed_value::Value as Typed;
 use holdfast_proto::gnmi::update_result::Operation;
-use holdfast_proto::gnmi::{self, SetRequest, SetResponse, TypedValue, Update};
+use holdfast_proto::gnmi::{self, SetRequest, SetResponse, TypedValue, Update, typed_value};
 use holdfast_proto::google::rpc;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
@@ -26,7 +25,7 @@ const TOO_LONG: &str = "interface-name-too-long";
 /// An entry with CLI text.
 pub(crate) fn cli(text: &str) -> Update {
     let path = gnmi::Path { origin: "holdfast_cli".into(), ..Default::default() };
-    let val = Some(TypedValue { value: Some(Typed::AsciiVal(text.into())) });
+    let val = Some(TypedValue { value: Some(typed_value::Value::AsciiVal(text.into())) });
     Update { path: Some(path), val, ..Default::default() }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 
 use holdfast_proto::gnmi::{SetRequest, SetResponse, Update};
 use holdfast_proto::gnmi_ext::extension::Ext;
-use holdfast_proto::gnmi_ext::{self as ext, Extension, commit::Action};
+use holdfast_proto::gnmi_ext::{self, Extension, commit::Action};
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::{GnmiClient, update};
 use holdfast_tests::monitor::Monitor;
@@ -33,16 +33,16 @@ pub(crate) async fn tried<K: PartialEq + Debug>(
     kernel: impl Fn() -> K,
 ) -> Result<SetResponse, Status> {
     let commit = |action| {
-        let commit = ext::Commit { id: "tried".into(), action: Some(action) };
+        let commit = gnmi_ext::Commit { id: "tried".into(), action: Some(action) };
         vec![Extension { ext: Some(Ext::Commit(commit)) }]
     };
     let before = kernel();
-    let window = commit(Action::Commit(ext::CommitRequest::default()));
+    let window = commit(Action::Commit(gnmi_ext::CommitRequest::default()));
     let first =
         SetRequest { union_replace: entries.clone(), extension: window, ..Default::default() };
     client.set(first).await?;
     let made = kernel();
-    let cancel = commit(Action::Cancel(ext::CommitCancel {}));
+    let cancel = commit(Action::Cancel(gnmi_ext::CommitCancel {}));
     client.set(SetRequest { extension: cancel, ..Default::default() }).await?;
     assert_eq!(kernel(), before, "taken back");
     let answer = union(client, entries).await?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi_ext::{self, commit, extension::Ext};
-use holdfast_proto::gnsi::acctz::v1::RecordRequest;
-use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
+use holdfast_proto::gnsi::acctz::RecordRequest;
+use holdfast_proto::gnsi::acctz::acctz_stream_client::AcctzStreamClient;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path, update};

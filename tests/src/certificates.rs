@@ -3,13 +3,8 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use holdfast_proto::gnsi::certz::v1 as wire;
-use holdfast_proto::gnsi::certz::v1::certificate::{
-    CertificateType as Shown, PrivateKeyType as Secret,
-};
-use holdfast_proto::gnsi::certz::v1::certz_client::CertzClient;
-use holdfast_proto::gnsi::certz::v1::entity::Entity as Kind;
-use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::certz::certz_client::CertzClient;
+use holdfast_proto::gnsi::certz::{self, certificate, entity, rotate_certificate_request};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
     KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -121,7 +116,7 @@ impl Certz {
     /// # Errors
     /// The status of the server.
     pub async fn add(&mut self, profile: &str) -> Result<(), Status> {
-        let request = wire::AddProfileRequest { ssl_profile_id: profile.to_owned() };
+        let request = certz::AddProfileRequest { ssl_profile_id: profile.to_owned() };
         self.0.add_profile(request).await.map(drop)
     }
 
@@ -130,7 +125,7 @@ impl Certz {
     /// # Errors
     /// The status of the server.
     pub async fn list(&mut self) -> Result<Vec<String>, Status> {
-        let list = self.0.get_profile_list(wire::GetProfileListRequest {}).await?;
+        let list = self.0.get_profile_list(certz::GetProfileListRequest {}).await?;
         Ok(list.into_inner().ssl_profile_ids)
     }
 
@@ -148,7 +143,7 @@ impl Certz {
 #[derive(Debug)]
 pub struct Rotation {
     profile: String,
-    stream: rotation::Rotation<wire::RotateCertificateRequest, wire::RotateCertificateResponse>,
+    stream: rotation::Rotation<certz::RotateCertificateRequest, certz::RotateCertificateResponse>,
 }
 
 impl Rotation {
@@ -163,15 +158,15 @@ impl Rotation {
         clients: &[&Authority],
     ) -> Result<(), Status> {
         let shown = certificate(&server.certificate, Some(&server.key));
-        let shown = wire::CertificateChain { certificate: Some(shown), parent: None };
+        let shown = certz::CertificateChain { certificate: Some(shown), parent: None };
         let trusted = clients.iter().rev().fold(None, |parent: Option<_>, authority| {
             let parent = parent.map(Box::new);
             let certificate = Some(certificate(&authority.pem, None));
-            Some(wire::CertificateChain { certificate, parent })
+            Some(certz::CertificateChain { certificate, parent })
         });
         let entities = vec![
-            entity(version, Kind::CertificateChain(shown)),
-            entity(version, Kind::TrustBundle(trusted.unwrap_or_default())),
+            entity(version, entity::Entity::CertificateChain(shown)),
+            entity(version, entity::Entity::TrustBundle(trusted.unwrap_or_default())),
         ];
         self.upload_entities(entities).await
     }
@@ -185,38 +180,50 @@ impl Rotation {
         version: &str,
         lists: &[impl AsRef<[u8]>],
     ) -> Result<(), Status> {
-        let list = |(number, list): (usize, &_)| wire::CertificateRevocationList {
-            r#type: wire::CertificateType::X509.into(),
-            encoding: wire::CertificateEncoding::Pem.into(),
+        let list = |(number, list): (usize, &_)| certz::CertificateRevocationList {
+            r#type: certz::CertificateType::X509.into(),
+            encoding: certz::CertificateEncoding::Pem.into(),
             certificate_revocation_list: AsRef::<[u8]>::as_ref(list).to_vec().into(),
             id: format!("list {number}"),
         };
         let certificate_revocation_lists = lists.iter().enumerate().map(list).collect();
-        let bundle = wire::CertificateRevocationListBundle { certificate_revocation_lists };
-        self.upload_entities(vec![entity(version, Kind::CertificateRevocationListBundle(bundle))])
-            .await
+        let bundle = certz::CertificateRevocationListBundle { certificate_revocation_lists };
+        self.upload_entities(vec![entity(
+            version,
+            entity::Entity::CertificateRevocationListBundle(bundle),
+        )])
+        .await
     }
 
-    async fn upload_entities(&mut self, entities: Vec<wire::Entity>) -> Result<(), Status> {
-        let upload = self.request(Asked::Certificates(wire::UploadRequest { entities }));
+    async fn upload_entities(&mut self, entities: Vec<certz::Entity>) -> Result<(), Status> {
+        let upload = self.request(rotate_certificate_request::RotateRequest::Certificates(
+            certz::UploadRequest { entities },
+        ));
         self.stream.send(upload).await.map(drop)
     }
 
     /// # Errors
     /// The status of the server.
     pub async fn finalize(mut self) -> Result<(), Status> {
-        let finalize = self.request(Asked::FinalizeRotation(wire::FinalizeRequest {}));
+        let finalize = self.request(rotate_certificate_request::RotateRequest::FinalizeRotation(
+            certz::FinalizeRequest {},
+        ));
         self.stream.send(finalize).await.map(drop)
     }
 
     /// Sends a finalize, without waiting for its result.
     pub async fn ask_to_finalize(&self) {
-        let finalize = self.request(Asked::FinalizeRotation(wire::FinalizeRequest {}));
+        let finalize = self.request(rotate_certificate_request::RotateRequest::FinalizeRotation(
+            certz::FinalizeRequest {},
+        ));
         self.stream.ask(finalize).await;
     }
 
-    fn request(&self, asked: Asked) -> wire::RotateCertificateRequest {
-        wire::RotateCertificateRequest {
+    fn request(
+        &self,
+        asked: rotate_certificate_request::RotateRequest,
+    ) -> certz::RotateCertificateRequest {
+        certz::RotateCertificateRequest {
             force_overwrite: false,
             ssl_profile_id: self.profile.clone(),
             rotate_request: Some(asked),
@@ -224,16 +231,17 @@ impl Rotation {
     }
 }
 
-fn entity(version: &str, entity: Kind) -> wire::Entity {
-    wire::Entity { version: version.to_owned(), created_on: 1_700_000_000, entity: Some(entity) }
+fn entity(version: &str, entity: entity::Entity) -> certz::Entity {
+    certz::Entity { version: version.to_owned(), created_on: 1_700_000_000, entity: Some(entity) }
 }
 
-fn certificate(pem: &str, key: Option<&str>) -> wire::Certificate {
-    wire::Certificate {
-        r#type: wire::CertificateType::X509.into(),
-        encoding: wire::CertificateEncoding::Pem.into(),
-        certificate_type: Some(Shown::RawCertificate(pem.to_owned().into())),
-        private_key_type: key.map(|key| Secret::RawPrivateKey(key.to_owned().into())),
-        ..wire::Certificate::default()
+fn certificate(pem: &str, key: Option<&str>) -> certz::Certificate {
+    certz::Certificate {
+        r#type: certz::CertificateType::X509.into(),
+        encoding: certz::CertificateEncoding::Pem.into(),
+        certificate_type: Some(certificate::CertificateType::RawCertificate(pem.to_owned().into())),
+        private_key_type: key
+            .map(|key| certificate::PrivateKeyType::RawPrivateKey(key.to_owned().into())),
+        ..certz::Certificate::default()
     }
 }

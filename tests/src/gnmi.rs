@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
-use holdfast_proto::gnmi::typed_value::Value as Typed;
+use holdfast_proto::gnmi::typed_value;
 use serde_json::{Value, json};
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -193,7 +193,7 @@ pub fn path_text(path: &gnmi::Path) -> String {
 /// An update with a `JSON_IETF` value.
 #[track_caller]
 pub fn update(path: &str, value: impl Into<Value>) -> gnmi::Update {
-    let json = Typed::JsonIetfVal(value.into().to_string().into());
+    let json = typed_value::Value::JsonIetfVal(value.into().to_string().into());
     let val = Some(gnmi::TypedValue { value: Some(json) });
     gnmi::Update { path: Some(parse_path(path)), val, ..Default::default() }
 }
@@ -205,14 +205,18 @@ pub fn update(path: &str, value: impl Into<Value>) -> gnmi::Update {
 pub fn json_of(value: &gnmi::TypedValue) -> Value {
     match value.value.as_ref() {
         None => Value::Null,
-        Some(Typed::StringVal(text) | Typed::AsciiVal(text)) => json!(text),
-        Some(Typed::IntVal(number)) => json!(number),
-        Some(Typed::UintVal(number)) => json!(number),
-        Some(Typed::BoolVal(value)) => json!(value),
-        Some(Typed::DoubleVal(number)) => json!(number),
-        Some(Typed::BytesVal(bytes) | Typed::ProtoBytes(bytes)) => json!(bytes.to_vec()),
-        Some(Typed::LeaflistVal(list)) => list.element.iter().map(json_of).collect(),
-        Some(Typed::JsonVal(text) | Typed::JsonIetfVal(text)) => {
+        Some(typed_value::Value::StringVal(text) | typed_value::Value::AsciiVal(text)) => {
+            json!(text)
+        }
+        Some(typed_value::Value::IntVal(number)) => json!(number),
+        Some(typed_value::Value::UintVal(number)) => json!(number),
+        Some(typed_value::Value::BoolVal(value)) => json!(value),
+        Some(typed_value::Value::DoubleVal(number)) => json!(number),
+        Some(typed_value::Value::BytesVal(bytes) | typed_value::Value::ProtoBytes(bytes)) => {
+            json!(bytes.to_vec())
+        }
+        Some(typed_value::Value::LeaflistVal(list)) => list.element.iter().map(json_of).collect(),
+        Some(typed_value::Value::JsonVal(text) | typed_value::Value::JsonIetfVal(text)) => {
             serde_json::from_slice(text).unwrap_or_else(|error| panic!("malformed JSON: {error}"))
         }
         Some(other) => json!(format!("{other:?}")),

@@ -1,9 +1,7 @@
 //! The receiving end of a Subscribe call, with what arrives as text.
 
-use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
-use holdfast_proto::gnmi::subscribe_request::Request as Asked;
-use holdfast_proto::gnmi::subscribe_response::Response as Told;
+use holdfast_proto::gnmi::{self, subscribe_request, subscribe_response};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
@@ -58,8 +56,10 @@ impl Subscription {
         list: gnmi::SubscriptionList,
     ) -> Result<Self, Status> {
         let (requests, received) = mpsc::channel(REQUESTS_UNDER_WAY);
-        let first =
-            gnmi::SubscribeRequest { request: Some(Asked::Subscribe(list)), ..Default::default() };
+        let first = gnmi::SubscribeRequest {
+            request: Some(subscribe_request::Request::Subscribe(list)),
+            ..Default::default()
+        };
         requests
             .send(first)
             .await
@@ -74,7 +74,7 @@ impl Subscription {
     /// When the call has ended.
     pub async fn poll(&self) {
         let poll = gnmi::SubscribeRequest {
-            request: Some(Asked::Poll(gnmi::Poll {})),
+            request: Some(subscribe_request::Request::Poll(gnmi::Poll {})),
             ..Default::default()
         };
         self.requests.send(poll).await.expect("the call goes on");
@@ -88,7 +88,9 @@ impl Subscription {
         match timeout(PATIENCE, self.responses.message()).await {
             Err(_) => Err(Status::deadline_exceeded(format!("nothing was told for {PATIENCE:?}"))),
             Ok(message) => Ok(match message?.and_then(|message| message.response) {
-                Some(Told::Update(notification)) => Event::Notification(notification),
+                Some(subscribe_response::Response::Update(notification)) => {
+                    Event::Notification(notification)
+                }
                 Some(_) => Event::Sync,
                 None => Event::End,
             }),
@@ -159,7 +161,7 @@ impl Subscription {
     pub async fn told_within(&mut self, while_waiting: std::time::Duration) -> Vec<String> {
         let mut lines = Vec::new();
         while let Ok(Some(Ok(message))) = timeout(while_waiting, self.responses.next()).await {
-            if let Some(Told::Update(notification)) = message.response {
+            if let Some(subscribe_response::Response::Update(notification)) = message.response {
                 lines.extend(notification_lines(&notification));
             }
         }

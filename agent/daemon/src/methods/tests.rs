@@ -42,7 +42,6 @@ fn json(text: String) -> Value {
 // proves 5.101
 #[test]
 fn secrets_are_withheld_and_the_rest_is_kept() {
-    use credentialz::v1 as cred;
     let secret = || SECRET.to_owned();
     let octets = || bytes::Bytes::from(SECRET);
     let under = |prefix: &str, path: &str| {
@@ -51,47 +50,51 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
         SetRequest { prefix, update, ..Default::default() }.encode_to_vec()
     };
     let password = |password| {
-        let account = cred::password_request::Account {
+        let account = credentialz::password_request::Account {
             account: "ada".to_owned(),
-            password: Some(cred::password_request::Password { value: Some(password) }),
+            password: Some(credentialz::password_request::Password { value: Some(password) }),
             version: "v1".to_owned(),
             ..Default::default()
         };
-        let request = cred::PasswordRequest { accounts: vec![account] };
-        let request = cred::rotate_account_credentials_request::Request::Password(request);
-        cred::RotateAccountCredentialsRequest { request: Some(request), ..Default::default() }
-            .encode_to_vec()
+        let request = credentialz::PasswordRequest { accounts: vec![account] };
+        let request = credentialz::rotate_account_credentials_request::Request::Password(request);
+        credentialz::RotateAccountCredentialsRequest {
+            request: Some(request),
+            ..Default::default()
+        }
+        .encode_to_vec()
     };
-    let hash = cred::password_request::CryptoHash { hash_value: secret(), ..Default::default() };
-    let key = cred::ServerKeysRequest {
-        auth_artifacts: vec![cred::server_keys_request::AuthenticationArtifacts {
+    let hash =
+        credentialz::password_request::CryptoHash { hash_value: secret(), ..Default::default() };
+    let key = credentialz::ServerKeysRequest {
+        auth_artifacts: vec![credentialz::server_keys_request::AuthenticationArtifacts {
             private_key: octets(),
             certificate: octets(),
         }],
         version: "v2".to_owned(),
         ..Default::default()
     };
-    let host = cred::rotate_host_parameters_request::Request::ServerKeys(key);
-    let host = cred::RotateHostParametersRequest { request: Some(host) };
+    let host = credentialz::rotate_host_parameters_request::Request::ServerKeys(key);
+    let host = credentialz::RotateHostParametersRequest { request: Some(host) };
     let extension = gnmi_ext::RegisteredExtension { msg: octets(), ..Default::default() };
     let extension =
         gnmi_ext::Extension { ext: Some(gnmi_ext::extension::Ext::RegisteredExt(extension)) };
-    let upload = certz::v1::Certificate {
-        private_key_type: Some(certz::v1::certificate::PrivateKeyType::RawPrivateKey(octets())),
+    let upload = certz::Certificate {
+        private_key_type: Some(certz::certificate::PrivateKeyType::RawPrivateKey(octets())),
         ..Default::default()
     };
-    let entity = certz::v1::Entity {
+    let entity = certz::Entity {
         version: "v3".to_owned(),
-        entity: Some(certz::v1::entity::Entity::CertificateChain(certz::v1::CertificateChain {
+        entity: Some(certz::entity::Entity::CertificateChain(certz::CertificateChain {
             certificate: Some(upload),
             parent: None,
         })),
         ..Default::default()
     };
-    let certz = certz::v1::RotateCertificateRequest {
+    let certz = certz::RotateCertificateRequest {
         ssl_profile_id: "gnxi".to_owned(),
-        rotate_request: Some(certz::v1::rotate_certificate_request::RotateRequest::Certificates(
-            certz::v1::UploadRequest { entities: vec![entity] },
+        rotate_request: Some(certz::rotate_certificate_request::RotateRequest::Certificates(
+            certz::UploadRequest { entities: vec![entity] },
         )),
         ..Default::default()
     };
@@ -157,12 +160,12 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
         (SET, SetRequest { extension: vec![extension], ..Default::default() }.encode_to_vec(), &[]),
         (
             ROTATE,
-            password(cred::password_request::password::Value::Plaintext(secret())),
+            password(credentialz::password_request::password::Value::Plaintext(secret())),
             &["ada", "v1"],
         ),
         (
             ROTATE,
-            password(cred::password_request::password::Value::CryptoHash(hash)),
+            password(credentialz::password_request::password::Value::CryptoHash(hash)),
             &["ada", "v1"],
         ),
         (HOST, host.encode_to_vec(), &["v2"]),
@@ -307,7 +310,7 @@ proptest! {
         let of = |path: &str| methods.payload(methods.method(path).unwrap(), &octets, true).octets;
         prop_assert!(SetRequest::decode(&of(SET)[..]).is_ok());
         prop_assert!(PingRequest::decode(&of("/gnoi.system.System/Ping")[..]).is_ok());
-        prop_assert!(certz::v1::RotateCertificateRequest::decode(&of(CERTZ)[..]).is_ok());
-        prop_assert!(credentialz::v1::RotateAccountCredentialsRequest::decode(&of(ROTATE)[..]).is_ok());
+        prop_assert!(certz::RotateCertificateRequest::decode(&of(CERTZ)[..]).is_ok());
+        prop_assert!(credentialz::RotateAccountCredentialsRequest::decode(&of(ROTATE)[..]).is_ok());
     }
 }

@@ -5,8 +5,7 @@ use holdfast_config::limits::LEAF_LIST_ENTRIES;
 use holdfast_config::schema::Schema;
 use holdfast_config::value::bare_identity;
 use holdfast_config::{NodeId, Scalar, Value};
-use holdfast_proto::gnmi::typed_value::Value as Wire;
-use holdfast_proto::gnmi::{self, TypedValue};
+use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 
 use super::status::Refusal;
 
@@ -54,8 +53,8 @@ impl Encoding {
     /// A subtree as one document. Only the two JSON encodings have documents.
     pub(super) fn document(self, text: Vec<u8>) -> TypedValue {
         let value = match self {
-            Self::Json | Self::Proto => Wire::JsonVal(text.into()),
-            Self::JsonIetf => Wire::JsonIetfVal(text.into()),
+            Self::Json | Self::Proto => typed_value::Value::JsonVal(text.into()),
+            Self::JsonIetf => typed_value::Value::JsonIetfVal(text.into()),
         };
         TypedValue { value: Some(value) }
     }
@@ -69,25 +68,25 @@ pub(super) fn unsupported(name: &str) -> Refusal {
 }
 
 /// A leaf in the PROTO encoding (section 2.2.3 of the specification).
-fn scalar(value: &Value) -> Wire {
+fn scalar(value: &Value) -> typed_value::Value {
     match value {
-        Value::Bool(value) => Wire::BoolVal(*value),
-        Value::Int(value) => Wire::IntVal(*value),
-        Value::Uint(value) => Wire::UintVal(*value),
+        Value::Bool(value) => typed_value::Value::BoolVal(*value),
+        Value::Int(value) => typed_value::Value::IntVal(*value),
+        Value::Uint(value) => typed_value::Value::UintVal(*value),
         #[expect(clippy::cast_precision_loss, reason = "gNMI carries decimal64 as a double")]
         Value::Decimal { digits, scale } => {
-            Wire::DoubleVal(*digits as f64 / 10f64.powi(i32::from(*scale)))
+            typed_value::Value::DoubleVal(*digits as f64 / 10f64.powi(i32::from(*scale)))
         }
-        Value::Str(text) => Wire::StringVal(text.to_string()),
-        Value::Enum(name) => Wire::StringVal(name.to_string()),
-        Value::Identity(name) => Wire::StringVal(bare_identity(name).to_owned()),
-        Value::Binary(octets) => Wire::BytesVal(octets.to_vec().into()),
-        Value::Bits(_) => Wire::StringVal(value.to_string()),
-        Value::Empty => Wire::BoolVal(true),
+        Value::Str(text) => typed_value::Value::StringVal(text.to_string()),
+        Value::Enum(name) => typed_value::Value::StringVal(name.to_string()),
+        Value::Identity(name) => typed_value::Value::StringVal(bare_identity(name).to_owned()),
+        Value::Binary(octets) => typed_value::Value::BytesVal(octets.to_vec().into()),
+        Value::Bits(_) => typed_value::Value::StringVal(value.to_string()),
+        Value::Empty => typed_value::Value::BoolVal(true),
         Value::List(values) => {
             let element =
                 values.iter().map(|value| TypedValue { value: Some(scalar(value)) }).collect();
-            Wire::LeaflistVal(gnmi::ScalarArray { element })
+            typed_value::Value::LeaflistVal(gnmi::ScalarArray { element })
         }
     }
 }
@@ -117,9 +116,13 @@ impl Supplied {
 
     fn of(value: &TypedValue) -> Result<Self, Refusal> {
         match &value.value {
-            Some(Wire::JsonVal(text)) => Ok(Self::Json { text: text.clone(), ietf: false }),
-            Some(Wire::JsonIetfVal(text)) => Ok(Self::Json { text: text.clone(), ietf: true }),
-            Some(Wire::AsciiVal(text)) => Ok(Self::Text(text.clone())),
+            Some(typed_value::Value::JsonVal(text)) => {
+                Ok(Self::Json { text: text.clone(), ietf: false })
+            }
+            Some(typed_value::Value::JsonIetfVal(text)) => {
+                Ok(Self::Json { text: text.clone(), ietf: true })
+            }
+            Some(typed_value::Value::AsciiVal(text)) => Ok(Self::Text(text.clone())),
             Some(value) => read_scalar(value).map(Self::Scalar),
             None => Err(Refusal::invalid("a value without a type")),
         }
@@ -138,37 +141,39 @@ impl Supplied {
 /// One entry of a leaf-list.
 fn read_entry(entry: &TypedValue) -> Result<Scalar, Refusal> {
     match &entry.value {
-        Some(Wire::LeaflistVal(_)) => Err(Refusal::invalid("a leaf-list inside a leaf-list")),
+        Some(typed_value::Value::LeaflistVal(_)) => {
+            Err(Refusal::invalid("a leaf-list inside a leaf-list"))
+        }
         Some(value) => read_scalar(value),
         None => Err(Refusal::invalid("a leaf-list with a value without a type")),
     }
 }
 
-fn read_scalar(value: &Wire) -> Result<Scalar, Refusal> {
+fn read_scalar(value: &typed_value::Value) -> Result<Scalar, Refusal> {
     #[expect(
         deprecated,
         reason = "old clients send float_val and decimal_val; they are read, never written"
     )]
     Ok(match value {
-        Wire::StringVal(text) => Scalar::Str(text.clone()),
-        Wire::IntVal(value) => Scalar::Int(*value),
-        Wire::UintVal(value) => Scalar::Uint(*value),
-        Wire::BoolVal(value) => Scalar::Bool(*value),
-        Wire::BytesVal(octets) => Scalar::Bytes(octets.to_vec()),
-        Wire::FloatVal(value) => Scalar::Double(f64::from(*value)),
-        Wire::DoubleVal(value) => Scalar::Double(*value),
-        Wire::DecimalVal(value) => {
+        typed_value::Value::StringVal(text) => Scalar::Str(text.clone()),
+        typed_value::Value::IntVal(value) => Scalar::Int(*value),
+        typed_value::Value::UintVal(value) => Scalar::Uint(*value),
+        typed_value::Value::BoolVal(value) => Scalar::Bool(*value),
+        typed_value::Value::BytesVal(octets) => Scalar::Bytes(octets.to_vec()),
+        typed_value::Value::FloatVal(value) => Scalar::Double(f64::from(*value)),
+        typed_value::Value::DoubleVal(value) => Scalar::Double(*value),
+        typed_value::Value::DecimalVal(value) => {
             Scalar::Decimal { digits: value.digits, precision: value.precision }
         }
-        Wire::LeaflistVal(values) => {
+        typed_value::Value::LeaflistVal(values) => {
             LEAF_LIST_ENTRIES.check(values.element.len())?;
             Scalar::List(values.element.iter().map(read_entry).collect::<Result<_, _>>()?)
         }
-        Wire::JsonVal(_) | Wire::JsonIetfVal(_) => {
+        typed_value::Value::JsonVal(_) | typed_value::Value::JsonIetfVal(_) => {
             return Err(Refusal::invalid("JSON inside a leaf-list"));
         }
-        Wire::AsciiVal(_) => return Err(unsupported("ASCII")),
-        Wire::AnyVal(_) => return Err(unsupported("any_val")),
-        Wire::ProtoBytes(_) => return Err(unsupported("proto_bytes")),
+        typed_value::Value::AsciiVal(_) => return Err(unsupported("ASCII")),
+        typed_value::Value::AnyVal(_) => return Err(unsupported("any_val")),
+        typed_value::Value::ProtoBytes(_) => return Err(unsupported("proto_bytes")),
     })
 }

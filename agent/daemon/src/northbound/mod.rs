@@ -42,10 +42,10 @@ use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfigServer;
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryResetServer;
 use holdfast_proto::gnoi::os::os_server::OsServer;
 use holdfast_proto::gnoi::system::system_server::SystemServer;
-use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStreamServer;
-use holdfast_proto::gnsi::authz::v1::authz_server::AuthzServer;
-use holdfast_proto::gnsi::certz::v1::certz_server::CertzServer;
-use holdfast_proto::gnsi::pathz::v1::pathz_server::PathzServer;
+use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStreamServer;
+use holdfast_proto::gnsi::authz::authz_server::AuthzServer;
+use holdfast_proto::gnsi::certz::certz_server::CertzServer;
+use holdfast_proto::gnsi::pathz::pathz_server::PathzServer;
 use holdfast_store::StoreError;
 use http::HeaderValue;
 use tonic::Code;
@@ -155,7 +155,7 @@ fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Bod
 /// # Errors
 /// With the reason as text for the log.
 pub fn pathz_draft(content: &[u8]) -> Result<holdfast_security::pathz::Draft, String> {
-    self::gnsi::pathz_draft(content).map_err(|status| status.to_string())
+    self::gnsi::pathz::draft(content).map_err(|status| status.to_string())
 }
 
 /// Reports a service as serving to the health service, by its name.

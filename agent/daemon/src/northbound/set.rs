@@ -9,7 +9,7 @@ use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
 use holdfast_core::{CommitError, Datastore, UserSecrets};
 use holdfast_proto::gnmi;
-use holdfast_proto::gnmi::update_result::Operation as Done;
+use holdfast_proto::gnmi::update_result;
 
 use super::encoding::{self, Supplied};
 use super::extensions::{SetWishes, plan};
@@ -152,16 +152,22 @@ fn answer(
 ) -> gnmi::SetResponse {
     let common = joined.first().map(Joined::origin_name);
     let common = common.filter(|name| joined.iter().all(|path| path.origin_name() == *name));
-    let deletes = request.delete.into_iter().map(|path| (Some(path), Done::Delete));
-    let replaces = request.replace.into_iter().map(|it| (it.path, Done::Replace));
-    let updates = request.update.into_iter().map(|it| (it.path, Done::Update));
-    let unions = request.union_replace.into_iter().map(|it| (it.path, Done::UnionReplace));
+    let deletes =
+        request.delete.into_iter().map(|path| (Some(path), update_result::Operation::Delete));
+    let replaces =
+        request.replace.into_iter().map(|it| (it.path, update_result::Operation::Replace));
+    let updates = request.update.into_iter().map(|it| (it.path, update_result::Operation::Update));
+    let unions = request
+        .union_replace
+        .into_iter()
+        .map(|it| (it.path, update_result::Operation::UnionReplace));
     let operations = deletes.chain(replaces).chain(updates).chain(unions);
-    let result = |((path, op), joined): ((Option<gnmi::Path>, Done), &Joined)| {
-        let origin = if common.is_some() { "" } else { joined.origin_name() };
-        let path = gnmi::Path { origin: origin.to_owned(), ..path.unwrap_or_default() };
-        gnmi::UpdateResult { path: Some(path), op: op as i32, ..Default::default() }
-    };
+    let result =
+        |((path, op), joined): ((Option<gnmi::Path>, update_result::Operation), &Joined)| {
+            let origin = if common.is_some() { "" } else { joined.origin_name() };
+            let path = gnmi::Path { origin: origin.to_owned(), ..path.unwrap_or_default() };
+            gnmi::UpdateResult { path: Some(path), op: op as i32, ..Default::default() }
+        };
     gnmi::SetResponse {
         prefix: prefix.echo(common),
         response: operations.zip(joined).map(result).collect(),

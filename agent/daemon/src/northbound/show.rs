@@ -4,8 +4,7 @@ use holdfast_base::now_ns;
 use holdfast_config::limits::MESSAGE_SIZE;
 use holdfast_config::{Path, cli};
 use holdfast_core::Datastore;
-use holdfast_proto::gnmi::typed_value::Value as Wire;
-use holdfast_proto::gnmi::{self, TypedValue};
+use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 use holdfast_telemetry::Kind;
 
 use super::path::{Joined, Prefix, elems_to_wire};
@@ -45,7 +44,7 @@ fn text_of(prefix: &Prefix, path: &Joined, text: String) -> gnmi::Notification {
     let own = Path { elems: path.path.elems[prefix.len()..].to_vec() };
     let update = gnmi::Update {
         path: Some(elems_to_wire(&own)),
-        val: Some(TypedValue { value: Some(Wire::AsciiVal(text)) }),
+        val: Some(TypedValue { value: Some(typed_value::Value::AsciiVal(text)) }),
         ..Default::default()
     };
     let (timestamp, prefix) = (now_ns().cast_signed(), prefix.echo(Some(path.origin_name())));

@@ -1,12 +1,8 @@
 //! Plausible requests made of octets: of every kind, at times with very many, very long or very deep parts, and none
 //! larger than [`LARGEST`].
 
-use holdfast_proto::gnmi::typed_value::Value as Typed;
-use holdfast_proto::gnmi::{self, TypedValue};
-use holdfast_proto::gnsi::authz::v1 as authz;
-use holdfast_proto::gnsi::certz::v1 as certz;
-use holdfast_proto::gnsi::credentialz::v1 as credentialz;
-use holdfast_proto::gnsi::pathz::v1 as pathz;
+use holdfast_proto::gnmi::{self, TypedValue, typed_value};
+use holdfast_proto::gnsi::{authz, certz, credentialz, pathz};
 use prost::Message;
 
 /// Octets that make the decisions. When they are used up, each decision is the first choice.
@@ -192,18 +188,20 @@ impl Source {
         }
     }
 
-    fn value(&mut self) -> Typed {
+    fn value(&mut self) -> typed_value::Value {
         match self.below(8) {
-            0 => Typed::StringVal(self.text()),
-            1 => Typed::UintVal(1400),
-            2 => Typed::AsciiVal(self.lines()),
+            0 => typed_value::Value::StringVal(self.text()),
+            1 => typed_value::Value::UintVal(1400),
+            2 => typed_value::Value::AsciiVal(self.lines()),
             3 => {
-                let entry = |at| TypedValue { value: Some(Typed::StringVal(format!("d{at}"))) };
+                let entry = |at| TypedValue {
+                    value: Some(typed_value::Value::StringVal(format!("d{at}"))),
+                };
                 let element = (0..self.many(1 << 16, 8)).map(entry).collect();
-                Typed::LeaflistVal(gnmi::ScalarArray { element })
+                typed_value::Value::LeaflistVal(gnmi::ScalarArray { element })
             }
-            4 => Typed::JsonVal(self.json().into()),
-            _ => Typed::JsonIetfVal(self.json().into()),
+            4 => typed_value::Value::JsonVal(self.json().into()),
+            _ => typed_value::Value::JsonIetfVal(self.json().into()),
         }
     }
 

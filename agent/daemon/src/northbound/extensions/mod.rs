@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use holdfast_core::{CommitOptions, ConfirmAction, Confirmation, Election};
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnmi_ext::config_subscription::Action as ConfigAction;
 use holdfast_proto::gnmi_ext::extension::Ext;
-use holdfast_proto::gnmi_ext::{self, Extension, commit, history};
+use holdfast_proto::gnmi_ext::{self, Extension, commit, config_subscription, history};
 
 use self::plan::Wish;
 use super::status::Refusal;
@@ -88,7 +87,7 @@ impl ReadWishes {
             match ext {
                 Known::Depth(depth) => wishes.depth = NonZeroU32::new(depth.level),
                 Known::ConfigSubscription(wanted) => match wanted.action {
-                    Some(ConfigAction::Start(_)) => wishes.configuration = true,
+                    Some(config_subscription::Action::Start(_)) => wishes.configuration = true,
                     _ => {
                         let text =
                             "`config_subscription` of a request must have the action `start`";

@@ -6,7 +6,7 @@ use holdfast_core::{ConfigChange, Listed, ObjectChange, ObjectEffect, PlanHash, 
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{Extension, RegisteredExtension};
 use holdfast_proto::holdfast::plan::Content;
-use holdfast_proto::holdfast::{self as wire, Plan};
+use holdfast_proto::holdfast::{self, Plan};
 use holdfast_scheduler::Cause;
 use prost::Message;
 
@@ -51,15 +51,15 @@ pub(in super::super) fn answer(preview: Preview) -> Extension {
     Extension { ext: Some(Ext::RegisteredExt(RegisteredExtension { id: ID, msg })) }
 }
 
-fn preview_message(preview: Preview) -> wire::Preview {
+fn preview_message(preview: Preview) -> holdfast::Preview {
     let Preview { hash, configuration, operations, pending } = preview;
     let total = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let totals = wire::Totals {
+    let totals = holdfast::Totals {
         configuration: total(configuration.total),
         operations: total(operations.total),
         pending: total(pending.total),
     };
-    wire::Preview {
+    holdfast::Preview {
         hash: hash.to_string(),
         configuration: listed(configuration, configuration_change),
         operations: listed(operations, operation),
@@ -72,33 +72,33 @@ fn listed<T, W>(listed: Listed<T>, message: fn(T) -> W) -> Vec<W> {
     listed.first.into_iter().map(message).collect()
 }
 
-fn configuration_change(change: ConfigChange) -> wire::ConfigurationChange {
+fn configuration_change(change: ConfigChange) -> holdfast::ConfigurationChange {
     let ConfigChange { origin, path, before, after } = change;
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
-    wire::ConfigurationChange { origin: origin.as_str().to_owned(), path, before, after }
+    holdfast::ConfigurationChange { origin: origin.as_str().to_owned(), path, before, after }
 }
 
-fn pending_object(waiting: Waiting) -> wire::Pending {
+fn pending_object(waiting: Waiting) -> holdfast::Pending {
     let Waiting { object, waits_for } = waiting;
-    wire::Pending { object, waits_for }
+    holdfast::Pending { object, waits_for }
 }
 
-fn operation(change: ObjectChange) -> wire::Operation {
+fn operation(change: ObjectChange) -> holdfast::Operation {
     let ObjectChange { object, effect, cause, interrupts } = change;
     let effect = match effect {
-        ObjectEffect::Created => wire::Effect::Created,
-        ObjectEffect::ChangedInPlace => wire::Effect::ChangedInPlace,
-        ObjectEffect::Recreated => wire::Effect::Recreated,
-        ObjectEffect::Removed => wire::Effect::Removed,
-        ObjectEffect::Adopted => wire::Effect::Adopted,
-        ObjectEffect::GivenBack => wire::Effect::GivenBack,
+        ObjectEffect::Created => holdfast::Effect::Created,
+        ObjectEffect::ChangedInPlace => holdfast::Effect::ChangedInPlace,
+        ObjectEffect::Recreated => holdfast::Effect::Recreated,
+        ObjectEffect::Removed => holdfast::Effect::Removed,
+        ObjectEffect::Adopted => holdfast::Effect::Adopted,
+        ObjectEffect::GivenBack => holdfast::Effect::GivenBack,
     };
     let cause = match cause {
-        Cause::Requested => wire::Cause::Asked,
-        Cause::Parked | Cause::Unparked => wire::Cause::DependsOnWhatGoes,
-        Cause::Unblocked => wire::Cause::Woken,
-        Cause::Drift => wire::Cause::Drift,
-        Cause::Orphan => wire::Cause::Orphan,
+        Cause::Requested => holdfast::Cause::Asked,
+        Cause::Parked | Cause::Unparked => holdfast::Cause::DependsOnWhatGoes,
+        Cause::Unblocked => holdfast::Cause::Woken,
+        Cause::Drift => holdfast::Cause::Drift,
+        Cause::Orphan => holdfast::Cause::Orphan,
     };
-    wire::Operation { object, effect: effect as i32, cause: cause as i32, interrupts }
+    holdfast::Operation { object, effect: effect as i32, cause: cause as i32, interrupts }
 }

@@ -10,10 +10,9 @@ use holdfast_config::{Boot, BootChange};
 use holdfast_core::{Datastore, Intent};
 use holdfast_proto::bootz;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfig;
-use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
 use holdfast_proto::gnoi::bootconfig::{
     GetBootConfigRequest, GetBootConfigResponse, SetBootConfigRequest, SetBootConfigResponse,
-    SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse,
+    SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse, set_boot_config_verified_request,
 };
 use holdfast_store::ArtefactChange;
 use prost::Message;
@@ -71,7 +70,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
     ) -> Result<Response<SetBootConfigResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfig")?;
-        set(&self.core, &self.gnsi, &caller, read(request.into_inner())?).await?;
+        set_boot(&self.core, &self.gnsi, &caller, read(request.into_inner())?).await?;
         Ok(Response::new(SetBootConfigResponse {}))
     }
 
@@ -108,7 +107,7 @@ async fn verified<D: Datastore>(
 ) -> Result<(), Refusal> {
     let unread = |status: Status| Refusal::aborted(status.message());
     let first = requests.message().await.map_err(unread)?.and_then(|request| request.set_request);
-    let Some(Step::Set(set)) = first else {
+    let Some(set_boot_config_verified_request::SetRequest::Set(set)) = first else {
         return Err(Refusal::invalid("the first message has to be `set`"));
     };
     let _undertaking = gnsi.rotations.undertakings().begin("a boot configuration that is tried");
@@ -256,9 +255,11 @@ async fn next_end(
     };
     match message {
         Ok(Ok(Some(request))) => match request.set_request {
-            Some(Step::Finalize(_)) => End::Finalized,
-            Some(Step::Rollback(rollback)) => End::RolledBack(rollback.reason),
-            Some(Step::Set(_)) | None => End::Wrong,
+            Some(set_boot_config_verified_request::SetRequest::Finalize(_)) => End::Finalized,
+            Some(set_boot_config_verified_request::SetRequest::Rollback(rollback)) => {
+                End::RolledBack(rollback.reason)
+            }
+            Some(set_boot_config_verified_request::SetRequest::Set(_)) | None => End::Wrong,
         },
         Ok(Ok(None) | Err(_)) => End::Cut,
         Err(_) => End::Late,
@@ -281,7 +282,7 @@ pub(in crate::northbound) struct SetBoot {
 
 /// Sets boot configuration and gNSI artefacts, all or nothing. The change is completed even if the client goes
 /// meanwhile.
-pub(in crate::northbound) async fn set<D: Datastore>(
+pub(in crate::northbound) async fn set_boot<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
     caller: &Caller,

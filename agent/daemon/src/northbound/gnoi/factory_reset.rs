@@ -3,8 +3,9 @@
 use holdfast_base::Caller;
 use holdfast_core::{Datastore, Intent};
 use holdfast_proto::gnoi::factory_reset::factory_reset_server::FactoryReset;
-use holdfast_proto::gnoi::factory_reset::start_response::Response as Outcome;
-use holdfast_proto::gnoi::factory_reset::{ResetError, ResetSuccess, StartRequest, StartResponse};
+use holdfast_proto::gnoi::factory_reset::{
+    ResetError, ResetSuccess, StartRequest, StartResponse, start_response,
+};
 use tonic::{Request, Response, Status};
 
 use crate::northbound::status::Refusal;
@@ -42,7 +43,9 @@ impl<D: Datastore> FactoryReset for FactoryResetService<D> {
         self.reboots.cancel();
         let asked = self.reboots.at_once("factory reset".to_owned());
         asked.map_err(|error| Refusal::internal(error.to_string()))?;
-        Ok(Response::new(StartResponse { response: Some(Outcome::ResetSuccess(ResetSuccess {})) }))
+        Ok(Response::new(StartResponse {
+            response: Some(start_response::Response::ResetSuccess(ResetSuccess {})),
+        }))
     }
 }
 

@@ -15,7 +15,7 @@ mod probe;
 mod process;
 mod system;
 
-pub(super) use boot_config::{BootConfigService, SetBoot, boot_of, set as set_boot};
+pub(super) use boot_config::{BootConfigService, SetBoot, boot_of, set_boot};
 pub(super) use factory_reset::FactoryResetService;
-pub(super) use os::{OsService, begin as begin_software};
+pub(super) use os::{OsService, begin_software};
 pub(super) use system::SystemService;

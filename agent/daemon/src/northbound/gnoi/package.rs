@@ -5,8 +5,7 @@ use std::time::Duration;
 use holdfast_base::{Caller, Chain, Undertakings};
 use holdfast_proto::gnoi::common::RemoteDownload;
 use holdfast_proto::gnoi::common::remote_download::Protocol;
-use holdfast_proto::gnoi::system::set_package_request::Request as Part;
-use holdfast_proto::gnoi::system::{Package, SetPackageRequest};
+use holdfast_proto::gnoi::system::{Package, SetPackageRequest, set_package_request};
 use holdfast_proto::gnoi::types::HashType;
 use holdfast_proto::gnoi::types::hash_type::HashMethod;
 use tokio::time::timeout;
@@ -32,7 +31,7 @@ pub(super) async fn set(
     caller: &Caller,
     mut requests: Streaming<SetPackageRequest>,
 ) -> Result<(), Status> {
-    let Some(Part::Package(package)) = next(&mut requests).await? else {
+    let Some(set_package_request::Request::Package(package)) = next(&mut requests).await? else {
         return Err(Refusal::invalid("the first message has to be `package`").into());
     };
     let activate = activation(software, &package)?;
@@ -80,22 +79,22 @@ async fn contents(
 ) -> Result<HashType, Status> {
     loop {
         match next(requests).await? {
-            Some(Part::Contents(_)) if is_remote => {
+            Some(set_package_request::Request::Contents(_)) if is_remote => {
                 return Err(Refusal::invalid(
                     "`contents` and `remote_download` exclude each other",
                 )
                 .into());
             }
-            Some(Part::Contents(octets)) if octets.len() > MAX_CHUNK => {
+            Some(set_package_request::Request::Contents(octets)) if octets.len() > MAX_CHUNK => {
                 let length = octets.len();
                 return Err(Refusal::invalid(format!(
                     "`contents` has {length} octets, a message at most {MAX_CHUNK}"
                 ))
                 .into());
             }
-            Some(Part::Contents(octets)) => incoming.write(&octets).await?,
-            Some(Part::Hash(hash)) => return Ok(hash),
-            Some(Part::Package(_)) => {
+            Some(set_package_request::Request::Contents(octets)) => incoming.write(&octets).await?,
+            Some(set_package_request::Request::Hash(hash)) => return Ok(hash),
+            Some(set_package_request::Request::Package(_)) => {
                 return Err(Refusal::invalid("`package` may come once").into());
             }
             None => {
@@ -106,7 +105,9 @@ async fn contents(
     }
 }
 
-async fn next(requests: &mut Streaming<SetPackageRequest>) -> Result<Option<Part>, Status> {
+async fn next(
+    requests: &mut Streaming<SetPackageRequest>,
+) -> Result<Option<set_package_request::Request>, Status> {
     let late = |_| {
         Refusal::late(format!("the client was silent for {SILENCE:?}: the package is discarded"))
     };
@@ -174,7 +175,7 @@ fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
 
 impl From<PackageError> for Refusal {
     fn from(error: PackageError) -> Self {
-        use crate::image::ImageError as Image;
+        use crate::image::ImageError;
         let text = Chain(&error).to_string();
         match error {
             PackageError::Name { .. } => Self::invalid(text),
@@ -184,13 +185,15 @@ impl From<PackageError> for Refusal {
             }
             PackageError::TooLong(_) => Self::stuck(text),
             PackageError::Image(error) => match error {
-                Image::Url(_) | Image::Digest { .. } => Self::invalid(text),
-                Image::TooLong(_) => Self::stuck(text),
-                Image::Write { .. } | Image::Read { .. } | Image::Trust { .. } => {
+                ImageError::Url(_) | ImageError::Digest { .. } => Self::invalid(text),
+                ImageError::TooLong(_) => Self::stuck(text),
+                ImageError::Write { .. } | ImageError::Read { .. } | ImageError::Trust { .. } => {
                     Self::internal(text)
                 }
-                Image::Connect { .. } | Image::Fetch { .. } | Image::Stalled(_) => Self::busy(text),
-                Image::Status { .. } => Self::precondition(text),
+                ImageError::Connect { .. } | ImageError::Fetch { .. } | ImageError::Stalled(_) => {
+                    Self::busy(text)
+                }
+                ImageError::Status { .. } => Self::precondition(text),
             },
             _ => Self::internal(text),
         }

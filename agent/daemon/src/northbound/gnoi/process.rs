@@ -2,7 +2,7 @@
 
 use holdfast_base::{Caller, Chain};
 use holdfast_proto::gnoi::system::KillProcessRequest;
-use holdfast_proto::gnoi::system::kill_process_request::Signal as Wire;
+use holdfast_proto::gnoi::system::kill_process_request;
 use tracing::info;
 
 use crate::northbound::status::Refusal;
@@ -15,12 +15,12 @@ pub(super) fn kill(
     caller: &Caller,
     request: KillProcessRequest,
 ) -> Result<(), Refusal> {
-    let told = match Wire::try_from(request.signal) {
-        Ok(Wire::Term) => Signal::TERM,
-        Ok(Wire::Kill) => Signal::KILL,
-        Ok(Wire::Hup) => Signal::HUP,
-        Ok(Wire::Abrt) => Signal::ABORT,
-        Ok(Wire::Unspecified) | Err(_) => {
+    let told = match kill_process_request::Signal::try_from(request.signal) {
+        Ok(kill_process_request::Signal::Term) => Signal::TERM,
+        Ok(kill_process_request::Signal::Kill) => Signal::KILL,
+        Ok(kill_process_request::Signal::Hup) => Signal::HUP,
+        Ok(kill_process_request::Signal::Abrt) => Signal::ABORT,
+        Ok(kill_process_request::Signal::Unspecified) | Err(_) => {
             let number = request.signal;
             return Err(Refusal::invalid(format!(
                 "signal {number} is unknown: use TERM, KILL, HUP or ABRT"

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use holdfast_base::{Caller, now_ns};
-use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
 use holdfast_proto::gnoi::system::system_server::System;
 use holdfast_proto::gnoi::system::{
     CancelRebootRequest, CancelRebootResponse, KillProcessRequest, KillProcessResponse,
     PingRequest, PingResponse, RebootMethod, RebootRequest, RebootResponse, RebootStatus,
     RebootStatusRequest, RebootStatusResponse, SetPackageRequest, SetPackageResponse,
     SwitchControlProcessorRequest, SwitchControlProcessorResponse, TimeRequest, TimeResponse,
-    TracerouteRequest, TracerouteResponse,
+    TracerouteRequest, TracerouteResponse, reboot_status,
 };
 use nix::time::{ClockId, clock_gettime};
 use tonic::{Request, Response, Status, Streaming};
@@ -192,9 +191,9 @@ fn status(reboots: &Reboots) -> RebootStatusResponse {
         };
     }
     let outcome = match &last {
-        Last { failure: Some(_), .. } => Outcome::RetriableFailure,
-        Last { count: 0, .. } => Outcome::Unknown,
-        _ => Outcome::Success,
+        Last { failure: Some(_), .. } => reboot_status::Status::RetriableFailure,
+        Last { count: 0, .. } => reboot_status::Status::Unknown,
+        _ => reboot_status::Status::Success,
     };
     RebootStatusResponse {
         active: false,

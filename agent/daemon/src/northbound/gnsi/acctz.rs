@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use holdfast_core::Datastore;
-use holdfast_proto::gnsi::acctz::v1 as wire;
-use holdfast_proto::gnsi::acctz::v1::acctz_stream_server::AcctzStream;
+use holdfast_proto::gnsi::acctz;
+use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStream;
 use holdfast_security::acctz::{
     Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Family,
     Rpc, Session, Stage, Text, Told, User,
@@ -37,11 +37,11 @@ impl<D> AcctzService<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> AcctzStream for AcctzService<D> {
-    type RecordSubscribeStream = Messages<wire::RecordResponse>;
+    type RecordSubscribeStream = Messages<acctz::RecordResponse>;
 
     async fn record_subscribe(
         &self,
-        request: Request<wire::RecordRequest>,
+        request: Request<acctz::RecordRequest>,
     ) -> Result<Response<Self::RecordSubscribeStream>, Status> {
         admin(&self.core, &request, "gNSI RecordSubscribe")?;
         let after_ns = after(request.get_ref().timestamp.as_ref())?;
@@ -54,7 +54,7 @@ impl<D: Datastore> AcctzStream for AcctzService<D> {
 }
 
 /// Sends each record, until the client is gone or does not read.
-async fn tell(mut reader: Reader, outlet: Outlet<wire::RecordResponse>) -> Result<(), End> {
+async fn tell(mut reader: Reader, outlet: Outlet<acctz::RecordResponse>) -> Result<(), End> {
     loop {
         let told = reader.next().await;
         outlet.send(to_wire(&told)).await?;
@@ -73,15 +73,15 @@ fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
     after.ok_or_else(|| Refusal::invalid(format!("timestamp: {time:?} is not a time since 1970")))
 }
 
-fn to_wire(told: &Told) -> wire::RecordResponse {
+fn to_wire(told: &Told) -> acctz::RecordResponse {
     let record = &told.record;
     let request = match &record.account.activity {
-        Activity::Rpc(rpc) => wire::record_response::ServiceRequest::GrpcService(grpc(rpc)),
+        Activity::Rpc(rpc) => acctz::record_response::ServiceRequest::GrpcService(grpc(rpc)),
         Activity::Command(command) => {
-            wire::record_response::ServiceRequest::CmdService(cmd(command))
+            acctz::record_response::ServiceRequest::CmdService(cmd(command))
         }
     };
-    wire::RecordResponse {
+    acctz::RecordResponse {
         session_info: Some(session(&record.account.session)),
         timestamp: Some(timestamp(record.time_ns)),
         history_istruncated: told.truncated,
@@ -98,22 +98,22 @@ fn timestamp(time_ns: u64) -> prost_types::Timestamp {
     }
 }
 
-fn session(session: &Session) -> wire::SessionInfo {
+fn session(session: &Session) -> acctz::SessionInfo {
     let Session { transport, channel, stage, user, authn } = session;
     let stage = match stage {
-        Stage::Login => wire::session_info::SessionStatus::Login,
-        Stage::Logout => wire::session_info::SessionStatus::Logout,
-        Stage::Once => wire::session_info::SessionStatus::Once,
+        Stage::Login => acctz::session_info::SessionStatus::Login,
+        Stage::Logout => acctz::session_info::SessionStatus::Logout,
+        Stage::Once => acctz::session_info::SessionStatus::Once,
     };
     let User { identity, role, ssh_principal } = user;
-    let user = wire::UserDetail {
+    let user = acctz::UserDetail {
         identity: text(identity),
         role: text(role),
         ssh_principal: text(ssh_principal),
     };
     let ends = transport.map(|(local, remote)| (end(local), end(remote)));
     let ((local_address, local_port), (remote_address, remote_port)) = ends.unwrap_or_default();
-    wire::SessionInfo {
+    acctz::SessionInfo {
         local_address,
         local_port,
         remote_address,
@@ -132,8 +132,8 @@ fn end(address: SocketAddr) -> (String, u32) {
     (address.ip().to_canonical().to_string(), address.port().into())
 }
 
-fn authn_detail(authn: &Authn) -> wire::AuthnDetail {
-    use wire::authn_detail::{AuthnStatus, AuthnType};
+fn authn_detail(authn: &Authn) -> acctz::AuthnDetail {
+    use acctz::authn_detail::{AuthnStatus, AuthnType};
     let kind = match authn.kind {
         AuthnKind::None => AuthnType::None,
         AuthnKind::Password => AuthnType::Password,
@@ -146,21 +146,21 @@ fn authn_detail(authn: &Authn) -> wire::AuthnDetail {
         AuthnOutcome::Fail => AuthnStatus::Fail,
         AuthnOutcome::Error => AuthnStatus::Error,
     };
-    wire::AuthnDetail { r#type: kind.into(), status: status.into(), cause: text(&authn.cause) }
+    acctz::AuthnDetail { r#type: kind.into(), status: status.into(), cause: text(&authn.cause) }
 }
 
-fn authz_detail(authz: &Authz) -> wire::AuthzDetail {
-    use wire::authz_detail::AuthzStatus;
+fn authz_detail(authz: &Authz) -> acctz::AuthzDetail {
+    use acctz::authz_detail::AuthzStatus;
     let status = match authz.outcome {
         AuthzOutcome::Permit => AuthzStatus::Permit,
         AuthzOutcome::Deny => AuthzStatus::Deny,
         AuthzOutcome::Error => AuthzStatus::Error,
     };
-    wire::AuthzDetail { status: status.into(), detail: text(&authz.detail) }
+    acctz::AuthzDetail { status: status.into(), detail: text(&authz.detail) }
 }
 
-fn grpc(rpc: &Rpc) -> wire::GrpcService {
-    use wire::grpc_service::{GrpcServiceType, Payload};
+fn grpc(rpc: &Rpc) -> acctz::GrpcService {
+    use acctz::grpc_service::{GrpcServiceType, Payload};
     let family = match rpc.family {
         Family::Other => GrpcServiceType::Unspecified,
         Family::Gnmi => GrpcServiceType::Gnmi,
@@ -171,7 +171,7 @@ fn grpc(rpc: &Rpc) -> wire::GrpcService {
         type_url: format!("type.googleapis.com/{}", payload.message),
         value: payload.octets.clone(),
     });
-    wire::GrpcService {
+    acctz::GrpcService {
         service_type: family.into(),
         rpc_name: text(&rpc.path),
         payload_istruncated: rpc.payload.as_ref().is_some_and(|payload| payload.cut),
@@ -181,13 +181,13 @@ fn grpc(rpc: &Rpc) -> wire::GrpcService {
     }
 }
 
-fn cmd(command: &Command) -> wire::CommandService {
-    use wire::command_service::CmdServiceType;
+fn cmd(command: &Command) -> acctz::CommandService {
+    use acctz::command_service::CmdServiceType;
     let kind = match command.kind {
         CommandKind::Shell => CmdServiceType::Shell,
         CommandKind::Cli => CmdServiceType::Cli,
     };
-    wire::CommandService {
+    acctz::CommandService {
         service_type: kind.into(),
         cmd: text(&command.command),
         cmd_args: command.arguments.iter().map(text).collect(),

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use holdfast_core::Datastore;
-use holdfast_proto::gnsi::authz::v1 as wire;
-use holdfast_proto::gnsi::authz::v1::authz_server::Authz as Service;
-use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
-use holdfast_proto::gnsi::authz::v1::rotate_authz_response::RotateResponse as Told;
+use holdfast_proto::gnsi::authz::{
+    self, authz_server, rotate_authz_request, rotate_authz_response,
+};
 use holdfast_security::authz::{Rules, Upload};
 use holdfast_store::{ArtefactChange, Store};
 use tonic::{Request, Response, Status, Streaming};
@@ -43,12 +42,12 @@ impl<D: Datastore> Face<D> {
 }
 
 #[tonic::async_trait]
-impl<D: Datastore> Service for AuthzService<D> {
-    type RotateStream = Answers<wire::RotateAuthzResponse>;
+impl<D: Datastore> authz_server::Authz for AuthzService<D> {
+    type RotateStream = Answers<authz::RotateAuthzResponse>;
 
     async fn rotate(
         &self,
-        request: Request<Streaming<wire::RotateAuthzRequest>>,
+        request: Request<Streaming<authz::RotateAuthzRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI authz Rotate")?;
         let face = Arc::clone(&self.face);
@@ -57,10 +56,10 @@ impl<D: Datastore> Service for AuthzService<D> {
 
     async fn probe(
         &self,
-        request: Request<wire::ProbeRequest>,
-    ) -> Result<Response<wire::ProbeResponse>, Status> {
+        request: Request<authz::ProbeRequest>,
+    ) -> Result<Response<authz::ProbeResponse>, Status> {
         reader(&self.face.core, &request)?;
-        let wire::ProbeRequest { user, rpc } = request.into_inner();
+        let authz::ProbeRequest { user, rpc } = request.into_inner();
         if user.is_empty() {
             return Err(
                 Refusal::invalid("`user` is missing: a name, or an id of a certificate").into()
@@ -72,16 +71,16 @@ impl<D: Datastore> Service for AuthzService<D> {
         }
         let (allowed, version) = self.face.authz.probe(&user, &rpc);
         let action = match allowed {
-            true => wire::probe_response::Action::Permit,
-            false => wire::probe_response::Action::Deny,
+            true => authz::probe_response::Action::Permit,
+            false => authz::probe_response::Action::Deny,
         };
-        Ok(Response::new(wire::ProbeResponse { action: action.into(), version }))
+        Ok(Response::new(authz::ProbeResponse { action: action.into(), version }))
     }
 
     async fn get(
         &self,
-        request: Request<wire::GetRequest>,
-    ) -> Result<Response<wire::GetResponse>, Status> {
+        request: Request<authz::GetRequest>,
+    ) -> Result<Response<authz::GetResponse>, Status> {
         reader(&self.face.core, &request)?;
         default_profile(&request.get_ref().authz_profile_id)?;
         let none =
@@ -89,7 +88,7 @@ impl<D: Datastore> Service for AuthzService<D> {
         let installed = self.face.authz.in_force().ok_or_else(none)?;
         let (version, created_on) = (installed.version.clone(), installed.created_on);
         let policy = installed.text.clone();
-        Ok(Response::new(wire::GetResponse { version, created_on, policy }))
+        Ok(Response::new(authz::GetResponse { version, created_on, policy }))
     }
 }
 
@@ -135,8 +134,8 @@ impl<D: Datastore> Rotated for Face<D> {
 struct Rotate;
 
 impl<D: Datastore> Messages<Face<D>> for Rotate {
-    type Request = wire::RotateAuthzRequest;
-    type Response = wire::RotateAuthzResponse;
+    type Request = authz::RotateAuthzRequest;
+    type Response = authz::RotateAuthzResponse;
 
     async fn read(
         _service: &Face<D>,
@@ -145,10 +144,12 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
     ) -> Result<Command<Face<D>>, Refusal> {
         default_profile(&request.authz_profile_id)?;
         match request.rotate_request {
-            Some(Asked::UploadRequest(given)) => {
+            Some(rotate_authz_request::RotateRequest::UploadRequest(given)) => {
                 Ok(Command::Upload { upload: upload(given), overwrite: request.force_overwrite })
             }
-            Some(Asked::FinalizeRotation(wire::FinalizeRequest {})) => Ok(Command::Finalize),
+            Some(rotate_authz_request::RotateRequest::FinalizeRotation(
+                authz::FinalizeRequest {},
+            )) => Ok(Command::Finalize),
             None => Err(Refusal::invalid(
                 "the message has neither upload_request nor finalize_rotation",
             )),
@@ -156,14 +157,14 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
     }
 
     fn answer((): ()) -> Self::Response {
-        let told = Told::UploadResponse(wire::UploadResponse {});
-        wire::RotateAuthzResponse { rotate_response: Some(told) }
+        let told = rotate_authz_response::RotateResponse::UploadResponse(authz::UploadResponse {});
+        authz::RotateAuthzResponse { rotate_response: Some(told) }
     }
 }
 
 /// Translates an upload from the wire.
-pub(super) fn upload(upload: wire::UploadRequest) -> Upload {
-    let wire::UploadRequest { version, created_on, policy } = upload;
+pub(super) fn upload(upload: authz::UploadRequest) -> Upload {
+    let authz::UploadRequest { version, created_on, policy } = upload;
     Upload { version, created_on, text: policy }
 }
 

@@ -10,10 +10,9 @@ use std::sync::Arc;
 use holdfast_base::Chain;
 use holdfast_core::Datastore;
 use holdfast_proto::bootz::{CertzProfile, CertzProfiles};
-use holdfast_proto::gnsi::certz::v1 as wire;
-use holdfast_proto::gnsi::certz::v1::certz_server::Certz as Service;
-use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
-use holdfast_proto::gnsi::certz::v1::rotate_certificate_response::RotateResponse as Told;
+use holdfast_proto::gnsi::certz::{
+    self, certz_server, rotate_certificate_request, rotate_certificate_response,
+};
 use holdfast_security::certz::{CertzError, Change, Profiles, Reply, Rules, Upload};
 use holdfast_store::{ArtefactChange, Store};
 use rustls_pki_types::UnixTime;
@@ -76,12 +75,12 @@ impl<D: Datastore> CertzService<D> {
 }
 
 #[tonic::async_trait]
-impl<D: Datastore> Service for CertzService<D> {
-    type RotateStream = Answers<wire::RotateCertificateResponse>;
+impl<D: Datastore> certz_server::Certz for CertzService<D> {
+    type RotateStream = Answers<certz::RotateCertificateResponse>;
 
     async fn rotate(
         &self,
-        request: Request<Streaming<wire::RotateCertificateRequest>>,
+        request: Request<Streaming<certz::RotateCertificateRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI certz Rotate")?;
         let face = Arc::clone(&self.face);
@@ -90,51 +89,51 @@ impl<D: Datastore> Service for CertzService<D> {
 
     async fn add_profile(
         &self,
-        request: Request<wire::AddProfileRequest>,
-    ) -> Result<Response<wire::AddProfileResponse>, Status> {
+        request: Request<certz::AddProfileRequest>,
+    ) -> Result<Response<certz::AddProfileResponse>, Status> {
         let guard = self.begin(&request, Some("gNSI certz AddProfile"))?;
         let id = request.into_inner().ssl_profile_id;
         let now = self.face.certz.profiles.last().with_added(&id).map_err(refused)?;
         self.change_list(guard, now).await?;
-        Ok(Response::new(wire::AddProfileResponse {}))
+        Ok(Response::new(certz::AddProfileResponse {}))
     }
 
     async fn delete_profile(
         &self,
-        request: Request<wire::DeleteProfileRequest>,
-    ) -> Result<Response<wire::DeleteProfileResponse>, Status> {
+        request: Request<certz::DeleteProfileRequest>,
+    ) -> Result<Response<certz::DeleteProfileResponse>, Status> {
         let guard = self.begin(&request, Some("gNSI certz DeleteProfile"))?;
         let id = request.into_inner().ssl_profile_id;
         let profiles = &self.face.certz.profiles;
         let in_use = profiles.bound().is_some_and(|bound| bound == id);
         let now = profiles.last().without(&id, in_use).map_err(refused)?;
         self.change_list(guard, now).await?;
-        Ok(Response::new(wire::DeleteProfileResponse {}))
+        Ok(Response::new(certz::DeleteProfileResponse {}))
     }
 
     async fn get_profile_list(
         &self,
-        request: Request<wire::GetProfileListRequest>,
-    ) -> Result<Response<wire::GetProfileListResponse>, Status> {
+        request: Request<certz::GetProfileListRequest>,
+    ) -> Result<Response<certz::GetProfileListResponse>, Status> {
         let _held = self.begin(&request, None)?;
         let ssl_profile_ids = self.face.certz.profiles.last().ids().map(str::to_owned).collect();
-        Ok(Response::new(wire::GetProfileListResponse { ssl_profile_ids }))
+        Ok(Response::new(certz::GetProfileListResponse { ssl_profile_ids }))
     }
 
     async fn can_generate_csr(
         &self,
-        request: Request<wire::CanGenerateCsrRequest>,
-    ) -> Result<Response<wire::CanGenerateCsrResponse>, Status> {
+        request: Request<certz::CanGenerateCsrRequest>,
+    ) -> Result<Response<certz::CanGenerateCsrResponse>, Status> {
         let _held = self.begin(&request, None)?;
         let params = request.into_inner().params.unwrap_or_default();
         let can_generate = csr_params(params).can_generate();
-        Ok(Response::new(wire::CanGenerateCsrResponse { can_generate }))
+        Ok(Response::new(certz::CanGenerateCsrResponse { can_generate }))
     }
 
     async fn get_integrity_manifest(
         &self,
-        request: Request<wire::GetIntegrityManifestRequest>,
-    ) -> Result<Response<wire::GetIntegrityManifestResponse>, Status> {
+        request: Request<certz::GetIntegrityManifestRequest>,
+    ) -> Result<Response<certz::GetIntegrityManifestResponse>, Status> {
         reader(&self.face.core, &request)?;
         let reason =
             "gnsi.certz GetIntegrityManifest: this box has no root of trust for measurement";
@@ -210,20 +209,20 @@ impl<D: Datastore> Rotated for Face<D> {
 struct Rotate;
 
 impl<D: Datastore> Messages<Face<D>> for Rotate {
-    type Request = wire::RotateCertificateRequest;
-    type Response = wire::RotateCertificateResponse;
+    type Request = certz::RotateCertificateRequest;
+    type Response = certz::RotateCertificateResponse;
 
     async fn read(
         service: &Face<D>,
         current: &State<Face<D>>,
         request: Self::Request,
     ) -> Result<Command<Face<D>>, Refusal> {
-        let wire::RotateCertificateRequest { force_overwrite, ssl_profile_id, rotate_request } =
+        let certz::RotateCertificateRequest { force_overwrite, ssl_profile_id, rotate_request } =
             request;
         let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
         current.admits(&profile).map_err(refused)?; // before a key is made for it
         match rotate_request {
-            Some(Asked::GenerateCsr(asked)) => {
+            Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)) => {
                 if !asked.integrities.is_empty() {
                     let reason =
                         "generate_csr.integrities: this box has no root of trust for measurement";
@@ -233,7 +232,7 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
                 let generated = in_background(move || params.generate()).await?;
                 Ok(Command::Upload { upload: Change::Request { profile, generated }, overwrite })
             }
-            Some(Asked::Certificates(upload)) => {
+            Some(rotate_certificate_request::RotateRequest::Certificates(upload)) => {
                 // A bundle of 20 000 authorities takes a second to parse.
                 let entities = in_background(move || entities(upload.entities)).await?;
                 let upload = Upload { profile, entities };
@@ -241,7 +240,9 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
                 let change = Change::Upload { upload, identity, now: UnixTime::now() };
                 Ok(Command::Upload { upload: change, overwrite })
             }
-            Some(Asked::FinalizeRotation(wire::FinalizeRequest {})) => Ok(Command::Finalize),
+            Some(rotate_certificate_request::RotateRequest::FinalizeRotation(
+                certz::FinalizeRequest {},
+            )) => Ok(Command::Finalize),
             None => Err(Refusal::invalid(
                 "the message has neither generate_csr nor certificates nor finalize_rotation",
             )),
@@ -250,20 +251,24 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
 
     fn answer(reply: Reply) -> Self::Response {
         let told = match reply {
-            Reply::Uploaded => Told::Certificates(wire::UploadResponse {}),
+            Reply::Uploaded => {
+                rotate_certificate_response::RotateResponse::Certificates(certz::UploadResponse {})
+            }
             Reply::Request(pem) => {
-                let request = wire::CertificateSigningRequest {
-                    r#type: wire::CertificateType::X509.into(),
-                    encoding: wire::CertificateEncoding::Pem.into(),
+                let request = certz::CertificateSigningRequest {
+                    r#type: certz::CertificateType::X509.into(),
+                    encoding: certz::CertificateEncoding::Pem.into(),
                     certificate_signing_request: pem.into(),
                 };
-                Told::GeneratedCsr(wire::GenerateCsrResponse {
-                    certificate_signing_request: Some(request),
-                    integrities: Vec::new(),
-                })
+                rotate_certificate_response::RotateResponse::GeneratedCsr(
+                    certz::GenerateCsrResponse {
+                        certificate_signing_request: Some(request),
+                        integrities: Vec::new(),
+                    },
+                )
             }
         };
-        wire::RotateCertificateResponse { rotate_response: Some(told) }
+        certz::RotateCertificateResponse { rotate_response: Some(told) }
     }
 }
 

@@ -7,7 +7,7 @@ mod acctz;
 mod authz;
 mod certz;
 mod credentialz;
-mod pathz;
+pub(super) mod pathz;
 pub(super) mod rotate;
 mod seed;
 
@@ -19,7 +19,7 @@ pub(super) use self::acctz::AcctzService;
 pub(super) use self::authz::AuthzService;
 pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;
-pub(super) use self::pathz::{PathzService, draft as pathz_draft};
+pub(super) use self::pathz::PathzService;
 pub(super) use self::rotate::may_finalize;
 pub(crate) use self::seed::{Artefacts, Seeds};
 use tonic::{Request, Status};

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
-use holdfast_proto::gnsi::pathz::v1 as wire;
-use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal as Whose;
-use holdfast_proto::gnsi::pathz::v1::pathz_server::Pathz as Service;
-use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
-use holdfast_proto::gnsi::pathz::v1::rotate_response::Response as Told;
+use holdfast_proto::gnsi::pathz::{
+    self, authorization_rule, pathz_server, rotate_request, rotate_response,
+};
 use holdfast_security::pathz::{Action, Draft, DraftRule, Elem, Group, Mode, Path, Principal};
 use holdfast_store::{ArtefactChange, Store};
 use prost::Message;
@@ -43,12 +41,12 @@ impl<D: Datastore> PathzService<D> {
 }
 
 #[tonic::async_trait]
-impl<D: Datastore> Service for PathzService<D> {
-    type RotateStream = Answers<wire::RotateResponse>;
+impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
+    type RotateStream = Answers<pathz::RotateResponse>;
 
     async fn rotate(
         &self,
-        request: Request<Streaming<wire::RotateRequest>>,
+        request: Request<Streaming<pathz::RotateRequest>>,
     ) -> Result<Response<Self::RotateStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI pathz Rotate")?;
         let face = Arc::clone(&self.face);
@@ -57,10 +55,10 @@ impl<D: Datastore> Service for PathzService<D> {
 
     async fn probe(
         &self,
-        request: Request<wire::ProbeRequest>,
-    ) -> Result<Response<wire::ProbeResponse>, Status> {
+        request: Request<pathz::ProbeRequest>,
+    ) -> Result<Response<pathz::ProbeResponse>, Status> {
         reader(&self.face.core, &request)?;
-        let wire::ProbeRequest { user, path, mode, policy_instance } = request.into_inner();
+        let pathz::ProbeRequest { user, path, mode, policy_instance } = request.into_inner();
         if user.is_empty() {
             return Err(Refusal::invalid("`user` is missing").into());
         }
@@ -69,30 +67,30 @@ impl<D: Datastore> Service for PathzService<D> {
             .ok_or_else(|| Refusal::invalid("`mode` has to be MODE_READ or MODE_WRITE"))?;
         let Some(installed) = self.face.instance(policy_instance)? else {
             // Without a policy everything is allowed.
-            let action = wire::Action::Permit.into();
-            return Ok(Response::new(wire::ProbeResponse { action, version: String::new() }));
+            let action = pathz::Action::Permit.into();
+            return Ok(Response::new(pathz::ProbeResponse { action, version: String::new() }));
         };
         let decided = installed.judge.decide(&user, mode, &read_path(asked)?);
         let action = match decided.map_err(|error| Refusal::invalid(error.to_string()))? {
-            Action::Permit => wire::Action::Permit,
-            Action::Deny => wire::Action::Deny,
+            Action::Permit => pathz::Action::Permit,
+            Action::Deny => pathz::Action::Deny,
         };
         let version = installed.version.clone();
-        Ok(Response::new(wire::ProbeResponse { action: action.into(), version }))
+        Ok(Response::new(pathz::ProbeResponse { action: action.into(), version }))
     }
 
     async fn get(
         &self,
-        request: Request<wire::GetRequest>,
-    ) -> Result<Response<wire::GetResponse>, Status> {
+        request: Request<pathz::GetRequest>,
+    ) -> Result<Response<pathz::GetResponse>, Status> {
         reader(&self.face.core, &request)?;
         let none = || Refusal::precondition("there is no pathz policy: everything is allowed");
         let installed = self.face.instance(request.get_ref().policy_instance)?.ok_or_else(none)?;
-        let policy = wire::AuthorizationPolicy::decode(&*installed.content).map_err(|error| {
+        let policy = pathz::AuthorizationPolicy::decode(&*installed.content).map_err(|error| {
             Refusal::internal(format!("the stored policy cannot be read: {error}"))
         })?;
         let (version, created_on) = (installed.version.clone(), installed.created_on);
-        Ok(Response::new(wire::GetResponse { version, created_on, policy: Some(policy) }))
+        Ok(Response::new(pathz::GetResponse { version, created_on, policy: Some(policy) }))
     }
 }
 
@@ -103,14 +101,14 @@ impl<D> Face<D> {
 
     /// The policy of an instance; `None` when no policy is in force.
     fn instance(&self, number: i32) -> Result<Option<Arc<Installed>>, Refusal> {
-        match wire::PolicyInstance::try_from(number) {
-            Ok(wire::PolicyInstance::Active) => Ok(self.pathz.active()),
-            Ok(wire::PolicyInstance::Sandbox) => {
+        match pathz::PolicyInstance::try_from(number) {
+            Ok(pathz::PolicyInstance::Active) => Ok(self.pathz.active()),
+            Ok(pathz::PolicyInstance::Sandbox) => {
                 let none =
                     || Refusal::precondition("no rotation with an uploaded policy is in progress");
                 self.pathz.sandbox().map(Some).ok_or_else(none)
             }
-            Ok(wire::PolicyInstance::Unspecified) | Err(_) => {
+            Ok(pathz::PolicyInstance::Unspecified) | Err(_) => {
                 let reason =
                     "`policy_instance` has to be POLICY_INSTANCE_ACTIVE or POLICY_INSTANCE_SANDBOX";
                 Err(Refusal::invalid(reason))
@@ -162,8 +160,8 @@ impl<D: Datastore> Rotated for Face<D> {
 struct Rotate;
 
 impl<D: Datastore> Messages<Face<D>> for Rotate {
-    type Request = wire::RotateRequest;
-    type Response = wire::RotateResponse;
+    type Request = pathz::RotateRequest;
+    type Response = pathz::RotateResponse;
     /// After a finalize, the client may upload the next policy.
     const GOES_ON: bool = true;
 
@@ -173,11 +171,13 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
         request: Self::Request,
     ) -> Result<Command<Face<D>>, Refusal> {
         match request.rotate_request {
-            Some(Asked::UploadRequest(upload)) => {
+            Some(rotate_request::RotateRequest::UploadRequest(upload)) => {
                 let upload = read_upload(upload)?;
                 Ok(Command::Upload { upload, overwrite: request.force_overwrite })
             }
-            Some(Asked::FinalizeRotation(wire::FinalizeRequest {})) => Ok(Command::Finalize),
+            Some(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {})) => {
+                Ok(Command::Finalize)
+            }
             None => Err(Refusal::invalid(
                 "the message has neither upload_request nor finalize_rotation",
             )),
@@ -185,27 +185,29 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
     }
 
     fn answer((): ()) -> Self::Response {
-        wire::RotateResponse { response: Some(Told::Upload(wire::UploadResponse {})) }
+        pathz::RotateResponse {
+            response: Some(rotate_response::Response::Upload(pathz::UploadResponse {})),
+        }
     }
 }
 
 /// Reads a stored policy, which has the octets of the upload.
 pub(crate) fn draft(content: &[u8]) -> Result<Draft, Status> {
-    let policy = wire::AuthorizationPolicy::decode(content)
+    let policy = pathz::AuthorizationPolicy::decode(content)
         .map_err(|error| Refusal::internal(error.to_string()))?;
     Ok(read_policy(policy)?)
 }
 
 /// Translates an upload from the wire.
-pub(super) fn read_upload(upload: wire::UploadRequest) -> Result<Upload, Refusal> {
-    let wire::UploadRequest { version, created_on, policy } = upload;
+pub(super) fn read_upload(upload: pathz::UploadRequest) -> Result<Upload, Refusal> {
+    let pathz::UploadRequest { version, created_on, policy } = upload;
     let policy = policy.ok_or_else(|| Refusal::invalid("the upload has no policy"))?;
     let content = policy.encode_to_vec();
     Ok(Upload { version, created_on, content, draft: read_policy(policy)? })
 }
 
-fn read_policy(policy: wire::AuthorizationPolicy) -> Result<Draft, Refusal> {
-    let group = |group: wire::Group| Group {
+fn read_policy(policy: pathz::AuthorizationPolicy) -> Result<Draft, Refusal> {
+    let group = |group: pathz::Group| Group {
         name: group.name.into(),
         users: group.users.into_iter().map(|user| user.name.into()).collect(),
     };
@@ -214,16 +216,16 @@ fn read_policy(policy: wire::AuthorizationPolicy) -> Result<Draft, Refusal> {
     Ok(Draft { groups, rules })
 }
 
-fn read_rule(rule: wire::AuthorizationRule) -> Result<DraftRule, Refusal> {
-    let wire::AuthorizationRule { id, path, action, mode, principal } = rule;
+fn read_rule(rule: pathz::AuthorizationRule) -> Result<DraftRule, Refusal> {
+    let pathz::AuthorizationRule { id, path, action, mode, principal } = rule;
     let principal = principal.map(|it| match it {
-        Whose::User(name) => Principal::User(name.into()),
-        Whose::Group(name) => Principal::Group(name.into()),
+        authorization_rule::Principal::User(name) => Principal::User(name.into()),
+        authorization_rule::Principal::Group(name) => Principal::Group(name.into()),
     });
-    let action = match wire::Action::try_from(action) {
-        Ok(wire::Action::Permit) => Some(Action::Permit),
-        Ok(wire::Action::Deny) => Some(Action::Deny),
-        Ok(wire::Action::Unspecified) | Err(_) => None,
+    let action = match pathz::Action::try_from(action) {
+        Ok(pathz::Action::Permit) => Some(Action::Permit),
+        Ok(pathz::Action::Deny) => Some(Action::Deny),
+        Ok(pathz::Action::Unspecified) | Err(_) => None,
     };
     let path = path.as_ref().map(read_path).transpose();
     let path = path.map_err(|refusal| refusal.in_rule(&id))?;
@@ -231,10 +233,10 @@ fn read_rule(rule: wire::AuthorizationRule) -> Result<DraftRule, Refusal> {
 }
 
 fn read_mode(number: i32) -> Option<Mode> {
-    match wire::Mode::try_from(number) {
-        Ok(wire::Mode::Read) => Some(Mode::Read),
-        Ok(wire::Mode::Write) => Some(Mode::Write),
-        Ok(wire::Mode::Unspecified) | Err(_) => None,
+    match pathz::Mode::try_from(number) {
+        Ok(pathz::Mode::Read) => Some(Mode::Read),
+        Ok(pathz::Mode::Write) => Some(Mode::Write),
+        Ok(pathz::Mode::Unspecified) | Err(_) => None,
     }
 }
 

@@ -11,25 +11,21 @@ use holdfast_base::Caller;
 use holdfast_config::{BootChange, Configuration, Value};
 use holdfast_core::{CommitError, Datastore};
 use holdfast_platform::objects::GRPC_SERVER;
-use holdfast_proto::bootz;
-use holdfast_proto::gnsi::authz::v1 as authz;
-use holdfast_proto::gnsi::pathz::v1 as pathz;
+use holdfast_proto::{bootz, gnsi};
 use holdfast_store::ArtefactChange;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 
 use super::rotate::{Rotated, Trying, Upload, examine_upload, try_uploads};
-use super::switched_on;
-use super::{authz as authz_face, certz as certz_face};
-use super::{credentialz as credentialz_face, pathz as pathz_face};
+use super::{authz, certz, credentialz, pathz, switched_on};
 use crate::gnsi::{Gnsi, Promise};
 use crate::northbound::status::Refusal;
 
 /// Artefacts for the gNSI services; `None` for a service whose artefacts stay.
 #[derive(Debug, Default)]
 pub(crate) struct Artefacts {
-    pub(crate) authz: Option<authz::UploadRequest>,
-    pub(crate) pathz: Option<pathz::UploadRequest>,
+    pub(crate) authz: Option<gnsi::authz::UploadRequest>,
+    pub(crate) pathz: Option<gnsi::pathz::UploadRequest>,
     /// All TLS profiles.
     pub(crate) certz: Option<bootz::CertzProfiles>,
     /// Credentials of all accounts.
@@ -49,10 +45,10 @@ type Offer<F> = Option<(F, Upload<F>)>;
 
 /// All uploads, translated for their services.
 struct Offers<D: Datastore> {
-    authz: Offer<authz_face::Face<D>>,
-    pathz: Offer<pathz_face::Face<D>>,
-    certz: Offer<certz_face::Face<D>>,
-    credentials: Offer<credentialz_face::Face<D>>,
+    authz: Offer<authz::Face<D>>,
+    pathz: Offer<pathz::Face<D>>,
+    certz: Offer<certz::Face<D>>,
+    credentials: Offer<credentialz::Face<D>>,
 }
 
 /// Uploads on trial of one service.
@@ -208,22 +204,21 @@ impl<D: Datastore> Offers<D> {
     ) -> Result<Self, Refusal> {
         let mut offers = Self { authz: None, pathz: None, certz: None, credentials: None };
         if let Some(given) = artefacts.authz {
-            let face = authz_face::Face::new(core.clone(), gnsi);
-            offers.authz = Some((face, authz_face::upload(given)));
+            let face = authz::Face::new(core.clone(), gnsi);
+            offers.authz = Some((face, authz::upload(given)));
         }
         if let Some(given) = artefacts.pathz {
-            let face = pathz_face::Face::new(core.clone(), gnsi);
-            offers.pathz = Some((face, pathz_face::read_upload(given)?));
+            let face = pathz::Face::new(core.clone(), gnsi);
+            offers.pathz = Some((face, pathz::read_upload(given)?));
         }
         if let Some(given) = artefacts.certz {
-            let (face, profiles) =
-                (certz_face::Face::new(core.clone(), gnsi), &gnsi.certz.profiles);
-            let upload = certz_face::replacement(given, bound_in(coming), profiles).await?;
+            let (face, profiles) = (certz::Face::new(core.clone(), gnsi), &gnsi.certz.profiles);
+            let upload = certz::replacement(given, bound_in(coming), profiles).await?;
             offers.certz = Some((face, upload));
         }
         if let Some(given) = artefacts.credentials {
-            let face = credentialz_face::Face::new(core.clone(), gnsi);
-            let upload = credentialz_face::replacement(given).await?;
+            let face = credentialz::Face::new(core.clone(), gnsi);
+            let upload = credentialz::replacement(given).await?;
             let upload = face.about_accounts(upload, |name| is_user_in(coming, name)).await?;
             offers.credentials = Some((face, upload));
         }

@@ -17,8 +17,7 @@ use std::sync::Arc;
 
 use holdfast_base::Caller;
 use holdfast_core::Datastore;
-use holdfast_proto::gnmi::subscribe_request::Request as Asked;
-use holdfast_proto::gnmi::{SubscribeRequest, subscription_list};
+use holdfast_proto::gnmi::{SubscribeRequest, subscribe_request, subscription_list};
 use holdfast_telemetry::Revision;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::{Stream, StreamExt};
@@ -130,15 +129,17 @@ where
     while let Some(request) = requests.next().await {
         match request.map(|request| request.request) {
             Err(_) => return End::Gone,
-            Ok(Some(Asked::Poll(_))) if mode == subscription_list::Mode::Poll => {
+            Ok(Some(subscribe_request::Request::Poll(_)))
+                if mode == subscription_list::Mode::Poll =>
+            {
                 if poll_tx.send(()).await.is_err() {
                     break;
                 }
             }
-            Ok(Some(Asked::Poll(_))) => {
+            Ok(Some(subscribe_request::Request::Poll(_))) => {
                 return Refusal::invalid("a Poll on a subscription whose mode is not POLL").into();
             }
-            Ok(Some(Asked::Subscribe(_))) => {
+            Ok(Some(subscribe_request::Request::Subscribe(_))) => {
                 return Refusal::invalid("a second SubscriptionList on one Subscribe RPC").into();
             }
             Ok(None) => return Refusal::invalid("a message without subscription or poll").into(),

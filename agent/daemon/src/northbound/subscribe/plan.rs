@@ -7,7 +7,7 @@ use std::time::Duration;
 use holdfast_config::limits::SUBSCRIPTIONS;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
-use holdfast_proto::gnmi::subscribe_request::Request as Asked;
+use holdfast_proto::gnmi::subscribe_request;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::{Class, Kind, LeavesCache, Selection};
 use smol_str::SmolStr;
@@ -78,7 +78,7 @@ impl Plan {
         unknown: UnknownPaths,
         request: gnmi::SubscribeRequest,
     ) -> Result<Self, Refusal> {
-        let Some(Asked::Subscribe(list)) = request.request else {
+        let Some(subscribe_request::Request::Subscribe(list)) = request.request else {
             return Err(Refusal::invalid("a Subscribe RPC begins with a SubscriptionList"));
         };
         if list.subscription.is_empty() {

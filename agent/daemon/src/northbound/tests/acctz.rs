@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use holdfast_base::Role;
 use holdfast_platform::transport::SimulatedKernel;
-use holdfast_proto::gnsi::acctz::v1::acctz_stream_client::AcctzStreamClient;
-use holdfast_proto::gnsi::acctz::v1::grpc_service::Payload as Sent;
-use holdfast_proto::gnsi::acctz::v1::record_response::ServiceRequest;
-use holdfast_proto::gnsi::acctz::v1::{RecordRequest, RecordResponse};
+use holdfast_proto::gnsi::acctz::acctz_stream_client::AcctzStreamClient;
+use holdfast_proto::gnsi::acctz::record_response::ServiceRequest;
+use holdfast_proto::gnsi::acctz::{RecordRequest, RecordResponse, grpc_service};
 use holdfast_security::acctz::{
     Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
     Family, History, Payload, Rpc, Session, Stage, User,
@@ -147,7 +146,7 @@ async fn a_record_says_all_that_is_known() {
     assert!(rpc.payload_istruncated);
     let authz = rpc.authz.unwrap();
     assert_eq!((authz.status().as_str_name(), authz.detail.as_str()), ("AUTHZ_STATUS_DENY", "no"));
-    let Some(Sent::ProtoVal(any)) = rpc.payload else { panic!() };
+    let Some(grpc_service::Payload::ProtoVal(any)) = rpc.payload else { panic!() };
     assert_eq!(any.type_url, "type.googleapis.com/gnmi.SetRequest");
     assert_eq!(any.value.len(), PAYLOAD);
 

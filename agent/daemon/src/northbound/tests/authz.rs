@@ -14,12 +14,11 @@ use holdfast_proto::gnoi::file::StatRequest;
 use holdfast_proto::gnoi::file::file_client::FileClient;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{PingRequest, TimeRequest};
-use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
-use holdfast_proto::gnsi::authz::v1::probe_response::Action;
-use holdfast_proto::gnsi::authz::v1::rotate_authz_request::RotateRequest as Asked;
-use holdfast_proto::gnsi::authz::v1::{
+use holdfast_proto::gnsi::authz::authz_client::AuthzClient;
+use holdfast_proto::gnsi::authz::probe_response::Action;
+use holdfast_proto::gnsi::authz::{
     FinalizeRequest, GetRequest, GetResponse, ProbeRequest, RotateAuthzRequest,
-    RotateAuthzResponse, UploadRequest,
+    RotateAuthzResponse, UploadRequest, rotate_authz_request,
 };
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -61,7 +60,7 @@ async fn system_of(core: &impl Served, name: &str) -> SystemClient<Channel> {
 fn upload(version: &str, policy: &str) -> RotateAuthzRequest {
     let (version, policy) = (version.to_owned(), policy.to_owned());
     let upload = UploadRequest { version, created_on: BORN, policy };
-    let rotate_request = Some(Asked::UploadRequest(upload));
+    let rotate_request = Some(rotate_authz_request::RotateRequest::UploadRequest(upload));
     RotateAuthzRequest { rotate_request, ..Default::default() }
 }
 
@@ -70,7 +69,8 @@ fn overwrite(version: &str, policy: &str) -> RotateAuthzRequest {
 }
 
 fn finalize() -> RotateAuthzRequest {
-    let rotate_request = Some(Asked::FinalizeRotation(FinalizeRequest {}));
+    let rotate_request =
+        Some(rotate_authz_request::RotateRequest::FinalizeRotation(FinalizeRequest {}));
     RotateAuthzRequest { rotate_request, ..Default::default() }
 }
 

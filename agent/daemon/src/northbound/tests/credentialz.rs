@@ -4,10 +4,11 @@ use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
 use holdfast_core::{Datastore, Intent, Statuses};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
-use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
-use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request as Account;
-use holdfast_proto::gnsi::credentialz::v1::rotate_host_parameters_request::Request as Host;
-use holdfast_proto::gnsi::credentialz::v1::{self as wire, option, password_request};
+use holdfast_proto::gnsi::credentialz::credentialz_client::CredentialzClient;
+use holdfast_proto::gnsi::credentialz::{
+    self, option, password_request, rotate_account_credentials_request,
+    rotate_host_parameters_request,
+};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -45,8 +46,10 @@ impl<Q, A> Stream<Q, A> {
     }
 }
 
-type Accounts =
-    Stream<wire::RotateAccountCredentialsRequest, wire::RotateAccountCredentialsResponse>;
+type Accounts = Stream<
+    credentialz::RotateAccountCredentialsRequest,
+    credentialz::RotateAccountCredentialsResponse,
+>;
 
 impl Rig {
     async fn new(programs: &[&str]) -> Self {
@@ -78,15 +81,20 @@ impl Rig {
 
     async fn hosts(
         &mut self,
-    ) -> Result<Stream<wire::RotateHostParametersRequest, wire::RotateHostParametersResponse>, Status>
-    {
+    ) -> Result<
+        Stream<credentialz::RotateHostParametersRequest, credentialz::RotateHostParametersResponse>,
+        Status,
+    > {
         let (requests, stream) = mpsc::channel(1);
         let answers = self.client.rotate_host_parameters(ReceiverStream::new(stream)).await?;
         Ok(Stream { requests, answers: answers.into_inner() })
     }
 
     /// Tries one upload in a rotation of its own, which ends without finalize.
-    async fn tried(&mut self, request: Account) -> Result<(), Status> {
+    async fn tried(
+        &mut self,
+        request: rotate_account_credentials_request::Request,
+    ) -> Result<(), Status> {
         let mut rotation = self.accounts().await?;
         let answer = rotation.ask(asks(request)).await;
         let Stream { requests, mut answers } = rotation;
@@ -108,32 +116,44 @@ impl Rig {
     }
 
     /// Uploads and finalizes in a rotation of its own.
-    async fn finalized(&mut self, request: Account) -> Result<(), Status> {
+    async fn finalized(
+        &mut self,
+        request: rotate_account_credentials_request::Request,
+    ) -> Result<(), Status> {
         let mut rotation = self.accounts().await?;
         rotation.ask(asks(request)).await?;
-        let finalize = Account::Finalize(wire::FinalizeRequest {});
+        let finalize =
+            rotate_account_credentials_request::Request::Finalize(credentialz::FinalizeRequest {});
         assert_eq!(rotation.ask(asks(finalize)).await?, Some(Default::default()));
         assert_eq!(rotation.answers.message().await?, None, "the stream ends");
         Ok(())
     }
 }
 
-fn asks(request: Account) -> wire::RotateAccountCredentialsRequest {
-    wire::RotateAccountCredentialsRequest { request: Some(request), force_overwrite: false }
+fn asks(
+    request: rotate_account_credentials_request::Request,
+) -> credentialz::RotateAccountCredentialsRequest {
+    credentialz::RotateAccountCredentialsRequest { request: Some(request), force_overwrite: false }
 }
 
-fn host(request: Host) -> wire::RotateHostParametersRequest {
-    wire::RotateHostParametersRequest { request: Some(request) }
+fn host(
+    request: rotate_host_parameters_request::Request,
+) -> credentialz::RotateHostParametersRequest {
+    credentialz::RotateHostParametersRequest { request: Some(request) }
 }
 
-fn keys(account: &str, version: &str, options: Vec<wire::Option>) -> Account {
-    let key = wire::account_credentials::AuthorizedKey {
+fn keys(
+    account: &str,
+    version: &str,
+    options: Vec<credentialz::Option>,
+) -> rotate_account_credentials_request::Request {
+    let key = credentialz::account_credentials::AuthorizedKey {
         authorized_key: KEY.into(),
         options,
         ..Default::default()
     };
-    Account::Credential(wire::AuthorizedKeysRequest {
-        credentials: vec![wire::AccountCredentials {
+    rotate_account_credentials_request::Request::Credential(credentialz::AuthorizedKeysRequest {
+        credentials: vec![credentialz::AccountCredentials {
             account: account.to_owned(),
             authorized_keys: vec![key],
             version: version.to_owned(),
@@ -142,14 +162,14 @@ fn keys(account: &str, version: &str, options: Vec<wire::Option>) -> Account {
     })
 }
 
-fn password(account: &str, version: &str) -> Account {
+fn password(account: &str, version: &str) -> rotate_account_credentials_request::Request {
     use password_request::crypto_hash::HashType;
     let hash = password_request::CryptoHash {
         hash_type: HashType::CryptMd5.into(),
         hash_value: MD5.to_owned(),
     };
     let value = password_request::password::Value::CryptoHash(hash);
-    Account::Password(wire::PasswordRequest {
+    rotate_account_credentials_request::Request::Password(credentialz::PasswordRequest {
         accounts: vec![password_request::Account {
             account: account.to_owned(),
             password: Some(password_request::Password { value: Some(value) }),
@@ -203,15 +223,22 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
     for kind in FinalizingClient::ALL {
         let mut rotation = rig.accounts().await.unwrap();
         rotation.ask(asks(password("alice", &format!("{kind:?}")))).await.unwrap();
-        let finalize = asks(Account::Finalize(wire::FinalizeRequest {}));
+        let finalize = asks(rotate_account_credentials_request::Request::Finalize(
+            credentialz::FinalizeRequest {},
+        ));
         let Stream { requests, answers } = rotation;
         kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
 
         let mut rotation = rig.hosts().await.expect("the one before is over");
-        let authentication_types = vec![wire::AuthenticationType::Pubkey.into()];
-        let request = wire::AllowedAuthenticationRequest { authentication_types };
-        rotation.ask(host(Host::AuthenticationAllowed(request))).await.unwrap();
-        let finalize = host(Host::Finalize(wire::FinalizeRequest {}));
+        let authentication_types = vec![credentialz::AuthenticationType::Pubkey.into()];
+        let request = credentialz::AllowedAuthenticationRequest { authentication_types };
+        rotation
+            .ask(host(rotate_host_parameters_request::Request::AuthenticationAllowed(request)))
+            .await
+            .unwrap();
+        let finalize = host(rotate_host_parameters_request::Request::Finalize(
+            credentialz::FinalizeRequest {},
+        ));
         let Stream { requests, answers } = rotation;
         kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
     }
@@ -225,12 +252,17 @@ async fn one_rotation_at_a_time_whichever_it_is() {
     first.ask(asks(keys("alice", "1", Vec::new()))).await.unwrap();
     assert_eq!(rig.accounts().await.err().unwrap().code(), Code::Unavailable);
     assert_eq!(rig.hosts().await.err().unwrap().code(), Code::Unavailable);
-    let finalize = asks(Account::Finalize(wire::FinalizeRequest {}));
+    let finalize = asks(rotate_account_credentials_request::Request::Finalize(
+        credentialz::FinalizeRequest {},
+    ));
     assert!(first.ask(finalize).await.unwrap().is_some(), "the first one is not disturbed");
     let mut second = rig.hosts().await.unwrap();
-    let ways = vec![wire::AuthenticationType::Pubkey.into()];
-    let request = wire::AllowedAuthenticationRequest { authentication_types: ways };
-    second.ask(host(Host::AuthenticationAllowed(request))).await.unwrap();
+    let ways = vec![credentialz::AuthenticationType::Pubkey.into()];
+    let request = credentialz::AllowedAuthenticationRequest { authentication_types: ways };
+    second
+        .ask(host(rotate_host_parameters_request::Request::AuthenticationAllowed(request)))
+        .await
+        .unwrap();
     assert_eq!(rig.accounts().await.err().unwrap().code(), Code::Unavailable);
 }
 
@@ -240,11 +272,13 @@ async fn refusals_have_their_codes_and_leave_everything() {
     let mut rig = Rig::new(&[SSHD]).await;
     rig.finalized(keys("alice", "1", Vec::new())).await.unwrap();
     let before = rig.kernel.contents();
-    let named = |name: &str| wire::Option {
+    let named = |name: &str| credentialz::Option {
         key: Some(option::Key::Name(name.to_owned())),
         value: String::new(),
     };
-    let empty = Account::Credential(wire::AuthorizedKeysRequest::default());
+    let empty = rotate_account_credentials_request::Request::Credential(
+        credentialz::AuthorizedKeysRequest::default(),
+    );
     let rows = [
         (keys("eve", "1", Vec::new()), Code::NotFound, "no account `eve`"),
         (keys("alice", "1", Vec::new()), Code::AlreadyExists, "version `1` is in use"),
@@ -263,11 +297,11 @@ async fn refusals_have_their_codes_and_leave_everything() {
         assert_eq!(rig.kernel.contents(), before);
     }
     let mut rotation = rig.accounts().await.unwrap();
-    let nothing = wire::RotateAccountCredentialsRequest::default();
+    let nothing = credentialz::RotateAccountCredentialsRequest::default();
     assert_eq!(rotation.ask(nothing).await.unwrap_err().code(), Code::InvalidArgument);
     // A version in use is accepted with force_overwrite.
     let mut rotation = rig.accounts().await.unwrap();
-    let insists = wire::RotateAccountCredentialsRequest {
+    let insists = credentialz::RotateAccountCredentialsRequest {
         force_overwrite: true,
         ..asks(keys("alice", "1", Vec::new()))
     };
@@ -319,28 +353,39 @@ async fn without_a_server_its_files_wait_and_say_what_for() {
 async fn keys_are_made_where_they_can_be() {
     let mut rig = Rig::new(&[SSHD]).await;
     for (kind, can) in [(0, false), (1, true), (4, true), (7, true), (99, false)] {
-        let request = wire::CanGenerateKeyRequest { key_params: kind };
+        let request = credentialz::CanGenerateKeyRequest { key_params: kind };
         let answer = rig.client.can_generate_key(request).await.unwrap().into_inner();
         assert_eq!(answer.can_generate, can, "{kind}");
     }
     let mut rotation = rig.hosts().await.unwrap();
-    let kinds = [wire::KeyGen::SshKeyTypeEddsaEd25519, wire::KeyGen::SshKeyTypeEcdsaP384];
-    let request = wire::GenerateKeysRequest {
+    let kinds =
+        [credentialz::KeyGen::SshKeyTypeEddsaEd25519, credentialz::KeyGen::SshKeyTypeEcdsaP384];
+    let request = credentialz::GenerateKeysRequest {
         key_params: kinds.map(i32::from).to_vec(),
         version: "1".to_owned(),
         created_on: 7,
     };
-    let answer = rotation.ask(host(Host::GenerateKeys(request))).await.unwrap().unwrap();
-    use wire::rotate_host_parameters_response::Response;
+    let answer = rotation
+        .ask(host(rotate_host_parameters_request::Request::GenerateKeys(request)))
+        .await
+        .unwrap()
+        .unwrap();
+    use credentialz::rotate_host_parameters_response::Response;
     let Some(Response::GenerateKeys(made)) = answer.response else { panic!("{answer:?}") };
-    let shown = rig.client.get_public_keys(wire::GetPublicKeysRequest {}).await.unwrap();
+    let shown = rig.client.get_public_keys(credentialz::GetPublicKeysRequest {}).await.unwrap();
     assert_eq!(shown.into_inner().public_keys, made.public_keys);
     let types: Vec<i32> = made.public_keys.iter().map(|key| key.key_type).collect();
-    assert_eq!(types, [wire::KeyType::Ed25519, wire::KeyType::EcdsaP384].map(i32::from));
-    let unknown = wire::GenerateKeysRequest { key_params: vec![99], ..Default::default() };
-    let refused = rotation.ask(host(Host::GenerateKeys(unknown))).await.unwrap_err();
+    assert_eq!(
+        types,
+        [credentialz::KeyType::Ed25519, credentialz::KeyType::EcdsaP384].map(i32::from)
+    );
+    let unknown = credentialz::GenerateKeysRequest { key_params: vec![99], ..Default::default() };
+    let refused = rotation
+        .ask(host(rotate_host_parameters_request::Request::GenerateKeys(unknown)))
+        .await
+        .unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    let shown = rig.client.get_public_keys(wire::GetPublicKeysRequest {}).await.unwrap();
+    let shown = rig.client.get_public_keys(credentialz::GetPublicKeysRequest {}).await.unwrap();
     assert!(shown.into_inner().public_keys.is_empty(), "taken back with the rest");
 }
 
@@ -415,34 +460,37 @@ async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
     ];
     check(&mut gnmi, SERVER, &nothing).await;
     let mut rotation = rig.hosts().await.unwrap();
-    let key = wire::PublicKey { public_key: KEY.into(), ..Default::default() };
-    let request = wire::CaPublicKeyRequest {
+    let key = credentialz::PublicKey { public_key: KEY.into(), ..Default::default() };
+    let request = credentialz::CaPublicKeyRequest {
         ssh_ca_public_keys: vec![key],
         version: "ca".to_owned(),
         created_on: 7,
     };
-    rotation.ask(host(Host::SshCaPublicKey(request))).await.unwrap();
+    rotation
+        .ask(host(rotate_host_parameters_request::Request::SshCaPublicKey(request)))
+        .await
+        .unwrap();
     let (private_key, certificate) = (
         include_bytes!("../../../../security/tests/data/ssh/host").as_slice(),
         include_bytes!("../../../../security/tests/data/ssh/host-cert.pub").as_slice(),
     );
-    let artefact = wire::server_keys_request::AuthenticationArtifacts {
+    let artefact = credentialz::server_keys_request::AuthenticationArtifacts {
         private_key: private_key.into(),
         certificate: certificate.into(),
     };
-    let request = wire::ServerKeysRequest {
+    let request = credentialz::ServerKeysRequest {
         auth_artifacts: vec![artefact],
         version: "host".to_owned(),
         created_on: 7,
     };
-    rotation.ask(host(Host::ServerKeys(request))).await.unwrap();
-    let glome = wire::GlomeRequest {
+    rotation.ask(host(rotate_host_parameters_request::Request::ServerKeys(request))).await.unwrap();
+    let glome = credentialz::GlomeRequest {
         enabled: true,
         key: "a".repeat(64),
         key_version: 5,
         url_prefix: "https://glome.example/".to_owned(),
     };
-    rotation.ask(host(Host::Glome(glome))).await.unwrap();
+    rotation.ask(host(rotate_host_parameters_request::Request::Glome(glome))).await.unwrap();
     let tried = [
         ("active-trusted-user-ca-keys-version", "\"ca\""),
         ("active-trusted-user-ca-keys-created-on", SEVEN_SECONDS),
@@ -455,18 +503,23 @@ async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
     let state = "/system/aaa/authentication/glome/state";
     let glome = [("enabled", "true"), ("active-glome-key-version", "\"5\"")];
     check(&mut gnmi, state, &glome).await;
-    let answer = rotation.ask(host(Host::Finalize(wire::FinalizeRequest {}))).await.unwrap();
+    let answer = rotation
+        .ask(host(rotate_host_parameters_request::Request::Finalize(
+            credentialz::FinalizeRequest {},
+        )))
+        .await
+        .unwrap();
     assert_eq!(answer, Some(Default::default()));
     check(&mut gnmi, SERVER, &tried).await;
 
     // Without artefacts the server shows its own keys again.
     let mut rotation = rig.hosts().await.unwrap();
-    let request = wire::ServerKeysRequest {
+    let request = credentialz::ServerKeysRequest {
         auth_artifacts: Vec::new(),
         version: "none".to_owned(),
         created_on: 8,
     };
-    rotation.ask(host(Host::ServerKeys(request))).await.unwrap();
+    rotation.ask(host(rotate_host_parameters_request::Request::ServerKeys(request))).await.unwrap();
     let own = [
         ("active-host-key-version", "\"none\""),
         ("active-host-key-created-on", "\"8000000000\""),

@@ -2,7 +2,7 @@
 
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi_ext::extension::Ext;
-use holdfast_proto::gnmi_ext::{self as ext, Extension, commit, config_subscription, history};
+use holdfast_proto::gnmi_ext::{self, Extension, commit, config_subscription, history};
 use holdfast_proto::{gnmi, holdfast};
 use prost::Message;
 use tonic::Code;
@@ -20,38 +20,38 @@ fn extension(text: &str) -> Extension {
         seconds.map(|seconds| prost_types::Duration { seconds, nanos: 0 })
     };
     let id = || words.get(1).unwrap_or(&"").to_string();
-    let commit = |action| Ext::Commit(ext::Commit { id: id(), action: Some(action) });
-    let config = |action| Ext::ConfigSubscription(ext::ConfigSubscription { action });
-    let past = |request| Ext::History(ext::History { request });
+    let commit = |action| Ext::Commit(gnmi_ext::Commit { id: id(), action: Some(action) });
+    let config = |action| Ext::ConfigSubscription(gnmi_ext::ConfigSubscription { action });
+    let past = |request| Ext::History(gnmi_ext::History { request });
     let plan = |content| registered(26150, &holdfast::Plan { content }.encode_to_vec());
     let known = match words[0] {
-        "depth" => Ext::Depth(ext::Depth { level: number(1) }),
+        "depth" => Ext::Depth(gnmi_ext::Depth { level: number(1) }),
         "begin" => {
             let rollback_duration = seconds(2);
-            commit(commit::Action::Commit(ext::CommitRequest { rollback_duration }))
+            commit(commit::Action::Commit(gnmi_ext::CommitRequest { rollback_duration }))
         }
-        "confirm" => commit(commit::Action::Confirm(ext::CommitConfirm {})),
-        "cancel" => commit(commit::Action::Cancel(ext::CommitCancel {})),
+        "confirm" => commit(commit::Action::Confirm(gnmi_ext::CommitConfirm {})),
+        "cancel" => commit(commit::Action::Cancel(gnmi_ext::CommitCancel {})),
         "extend" => {
             let rollback_duration = seconds(2);
-            let extend = ext::CommitSetRollbackDuration { rollback_duration };
+            let extend = gnmi_ext::CommitSetRollbackDuration { rollback_duration };
             commit(commit::Action::SetRollbackDuration(extend))
         }
-        "commit-without-action" => Ext::Commit(ext::Commit { id: id(), action: None }),
+        "commit-without-action" => Ext::Commit(gnmi_ext::Commit { id: id(), action: None }),
         "election" => {
-            let role = Some(ext::Role { id: id() }).filter(|role| !role.id.is_empty());
+            let role = Some(gnmi_ext::Role { id: id() }).filter(|role| !role.id.is_empty());
             let (high, low) = (words[2].parse().unwrap(), words[3].parse().unwrap());
-            let election_id = Some(ext::Uint128 { high, low });
-            Ext::MasterArbitration(ext::MasterArbitration { role, election_id })
+            let election_id = Some(gnmi_ext::Uint128 { high, low });
+            Ext::MasterArbitration(gnmi_ext::MasterArbitration { role, election_id })
         }
-        "election-without-id" => Ext::MasterArbitration(ext::MasterArbitration::default()),
+        "election-without-id" => Ext::MasterArbitration(gnmi_ext::MasterArbitration::default()),
         "config" => config(Some(config_subscription::Action::Start(Default::default()))),
         "config-done" => config(Some(config_subscription::Action::SyncDone(Default::default()))),
         "config-without-action" => config(None),
         "snapshot" => past(Some(history::Request::SnapshotTime(1))),
         "range" => {
             let (start, end) = (words[1].parse().unwrap(), words[2].parse().unwrap());
-            past(Some(history::Request::Range(ext::TimeRange { start, end })))
+            past(Some(history::Request::Range(gnmi_ext::TimeRange { start, end })))
         }
         "past-without-time" => past(None),
         "dry-run" => plan(Some(holdfast::plan::Content::DryRun(holdfast::DryRun {}))),
@@ -68,7 +68,7 @@ fn extension(text: &str) -> Extension {
 }
 
 fn registered(id: i32, msg: &[u8]) -> Ext {
-    Ext::RegisteredExt(ext::RegisteredExtension { id, msg: msg.to_vec().into() })
+    Ext::RegisteredExt(gnmi_ext::RegisteredExtension { id, msg: msg.to_vec().into() })
 }
 
 pub(super) fn extensions(texts: &str) -> Vec<Extension> {

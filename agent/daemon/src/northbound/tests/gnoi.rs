@@ -8,22 +8,19 @@ use holdfast_core::Datastore;
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::{self, get_request::DataType};
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
 use holdfast_proto::gnoi::bootconfig::{
     FinalizeRequest, GetBootConfigRequest, RollbackRequest, SetBootConfigRequest,
-    SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse,
+    SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse, set_boot_config_verified_request,
 };
 use holdfast_proto::gnoi::factory_reset::factory_reset_client::FactoryResetClient;
 use holdfast_proto::gnoi::factory_reset::{ResetError, StartRequest};
 use holdfast_proto::gnoi::file::StatRequest;
 use holdfast_proto::gnoi::file::file_client::FileClient;
-use holdfast_proto::gnoi::system::kill_process_request::Signal as KillSignal;
-use holdfast_proto::gnoi::system::set_package_request::Request as PackagePart;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{
     CancelRebootRequest, KillProcessRequest, Package, PingRequest, RebootMethod, RebootRequest,
     RebootStatusRequest, SetPackageRequest, SwitchControlProcessorRequest, TimeRequest,
-    TracerouteRequest,
+    TracerouteRequest, kill_process_request, set_package_request,
 };
 use holdfast_proto::gnoi::types::hash_type::HashMethod;
 use holdfast_proto::gnoi::types::{HashType, Path, PathElem};
@@ -158,7 +155,10 @@ struct Trial {
 impl Trial {
     async fn open(client: &mut Boots, config: bootz::BootConfig) -> Self {
         let (request_tx, request_rx) = mpsc::channel(4);
-        let trial = Self::say_to(&request_tx, Step::Set(request(config)));
+        let trial = Self::say_to(
+            &request_tx,
+            set_boot_config_verified_request::SetRequest::Set(request(config)),
+        );
         trial.await;
         let responses = client.set_boot_config_verified(ReceiverStream::new(request_rx)).await;
         let mut responses = responses.unwrap().into_inner();
@@ -166,12 +166,15 @@ impl Trial {
         Self { request_tx, responses }
     }
 
-    async fn say_to(request_tx: &mpsc::Sender<SetBootConfigVerifiedRequest>, step: Step) {
+    async fn say_to(
+        request_tx: &mpsc::Sender<SetBootConfigVerifiedRequest>,
+        step: set_boot_config_verified_request::SetRequest,
+    ) {
         let request = SetBootConfigVerifiedRequest { set_request: Some(step) };
         request_tx.send(request).await.unwrap();
     }
 
-    async fn say(&self, step: Step) {
+    async fn say(&self, step: set_boot_config_verified_request::SetRequest) {
         Self::say_to(&self.request_tx, step).await;
     }
 
@@ -203,7 +206,7 @@ async fn a_boot_configuration_that_is_not_finalized_is_taken_back() {
     let status = set(&mut client, config("", "three")).await.unwrap_err();
     assert_eq!(status.code(), Code::FailedPrecondition, "one trial at a time");
     let rollback = RollbackRequest { reason: "no link".to_owned() };
-    trial.say(Step::Rollback(rollback)).await;
+    trial.say(set_boot_config_verified_request::SetRequest::Rollback(rollback)).await;
     assert!(trial.end().await.unwrap());
     assert_eq!(get(&mut client).await, Some(config(MGMT, "one")));
     assert_eq!(hostname(&core).as_deref(), Some("one"));
@@ -213,12 +216,14 @@ async fn a_boot_configuration_that_is_not_finalized_is_taken_back() {
     assert_eq!(get(&mut client).await, Some(config(MGMT, "one")));
 
     let trial = Trial::open(&mut client, config("", "two")).await;
-    trial.say(Step::Set(request(config("", "three")))).await;
+    trial
+        .say(set_boot_config_verified_request::SetRequest::Set(request(config("", "three"))))
+        .await;
     assert_eq!(trial.end().await.unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(hostname(&core).as_deref(), Some("one"));
 
     let trial = Trial::open(&mut client, config("", "two")).await;
-    trial.say(Step::Finalize(FinalizeRequest {})).await;
+    trial.say(set_boot_config_verified_request::SetRequest::Finalize(FinalizeRequest {})).await;
     assert!(trial.end().await.unwrap());
     assert_eq!(hostname(&core).as_deref(), Some("two"));
     set(&mut client, config("", "three")).await.unwrap();
@@ -228,7 +233,10 @@ async fn a_boot_configuration_that_is_not_finalized_is_taken_back() {
 async fn a_trial_begins_with_what_is_to_be_tried() {
     let core = Fake::new();
     let mut client = boots(&core).await;
-    for first in [Step::Finalize(FinalizeRequest {}), Step::Set(SetBootConfigRequest::default())] {
+    for first in [
+        set_boot_config_verified_request::SetRequest::Finalize(FinalizeRequest {}),
+        set_boot_config_verified_request::SetRequest::Set(SetBootConfigRequest::default()),
+    ] {
         let request = SetBootConfigVerifiedRequest { set_request: Some(first) };
         let stream = client.set_boot_config_verified(tokio_stream::once(request)).await.unwrap();
         let status = stream.into_inner().message().await.unwrap_err();
@@ -362,7 +370,12 @@ async fn the_one_processor_is_switched_to_by_doing_nothing() {
     refused(client.reboot_status(of("fan0")).await, Code::NotFound);
 }
 
-fn kill(pid: u32, name: &str, signal: KillSignal, restart: bool) -> KillProcessRequest {
+fn kill(
+    pid: u32,
+    name: &str,
+    signal: kill_process_request::Signal,
+    restart: bool,
+) -> KillProcessRequest {
     KillProcessRequest { pid, name: name.to_owned(), signal: signal.into(), restart }
 }
 
@@ -373,14 +386,14 @@ async fn only_processes_of_the_agent_are_signalled() {
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
     let me = std::process::id();
     for (request, code) in [
-        (kill(me, "", KillSignal::Unspecified, false), Code::InvalidArgument),
-        (kill(0, "", KillSignal::Term, false), Code::InvalidArgument),
-        (kill(1, "", KillSignal::Kill, true), Code::InvalidArgument),
-        (kill(me, "no-such-name", KillSignal::Term, true), Code::InvalidArgument),
-        (kill(0, "no-such-name", KillSignal::Term, false), Code::NotFound),
-        (kill(u32::MAX, "", KillSignal::Term, false), Code::NotFound),
-        (kill(me, "", KillSignal::Term, false), Code::FailedPrecondition),
-        (kill(me, "", KillSignal::Kill, true), Code::FailedPrecondition),
+        (kill(me, "", kill_process_request::Signal::Unspecified, false), Code::InvalidArgument),
+        (kill(0, "", kill_process_request::Signal::Term, false), Code::InvalidArgument),
+        (kill(1, "", kill_process_request::Signal::Kill, true), Code::InvalidArgument),
+        (kill(me, "no-such-name", kill_process_request::Signal::Term, true), Code::InvalidArgument),
+        (kill(0, "no-such-name", kill_process_request::Signal::Term, false), Code::NotFound),
+        (kill(u32::MAX, "", kill_process_request::Signal::Term, false), Code::NotFound),
+        (kill(me, "", kill_process_request::Signal::Term, false), Code::FailedPrecondition),
+        (kill(me, "", kill_process_request::Signal::Kill, true), Code::FailedPrecondition),
     ] {
         refused(client.kill_process(request).await, code);
     }
@@ -396,34 +409,48 @@ async fn only_processes_of_the_agent_are_signalled() {
         child
     };
     let mut child = started();
-    let restart = client.kill_process(kill(child.id(), "sleep", KillSignal::Term, true)).await;
+    let restart = client
+        .kill_process(kill(child.id(), "sleep", kill_process_request::Signal::Term, true))
+        .await;
     assert!(refused(restart, Code::FailedPrecondition).contains("sleep"));
-    client.kill_process(kill(child.id(), "sleep", KillSignal::Term, false)).await.unwrap();
+    client
+        .kill_process(kill(child.id(), "sleep", kill_process_request::Signal::Term, false))
+        .await
+        .unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(15));
     let mut child = started();
-    client.kill_process(kill(child.id(), "", KillSignal::Hup, true)).await.unwrap();
+    client
+        .kill_process(kill(child.id(), "", kill_process_request::Signal::Hup, true))
+        .await
+        .unwrap();
     assert_eq!(child.wait().unwrap().signal(), Some(1), "there is nothing to restart after HUP");
 
-    client.kill_process(kill(me, "", KillSignal::Term, true)).await.unwrap();
+    client.kill_process(kill(me, "", kill_process_request::Signal::Term, true)).await.unwrap();
     let pending = core.reboots().pending().unwrap();
     assert_eq!(pending.extent, Extent::Agent); // whatever a reboot of the box is
 }
 
-fn part(request: PackagePart) -> SetPackageRequest {
+fn part(request: set_package_request::Request) -> SetPackageRequest {
     SetPackageRequest { request: Some(request) }
 }
 
 pub(super) fn package(filename: &str) -> SetPackageRequest {
-    part(PackagePart::Package(Package { filename: filename.to_owned(), ..Default::default() }))
+    part(set_package_request::Request::Package(Package {
+        filename: filename.to_owned(),
+        ..Default::default()
+    }))
 }
 
 fn contents(octets: &[u8]) -> SetPackageRequest {
-    part(PackagePart::Contents(octets.to_vec().into()))
+    part(set_package_request::Request::Contents(octets.to_vec().into()))
 }
 
 fn sha256(of: &[u8]) -> SetPackageRequest {
     let hash = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, of).as_ref().to_vec();
-    part(PackagePart::Hash(HashType { method: HashMethod::Sha256.into(), hash: hash.into() }))
+    part(set_package_request::Request::Hash(HashType {
+        method: HashMethod::Sha256.into(),
+        hash: hash.into(),
+    }))
 }
 
 // proves 6.7, 6.32
@@ -445,7 +472,7 @@ async fn a_package_is_kept_whole_or_not_at_all() {
 
     let unspecified = HashType { hash: vec![0; 32].into(), ..Default::default() };
     let activated = |version: &str| {
-        part(PackagePart::Package(Package {
+        part(set_package_request::Request::Package(Package {
             filename: "os.img".into(),
             activate: true,
             version: version.to_owned(),
@@ -460,7 +487,11 @@ async fn a_package_is_kept_whole_or_not_at_all() {
             "digest",
         ),
         (
-            vec![package("os.img"), contents(b"new"), part(PackagePart::Hash(unspecified))],
+            vec![
+                package("os.img"),
+                contents(b"new"),
+                part(set_package_request::Request::Hash(unspecified)),
+            ],
             Code::InvalidArgument,
             "method 0",
         ),

@@ -7,10 +7,10 @@ use holdfast_base::{Caller, Role, Source};
 use holdfast_config::Path;
 use holdfast_core::{CoreHandle, Datastore};
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
-use holdfast_proto::gnmi::subscribe_request::Request as Asked;
-use holdfast_proto::gnmi::subscribe_response::Response as Told;
-use holdfast_proto::gnmi::typed_value::Value as Wire;
-use holdfast_proto::gnmi::{self, SubscribeRequest, SubscribeResponse, TypedValue};
+use holdfast_proto::gnmi::{
+    self, SubscribeRequest, SubscribeResponse, TypedValue, subscribe_request, subscribe_response,
+    typed_value,
+};
 use holdfast_proto::gnmi_ext::config_subscription::Action;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{self, ConfigSubscription};
@@ -160,7 +160,7 @@ pub(super) fn text(path: Option<&gnmi::Path>) -> String {
 
 pub(super) fn json(document: &str) -> Option<TypedValue> {
     let text = document.as_bytes().to_vec().into();
-    Some(TypedValue { value: Some(Wire::JsonIetfVal(text)) })
+    Some(TypedValue { value: Some(typed_value::Value::JsonIetfVal(text)) })
 }
 
 pub(super) fn update(at: &str, document: &str) -> gnmi::Update {
@@ -199,11 +199,13 @@ pub(super) fn value(value: Option<&TypedValue>) -> String {
     let text = |octets: &[u8]| String::from_utf8(octets.to_vec()).unwrap();
     match value.and_then(|value| value.value.as_ref()) {
         None => "nothing".into(),
-        Some(Wire::JsonVal(octets) | Wire::JsonIetfVal(octets)) => text(octets),
-        Some(Wire::StringVal(value)) => format!("string {value}"),
-        Some(Wire::UintVal(value)) => format!("uint {value}"),
-        Some(Wire::IntVal(value)) => format!("int {value}"),
-        Some(Wire::BoolVal(value)) => format!("bool {value}"),
+        Some(typed_value::Value::JsonVal(octets) | typed_value::Value::JsonIetfVal(octets)) => {
+            text(octets)
+        }
+        Some(typed_value::Value::StringVal(value)) => format!("string {value}"),
+        Some(typed_value::Value::UintVal(value)) => format!("uint {value}"),
+        Some(typed_value::Value::IntVal(value)) => format!("int {value}"),
+        Some(typed_value::Value::BoolVal(value)) => format!("bool {value}"),
         Some(other) => format!("{other:?}"),
     }
 }
@@ -225,7 +227,7 @@ impl Subscription {
     }
 
     pub(super) async fn poll(&self) {
-        let request = Some(Asked::Poll(gnmi::Poll {}));
+        let request = Some(subscribe_request::Request::Poll(gnmi::Poll {}));
         self.request_tx.send(SubscribeRequest { request, ..Default::default() }).await.unwrap();
     }
 
@@ -235,8 +237,10 @@ impl Subscription {
             Ok(None) => "end".into(),
             Err(status) => format!("{:?}", status.code()),
             Ok(Some(message)) => match message.response {
-                Some(Told::SyncResponse(true)) => "sync".into(),
-                Some(Told::Update(notification)) => notification_text(&notification),
+                Some(subscribe_response::Response::SyncResponse(true)) => "sync".into(),
+                Some(subscribe_response::Response::Update(notification)) => {
+                    notification_text(&notification)
+                }
                 None => message.extension.iter().map(extension_text).collect(),
                 other => format!("{other:?}"),
             },
@@ -331,7 +335,10 @@ pub(super) fn list(
 }
 
 pub(super) fn subscribe(list: gnmi::SubscriptionList) -> SubscribeRequest {
-    SubscribeRequest { request: Some(Asked::Subscribe(list)), ..Default::default() }
+    SubscribeRequest {
+        request: Some(subscribe_request::Request::Subscribe(list)),
+        ..Default::default()
+    }
 }
 
 /// Behaviour of a client after it has sent the finalize of a rotation.

@@ -8,8 +8,8 @@ use holdfast_config::limits::{
 };
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnsi::pathz::v1 as pathz;
-use holdfast_proto::gnsi::pathz::v1::pathz_client::PathzClient;
+use holdfast_proto::gnsi::pathz;
+use holdfast_proto::gnsi::pathz::pathz_client::PathzClient;
 use tonic::{Code, Status};
 
 use super::fake::Fake;

@@ -6,8 +6,7 @@ use holdfast_config::cli;
 use holdfast_config::schema::Origin;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnmi::typed_value::Value as Wire;
-use holdfast_proto::gnmi::{self, Encoding, TypedValue};
+use holdfast_proto::gnmi::{self, Encoding, TypedValue, typed_value};
 use tonic::Code;
 
 use super::fake::Fake;
@@ -129,13 +128,13 @@ async fn every_encoding_is_read_and_written() {
     let mut client = client(&core).await;
     let at = |leaf: &str| format!("{ETH0}/{leaf}");
     let scalars = [
-        ("mtu", Wire::UintVal(1400), "uint 1400"),
-        ("enabled", Wire::BoolVal(false), "bool false"),
-        ("type", Wire::StringVal("veth".into()), "string veth"),
-        ("veth/peer", Wire::StringVal("vb".into()), "string vb"),
-        ("ipv4/address[ip=10.0.0.1]/prefix-length", Wire::UintVal(24), "uint 24"),
+        ("mtu", typed_value::Value::UintVal(1400), "uint 1400"),
+        ("enabled", typed_value::Value::BoolVal(false), "bool false"),
+        ("type", typed_value::Value::StringVal("veth".into()), "string veth"),
+        ("veth/peer", typed_value::Value::StringVal("vb".into()), "string vb"),
+        ("ipv4/address[ip=10.0.0.1]/prefix-length", typed_value::Value::UintVal(24), "uint 24"),
     ];
-    let wire = |(leaf, value, _): &(&str, Wire, &str)| gnmi::Update {
+    let wire = |(leaf, value, _): &(&str, typed_value::Value, &str)| gnmi::Update {
         path: Some(path(&at(leaf))),
         val: Some(TypedValue { value: Some(value.clone()) }),
         ..Default::default()
@@ -154,7 +153,11 @@ async fn every_encoding_is_read_and_written() {
     let before = held(&core);
     for (document, flavour) in [(&whole[0], true), (&plain[0], false)] {
         let text = document.as_bytes().to_vec().into();
-        let value = if flavour { Wire::JsonIetfVal(text) } else { Wire::JsonVal(text) };
+        let value = if flavour {
+            typed_value::Value::JsonIetfVal(text)
+        } else {
+            typed_value::Value::JsonVal(text)
+        };
         let val = Some(TypedValue { value: Some(value) });
         let replace =
             gnmi::Update { path: Some(path("holdfast_native:/")), val, ..Default::default() };

@@ -10,17 +10,13 @@ use holdfast_core::Datastore;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::bootz;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
-use holdfast_proto::gnoi::os::activate_error::Type as Hindrance;
-use holdfast_proto::gnoi::os::activate_response::Response as Activated;
-use holdfast_proto::gnoi::os::install_error::Type as Kind;
-use holdfast_proto::gnoi::os::install_request::Request as Part;
-use holdfast_proto::gnoi::os::install_response::Response as Told;
 use holdfast_proto::gnoi::os::os_client::OsClient;
 use holdfast_proto::gnoi::os::{
     ActivateRequest, InstallRequest, InstallResponse, StandbyState, TransferEnd, TransferRequest,
-    VerifyRequest, VerifyResponse, standby_state, verify_standby,
+    VerifyRequest, VerifyResponse, activate_error, activate_response, install_error,
+    install_request, install_response, standby_state, verify_standby,
 };
-use holdfast_proto::gnsi::authz::v1 as authz;
+use holdfast_proto::gnsi::authz;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -66,25 +62,29 @@ pub(super) fn slots(folder: &Path) -> Slots {
     program(folder, SLOTS)
 }
 
-pub(super) fn wanted(version: &str, package_size: u64) -> Part {
+pub(super) fn wanted(version: &str, package_size: u64) -> install_request::Request {
     let version = version.to_owned();
-    Part::TransferRequest(TransferRequest { version, package_size, ..Default::default() })
+    install_request::Request::TransferRequest(TransferRequest {
+        version,
+        package_size,
+        ..Default::default()
+    })
 }
 
-fn content(octets: impl Into<Vec<u8>>) -> Part {
-    Part::TransferContent(octets.into().into())
+fn content(octets: impl Into<Vec<u8>>) -> install_request::Request {
+    install_request::Request::TransferContent(octets.into().into())
 }
 
-fn end() -> Part {
-    Part::TransferEnd(TransferEnd {})
+fn end() -> install_request::Request {
+    install_request::Request::TransferEnd(TransferEnd {})
 }
 
-pub(super) fn part(part: Part) -> InstallRequest {
+pub(super) fn part(part: install_request::Request) -> InstallRequest {
     InstallRequest { request: Some(part) }
 }
 
 /// Sends all parts, and returns the answers as text, up to the end.
-async fn install(client: &mut Client, parts: Vec<Part>) -> Vec<String> {
+async fn install(client: &mut Client, parts: Vec<install_request::Request>) -> Vec<String> {
     let requests = tokio_stream::iter(parts.into_iter().map(part).collect::<Vec<_>>());
     let mut responses = client.install(requests).await.unwrap().into_inner();
     let mut told = Vec::new();
@@ -102,13 +102,21 @@ async fn install(client: &mut Client, parts: Vec<Part>) -> Vec<String> {
 
 fn text(response: InstallResponse) -> String {
     match response.response.unwrap() {
-        Told::TransferReady(_) => "ready".to_owned(),
-        Told::TransferProgress(progress) => format!("progress {}", progress.bytes_received),
-        Told::Validated(validated) => format!("validated {}", validated.version),
-        Told::InstallError(error) => {
-            format!("{}: {}", Kind::try_from(error.r#type).unwrap().as_str_name(), error.detail)
+        install_response::Response::TransferReady(_) => "ready".to_owned(),
+        install_response::Response::TransferProgress(progress) => {
+            format!("progress {}", progress.bytes_received)
         }
-        Told::SyncProgress(_) => panic!("there is nothing to keep in sync"),
+        install_response::Response::Validated(validated) => {
+            format!("validated {}", validated.version)
+        }
+        install_response::Response::InstallError(error) => {
+            format!(
+                "{}: {}",
+                install_error::Type::try_from(error.r#type).unwrap().as_str_name(),
+                error.detail
+            )
+        }
+        install_response::Response::SyncProgress(_) => panic!("there is nothing to keep in sync"),
     }
 }
 
@@ -153,7 +161,7 @@ async fn an_image_comes_in_pieces_and_is_installed_whole() {
 async fn what_is_wrong_with_an_image_is_told_without_a_status() {
     let core = with_slots();
     let mut client = client(&core).await;
-    let standby = Part::TransferRequest(TransferRequest {
+    let standby = install_request::Request::TransferRequest(TransferRequest {
         version: "2.0".to_owned(),
         standby_supervisor: true,
         ..Default::default()
@@ -204,7 +212,7 @@ impl Stream {
         stream
     }
 
-    async fn say(&self, said: Part) {
+    async fn say(&self, said: install_request::Request) {
         self.request_tx.send(part(said)).await.unwrap();
     }
 
@@ -277,9 +285,9 @@ fn to(version: &str) -> ActivateRequest {
 async fn activate(client: &mut Client, request: ActivateRequest) -> Result<String, Status> {
     let answer = client.activate(request).await?.into_inner().response.unwrap();
     Ok(match answer {
-        Activated::ActivateOk(_) => "ok".to_owned(),
-        Activated::ActivateError(error) => {
-            let kind = Hindrance::try_from(error.r#type).unwrap();
+        activate_response::Response::ActivateOk(_) => "ok".to_owned(),
+        activate_response::Response::ActivateError(error) => {
+            let kind = activate_error::Type::try_from(error.r#type).unwrap();
             format!("{}: {}", kind.as_str_name(), error.detail)
         }
     })

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnmi::typed_value::Value as Wire;
-use holdfast_proto::gnmi::{self, TypedValue};
+use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 use tonic::Code;
 
 use super::extensions::extensions;
@@ -345,7 +344,7 @@ async fn a_refusal_tells_nothing_that_may_not_be_read() {
 }
 
 fn cli(text: &str) -> gnmi::Update {
-    let val = Some(TypedValue { value: Some(Wire::AsciiVal(text.into())) });
+    let val = Some(TypedValue { value: Some(typed_value::Value::AsciiVal(text.into())) });
     gnmi::Update { path: Some(path("cli:/")), val, ..Default::default() }
 }
 

@@ -111,10 +111,10 @@ async fn each_encoding_has_its_form() {
         let request = gnmi::GetRequest { encoding, ..get_request(&[at]) };
         let answer = client.get(request).await.unwrap().into_inner();
         let val = answer.notification[0].update[0].val.as_ref();
-        use gnmi::typed_value::Value as Wire;
+        use gnmi::typed_value;
         let form = match val.and_then(|val| val.value.as_ref()) {
-            Some(Wire::JsonVal(_)) => "Json ",
-            Some(Wire::JsonIetfVal(_)) => "JsonIetf ",
+            Some(typed_value::Value::JsonVal(_)) => "Json ",
+            Some(typed_value::Value::JsonIetfVal(_)) => "JsonIetf ",
             _ => "",
         };
         assert_eq!(format!("{form}{}", value(val)), want, "{at}");

@@ -8,16 +8,15 @@ use holdfast_base::Role;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnoi::bootconfig::SetBootConfigVerifiedRequest;
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
+use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request;
 use holdfast_proto::gnoi::factory_reset::StartRequest;
 use holdfast_proto::gnoi::factory_reset::factory_reset_client::FactoryResetClient;
 use holdfast_proto::gnoi::os::os_client::OsClient;
-use holdfast_proto::gnoi::system::reboot_status::Status as Outcome;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{
-    CancelRebootRequest, RebootMethod, RebootRequest, RebootStatusRequest,
+    CancelRebootRequest, RebootMethod, RebootRequest, RebootStatusRequest, reboot_status,
 };
-use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
+use holdfast_proto::gnsi::authz::authz_client::AuthzClient;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -98,7 +97,7 @@ async fn what_a_reboot_would_cut_off_holds_it_up_unless_it_is_forced() {
     drop((requests, answers));
     rebooter.is_free().await;
 
-    let set = Step::Set(request(config("", "tried")));
+    let set = set_boot_config_verified_request::SetRequest::Set(request(config("", "tried")));
     let (requests, stream) = open([SetBootConfigVerifiedRequest { set_request: Some(set) }]);
     let answers = BootConfigClient::new(admin().await).set_boot_config_verified(stream).await;
     rebooter.is_held_up_by("a boot configuration that is tried").await;
@@ -171,6 +170,6 @@ async fn a_method_does_what_its_name_says_or_is_refused() {
     let status = of_box.0.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
     assert_eq!((status.active, status.count, &*status.reason), (false, 2, "soon"));
     let outcome = status.status.unwrap();
-    assert_eq!(outcome.status(), Outcome::RetriableFailure);
+    assert_eq!(outcome.status(), reboot_status::Status::RetriableFailure);
     assert!(outcome.message.contains("another image"), "{outcome:?}");
 }

@@ -3,10 +3,8 @@
 use holdfast_base::Role;
 use holdfast_config::limits;
 use holdfast_core::CommitError;
-use holdfast_proto::gnmi::subscribe_request::Request as Asked;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_proto::gnmi::typed_value::Value as Wire;
-use holdfast_proto::gnmi::{self, TypedValue};
+use holdfast_proto::gnmi::{self, TypedValue, subscribe_request, typed_value};
 use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
@@ -109,12 +107,12 @@ async fn sets_over_a_limit_are_refused_by_its_name() {
     set(&mut client, ETH0).await;
     let before = holdfast_core::Datastore::revision(&core).number;
     let search = "/system/dns/config/search";
-    let of = |path_of: &str, value: Wire| {
+    let of = |path_of: &str, value: typed_value::Value| {
         let val = Some(TypedValue { value: Some(value) });
         let update = gnmi::Update { path: Some(path(path_of)), val, ..Default::default() };
         gnmi::SetRequest { update: vec![update], ..Default::default() }
     };
-    let domain = |at| Wire::StringVal(format!("d{at}"));
+    let domain = |at| typed_value::Value::StringVal(format!("d{at}"));
     let domains = (0..=limits::LEAF_LIST_ENTRIES.figure).map(domain);
     let element: Vec<_> = domains.map(|value| TypedValue { value: Some(value) }).collect();
     let array = "[".to_owned() + &r#""a","#.repeat(limits::LEAF_LIST_ENTRIES.figure) + r#""a"]"#;
@@ -125,22 +123,26 @@ async fn sets_over_a_limit_are_refused_by_its_name() {
     let long = format!("/interfaces/interface[name={}]", "x".repeat(1 << 20));
     let rows = [
         (
-            of(search, Wire::LeaflistVal(gnmi::ScalarArray { element })),
+            of(search, typed_value::Value::LeaflistVal(gnmi::ScalarArray { element })),
             &limits::LEAF_LIST_ENTRIES,
             search,
         ),
-        (of(search, Wire::JsonIetfVal(array.into())), &limits::LEAF_LIST_ENTRIES, search),
         (
-            of("cli:/", Wire::AsciiVal(format!("system search-domain{words}"))),
+            of(search, typed_value::Value::JsonIetfVal(array.into())),
+            &limits::LEAF_LIST_ENTRIES,
+            search,
+        ),
+        (
+            of("cli:/", typed_value::Value::AsciiVal(format!("system search-domain{words}"))),
             &limits::LEAF_LIST_ENTRIES,
             "line 1: system search-domain",
         ),
         (
-            of("/interfaces", Wire::JsonIetfVal(entries.into())),
+            of("/interfaces", typed_value::Value::JsonIetfVal(entries.into())),
             &limits::LIST_ENTRIES,
             "/interfaces/interface",
         ),
-        (of("cli:/", Wire::AsciiVal(lines)), &limits::LIST_ENTRIES, "line "),
+        (of("cli:/", typed_value::Value::AsciiVal(lines)), &limits::LIST_ENTRIES, "line "),
         (
             gnmi::SetRequest {
                 delete: vec![gnmi::Path::default(); limits::SET_OPERATIONS.figure + 1],
@@ -181,7 +183,7 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
         change(&mut request);
         request
     };
-    let wire = |value: Wire| {
+    let wire = |value: typed_value::Value| {
         let val = Some(TypedValue { value: Some(value) });
         gnmi::Update { path: Some(path(MTU)), val, ..Default::default() }
     };
@@ -277,12 +279,12 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
         (set_request(r#"update cli:/system "hostname x""#), Code::Unimplemented, "ascii_val"),
         (set_request("delete cli:/"), Code::InvalidArgument, "CLI text"),
         (
-            with(&|it| it.update.push(wire(Wire::AsciiVal("1500".into())))),
+            with(&|it| it.update.push(wire(typed_value::Value::AsciiVal("1500".into())))),
             Code::Unimplemented,
             "ASCII",
         ),
         (
-            with(&|it| it.update.push(wire(Wire::ProtoBytes(Vec::new().into())))),
+            with(&|it| it.update.push(wire(typed_value::Value::ProtoBytes(Vec::new().into())))),
             Code::Unimplemented,
             "proto_bytes",
         ),
@@ -294,7 +296,7 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
             "without a value",
         ),
         (
-            with(&|it| it.update.push(wire(Wire::StringVal("wide".into())))),
+            with(&|it| it.update.push(wire(typed_value::Value::StringVal("wide".into())))),
             Code::InvalidArgument,
             "mtu",
         ),
@@ -341,8 +343,10 @@ async fn bad_subscriptions_get_their_codes() {
         change(&mut list);
         subscribe(list)
     };
-    let poll =
-        gnmi::SubscribeRequest { request: Some(Asked::Poll(gnmi::Poll {})), ..Default::default() };
+    let poll = gnmi::SubscribeRequest {
+        request: Some(subscribe_request::Request::Poll(gnmi::Poll {})),
+        ..Default::default()
+    };
     let counter = "/interfaces/interface[name=eth0]/state/counters/in-octets";
     let rows = [
         (poll, Code::InvalidArgument, "SubscriptionList"),

@@ -4,10 +4,10 @@ use holdfast_base::Role;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnsi::pathz::v1 as wire;
-use holdfast_proto::gnsi::pathz::v1::authorization_rule::Principal;
-use holdfast_proto::gnsi::pathz::v1::pathz_client::PathzClient;
-use holdfast_proto::gnsi::pathz::v1::rotate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::pathz;
+use holdfast_proto::gnsi::pathz::authorization_rule::Principal;
+use holdfast_proto::gnsi::pathz::pathz_client::PathzClient;
+use holdfast_proto::gnsi::pathz::rotate_request;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
@@ -28,8 +28,8 @@ type Pathz = PathzClient<Channel>;
 
 /// One Rotate stream.
 struct Rotation {
-    request_tx: mpsc::Sender<wire::RotateRequest>,
-    responses: Streaming<wire::RotateResponse>,
+    request_tx: mpsc::Sender<pathz::RotateRequest>,
+    responses: Streaming<pathz::RotateResponse>,
 }
 
 impl Rotation {
@@ -40,20 +40,25 @@ impl Rotation {
     }
 
     /// Sends an upload; the answer is `uploaded`, or the code.
-    async fn upload(&mut self, upload: wire::UploadRequest) -> String {
-        self.send(Asked::UploadRequest(upload), false).await
+    async fn upload(&mut self, upload: pathz::UploadRequest) -> String {
+        self.send(rotate_request::RotateRequest::UploadRequest(upload), false).await
     }
 
     async fn finalize(&mut self) -> String {
-        self.send(Asked::FinalizeRotation(wire::FinalizeRequest {}), false).await
+        self.send(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}), false)
+            .await
     }
 
-    async fn send(&mut self, asked: Asked, force_overwrite: bool) -> String {
-        let request = wire::RotateRequest { rotate_request: Some(asked), force_overwrite };
+    async fn send(
+        &mut self,
+        asked: rotate_request::RotateRequest,
+        force_overwrite: bool,
+    ) -> String {
+        let request = pathz::RotateRequest { rotate_request: Some(asked), force_overwrite };
         self.request_tx.send(request).await.unwrap();
         match self.responses.message().await {
-            Ok(Some(wire::RotateResponse { response: Some(_) })) => "uploaded".into(),
-            Ok(Some(wire::RotateResponse { response: None })) => "finalized".into(),
+            Ok(Some(pathz::RotateResponse { response: Some(_) })) => "uploaded".into(),
+            Ok(Some(pathz::RotateResponse { response: None })) => "finalized".into(),
             Ok(None) => "end".into(),
             Err(status) => code(&status),
         }
@@ -76,20 +81,20 @@ fn code(status: &Status) -> String {
 }
 
 /// `test` may read and write all of OpenConfig, but not read the host name where `hidden`.
-fn upload(version: &str, hidden: bool) -> wire::UploadRequest {
+fn upload(version: &str, hidden: bool) -> pathz::UploadRequest {
     let mut rules = vec![
-        rule("read", "/", wire::Mode::Read, wire::Action::Permit),
-        rule("write", "/", wire::Mode::Write, wire::Action::Permit),
+        rule("read", "/", pathz::Mode::Read, pathz::Action::Permit),
+        rule("write", "/", pathz::Mode::Write, pathz::Action::Permit),
     ];
     if hidden {
-        rules.push(rule("hide", HOSTNAME, wire::Mode::Read, wire::Action::Deny));
+        rules.push(rule("hide", HOSTNAME, pathz::Mode::Read, pathz::Action::Deny));
     }
-    let policy = Some(wire::AuthorizationPolicy { rules, groups: Vec::new() });
-    wire::UploadRequest { version: version.into(), created_on: 1_700_000_000, policy }
+    let policy = Some(pathz::AuthorizationPolicy { rules, groups: Vec::new() });
+    pathz::UploadRequest { version: version.into(), created_on: 1_700_000_000, policy }
 }
 
-fn rule(id: &str, at: &str, mode: wire::Mode, action: wire::Action) -> wire::AuthorizationRule {
-    wire::AuthorizationRule {
+fn rule(id: &str, at: &str, mode: pathz::Mode, action: pathz::Action) -> pathz::AuthorizationRule {
+    pathz::AuthorizationRule {
         id: id.into(),
         principal: Some(Principal::User("test".into())),
         path: Some(path(at)),
@@ -98,27 +103,29 @@ fn rule(id: &str, at: &str, mode: wire::Mode, action: wire::Action) -> wire::Aut
     }
 }
 
-async fn probe(client: &mut Pathz, instance: wire::PolicyInstance) -> String {
-    let request = wire::ProbeRequest {
+async fn probe(client: &mut Pathz, instance: pathz::PolicyInstance) -> String {
+    let request = pathz::ProbeRequest {
         user: "test".into(),
         path: Some(path(HOSTNAME)),
-        mode: wire::Mode::Read.into(),
+        mode: pathz::Mode::Read.into(),
         policy_instance: instance.into(),
     };
     match client.probe(request).await {
         Err(status) => format!("{:?}", status.code()),
         Ok(answer) => {
-            let wire::ProbeResponse { action, version } = answer.into_inner();
-            format!("{:?} {version}", wire::Action::try_from(action).unwrap()).trim_end().to_owned()
+            let pathz::ProbeResponse { action, version } = answer.into_inner();
+            format!("{:?} {version}", pathz::Action::try_from(action).unwrap())
+                .trim_end()
+                .to_owned()
         }
     }
 }
 
-async fn held(client: &mut Pathz, instance: wire::PolicyInstance) -> String {
-    match client.get(wire::GetRequest { policy_instance: instance.into() }).await {
+async fn held(client: &mut Pathz, instance: pathz::PolicyInstance) -> String {
+    match client.get(pathz::GetRequest { policy_instance: instance.into() }).await {
         Err(status) => format!("{:?}", status.code()),
         Ok(answer) => {
-            let wire::GetResponse { version, created_on, policy } = answer.into_inner();
+            let pathz::GetResponse { version, created_on, policy } = answer.into_inner();
             format!("{version} {created_on} {} rules", policy.unwrap().rules.len())
         }
     }
@@ -143,7 +150,7 @@ async fn box_with_a_name() -> (Fake, Client, Pathz) {
     (core, gnmi, pathz)
 }
 
-use wire::PolicyInstance::{Active, Sandbox, Unspecified};
+use pathz::PolicyInstance::{Active, Sandbox, Unspecified};
 
 #[tokio::test]
 async fn a_finalize_is_answered_and_the_stream_goes_on() {
@@ -152,8 +159,9 @@ async fn a_finalize_is_answered_and_the_stream_goes_on() {
         let mut rotation = Rotation::open(&mut pathz).await;
         let version = format!("{kind:?}");
         assert_eq!(rotation.upload(upload(&version, false)).await, "uploaded");
-        let rotate_request = Some(Asked::FinalizeRotation(wire::FinalizeRequest {}));
-        let finalize = wire::RotateRequest { rotate_request, force_overwrite: false };
+        let rotate_request =
+            Some(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}));
+        let finalize = pathz::RotateRequest { rotate_request, force_overwrite: false };
         let Rotation { request_tx, responses } = rotation;
         kind.finalizes(request_tx, responses, finalize, Afterwards::GoesOn).await;
         assert_eq!(probe(&mut pathz, Active).await, format!("Permit {version}"));
@@ -199,7 +207,7 @@ async fn one_rotation_at_a_time_and_no_version_twice() {
     let (_core, mut gnmi, mut pathz) = box_with_a_name().await;
     let mut rotation = Rotation::open(&mut pathz).await;
     assert_eq!(rotation.upload(upload("one", true)).await, "uploaded");
-    let (_request_tx, request_rx) = mpsc::channel::<wire::RotateRequest>(1);
+    let (_request_tx, request_rx) = mpsc::channel::<pathz::RotateRequest>(1);
     let second = pathz.rotate(ReceiverStream::new(request_rx)).await.map(|_| ());
     assert_eq!(second.unwrap_err().code(), Code::Unavailable);
     assert_eq!(rotation.finalize().await, "finalized");
@@ -209,7 +217,7 @@ async fn one_rotation_at_a_time_and_no_version_twice() {
     assert!(rotation.upload(upload("one", false)).await.starts_with("AlreadyExists"));
     assert_eq!(hostname(&mut gnmi).await, "PermissionDenied");
     let mut rotation = Rotation::open(&mut pathz).await;
-    let again = Asked::UploadRequest(upload("one", false));
+    let again = rotate_request::RotateRequest::UploadRequest(upload("one", false));
     assert_eq!(rotation.send(again, true).await, "uploaded");
     assert_eq!(rotation.finalize().await, "finalized");
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
@@ -219,32 +227,32 @@ async fn one_rotation_at_a_time_and_no_version_twice() {
 #[tokio::test]
 async fn a_policy_with_a_mistake_is_refused_and_changes_nothing() {
     let (_core, mut gnmi, mut pathz) = box_with_a_name().await;
-    let permit = wire::Action::Permit;
-    let whole = || rule("one", "/system", wire::Mode::Read, permit);
+    let permit = pathz::Action::Permit;
+    let whole = || rule("one", "/system", pathz::Mode::Read, permit);
     let target = gnmi::Path { target: "box".into(), ..path("/system") };
     let rows = [
-        (wire::AuthorizationRule { principal: None, ..whole() }, "no user and no group"),
-        (wire::AuthorizationRule { action: 0, ..whole() }, "no action"),
-        (wire::AuthorizationRule { mode: 0, ..whole() }, "no mode"),
-        (wire::AuthorizationRule { path: None, ..whole() }, "no path"),
-        (wire::AuthorizationRule { id: String::new(), ..whole() }, "no id"),
-        (wire::AuthorizationRule { path: Some(target), ..whole() }, "target"),
-        (rule("one", "/system/*", wire::Mode::Read, permit), "a wildcard in a name"),
+        (pathz::AuthorizationRule { principal: None, ..whole() }, "no user and no group"),
+        (pathz::AuthorizationRule { action: 0, ..whole() }, "no action"),
+        (pathz::AuthorizationRule { mode: 0, ..whole() }, "no mode"),
+        (pathz::AuthorizationRule { path: None, ..whole() }, "no path"),
+        (pathz::AuthorizationRule { id: String::new(), ..whole() }, "no id"),
+        (pathz::AuthorizationRule { path: Some(target), ..whole() }, "target"),
+        (rule("one", "/system/*", pathz::Mode::Read, permit), "a wildcard in a name"),
         (
-            rule("one", "/interfaces/interface[name=eth*]", wire::Mode::Read, permit),
+            rule("one", "/interfaces/interface[name=eth*]", pathz::Mode::Read, permit),
             "only a part of a value",
         ),
-        (rule("one", "/interfaces/interface[nam=eth0]", wire::Mode::Read, permit), "unknown key"),
+        (rule("one", "/interfaces/interface[nam=eth0]", pathz::Mode::Read, permit), "unknown key"),
     ];
     for (rule, word) in rows {
-        let policy = Some(wire::AuthorizationPolicy { rules: vec![rule], groups: Vec::new() });
+        let policy = Some(pathz::AuthorizationPolicy { rules: vec![rule], groups: Vec::new() });
         let mut rotation = Rotation::open(&mut pathz).await;
-        let upload = wire::UploadRequest { policy, ..upload("one", false) };
+        let upload = pathz::UploadRequest { policy, ..upload("one", false) };
         let told = rotation.upload(upload).await;
         assert!(told.starts_with("InvalidArgument") && told.contains(word), "{word}: {told}");
     }
     let mut rotation = Rotation::open(&mut pathz).await;
-    let told = rotation.upload(wire::UploadRequest { policy: None, ..upload("one", false) }).await;
+    let told = rotation.upload(pathz::UploadRequest { policy: None, ..upload("one", false) }).await;
     assert!(told.contains("no policy"), "{told}");
     assert_eq!(held(&mut pathz, Active).await, "FailedPrecondition");
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
@@ -254,17 +262,17 @@ async fn a_policy_with_a_mistake_is_refused_and_changes_nothing() {
 #[tokio::test]
 async fn a_question_names_user_path_mode_and_instance() {
     let (_core, _gnmi, mut pathz) = box_with_a_name().await;
-    let whole = wire::ProbeRequest {
+    let whole = pathz::ProbeRequest {
         user: "test".into(),
         path: Some(path(HOSTNAME)),
-        mode: wire::Mode::Read.into(),
+        mode: pathz::Mode::Read.into(),
         policy_instance: Active.into(),
     };
     for request in [
-        wire::ProbeRequest { user: String::new(), ..whole.clone() },
-        wire::ProbeRequest { path: None, ..whole.clone() },
-        wire::ProbeRequest { mode: 0, ..whole.clone() },
-        wire::ProbeRequest { policy_instance: 0, ..whole.clone() },
+        pathz::ProbeRequest { user: String::new(), ..whole.clone() },
+        pathz::ProbeRequest { path: None, ..whole.clone() },
+        pathz::ProbeRequest { mode: 0, ..whole.clone() },
+        pathz::ProbeRequest { policy_instance: 0, ..whole.clone() },
     ] {
         let status = pathz.probe(request.clone()).await.unwrap_err();
         assert_eq!(status.code(), Code::InvalidArgument, "{request:?}");
@@ -275,7 +283,7 @@ async fn a_question_names_user_path_mode_and_instance() {
     let (core, ..) = box_with_a_name().await;
     let mut reader = PathzClient::new(channel(&core, Some(Role::ReadOnly)).await);
     assert_eq!(probe(&mut reader, Active).await, "Permit");
-    let (_request_tx, request_rx) = mpsc::channel::<wire::RotateRequest>(1);
+    let (_request_tx, request_rx) = mpsc::channel::<pathz::RotateRequest>(1);
     let refused = reader.rotate(ReceiverStream::new(request_rx)).await.map(|_| ());
     assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
 }
@@ -286,7 +294,7 @@ async fn a_policy_that_comes_with_a_boot_configuration_is_in_force() {
     let (core, mut gnmi, mut pathz) = box_with_a_name().await;
     let mut boots = BootConfigClient::new(channel(&core, Some(Role::Admin)).await);
     let request = |upload| SetBootConfigRequest { pathz: Some(upload), ..Default::default() };
-    let open = wire::UploadRequest { policy: None, ..upload("one", true) };
+    let open = pathz::UploadRequest { policy: None, ..upload("one", true) };
     let status = boots.set_boot_config(request(open)).await.unwrap_err();
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
@@ -364,7 +372,7 @@ async fn what_is_decided_is_counted_by_schema_path() {
     set(&mut gnmi, &format!(r#"update {HOSTNAME} "box""#)).await;
     let mut rotation = Rotation::open(&mut pathz).await;
     let mut policy = upload("one", true);
-    let deny = rule("no-mtu", "/interfaces", wire::Mode::Write, wire::Action::Deny);
+    let deny = rule("no-mtu", "/interfaces", pathz::Mode::Write, pathz::Action::Deny);
     policy.policy.as_mut().unwrap().rules.push(deny);
     rotation.upload(policy).await;
     rotation.finalize().await;

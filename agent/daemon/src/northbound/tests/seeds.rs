@@ -10,16 +10,14 @@ use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::bootz;
 use holdfast_proto::gnmi::{self, g_nmi_client::GNmiClient};
 use holdfast_proto::gnoi::bootconfig::boot_config_client::BootConfigClient;
-use holdfast_proto::gnoi::bootconfig::set_boot_config_verified_request::SetRequest as Step;
 use holdfast_proto::gnoi::bootconfig::{
     FinalizeRequest, GetBootConfigRequest, RollbackRequest, SetBootConfigRequest,
-    SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse,
+    SetBootConfigVerifiedRequest, SetBootConfigVerifiedResponse, set_boot_config_verified_request,
 };
-use holdfast_proto::gnsi::authz::v1::authz_client::AuthzClient;
-use holdfast_proto::gnsi::authz::v1::{self as authz, probe_response::Action};
-use holdfast_proto::gnsi::credentialz::v1 as credentialz;
-use holdfast_proto::gnsi::pathz::v1 as pathz;
-use holdfast_store::faults::Fault as DiskFault;
+use holdfast_proto::gnsi::authz::authz_client::AuthzClient;
+use holdfast_proto::gnsi::authz::{self, probe_response::Action};
+use holdfast_proto::gnsi::{credentialz, pathz};
+use holdfast_store::faults;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -154,12 +152,10 @@ fn paths(version: &str) -> pathz::UploadRequest {
     pathz::UploadRequest { version: version.to_owned(), created_on: 7, policy }
 }
 
-fn profiles(
-    all: Vec<(&str, Vec<holdfast_proto::gnsi::certz::v1::Entity>)>,
-) -> bootz::CertzProfiles {
+fn profiles(all: Vec<(&str, Vec<holdfast_proto::gnsi::certz::Entity>)>) -> bootz::CertzProfiles {
     let profile = |(id, entities): (&str, _)| bootz::CertzProfile {
         ssl_profile_id: id.to_owned(),
-        certz: Some(holdfast_proto::gnsi::certz::v1::UploadRequest { entities }),
+        certz: Some(holdfast_proto::gnsi::certz::UploadRequest { entities }),
     };
     bootz::CertzProfiles { profiles: all.into_iter().map(profile).collect() }
 }
@@ -307,7 +303,7 @@ async fn an_accident_on_the_way_leaves_all_of_them() {
     rig.set(rig.everything("one", "v1")).await.unwrap();
     rig.running.shown("p").await;
     let before = rig.seen();
-    rig.running.agent.store().refuse(DiskFault::Lost).await.unwrap();
+    rig.running.agent.store().refuse(faults::Fault::Lost).await.unwrap();
     rig.set(rig.everything("two", "v2")).await.unwrap_err();
     assert_eq!(rig.seen(), before, "the disk");
     for nth in 1.. {
@@ -336,7 +332,9 @@ struct Trial {
 impl Trial {
     async fn open(rig: &Rig, set: SetBootConfigRequest) -> Result<Self, Status> {
         let (requests, sent) = mpsc::channel(2);
-        let step = SetBootConfigVerifiedRequest { set_request: Some(Step::Set(set)) };
+        let step = SetBootConfigVerifiedRequest {
+            set_request: Some(set_boot_config_verified_request::SetRequest::Set(set)),
+        };
         requests.send(step).await.unwrap();
         let mut boots = rig.boots().await;
         let answers = boots.set_boot_config_verified(ReceiverStream::new(sent)).await?;
@@ -345,7 +343,10 @@ impl Trial {
         Ok(Self { requests, answers })
     }
 
-    async fn end(mut self, step: Step) -> Result<(), Status> {
+    async fn end(
+        mut self,
+        step: set_boot_config_verified_request::SetRequest,
+    ) -> Result<(), Status> {
         let step = SetBootConfigVerifiedRequest { set_request: Some(step) };
         self.requests.send(step).await.unwrap();
         while self.answers.message().await?.is_some() {}
@@ -368,7 +369,12 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
     }
     let second = Trial::open(&rig, rig.everything("three", "v3")).await.err().unwrap();
     assert_eq!(second.code(), Code::FailedPrecondition, "{second:?}");
-    trial.end(Step::Rollback(RollbackRequest { reason: "no".to_owned() })).await.unwrap();
+    trial
+        .end(set_boot_config_verified_request::SetRequest::Rollback(RollbackRequest {
+            reason: "no".to_owned(),
+        }))
+        .await
+        .unwrap();
     assert_eq!(rig.seen(), before);
 
     // The trial of a cut stream is rolled back, and the next trial waits for that.
@@ -383,7 +389,10 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
             Err(status) => assert_eq!(status.code(), Code::Unavailable, "{status:?}"),
         }
     };
-    alone.end(Step::Rollback(RollbackRequest::default())).await.unwrap();
+    alone
+        .end(set_boot_config_verified_request::SetRequest::Rollback(RollbackRequest::default()))
+        .await
+        .unwrap();
     assert_eq!(rig.seen(), before);
 
     // A stop of the agent rolls a trial back, and so does a start after a kill.
@@ -399,7 +408,10 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
     assert_eq!(rig.seen(), before);
 
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
-    trial.end(Step::Finalize(FinalizeRequest {})).await.unwrap();
+    trial
+        .end(set_boot_config_verified_request::SetRequest::Finalize(FinalizeRequest {}))
+        .await
+        .unwrap();
     let after = rig.seen();
     for part in [r#""two""#, r#"authz [Some("v2"), Some("v2")]"#] {
         assert!(after.contains(part), "{part} is not in {after}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_base::now_ns;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
-use holdfast_proto::gnmi::subscribe_response::Response as Told;
+use holdfast_proto::gnmi::subscribe_response;
 use holdfast_proto::gnmi::subscription_list::Mode;
 
 use super::fake::Fake;
@@ -309,7 +309,9 @@ async fn a_notification_has_leaves_of_one_true_time() {
     let start = now_ns();
     let mut stream = Subscription::open(&mut client, subscribe(list)).await;
     let mut times = Vec::new();
-    while let Some(Told::Update(it)) = stream.responses.message().await.unwrap().unwrap().response {
+    while let Some(subscribe_response::Response::Update(it)) =
+        stream.responses.message().await.unwrap().unwrap().response
+    {
         assert!(
             it.update.iter().all(|update| text(update.path.as_ref()).matches('/').count() >= 4)
         );
@@ -332,7 +334,9 @@ async fn the_target_of_the_request_is_in_each_notification() {
         };
         let mut once = Subscription::open(&mut client, subscribe(list)).await;
         let message = once.responses.message().await.unwrap().unwrap();
-        let Some(Told::Update(notification)) = message.response else { panic!("{message:?}") };
+        let Some(subscribe_response::Response::Update(notification)) = message.response else {
+            panic!("{message:?}")
+        };
         assert_eq!(notification.prefix.unwrap().target, target);
         assert_eq!(text(notification.update[0].path.as_ref()), STATUS);
     }

@@ -1,7 +1,6 @@
 //! The CLI origin: text that is written and shown, and requests that are refused.
 
-use holdfast_proto::gnmi::typed_value::Value as Wire;
-use holdfast_proto::gnmi::{self, Encoding, TypedValue};
+use holdfast_proto::gnmi::{self, Encoding, TypedValue, typed_value};
 use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
@@ -25,7 +24,7 @@ async fn shown(client: &mut Client, command: &str) -> String {
     let mut answer = client.get(request).await.unwrap().into_inner().notification;
     let update = answer[0].update.pop().unwrap();
     match update.val.unwrap().value.unwrap() {
-        Wire::AsciiVal(text) => text,
+        typed_value::Value::AsciiVal(text) => text,
         other => panic!("{other:?}"),
     }
 }
@@ -129,7 +128,7 @@ async fn texts_are_not_subscribed_to() {
 }
 
 fn ascii(text: &str) -> Option<TypedValue> {
-    Some(TypedValue { value: Some(Wire::AsciiVal(text.into())) })
+    Some(TypedValue { value: Some(typed_value::Value::AsciiVal(text.into())) })
 }
 
 // proves 1.42, 2.53

@@ -7,9 +7,9 @@ use holdfast_config::layer::Namespace;
 use holdfast_core::{Datastore, Intent};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnmi;
-use holdfast_proto::gnsi::credentialz::v1 as wire;
-use holdfast_proto::gnsi::credentialz::v1::credentialz_client::CredentialzClient;
-use holdfast_proto::gnsi::credentialz::v1::rotate_account_credentials_request::Request;
+use holdfast_proto::gnsi::credentialz;
+use holdfast_proto::gnsi::credentialz::credentialz_client::CredentialzClient;
+use holdfast_proto::gnsi::credentialz::rotate_account_credentials_request::Request;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -169,17 +169,21 @@ async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
     let (requests, stream) = mpsc::channel(1);
     let answers = client.rotate_account_credentials(ReceiverStream::new(stream)).await.unwrap();
     let mut answers = answers.into_inner();
-    let account = wire::password_request::Account {
+    let account = credentialz::password_request::Account {
         account: "alice".to_owned(),
-        password: Some(wire::password_request::Password {
-            value: Some(wire::password_request::password::Value::Plaintext("tried".to_owned())),
+        password: Some(credentialz::password_request::Password {
+            value: Some(credentialz::password_request::password::Value::Plaintext(
+                "tried".to_owned(),
+            )),
         }),
         version: "1".to_owned(),
         created_on: 1,
     };
-    let request = Request::Password(wire::PasswordRequest { accounts: vec![account] });
-    let request =
-        wire::RotateAccountCredentialsRequest { request: Some(request), force_overwrite: false };
+    let request = Request::Password(credentialz::PasswordRequest { accounts: vec![account] });
+    let request = credentialz::RotateAccountCredentialsRequest {
+        request: Some(request),
+        force_overwrite: false,
+    };
     requests.send(request).await.unwrap();
     answers.message().await.unwrap().unwrap();
     let tried = rig.credentials();

@@ -1,7 +1,7 @@
 //! Set: the answer, and the configuration afterwards.
 
 use holdfast_core::Datastore;
-use holdfast_proto::gnmi::typed_value::Value as Wire;
+use holdfast_proto::gnmi::typed_value;
 use holdfast_proto::gnmi::update_result::Operation;
 use holdfast_proto::{gnmi, gnmi_ext};
 
@@ -103,9 +103,11 @@ async fn an_update_joins_a_leaf_list_and_a_replace_takes_its_place() {
         set(&mut client, &operation).await;
         assert_eq!(read(&mut client, search).await, want, "{operation}");
     }
-    let text = |text: &str| gnmi::TypedValue { value: Some(Wire::StringVal(text.to_owned())) };
+    let text = |text: &str| gnmi::TypedValue {
+        value: Some(typed_value::Value::StringVal(text.to_owned())),
+    };
     let element = vec![text("g.net"), text("f.net")];
-    let list = Wire::LeaflistVal(gnmi::ScalarArray { element });
+    let list = typed_value::Value::LeaflistVal(gnmi::ScalarArray { element });
     let update = gnmi::Update {
         path: Some(path(search)),
         val: Some(gnmi::TypedValue { value: Some(list) }),
@@ -187,9 +189,12 @@ async fn scalars_and_old_forms_are_taken() {
     let val = |value| Some(gnmi::TypedValue { value: Some(value) });
     #[expect(deprecated, reason = "that is what it is about")]
     let rows = [
-        gnmi::Update { val: val(Wire::UintVal(1514)), ..update(mtu, "") },
-        gnmi::Update { val: val(Wire::IntVal(1514)), ..update(mtu, "") },
-        gnmi::Update { val: val(Wire::JsonVal(b"1514".to_vec().into())), ..update(mtu, "") },
+        gnmi::Update { val: val(typed_value::Value::UintVal(1514)), ..update(mtu, "") },
+        gnmi::Update { val: val(typed_value::Value::IntVal(1514)), ..update(mtu, "") },
+        gnmi::Update {
+            val: val(typed_value::Value::JsonVal(b"1514".to_vec().into())),
+            ..update(mtu, "")
+        },
         gnmi::Update {
             val: None,
             value: Some(gnmi::Value {

@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use holdfast_base::{Caller, Chain, Undertakings};
 use holdfast_proto::gnoi::os::install_error::Type;
-use holdfast_proto::gnoi::os::install_request::Request as Part;
-use holdfast_proto::gnoi::os::install_response::Response as Answer;
 use holdfast_proto::gnoi::os::{
     InstallError, InstallRequest, InstallResponse, TransferProgress, TransferReady,
-    TransferRequest, Validated,
+    TransferRequest, Validated, install_request, install_response,
 };
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -64,10 +62,13 @@ struct Progress<'a> {
 impl Transfer {
     pub(super) async fn run(self, requests: Streaming<InstallRequest>) {
         let last = match self.take(requests).await {
-            Ok(validated) => Ok(answer(Answer::Validated(validated))),
+            Ok(validated) => Ok(answer(install_response::Response::Validated(validated))),
             Err(Failure::Told(kind, detail)) => {
                 warn!(caller = %self.caller.name, kind = kind.as_str_name(), detail, "an image is not installed");
-                Ok(answer(Answer::InstallError(InstallError { r#type: kind.into(), detail })))
+                Ok(answer(install_response::Response::InstallError(InstallError {
+                    r#type: kind.into(),
+                    detail,
+                })))
             }
             Err(Failure::Status(status)) => Err(status),
         };
@@ -75,7 +76,8 @@ impl Transfer {
     }
 
     async fn take(&self, mut requests: Streaming<InstallRequest>) -> Result<Validated, Failure> {
-        let Some(Part::TransferRequest(wanted)) = next(&mut requests).await? else {
+        let Some(install_request::Request::TransferRequest(wanted)) = next(&mut requests).await?
+        else {
             return Err(Refusal::invalid("the first message has to be `transfer_request`").into());
         };
         let TransferRequest { version, standby_supervisor, package_size } = wanted;
@@ -91,8 +93,10 @@ impl Transfer {
         let name = format!("the installation of version `{version}`");
         let _undertaking = self.undertakings.begin(name);
         require_room(&incoming, package_size)?;
-        let _gone_is_seen_below =
-            self.answers.send(Ok(answer(Answer::TransferReady(TransferReady {})))).await;
+        let _gone_is_seen_below = self
+            .answers
+            .send(Ok(answer(install_response::Response::TransferReady(TransferReady {}))))
+            .await;
         let mut progress = Progress { answers: &self.answers, octets: 0, at: Instant::now() };
         contents(&mut requests, &mut incoming, package_size, &mut progress).await?;
         progress.tell(incoming.length());
@@ -112,7 +116,7 @@ async fn contents(
 ) -> Result<(), Failure> {
     loop {
         match next(requests).await? {
-            Some(Part::TransferContent(octets)) => {
+            Some(install_request::Request::TransferContent(octets)) => {
                 if octets.len() > MAX_PIECE {
                     let length = octets.len();
                     return Err(Refusal::invalid(format!(
@@ -124,13 +128,13 @@ async fn contents(
                 require_size(incoming.length() <= size, incoming.length(), size)?;
                 progress.tell_regularly(incoming.length());
             }
-            Some(Part::TransferEnd(_)) if incoming.length() == 0 => {
+            Some(install_request::Request::TransferEnd(_)) if incoming.length() == 0 => {
                 return Err(Failure::Told(Type::ParseFail, "the image has no octets".to_owned()));
             }
-            Some(Part::TransferEnd(_)) => {
+            Some(install_request::Request::TransferEnd(_)) => {
                 return require_size(incoming.length() == size, incoming.length(), size);
             }
-            Some(Part::TransferRequest(_)) => {
+            Some(install_request::Request::TransferRequest(_)) => {
                 return Err(Refusal::invalid("`transfer_request` may come once").into());
             }
             None => {
@@ -167,7 +171,9 @@ impl Progress<'_> {
     fn tell(&mut self, octets: u64) {
         (self.octets, self.at) = (octets, Instant::now());
         let progress = TransferProgress { bytes_received: octets };
-        let _told_later = self.answers.try_send(Ok(answer(Answer::TransferProgress(progress))));
+        let _told_later = self
+            .answers
+            .try_send(Ok(answer(install_response::Response::TransferProgress(progress))));
     }
 }
 
@@ -193,7 +199,9 @@ fn require_size(fits: bool, length: u64, size: u64) -> Result<(), Failure> {
     Err(Failure::Told(Type::IntegrityFail, detail))
 }
 
-async fn next(requests: &mut Streaming<InstallRequest>) -> Result<Option<Part>, Failure> {
+async fn next(
+    requests: &mut Streaming<InstallRequest>,
+) -> Result<Option<install_request::Request>, Failure> {
     let late =
         |_| Refusal::late(format!("the client was silent for {SILENCE:?}: the image is discarded"));
     let message = timeout(SILENCE, requests.message()).await.map_err(late)?;
@@ -208,7 +216,7 @@ async fn next(requests: &mut Streaming<InstallRequest>) -> Result<Option<Part>, 
     }
 }
 
-fn answer(response: Answer) -> InstallResponse {
+fn answer(response: install_response::Response) -> InstallResponse {
     InstallResponse { response: Some(response) }
 }
 

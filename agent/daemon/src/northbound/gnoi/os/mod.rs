@@ -9,13 +9,11 @@ use holdfast_base::{Caller, Chain, Role, Source};
 use holdfast_core::Datastore;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::os::activate_error::Type;
-use holdfast_proto::gnoi::os::activate_response::Response as Outcome;
 use holdfast_proto::gnoi::os::os_server::Os;
 use holdfast_proto::gnoi::os::standby_state::State;
-use holdfast_proto::gnoi::os::verify_standby::State as Standby;
 use holdfast_proto::gnoi::os::{
-    ActivateError as WireError, ActivateOk, ActivateRequest, ActivateResponse, InstallRequest,
-    StandbyState, VerifyRequest, VerifyResponse, VerifyStandby,
+    self, ActivateOk, ActivateRequest, ActivateResponse, InstallRequest, StandbyState,
+    VerifyRequest, VerifyResponse, VerifyStandby, activate_response, verify_standby,
 };
 use holdfast_security::acctz::secrets;
 use holdfast_store::StoreError;
@@ -97,7 +95,9 @@ impl<D: Datastore> Os for OsService<D> {
         Ok(Response::new(VerifyResponse {
             version: self.software.running().to_owned(),
             activation_fail_message: self.software.failure().unwrap_or_default(),
-            verify_standby: Some(VerifyStandby { state: Some(Standby::StandbyState(standby)) }),
+            verify_standby: Some(VerifyStandby {
+                state: Some(verify_standby::State::StandbyState(standby)),
+            }),
             individual_supervisor_install: false,
         }))
     }
@@ -110,7 +110,7 @@ async fn activate<D: Datastore>(
     reboots: &Reboots,
     caller: &Caller,
     request: ActivateRequest,
-) -> Result<Outcome, Refusal> {
+) -> Result<activate_response::Response, Refusal> {
     let ActivateRequest { version, standby_supervisor, no_reboot, boot_config } = request;
     if standby_supervisor {
         return Ok(refused(Type::NotSupportedOnBackup, "this box has one supervisor"));
@@ -134,7 +134,7 @@ async fn activate<D: Datastore>(
     if !no_reboot {
         reboots.at_once(format!("version {version} is activated"))?;
     }
-    Ok(Outcome::ActivateOk(ActivateOk {}))
+    Ok(activate_response::Response::ActivateOk(ActivateOk {}))
 }
 
 /// Refuses an activation while a reboot is pending, because that would boot the activated version.
@@ -145,7 +145,7 @@ fn require_no_reboot(reboots: &Reboots) -> Result<(), Refusal> {
     }
 }
 
-fn hindrance(error: ActivateError) -> Result<Outcome, Refusal> {
+fn hindrance(error: ActivateError) -> Result<activate_response::Response, Refusal> {
     let text = Chain(&error).to_string();
     match error {
         ActivateError::Store(error) => Err(error.into()),
@@ -154,15 +154,18 @@ fn hindrance(error: ActivateError) -> Result<Outcome, Refusal> {
     }
 }
 
-fn refused(kind: Type, detail: impl Into<String>) -> Outcome {
-    Outcome::ActivateError(WireError { r#type: kind.into(), detail: detail.into() })
+fn refused(kind: Type, detail: impl Into<String>) -> activate_response::Response {
+    activate_response::Response::ActivateError(os::ActivateError {
+        r#type: kind.into(),
+        detail: detail.into(),
+    })
 }
 
 /// Brings the boot configuration of an activation into force if its version runs now. Called before anything is served.
 ///
 /// # Errors
 /// When the result of the activation cannot be recorded.
-pub(in crate::northbound) async fn begin<D: Datastore>(
+pub(in crate::northbound) async fn begin_software<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
     software: &Software,
@@ -193,5 +196,5 @@ async fn come<D: Datastore>(core: &D, gnsi: &Gnsi, coming: Coming) -> Result<(),
     let source = Source::Local { uid: geteuid().as_raw() };
     let caller = Caller { name: by.into(), role: Role::Admin, source, peer: None };
     let beside = Software::completion();
-    boot_config::set(core, gnsi, &caller, SetBoot { beside, ..boot_config::read(set)? }).await
+    boot_config::set_boot(core, gnsi, &caller, SetBoot { beside, ..boot_config::read(set)? }).await
 }

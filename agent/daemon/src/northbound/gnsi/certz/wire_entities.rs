@@ -1,11 +1,9 @@
 //! Translation of entities and request parameters of certz from the wire.
 
-use holdfast_proto::gnsi::certz::v1 as wire;
-use holdfast_proto::gnsi::certz::v1::certificate::{
-    CertSource, CertificateType as Shown, KeySource as WireKeySource, PrivateKeyType as Secret,
-};
-use holdfast_proto::gnsi::certz::v1::entity::Entity as Asked;
-use holdfast_proto::gnsi::certz::v1::existing_entity::EntityType;
+use holdfast_proto::gnsi::certz;
+use holdfast_proto::gnsi::certz::certificate::{self, CertSource};
+use holdfast_proto::gnsi::certz::entity;
+use holdfast_proto::gnsi::certz::existing_entity::EntityType;
 use holdfast_proto::holdfast::CertificateAuthenticationPolicy;
 use holdfast_security::certz::{
     AlternativeNames, AuthenticationPolicy, CertzError, ChainSource, Content, CsrParams, Curve,
@@ -22,16 +20,16 @@ const POLICY_TYPE: &str = "holdfast.CertificateAuthenticationPolicy";
 ///
 /// # Errors
 /// When one of them is malformed; the text names the field.
-pub(super) fn entities(entities: Vec<wire::Entity>) -> Result<Vec<Entity>, CertzError> {
+pub(super) fn entities(entities: Vec<certz::Entity>) -> Result<Vec<Entity>, CertzError> {
     entities.into_iter().map(entity).collect()
 }
 
 #[expect(deprecated, reason = "older clients spell the PKCS#7 bundle so")]
-fn entity(entity: wire::Entity) -> Result<Entity, CertzError> {
+fn entity(entity: certz::Entity) -> Result<Entity, CertzError> {
     let freshness = Freshness { version: entity.version, created_on: entity.created_on };
     let content = match entity.entity {
-        Some(Asked::CertificateChain(chain)) => certificate_chain(chain)?,
-        Some(Asked::TrustBundle(chain)) => {
+        Some(entity::Entity::CertificateChain(chain)) => certificate_chain(chain)?,
+        Some(entity::Entity::TrustBundle(chain)) => {
             const WHAT: &str = "trust_bundle";
             let mut all = Vec::new();
             for message in messages(chain) {
@@ -42,15 +40,15 @@ fn entity(entity: wire::Entity) -> Result<Entity, CertzError> {
             }
             Content::Trust(TrustBundle::new(WHAT, all)?)
         }
-        Some(Asked::TrustBundlePkcs7(bundle)) => {
+        Some(entity::Entity::TrustBundlePkcs7(bundle)) => {
             Content::Trust(TrustBundle::from_pkcs7("trust_bundle_pkcs7", &bundle.pkcs7_block)?)
         }
-        Some(Asked::TrustBundlePcks7(bundle)) => {
+        Some(entity::Entity::TrustBundlePcks7(bundle)) => {
             Content::Trust(TrustBundle::from_pkcs7("trust_bundle_pcks7", &bundle.pkcs7_block)?)
         }
-        Some(Asked::CertificateRevocationListBundle(bundle)) => revocation_lists(bundle)?,
-        Some(Asked::AuthenticationPolicy(policy)) => Content::Policy(policy_of(policy)?),
-        Some(Asked::ExistingEntity(existing)) => Content::Existing {
+        Some(entity::Entity::CertificateRevocationListBundle(bundle)) => revocation_lists(bundle)?,
+        Some(entity::Entity::AuthenticationPolicy(policy)) => Content::Policy(policy_of(policy)?),
+        Some(entity::Entity::ExistingEntity(existing)) => Content::Existing {
             kind: existing_kind(existing.entity_type())?,
             profile: existing.ssl_profile_id.into(),
         },
@@ -60,7 +58,7 @@ fn entity(entity: wire::Entity) -> Result<Entity, CertzError> {
 }
 
 /// The certificates of a chain, leaf first.
-fn messages(chain: wire::CertificateChain) -> Vec<wire::Certificate> {
+fn messages(chain: certz::CertificateChain) -> Vec<certz::Certificate> {
     let mut all = Vec::new();
     let mut next = Some(Box::new(chain));
     while let Some(chain) = next {
@@ -70,7 +68,7 @@ fn messages(chain: wire::CertificateChain) -> Vec<wire::Certificate> {
     all
 }
 
-fn certificate_chain(chain: wire::CertificateChain) -> Result<Content, CertzError> {
+fn certificate_chain(chain: certz::CertificateChain) -> Result<Content, CertzError> {
     const WHAT: &str = "certificate_chain";
     let messages = messages(chain);
     let [leaf, parents @ ..] = messages.as_slice() else {
@@ -81,7 +79,7 @@ fn certificate_chain(chain: wire::CertificateChain) -> Result<Content, CertzErro
         return Err(CertzError::invalid(WHAT, "a parent comes without its key"));
     }
     let source = match &leaf.certificate_type {
-        Some(Shown::CertSource(source)) => {
+        Some(certificate::CertificateType::CertSource(source)) => {
             if !parents.is_empty() {
                 return Err(CertzError::invalid(WHAT, "cert_source cannot have a parent"));
             }
@@ -108,17 +106,19 @@ fn cert_source(what: &str, source: i32) -> Result<ChainSource, CertzError> {
 }
 
 #[expect(deprecated, reason = "older clients put the key there")]
-fn key_source(what: &str, leaf: &wire::Certificate) -> Result<KeySource, CertzError> {
+fn key_source(what: &str, leaf: &certz::Certificate) -> Result<KeySource, CertzError> {
     let given = |key: &[u8]| private_key(what, encoding(what, leaf)?, key).map(KeySource::Given);
     match &leaf.private_key_type {
-        Some(Secret::RawPrivateKey(key)) => given(key),
-        Some(Secret::KeySource(source)) => match WireKeySource::try_from(*source) {
-            Ok(WireKeySource::Unspecified) => Ok(KeySource::Unspecified),
-            Ok(WireKeySource::Generated) => Ok(KeySource::Generated),
-            Ok(WireKeySource::IdevidTpm) => Ok(KeySource::IdevidTpm),
-            Ok(WireKeySource::Selfsigned) => Ok(KeySource::SelfSigned),
-            Err(_) => Err(CertzError::invalid(what, format!("key_source {source} is unknown"))),
-        },
+        Some(certificate::PrivateKeyType::RawPrivateKey(key)) => given(key),
+        Some(certificate::PrivateKeyType::KeySource(source)) => {
+            match certificate::KeySource::try_from(*source) {
+                Ok(certificate::KeySource::Unspecified) => Ok(KeySource::Unspecified),
+                Ok(certificate::KeySource::Generated) => Ok(KeySource::Generated),
+                Ok(certificate::KeySource::IdevidTpm) => Ok(KeySource::IdevidTpm),
+                Ok(certificate::KeySource::Selfsigned) => Ok(KeySource::SelfSigned),
+                Err(_) => Err(CertzError::invalid(what, format!("key_source {source} is unknown"))),
+            }
+        }
         None if !leaf.private_key.is_empty() => given(&leaf.private_key),
         None => Ok(KeySource::Unspecified),
     }
@@ -128,41 +128,41 @@ fn key_source(what: &str, leaf: &wire::Certificate) -> Result<KeySource, CertzEr
 #[expect(deprecated, reason = "older clients put the certificate there")]
 fn given(
     what: &str,
-    message: &wire::Certificate,
+    message: &certz::Certificate,
 ) -> Result<Vec<CertificateDer<'static>>, CertzError> {
     let octets = match &message.certificate_type {
-        Some(Shown::RawCertificate(octets)) => octets,
+        Some(certificate::CertificateType::RawCertificate(octets)) => octets,
         None => &message.certificate,
-        Some(Shown::CertSource(_)) => {
+        Some(certificate::CertificateType::CertSource(_)) => {
             return Err(CertzError::invalid(what, "cert_source is possible for a leaf only"));
         }
     };
     certificates(what, encoding(what, message)?, octets)
 }
 
-fn encoding(what: &str, message: &wire::Certificate) -> Result<Encoding, CertzError> {
+fn encoding(what: &str, message: &certz::Certificate) -> Result<Encoding, CertzError> {
     encoding_of(what, message.r#type(), message.encoding())
 }
 
 fn encoding_of(
     what: &str,
-    kind: wire::CertificateType,
-    encoding: wire::CertificateEncoding,
+    kind: certz::CertificateType,
+    encoding: certz::CertificateEncoding,
 ) -> Result<Encoding, CertzError> {
-    if kind != wire::CertificateType::X509 {
+    if kind != certz::CertificateType::X509 {
         return Err(CertzError::invalid(what, "type must be CERTIFICATE_TYPE_X509"));
     }
     match encoding {
-        wire::CertificateEncoding::Pem => Ok(Encoding::Pem),
-        wire::CertificateEncoding::Der => Ok(Encoding::Der),
-        wire::CertificateEncoding::Crt => Ok(Encoding::Crt),
-        wire::CertificateEncoding::Unspecified => {
+        certz::CertificateEncoding::Pem => Ok(Encoding::Pem),
+        certz::CertificateEncoding::Der => Ok(Encoding::Der),
+        certz::CertificateEncoding::Crt => Ok(Encoding::Crt),
+        certz::CertificateEncoding::Unspecified => {
             Err(CertzError::invalid(what, "encoding must be given"))
         }
     }
 }
 
-fn revocation_lists(bundle: wire::CertificateRevocationListBundle) -> Result<Content, CertzError> {
+fn revocation_lists(bundle: certz::CertificateRevocationListBundle) -> Result<Content, CertzError> {
     const WHAT: &str = "certificate_revocation_list_bundle";
     let mut lists = Vec::new();
     for list in bundle.certificate_revocation_lists {
@@ -172,9 +172,9 @@ fn revocation_lists(bundle: wire::CertificateRevocationListBundle) -> Result<Con
     Ok(Content::Revoked(RevocationLists::new(WHAT, lists)?))
 }
 
-fn policy_of(policy: wire::AuthenticationPolicy) -> Result<AuthenticationPolicy, CertzError> {
+fn policy_of(policy: certz::AuthenticationPolicy) -> Result<AuthenticationPolicy, CertzError> {
     const WHAT: &str = "authentication_policy";
-    let Some(wire::authentication_policy::Policy::Serialized(packed)) = policy.policy else {
+    let Some(certz::authentication_policy::Policy::Serialized(packed)) = policy.policy else {
         return Err(CertzError::invalid(WHAT, "it is empty"));
     };
     if packed.type_url.rsplit('/').next() != Some(POLICY_TYPE) {
@@ -204,7 +204,7 @@ fn existing_kind(kind: EntityType) -> Result<EntityKind, CertzError> {
 }
 
 /// Translates the parameters of a certificate signing request.
-pub(super) fn csr_params(params: wire::CsrParams) -> CsrParams {
+pub(super) fn csr_params(params: certz::CsrParams) -> CsrParams {
     let suite = suite(params.csr_suite());
     let san = params.san.unwrap_or_default();
     CsrParams {
@@ -222,37 +222,49 @@ pub(super) fn csr_params(params: wire::CsrParams) -> CsrParams {
 }
 
 /// Key type and hash of a suite; `None` for an unknown suite, or one that is not supported.
-fn suite(suite: wire::CsrSuite) -> Option<Suite> {
-    use wire::CsrSuite as S;
+fn suite(suite: certz::CsrSuite) -> Option<Suite> {
+    use certz::CsrSuite;
     let rsa = |bits, hash| Some(Suite::Rsa(bits, hash));
     let ecdsa = |curve, hash| Some(Suite::Ecdsa(curve, hash));
     let (b2048, b3072, b4096) = (RsaBits::B2048, RsaBits::B3072, RsaBits::B4096);
     let (sha256, sha384, sha512) = (Hash::Sha256, Hash::Sha384, Hash::Sha512);
     match suite {
-        S::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2256 => rsa(b2048, sha256),
-        S::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2384 => rsa(b2048, sha384),
-        S::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2512 => rsa(b2048, sha512),
-        S::CsrsuiteX509KeyTypeRsa3072SignatureAlgorithmSha2256 => rsa(b3072, sha256),
-        S::CsrsuiteX509KeyTypeRsa3072SignatureAlgorithmSha2384 => rsa(b3072, sha384),
-        S::CsrsuiteX509KeyTypeRsa3072SignatureAlgorithmSha2512 => rsa(b3072, sha512),
-        S::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2256 => rsa(b4096, sha256),
-        S::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2384 => rsa(b4096, sha384),
-        S::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2512 => rsa(b4096, sha512),
-        S::CsrsuiteX509KeyTypeEcdsaPrime256v1SignatureAlgorithmSha2256 => {
+        CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2256 => rsa(b2048, sha256),
+        CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2384 => rsa(b2048, sha384),
+        CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2512 => rsa(b2048, sha512),
+        CsrSuite::CsrsuiteX509KeyTypeRsa3072SignatureAlgorithmSha2256 => rsa(b3072, sha256),
+        CsrSuite::CsrsuiteX509KeyTypeRsa3072SignatureAlgorithmSha2384 => rsa(b3072, sha384),
+        CsrSuite::CsrsuiteX509KeyTypeRsa3072SignatureAlgorithmSha2512 => rsa(b3072, sha512),
+        CsrSuite::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2256 => rsa(b4096, sha256),
+        CsrSuite::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2384 => rsa(b4096, sha384),
+        CsrSuite::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2512 => rsa(b4096, sha512),
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaPrime256v1SignatureAlgorithmSha2256 => {
             ecdsa(Curve::P256, sha256)
         }
-        S::CsrsuiteX509KeyTypeEcdsaPrime256v1SignatureAlgorithmSha2384 => {
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaPrime256v1SignatureAlgorithmSha2384 => {
             ecdsa(Curve::P256, sha384)
         }
-        S::CsrsuiteX509KeyTypeEcdsaPrime256v1SignatureAlgorithmSha2512 => {
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaPrime256v1SignatureAlgorithmSha2512 => {
             ecdsa(Curve::P256, sha512)
         }
-        S::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2256 => ecdsa(Curve::P384, sha256),
-        S::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2384 => ecdsa(Curve::P384, sha384),
-        S::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2512 => ecdsa(Curve::P384, sha512),
-        S::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2256 => ecdsa(Curve::P521, sha256),
-        S::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2384 => ecdsa(Curve::P521, sha384),
-        S::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2512 => ecdsa(Curve::P521, sha512),
-        S::CsrsuiteX509KeyTypeEddsaEd25519 | S::CsrsuiteCipherUnspecified => None,
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2256 => {
+            ecdsa(Curve::P384, sha256)
+        }
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2384 => {
+            ecdsa(Curve::P384, sha384)
+        }
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2512 => {
+            ecdsa(Curve::P384, sha512)
+        }
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2256 => {
+            ecdsa(Curve::P521, sha256)
+        }
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2384 => {
+            ecdsa(Curve::P521, sha384)
+        }
+        CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2512 => {
+            ecdsa(Curve::P521, sha512)
+        }
+        CsrSuite::CsrsuiteX509KeyTypeEddsaEd25519 | CsrSuite::CsrsuiteCipherUnspecified => None,
     }
 }

@@ -14,10 +14,10 @@ use holdfast_base::{Caller, Chain, Role, Source};
 use holdfast_core::Datastore;
 use holdfast_core::{self, CommitError, Intent};
 use holdfast_proto::bootz;
-use holdfast_proto::gnsi::credentialz::v1 as wire;
-use holdfast_proto::gnsi::credentialz::v1::credentialz_server::{Credentialz, CredentialzServer};
+use holdfast_proto::gnsi::credentialz;
+use holdfast_proto::gnsi::credentialz::credentialz_server::{Credentialz, CredentialzServer};
 use holdfast_security::credentialz::{
-    Credentials, KeyKind, PrivateKey, Refusal as Refused, Reply, Rules, SALT_OCTETS, Upload,
+    Credentials, KeyKind, PrivateKey, Reply, Rules, SALT_OCTETS, Upload,
 };
 use holdfast_security::rotation::Rotating;
 use holdfast_store::{ArtefactChange, Store};
@@ -52,30 +52,30 @@ impl<D: Datastore> CredentialzService<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> Credentialz for CredentialzService<D> {
-    type RotateAccountCredentialsStream = Answers<wire::RotateAccountCredentialsResponse>;
-    type RotateHostParametersStream = Answers<wire::RotateHostParametersResponse>;
+    type RotateAccountCredentialsStream = Answers<credentialz::RotateAccountCredentialsResponse>;
+    type RotateHostParametersStream = Answers<credentialz::RotateHostParametersResponse>;
 
     async fn can_generate_key(
         &self,
-        request: Request<wire::CanGenerateKeyRequest>,
-    ) -> Result<Response<wire::CanGenerateKeyResponse>, Status> {
+        request: Request<credentialz::CanGenerateKeyRequest>,
+    ) -> Result<Response<credentialz::CanGenerateKeyResponse>, Status> {
         reader(&self.face.core, &request)?;
         let can_generate = translate::key_gen(request.into_inner().key_params).is_some();
-        Ok(Response::new(wire::CanGenerateKeyResponse { can_generate }))
+        Ok(Response::new(credentialz::CanGenerateKeyResponse { can_generate }))
     }
 
     async fn get_public_keys(
         &self,
-        request: Request<wire::GetPublicKeysRequest>,
-    ) -> Result<Response<wire::GetPublicKeysResponse>, Status> {
+        request: Request<credentialz::GetPublicKeysRequest>,
+    ) -> Result<Response<credentialz::GetPublicKeysResponse>, Status> {
         reader(&self.face.core, &request)?;
         let public_keys = self.face.public_keys().await?;
-        Ok(Response::new(wire::GetPublicKeysResponse { public_keys }))
+        Ok(Response::new(credentialz::GetPublicKeysResponse { public_keys }))
     }
 
     async fn rotate_account_credentials(
         &self,
-        request: Request<Streaming<wire::RotateAccountCredentialsRequest>>,
+        request: Request<Streaming<credentialz::RotateAccountCredentialsRequest>>,
     ) -> Result<Response<Self::RotateAccountCredentialsStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI RotateAccountCredentials")?;
         let face = Arc::clone(&self.face);
@@ -84,7 +84,7 @@ impl<D: Datastore> Credentialz for CredentialzService<D> {
 
     async fn rotate_host_parameters(
         &self,
-        request: Request<Streaming<wire::RotateHostParametersRequest>>,
+        request: Request<Streaming<credentialz::RotateHostParametersRequest>>,
     ) -> Result<Response<Self::RotateHostParametersStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI RotateHostParameters")?;
         let face = Arc::clone(&self.face);
@@ -107,13 +107,17 @@ impl Rotating for Asking {
     type State = Arc<Credentials>;
     type Upload = Asked;
     type Reply = Reply;
-    type Refusal = Refused;
+    type Refusal = holdfast_security::credentialz::Refusal;
 
     fn version_in_use(&self, state: &Self::State, asked: &Asked) -> Option<String> {
         asked.rules.version_in_use(state, &asked.upload)
     }
 
-    fn apply(&self, state: &Self::State, asked: Asked) -> Result<(Self::State, Reply), Refused> {
+    fn apply(
+        &self,
+        state: &Self::State,
+        asked: Asked,
+    ) -> Result<(Self::State, Reply), Self::Refusal> {
         let (new, reply) = asked.rules.apply(state, asked.upload)?;
         Ok((Arc::new(new), reply))
     }
@@ -155,7 +159,7 @@ impl<D: Datastore> Face<D> {
         Ok(Asked { rules: Rules { accounts: BTreeSet::new(), box_keys }, upload })
     }
 
-    async fn public_keys(&self) -> Result<Vec<wire::PublicKey>, Refusal> {
+    async fn public_keys(&self) -> Result<Vec<credentialz::PublicKey>, Refusal> {
         let current = self.logins.current();
         let given = current.host.server_keys.iter().map(|key| key.public());
         let given: Vec<_> = given.map(translate::public_key).collect();
@@ -189,7 +193,7 @@ impl<D: Datastore> Rotated for Face<D> {
         self.logins.last()
     }
 
-    fn refused(&self, refusal: &Refused) -> Refusal {
+    fn refused(&self, refusal: &holdfast_security::credentialz::Refusal) -> Refusal {
         refused(refusal)
     }
 
@@ -241,37 +245,37 @@ impl<D: Datastore> Rotated for Face<D> {
 struct OfAccounts;
 
 impl<D: Datastore> Messages<Face<D>> for OfAccounts {
-    type Request = wire::RotateAccountCredentialsRequest;
-    type Response = wire::RotateAccountCredentialsResponse;
+    type Request = credentialz::RotateAccountCredentialsRequest;
+    type Response = credentialz::RotateAccountCredentialsResponse;
 
     async fn read(
         service: &Face<D>,
         _current: &Arc<Credentials>,
         request: Self::Request,
     ) -> Result<Command<Face<D>>, Refusal> {
-        use wire::rotate_account_credentials_request::Request as Asks;
+        use credentialz::rotate_account_credentials_request::Request;
         let overwrite = request.force_overwrite;
         let upload = match request.request {
-            Some(Asks::Credential(keys)) => translate::keys(keys)?,
-            Some(Asks::User(users)) => translate::principals(users),
-            Some(Asks::Password(passwords)) => {
+            Some(Request::Credential(keys)) => translate::keys(keys)?,
+            Some(Request::User(users)) => translate::principals(users),
+            Some(Request::Password(passwords)) => {
                 beside(move || translate::passwords(passwords, salt)).await?
             }
-            Some(Asks::Finalize(_)) => return Ok(Command::Finalize),
+            Some(Request::Finalize(_)) => return Ok(Command::Finalize),
             None => return Err(nothing()),
         };
         Ok(Command::Upload { upload: service.about_accounts(upload, |_| false).await?, overwrite })
     }
 
     fn answer(reply: Reply) -> Self::Response {
-        use wire::rotate_account_credentials_response::Response as Says;
+        use credentialz::rotate_account_credentials_response::Response;
         let response = match reply {
-            Reply::Keys => Some(Says::Credential(wire::AuthorizedKeysResponse {})),
-            Reply::Principals => Some(Says::User(wire::AuthorizedUsersResponse {})),
-            Reply::Passwords => Some(Says::Password(wire::PasswordResponse {})),
+            Reply::Keys => Some(Response::Credential(credentialz::AuthorizedKeysResponse {})),
+            Reply::Principals => Some(Response::User(credentialz::AuthorizedUsersResponse {})),
+            Reply::Passwords => Some(Response::Password(credentialz::PasswordResponse {})),
             _ => None, // of the other rotation
         };
-        wire::RotateAccountCredentialsResponse { response }
+        credentialz::RotateAccountCredentialsResponse { response }
     }
 }
 
@@ -279,27 +283,27 @@ impl<D: Datastore> Messages<Face<D>> for OfAccounts {
 struct OfHost;
 
 impl<D: Datastore> Messages<Face<D>> for OfHost {
-    type Request = wire::RotateHostParametersRequest;
-    type Response = wire::RotateHostParametersResponse;
+    type Request = credentialz::RotateHostParametersRequest;
+    type Response = credentialz::RotateHostParametersResponse;
 
     async fn read(
         service: &Face<D>,
         _current: &Arc<Credentials>,
         request: Self::Request,
     ) -> Result<Command<Face<D>>, Refusal> {
-        use wire::rotate_host_parameters_request::Request as Asks;
+        use credentialz::rotate_host_parameters_request::Request;
         let upload = match request.request {
-            Some(Asks::SshCaPublicKey(keys)) => translate::ca_keys(keys)?,
-            Some(Asks::ServerKeys(keys)) => translate::server_keys(keys),
-            Some(Asks::GenerateKeys(keys)) => {
+            Some(Request::SshCaPublicKey(keys)) => translate::ca_keys(keys)?,
+            Some(Request::ServerKeys(keys)) => translate::server_keys(keys),
+            Some(Request::GenerateKeys(keys)) => {
                 let (stamp, kinds) = translate::generate(keys)?;
                 let keys = beside(move || generate(&kinds)).await?;
                 Upload::GeneratedKeys { stamp, keys }
             }
-            Some(Asks::AuthenticationAllowed(ways)) => translate::allowed(ways)?,
-            Some(Asks::AuthorizedPrincipalCheck(tool)) => translate::tool(&tool)?,
-            Some(Asks::Glome(glome)) => translate::glome(glome),
-            Some(Asks::Finalize(_)) => return Ok(Command::Finalize),
+            Some(Request::AuthenticationAllowed(ways)) => translate::allowed(ways)?,
+            Some(Request::AuthorizedPrincipalCheck(tool)) => translate::tool(&tool)?,
+            Some(Request::Glome(glome)) => translate::glome(glome),
+            Some(Request::Finalize(_)) => return Ok(Command::Finalize),
             None => return Err(nothing()),
         };
         // The message has no flag `force_overwrite`, and a version may be used again.
@@ -307,24 +311,24 @@ impl<D: Datastore> Messages<Face<D>> for OfHost {
     }
 
     fn answer(reply: Reply) -> Self::Response {
-        use wire::rotate_host_parameters_response::Response as Says;
+        use credentialz::rotate_host_parameters_response::Response;
         let response = match reply {
-            Reply::CaKeys => Some(Says::SshCaPublicKey(wire::CaPublicKeyResponse {})),
-            Reply::ServerKeys => Some(Says::ServerKeys(wire::ServerKeysResponse {})),
+            Reply::CaKeys => Some(Response::SshCaPublicKey(credentialz::CaPublicKeyResponse {})),
+            Reply::ServerKeys => Some(Response::ServerKeys(credentialz::ServerKeysResponse {})),
             Reply::GeneratedKeys(keys) => {
                 let public_keys = keys.iter().map(translate::public_key).collect();
-                Some(Says::GenerateKeys(wire::GenerateKeysResponse { public_keys }))
+                Some(Response::GenerateKeys(credentialz::GenerateKeysResponse { public_keys }))
             }
             Reply::Allowed => {
-                Some(Says::AuthenticationAllowed(wire::AllowedAuthenticationResponse {}))
+                Some(Response::AuthenticationAllowed(credentialz::AllowedAuthenticationResponse {}))
             }
-            Reply::PrincipalsTool => {
-                Some(Says::AuthorizedPrincipalCheck(wire::AuthorizedPrincipalCheckResponse {}))
-            }
-            Reply::Glome => Some(Says::Glome(wire::GlomeResponse {})),
+            Reply::PrincipalsTool => Some(Response::AuthorizedPrincipalCheck(
+                credentialz::AuthorizedPrincipalCheckResponse {},
+            )),
+            Reply::Glome => Some(Response::Glome(credentialz::GlomeResponse {})),
             Reply::Keys | Reply::Principals | Reply::Passwords | Reply::Accounts => None, // of the other rotation
         };
-        wire::RotateHostParametersResponse { response }
+        credentialz::RotateHostParametersResponse { response }
     }
 }
 
@@ -350,7 +354,7 @@ fn nothing() -> Refusal {
     Refusal::invalid("the message has no request")
 }
 
-fn refused(refusal: &Refused) -> Refusal {
+fn refused(refusal: &holdfast_security::credentialz::Refusal) -> Refusal {
     let text = Chain(refusal).to_string();
     match refusal {
         it if it.is_of_state() => Refusal::precondition(text),

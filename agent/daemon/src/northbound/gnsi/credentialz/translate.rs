@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_proto::gnsi::credentialz::v1 as wire;
+use holdfast_proto::gnsi::credentialz;
 use holdfast_security::credentialz::{
     Artefact, Authentication, CryptError, CryptHash, Given, Glome, KeyKind, KeyOption, OptionError,
     PrincipalsTool, PublicKey, RawKey, RawOptions, RawPrincipal, SALT_OCTETS, Stamp, Upload,
@@ -19,8 +19,8 @@ fn stamp(version: String, created_on: u64) -> Stamp {
     Stamp { version: version.into(), created_on }
 }
 
-pub(super) fn keys(request: wire::AuthorizedKeysRequest) -> Result<Upload, Refusal> {
-    let account = |it: wire::AccountCredentials| {
+pub(super) fn keys(request: credentialz::AuthorizedKeysRequest) -> Result<Upload, Refusal> {
+    let account = |it: credentialz::AccountCredentials| {
         let what = it.authorized_keys.into_iter().map(|key| {
             Ok(RawKey {
                 kind: key_kind("authorized_keys.key_type", key.key_type)?,
@@ -35,8 +35,8 @@ pub(super) fn keys(request: wire::AuthorizedKeysRequest) -> Result<Upload, Refus
     request.credentials.into_iter().map(account).collect::<Result<_, _>>().map(Upload::Keys)
 }
 
-pub(super) fn principals(request: wire::AuthorizedUsersRequest) -> Upload {
-    let policy = |it: wire::UserPolicy| {
+pub(super) fn principals(request: credentialz::AuthorizedUsersRequest) -> Upload {
+    let policy = |it: credentialz::UserPolicy| {
         let list = it.authorized_principals.unwrap_or_default().authorized_principals;
         let what = list
             .into_iter()
@@ -49,11 +49,11 @@ pub(super) fn principals(request: wire::AuthorizedUsersRequest) -> Upload {
 
 /// Translates passwords. Those in clear text are hashed, which takes some 60 ms each.
 pub(super) fn passwords(
-    request: wire::PasswordRequest,
+    request: credentialz::PasswordRequest,
     mut salt: impl FnMut() -> Result<[u8; SALT_OCTETS], Refusal>,
 ) -> Result<Upload, Refusal> {
-    use wire::password_request::password::Value;
-    let account = |it: wire::password_request::Account| {
+    use credentialz::password_request::password::Value;
+    let account = |it: credentialz::password_request::Account| {
         let what = match it.password.and_then(|password| password.value) {
             Some(Value::Plaintext(text)) => {
                 let text = zeroize::Zeroizing::new(text);
@@ -68,9 +68,9 @@ pub(super) fn passwords(
 }
 
 fn crypt_hash(
-    hash: wire::password_request::CryptoHash,
+    hash: credentialz::password_request::CryptoHash,
 ) -> Result<Result<CryptHash, CryptError>, Refusal> {
-    use wire::password_request::crypto_hash::HashType;
+    use credentialz::password_request::crypto_hash::HashType;
     match HashType::try_from(hash.hash_type) {
         Ok(HashType::CryptMd5) => Ok(CryptHash::md5(&hash.hash_value)),
         Ok(HashType::CryptSha2512) => Ok(CryptHash::sha512(&hash.hash_value)),
@@ -78,8 +78,8 @@ fn crypt_hash(
     }
 }
 
-pub(super) fn ca_keys(request: wire::CaPublicKeyRequest) -> Result<Upload, Refusal> {
-    let key = |it: wire::PublicKey| {
+pub(super) fn ca_keys(request: credentialz::CaPublicKeyRequest) -> Result<Upload, Refusal> {
+    let key = |it: credentialz::PublicKey| {
         Ok(RawKey {
             kind: key_kind("ssh_ca_public_keys.key_type", it.key_type)?,
             octets: it.public_key.into(),
@@ -91,8 +91,8 @@ pub(super) fn ca_keys(request: wire::CaPublicKeyRequest) -> Result<Upload, Refus
     Ok(Upload::CaKeys { stamp: stamp(request.version, request.created_on), keys })
 }
 
-pub(super) fn server_keys(request: wire::ServerKeysRequest) -> Upload {
-    let artefact = |it: wire::server_keys_request::AuthenticationArtifacts| Artefact {
+pub(super) fn server_keys(request: credentialz::ServerKeysRequest) -> Upload {
+    let artefact = |it: credentialz::server_keys_request::AuthenticationArtifacts| Artefact {
         private_key: Vec::from(it.private_key).into(),
         certificate: it.certificate.into(),
     };
@@ -102,7 +102,7 @@ pub(super) fn server_keys(request: wire::ServerKeysRequest) -> Upload {
 
 /// The kinds of keys to generate, and their version.
 pub(super) fn generate(
-    request: wire::GenerateKeysRequest,
+    request: credentialz::GenerateKeysRequest,
 ) -> Result<(Stamp, Vec<KeyKind>), Refusal> {
     let kind = |number: i32| match key_gen(number) {
         Some(kind) => Ok(kind),
@@ -112,21 +112,27 @@ pub(super) fn generate(
     Ok((stamp(request.version, request.created_on), kinds))
 }
 
-pub(super) fn allowed(request: wire::AllowedAuthenticationRequest) -> Result<Upload, Refusal> {
-    use wire::AuthenticationType as Type;
-    let way = |number: i32| match Type::try_from(number) {
-        Ok(Type::Password) => Ok(Authentication::Password),
-        Ok(Type::Pubkey) => Ok(Authentication::PublicKey),
-        Ok(Type::Kbdinteractive) => Ok(Authentication::KeyboardInteractive),
-        Ok(Type::Unspecified) | Err(_) => Err(unknown("authentication_types", number)),
+pub(super) fn allowed(
+    request: credentialz::AllowedAuthenticationRequest,
+) -> Result<Upload, Refusal> {
+    use credentialz::AuthenticationType;
+    let way = |number: i32| match AuthenticationType::try_from(number) {
+        Ok(AuthenticationType::Password) => Ok(Authentication::Password),
+        Ok(AuthenticationType::Pubkey) => Ok(Authentication::PublicKey),
+        Ok(AuthenticationType::Kbdinteractive) => Ok(Authentication::KeyboardInteractive),
+        Ok(AuthenticationType::Unspecified) | Err(_) => {
+            Err(unknown("authentication_types", number))
+        }
     };
     let ways: BTreeSet<_> =
         request.authentication_types.into_iter().map(way).collect::<Result<_, _>>()?;
     Ok(Upload::Allowed(ways))
 }
 
-pub(super) fn tool(request: &wire::AuthorizedPrincipalCheckRequest) -> Result<Upload, Refusal> {
-    use wire::authorized_principal_check_request::Tool;
+pub(super) fn tool(
+    request: &credentialz::AuthorizedPrincipalCheckRequest,
+) -> Result<Upload, Refusal> {
+    use credentialz::authorized_principal_check_request::Tool;
     match Tool::try_from(request.tool) {
         Ok(Tool::Unspecified) => Ok(Upload::PrincipalsTool(None)),
         Ok(Tool::HibaDefault) => Ok(Upload::PrincipalsTool(Some(PrincipalsTool::Hiba))),
@@ -134,7 +140,7 @@ pub(super) fn tool(request: &wire::AuthorizedPrincipalCheckRequest) -> Result<Up
     }
 }
 
-pub(super) fn glome(request: wire::GlomeRequest) -> Upload {
+pub(super) fn glome(request: credentialz::GlomeRequest) -> Upload {
     Upload::Glome(request.enabled.then_some(Glome {
         key: request.key,
         key_version: request.key_version,
@@ -142,9 +148,9 @@ pub(super) fn glome(request: wire::GlomeRequest) -> Upload {
     }))
 }
 
-fn options(list: Vec<wire::Option>) -> RawOptions {
-    use wire::option::Key;
-    let option = |it: wire::Option| match it.key {
+fn options(list: Vec<credentialz::Option>) -> RawOptions {
+    use credentialz::option::Key;
+    let option = |it: credentialz::Option| match it.key {
         Some(Key::Name(name)) => KeyOption::named(&name, &it.value),
         Some(Key::Id(number)) => KeyOption::numbered(number, &it.value),
         None => Err(OptionError::Nothing),
@@ -154,48 +160,48 @@ fn options(list: Vec<wire::Option>) -> RawOptions {
 
 /// The kind of a key; `None` when the client leaves it open.
 fn key_kind(field: &str, number: i32) -> Result<Option<KeyKind>, Refusal> {
-    use wire::KeyType as Type;
-    Ok(Some(match Type::try_from(number) {
-        Ok(Type::Unspecified) => return Ok(None),
-        Ok(Type::EcdsaP256) => KeyKind::EcdsaP256,
-        Ok(Type::EcdsaP384) => KeyKind::EcdsaP384,
-        Ok(Type::EcdsaP521) => KeyKind::EcdsaP521,
-        Ok(Type::Ed25519) => KeyKind::Ed25519,
-        Ok(Type::Rsa2048) => KeyKind::Rsa2048,
-        Ok(Type::Rsa3072) => KeyKind::Rsa3072,
-        Ok(Type::Rsa4096) => KeyKind::Rsa4096,
+    use credentialz::KeyType;
+    Ok(Some(match KeyType::try_from(number) {
+        Ok(KeyType::Unspecified) => return Ok(None),
+        Ok(KeyType::EcdsaP256) => KeyKind::EcdsaP256,
+        Ok(KeyType::EcdsaP384) => KeyKind::EcdsaP384,
+        Ok(KeyType::EcdsaP521) => KeyKind::EcdsaP521,
+        Ok(KeyType::Ed25519) => KeyKind::Ed25519,
+        Ok(KeyType::Rsa2048) => KeyKind::Rsa2048,
+        Ok(KeyType::Rsa3072) => KeyKind::Rsa3072,
+        Ok(KeyType::Rsa4096) => KeyKind::Rsa4096,
         Err(_) => return Err(unknown(field, number)),
     }))
 }
 
 /// The kind of a key to generate; `None` for kinds that are not supported.
 pub(super) fn key_gen(number: i32) -> Option<KeyKind> {
-    use wire::KeyGen as Gen;
-    Some(match Gen::try_from(number) {
-        Ok(Gen::SshKeyTypeEcdsaP256) => KeyKind::EcdsaP256,
-        Ok(Gen::SshKeyTypeEcdsaP384) => KeyKind::EcdsaP384,
-        Ok(Gen::SshKeyTypeEcdsaP521) => KeyKind::EcdsaP521,
-        Ok(Gen::SshKeyTypeEddsaEd25519) => KeyKind::Ed25519,
-        Ok(Gen::SshKeyTypeRsa2048) => KeyKind::Rsa2048,
-        Ok(Gen::SshKeyTypeRsa3072) => KeyKind::Rsa3072,
-        Ok(Gen::SshKeyTypeRsa4096) => KeyKind::Rsa4096,
-        Ok(Gen::SshKeyUnspecified) | Err(_) => return None,
+    use credentialz::KeyGen;
+    Some(match KeyGen::try_from(number) {
+        Ok(KeyGen::SshKeyTypeEcdsaP256) => KeyKind::EcdsaP256,
+        Ok(KeyGen::SshKeyTypeEcdsaP384) => KeyKind::EcdsaP384,
+        Ok(KeyGen::SshKeyTypeEcdsaP521) => KeyKind::EcdsaP521,
+        Ok(KeyGen::SshKeyTypeEddsaEd25519) => KeyKind::Ed25519,
+        Ok(KeyGen::SshKeyTypeRsa2048) => KeyKind::Rsa2048,
+        Ok(KeyGen::SshKeyTypeRsa3072) => KeyKind::Rsa3072,
+        Ok(KeyGen::SshKeyTypeRsa4096) => KeyKind::Rsa4096,
+        Ok(KeyGen::SshKeyUnspecified) | Err(_) => return None,
     })
 }
 
 /// Translates a public key, as a line of a `.pub` file.
-pub(super) fn public_key(key: &PublicKey) -> wire::PublicKey {
+pub(super) fn public_key(key: &PublicKey) -> credentialz::PublicKey {
     let key_type = match key.kind() {
-        Some(KeyKind::EcdsaP256) => wire::KeyType::EcdsaP256,
-        Some(KeyKind::EcdsaP384) => wire::KeyType::EcdsaP384,
-        Some(KeyKind::EcdsaP521) => wire::KeyType::EcdsaP521,
-        Some(KeyKind::Ed25519) => wire::KeyType::Ed25519,
-        Some(KeyKind::Rsa2048) => wire::KeyType::Rsa2048,
-        Some(KeyKind::Rsa3072) => wire::KeyType::Rsa3072,
-        Some(KeyKind::Rsa4096) => wire::KeyType::Rsa4096,
-        None => wire::KeyType::Unspecified,
+        Some(KeyKind::EcdsaP256) => credentialz::KeyType::EcdsaP256,
+        Some(KeyKind::EcdsaP384) => credentialz::KeyType::EcdsaP384,
+        Some(KeyKind::EcdsaP521) => credentialz::KeyType::EcdsaP521,
+        Some(KeyKind::Ed25519) => credentialz::KeyType::Ed25519,
+        Some(KeyKind::Rsa2048) => credentialz::KeyType::Rsa2048,
+        Some(KeyKind::Rsa3072) => credentialz::KeyType::Rsa3072,
+        Some(KeyKind::Rsa4096) => credentialz::KeyType::Rsa4096,
+        None => credentialz::KeyType::Unspecified,
     };
-    wire::PublicKey {
+    credentialz::PublicKey {
         public_key: key.line().into_bytes().into(),
         key_type: key_type.into(),
         description: key.comment().to_owned(),

@@ -5,12 +5,10 @@ pub(crate) mod rig;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use holdfast_proto::gnsi::certz::v1 as wire;
-use holdfast_proto::gnsi::certz::v1::certificate::{
-    CertificateType as Shown, KeySource, PrivateKeyType as Secret,
-};
-use holdfast_proto::gnsi::certz::v1::existing_entity::EntityType;
-use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
+use holdfast_proto::gnsi::certz;
+use holdfast_proto::gnsi::certz::certificate::{self, KeySource};
+use holdfast_proto::gnsi::certz::existing_entity::EntityType;
+use holdfast_proto::gnsi::certz::rotate_certificate_request;
 use holdfast_security::certz::{ChainSource, Content, Entity, Freshness, OfBox, Upload};
 use holdfast_store::Artefact;
 use rcgen::{CertificateParams, SubjectPublicKeyInfo};
@@ -70,13 +68,19 @@ async fn profiles_come_and_go() {
     assert_eq!(ada.delete("p").await, Ok(()));
     assert_eq!(ada.list().await.unwrap(), [default]);
 
-    use wire::CsrSuite as S;
-    assert!(ada.can_generate(S::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2512).await);
-    assert!(ada.can_generate(S::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2512).await);
-    assert!(!ada.can_generate(S::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2256).await);
-    assert!(!ada.can_generate(S::CsrsuiteX509KeyTypeEddsaEd25519).await);
-    assert!(!ada.can_generate(S::CsrsuiteCipherUnspecified).await);
-    let manifest = ada.certz().get_integrity_manifest(wire::GetIntegrityManifestRequest {}).await;
+    use certz::CsrSuite;
+    assert!(ada.can_generate(CsrSuite::CsrsuiteX509KeyTypeRsa4096SignatureAlgorithmSha2512).await);
+    assert!(
+        ada.can_generate(CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp521r1SignatureAlgorithmSha2512)
+            .await
+    );
+    assert!(
+        !ada.can_generate(CsrSuite::CsrsuiteX509KeyTypeEcdsaSecp384r1SignatureAlgorithmSha2256)
+            .await
+    );
+    assert!(!ada.can_generate(CsrSuite::CsrsuiteX509KeyTypeEddsaEd25519).await);
+    assert!(!ada.can_generate(CsrSuite::CsrsuiteCipherUnspecified).await);
+    let manifest = ada.certz().get_integrity_manifest(certz::GetIntegrityManifestRequest {}).await;
     assert_eq!(coded(manifest.map(drop)), Err(Code::Unimplemented));
 
     // One RPC of the service at a time; the first goes on.
@@ -102,10 +106,12 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
     for kind in FinalizingClient::ALL {
         let mut rotation = ada.rotate().await;
         rotation.upload("new", vec![trust(&format!("{kind:?}"), &[&root])]).await.unwrap();
-        let finalize = wire::RotateCertificateRequest {
+        let finalize = certz::RotateCertificateRequest {
             ssl_profile_id: "new".to_owned(),
-            rotate_request: Some(Asked::FinalizeRotation(wire::FinalizeRequest {})),
-            ..wire::RotateCertificateRequest::default()
+            rotate_request: Some(rotate_certificate_request::RotateRequest::FinalizeRotation(
+                certz::FinalizeRequest {},
+            )),
+            ..certz::RotateCertificateRequest::default()
         };
         let Rotation { requests, answers, .. } = rotation;
         kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
@@ -182,31 +188,33 @@ async fn what_is_wrong_with_a_message_has_its_code() {
     ada.add("empty").await.unwrap();
     let existing = |profile: &str, kind: EntityType| {
         let existing =
-            wire::ExistingEntity { ssl_profile_id: profile.to_owned(), entity_type: kind.into() };
-        entity("v2", wire::entity::Entity::ExistingEntity(existing))
+            certz::ExistingEntity { ssl_profile_id: profile.to_owned(), entity_type: kind.into() };
+        entity("v2", certz::entity::Entity::ExistingEntity(existing))
     };
     let bundle = EntityType::TrustBundle;
-    let idevid = wire::Certificate {
-        certificate_type: Some(Shown::CertSource(wire::certificate::CertSource::Idevid.into())),
+    let idevid = certz::Certificate {
+        certificate_type: Some(certificate::CertificateType::CertSource(
+            certz::certificate::CertSource::Idevid.into(),
+        )),
         ..certificate("", None)
     };
-    let chain_entity = |certificates: &[wire::Certificate]| {
-        entity("v2", wire::entity::Entity::CertificateChain(chain_of(certificates)))
+    let chain_entity = |certificates: &[certz::Certificate]| {
+        entity("v2", certz::entity::Entity::CertificateChain(chain_of(certificates)))
     };
     let server = root.server();
     let keyless = certificate(&server.certificate, None);
     let unnamed =
-        wire::Certificate { encoding: 0, ..certificate(&server.certificate, Some(&server.key)) };
+        certz::Certificate { encoding: 0, ..certificate(&server.certificate, Some(&server.key)) };
     let foreign = prost_types::Any { type_url: "x/y".to_owned(), value: Vec::new() };
-    let foreign = wire::authentication_policy::Policy::Serialized(foreign);
-    let foreign = wire::AuthenticationPolicy { policy: Some(foreign) };
+    let foreign = certz::authentication_policy::Policy::Serialized(foreign);
+    let foreign = certz::AuthenticationPolicy { policy: Some(foreign) };
     let invalid = Code::InvalidArgument;
     for (profile, entities, want) in [
         ("", vec![trust("v2", &[&root])], Err(invalid)),
         ("nobody", vec![trust("v2", &[&root])], Err(Code::NotFound)),
         ("system_default_profile", vec![trust("v2", &[&root])], Err(Code::FailedPrecondition)),
         ("p", vec![], Err(invalid)),
-        ("p", vec![wire::Entity::default()], Err(invalid)),
+        ("p", vec![certz::Entity::default()], Err(invalid)),
         ("empty", vec![existing("nobody", bundle)], Err(Code::NotFound)),
         ("empty", vec![existing("", bundle)], Err(invalid)),
         ("empty", vec![existing("p", EntityType::Unspecified)], Err(invalid)),
@@ -217,7 +225,7 @@ async fn what_is_wrong_with_a_message_has_its_code() {
         ("empty", vec![chain_entity(&[unnamed])], Err(invalid)),
         (
             "empty",
-            vec![entity("v2", wire::entity::Entity::AuthenticationPolicy(foreign))],
+            vec![entity("v2", certz::entity::Entity::AuthenticationPolicy(foreign))],
             Err(invalid),
         ),
         ("empty", vec![chain_entity(&[idevid])], Ok(())),
@@ -260,7 +268,7 @@ async fn a_key_can_be_made_on_the_box() {
     let root = Authority::new("root");
     let (running, ada) = bound(&folder, &root).await;
     let client = root.client("eve", 1);
-    let suite = wire::CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2256;
+    let suite = certz::CsrSuite::CsrsuiteX509KeyTypeRsa2048SignatureAlgorithmSha2256;
     let mut rotation = ada.rotate().await;
     let csr = rotation.csr("p", suite).await.unwrap();
     let block = x509_parser::pem::parse_x509_pem(csr.as_bytes()).unwrap().1;
@@ -270,11 +278,11 @@ async fn a_key_can_be_made_on_the_box() {
     let key = SubjectPublicKeyInfo::from_der(key).unwrap();
     let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
     let signed = params.signed_by(&key, &root.issuer).unwrap().pem();
-    let generated = wire::Certificate {
-        private_key_type: Some(Secret::KeySource(KeySource::Generated.into())),
+    let generated = certz::Certificate {
+        private_key_type: Some(certificate::PrivateKeyType::KeySource(KeySource::Generated.into())),
         ..certificate(&signed, None)
     };
-    let entity = entity("v2", wire::entity::Entity::CertificateChain(chain_of(&[generated])));
+    let entity = entity("v2", certz::entity::Entity::CertificateChain(chain_of(&[generated])));
     rotation.upload("p", vec![entity.clone()]).await.unwrap();
     running.connect(&root.pem, Some(&client)).await.unwrap();
     rotation.finalize("p").await.unwrap();
@@ -284,7 +292,7 @@ async fn a_key_can_be_made_on_the_box() {
     let mut rotation = Rotation { overwrite: true, ..ada.rotate().await };
     assert_eq!(rotation.upload("p", vec![entity]).await, Err(Code::InvalidArgument));
     let mut rotation = ada.rotate().await;
-    let suite = wire::CsrSuite::CsrsuiteX509KeyTypeEddsaEd25519;
+    let suite = certz::CsrSuite::CsrsuiteX509KeyTypeEddsaEd25519;
     assert_eq!(rotation.csr("p", suite).await, Err(Code::Unimplemented));
 }
 

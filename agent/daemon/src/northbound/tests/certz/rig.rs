@@ -9,13 +9,10 @@ use holdfast_config::schema::Origin;
 use holdfast_core::{CommitError, CommitOptions, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_proto::gnmi::{self, g_nmi_client::GNmiClient};
-use holdfast_proto::gnsi::certz::v1 as wire;
-use holdfast_proto::gnsi::certz::v1::certificate::{
-    CertificateType as Shown, PrivateKeyType as Secret,
+use holdfast_proto::gnsi::certz::certz_client::CertzClient;
+use holdfast_proto::gnsi::certz::{
+    self, certificate, rotate_certificate_request, rotate_certificate_response,
 };
-use holdfast_proto::gnsi::certz::v1::certz_client::CertzClient;
-use holdfast_proto::gnsi::certz::v1::rotate_certificate_request::RotateRequest as Asked;
-use holdfast_proto::gnsi::certz::v1::rotate_certificate_response::RotateResponse as Told;
 use holdfast_proto::holdfast::{CertificateAuthenticationPolicy, CertificateAuthenticationRule};
 use prost::Message;
 use rcgen::{
@@ -259,23 +256,23 @@ impl Connected {
     }
 
     pub(crate) async fn add(&self, id: &str) -> Result<(), Code> {
-        let request = wire::AddProfileRequest { ssl_profile_id: id.to_owned() };
+        let request = certz::AddProfileRequest { ssl_profile_id: id.to_owned() };
         coded(self.certz().add_profile(request).await.map(drop))
     }
 
     pub(crate) async fn delete(&self, id: &str) -> Result<(), Code> {
-        let request = wire::DeleteProfileRequest { ssl_profile_id: id.to_owned() };
+        let request = certz::DeleteProfileRequest { ssl_profile_id: id.to_owned() };
         coded(self.certz().delete_profile(request).await.map(drop))
     }
 
     pub(crate) async fn list(&self) -> Result<Vec<String>, Code> {
-        let list = self.certz().get_profile_list(wire::GetProfileListRequest {}).await;
+        let list = self.certz().get_profile_list(certz::GetProfileListRequest {}).await;
         coded(list.map(|list| list.into_inner().ssl_profile_ids))
     }
 
-    pub(crate) async fn can_generate(&self, suite: wire::CsrSuite) -> bool {
-        let params = wire::CsrParams { csr_suite: suite.into(), ..wire::CsrParams::default() };
-        let request = wire::CanGenerateCsrRequest { params: Some(params) };
+    pub(crate) async fn can_generate(&self, suite: certz::CsrSuite) -> bool {
+        let params = certz::CsrParams { csr_suite: suite.into(), ..certz::CsrParams::default() };
+        let request = certz::CanGenerateCsrRequest { params: Some(params) };
         self.certz().can_generate_csr(request).await.unwrap().into_inner().can_generate
     }
 
@@ -289,7 +286,7 @@ impl Connected {
     pub(crate) async fn install(
         &self,
         profile: &str,
-        entities: Vec<wire::Entity>,
+        entities: Vec<certz::Entity>,
     ) -> Result<(), Code> {
         let mut rotation = self.rotate().await;
         rotation.upload(profile, entities).await?;
@@ -313,17 +310,17 @@ pub(crate) fn coded<T>(result: Result<T, Status>) -> Result<T, Code> {
 /// An open Rotate stream.
 pub(crate) struct Rotation {
     pub(crate) overwrite: bool,
-    pub(crate) requests: mpsc::Sender<wire::RotateCertificateRequest>,
-    pub(crate) answers: Streaming<wire::RotateCertificateResponse>,
+    pub(crate) requests: mpsc::Sender<certz::RotateCertificateRequest>,
+    pub(crate) answers: Streaming<certz::RotateCertificateResponse>,
 }
 
 impl Rotation {
     pub(crate) async fn ask(
         &mut self,
         profile: &str,
-        asked: Option<Asked>,
-    ) -> Result<Option<Told>, Code> {
-        let request = wire::RotateCertificateRequest {
+        asked: Option<rotate_certificate_request::RotateRequest>,
+    ) -> Result<Option<rotate_certificate_response::RotateResponse>, Code> {
+        let request = certz::RotateCertificateRequest {
             force_overwrite: self.overwrite,
             ssl_profile_id: profile.to_owned(),
             rotate_request: asked,
@@ -336,11 +333,19 @@ impl Rotation {
     pub(crate) async fn upload(
         &mut self,
         profile: &str,
-        entities: Vec<wire::Entity>,
+        entities: Vec<certz::Entity>,
     ) -> Result<(), Code> {
-        let upload = Asked::Certificates(wire::UploadRequest { entities });
+        let upload =
+            rotate_certificate_request::RotateRequest::Certificates(certz::UploadRequest {
+                entities,
+            });
         let told = self.ask(profile, Some(upload)).await?;
-        assert_eq!(told, Some(Told::Certificates(wire::UploadResponse {})));
+        assert_eq!(
+            told,
+            Some(rotate_certificate_response::RotateResponse::Certificates(
+                certz::UploadResponse {}
+            ))
+        );
         Ok(())
     }
 
@@ -348,18 +353,21 @@ impl Rotation {
     pub(crate) async fn csr(
         &mut self,
         profile: &str,
-        suite: wire::CsrSuite,
+        suite: certz::CsrSuite,
     ) -> Result<String, Code> {
-        let params = wire::CsrParams {
+        let params = certz::CsrParams {
             csr_suite: suite.into(),
             common_name: "box".to_owned(),
-            ..wire::CsrParams::default()
+            ..certz::CsrParams::default()
         };
-        let asked = wire::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
-        match self.ask(profile, Some(Asked::GenerateCsr(asked))).await? {
-            Some(Told::GeneratedCsr(made)) => {
+        let asked = certz::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
+        match self
+            .ask(profile, Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)))
+            .await?
+        {
+            Some(rotate_certificate_response::RotateResponse::GeneratedCsr(made)) => {
                 let made = made.certificate_signing_request.unwrap();
-                assert_eq!(made.encoding(), wire::CertificateEncoding::Pem);
+                assert_eq!(made.encoding(), certz::CertificateEncoding::Pem);
                 Ok(String::from_utf8(made.certificate_signing_request.to_vec()).unwrap())
             }
             told => panic!("{told:?}"),
@@ -368,7 +376,8 @@ impl Rotation {
 
     /// Finalizes: the answer is an empty message, then the stream ends with OK.
     pub(crate) async fn finalize(mut self, profile: &str) -> Result<(), Code> {
-        let asked = Asked::FinalizeRotation(wire::FinalizeRequest {});
+        let asked =
+            rotate_certificate_request::RotateRequest::FinalizeRotation(certz::FinalizeRequest {});
         let told = self.ask(profile, Some(asked)).await?;
         assert_eq!(told, None);
         assert_eq!(coded(self.answers.message().await)?, None);
@@ -383,51 +392,53 @@ impl Rotation {
     }
 }
 
-pub(crate) fn entity(version: &str, entity: wire::entity::Entity) -> wire::Entity {
-    wire::Entity { version: version.to_owned(), created_on: 1_700_000_000, entity: Some(entity) }
+pub(crate) fn entity(version: &str, entity: certz::entity::Entity) -> certz::Entity {
+    certz::Entity { version: version.to_owned(), created_on: 1_700_000_000, entity: Some(entity) }
 }
 
-pub(crate) fn certificate(pem: &str, key: Option<&str>) -> wire::Certificate {
-    wire::Certificate {
-        r#type: wire::CertificateType::X509.into(),
-        encoding: wire::CertificateEncoding::Pem.into(),
-        certificate_type: Some(Shown::RawCertificate(pem.to_owned().into())),
-        private_key_type: key.map(|key| Secret::RawPrivateKey(key.to_owned().into())),
-        ..wire::Certificate::default()
+pub(crate) fn certificate(pem: &str, key: Option<&str>) -> certz::Certificate {
+    certz::Certificate {
+        r#type: certz::CertificateType::X509.into(),
+        encoding: certz::CertificateEncoding::Pem.into(),
+        certificate_type: Some(certificate::CertificateType::RawCertificate(pem.to_owned().into())),
+        private_key_type: key
+            .map(|key| certificate::PrivateKeyType::RawPrivateKey(key.to_owned().into())),
+        ..certz::Certificate::default()
     }
 }
 
-pub(crate) fn chain_of(certificates: &[wire::Certificate]) -> wire::CertificateChain {
+pub(crate) fn chain_of(certificates: &[certz::Certificate]) -> certz::CertificateChain {
     let mut chain = None;
     for certificate in certificates.iter().rev() {
         let parent = chain.map(Box::new);
-        chain = Some(wire::CertificateChain { certificate: Some(certificate.clone()), parent });
+        chain = Some(certz::CertificateChain { certificate: Some(certificate.clone()), parent });
     }
     chain.unwrap_or_default()
 }
 
-pub(crate) fn chain(version: &str, pair: &Pair) -> wire::Entity {
+pub(crate) fn chain(version: &str, pair: &Pair) -> certz::Entity {
     let chain = chain_of(&[certificate(&pair.certificate, Some(&pair.key))]);
-    entity(version, wire::entity::Entity::CertificateChain(chain))
+    entity(version, certz::entity::Entity::CertificateChain(chain))
 }
 
-pub(crate) fn trust(version: &str, authorities: &[&Authority]) -> wire::Entity {
+pub(crate) fn trust(version: &str, authorities: &[&Authority]) -> certz::Entity {
     let all: Vec<_> = authorities.iter().map(|it| certificate(&it.pem, None)).collect();
-    entity(version, wire::entity::Entity::TrustBundle(chain_of(&all)))
+    entity(version, certz::entity::Entity::TrustBundle(chain_of(&all)))
 }
 
-pub(crate) fn revoked(version: &str, list: String) -> wire::Entity {
-    let list = wire::CertificateRevocationList {
-        r#type: wire::CertificateType::X509.into(),
-        encoding: wire::CertificateEncoding::Pem.into(),
+pub(crate) fn revoked(version: &str, list: String) -> certz::Entity {
+    let list = certz::CertificateRevocationList {
+        r#type: certz::CertificateType::X509.into(),
+        encoding: certz::CertificateEncoding::Pem.into(),
         certificate_revocation_list: list.into(),
         id: "list".to_owned(),
     };
-    let bundle = wire::CertificateRevocationListBundle { certificate_revocation_lists: vec![list] };
-    entity(version, wire::entity::Entity::CertificateRevocationListBundle(bundle))
+    let bundle =
+        certz::CertificateRevocationListBundle { certificate_revocation_lists: vec![list] };
+    entity(version, certz::entity::Entity::CertificateRevocationListBundle(bundle))
 }
 
-pub(crate) fn policy(version: &str, subject: &str, authority: &Authority) -> wire::Entity {
+pub(crate) fn policy(version: &str, subject: &str, authority: &Authority) -> certz::Entity {
     let rule = CertificateAuthenticationRule {
         name: "the only one".to_owned(),
         subjects: vec![subject.to_owned()],
@@ -438,9 +449,9 @@ pub(crate) fn policy(version: &str, subject: &str, authority: &Authority) -> wir
         type_url: "type.googleapis.com/holdfast.CertificateAuthenticationPolicy".to_owned(),
         value: policy.encode_to_vec(),
     };
-    let policy = wire::authentication_policy::Policy::Serialized(packed);
-    let policy = wire::AuthenticationPolicy { policy: Some(policy) };
-    entity(version, wire::entity::Entity::AuthenticationPolicy(policy))
+    let policy = certz::authentication_policy::Policy::Serialized(packed);
+    let policy = certz::AuthenticationPolicy { policy: Some(policy) };
+    entity(version, certz::entity::Entity::AuthenticationPolicy(policy))
 }
 
 /// Starts an agent bound to the profile `p`, with a certificate of `root` and `root` as its trust anchor.
