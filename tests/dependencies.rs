@@ -102,32 +102,32 @@ impl License {
     fn parse(expression: &str) -> Self {
         let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
         let words: Vec<&str> = spaced.split_whitespace().collect();
-        Self::alternatives(&mut words.as_slice())
+        Self::parse_or(&mut words.as_slice())
     }
 
-    fn alternatives(words: &mut &[&str]) -> Self {
-        let mut any = vec![Self::together(words)];
+    fn parse_or(words: &mut &[&str]) -> Self {
+        let mut any = vec![Self::parse_and(words)];
         while let Some((&"OR", rest)) = words.split_first() {
             *words = rest;
-            any.push(Self::together(words));
+            any.push(Self::parse_and(words));
         }
         Self::Any(any)
     }
 
-    fn together(words: &mut &[&str]) -> Self {
-        let mut all = vec![Self::one(words)];
+    fn parse_and(words: &mut &[&str]) -> Self {
+        let mut all = vec![Self::parse_term(words)];
         while let Some((&"AND", rest)) = words.split_first() {
             *words = rest;
-            all.push(Self::one(words));
+            all.push(Self::parse_term(words));
         }
         Self::All(all)
     }
 
-    fn one(words: &mut &[&str]) -> Self {
+    fn parse_term(words: &mut &[&str]) -> Self {
         match **words {
             ["(", ref inner @ ..] => {
                 *words = inner;
-                let inner = Self::alternatives(words);
+                let inner = Self::parse_or(words);
                 *words = words.strip_prefix(&[")"]).unwrap_or(words);
                 inner
             }

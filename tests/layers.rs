@@ -12,7 +12,7 @@ use holdfast_tests::trace::Trace;
 use serde_json::Value;
 
 /// Each crate, with the crates of the workspace that it may use. `tests` may use all.
-const ARROWS: &[(&str, &[&str])] = &[
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     (
         "holdfast",
         &[
@@ -116,10 +116,10 @@ const FORBIDDEN: &[(&str, &[&str], &[&str])] = &[
 const TESTS: &str = "holdfast-tests";
 
 #[test]
-fn crates_know_only_those_below_them() {
+fn crates_depend_only_on_crates_below() {
     let mut broken = Vec::new();
     for (name, package) in packages() {
-        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
+        let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(from, _)| *from == name) else {
             broken.push(format!("{name} is not in the list of arrows"));
             continue;
         };
@@ -156,7 +156,7 @@ fn each_dependency_has_its_version_in_the_root_manifest() {
 }
 
 #[test]
-fn sources_stay_on_their_side_of_a_boundary() {
+fn sources_contain_no_forbidden_words() {
     let mut broken = Vec::new();
     for (folder, words, except) in FORBIDDEN {
         for file in files(&workspace().join(folder), &["rs"]) {
@@ -193,7 +193,7 @@ fn modules_of_the_daemon_use_one_another_without_circles() {
 }
 
 #[test]
-fn the_modules_that_a_line_names_are_found() {
+fn named_modules_are_parsed_from_use_lines() {
     for (code, want) in [
         ("auth::Users;", "auth"),
         ("{auth, tls::{Peer, Dscp}, users::Users};", "auth tls users"),

@@ -150,8 +150,8 @@ fn facts_of(package: &str) -> Value {
 /// Every public package compiled into `holdfast-proto`, in the shape of the fact tables.
 fn described_packages() -> BTreeMap<String, Value> {
     let files = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap().file;
-    let options = OptionsOfSet::decode(FILE_DESCRIPTOR_SET).unwrap().file;
-    let mut packages: BTreeMap<String, Package> = BTreeMap::new();
+    let options = DescriptorSetOptions::decode(FILE_DESCRIPTOR_SET).unwrap().file;
+    let mut packages: BTreeMap<String, PackageFacts> = BTreeMap::new();
     for (file, options) in files.iter().zip(&options) {
         let public = !OUR_OWN.contains(&file.package());
         if public && !file.package().starts_with("google.protobuf") {
@@ -163,13 +163,13 @@ fn described_packages() -> BTreeMap<String, Value> {
 
 /// File options with the two version options, which `prost_types` does not keep.
 #[derive(Clone, PartialEq, Message)]
-struct OptionsOfSet {
+struct DescriptorSetOptions {
     #[prost(message, repeated, tag = "1")]
-    file: Vec<OptionsOfFile>,
+    file: Vec<FileDescriptorOptions>,
 }
 
 #[derive(Clone, PartialEq, Message)]
-struct OptionsOfFile {
+struct FileDescriptorOptions {
     #[prost(message, required, tag = "8")]
     options: FileOptions,
 }
@@ -216,7 +216,7 @@ impl FileOptions {
 
 /// A fact table that is being built. Maps go from full names to rows.
 #[derive(Default)]
-struct Package {
+struct PackageFacts {
     files: Map<String, Value>,
     version_options: Map<String, Value>,
     messages: Map<String, Value>,
@@ -230,7 +230,7 @@ struct Package {
     deprecated: Vec<String>,
 }
 
-impl Package {
+impl PackageFacts {
     fn into_facts(self) -> Value {
         json!({
             "files": self.files,

@@ -32,9 +32,9 @@ pub(crate) enum Revocation<'a> {
 }
 
 /// Accepts any extended key usage, because none is defined for vouchers and owner certificates.
-struct AnyPurpose;
+struct AnyExtendedKeyUsage;
 
-impl ExtendedKeyUsageValidator for AnyPurpose {
+impl ExtendedKeyUsageValidator for AnyExtendedKeyUsage {
     fn validate(&self, _purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         Ok(())
     }
@@ -74,7 +74,7 @@ pub(crate) fn verify(
         &anchors,
         others,
         now,
-        AnyPurpose,
+        AnyExtendedKeyUsage,
         options,
         None,
     )

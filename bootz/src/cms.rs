@@ -12,7 +12,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 pub use crate::chain::ChainError;
 use crate::chain::{self, Revocation};
-use crate::signature::{self, Digest, SignatureError};
+use crate::signature::{self, DigestAlgorithm, SignatureError};
 
 /// Largest message that is read, in octets. A voucher with a long chain has some ten thousand.
 pub const LARGEST: usize = 1 << 20;
@@ -81,10 +81,10 @@ impl SignedMessage {
             return Err(CmsError::OtherKind(outer.content_type));
         }
         let signed: SignedData = outer.content.decode_as().map_err(CmsError::Malformed)?;
-        Self::of(signed).map_err(CmsError::Malformed)
+        Self::from_signed_data(signed).map_err(CmsError::Malformed)
     }
 
-    fn of(signed: SignedData) -> der::Result<Self> {
+    fn from_signed_data(signed: SignedData) -> der::Result<Self> {
         let content = match signed.encap_content_info.econtent {
             Some(content) => content.decode_as::<OctetString>()?.as_bytes().to_vec(),
             None => Vec::new(),
@@ -127,7 +127,7 @@ impl SignedMessage {
         checks_revocation: bool,
         now: UnixTime,
     ) -> Result<&Certificate, CmsError> {
-        let others = self.certificates.iter().map(encoded);
+        let others = self.certificates.iter().map(to_der);
         let others = others.collect::<Result<Vec<_>, _>>()?;
         let revocation = match checks_revocation {
             true => Revocation::Checked(&self.revocation_lists),
@@ -137,7 +137,7 @@ impl SignedMessage {
         for signer in &self.signers {
             let certificate = self.certificate_of(signer)?;
             self.verify_signature(signer, certificate)?;
-            let leaf = encoded(certificate)?;
+            let leaf = to_der(certificate)?;
             chain::verify(&leaf, &others, trusted, revocation, now).map_err(CmsError::Untrusted)?;
             first.get_or_insert(certificate);
         }
@@ -172,12 +172,12 @@ impl SignedMessage {
         signer: &SignerInfo,
         certificate: &Certificate,
     ) -> Result<(), CmsError> {
-        let digest = Digest::named(signer.digest_alg.oid)?;
+        let digest = DigestAlgorithm::from_oid(signer.digest_alg.oid)?;
         let octets = signer.signature.as_bytes();
         let Some(attributes) = &signer.signed_attrs else {
             return Ok(signature::verify(certificate, digest, &self.content, octets)?);
         };
-        let computed = digest.of_octets(&self.content);
+        let computed = digest.digest(&self.content);
         let given = attribute(signer, MESSAGE_DIGEST).map(Any::decode_as::<OctetString>);
         let kind = attribute(signer, CONTENT_TYPE).map(Any::decode_as::<ObjectIdentifier>);
         if !given.is_some_and(|given| given.is_ok_and(|it| it.as_bytes() == computed.as_ref()))
@@ -190,7 +190,7 @@ impl SignedMessage {
     }
 }
 
-pub(crate) fn encoded(certificate: &Certificate) -> Result<CertificateDer<'static>, CmsError> {
+pub(crate) fn to_der(certificate: &Certificate) -> Result<CertificateDer<'static>, CmsError> {
     certificate.to_der().map(CertificateDer::from).map_err(CmsError::Malformed)
 }
 

@@ -1,6 +1,6 @@
 //! The DHCP options that name bootstrap servers (RFC 8572 section 8).
 
-use crate::uri::{Server, UriError};
+use crate::uri::{ServerUri, UriError};
 
 /// DHCPv4 option `OPTION_V4_SZTP_REDIRECT`. Servers send it only when the parameter request list names it.
 pub const OPTION_V4: u8 = 143;
@@ -16,13 +16,13 @@ const HEADER_V6: usize = 4;
 
 /// Servers taken from one option, and ignored entries reported. One option has room for five thousand entries, and
 /// each server is tried in turn; owners have a handful.
-const MOST_SERVERS: usize = 16;
+const MAX_SERVERS: usize = 16;
 
 /// Content of an option.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Offer {
+pub struct SztpRedirect {
     /// First sixteen bootstrap servers, in the order of the option and without duplicates.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerUri>,
     /// First sixteen entries that are malformed or have another scheme.
     pub ignored: Vec<UriError>,
 }
@@ -50,8 +50,8 @@ pub enum OptionError {
 ///
 /// # Errors
 /// When the list is cut off or an entry is not UTF-8. A damaged option is rejected as a whole.
-pub fn read(mut list: &[u8]) -> Result<Offer, OptionError> {
-    let mut offer = Offer::default();
+pub fn read(mut list: &[u8]) -> Result<SztpRedirect, OptionError> {
+    let mut offer = SztpRedirect::default();
     for entry in 1.. {
         let Some((length, rest)) = list.split_first_chunk::<LENGTH>() else {
             if list.is_empty() {
@@ -72,7 +72,7 @@ pub fn read(mut list: &[u8]) -> Result<Offer, OptionError> {
 ///
 /// # Errors
 /// The errors of [`read`].
-pub fn read_v4(mut options: &[u8]) -> Result<Offer, OptionError> {
+pub fn read_v4(mut options: &[u8]) -> Result<SztpRedirect, OptionError> {
     let mut list = Vec::new();
     while let Some(([_, length], rest)) = options.split_first_chunk::<HEADER_V4>() {
         let value = rest.split_at_checked(usize::from(*length));
@@ -90,20 +90,20 @@ pub fn read_v4(mut options: &[u8]) -> Result<Offer, OptionError> {
 ///
 /// # Errors
 /// The errors of [`read`].
-pub fn read_v6(option: &[u8]) -> Result<Offer, OptionError> {
+pub fn read_v6(option: &[u8]) -> Result<SztpRedirect, OptionError> {
     match option.split_at_checked(HEADER_V6) {
         Some((_, list)) => read(list),
         None => Err(OptionError::Truncated { entry: 1 }),
     }
 }
 
-impl Offer {
+impl SztpRedirect {
     fn add(&mut self, uri: &str) {
         match uri.parse() {
-            Ok(server) if self.servers.len() < MOST_SERVERS && !self.servers.contains(&server) => {
+            Ok(server) if self.servers.len() < MAX_SERVERS && !self.servers.contains(&server) => {
                 self.servers.push(server);
             }
-            Err(error) if self.ignored.len() < MOST_SERVERS => self.ignored.push(error),
+            Err(error) if self.ignored.len() < MAX_SERVERS => self.ignored.push(error),
             Ok(_) | Err(_) => {}
         }
     }

@@ -10,7 +10,7 @@ use holdfast_proto::bootz;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
-use crate::signature::Digest;
+use crate::signature::DigestAlgorithm;
 
 /// Octets of a line of PEM.
 const PEM_LINE: usize = 64;
@@ -29,9 +29,9 @@ pub enum IdentityError {
 
 /// The certificates of an identity in DER, that of the box first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain(Vec<CertificateDer<'static>>);
+pub struct IdevidChain(Vec<CertificateDer<'static>>);
 
-impl Chain {
+impl IdevidChain {
     /// Parses certificates in PEM.
     ///
     /// # Errors
@@ -61,10 +61,10 @@ impl Chain {
         bootz::Identity { r#type: Some(bootz::identity::Type::IdevidCert(text)) }
     }
 
-    fn digest(&self) -> Result<Digest, IdentityError> {
+    fn digest(&self) -> Result<DigestAlgorithm, IdentityError> {
         let refused = |reason: String| IdentityError::Certificate(reason);
         let leaf = Certificate::from_der(&self.0[0]).map_err(|error| refused(error.to_string()))?;
-        Digest::of(&leaf).map_err(|error| refused(error.to_string()))
+        DigestAlgorithm::of_certificate(&leaf).map_err(|error| refused(error.to_string()))
     }
 }
 
@@ -85,12 +85,12 @@ fn pem(certificate: &CertificateDer<'static>) -> String {
 /// the protocol gives servers no other way to know which digest a box uses.
 #[derive(Debug)]
 pub struct SigningKey {
-    key: Key,
+    key: IdevidKeyPair,
     random: SystemRandom,
 }
 
 #[derive(Debug)]
-enum Key {
+enum IdevidKeyPair {
     Rsa(Box<RsaKeyPair>, &'static dyn signature::RsaEncoding),
     Ecdsa(Box<EcdsaKeyPair>),
 }
@@ -100,7 +100,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// When it cannot be read, or cannot sign with the digest that the certificate asks for.
-    pub fn from_pem(pem: &[u8], chain: &Chain) -> Result<Self, IdentityError> {
+    pub fn from_pem(pem: &[u8], chain: &IdevidChain) -> Result<Self, IdentityError> {
         let digest = chain.digest()?;
         let der = PrivateKeyDer::from_pem_slice(pem)
             .map_err(|error| IdentityError::Key(error.to_string()))?;
@@ -109,8 +109,8 @@ impl SigningKey {
             key => RsaKeyPair::from_pkcs8(key.secret_der()).ok(),
         };
         let key = match rsa {
-            Some(key) => Key::Rsa(Box::new(key), rsa_encoding(digest)),
-            None => Key::Ecdsa(Box::new(ecdsa(der.secret_der(), digest)?)),
+            Some(key) => IdevidKeyPair::Rsa(Box::new(key), rsa_encoding(digest)),
+            None => IdevidKeyPair::Ecdsa(Box::new(ecdsa(der.secret_der(), digest)?)),
         };
         Ok(Self { key, random: SystemRandom::new() })
     }
@@ -122,37 +122,37 @@ impl SigningKey {
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, IdentityError> {
         let refused = |_| IdentityError::Key("it does not sign".to_owned());
         match &self.key {
-            Key::Rsa(key, encoding) => {
+            IdevidKeyPair::Rsa(key, encoding) => {
                 let mut signature = vec![0; key.public_modulus_len()];
                 key.sign(*encoding, &self.random, message, &mut signature).map_err(refused)?;
                 Ok(signature)
             }
-            Key::Ecdsa(key) => {
+            IdevidKeyPair::Ecdsa(key) => {
                 Ok(key.sign(&self.random, message).map_err(refused)?.as_ref().to_vec())
             }
         }
     }
 }
 
-fn rsa_encoding(digest: Digest) -> &'static dyn signature::RsaEncoding {
+fn rsa_encoding(digest: DigestAlgorithm) -> &'static dyn signature::RsaEncoding {
     match digest {
-        Digest::Sha256 => &signature::RSA_PKCS1_SHA256,
-        Digest::Sha384 => &signature::RSA_PKCS1_SHA384,
-        Digest::Sha512 => &signature::RSA_PKCS1_SHA512,
+        DigestAlgorithm::Sha256 => &signature::RSA_PKCS1_SHA256,
+        DigestAlgorithm::Sha384 => &signature::RSA_PKCS1_SHA384,
+        DigestAlgorithm::Sha512 => &signature::RSA_PKCS1_SHA512,
     }
 }
 
-fn ecdsa(der: &[u8], digest: Digest) -> Result<EcdsaKeyPair, IdentityError> {
+fn ecdsa(der: &[u8], digest: DigestAlgorithm) -> Result<EcdsaKeyPair, IdentityError> {
     let algorithms: &[&'static signature::EcdsaSigningAlgorithm] = match digest {
-        Digest::Sha256 => &[
+        DigestAlgorithm::Sha256 => &[
             &signature::ECDSA_P256_SHA256_ASN1_SIGNING,
             &signature::ECDSA_P521_SHA256_ASN1_SIGNING,
         ],
-        Digest::Sha384 => &[
+        DigestAlgorithm::Sha384 => &[
             &signature::ECDSA_P384_SHA384_ASN1_SIGNING,
             &signature::ECDSA_P521_SHA384_ASN1_SIGNING,
         ],
-        Digest::Sha512 => &[&signature::ECDSA_P521_SHA512_ASN1_SIGNING],
+        DigestAlgorithm::Sha512 => &[&signature::ECDSA_P521_SHA512_ASN1_SIGNING],
     };
     let fitting = algorithms.iter().find_map(|algorithm| {
         EcdsaKeyPair::from_pkcs8(algorithm, der)

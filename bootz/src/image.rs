@@ -9,16 +9,16 @@ const DIGEST: usize = 32;
 
 /// The software of this box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Slot {
+pub struct InstalledSoftware {
     /// Running version.
     pub running: String,
     /// True when the box is able to install images.
-    pub installs: bool,
+    pub can_install: bool,
 }
 
 /// Decision about an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ImageDecision {
     /// No image is intended, or it is running already.
     Keep,
     /// Fetch the image, compare its digest, and install it.
@@ -63,27 +63,27 @@ pub enum ImageError {
     },
 }
 
-impl Slot {
+impl InstalledSoftware {
     /// Decides about the intended image.
     ///
     /// # Errors
     /// When a field is missing or malformed, so that the image could not be fetched and checked.
-    pub fn step(&self, intended: Option<&SoftwareImage>) -> Result<Step, ImageError> {
+    pub fn decide(&self, intended: Option<&SoftwareImage>) -> Result<ImageDecision, ImageError> {
         let Some(intended) = intended.filter(|image| **image != SoftwareImage::default()) else {
-            return Ok(Step::Keep);
+            return Ok(ImageDecision::Keep);
         };
         if intended.version.is_empty() {
             return Err(ImageError::Missing("version"));
         }
         if intended.version == self.running {
-            return Ok(Step::Keep);
+            return Ok(ImageDecision::Keep);
         }
         let image = Image::read(intended)?;
-        if !self.installs {
+        if !self.can_install {
             let running = self.running.clone();
             return Err(ImageError::NoSlot { intended: image.version, running });
         }
-        Ok(Step::Install(image))
+        Ok(ImageDecision::Install(image))
     }
 }
 

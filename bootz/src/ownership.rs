@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::{CertificateDer, UnixTime};
 
 use crate::cms::{CmsError, SignedMessage};
-use crate::signature::{self, Digest};
+use crate::signature::{self, DigestAlgorithm};
 use crate::voucher::{Voucher, VoucherError};
 
 /// Documents by which a server proves that it acts for the owner.
 #[derive(Clone, Copy, Debug)]
-pub struct Proof<'a> {
+pub struct OwnershipProof<'a> {
     /// Voucher: CMS in DER.
     pub voucher: &'a [u8],
     /// Owner certificate: CMS in DER, signed by the certificate that it carries.
@@ -22,11 +22,11 @@ pub struct Proof<'a> {
 
 /// Facts about the box that a proof must match.
 #[derive(Clone, Copy, Debug)]
-pub struct Expected<'a> {
+pub struct VerificationParameters<'a> {
     /// Serial number of this box.
     pub serial: &'a str,
     /// Trust anchors for vouchers, in DER.
-    pub vendor: &'a [CertificateDer<'a>],
+    pub voucher_anchors: &'a [CertificateDer<'a>],
     /// Time of day.
     pub now: UnixTime,
 }
@@ -49,24 +49,28 @@ pub enum OwnershipError {
     Signature(String),
 }
 
-impl Proof<'_> {
+impl OwnershipProof<'_> {
     /// Verifies data in its received form, which is the encrypted one if it came encrypted.
     ///
     /// # Errors
     /// When a link of the chain from the vendor to the data does not verify.
-    pub fn verify(&self, data: &[u8], expected: &Expected<'_>) -> Result<(), OwnershipError> {
+    pub fn verify(
+        &self,
+        data: &[u8],
+        expected: &VerificationParameters<'_>,
+    ) -> Result<(), OwnershipError> {
         if self.voucher.is_empty() {
             return Err(OwnershipError::NoVoucher);
         }
-        let Expected { serial, vendor, now } = *expected;
-        let voucher = Voucher::verified(self.voucher, serial, vendor, now)?;
+        let VerificationParameters { serial, voucher_anchors: vendor, now } = *expected;
+        let voucher = Voucher::verify(self.voucher, serial, vendor, now)?;
         let pinned = [CertificateDer::from(voucher.pinned_domain_cert)];
         let message = SignedMessage::read(self.certificate).map_err(OwnershipError::Certificate)?;
         let owner = message.verify(&pinned, voucher.checks_revocation, now);
         let owner = owner.map_err(OwnershipError::Certificate)?;
         let refused = |reason: String| OwnershipError::Signature(reason);
         let octets = STANDARD.decode(self.signature).map_err(|error| refused(error.to_string()))?;
-        Digest::of(owner)
+        DigestAlgorithm::of_certificate(owner)
             .and_then(|digest| signature::verify(owner, digest, data, &octets))
             .map_err(|error| refused(error.to_string()))
     }

@@ -18,7 +18,7 @@ const DEFAULT_PROFILE: &str = "system_default_profile";
 
 /// Content for this box, parsed from verified data.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Payload {
+pub struct BootstrapPayload {
     /// The whole response as a message. It repeats the server's certificate, which is also in `server_trust_cert`.
     pub response: BootstrapDataResponse,
     /// Configuration to boot with.
@@ -41,7 +41,7 @@ pub enum PayloadError {
     Nonce,
     /// No response names this box.
     #[error("the bootstrap data has no response for serial number `{0}`")]
-    NotForUs(String),
+    NoResponseForBox(String),
     /// Several responses name this box.
     #[error("the bootstrap data has several responses for serial number `{0}`")]
     Ambiguous(String),
@@ -76,7 +76,7 @@ pub fn checksum(data: &[u8]) -> String {
     })
 }
 
-impl Payload {
+impl BootstrapPayload {
     /// Parses the data for the box with this serial number. `nonce` is that of the request, or empty when none was
     /// sent.
     ///
@@ -88,7 +88,8 @@ impl Payload {
         verify_slices_are_equal(signed.nonce.as_bytes(), nonce.as_bytes())
             .map_err(|_| PayloadError::Nonce)?;
         let mut ours = signed.responses.into_iter().filter(|it| it.serial_num == serial);
-        let response = ours.next().ok_or_else(|| PayloadError::NotForUs(serial.to_owned()))?;
+        let response =
+            ours.next().ok_or_else(|| PayloadError::NoResponseForBox(serial.to_owned()))?;
         if ours.next().is_some() {
             return Err(PayloadError::Ambiguous(serial.to_owned()));
         }
@@ -97,14 +98,14 @@ impl Payload {
         Ok(Self {
             boot_config: boot_config
                 .ok_or_else(|| PayloadError::field("boot_config", "it is missing"))?,
-            server_trust_cert: trust(&response.server_trust_cert)?,
+            server_trust_cert: parse_trust_anchor(&response.server_trust_cert)?,
             checksum: checksum(data),
             response,
         })
     }
 }
 
-fn trust(text: &str) -> Result<CertificateDer<'static>, PayloadError> {
+fn parse_trust_anchor(text: &str) -> Result<CertificateDer<'static>, PayloadError> {
     const FIELD: &str = "server_trust_cert";
     if text.is_empty() {
         return Err(PayloadError::field(FIELD, "it is missing, so nothing can be reported"));

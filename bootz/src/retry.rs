@@ -24,7 +24,7 @@ impl Backoff {
     /// Delay after this number of consecutive failures. `drawn` is a random number from the whole range of its
     /// type.
     #[must_use]
-    pub fn wait(&self, failures: u32, drawn: u32) -> Duration {
+    pub fn delay(&self, failures: u32, drawn: u32) -> Duration {
         let doublings = failures.saturating_sub(1).min(u32::BITS - 1);
         let base = self.first.saturating_mul(1 << doublings).min(self.longest);
         base + base.mul_f64(f64::from(drawn) / f64::from(u32::MAX) / 2.0)

@@ -25,15 +25,15 @@ pub(crate) enum SignatureError {
 
 /// Supported digests: SHA-2 with 256 bits and more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Digest {
+pub(crate) enum DigestAlgorithm {
     Sha256,
     Sha384,
     Sha512,
 }
 
-impl Digest {
+impl DigestAlgorithm {
     /// Looks up a digest by its own object identifier, or by that of a signature algorithm that uses it.
-    pub(crate) fn named(oid: ObjectIdentifier) -> Result<Self, SignatureError> {
+    pub(crate) fn from_oid(oid: ObjectIdentifier) -> Result<Self, SignatureError> {
         match oid.to_string().as_str() {
             // In each row: the digest itself, RSA with it, ECDSA with it.
             "2.16.840.1.101.3.4.2.1" | "1.2.840.113549.1.1.11" | "1.2.840.10045.4.3.2" => {
@@ -50,11 +50,11 @@ impl Digest {
     }
 
     /// The digest of the certificate's own signature, by which bootstrap servers and boxes choose theirs.
-    pub(crate) fn of(certificate: &Certificate) -> Result<Self, SignatureError> {
-        Self::named(certificate.signature_algorithm().oid)
+    pub(crate) fn of_certificate(certificate: &Certificate) -> Result<Self, SignatureError> {
+        Self::from_oid(certificate.signature_algorithm().oid)
     }
 
-    pub(crate) fn of_octets(self, octets: &[u8]) -> digest::Digest {
+    pub(crate) fn digest(self, octets: &[u8]) -> digest::Digest {
         let algorithm = match self {
             Self::Sha256 => &digest::SHA256,
             Self::Sha384 => &digest::SHA384,
@@ -67,7 +67,7 @@ impl Digest {
 /// Verifies a signature with the key of a certificate: RSA with PKCS #1 v1.5, or ECDSA in ASN.1.
 pub(crate) fn verify(
     certificate: &Certificate,
-    digest: Digest,
+    digest: DigestAlgorithm,
     message: &[u8],
     signature: &[u8],
 ) -> Result<(), SignatureError> {
@@ -79,14 +79,14 @@ pub(crate) fn verify(
 
 fn algorithm(
     key: &SubjectPublicKeyInfoOwned,
-    digest: Digest,
+    digest: DigestAlgorithm,
 ) -> Result<&'static dyn VerificationAlgorithm, SignatureError> {
     let kind = key.algorithm.oid;
     if kind == RSA {
         return Ok(match digest {
-            Digest::Sha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-            Digest::Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-            Digest::Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+            DigestAlgorithm::Sha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+            DigestAlgorithm::Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+            DigestAlgorithm::Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
         });
     }
     if kind != EC {
@@ -95,15 +95,15 @@ fn algorithm(
     let named = key.algorithm.parameters.as_ref().map(Any::decode_as::<ObjectIdentifier>);
     let Some(Ok(curve)) = named else { return Err(SignatureError::Key(kind)) };
     Ok(match (curve, digest) {
-        (P256, Digest::Sha256) => &signature::ECDSA_P256_SHA256_ASN1,
-        (P256, Digest::Sha384) => &signature::ECDSA_P256_SHA384_ASN1,
-        (P256, Digest::Sha512) => &signature::ECDSA_P256_SHA512_ASN1,
-        (P384, Digest::Sha256) => &signature::ECDSA_P384_SHA256_ASN1,
-        (P384, Digest::Sha384) => &signature::ECDSA_P384_SHA384_ASN1,
-        (P384, Digest::Sha512) => &signature::ECDSA_P384_SHA512_ASN1,
-        (P521, Digest::Sha256) => &signature::ECDSA_P521_SHA256_ASN1,
-        (P521, Digest::Sha384) => &signature::ECDSA_P521_SHA384_ASN1,
-        (P521, Digest::Sha512) => &signature::ECDSA_P521_SHA512_ASN1,
+        (P256, DigestAlgorithm::Sha256) => &signature::ECDSA_P256_SHA256_ASN1,
+        (P256, DigestAlgorithm::Sha384) => &signature::ECDSA_P256_SHA384_ASN1,
+        (P256, DigestAlgorithm::Sha512) => &signature::ECDSA_P256_SHA512_ASN1,
+        (P384, DigestAlgorithm::Sha256) => &signature::ECDSA_P384_SHA256_ASN1,
+        (P384, DigestAlgorithm::Sha384) => &signature::ECDSA_P384_SHA384_ASN1,
+        (P384, DigestAlgorithm::Sha512) => &signature::ECDSA_P384_SHA512_ASN1,
+        (P521, DigestAlgorithm::Sha256) => &signature::ECDSA_P521_SHA256_ASN1,
+        (P521, DigestAlgorithm::Sha384) => &signature::ECDSA_P521_SHA384_ASN1,
+        (P521, DigestAlgorithm::Sha512) => &signature::ECDSA_P521_SHA512_ASN1,
         _ => return Err(SignatureError::Key(curve)),
     })
 }

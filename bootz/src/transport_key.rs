@@ -19,7 +19,7 @@ pub struct TransportKey {
 /// The data was encrypted to another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bootstrap data was not encrypted for this stream")]
-pub struct NotForUs;
+pub struct DecryptionError;
 
 impl TransportKey {
     /// Makes a key from 32 random octets, which the caller draws from a secure source.
@@ -47,11 +47,11 @@ impl TransportKey {
     ///
     /// # Errors
     /// When the data was encrypted to another key, or was modified.
-    pub fn open(&self, encapsulated: &[u8], ciphertext: &[u8]) -> Result<Vec<u8>, NotForUs> {
+    pub fn open(&self, encapsulated: &[u8], ciphertext: &[u8]) -> Result<Vec<u8>, DecryptionError> {
         let encapsulated = EncapsulatedSecret(encapsulated.to_vec());
         DH_KEM_X25519_HKDF_SHA256_AES_256
             .open(&encapsulated, &[], &[], ciphertext, &self.secret)
-            .map_err(|_| NotForUs)
+            .map_err(|_| DecryptionError)
     }
 }
 

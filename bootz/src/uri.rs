@@ -13,7 +13,7 @@ const SCHEME: &str = "bootz";
 /// A bootstrap server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Server {
+pub struct ServerUri {
     /// DNS name or address.
     pub host: Host,
     /// TCP port.
@@ -46,7 +46,7 @@ pub enum UriError {
     },
 }
 
-impl FromStr for Server {
+impl FromStr for ServerUri {
     type Err = UriError;
 
     fn from_str(text: &str) -> Result<Self, UriError> {
@@ -82,7 +82,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             Host::Name(name) => write!(f, "{SCHEME}://{name}:{}", self.port),
@@ -92,7 +92,7 @@ impl fmt::Display for Server {
     }
 }
 
-impl TryFrom<String> for Server {
+impl TryFrom<String> for ServerUri {
     type Error = UriError;
 
     fn try_from(text: String) -> Result<Self, UriError> {
@@ -100,8 +100,8 @@ impl TryFrom<String> for Server {
     }
 }
 
-impl From<Server> for String {
-    fn from(server: Server) -> Self {
+impl From<ServerUri> for String {
+    fn from(server: ServerUri) -> Self {
         server.to_string()
     }
 }

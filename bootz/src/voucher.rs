@@ -20,7 +20,7 @@ const HARDWARE_MODULE_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3
 
 /// Tolerance for a slow clock of the box, in seconds. A day covers clocks that were set by hand in the wrong time
 /// zone.
-const CLOCK_SLACK: u64 = 24 * 60 * 60;
+const CLOCK_SKEW_TOLERANCE: u64 = 24 * 60 * 60;
 
 /// Accepted assertions: how the vendor learned of the owner. Any other value is refused.
 const ASSERTIONS: [&str; 3] = ["verified", "logged", "proximity"];
@@ -65,7 +65,7 @@ pub enum VoucherError {
 /// Leaves of `ietf-voucher` that affect the decision. All others, including augmentations, are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Leaves {
+struct VoucherLeaves {
     created_on: String,
     expires_on: Option<String>,
     assertion: String,
@@ -76,9 +76,9 @@ struct Leaves {
 }
 
 #[derive(Deserialize)]
-struct Document {
+struct VoucherDocument {
     #[serde(rename = "ietf-voucher:voucher")]
-    voucher: Leaves,
+    voucher: VoucherLeaves,
 }
 
 impl Voucher {
@@ -87,7 +87,7 @@ impl Voucher {
     ///
     /// # Errors
     /// When the signature, the signer, the content, the serial number or the time is wrong.
-    pub fn verified(
+    pub fn verify(
         message: &[u8],
         serial: &str,
         vendor: &[CertificateDer<'_>],
@@ -98,8 +98,8 @@ impl Voucher {
         for signer in message.signers() {
             let signer = signer?;
             // A certificate that the operator configured as trusted is accepted in any form.
-            if !vendor.contains(&cms::encoded(signer)?)
-                && let Some(mark) = mark_of_box(signer)
+            if !vendor.contains(&cms::to_der(signer)?)
+                && let Some(mark) = idevid_evidence(signer)
             {
                 return Err(VoucherError::SignedByBox(mark));
             }
@@ -120,17 +120,17 @@ impl Voucher {
         let malformed = |reason: String| VoucherError::Malformed(reason);
         let first = content.iter().find(|octet| !octet.is_ascii_whitespace());
         let leaves = if first == Some(&b'{') {
-            let document = serde_json::from_slice::<Document>(content);
+            let document = serde_json::from_slice::<VoucherDocument>(content);
             document.map_err(|error| malformed(error.to_string()))?.voucher
         } else {
             let text = str::from_utf8(content).map_err(|error| malformed(error.to_string()))?;
-            Leaves::from_xml(text).map_err(malformed)?
+            VoucherLeaves::from_xml(text).map_err(malformed)?
         };
         leaves.into_voucher().map_err(malformed)
     }
 
     fn valid_at(&self, now: UnixTime) -> Result<(), VoucherError> {
-        if self.created.as_secs() > now.as_secs().saturating_add(CLOCK_SLACK) {
+        if self.created.as_secs() > now.as_secs().saturating_add(CLOCK_SKEW_TOLERANCE) {
             return Err(VoucherError::Time("was made in the future; is the clock right?"));
         }
         if self.expires.is_some_and(|expires| expires.as_secs() < now.as_secs()) {
@@ -142,7 +142,7 @@ impl Voucher {
 
 /// Detects the certificate of a box (IEEE 802.1AR section 8). Vendors sign those below the same root as their
 /// vouchers, and the key of one box must not be able to make vouchers for others.
-fn mark_of_box(certificate: &Certificate) -> Option<&'static str> {
+fn idevid_evidence(certificate: &Certificate) -> Option<&'static str> {
     let inner = certificate.tbs_certificate();
     let attributes = inner.subject().iter_rdn().flat_map(|name| name.iter());
     if attributes.into_iter().any(|attribute| attribute.oid == SERIAL_NUMBER) {
@@ -158,7 +158,7 @@ fn mark_of_box(certificate: &Certificate) -> Option<&'static str> {
     }
 }
 
-impl Leaves {
+impl VoucherLeaves {
     fn from_xml(text: &str) -> Result<Self, String> {
         let document = roxmltree::Document::parse(text).map_err(|error| error.to_string())?;
         let root = document.root_element();

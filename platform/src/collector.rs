@@ -10,7 +10,7 @@ use netlink_packet_route::link::Stats64;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::transport::rtnetlink::{Command, Line, LinkCounters};
+use crate::transport::rtnetlink::{Command, CommandSender, LinkCounters};
 
 /// Age up to which a reading is shared: readers that ask within this time of one another get the same one.
 const SHARED_FOR: Duration = Duration::from_millis(20);
@@ -18,13 +18,13 @@ const SHARED_FOR: Duration = Duration::from_millis(20);
 /// Reads the leaves that change without an event, once for all readers that ask at the same time.
 #[derive(Debug)]
 pub struct Collector {
-    line: Line,
+    line: CommandSender,
     nodes: Nodes,
     latest: Mutex<Option<Reading>>,
 }
 
 /// Leaves of the native schema with their values.
-pub type Leaves = Arc<Vec<(InstancePath, Value)>>;
+pub type PolledLeaves = Arc<Vec<(InstancePath, Value)>>;
 
 /// Accessor of one counter in the kernel's statistics.
 type Counter = fn(&Stats64) -> u64;
@@ -32,7 +32,7 @@ type Counter = fn(&Stats64) -> u64;
 #[derive(Debug)]
 struct Reading {
     begun: Instant,
-    leaves: Leaves,
+    leaves: PolledLeaves,
 }
 
 /// Schema nodes of the polled leaves. Nodes that the schema lacks are left out.
@@ -62,14 +62,14 @@ const COUNTERS: [(&str, Counter); 11] = [
 ];
 
 impl Collector {
-    pub(crate) fn new(native: &Schema, line: Line) -> Self {
+    pub(crate) fn new(native: &Schema, line: CommandSender) -> Self {
         Self { line, nodes: Nodes::of(native), latest: Mutex::new(None) }
     }
 
     /// The polled leaves of the box and all its links.
     ///
     /// A reading that began at most 20 ms ago is shared; links without counters are left out.
-    pub async fn read(&self) -> Leaves {
+    pub async fn read(&self) -> PolledLeaves {
         let asked = Instant::now();
         let mut latest = self.latest.lock().await;
         if let Some(reading) = &*latest
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_polled_leaf_that_linux_counts_is_in_the_native_model() {
+    fn polled_counters_are_in_the_native_model() {
         let nodes = Nodes::of(&Schema::native().unwrap());
         assert!(nodes.current_datetime.is_some() && nodes.up_time.is_some());
         assert!(nodes.counters.is_some());

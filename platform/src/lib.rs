@@ -25,9 +25,9 @@ pub mod transport;
 pub mod values;
 mod vault;
 
-pub use collector::{Collector, Leaves};
+pub use collector::{Collector, PolledLeaves};
 pub use platform::{Platform, PlatformError, PlatformSettings};
-pub use vault::{NoVault, Vault};
+pub use vault::{EmptyVault, Vault};
 
 #[cfg(test)]
 mod kernel_tests;

@@ -175,7 +175,7 @@ mod tests {
 
     // proves kv.H9
     #[test]
-    fn names_and_indices_follow_what_comes_changes_and_goes() {
+    fn the_link_index_follows_creation_renaming_and_deletion() {
         let mut links = LinkIndex::new();
         let known = |links: &LinkIndex, names: &[&str], indices: &[u32]| {
             let names: Vec<_> = names.iter().map(|name| links.index(name)).collect();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_the_last_change_moves_with_the_state_alone() {
+    fn the_last_change_time_follows_the_operational_state_only() {
         let mut links = LinkIndex::new();
         let mut times = Vec::new();
         for (time, oper) in [(5, OperState::Down), (6, OperState::Down), (7, OperState::Up)] {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_ours_when_its_mark_is_taken_off() {
+    fn a_link_stays_ours_when_its_mark_is_removed() {
         let mut links = LinkIndex::new();
         // marked in this message; ours, and its mark lost, afterwards
         for (index, marked, want) in [

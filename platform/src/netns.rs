@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_entered_is_named_with_what_to_do() {
+    fn namespace_errors_name_the_path_and_the_cause() {
         check("no-such-namespace", "/run/netns/no-such-namespace is missing");
         check("/no/such/file", "/no/such/file is missing");
         check("/dev/null", "/dev/null is not a network namespace");

@@ -12,8 +12,8 @@ use crate::netns::{Netns, NetnsError, NetnsSetting};
 use crate::probe::Probes;
 use crate::transport::codecs::Codecs;
 use crate::transport::rtnetlink::{self, Rtnetlink};
-use crate::transport::texts::{self, Place, Texts};
-use crate::transport::{Events, Query, RTNETLINK, RtnetlinkError, SYSCTL, Transport, mailbox};
+use crate::transport::texts::{self, FileTransport, FileTransportSettings};
+use crate::transport::{Events, RTNETLINK, ReadQuery, RtnetlinkError, SYSCTL, Transport, mailbox};
 use crate::vault::Vault;
 
 /// Choice of the managed box.
@@ -45,7 +45,7 @@ pub enum PlatformError {
 #[derive(Debug)]
 pub struct Platform {
     rtnetlink: Rtnetlink,
-    texts: Texts,
+    texts: FileTransport,
     probes: Probes,
 }
 
@@ -76,8 +76,8 @@ impl Platform {
             NetnsSetting::Given(_) => HostnameWriter::Direct,
         };
         let (root, vault) = (settings.root.clone(), Arc::clone(&settings.vault));
-        let place = Place { root, hostname, vault };
-        let texts = Texts::start(Arc::clone(&netns), place, codecs, mailbox)?;
+        let place = FileTransportSettings { root, hostname, vault };
+        let texts = FileTransport::start(Arc::clone(&netns), place, codecs, mailbox)?;
         let mut platform = Self { rtnetlink, texts, probes: Probes::new(netns) };
         platform.retrieve();
         Ok((platform, events))
@@ -113,7 +113,7 @@ impl Transport for Platform {
 
     fn read(&mut self, keys: Vec<Key>) {
         let (texts, network): (Vec<_>, Vec<_>) =
-            keys.into_iter().partition(|key| Query::of(key).is_text());
+            keys.into_iter().partition(|key| ReadQuery::of(key).is_text());
         if !network.is_empty() {
             self.rtnetlink.line().command(rtnetlink::Command::Read(network));
         }

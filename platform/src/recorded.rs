@@ -98,7 +98,7 @@ mod tests {
     use crate::values::{BridgeParams, Hop, LinkKind, MacAddr, RouteTarget};
 
     #[test]
-    fn every_kind_is_recorded() {
+    fn every_kind_has_a_json_conversion() {
         let unrecorded: Vec<_> = crate::descriptors::registry()
             .iter()
             .filter(|descriptor| !FORMS.iter().any(|form| form.kind == descriptor.kind()))
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_reads_back() {
+    fn json_values_round_trip() {
         let mac = Some(MacAddr([2, 0, 0, 0, 0, 1]));
         check(
             kinds::LINK,

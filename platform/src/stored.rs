@@ -221,7 +221,7 @@ mod tests {
     use crate::values::{AddressFacts, AddressOrigin, StaticProtocol};
 
     #[test]
-    fn what_is_stored_reads_back() {
+    fn stored_credentials_round_trip() {
         let mac = Some(MacAddr([2, 0, 0, 0, 0, 1]));
         let port = Link {
             enabled: false,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_alone_knows_is_not_stored() {
+    fn observed_facts_are_not_stored() {
         let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static });
         let ip = [192, 0, 2, 1].into();
         let shown = Address { facts, ..Address::new("eth0", ip, 24) };

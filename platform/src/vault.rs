@@ -24,9 +24,9 @@ pub trait Vault: Debug + Send + Sync {
 
 /// An empty vault, for a box without credentials.
 #[derive(Debug)]
-pub struct NoVault;
+pub struct EmptyVault;
 
-impl Vault for NoVault {
+impl Vault for EmptyVault {
     fn find(&self, _: &Digest) -> Option<Zeroizing<Vec<u8>>> {
         None
     }

@@ -93,12 +93,12 @@ pub(crate) fn measure(sizes: Sizes) -> Result<(Vec<Row>, Memory)> {
         rows.push(Row { what: format!("engine: {what}"), took, original, target });
     };
     let before = resident_octets()?;
-    let mut bench = Bench::new()?;
+    let mut bench = EngineBench::new()?;
     let first = bench.commit(groups_of(groups))?;
     let octets = (resident_octets()? - before) / f64::from(values);
     let mut times = vec![first];
     for _ in 1..repeats {
-        times.push(Bench::new()?.commit(groups_of(groups))?);
+        times.push(EngineBench::new()?.commit(groups_of(groups))?);
     }
     row(&format!("create {values} values"), median(times), millis(4080), millis(150));
     let plan = bench.plan_one(changes)?;
@@ -115,23 +115,26 @@ pub(crate) fn measure(sizes: Sizes) -> Result<(Vec<Row>, Memory)> {
 
     let (mut waited, mut came) = (Vec::new(), Vec::new());
     for _ in 0..repeats {
-        let mut bench = Bench::new()?;
-        let all = (0..waiting).map(|number| some(Thing::new(number, &[waiting]))).collect();
+        let mut bench = EngineBench::new()?;
+        let all =
+            (0..waiting).map(|number| creation(DependentValue::new(number, &[waiting]))).collect();
         waited.push(bench.commit(all)?);
-        came.push(bench.commit(vec![some(Thing::new(waiting, &[]))])?);
+        came.push(bench.commit(vec![creation(DependentValue::new(waiting, &[]))])?);
     }
     row(&format!("{waiting} values wait for one"), median(waited), millis(31_300), millis(100));
     row("the one they wait for comes", median(came), millis(1600), millis(100));
 
-    let mut bench = Bench::new()?;
-    bench.commit(vec![some(Thing { parts: members, ..Thing::new(0, &[]) })])?;
+    let mut bench = EngineBench::new()?;
+    bench
+        .commit(vec![creation(DependentValue { parts: members, ..DependentValue::new(0, &[]) })])?;
     let grown = bench.grow(members)?;
     row(&format!("one member more of {members}"), grown, millis(70), micros(50));
 
-    let linked = || (0..chain).map(|number| some(Thing::new(number, &[number + 1]))).collect();
+    let linked =
+        || (0..chain).map(|number| creation(DependentValue::new(number, &[number + 1]))).collect();
     let mut times = Vec::new();
     for _ in 0..repeats {
-        times.push(Bench::new()?.commit(linked())?);
+        times.push(EngineBench::new()?.commit(linked())?);
     }
     row(&format!("a chain of {chain}, pending"), median(times), millis(59_400), millis(10));
 
@@ -143,10 +146,10 @@ pub(crate) fn measure(sizes: Sizes) -> Result<(Vec<Row>, Memory)> {
 /// The median of many new engines, because a single time depends on what the rows before have left in the caches.
 fn diamonds(layers: u32) -> Result<Duration> {
     let below = |number: u32| [(number / 2 + 1) * 2, (number / 2 + 1) * 2 + 1];
-    let layer = |number| some(Thing::new(number, &below(number)));
+    let layer = |number| creation(DependentValue::new(number, &below(number)));
     let mut times = Vec::new();
     for _ in 0..ENGINES {
-        times.push(Bench::new()?.commit((0..2 * layers).map(layer).collect())?);
+        times.push(EngineBench::new()?.commit((0..2 * layers).map(layer).collect())?);
     }
     Ok(median(times))
 }
@@ -172,24 +175,24 @@ fn shared(value: impl holdfast_scheduler::Value) -> Option<SharedValue> {
     Some(Arc::new(value))
 }
 
-fn some(thing: Thing) -> Change {
-    (thing_key(thing.number), shared(thing))
+fn creation(thing: DependentValue) -> Change {
+    (dependent_value_key(thing.number), shared(thing))
 }
 
 /// An engine and a system that agrees to everything at once.
-struct Bench {
+struct EngineBench {
     engine: Engine,
     begun: Instant,
 }
 
-impl Bench {
+impl EngineBench {
     fn new() -> Result<Self> {
         let mut registry = Registry::new();
-        registry.register(Links)?;
-        registry.register(Properties)?;
-        registry.register(Routes)?;
-        registry.register(Things)?;
-        registry.register(Members)?;
+        registry.register(LinkDescriptor)?;
+        registry.register(PropertyDescriptor)?;
+        registry.register(RouteDescriptor)?;
+        registry.register(DependentValueDescriptor)?;
+        registry.register(MemberDescriptor)?;
         Ok(Self { engine: Engine::new(registry), begun: Instant::now() })
     }
 
@@ -263,8 +266,8 @@ impl Bench {
     fn grow(&mut self, members: u32) -> Result<Duration> {
         let mut times = Vec::new();
         for more in 1..=ADDITIONS {
-            let grown = Thing { parts: members + more, ..Thing::new(0, &[]) };
-            times.push(self.commit(vec![some(grown)])?);
+            let grown = DependentValue { parts: members + more, ..DependentValue::new(0, &[]) };
+            times.push(self.commit(vec![creation(grown)])?);
         }
         Ok(median(times))
     }
@@ -311,7 +314,7 @@ fn resident_octets() -> Result<f64> {
 const LINK: KindId = KindId(1);
 const PROPERTY: KindId = KindId(2);
 const ROUTE: KindId = KindId(3);
-const THING: KindId = KindId(4);
+const DEPENDENT_VALUE: KindId = KindId(4);
 const MEMBER: KindId = KindId(5);
 
 fn link_key(number: u32) -> Key {
@@ -322,8 +325,8 @@ fn route_key(number: u32) -> Key {
     Key::of(ROUTE).u32(254).ip(IpAddr::from(Ipv4Addr::from(number)))
 }
 
-fn thing_key(number: u32) -> Key {
-    Key::of(THING).u32(number)
+fn dependent_value_key(number: u32) -> Key {
+    Key::of(DEPENDENT_VALUE).u32(number)
 }
 
 /// The facet of all addresses of a link.
@@ -350,13 +353,13 @@ struct Route {
 
 /// A value that needs others, and may have parts.
 #[derive(Debug, PartialEq)]
-struct Thing {
+struct DependentValue {
     number: u32,
     needs: Vec<u32>,
     parts: u32,
 }
 
-impl Thing {
+impl DependentValue {
     fn new(number: u32, needs: &[u32]) -> Self {
         Self { number, needs: needs.to_vec(), parts: 0 }
     }
@@ -366,9 +369,9 @@ impl Thing {
 struct Member(u32);
 
 #[derive(Debug)]
-struct Links;
+struct LinkDescriptor;
 
-impl Descriptor for Links {
+impl Descriptor for LinkDescriptor {
     type Value = Link;
 
     fn kind(&self) -> KindId {
@@ -394,16 +397,16 @@ impl Descriptor for Links {
     fn parts(&self, link: &Link) -> Vec<Part> {
         let property = |which| {
             let property = Property { link: link.number, which };
-            (Properties.key(&property), Arc::new(property) as SharedValue)
+            (PropertyDescriptor.key(&property), Arc::new(property) as SharedValue)
         };
         [0, 1].map(property).into()
     }
 }
 
 #[derive(Debug)]
-struct Properties;
+struct PropertyDescriptor;
 
-impl Descriptor for Properties {
+impl Descriptor for PropertyDescriptor {
     type Value = Property;
 
     fn kind(&self) -> KindId {
@@ -432,9 +435,9 @@ impl Descriptor for Properties {
 }
 
 #[derive(Debug)]
-struct Routes;
+struct RouteDescriptor;
 
-impl Descriptor for Routes {
+impl Descriptor for RouteDescriptor {
     type Value = Route;
 
     fn kind(&self) -> KindId {
@@ -466,24 +469,24 @@ impl Descriptor for Routes {
 }
 
 #[derive(Debug)]
-struct Things;
+struct DependentValueDescriptor;
 
-impl Descriptor for Things {
-    type Value = Thing;
+impl Descriptor for DependentValueDescriptor {
+    type Value = DependentValue;
 
     fn kind(&self) -> KindId {
-        THING
+        DEPENDENT_VALUE
     }
 
     fn name(&self) -> &'static str {
         "thing"
     }
 
-    fn key(&self, thing: &Thing) -> Key {
-        thing_key(thing.number)
+    fn key(&self, thing: &DependentValue) -> Key {
+        dependent_value_key(thing.number)
     }
 
-    fn label(&self, thing: &Thing) -> String {
+    fn label(&self, thing: &DependentValue) -> String {
         format!("thing {}", thing.number)
     }
 
@@ -491,16 +494,17 @@ impl Descriptor for Things {
         Effect::Operation(TransportId(0))
     }
 
-    fn dependencies(&self, thing: &Thing) -> Vec<Dependency> {
-        let need = |&number: &u32| Dependency::exact(number.to_string(), thing_key(number));
+    fn dependencies(&self, thing: &DependentValue) -> Vec<Dependency> {
+        let need =
+            |&number: &u32| Dependency::exact(number.to_string(), dependent_value_key(number));
         thing.needs.iter().map(need).collect()
     }
 
-    fn parts(&self, thing: &Thing) -> Vec<Part> {
+    fn parts(&self, thing: &DependentValue) -> Vec<Part> {
         (0..thing.parts).map(member).collect()
     }
 
-    fn parts_changed(&self, old: &Thing, new: &Thing) -> Option<PartsChanged> {
+    fn parts_changed(&self, old: &DependentValue, new: &DependentValue) -> Option<PartsChanged> {
         let set = (old.parts..new.parts).map(member).collect();
         let gone = (new.parts..old.parts).map(|number| member(number).0).collect();
         Some(PartsChanged { set, gone })
@@ -508,13 +512,13 @@ impl Descriptor for Things {
 }
 
 fn member(number: u32) -> Part {
-    (Members.key(&Member(number)), Arc::new(Member(number)))
+    (MemberDescriptor.key(&Member(number)), Arc::new(Member(number)))
 }
 
 #[derive(Debug)]
-struct Members;
+struct MemberDescriptor;
 
-impl Descriptor for Members {
+impl Descriptor for MemberDescriptor {
     type Value = Member;
 
     fn kind(&self) -> KindId {

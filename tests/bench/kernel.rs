@@ -12,14 +12,14 @@ use holdfast_platform::transport::{Event, Events, Transport as _};
 use holdfast_platform::values::{
     Address, Hop, KernelRoute, Link, LinkKind, MAIN_TABLE, RouteTarget,
 };
-use holdfast_platform::{NoVault, Platform, PlatformSettings};
+use holdfast_platform::{EmptyVault, Platform, PlatformSettings};
 use holdfast_scheduler::{Delta, Engine, Key, Now, Outcome, Scope, SharedValue, Step};
 use holdfast_tests::netns::Netns;
 
 use super::{Table, yardstick};
 
 /// Time without events after which the benchmark fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 type Change = (Key, Option<SharedValue>);
 
@@ -27,7 +27,7 @@ type Change = (Key, Option<SharedValue>);
 pub(super) async fn rows(table: &mut Table, routes: u32, pairs: u32) -> Result<()> {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
-    let mut managed = Managed::start().await?;
+    let mut managed = EngineOnKernel::start().await?;
     managed.commit(port()).await?;
     let raw = yardstick::routes(&net, routes)?;
     let took = managed.commit((0..routes).map(kernel_route).collect()).await?;
@@ -46,7 +46,7 @@ pub(super) async fn rows(table: &mut Table, routes: u32, pairs: u32) -> Result<(
 }
 
 /// A namespace, and the engine that keeps it in line with its intent.
-struct Managed {
+struct EngineOnKernel {
     engine: Engine,
     platform: Platform,
     events: Events,
@@ -55,14 +55,14 @@ struct Managed {
     deadline: Option<Duration>,
 }
 
-impl Managed {
+impl EngineOnKernel {
     async fn start() -> Result<Self> {
         let root = tempfile::tempdir()?;
         let settings = PlatformSettings {
             netns: NetnsSetting::Current,
             hostname: Default::default(),
             root: root.path().into(),
-            vault: Arc::new(NoVault),
+            vault: Arc::new(EmptyVault),
         };
         let (platform, events) = Platform::start(&settings)?;
         let engine = Engine::new(registry());
@@ -100,7 +100,7 @@ impl Managed {
     }
 
     async fn next(&mut self) -> Result<Step> {
-        let due = self.deadline.map_or(PATIENCE, |at| at.saturating_sub(self.epoch.elapsed()));
+        let due = self.deadline.map_or(EVENT_TIMEOUT, |at| at.saturating_sub(self.epoch.elapsed()));
         let event = tokio::time::timeout(due, self.events.recv()).await;
         let now = self.now();
         match event {

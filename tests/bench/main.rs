@@ -77,7 +77,7 @@ impl Sizes {
         self.routes == Self::SMOKE.routes
     }
 
-    fn asked() -> Self {
+    fn from_arguments() -> Self {
         let asked = |option: &str| std::env::args().any(|argument| argument == option);
         match (asked("--all"), asked("--smoke")) {
             (true, _) => Self::ALL,
@@ -95,7 +95,7 @@ const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/p
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<ExitCode> {
-    let sizes = Sizes::asked();
+    let sizes = Sizes::from_arguments();
     let document = document()?;
     anyhow::ensure!(document.is_none() || !sizes.is_smoke(), "--smoke measures nothing to keep");
     let mut table = Table { smoke: sizes.is_smoke(), ..Table::default() };
@@ -128,13 +128,13 @@ async fn main() -> Result<ExitCode> {
 
     let count = sizes.routes;
     let raw = yardstick::routes(&net, count)?;
-    let first = many_routes(&client, &net, count).await?;
+    let first = set_routes(&client, &net, count).await?;
     table.ratio(&format!("{count} routes in one Set"), first.answered, "batched netlink", raw, 4.0);
-    table.time("until a reader sees them", first.shown, "batched netlink", raw, None);
+    table.time("until a reader sees them", first.readable, "batched netlink", raw, None);
     table.row("memory with the routes, MB", megabytes(agent.resident_bytes()), None, None);
-    let gone = no_routes(&client, &net).await?;
+    let gone = delete_routes(&client, &net).await?;
     table.time("the routes deleted", gone.answered, "batched netlink", raw, None);
-    let again = many_routes(&client, &net, count).await?;
+    let again = set_routes(&client, &net, count).await?;
     table.time("the routes once more", again.answered, "batched netlink", raw, None);
 
     let full = one_leaf_sets(&client, sizes.sets).await?;
@@ -193,14 +193,14 @@ fn port() -> Value {
 }
 
 /// Times of a Set.
-struct Took {
+struct SetTimes {
     answered: Duration,
     /// Time until a Get right after the answer is answered.
-    shown: Duration,
+    readable: Duration,
 }
 
 /// One Set with `count` routes, which are in the kernel when it is answered.
-async fn many_routes(client: &GnmiClient, net: &Netns, count: u32) -> Result<Took> {
+async fn set_routes(client: &GnmiClient, net: &Netns, count: u32) -> Result<SetTimes> {
     let replace = vec![update(STATIC_ROUTES, routes(count))];
     let took = timed_set(client, SetRequest { replace, ..Default::default() }).await?;
     let made = net.routes("150").len();
@@ -209,7 +209,7 @@ async fn many_routes(client: &GnmiClient, net: &Netns, count: u32) -> Result<Too
 }
 
 /// One Set that deletes all routes.
-async fn no_routes(client: &GnmiClient, net: &Netns) -> Result<Took> {
+async fn delete_routes(client: &GnmiClient, net: &Netns) -> Result<SetTimes> {
     let delete = vec![parse_path(STATIC_ROUTES)];
     let took = timed_set(client, SetRequest { delete, ..Default::default() }).await?;
     anyhow::ensure!(net.routes("150").is_empty(), "there are routes left in the kernel");
@@ -217,12 +217,12 @@ async fn no_routes(client: &GnmiClient, net: &Netns) -> Result<Took> {
 }
 
 /// Times a Set. The client writes the document before the clock starts.
-async fn timed_set(client: &GnmiClient, request: SetRequest) -> Result<Took> {
+async fn timed_set(client: &GnmiClient, request: SetRequest) -> Result<SetTimes> {
     let started = Instant::now();
     client.set(request).await.context("the routes")?;
     let answered = started.elapsed();
     client.read("/interfaces/interface[name=eth0]/config/enabled").await?;
-    Ok(Took { answered, shown: started.elapsed() })
+    Ok(SetTimes { answered, readable: started.elapsed() })
 }
 
 /// A document with `count` static routes, each through the neighbour of the port.

@@ -8,7 +8,7 @@ use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::json;
 
-use super::{STATIC_ROUTES, Table, many_routes, yardstick};
+use super::{STATIC_ROUTES, Table, set_routes, yardstick};
 
 /// Measures both, and leaves the system as it was. Both ends of each pair are configured.
 pub(super) async fn rows(
@@ -19,7 +19,7 @@ pub(super) async fn rows(
     pairs: u32,
 ) -> Result<()> {
     let raw = yardstick::routes(net, routes)?;
-    let set = many_routes(client, net, routes).await?.answered;
+    let set = set_routes(client, net, routes).await?.answered;
     table.time(&format!("{routes} routes in one Set"), set, "batched netlink", raw, Some(110.0));
     client.delete(STATIC_ROUTES).await.context("the routes go")?;
 

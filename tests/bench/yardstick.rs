@@ -39,13 +39,14 @@ pub(crate) fn destination(number: u32) -> Ipv4Addr {
 }
 
 /// Runs of a yardstick that a ratio is made of: a single run may be off by a fifth.
-const OFTEN: usize = 5;
+const REPETITIONS: usize = 5;
 
 /// Time to add `count` routes by raw netlink: the median of several runs.
 pub(crate) fn routes(net: &Netns, count: u32) -> Result<Duration> {
-    let mut times = (0..OFTEN).map(|_| routes_once(net, count)).collect::<Result<Vec<_>>>()?;
+    let mut times =
+        (0..REPETITIONS).map(|_| routes_once(net, count)).collect::<Result<Vec<_>>>()?;
     times.sort();
-    Ok(times[OFTEN / 2])
+    Ok(times[REPETITIONS / 2])
 }
 
 /// Adds `count` routes by batches of raw netlink, and then removes them untimed.

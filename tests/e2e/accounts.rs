@@ -36,7 +36,7 @@ pub(crate) async fn next(stream: &mut Streaming<RecordResponse>) -> (String, Rec
 
 // proves 5.95, 5.96, 5.98, 5.101, 5.102
 #[tokio::test]
-async fn what_was_done_is_told_after_a_kill() {
+async fn accounting_records_survive_a_kill() {
     let net = Netns::enter();
     let mut agent = AgentProcess::start(&net).await;
     let mut live = collect(&agent, None).await;
@@ -80,7 +80,7 @@ async fn what_was_done_is_told_after_a_kill() {
 
 // proves 5.97, 5.98
 #[tokio::test]
-async fn the_history_is_as_long_as_the_operator_says() {
+async fn accounting_history_option_bounds_the_records() {
     let net = Netns::enter();
     let agent = AgentProcess::start_with(&net, &["--accounting-history", "65536"]).await;
     let mut live = collect(&agent, None).await;

@@ -3,7 +3,7 @@
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::certificates::{Authority, Certz, Pair, Rotation, connect};
+use holdfast_tests::certificates::{Authority, CertificateAndKey, Certz, CertzRotation, connect};
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
@@ -30,12 +30,12 @@ struct Attack {
 
 enum Upload {
     /// A server's certificate and key.
-    Pair(Pair),
+    Pair(CertificateAndKey),
     Lists(Vec<Vec<u8>>),
 }
 
 impl Upload {
-    async fn by(&self, rotation: &mut Rotation, root: &Authority) -> Result<(), Status> {
+    async fn send(&self, rotation: &mut CertzRotation, root: &Authority) -> Result<(), Status> {
         match self {
             Self::Pair(pair) => rotation.upload("attack", pair, &[root]).await,
             Self::Lists(lists) => rotation.upload_revocations("attack", lists).await,
@@ -49,8 +49,8 @@ fn attacks(root: &Authority) -> Vec<Attack> {
     let good = root.revocation_list(&[SERIAL]).into_bytes();
     let refused: &[Code] = &[Code::InvalidArgument];
     let lists = |lists: &[&[u8]]| Upload::Lists(lists.iter().map(|list| list.to_vec()).collect());
-    let other_key = Pair { key: root.server().key, ..server.clone() };
-    let no_key = Pair { key: "no key".to_owned(), ..server.clone() };
+    let other_key = CertificateAndKey { key: root.server().key, ..server.clone() };
+    let no_key = CertificateAndKey { key: "no key".to_owned(), ..server.clone() };
     let half = &good[..good.len() / 2];
     let signed_by_another = impostor.revocation_list(&[SERIAL]).into_bytes();
     let in_der = b"-----BEGIN X509 CRL-----\nMAUCAQECAQI=\n-----END X509 CRL-----\n";
@@ -87,7 +87,7 @@ async fn shown(admin: &GnmiClient) -> Value {
 }
 
 #[tokio::test]
-async fn wrong_material_leaves_everything_as_it_was() {
+async fn invalid_certz_uploads_change_nothing() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let root = Authority::new("root");
@@ -111,7 +111,7 @@ async fn wrong_material_leaves_everything_as_it_was() {
 
     for (number, Attack { what, upload, want }) in attacks(&root).iter().enumerate() {
         let mut rotation = certz.rotate("p").await.unwrap();
-        let refused = upload.by(&mut rotation, &root).await.expect_err(what);
+        let refused = upload.send(&mut rotation, &root).await.expect_err(what);
         assert!(want.contains(&refused.code()), "{what}: {refused}");
         drop(rotation);
         assert_eq!((certz.list().await.unwrap(), shown(&admin).await), before, "{what}");

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::eventually::{PATIENCE, eventually, eventually_async};
+use holdfast_tests::eventually::{WAIT_LIMIT, eventually, eventually_async};
 use holdfast_tests::gnmi::GnmiClient;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::raw_http2::{
@@ -25,7 +25,7 @@ const FLOOD_CONNECTIONS: usize = 8;
 const MOST_BYTES: u64 = 100_000_000;
 
 #[tokio::test]
-async fn malformed_streams_cost_no_memory_and_others_are_served() {
+async fn malformed_http2_streams_cost_bounded_memory() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -61,17 +61,17 @@ async fn idle_connections_of_four_sources_leave_room_for_a_fifth() {
         }
     }
     for source in 5..=9 {
-        served(&agent, IpAddr::from([127, 0, 0, source])).await;
+        check_served(&agent, IpAddr::from([127, 0, 0, source])).await;
     }
-    served(&agent, IpAddr::from([127, 0, 0, 1])).await; // beside 256 strangers of its own
+    check_served(&agent, IpAddr::from([127, 0, 0, 1])).await; // beside 256 strangers of its own
 }
 
 #[tokio::test]
-async fn a_full_listener_serves_newcomers_and_those_who_logged_in_lately() {
+async fn full_listener_accepts_new_and_recently_authenticated_sources() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let operator = IpAddr::from([127, 0, 9, 1]);
-    served(&agent, operator).await;
+    check_served(&agent, operator).await;
 
     // Seventeen sources with 64 silent connections each use up all connections.
     let address = agent.address();
@@ -86,8 +86,8 @@ async fn a_full_listener_serves_newcomers_and_those_who_logged_in_lately() {
         held.iter().filter(|stream| is_closed(stream)).count() >= held.len() - 1024
     })
     .await;
-    served(&agent, operator).await;
-    served(&agent, IpAddr::from([127, 0, 9, 2])).await;
+    check_served(&agent, operator).await;
+    check_served(&agent, IpAddr::from([127, 0, 9, 2])).await;
 
     // They go on connecting, so that a connection without a login is closed after some hundred others.
     let knocking = tokio::spawn(async move {
@@ -98,14 +98,14 @@ async fn a_full_listener_serves_newcomers_and_those_who_logged_in_lately() {
         }
     });
     for _ in 0..5 {
-        served(&agent, operator).await;
+        check_served(&agent, operator).await;
     }
     assert!(!knocking.is_finished(), "strangers knocked all the while");
     knocking.abort();
 }
 
 #[tokio::test]
-async fn a_source_of_ipv6_is_a_64() {
+async fn ipv6_sources_are_limited_by_64_prefix() {
     let net = Netns::enter();
     net.ip("address add 2001:db8::1/64 dev lo nodad");
     net.ip("address add 2001:db8::2/64 dev lo nodad");
@@ -120,13 +120,13 @@ async fn a_source_of_ipv6_is_a_64() {
     let open = || held.iter().filter(|stream| !is_closed(stream.get_ref().0)).count();
     // Well before their login timeout.
     let left = eventually("64 strangers of the network are left", || open() <= 64);
-    timeout(PATIENCE / 3, left).await.unwrap();
-    served_at(&agent, server, "2001:db8::2".parse().unwrap()).await;
-    served(&agent, IpAddr::from([127, 0, 0, 1])).await;
+    timeout(WAIT_LIMIT / 3, left).await.unwrap();
+    check_served_at(&agent, server, "2001:db8::2".parse().unwrap()).await;
+    check_served(&agent, IpAddr::from([127, 0, 0, 1])).await;
 }
 
 #[tokio::test]
-async fn introspection_leaves_the_agent_to_its_clients() {
+async fn introspection_connections_and_readers_are_limited() {
     let net = Netns::enter();
     let agent = AgentProcess::start_with(&net, &["--introspect", INTROSPECTION]).await;
     let client = agent.gnmi().await;
@@ -179,7 +179,7 @@ async fn introspection_leaves_the_agent_to_its_clients() {
 }
 
 #[tokio::test]
-async fn reading_may_need_the_token() {
+async fn introspect_token_option_covers_reads() {
     let net = Netns::enter();
     let options = ["--introspect", INTROSPECTION, "--introspect-token", "all"];
     let agent = AgentProcess::start_with(&net, &options).await;
@@ -194,15 +194,16 @@ async fn reading_may_need_the_token() {
 }
 
 /// Logs in from an address on a connection of its own.
-async fn served(agent: &AgentProcess, source: IpAddr) {
-    served_at(agent, agent.address(), source).await;
+async fn check_served(agent: &AgentProcess, source: IpAddr) {
+    check_served_at(agent, agent.address(), source).await;
 }
 
-async fn served_at(agent: &AgentProcess, server: SocketAddr, source: IpAddr) {
+async fn check_served_at(agent: &AgentProcess, server: SocketAddr, source: IpAddr) {
     let ca = Certificate::from_pem(ca(agent));
     let tls = ClientTlsConfig::new().ca_certificate(ca).domain_name("localhost");
     let endpoint = Endpoint::from_shared(format!("https://{server}")).unwrap();
-    let endpoint = endpoint.tls_config(tls).unwrap().local_address(Some(source)).timeout(PATIENCE);
+    let endpoint =
+        endpoint.tls_config(tls).unwrap().local_address(Some(source)).timeout(WAIT_LIMIT);
     let channel = endpoint.connect().await;
     let channel = channel.unwrap_or_else(|error| panic!("{source}: {error:?}"));
     let client = GnmiClient::over(channel, agent.credentials());
@@ -217,7 +218,7 @@ fn ca(agent: &AgentProcess) -> String {
 /// Requests a path, and reads the first part of the answer. The connection is open as long as the result exists.
 fn ask(address: SocketAddr, path: &str, token: Option<&str>) -> (std::net::TcpStream, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{token}\r\n").unwrap();
     let mut answer = vec![0; 4096];

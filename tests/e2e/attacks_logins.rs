@@ -29,7 +29,7 @@ use tonic::{Code, Status, Streaming};
 const WAVES: [(usize, bool); 3] = [(100, false), (20, false), (80, true)];
 /// Time after which the stream of a guess is reset: enough for the answer to a remembered password, and too short for a
 /// hashed one.
-const PATIENCE_OF_A_GUESSER: Duration = Duration::from_millis(20);
+const GUESS_TIMEOUT: Duration = Duration::from_millis(20);
 /// Calls without credentials that fill the smallest history many times over.
 const FLOOD: usize = 3000;
 /// The smallest accounting history, in octets.
@@ -38,7 +38,7 @@ const SMALL_HISTORY: &str = "65536";
 /// One login; `None` when it was given up.
 async fn guess(channel: Channel, name: &str, password: &str) -> Option<Result<(), Status>> {
     let client = GnmiClient::over(channel, Credentials::new(name, password).unwrap());
-    let answer = timeout(PATIENCE_OF_A_GUESSER, client.capabilities()).await.ok()?;
+    let answer = timeout(GUESS_TIMEOUT, client.capabilities()).await.ok()?;
     Some(answer.map(drop))
 }
 
@@ -48,7 +48,7 @@ async fn login(channel: Channel, name: &str, password: &str) -> Result<(), Statu
 }
 
 #[track_caller]
-fn has_to_wait(answer: Result<(), Status>) {
+fn check_rate_limited(answer: Result<(), Status>) {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
     assert!(status.message().starts_with("too many failed logins"), "{status}");
@@ -98,7 +98,7 @@ fn failed(record: &RecordResponse) -> bool {
 }
 
 #[tokio::test]
-async fn guesses_that_are_given_up_are_charged_and_recorded() {
+async fn abandoned_logins_are_rate_limited_and_recorded() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let working = agent.gnmi().await;
@@ -119,8 +119,8 @@ async fn guesses_that_are_given_up_are_charged_and_recorded() {
         told += answers.iter().filter(|answer| matches!(answer, Some(Ok(())))).count();
     }
     assert_eq!(told, 0, "a password was found");
-    has_to_wait(login(next.clone(), ADMIN, PASSWORD).await);
-    has_to_wait(login(next, ADMIN, "a guess").await);
+    check_rate_limited(login(next.clone(), ADMIN, PASSWORD).await);
+    check_rate_limited(login(next, ADMIN, "a guess").await);
 
     working.capabilities().await.unwrap();
     login(channel_from(&agent, "127.0.0.2").await, ADMIN, PASSWORD).await.unwrap();
@@ -134,7 +134,7 @@ async fn guesses_that_are_given_up_are_charged_and_recorded() {
 }
 
 #[tokio::test]
-async fn a_right_guess_that_was_given_up_is_not_to_be_had_by_asking_again() {
+async fn abandoned_correct_login_does_not_bypass_the_rate_limit() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let made = agent.user(&["set", "bob", "--role", "admin"], "bob's password");
@@ -152,12 +152,12 @@ async fn a_right_guess_that_was_given_up_is_not_to_be_had_by_asking_again() {
         answers.push(guess(channel.clone(), "bob", password).await);
     }
     assert!(!answers.iter().any(|answer| matches!(answer, Some(Ok(())))), "{answers:?}");
-    has_to_wait(login(channel, "bob", "bob's password").await);
+    check_rate_limited(login(channel, "bob", "bob's password").await);
     login(channel_from(&agent, "127.0.0.2").await, "bob", "bob's password").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_stranger_behind_the_same_address_locks_nobody_out() {
+async fn failed_logins_lock_out_no_other_user_of_the_address() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     for (name, attempts) in [("no such user", 0), ("nobody", 9), ("root", 9)] {
@@ -170,7 +170,7 @@ async fn a_stranger_behind_the_same_address_locks_nobody_out() {
 }
 
 #[tokio::test]
-async fn a_flood_of_strangers_leaves_the_accounts_of_users() {
+async fn anonymous_flood_does_not_evict_records_of_users() {
     let net = Netns::enter();
     let options = ["--accounting-history", SMALL_HISTORY];
     let mut agent = AgentProcess::start_with(&net, &options).await;
@@ -198,7 +198,7 @@ async fn a_flood_of_strangers_leaves_the_accounts_of_users() {
 }
 
 #[tokio::test]
-async fn the_log_repeats_no_secret_of_a_refused_line() {
+async fn refused_cli_line_leaks_no_secret_to_the_log() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let path = Some(gnmi::Path { origin: "cli".to_owned(), ..Default::default() });
@@ -214,7 +214,7 @@ async fn the_log_repeats_no_secret_of_a_refused_line() {
 }
 
 #[tokio::test]
-async fn the_boot_configuration_is_not_for_readers() {
+async fn boot_configuration_needs_the_admin_role() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let made = agent.user(&["set", "rob", "--role", "read-only"], "rob's password");
@@ -230,7 +230,7 @@ async fn the_boot_configuration_is_not_for_readers() {
 }
 
 #[tokio::test]
-async fn the_agent_warns_of_settings_that_give_it_away() {
+async fn insecure_settings_are_warned_about() {
     let net = Netns::enter();
     let mut agent = AgentProcess::start(&net).await;
     let warnings = ["can read the password", "--certificate-speaks-for anyone"];

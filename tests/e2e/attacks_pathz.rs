@@ -11,7 +11,7 @@ use holdfast_proto::gnsi::pathz::rotate_request;
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
 use holdfast_tests::netns::Netns;
-use holdfast_tests::rotation::{Cut, Rotation};
+use holdfast_tests::rotation::{CutPoint, Rotation};
 use holdfast_tests::subscription::{Subscription, subscribe_to};
 use tonic::Code;
 
@@ -55,7 +55,7 @@ async fn install(agent: &AgentProcess, upload: pathz::RotateRequest) {
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
     let finalize =
         asked(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}));
-    rotation.go_on_until(Cut::Finalized, upload, finalize).await;
+    rotation.run_until(CutPoint::Finalized, upload, finalize).await;
     rotation.close().await.unwrap();
 }
 
@@ -68,7 +68,7 @@ fn list(mode: SubscriptionMode) -> SubscriptionList {
 }
 
 /// Reads on until the wanted line, twice where a sample may be under way, and checks that no line has a denied value.
-async fn hears(stream: &mut Subscription, wanted: &str, what: &str) {
+async fn check_next_lines(stream: &mut Subscription, wanted: &str, what: &str) {
     for _ in 0..2 {
         let lines = stream.until_all(&[wanted]).await;
         assert_permitted(&lines, what);
@@ -82,7 +82,7 @@ fn assert_permitted(lines: &[String], what: &str) {
 }
 
 #[tokio::test]
-async fn a_stream_never_tells_what_is_denied() {
+async fn streams_never_contain_denied_leaves() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let agent = AgentProcess::start(&net).await;
     assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
@@ -131,7 +131,7 @@ async fn a_stream_never_tells_what_is_denied() {
         let wanted = format!("= {mtu}");
         let told = changes.until_all(&[&wanted]).await;
         assert_permitted(&told, what);
-        hears(&mut samples, &wanted, what).await;
+        check_next_lines(&mut samples, &wanted, what).await;
     }
 
     // Another policy ends both streams, and neither shows a denied value.

@@ -72,7 +72,7 @@ impl Attack {
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_refused_by_name_while_others_are_served() {
+async fn oversized_reads_are_refused_with_the_limit_named() {
     let (_net, agent, admin, watcher) = watched().await;
     let port = |at: u32| json!({"name": format!("p{at}"), "config": {"name": format!("p{at}"), "description": "x".repeat(200)}});
     let ports: Vec<_> = (0..400).map(port).collect();

@@ -25,7 +25,7 @@ use holdfast_proto::gnsi::authz::{
 };
 use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::certificates::{Authority, Certz, connect};
-use holdfast_tests::eventually::{PATIENCE, eventually_async};
+use holdfast_tests::eventually::{WAIT_LIMIT, eventually_async};
 use holdfast_tests::gnmi::{Credentials, GnmiClient, update};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::rotation::Rotation;
@@ -37,12 +37,12 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use crate::boot::{boots, get_boot, mgmt};
+use crate::boot::{boot_config_stub, get_boot, mgmt};
 
 const HOSTNAME: &str = "/system/config/hostname";
 const CERTIFICATE_ID: &str = "/system/grpc-servers/grpc-server[name=DEFAULT]/config/certificate-id";
 
-type Asking = InterceptedService<Channel, Credentials>;
+type AuthenticatedChannel = InterceptedService<Channel, Credentials>;
 type AuthzRotation = Rotation<RotateAuthzRequest, RotateAuthzResponse>;
 
 fn password(name: &str) -> String {
@@ -68,7 +68,10 @@ async fn gnmi_of(agent: &AgentProcess, name: &str) -> GnmiClient {
     GnmiClient::over(agent.channel().await, credentials(name))
 }
 
-async fn authz_of(agent: &AgentProcess, credentials: Credentials) -> AuthzClient<Asking> {
+async fn authz_of(
+    agent: &AgentProcess,
+    credentials: Credentials,
+) -> AuthzClient<AuthenticatedChannel> {
     AuthzClient::with_interceptor(agent.channel().await, credentials)
 }
 
@@ -96,8 +99,10 @@ async fn end_without(stream: &mut Subscription, never: &str) -> Status {
 }
 
 /// Awaits a future, within a time limit.
-async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
-    timeout(PATIENCE, coming).await.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+async fn within_limit<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    timeout(WAIT_LIMIT, coming)
+        .await
+        .unwrap_or_else(|_| panic!("not within {WAIT_LIMIT:?}: {what}"))
 }
 
 /// The code that a stream of answers ends with.
@@ -111,12 +116,12 @@ async fn end_of<T>(mut stream: Streaming<T>) -> Code {
             }
         }
     };
-    in_time("the stream ends", end).await
+    within_limit("the stream ends", end).await
 }
 
 /// The code with which the server ends a rotation.
 async fn end_of_rotation(rotation: &mut AuthzRotation) -> Code {
-    let end = in_time("the rotation ends", rotation.answer()).await;
+    let end = within_limit("the rotation ends", rotation.receive()).await;
     end.expect_err("it ends badly").code()
 }
 
@@ -153,7 +158,9 @@ fn finalize() -> RotateAuthzRequest {
     RotateAuthzRequest { rotate_request, ..Default::default() }
 }
 
-async fn open_rotation(client: &mut AuthzClient<Asking>) -> Result<AuthzRotation, Status> {
+async fn open_rotation(
+    client: &mut AuthzClient<AuthenticatedChannel>,
+) -> Result<AuthzRotation, Status> {
     Rotation::open(|requests| client.rotate(requests)).await
 }
 
@@ -171,7 +178,7 @@ async fn version(agent: &AgentProcess) -> String {
 }
 
 #[tokio::test]
-async fn a_user_who_is_deleted_hears_nothing_more() {
+async fn streams_of_a_deleted_user_end() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     set_user(&agent, "eve", "read-only");
@@ -210,7 +217,7 @@ async fn a_user_who_is_deleted_hears_nothing_more() {
 async fn logout_of(agent: &AgentProcess, name: &str) -> AuthzDetail {
     let mut all = records(agent.channel().await, agent.credentials()).await;
     loop {
-        let record = in_time("the end is recorded", all.message()).await.unwrap().unwrap();
+        let record = within_limit("the end is recorded", all.message()).await.unwrap().unwrap();
         let session = record.session_info.unwrap();
         let Some(ServiceRequest::GrpcService(rpc)) = record.service_request else { continue };
         let is_it = session.status() == SessionStatus::Logout;
@@ -221,7 +228,7 @@ async fn logout_of(agent: &AgentProcess, name: &str) -> AuthzDetail {
 }
 
 #[tokio::test]
-async fn a_deleted_administrator_finalizes_nothing() {
+async fn deleted_admin_cannot_finalize_a_rotation() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     install(&agent, "v1", &policy(&[("*", &["*"])])).await;
@@ -266,13 +273,13 @@ async fn a_deleted_administrator_finalizes_nothing() {
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     let nothing = bootz::BootConfig::default();
     eventually_async("nothing of it stays", || async {
-        get_boot(&mut boots(&agent).await).await.unwrap_or_default() == nothing
+        get_boot(&mut boot_config_stub(&agent).await).await.unwrap_or_default() == nothing
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_role_that_is_lowered_ends_what_it_does_not_allow() {
+async fn lowered_role_ends_calls_it_forbids() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let user = "/system/aaa/authentication/users/user[username=eve]/config";
@@ -314,7 +321,7 @@ async fn a_role_that_is_lowered_ends_what_it_does_not_allow() {
         assert_eq!(end_of(records).await, denied);
         assert_eq!(end_of(pongs).await, denied);
         assert_eq!(end_of_rotation(&mut rotation).await, denied);
-        let packaged = in_time("the package is refused", packaged).await.unwrap();
+        let packaged = within_limit("the package is refused", packaged).await.unwrap();
         assert_eq!(packaged.unwrap_err().code(), denied);
         let name = format!("still-told-{by_configuration}");
         agent.gnmi().await.update(HOSTNAME, name.clone()).await.unwrap();
@@ -325,7 +332,7 @@ async fn a_role_that_is_lowered_ends_what_it_does_not_allow() {
 }
 
 #[tokio::test]
-async fn a_policy_ends_the_streams_that_it_does_not_allow_and_no_others() {
+async fn authz_policy_ends_exactly_the_denied_streams() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     set_user(&agent, "eve", "read-only");
@@ -362,7 +369,7 @@ async fn a_policy_ends_the_streams_that_it_does_not_allow_and_no_others() {
 }
 
 #[tokio::test]
-async fn the_switch_of_gnsi_counts_in_open_streams() {
+async fn gnsi_switch_applies_to_open_streams() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let switch = |to: &str| {
@@ -389,7 +396,7 @@ async fn the_switch_of_gnsi_counts_in_open_streams() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_revoked_is_out_on_open_connections() {
+async fn revoked_certificate_ends_calls_on_open_connections() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let root = Authority::new("root");
@@ -453,7 +460,7 @@ fn within(time: Duration) -> Option<prost_types::Duration> {
 }
 
 #[tokio::test]
-async fn a_commit_keeps_its_timer_when_its_author_is_gone() {
+async fn commit_confirmed_timer_survives_deletion_of_its_author() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let admin = agent.gnmi().await;

@@ -44,7 +44,7 @@ fn check_over(status: &Status, limit: &Limit, place: &str) {
 }
 
 #[tokio::test]
-async fn a_million_domains_are_refused_while_another_client_is_answered() {
+async fn oversized_leaf_list_is_refused_while_others_are_served() {
     const MANY: usize = 1_000_000;
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
@@ -70,7 +70,7 @@ async fn a_million_domains_are_refused_while_another_client_is_answered() {
 }
 
 #[tokio::test]
-async fn as_many_domains_as_there_may_be_are_accepted_and_no_more_are_added() {
+async fn leaf_list_limit_is_inclusive() {
     const MOST: usize = LEAF_LIST_ENTRIES.figure;
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
@@ -92,7 +92,7 @@ async fn as_many_domains_as_there_may_be_are_accepted_and_no_more_are_added() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_of_anything_is_refused_by_its_name() {
+async fn oversized_sets_are_refused_with_the_limit_named() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;

@@ -10,7 +10,7 @@ use holdfast_tests::agent::{ADMIN, AgentProcess};
 use holdfast_tests::clients::grpcurl;
 use holdfast_tests::gnmi::Credentials;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::rotation::{Cut, Rotation};
+use holdfast_tests::rotation::{CutPoint, Rotation};
 use serde_json::json;
 use tonic::Code;
 
@@ -36,10 +36,10 @@ fn finalize() -> RotateAuthzRequest {
 }
 
 /// Rotates to another policy, and kills the agent in the middle.
-async fn rotate_and_kill(agent: &mut AgentProcess, version: &str, policy: &str, cut: Cut) {
+async fn rotate_and_kill(agent: &mut AgentProcess, version: &str, policy: &str, cut: CutPoint) {
     let mut client = AuthzClient::with_interceptor(agent.channel().await, agent.credentials());
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
-    rotation.go_on_until(cut, upload(version, policy), finalize()).await;
+    rotation.run_until(cut, upload(version, policy), finalize()).await;
     agent.kill();
 }
 
@@ -52,7 +52,7 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_policy_or_the_new_one() {
     assert!(agent.user(&["set", "eve", "--role", "admin"], password).status.success());
     let (with_eve, without_eve) = (policy(&[ADMIN, "eve"]), policy(&[ADMIN]));
     let mut kept: Option<(String, String)> = None;
-    let cuts = Cut::ALL.iter().chain(&Cut::ALL).chain(&[Cut::Finalizing; 2]);
+    let cuts = CutPoint::ALL.iter().chain(&CutPoint::ALL).chain(&[CutPoint::Finalizing; 2]);
     for (number, cut) in cuts.enumerate() {
         // Each policy differs from the one before in its decision.
         let text = match &kept {

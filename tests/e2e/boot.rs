@@ -19,9 +19,9 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
 /// One connection of the admin.
-pub(crate) type Boots = BootConfigClient<InterceptedService<Channel, Credentials>>;
+pub(crate) type BootConfigStub = BootConfigClient<InterceptedService<Channel, Credentials>>;
 
-pub(crate) async fn boots(agent: &AgentProcess) -> Boots {
+pub(crate) async fn boot_config_stub(agent: &AgentProcess) -> BootConfigStub {
     BootConfigClient::with_interceptor(agent.channel().await, agent.credentials())
 }
 
@@ -40,12 +40,15 @@ pub(crate) fn mgmt(mtu: u32, hostname: &str) -> bootz::BootConfig {
     }
 }
 
-pub(crate) async fn set_boot(boots: &mut Boots, config: bootz::BootConfig) -> Result<(), Status> {
+pub(crate) async fn set_boot(
+    boots: &mut BootConfigStub,
+    config: bootz::BootConfig,
+) -> Result<(), Status> {
     let request = SetBootConfigRequest { boot_config: Some(config), ..Default::default() };
     boots.set_boot_config(request).await.map(drop)
 }
 
-pub(crate) async fn get_boot(boots: &mut Boots) -> Option<bootz::BootConfig> {
+pub(crate) async fn get_boot(boots: &mut BootConfigStub) -> Option<bootz::BootConfig> {
     boots.get_boot_config(GetBootConfigRequest {}).await.unwrap().into_inner().boot_config
 }
 
@@ -59,7 +62,7 @@ async fn a_boot_configuration_is_in_force_at_once_and_after_a_power_cut() {
     let client = agent.gnmi().await;
     let mut names = client.subscribe(subscribe_to(Mode::Stream, &[path])).await.unwrap();
     names.until_sync().await;
-    let mut channel = boots(&agent).await;
+    let mut channel = boot_config_stub(&agent).await;
     set_boot(&mut channel, mgmt(1400, "booted")).await.unwrap();
     assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1400, vec!["192.0.2.1/24".into()]));
     names.until("booted").await;
@@ -71,7 +74,7 @@ async fn a_boot_configuration_is_in_force_at_once_and_after_a_power_cut() {
     agent.restart().await;
     assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1400, vec!["192.0.2.1/24".into()]));
     assert!(effective.contains("booted") && agent.show("state").contains("booted"));
-    let mut channel = boots(&agent).await;
+    let mut channel = boot_config_stub(&agent).await;
     assert_eq!(get_boot(&mut channel).await, Some(mgmt(1400, "booted")));
 
     set_boot(&mut channel, bootz::BootConfig::default()).await.unwrap();
@@ -80,11 +83,11 @@ async fn a_boot_configuration_is_in_force_at_once_and_after_a_power_cut() {
 
 // proves 4.80, 4.81
 #[tokio::test]
-async fn a_kill_during_a_trial_brings_back_what_was_before() {
+async fn kill_during_boot_config_trial_restores_the_old_one() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
-    let mut channel = boots(&agent).await;
+    let mut channel = boot_config_stub(&agent).await;
     set_boot(&mut channel, mgmt(1400, "first")).await.unwrap();
     let set = SetBootConfigRequest { boot_config: Some(mgmt(1300, "tried")), ..Default::default() };
     let step = SetBootConfigVerifiedRequest {
@@ -98,7 +101,7 @@ async fn a_kill_during_a_trial_brings_back_what_was_before() {
 
     agent.restart().await;
     assert_eq!(net.link("eth0").mtu, 1400);
-    let mut channel = boots(&agent).await;
+    let mut channel = boot_config_stub(&agent).await;
     assert_eq!(get_boot(&mut channel).await, Some(mgmt(1400, "first")));
     // The client of the trial has gone.
     set_boot(&mut channel, mgmt(1350, "second")).await.unwrap();

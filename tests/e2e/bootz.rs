@@ -9,7 +9,9 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{RebootMethod, RebootRequest};
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::bootz::{Bootstrap, Given, IMAGE, IMAGE_SHA256, Malice, bootz, image, start};
+use holdfast_tests::bootz::{
+    BootstrapFixture, HostileBehavior, IMAGE, IMAGE_SHA256, ServerData, bootz, image, start,
+};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
@@ -19,8 +21,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
-use crate::boot::{boots, get_boot};
-use crate::factory::serves;
+use crate::boot::{boot_config_stub, get_boot};
+use crate::factory::accepts_connections;
 
 const STATE: &str = "/system/bootz/state";
 
@@ -30,12 +32,12 @@ const DYNAMIC: &str = r#"{"openconfig-system:system":{"config":{"motd-banner":"s
 const AUTHZ: &str = r#"version: "of the owner" created_on: 7
     policy: '{"name":"all","allow_rules":[{"name":"all"}]}'"#;
 
-fn given(streaming: bool) -> Given<'static> {
+fn server_data(streaming: bool) -> ServerData<'static> {
     let (openconfig, vendor, dynamic) = (OPENCONFIG, VENDOR, DYNAMIC);
-    Given { streaming, openconfig, vendor, dynamic, ..Given::default() }
+    ServerData { streaming, openconfig, vendor, dynamic, ..ServerData::default() }
 }
 
-async fn boxed(net: &Netns, bootstrap: &Bootstrap, more: &[&str]) -> AgentProcess {
+async fn start_agent(net: &Netns, bootstrap: &BootstrapFixture, more: &[&str]) -> AgentProcess {
     let options = bootstrap.options();
     let options: Vec<&str> =
         options.iter().map(String::as_str).chain(more.iter().copied()).collect();
@@ -55,9 +57,9 @@ pub(crate) async fn until_status(agent: &AgentProcess, status: &str) {
 #[tokio::test]
 async fn a_stream_from_the_public_server_ends_in_a_configured_box() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::new(&net, Given { authz: AUTHZ, ..given(true) });
+    let bootstrap = BootstrapFixture::new(&net, ServerData { authz: AUTHZ, ..server_data(true) });
     let server = bootstrap.emulator().await;
-    let agent = boxed(&net, &bootstrap, &[]).await;
+    let agent = start_agent(&net, &bootstrap, &[]).await;
     let path = (&*format!("{STATE}/status"), SubscriptionMode::OnChange);
     let mut statuses =
         agent.gnmi().await.subscribe(subscribe_to(Mode::Stream, &[path])).await.unwrap();
@@ -77,7 +79,7 @@ async fn a_stream_from_the_public_server_ends_in_a_configured_box() {
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), json!("bootstrapped"));
     assert_eq!(client.read("/system/state/motd-banner").await.unwrap(), json!("seeded"));
     assert_eq!(fs::read_to_string(agent.root().join("etc/motd")).unwrap(), "seeded\n");
-    let boot = get_boot(&mut boots(&agent).await).await.unwrap();
+    let boot = get_boot(&mut boot_config_stub(&agent).await).await.unwrap();
     assert_eq!(
         (&boot.oc_config[..], &boot.vendor_config[..]),
         (OPENCONFIG.as_bytes(), VENDOR.as_bytes())
@@ -103,9 +105,9 @@ async fn a_stream_from_the_public_server_ends_in_a_configured_box() {
 #[tokio::test]
 async fn a_server_without_streams_is_asked_by_the_unary_rpc() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::new(&net, given(false));
+    let bootstrap = BootstrapFixture::new(&net, server_data(false));
     let server = bootstrap.emulator().await;
-    let mut agent = boxed(&net, &bootstrap, &[]).await;
+    let mut agent = start_agent(&net, &bootstrap, &[]).await;
     start(&agent);
     until_status(&agent, "BOOTZ_OK").await;
     let log = server.log();
@@ -120,10 +122,10 @@ async fn a_server_without_streams_is_asked_by_the_unary_rpc() {
 
 // proves 4.7, 4.12, 4.21, 4.23, 4.24, 4.28, 4.30, 4.48, 4.53, 4.60, 4.66, 4.67
 #[tokio::test]
-async fn servers_that_are_wrong_in_one_place_change_nothing() {
+async fn faulty_bootstrap_servers_change_nothing() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::new(&net, given(false));
-    let agent = boxed(&net, &bootstrap, &["--bootz-rpc", "unary"]).await;
+    let bootstrap = BootstrapFixture::new(&net, server_data(false));
+    let agent = start_agent(&net, &bootstrap, &["--bootz-rpc", "unary"]).await;
     let hostname = agent.gnmi().await.read("/system/state/hostname").await.unwrap();
     for (fault, status, why) in [
         ("voucher", "BOOTZ_OV_INVALID", "no chain to a trusted certificate"),
@@ -143,7 +145,7 @@ async fn servers_that_are_wrong_in_one_place_change_nothing() {
     }
     assert_eq!(leaf(&agent, "error-count").await, json!("5"));
     assert_eq!(agent.gnmi().await.read("/system/state/hostname").await.unwrap(), hostname);
-    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None);
 
     // Valid data, from a server without the certificate that the data names.
     let _server = bootstrap.faulty("trust").await;
@@ -164,8 +166,8 @@ async fn servers_that_are_wrong_in_one_place_change_nothing() {
 #[tokio::test]
 async fn a_voucher_in_xml_is_as_good_as_one_in_json() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::new(&net, given(false));
-    let agent = boxed(&net, &bootstrap, &["--bootz-rpc", "unary"]).await;
+    let bootstrap = BootstrapFixture::new(&net, server_data(false));
+    let agent = start_agent(&net, &bootstrap, &["--bootz-rpc", "unary"]).await;
     let _server = bootstrap.faulty("xml").await;
     start(&agent);
     until_status(&agent, "BOOTZ_OK").await;
@@ -173,12 +175,14 @@ async fn a_voucher_in_xml_is_as_good_as_one_in_json() {
 
 // proves 4.6, 4.8, 4.13, 4.22, 4.57, 4.60, 4.62
 #[tokio::test]
-async fn a_box_goes_on_after_a_power_cut_and_after_a_configuration_that_it_cannot_have() {
+async fn bootstrap_resumes_after_power_cut_and_unusable_configuration() {
     let net = Netns::enter();
-    let broken =
-        Given { openconfig: r#"{"openconfig-system:system":{"config":{"x":1}}}"#, ..given(false) };
-    let bootstrap = Bootstrap::new(&net, broken);
-    let mut agent = boxed(&net, &bootstrap, &[]).await;
+    let broken = ServerData {
+        openconfig: r#"{"openconfig-system:system":{"config":{"x":1}}}"#,
+        ..server_data(false)
+    };
+    let bootstrap = BootstrapFixture::new(&net, broken);
+    let mut agent = start_agent(&net, &bootstrap, &[]).await;
     bootz(&agent, &["start", "--bootz-uri", "bootz://192.0.2.1:15006", "--src-interface", "none0"]);
     let bound = || bootz(&agent, &["status"]).contains("cannot go out by interface `none0`");
     eventually("the interface is missed", bound).await;
@@ -198,7 +202,7 @@ async fn a_box_goes_on_after_a_power_cut_and_after_a_configuration_that_it_canno
     .await;
     let banner = agent.gnmi().await.read("/system/state/login-banner").await;
     assert!(banner.is_err(), "half of it is applied: {banner:?}");
-    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None);
     assert!(bootz(&agent, &["status"]).contains("/system/config/x"));
 }
 
@@ -213,30 +217,35 @@ async fn warm_reboot(agent: &AgentProcess) -> Result<(), Status> {
 /// afterwards.
 // proves 6.4
 #[tokio::test]
-async fn a_server_that_means_no_good_costs_little_and_ends() {
+async fn hostile_bootstrap_servers_cost_bounded_memory() {
     const MOST_MEMORY: u64 = 64 << 20;
-    for malice in [Malice::Silence, Malice::Garbage, Malice::Drip, Malice::HangUp] {
+    for malice in [
+        HostileBehavior::Silence,
+        HostileBehavior::Garbage,
+        HostileBehavior::Drip,
+        HostileBehavior::HangUp,
+    ] {
         let net = Netns::enter();
-        let bootstrap = Bootstrap::new(&net, given(false));
-        let agent = boxed(&net, &bootstrap, &[]).await;
+        let bootstrap = BootstrapFixture::new(&net, server_data(false));
+        let agent = start_agent(&net, &bootstrap, &[]).await;
         let before = agent.resident_bytes();
-        let hostile = bootstrap.hostile(malice);
+        let hostile = bootstrap.start_hostile(malice);
         start(&agent);
         eventually("the box comes", || hostile.connections() > 0).await;
         let complaint = match malice {
-            Malice::Garbage | Malice::HangUp => "no TLS connection",
-            Malice::Silence | Malice::Drip => "",
+            HostileBehavior::Garbage | HostileBehavior::HangUp => "no TLS connection",
+            HostileBehavior::Silence | HostileBehavior::Drip => "",
         };
         eventually("it is told", || bootz(&agent, &["status"]).contains(complaint)).await;
-        assert!(serves(&agent).await, "{malice:?}: everybody else is served");
-        if malice == Malice::Silence {
+        assert!(accepts_connections(&agent).await, "{malice:?}: everybody else is served");
+        if malice == HostileBehavior::Silence {
             let refused = warm_reboot(&agent).await.unwrap_err();
             assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
             assert!(refused.message().contains("a bootstrap"), "{refused:?}");
         }
         let more = agent.resident_bytes().saturating_sub(before);
         assert!(more < MOST_MEMORY, "{malice:?}: {more} octets more");
-        assert_eq!(get_boot(&mut boots(&agent).await).await, None, "{malice:?}");
+        assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None, "{malice:?}");
 
         bootz(&agent, &["terminate"]);
         drop(hostile);
@@ -261,10 +270,11 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
         ("none", "https://192.0.2.1:1/image", IMAGE_SHA256, "cannot connect to 192.0.2.1:1"),
         ("none", "ftp://192.0.2.1/image", IMAGE_SHA256, "only http:// and https://"),
     ] {
-        let (net, http) = (Netns::enter(), served().await);
+        let (net, http) = (Netns::enter(), serve_image().await);
         let url = if url == "http" { &http } else { url };
         let image = image(url, sum);
-        let bootstrap = Bootstrap::new(&net, Given { image: &image, ..given(false) });
+        let bootstrap =
+            BootstrapFixture::new(&net, ServerData { image: &image, ..server_data(false) });
         let installed = TempDir::new().unwrap();
         let command = installed.path().join("install");
         let folder = installed.path().display();
@@ -272,7 +282,7 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
         let next = format!("echo \"$2\" >{folder}/next");
         install_by(&command, &format!("case $1 in install) {copy} ;; activate) {next} ;; esac"));
         let options = ["--image-command", command.to_str().unwrap(), "--image-version", "1"];
-        let agent = boxed(&net, &bootstrap, &options).await;
+        let agent = start_agent(&net, &bootstrap, &options).await;
         let _server = bootstrap.faulty(fault).await;
         start(&agent);
         if complaint.is_empty() {
@@ -285,7 +295,7 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
             let told = bootz(&agent, &["status"]);
             assert!(told.contains(complaint), "{url}: {told}");
             assert!(!installed.path().join("image").exists(), "{url}");
-            assert_eq!(get_boot(&mut boots(&agent).await).await, None, "{url}");
+            assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None, "{url}");
         }
     }
 }
@@ -295,9 +305,9 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
 async fn a_box_without_slots_says_by_status_that_it_does_not_take_the_image() {
     let net = Netns::enter();
     let image = image(IMAGE, IMAGE_SHA256);
-    let bootstrap = Bootstrap::new(&net, Given { image: &image, ..given(true) });
+    let bootstrap = BootstrapFixture::new(&net, ServerData { image: &image, ..server_data(true) });
     let server = bootstrap.emulator().await;
-    let mut agent = boxed(&net, &bootstrap, &["--image-version", "1"]).await;
+    let mut agent = start_agent(&net, &bootstrap, &["--image-version", "1"]).await;
     start(&agent);
     until_status(&agent, "BOOTZ_OS_INVALID_IMAGE").await;
     eventually("the server is told", || {
@@ -306,7 +316,7 @@ async fn a_box_without_slots_says_by_status_that_it_does_not_take_the_image() {
     })
     .await;
     assert!(!server.log().contains("BOOTSTRAP_STATUS_SUCCESS"), "{}", server.log());
-    assert_eq!(get_boot(&mut boots(&agent).await).await, None, "half of it is applied");
+    assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None, "half of it is applied");
 
     // With the intended version there is nothing to install.
     agent.kill();
@@ -319,7 +329,7 @@ async fn a_box_without_slots_says_by_status_that_it_does_not_take_the_image() {
 }
 
 /// The URL of the image on a server without TLS, in the namespace of this thread.
-async fn served() -> String {
+async fn serve_image() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/image", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -344,8 +354,8 @@ pub(crate) fn install_by(command: &Path, does: &str) {
 async fn terminate_leaves_the_configuration_and_a_reset_goes_back_to_the_factory() {
     const BANNER: &str = "/system/config/login-banner";
     let net = Netns::enter();
-    let bootstrap = Bootstrap::new(&net, Given { vendor: "", ..given(false) });
-    let agent = boxed(&net, &bootstrap, &[]).await;
+    let bootstrap = BootstrapFixture::new(&net, ServerData { vendor: "", ..server_data(false) });
+    let agent = start_agent(&net, &bootstrap, &[]).await;
     agent.gnmi().await.update(BANNER, "of the operator").await.unwrap();
     let banner = async || agent.gnmi().await.read(BANNER).await.ok();
     let parameters = agent.state_dir().join("bootz/parameters.json");
@@ -366,8 +376,8 @@ async fn terminate_leaves_the_configuration_and_a_reset_goes_back_to_the_factory
         fs::read_to_string(agent.ca_file()).is_ok_and(|it| it != ca)
     })
     .await;
-    eventually_async("the agent is back", || serves(&agent)).await;
-    assert_eq!((get_boot(&mut boots(&agent).await).await, banner().await), (None, None));
+    eventually_async("the agent is back", || accepts_connections(&agent)).await;
+    assert_eq!((get_boot(&mut boot_config_stub(&agent).await).await, banner().await), (None, None));
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_UNSPECIFIED"));
     assert!(!parameters.exists());
 }

@@ -4,7 +4,8 @@ use std::fs;
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::bootz::{
-    Bootstrap, GATEWAY, Given, IMAGE, IMAGE_SHA256, LEASED, LEASED_V6, PORT, Server, bootz, image,
+    BootstrapFixture, GATEWAY, IMAGE, IMAGE_SHA256, LEASED, LEASED_V6, PORT, ServerData,
+    ServerProcess, bootz, image,
 };
 use holdfast_tests::dhcp::HostileDhcp;
 use holdfast_tests::eventually::{eventually, eventually_async};
@@ -15,27 +16,31 @@ use tempfile::TempDir;
 use tonic::Code;
 
 use crate::bootz::{install_by, leaf, until_status};
-use crate::factory::serves;
+use crate::factory::accepts_connections;
 
 const OPENCONFIG: &str = r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#;
 const HOSTNAME: &str = "/system/state/hostname";
 
-fn given() -> Given<'static> {
-    Given { openconfig: OPENCONFIG, ..Given::default() }
+fn server_data() -> ServerData<'static> {
+    ServerData { openconfig: OPENCONFIG, ..ServerData::default() }
 }
 
-async fn delivered(net: &Netns, bootstrap: &Bootstrap, more: &[&str]) -> AgentProcess {
+async fn start_factory_new(
+    net: &Netns,
+    bootstrap: &BootstrapFixture,
+    more: &[&str],
+) -> AgentProcess {
     let options = bootstrap.options_of_factory_new();
     let options: Vec<&str> =
         options.iter().map(String::as_str).chain(more.iter().copied()).collect();
     AgentProcess::start_with(net, &options).await
 }
 
-fn account(agent: &AgentProcess) -> String {
+fn bootz_status(agent: &AgentProcess) -> String {
     bootz(agent, &["status"])
 }
 
-async fn is_bootstrapped(agent: &AgentProcess) {
+async fn check_bootstrapped(agent: &AgentProcess) {
     until_status(agent, "BOOTZ_OK").await;
     assert_eq!(agent.gnmi().await.read(HOSTNAME).await.unwrap(), json!("bootstrapped"));
 }
@@ -48,14 +53,15 @@ fn default_route() -> String {
 #[tokio::test]
 async fn a_factory_new_box_finds_its_server_by_dhcp() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::factory_new(&net, Given { streaming: true, ..given() });
+    let bootstrap =
+        BootstrapFixture::factory_new(&net, ServerData { streaming: true, ..server_data() });
     assert!(!net.link(PORT).up);
     let (_server, dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
-    let mut agent = delivered(&net, &bootstrap, &[]).await;
-    is_bootstrapped(&agent).await;
+    let mut agent = start_factory_new(&net, &bootstrap, &[]).await;
+    check_bootstrapped(&agent).await;
     assert_eq!(net.addresses(PORT), [LEASED]);
     assert_eq!(net.routes("150"), [default_route()]);
-    let told = account(&agent);
+    let told = bootz_status(&agent);
     for line in [
         "the box is factory-new: starting to bootstrap by DHCP",
         "DHCP named bootz://192.0.2.1:15006",
@@ -77,7 +83,7 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
         (net.addresses(PORT), net.routes("150")),
         (vec![LEASED.into()], vec![default_route()])
     );
-    assert!(account(&agent).contains("bootz: nothing to do"));
+    assert!(bootz_status(&agent).contains("bootz: nothing to do"));
 
     // Configuration of the operator on the port is stronger, and does not remove the lease.
     let client = agent.gnmi().await;
@@ -101,23 +107,23 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
 
 /// A malicious DHCP server: the box accepts nothing from it, stays in service, and finds the right one.
 #[tokio::test]
-async fn a_dhcp_server_that_means_no_good_costs_little() {
+async fn hostile_dhcp_server_costs_bounded_memory() {
     const MOST_MEMORY: u64 = 32 << 20;
     let net = Netns::enter();
-    let bootstrap = Bootstrap::factory_new(&net, given());
+    let bootstrap = BootstrapFixture::factory_new(&net, server_data());
     bootstrap.server.ip("route add default dev box0"); // for answers by broadcast
     let hostile = HostileDhcp::start(&bootstrap.server);
-    let agent = delivered(&net, &bootstrap, &[]).await;
+    let agent = start_factory_new(&net, &bootstrap, &[]).await;
     let before = agent.resident_bytes();
     eventually("the box asks again", || hostile.answered() > 1).await;
-    assert!(serves(&agent).await, "everybody else is served");
+    assert!(accepts_connections(&agent).await, "everybody else is served");
     let more = agent.resident_bytes().saturating_sub(before);
     assert!(more < MOST_MEMORY, "{more} octets more");
     assert_eq!((net.addresses(PORT), net.routes("150").len()), (Vec::new(), 0));
 
     drop(hostile);
     let (_server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
-    is_bootstrapped(&agent).await;
+    check_bootstrapped(&agent).await;
 }
 
 /// The emulator answers only clients that ask for the option. The agent's own services are in another namespace than
@@ -125,11 +131,11 @@ async fn a_dhcp_server_that_means_no_good_costs_little() {
 // proves 4.2, 4.3, 4.4
 #[tokio::test]
 async fn the_dhcp_server_of_the_emulator_leads_to_it_in_the_managed_namespace() {
-    let (here, managed) = (Netns::enter(), Netns::beside());
-    let bootstrap = Bootstrap::factory_new(&managed, given());
+    let (here, managed) = (Netns::enter(), Netns::detached());
+    let bootstrap = BootstrapFixture::factory_new(&managed, server_data());
     let _server = bootstrap.emulator_with_dhcp(&managed).await;
-    let agent = delivered(&here, &bootstrap, &["--netns", managed.path()]).await;
-    is_bootstrapped(&agent).await;
+    let agent = start_factory_new(&here, &bootstrap, &["--netns", managed.path()]).await;
+    check_bootstrapped(&agent).await;
     assert_eq!(managed.addresses(PORT), [LEASED]);
     assert_eq!(here.find_link(PORT), None);
 }
@@ -138,30 +144,31 @@ async fn the_dhcp_server_of_the_emulator_leads_to_it_in_the_managed_namespace() 
 #[tokio::test]
 async fn a_box_that_gets_ipv6_alone_is_bootstrapped_over_it() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::factory_new(&net, Given { v6: true, ..given() });
+    let bootstrap = BootstrapFixture::factory_new(&net, ServerData { v6: true, ..server_data() });
     let (_server, dhcp) = (bootstrap.faulty("none").await, bootstrap.dnsmasq().await);
-    let agent = delivered(&net, &bootstrap, &[]).await;
+    let agent = start_factory_new(&net, &bootstrap, &[]).await;
     // The lease may come before the router has announced the prefix: then the first attempt has no route.
-    let ended = || ["status: BOOTZ_OK", "failed:"].iter().any(|end| account(&agent).contains(end));
+    let ended =
+        || ["status: BOOTZ_OK", "failed:"].iter().any(|end| bootz_status(&agent).contains(end));
     eventually("an attempt ends", ended).await;
     eventually("the prefix is announced", || net.ip("-6 route").contains("2001:db8::/64")).await;
-    if !account(&agent).contains("status: BOOTZ_OK") {
+    if !bootz_status(&agent).contains("status: BOOTZ_OK") {
         bootz(&agent, &["start"]);
     }
-    is_bootstrapped(&agent).await;
+    check_bootstrapped(&agent).await;
     assert!(net.addresses(PORT).contains(&LEASED_V6.to_owned()), "{:?}", net.addresses(PORT));
-    assert!(account(&agent).contains("DHCP named bootz://[2001:db8::1]:15006"));
+    assert!(bootz_status(&agent).contains("DHCP named bootz://[2001:db8::1]:15006"));
     let asked = dhcp.log();
     assert!(asked.lines().any(|line| line.contains("requested options") && line.contains("136")));
 }
 
 #[tokio::test]
-async fn a_lease_is_renewed_and_goes_when_nobody_renews_it() {
+async fn lease_is_renewed_and_removed_on_expiry() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::factory_new(&net, given());
+    let bootstrap = BootstrapFixture::factory_new(&net, server_data());
     let (_server, dhcp) = (bootstrap.emulator().await, bootstrap.short_leases().await);
-    let agent = delivered(&net, &bootstrap, &[]).await;
-    is_bootstrapped(&agent).await;
+    let agent = start_factory_new(&net, &bootstrap, &[]).await;
+    check_bootstrapped(&agent).await;
     let renewals = || dhcp.log().matches("REQUEST of 192.0.2.9 from 192.0.2.9").count();
     eventually("it is renewed beyond its time", || renewals() > 2).await;
     assert_eq!(
@@ -171,18 +178,18 @@ async fn a_lease_is_renewed_and_goes_when_nobody_renews_it() {
     drop(dhcp);
     eventually("it is taken back", || net.addresses(PORT).is_empty()).await;
     assert_eq!((net.routes("150").len(), net.link(PORT).up), (0, true));
-    assert!(!account(&agent).contains("lease:"));
+    assert!(!bootz_status(&agent).contains("lease:"));
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_OK"));
 }
 
 /// The security floor: no client without a password is let in, at any stage of the bootstrap.
 // proves 3.36, 4.8, 4.10
 #[tokio::test]
-async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
+async fn unbootstrapped_box_refuses_strangers_and_serves_its_operator() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::factory_new(&net, given());
-    let mut agent = delivered(&net, &bootstrap, &[]).await;
-    eventually("it asks", || account(&agent).contains("bootz: attempting by DHCP")).await;
+    let bootstrap = BootstrapFixture::factory_new(&net, server_data());
+    let mut agent = start_factory_new(&net, &bootstrap, &[]).await;
+    eventually("it asks", || bootz_status(&agent).contains("bootz: attempting by DHCP")).await;
     for (name, password) in [("admin", "a guess"), ("nobody", "correct horse battery staple")] {
         let stranger = Credentials::new(name, password).unwrap();
         let refused = GnmiClient::over(agent.channel().await, stranger).read(HOSTNAME).await;
@@ -190,13 +197,16 @@ async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
     }
     // The bootstrap goes on after a power cut, and ends with a configuration.
     agent.restart().await;
-    assert!(account(&agent).contains("bootz: attempting by DHCP"));
+    assert!(bootz_status(&agent).contains("bootz: attempting by DHCP"));
     agent.gnmi().await.update("/system/config/hostname", "mine").await.unwrap();
-    eventually("it stands aside", || account(&agent).contains("bootz: nothing to do")).await;
-    assert!(account(&agent).contains("the box has been configured by an operator"));
+    eventually("it stands aside", || bootz_status(&agent).contains("bootz: nothing to do")).await;
+    assert!(bootz_status(&agent).contains("the box has been configured by an operator"));
     assert_eq!(leaf(&agent, "status").await, json!("BOOTZ_UNSPECIFIED"));
     agent.restart().await;
-    assert!(account(&agent).contains("bootz: nothing to do"), "it is not factory-new any more");
+    assert!(
+        bootz_status(&agent).contains("bootz: nothing to do"),
+        "it is not factory-new any more"
+    );
 
     // A reset makes it factory-new, unless bootz is switched off.
     let switched = |state: &str| {
@@ -211,28 +221,29 @@ async fn a_box_that_finds_nobody_serves_and_lets_its_operator_take_over() {
     let before = ca();
     reset();
     eventually("a new identity", || !ca().is_empty() && ca() != before).await;
-    eventually_async("the agent is back", || serves(&agent)).await;
-    eventually("it asks again", || account(&agent).contains("bootz: attempting by DHCP")).await;
+    eventually_async("the agent is back", || accepts_connections(&agent)).await;
+    eventually("it asks again", || bootz_status(&agent).contains("bootz: attempting by DHCP"))
+        .await;
     bootz(&agent, &["terminate"]);
     switched("off");
     agent.restart().await;
-    assert!(account(&agent).contains("bootz: nothing to do"), "bootz is switched off");
+    assert!(bootz_status(&agent).contains("bootz: nothing to do"), "bootz is switched off");
 }
 
 // proves 4.10
 #[tokio::test]
 async fn a_reset_leads_back_through_dhcp_into_production() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::factory_new(&net, given());
+    let bootstrap = BootstrapFixture::factory_new(&net, server_data());
     let (server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
-    let agent = delivered(&net, &bootstrap, &[]).await;
-    is_bootstrapped(&agent).await;
+    let agent = start_factory_new(&net, &bootstrap, &[]).await;
+    check_bootstrapped(&agent).await;
     let reports = || server.log().matches("BOOTSTRAP_STATUS_SUCCESS").count();
     let before = reports();
     bootz(&agent, &["reset"]);
     eventually("it is bootstrapped again", || reports() > before).await;
-    eventually_async("the agent is back", || serves(&agent)).await;
-    is_bootstrapped(&agent).await;
+    eventually_async("the agent is back", || accepts_connections(&agent)).await;
+    check_bootstrapped(&agent).await;
 }
 
 /// A power cut in each step: once the obstacle of that step is removed, the box gets to production without help.
@@ -251,9 +262,9 @@ async fn a_power_cut_in_any_step_ends_in_a_configured_box() {
         let net = Netns::enter();
         let folder = TempDir::new().unwrap();
         let (image, command) = (image(IMAGE, IMAGE_SHA256), folder.path().join("install"));
-        let given = Given { image: &image, ..given() };
-        let bootstrap = Bootstrap::factory_new(&net, given);
-        let mut servers: Vec<Server> = Vec::new();
+        let given = ServerData { image: &image, ..server_data() };
+        let bootstrap = BootstrapFixture::factory_new(&net, given);
+        let mut servers: Vec<ServerProcess> = Vec::new();
         if holds != "dhcp" {
             servers.push(bootstrap.dnsmasq().await);
         }
@@ -264,7 +275,7 @@ async fn a_power_cut_in_any_step_ends_in_a_configured_box() {
         install_by(&command, if holds == "image" { "exec sleep 1000" } else { "exit 0" });
         let program = command.to_str().unwrap();
         let options = ["--image-command", program, "--image-version", "1", "--bootz-rpc", "unary"];
-        let mut agent = delivered(&net, &bootstrap, &options).await;
+        let mut agent = start_factory_new(&net, &bootstrap, &options).await;
         eventually(step, || agent.log().contains(step)).await;
         agent.kill();
 
@@ -273,7 +284,7 @@ async fn a_power_cut_in_any_step_ends_in_a_configured_box() {
         install_by(&command, "exit 0");
         agent.restart().await;
         eprintln!("cut off while: {step}");
-        is_bootstrapped(&agent).await;
+        check_bootstrapped(&agent).await;
         assert_eq!(
             (net.addresses(PORT), net.routes("150")),
             (vec![LEASED.into()], vec![default_route()])

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use holdfast_proto::gnmi::SubscriptionMode;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::certificates::{Authority, Certz, Pair, connect};
+use holdfast_tests::certificates::{Authority, CertificateAndKey, Certz, connect};
 use holdfast_tests::clients::Gnmic;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::GnmiClient;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::rotation::Cut;
+use holdfast_tests::rotation::CutPoint;
 use holdfast_tests::subscription::subscribe_to;
 use tokio::task::JoinSet;
 
@@ -36,7 +36,7 @@ async fn bind(agent: &AgentProcess, root: &Authority) -> Certz {
 }
 
 /// True when a client that trusts `authority`, with a certificate of it, is let in and answered.
-async fn lets_in(agent: &AgentProcess, authority: &Authority) -> bool {
+async fn accepts_client_of(agent: &AgentProcess, authority: &Authority) -> bool {
     let client = authority.client("eve");
     match connect(agent.address(), &[&authority.pem], &client).await {
         Ok(channel) => GnmiClient::over(channel, agent.credentials()).capabilities().await.is_ok(),
@@ -46,12 +46,12 @@ async fn lets_in(agent: &AgentProcess, authority: &Authority) -> bool {
 
 // proves 5.76
 #[tokio::test]
-async fn gnmic_comes_with_a_certificate_alone() {
+async fn gnmic_logs_in_by_client_certificate() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let (root, other) = (Authority::new("root"), Authority::new("other"));
     bind(&agent, &root).await;
-    let gnmic = |client: &Pair| {
+    let gnmic = |client: &CertificateAndKey| {
         let write = |name: &str, text: &str| {
             let file = agent.root().join(name);
             fs::write(&file, text).unwrap();
@@ -142,24 +142,33 @@ async fn a_power_cut_leaves_the_old_or_the_new_material() {
     let mut agent = AgentProcess::start(&net).await;
     let (mut old, mut new) = (Authority::new("one"), Authority::new("two"));
     bind(&agent, &old).await;
-    let cuts = [Cut::Opened, Cut::Tried, Cut::Finalizing, Cut::Finalized, Cut::Tried];
+    let cuts = [
+        CutPoint::Opened,
+        CutPoint::Tried,
+        CutPoint::Finalizing,
+        CutPoint::Finalized,
+        CutPoint::Tried,
+    ];
     for (number, cut) in cuts.into_iter().enumerate() {
         let client = old.client("eve");
         let channel = connect(agent.address(), &[&old.pem], &client).await.unwrap();
         let mut certz = Certz::over(channel, agent.credentials());
         let mut rotation = certz.rotate("p").await.unwrap();
-        if cut != Cut::Opened {
+        if cut != CutPoint::Opened {
             let version = format!("w{number}");
             rotation.upload(&version, &new.server(), &[&new]).await.unwrap();
-            assert!(lets_in(&agent, &new).await && !lets_in(&agent, &old).await, "{cut:?}");
+            assert!(
+                accepts_client_of(&agent, &new).await && !accepts_client_of(&agent, &old).await,
+                "{cut:?}"
+            );
         }
         match cut {
-            Cut::Finalizing => rotation.ask_to_finalize().await,
-            Cut::Finalized => rotation.finalize().await.unwrap(),
-            Cut::Opened | Cut::Uploading | Cut::Tried => {}
+            CutPoint::Finalizing => rotation.send_finalize().await,
+            CutPoint::Finalized => rotation.finalize().await.unwrap(),
+            CutPoint::Opened | CutPoint::Uploading | CutPoint::Tried => {}
         }
         agent.restart().await; // it kills first
-        let found = (lets_in(&agent, &old).await, lets_in(&agent, &new).await);
+        let found = (accepts_client_of(&agent, &old).await, accepts_client_of(&agent, &new).await);
         assert!(found.0 != found.1 && cut.may_leave(found.1), "{cut:?}: {found:?}");
         if found.1 {
             std::mem::swap(&mut old, &mut new);

@@ -11,7 +11,7 @@ const ETH0: &str = "/interfaces/interface[name=eth0]";
 async fn gnmic_asks_what_the_box_can_do() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let told = Gnmic::to(&agent).run(&["capabilities"]).await;
+    let told = Gnmic::for_admin(&agent).run(&["capabilities"]).await;
     for part in ["gNMI version: 0.10.0", "openconfig-interfaces", "JSON_IETF", "PROTO"] {
         assert!(told.contains(part), "`{part}` is not in {told}");
     }
@@ -22,7 +22,7 @@ async fn gnmic_sets_and_gets() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let set = async |arguments: &[&str]| {
         gnmic.run(&[&["-e", "json_ietf", "set"], arguments].concat()).await
     };
@@ -73,7 +73,7 @@ async fn gnmic_sets_and_gets() {
 async fn gnmic_sends_unions() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let union = async |entries: &[&str]| {
         let entries = entries.iter().flat_map(|entry| ["--union-replace", entry]);
         gnmic.run(&["set"].into_iter().chain(entries).collect::<Vec<_>>()).await
@@ -124,7 +124,7 @@ async fn gnmic_sends_unions() {
 async fn gnmic_confirms_a_union_or_not() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let mtu = |octets: u32| format!("holdfast_cli:/:::ascii:::interface eth0\n  mtu {octets}");
     let set = async |arguments: &[&str]| gnmic.run(&[&["set"], arguments].concat()).await;
     set(&["--union-replace", &mtu(1400)]).await;
@@ -147,7 +147,7 @@ async fn gnmic_follows_the_box() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let status = format!("{ETH0}/state/oper-status");
     let subscribe = ["-e", "json_ietf", "subscribe", "--path", &status, "--format", "event"];
 
@@ -191,7 +191,7 @@ async fn gnmic_follows_the_box() {
 async fn gnmic_sends_one_list_to_boxes_of_several_vendors() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let status = format!("{ETH0}/state/oper-status");
     let paths =
         ["--path", "/components/component", "--path", &status, "--path", "eos_native:/Sysdb"];
@@ -238,7 +238,7 @@ async fn oc_config_validate_passes() {
 async fn gnmic_writes_and_reads_text() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let shown = async |command: &str| {
         let path = format!("cli:/show {command}");
         gnmic.run(&["-e", "ascii", "get", "--path", &path, "--values-only"]).await

@@ -25,7 +25,7 @@ async fn set(gnmic: &Gnmic, options: &[&str], mtu: Option<u32>) -> Result<String
     gnmic.outcome(&arguments).await
 }
 
-fn waits(id: &str) -> [&str; 5] {
+fn commit_options(id: &str) -> [&str; 5] {
     ["--commit-id", id, "--commit-request", "--rollback-duration", "600s"]
 }
 
@@ -35,13 +35,13 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let mtu = || net.link("eth0").mtu;
     set(&gnmic, &[], Some(1400)).await.unwrap();
 
-    set(&gnmic, &waits("a"), Some(1300)).await.unwrap();
+    set(&gnmic, &commit_options("a"), Some(1300)).await.unwrap();
     assert_eq!(mtu(), 1300);
-    for (options, value) in [(&[][..], Some(1301)), (&waits("b"), Some(1301))] {
+    for (options, value) in [(&[][..], Some(1301)), (&commit_options("b"), Some(1301))] {
         let refused = set(&gnmic, options, value).await.unwrap_err();
         assert!(refused.contains("FailedPrecondition"), "{refused}");
     }
@@ -50,7 +50,7 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
     set(&gnmic, &["--commit-id", "a", "--commit-confirm"], None).await.unwrap();
     assert_eq!(mtu(), 1300);
 
-    set(&gnmic, &waits("c"), Some(1200)).await.unwrap();
+    set(&gnmic, &commit_options("c"), Some(1200)).await.unwrap();
     assert_eq!(mtu(), 1200);
     set(&gnmic, &["--commit-id", "c", "--commit-cancel"], None).await.unwrap();
     assert_eq!(mtu(), 1300);
@@ -61,7 +61,7 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
     let list = subscribe_to(Mode::Stream, &[(&state, SubscriptionMode::OnChange)]);
     let mut reader = client.subscribe(list).await.unwrap();
     reader.until_sync().await;
-    set(&gnmic, &waits("d"), Some(1200)).await.unwrap();
+    set(&gnmic, &commit_options("d"), Some(1200)).await.unwrap();
     reader.until("1214").await;
     set(&gnmic, &["--commit-id", "d", "--rollback-duration", "1s"], None).await.unwrap();
     let told = reader.until_all(&["1314"]).await;
@@ -74,12 +74,12 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
 /// Commits that a restart must not restore. Rotations are in the tests of gNSI.
 // proves 1.135, 3.37
 #[tokio::test]
-async fn a_kill_while_a_commit_waits_takes_it_back_before_the_first_answer() {
+async fn kill_rolls_an_unconfirmed_commit_back_before_the_first_answer() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
-    set(&Gnmic::to(&agent), &[], Some(1400)).await.unwrap();
-    set(&Gnmic::to(&agent), &waits("a"), Some(1300)).await.unwrap();
+    set(&Gnmic::for_admin(&agent), &[], Some(1400)).await.unwrap();
+    set(&Gnmic::for_admin(&agent), &commit_options("a"), Some(1300)).await.unwrap();
     assert_eq!(net.link("eth0").mtu, 1300);
     agent.kill();
     assert_eq!(net.link("eth0").mtu, 1300, "nobody was there to take it back");
@@ -88,7 +88,7 @@ async fn a_kill_while_a_commit_waits_takes_it_back_before_the_first_answer() {
     let config = agent.gnmi().await.read_as(ETH0, DataType::Config).await.unwrap().to_string();
     assert!(config.contains("1414") && !config.contains("1314"), "the first answer: {config}");
     eventually("the kernel follows", || net.link("eth0").mtu == 1400).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let late = set(&gnmic, &["--commit-id", "a", "--commit-confirm"], None).await.unwrap_err();
     assert!(late.contains("FailedPrecondition"), "{late}");
     set(&gnmic, &[], Some(1300)).await.unwrap();
@@ -96,10 +96,10 @@ async fn a_kill_while_a_commit_waits_takes_it_back_before_the_first_answer() {
 }
 
 #[tokio::test]
-async fn gnmic_asks_what_a_set_would_do_and_has_it_done() {
+async fn gnmic_previews_a_set_and_commits_it() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
-    let gnmic = Gnmic::to(&agent);
+    let gnmic = Gnmic::for_admin(&agent);
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
     let plan = async |asked: &str, mtu: u32| {
         let path = format!("{ETH0}/config/mtu");

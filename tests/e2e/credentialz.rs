@@ -18,11 +18,11 @@ use holdfast_proto::gnsi::credentialz::{
     rotate_host_parameters_request,
 };
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::eventually::{PATIENCE, eventually};
+use holdfast_tests::eventually::{WAIT_LIMIT, eventually};
 use holdfast_tests::gnmi::Credentials;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::rotation::{Cut, Rotation};
-use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, PORT, Proof, SshBox};
+use holdfast_tests::rotation::{CutPoint, Rotation};
+use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, PORT, SshBox, SshCredential};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tonic::service::interceptor::InterceptedService;
@@ -39,7 +39,7 @@ pub(crate) type Client = CredentialzClient<InterceptedService<Channel, Credentia
 async fn started() -> (Netns, SshBox, AgentProcess) {
     let net = Netns::enter();
     let mut ssh = SshBox::new();
-    let agent = AgentProcess::start_behind(&net, &ssh.command(), "/".as_ref()).await;
+    let agent = AgentProcess::start_wrapped(&net, &ssh.command(), "/".as_ref()).await;
     ssh.serve().await;
     (net, ssh, agent)
 }
@@ -48,24 +48,24 @@ pub(crate) async fn client(agent: &AgentProcess) -> Client {
     CredentialzClient::with_interceptor(agent.channel().await, agent.credentials())
 }
 
-pub(crate) type Accounts = Rotation<
+pub(crate) type AccountRotation = Rotation<
     credentialz::RotateAccountCredentialsRequest,
     credentialz::RotateAccountCredentialsResponse,
 >;
-type Hosts =
+type HostRotation =
     Rotation<credentialz::RotateHostParametersRequest, credentialz::RotateHostParametersResponse>;
 
-pub(crate) async fn accounts(client: &mut Client) -> Accounts {
+pub(crate) async fn open_account_rotation(client: &mut Client) -> AccountRotation {
     Rotation::open(|requests| client.rotate_account_credentials(requests)).await.unwrap()
 }
 
-async fn hosts(client: &mut Client) -> Hosts {
+async fn open_host_rotation(client: &mut Client) -> HostRotation {
     Rotation::open(|requests| client.rotate_host_parameters(requests)).await.unwrap()
 }
 
 /// Opens a rotation after one whose stream broke: what that tried may still be on its way back, which is UNAVAILABLE.
-async fn hosts_when_free(client: &mut Client) -> Hosts {
-    let deadline = Instant::now() + PATIENCE;
+async fn open_host_rotation_when_free(client: &mut Client) -> HostRotation {
+    let deadline = Instant::now() + WAIT_LIMIT;
     loop {
         match Rotation::open(|requests| client.rotate_host_parameters(requests)).await {
             Err(busy) if busy.code() == Code::Unavailable && Instant::now() < deadline => {
@@ -83,18 +83,18 @@ pub(crate) fn of_account(
 }
 
 /// Requests of both rotations, with one answer for each.
-pub(crate) trait Asked {
+pub(crate) trait CredentialRotation {
     type Request;
     type Answer;
-    async fn asks(&mut self, request: Self::Request) -> Self::Answer;
+    async fn request(&mut self, request: Self::Request) -> Self::Answer;
     async fn finalize(self);
 }
 
-impl Asked for Accounts {
+impl CredentialRotation for AccountRotation {
     type Request = rotate_account_credentials_request::Request;
     type Answer = ();
 
-    async fn asks(&mut self, request: rotate_account_credentials_request::Request) {
+    async fn request(&mut self, request: rotate_account_credentials_request::Request) {
         self.send(of_account(request)).await.unwrap().expect("an upload is answered");
     }
 
@@ -107,11 +107,11 @@ impl Asked for Accounts {
     }
 }
 
-impl Asked for Hosts {
+impl CredentialRotation for HostRotation {
     type Request = rotate_host_parameters_request::Request;
     type Answer = credentialz::RotateHostParametersResponse;
 
-    async fn asks(
+    async fn request(
         &mut self,
         request: rotate_host_parameters_request::Request,
     ) -> credentialz::RotateHostParametersResponse {
@@ -178,49 +178,49 @@ fn principals(version: &str, names: &[&str]) -> rotate_account_credentials_reque
     })
 }
 
-async fn gets_in(ssh: &SshBox, proof: Proof<'_>) {
-    eventually("the client gets in", || ssh.lets_in(proof)).await;
+async fn eventually_accepted(ssh: &SshBox, proof: SshCredential<'_>) {
+    eventually("the client gets in", || ssh.accepts(proof)).await;
 }
 
 /// Waits until a credential that is no longer in force is refused.
-async fn stays_out(ssh: &SshBox, proof: Proof<'_>) {
-    eventually("the client stays out", || !ssh.lets_in(proof)).await;
+async fn eventually_refused(ssh: &SshBox, proof: SshCredential<'_>) {
+    eventually("the client stays out", || !ssh.accepts(proof)).await;
 }
 
-async fn locked_out<T, F: Future<Output = Result<T, Status>>>(what: F) -> Status {
+async fn refusal<T, F: Future<Output = Result<T, Status>>>(what: F) -> Status {
     what.await.err().expect("it is refused")
 }
 
 // proves 5.85, 5.89
 #[tokio::test]
-async fn passwords_log_in_and_no_longer_after_a_roll_back() {
+async fn password_rotation_takes_effect_and_rolls_back() {
     let (_net, ssh, agent) = started().await;
-    assert!(ssh.lets_in(Proof::Password(OWN_PASSWORD)));
+    assert!(ssh.accepts(SshCredential::Password(OWN_PASSWORD)));
     let mut client = client(&agent).await;
 
-    let mut first = accounts(&mut client).await;
-    first.asks(plain("1", "plain one")).await;
-    assert!(ssh.lets_in(Proof::Password("plain one")), "tried, and in force");
-    assert!(!ssh.lets_in(Proof::Password(OWN_PASSWORD)));
+    let mut first = open_account_rotation(&mut client).await;
+    first.request(plain("1", "plain one")).await;
+    assert!(ssh.accepts(SshCredential::Password("plain one")), "tried, and in force");
+    assert!(!ssh.accepts(SshCredential::Password(OWN_PASSWORD)));
     drop(first);
-    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
-    assert!(!ssh.lets_in(Proof::Password("plain one")), "what the box had before is back");
+    eventually_accepted(&ssh, SshCredential::Password(OWN_PASSWORD)).await;
+    assert!(!ssh.accepts(SshCredential::Password("plain one")), "what the box had before is back");
 
-    let mut second = accounts(&mut client).await;
-    second.asks(plain("2", "plain two")).await;
+    let mut second = open_account_rotation(&mut client).await;
+    second.request(plain("2", "plain two")).await;
     second.finalize().await;
-    assert!(ssh.lets_in(Proof::Password("plain two")));
+    assert!(ssh.accepts(SshCredential::Password("plain two")));
 
     // A hash by another tool: `openssl passwd -6 -salt saltstring 'correct horse'`.
     let hash = "$6$saltstring$.r0X7ub5wGR2v4Xz7svCIozfnlorFh19V89t8KC9Umd81uGhFgsyTRNyzQDXDIm17fFcR9z3z7oBNdsyYBbtm/";
-    let mut third = accounts(&mut client).await;
+    let mut third = open_account_rotation(&mut client).await;
     let value =
         CryptoHash { hash_type: HashType::CryptSha2512.into(), hash_value: hash.to_owned() };
-    third.asks(password("3", password::Value::CryptoHash(value))).await;
-    assert!(ssh.lets_in(Proof::Password("correct horse")));
+    third.request(password("3", password::Value::CryptoHash(value))).await;
+    assert!(ssh.accepts(SshCredential::Password("correct horse")));
     drop(third);
-    gets_in(&ssh, Proof::Password("plain two")).await;
-    assert!(!ssh.lets_in(Proof::Password("correct horse")));
+    eventually_accepted(&ssh, SshCredential::Password("plain two")).await;
+    assert!(!ssh.accepts(SshCredential::Password("correct horse")));
     let shadow = ssh.read("etc/shadow");
     assert!(shadow.starts_with("root:*:19000:0:99999:7:::\n"), "others' lines are as they were");
     for secret in ["plain one", "plain two", "$6$"] {
@@ -230,29 +230,29 @@ async fn passwords_log_in_and_no_longer_after_a_roll_back() {
 
 // proves 5.82, 5.84, 5.86, 5.89
 #[tokio::test]
-async fn keys_and_certificates_log_in_and_no_longer_after_a_roll_back() {
+async fn key_rotation_takes_effect_and_rolls_back() {
     let (_net, ssh, agent) = started().await;
-    let [one, other, authority] = ["one", "other", "authority"].map(|name| ssh.place(name));
+    let [one, other, authority] = ["one", "other", "authority"].map(|name| ssh.path(name));
     [&one, &other, &authority].into_iter().for_each(|file| ssh.make_key(file, "test"));
     let mut client = client(&agent).await;
-    assert!(!ssh.lets_in(Proof::Key(&one)));
+    assert!(!ssh.accepts(SshCredential::Key(&one)));
 
-    let mut first = accounts(&mut client).await;
-    first.asks(keys("1", &[&one])).await;
-    gets_in(&ssh, Proof::Key(&one)).await;
-    first.asks(keys("2", &[&other])).await;
+    let mut first = open_account_rotation(&mut client).await;
+    first.request(keys("1", &[&one])).await;
+    eventually_accepted(&ssh, SshCredential::Key(&one)).await;
+    first.request(keys("2", &[&other])).await;
     assert!(
-        ssh.lets_in(Proof::Key(&other)) && !ssh.lets_in(Proof::Key(&one)),
+        ssh.accepts(SshCredential::Key(&other)) && !ssh.accepts(SshCredential::Key(&one)),
         "lists are replaced"
     );
-    first.asks(keys("3", &[])).await;
-    assert!(!ssh.lets_in(Proof::Key(&other)), "an empty one clears");
-    first.asks(keys("4", &[&one])).await;
+    first.request(keys("3", &[])).await;
+    assert!(!ssh.accepts(SshCredential::Key(&other)), "an empty one clears");
+    first.request(keys("4", &[&one])).await;
     drop(first);
-    stays_out(&ssh, Proof::Key(&one)).await;
-    assert!(!ssh.place("etc/ssh/sshd_config.d/00-holdfast.conf").exists(), "all is as it was");
+    eventually_refused(&ssh, SshCredential::Key(&one)).await;
+    assert!(!ssh.path("etc/ssh/sshd_config.d/00-holdfast.conf").exists(), "all is as it was");
 
-    let mut host = hosts_when_free(&mut client).await;
+    let mut host = open_host_rotation_when_free(&mut client).await;
     let key = credentialz::PublicKey {
         public_key: std::fs::read(authority.with_extension("pub")).unwrap().into(),
         key_type: credentialz::KeyType::Ed25519.into(),
@@ -263,24 +263,27 @@ async fn keys_and_certificates_log_in_and_no_longer_after_a_roll_back() {
         version: "1".to_owned(),
         created_on: 1,
     };
-    host.asks(rotate_host_parameters_request::Request::SshCaPublicKey(request)).await;
+    host.request(rotate_host_parameters_request::Request::SshCaPublicKey(request)).await;
     host.finalize().await;
     ssh.sign(&authority, &one, "operator", false);
-    let mut second = accounts(&mut client).await;
-    second.asks(principals("1", &["operator"])).await;
-    gets_in(&ssh, Proof::Key(&one)).await;
-    second.asks(principals("2", &["somebody-else"])).await;
-    assert!(!ssh.lets_in(Proof::Key(&one)), "the certificate's principal is not in the list");
-    second.asks(principals("3", &["operator"])).await;
+    let mut second = open_account_rotation(&mut client).await;
+    second.request(principals("1", &["operator"])).await;
+    eventually_accepted(&ssh, SshCredential::Key(&one)).await;
+    second.request(principals("2", &["somebody-else"])).await;
+    assert!(
+        !ssh.accepts(SshCredential::Key(&one)),
+        "the certificate's principal is not in the list"
+    );
+    second.request(principals("3", &["operator"])).await;
     second.finalize().await;
-    assert!(ssh.lets_in(Proof::Key(&one)));
+    assert!(ssh.accepts(SshCredential::Key(&one)));
 }
 
 // proves 5.86, 5.88, 5.89, 5.90
 #[tokio::test]
-async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not_final() {
+async fn host_key_rotation_takes_effect_and_rolls_back() {
     let (_net, ssh, agent) = started().await;
-    let authority = ssh.place("authority");
+    let authority = ssh.path("authority");
     ssh.make_key(&authority, "authority");
     let mut client = client(&agent).await;
     let own =
@@ -288,105 +291,105 @@ async fn the_server_shows_its_new_key_and_certificate_and_takes_back_what_is_not
     let own_line = ssh.read("etc/ssh/ssh_host_ed25519_key.pub");
     assert!(own_line.as_bytes().starts_with(&own.public_keys[0].public_key), "the box's own");
 
-    let mut host = hosts(&mut client).await;
+    let mut host = open_host_rotation(&mut client).await;
     let request = credentialz::GenerateKeysRequest {
         key_params: vec![credentialz::KeyGen::SshKeyTypeEddsaEd25519.into()],
         version: "1".to_owned(),
         created_on: 1,
     };
-    let answer = host.asks(rotate_host_parameters_request::Request::GenerateKeys(request)).await;
+    let answer = host.request(rotate_host_parameters_request::Request::GenerateKeys(request)).await;
     host.finalize().await;
     use credentialz::rotate_host_parameters_response::Response;
     let Some(Response::GenerateKeys(made)) = answer.response else { panic!("{answer:?}") };
     let line = String::from_utf8(made.public_keys[0].public_key.to_vec()).unwrap();
-    let known = ssh.place("known_hosts");
+    let known = ssh.path("known_hosts");
     std::fs::write(&known, format!("[127.0.0.1]:2222 {line}\n")).unwrap();
     let strict = format!("UserKnownHostsFile={}", known.display());
     let trusted = |options: &[&str]| {
         let options = [&["StrictHostKeyChecking=yes", strict.as_str()], options].concat();
-        ssh.log_in(Proof::Password(OWN_PASSWORD), &options).status.success()
+        ssh.log_in(SshCredential::Password(OWN_PASSWORD), &options).status.success()
     };
     eventually("the server shows the key that was made", || trusted(&[])).await;
 
     // The certificate alone, for the present host key. The client trusts the authority only.
-    let key = ssh.place("shown");
+    let key = ssh.path("shown");
     std::fs::write(key.with_extension("pub"), format!("{line}\n")).unwrap();
     ssh.sign(&authority, &key, "127.0.0.1", true);
     let public = std::fs::read_to_string(authority.with_extension("pub")).unwrap();
     std::fs::write(&known, format!("@cert-authority [127.0.0.1]:2222 {public}")).unwrap();
     assert!(!trusted(&[]), "there is no certificate yet");
-    let mut host = hosts(&mut client).await;
-    let certificate = std::fs::read(ssh.place("shown-cert.pub")).unwrap().into();
+    let mut host = open_host_rotation(&mut client).await;
+    let certificate = std::fs::read(ssh.path("shown-cert.pub")).unwrap().into();
     let artefact = AuthenticationArtifacts { certificate, ..Default::default() };
     let request = credentialz::ServerKeysRequest {
         auth_artifacts: vec![artefact],
         version: "2".to_owned(),
         created_on: 2,
     };
-    host.asks(rotate_host_parameters_request::Request::ServerKeys(request)).await;
+    host.request(rotate_host_parameters_request::Request::ServerKeys(request)).await;
     eventually("the server shows the certificate", || trusted(&[])).await;
     host.finalize().await;
     assert!(trusted(&[]));
 
     // Only keys are accepted over SSH; the shadow file, which the console uses, is unchanged.
     let shadow = ssh.read("etc/shadow");
-    let mut host = hosts(&mut client).await;
+    let mut host = open_host_rotation(&mut client).await;
     let ways = vec![credentialz::AuthenticationType::Pubkey.into()];
     let request = credentialz::AllowedAuthenticationRequest { authentication_types: ways };
-    host.asks(rotate_host_parameters_request::Request::AuthenticationAllowed(request)).await;
-    stays_out(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    host.request(rotate_host_parameters_request::Request::AuthenticationAllowed(request)).await;
+    eventually_refused(&ssh, SshCredential::Password(OWN_PASSWORD)).await;
     assert_eq!(ssh.read("etc/shadow"), shadow);
     drop(host);
-    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    eventually_accepted(&ssh, SshCredential::Password(OWN_PASSWORD)).await;
 }
 
 // proves 5.1, 5.7, 5.89, 3.37
 #[tokio::test]
-async fn a_kill_in_a_rotation_leaves_what_was_final() {
+async fn kill_during_rotation_keeps_final_credentials() {
     let (_net, ssh, mut agent) = started().await;
-    let key = ssh.place("key");
+    let key = ssh.path("key");
     ssh.make_key(&key, "test");
-    let mut first = accounts(&mut client(&agent).await).await;
-    first.asks(plain("1", "final")).await;
+    let mut first = open_account_rotation(&mut client(&agent).await).await;
+    first.request(plain("1", "final")).await;
     first.finalize().await;
 
     let mut client_of_first_run = client(&agent).await;
-    let mut second = accounts(&mut client_of_first_run).await;
-    second.asks(plain("2", "tried")).await;
-    second.asks(keys("2", &[&key])).await;
-    gets_in(&ssh, Proof::Key(&key)).await;
+    let mut second = open_account_rotation(&mut client_of_first_run).await;
+    second.request(plain("2", "tried")).await;
+    second.request(keys("2", &[&key])).await;
+    eventually_accepted(&ssh, SshCredential::Key(&key)).await;
     agent.kill();
-    assert!(ssh.lets_in(Proof::Password("tried")), "nobody is there to take it back");
+    assert!(ssh.accepts(SshCredential::Password("tried")), "nobody is there to take it back");
     agent.restart().await;
-    gets_in(&ssh, Proof::Password("final")).await;
-    stays_out(&ssh, Proof::Key(&key)).await;
-    assert!(!ssh.lets_in(Proof::Password("tried")));
+    eventually_accepted(&ssh, SshCredential::Password("final")).await;
+    eventually_refused(&ssh, SshCredential::Key(&key)).await;
+    assert!(!ssh.accepts(SshCredential::Password("tried")));
 
     // The version is kept as well.
-    let mut third = accounts(&mut client(&agent).await).await;
+    let mut third = open_account_rotation(&mut client(&agent).await).await;
     let request = of_account(plain("1", "again"));
-    assert_eq!(locked_out(third.send(request)).await.code(), Code::AlreadyExists);
+    assert_eq!(refusal(third.send(request)).await.code(), Code::AlreadyExists);
 }
 
 // proves 5.1, 5.2, 5.7
 #[tokio::test]
-async fn a_power_cut_in_a_rotation_leaves_the_old_password_or_the_new_one() {
+async fn power_cut_during_rotation_leaves_one_whole_password() {
     let (_net, ssh, mut agent) = started().await;
     let mut kept = "first".to_owned();
-    let mut first = accounts(&mut client(&agent).await).await;
-    first.asks(plain(&kept, &kept)).await;
+    let mut first = open_account_rotation(&mut client(&agent).await).await;
+    first.request(plain(&kept, &kept)).await;
     first.finalize().await;
     let version =
         format!("/system/aaa/authentication/users/user[username={ACCOUNT}]/state/password-version");
-    for (number, cut) in Cut::ALL.into_iter().chain([Cut::Finalizing]).enumerate() {
+    for (number, cut) in CutPoint::ALL.into_iter().chain([CutPoint::Finalizing]).enumerate() {
         // The password is equal to its version.
         let tried = format!("tried{number}");
         let mut of_this_life = client(&agent).await;
-        let mut rotation = accounts(&mut of_this_life).await;
+        let mut rotation = open_account_rotation(&mut of_this_life).await;
         let finalize = of_account(rotate_account_credentials_request::Request::Finalize(
             credentialz::FinalizeRequest {},
         ));
-        rotation.go_on_until(cut, of_account(plain(&tried, &tried)), finalize).await;
+        rotation.run_until(cut, of_account(plain(&tried, &tried)), finalize).await;
         agent.restart().await; // it kills first
 
         let found = agent.gnmi().await.read(&version).await.unwrap();
@@ -394,30 +397,30 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_password_or_the_new_one() {
         assert!(is_new || found == json!(kept), "{cut:?}: {found}");
         assert!(cut.may_leave(is_new), "{cut:?}: {found}");
         let (now, never) = if is_new { (&tried, &kept) } else { (&kept, &tried) };
-        gets_in(&ssh, Proof::Password(now)).await;
-        stays_out(&ssh, Proof::Password(never)).await;
+        eventually_accepted(&ssh, SshCredential::Password(now)).await;
+        eventually_refused(&ssh, SshCredential::Password(never)).await;
         kept = now.clone();
     }
 }
 
 /// A process in place of the SSH server that ignores the signal to reload.
-struct DeafServer(Child);
+struct UnresponsiveServer(Child);
 
-impl DeafServer {
+impl UnresponsiveServer {
     /// Starts the process, and writes its id into the pid file of the server.
     fn in_place_of(ssh: &SshBox) -> Self {
-        let program = ssh.place("lib/sshd"); // the name that a server has
+        let program = ssh.path("lib/sshd"); // the name that a server has
         std::fs::copy("/bin/sleep", &program).unwrap();
         let script = "trap '' HUP; exec \"$0\" 600";
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "sh", "-c", script]).arg(program);
         let deaf = Self(command.spawn().unwrap());
-        std::fs::write(ssh.place(PID_FILE), format!("{}\n", deaf.0.id())).unwrap();
+        std::fs::write(ssh.path(PID_FILE), format!("{}\n", deaf.0.id())).unwrap();
         deaf
     }
 }
 
-impl Drop for DeafServer {
+impl Drop for UnresponsiveServer {
     fn drop(&mut self) {
         // The process may have ended already.
         let _ = self.0.kill();
@@ -433,14 +436,14 @@ fn only_keys() -> rotate_host_parameters_request::Request {
 }
 
 /// Tries to allow keys alone, while the server does not reload: the rotation is refused, and the file is as before.
-async fn is_refused(ssh: &SshBox, client: &mut Client, before: &str) {
-    let mut host = hosts(client).await;
+async fn check_reload_failure(ssh: &SshBox, client: &mut Client, before: &str) {
+    let mut host = open_host_rotation(client).await;
     let request = credentialz::RotateHostParametersRequest { request: Some(only_keys()) };
-    let refused = locked_out(host.send(request)).await;
+    let refused = refusal(host.send(request)).await;
     let words = refused.message();
     assert!(words.contains("SSH server") && words.contains("does not listen"), "{refused}");
     eventually("the old configuration is back", || ssh.read(FRAGMENT) == before).await;
-    let left = std::fs::read_dir(ssh.place("etc/ssh/holdfast")).unwrap().flatten();
+    let left = std::fs::read_dir(ssh.path("etc/ssh/holdfast")).unwrap().flatten();
     let left: Vec<_> = left.map(|it| it.file_name()).collect();
     assert!(!format!("{left:?}").contains("candidate"), "{left:?}");
 }
@@ -451,39 +454,42 @@ async fn is_refused(ssh: &SshBox, client: &mut Client, before: &str) {
 async fn a_server_that_does_not_reload_keeps_its_configuration() {
     let (_net, mut ssh, agent) = started().await;
     let mut client = client(&agent).await;
-    let mut host = hosts(&mut client).await;
+    let mut host = open_host_rotation(&mut client).await;
     let both = vec![
         credentialz::AuthenticationType::Password.into(),
         credentialz::AuthenticationType::Pubkey.into(),
     ];
     let both = credentialz::AllowedAuthenticationRequest { authentication_types: both };
-    host.asks(rotate_host_parameters_request::Request::AuthenticationAllowed(both)).await;
+    host.request(rotate_host_parameters_request::Request::AuthenticationAllowed(both)).await;
     host.finalize().await;
-    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    eventually_accepted(&ssh, SshCredential::Password(OWN_PASSWORD)).await;
     let before = ssh.read(FRAGMENT);
 
     // The process ignores the signal.
     let pid = ssh.read(PID_FILE);
-    let deaf = DeafServer::in_place_of(&ssh);
-    is_refused(&ssh, &mut client, &before).await;
-    assert!(ssh.lets_in(Proof::Password(OWN_PASSWORD)), "the server has its old configuration");
+    let deaf = UnresponsiveServer::in_place_of(&ssh);
+    check_reload_failure(&ssh, &mut client, &before).await;
+    assert!(
+        ssh.accepts(SshCredential::Password(OWN_PASSWORD)),
+        "the server has its old configuration"
+    );
     drop(deaf);
-    std::fs::write(ssh.place(PID_FILE), pid).unwrap();
+    std::fs::write(ssh.path(PID_FILE), pid).unwrap();
 
     // The server restarts and fails, because its port is taken.
     let config = ssh.read("etc/ssh/sshd_config");
     let other = TcpListener::bind("127.0.0.1:2223").unwrap();
     let moved = config.replace(&format!("Port {PORT}"), "Port 2223");
-    std::fs::write(ssh.place("etc/ssh/sshd_config"), moved).unwrap();
-    is_refused(&ssh, &mut client, &before).await;
+    std::fs::write(ssh.path("etc/ssh/sshd_config"), moved).unwrap();
+    check_reload_failure(&ssh, &mut client, &before).await;
     drop(other);
-    std::fs::write(ssh.place("etc/ssh/sshd_config"), config).unwrap();
+    std::fs::write(ssh.path("etc/ssh/sshd_config"), config).unwrap();
     ssh.serve().await;
-    gets_in(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    eventually_accepted(&ssh, SshCredential::Password(OWN_PASSWORD)).await;
 
     // The same request succeeds with a server that reloads.
-    let mut host = hosts(&mut client).await;
-    host.asks(only_keys()).await;
+    let mut host = open_host_rotation(&mut client).await;
+    host.request(only_keys()).await;
     host.finalize().await;
-    stays_out(&ssh, Proof::Password(OWN_PASSWORD)).await;
+    eventually_refused(&ssh, SshCredential::Password(OWN_PASSWORD)).await;
 }

@@ -70,7 +70,7 @@ fn transactions(agent: &AgentProcess) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn a_full_disk_refuses_changes_and_holds_what_is() {
+async fn full_disk_refuses_changes_and_keeps_the_configuration() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let mut agent = AgentProcess::start(&net).await;
     agent.kill();

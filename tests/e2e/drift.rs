@@ -9,7 +9,7 @@ use crate::documents::{STATIC_ROUTES, addresses, config_of, port, port_with_rout
 use crate::routes::OURS;
 
 #[tokio::test]
-async fn what_is_removed_behind_the_back_comes_back() {
+async fn removed_objects_are_repaired() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
@@ -42,7 +42,7 @@ async fn what_is_removed_behind_the_back_comes_back() {
 
 // proves kv.T9
 #[tokio::test]
-async fn what_is_not_ours_is_never_touched() {
+async fn foreign_objects_are_left_alone() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     for end in ["eth0", "peer0", "eth1", "peer1"] {
         net.ip(&format!("link set {end} up"));
@@ -70,7 +70,7 @@ async fn what_is_not_ours_is_never_touched() {
 }
 
 #[tokio::test]
-async fn what_is_only_to_be_reported_stays_until_nobody_says_so() {
+async fn drift_policy_report_suppresses_repair() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -117,7 +117,7 @@ async fn ipv6_addresses_wait_for_links_that_can_have_them() {
 }
 
 #[tokio::test]
-async fn a_link_that_somebody_else_made_in_place_of_ours_is_left_alone() {
+async fn foreign_link_of_the_same_name_is_left_alone() {
     let net = Netns::enter();
     net.ip("link add x0 type veth peer name y0");
     let mut agent = AgentProcess::start(&net).await;

@@ -36,7 +36,7 @@ fn own() -> Value {
 }
 
 #[track_caller]
-fn assert_named(refused: Status, parts: &[&str]) {
+fn check_refusal(refused: Status, parts: &[&str]) {
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
     for part in parts {
         assert!(refused.message().contains(part), "{part}: {}", refused.message());
@@ -44,7 +44,7 @@ fn assert_named(refused: Status, parts: &[&str]) {
 }
 
 /// The leaf of `config` and that of `state`, without module names.
-async fn shown(client: &GnmiClient, name: &str, leaf: &str) -> [Value; 2] {
+async fn config_and_state(client: &GnmiClient, name: &str, leaf: &str) -> [Value; 2] {
     let read = async |container: &str| {
         let path = format!("/interfaces/interface[name={name}]/ethernet/{container}/{leaf}");
         client.read(&path).await.unwrap_or_default()
@@ -53,14 +53,14 @@ async fn shown(client: &GnmiClient, name: &str, leaf: &str) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn a_port_takes_the_speed_that_it_has() {
+async fn port_accepts_its_own_speed() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     client.replace(PORT, port("eth0", &own())).await.unwrap();
     for (leaf, value) in own().as_object().unwrap() {
-        assert_eq!(shown(&client, "eth0", leaf).await, [value.clone(), value.clone()]);
+        assert_eq!(config_and_state(&client, "eth0", leaf).await, [value.clone(), value.clone()]);
     }
     assert!(!agent.show("pending").contains("eth0"));
 
@@ -70,17 +70,17 @@ async fn a_port_takes_the_speed_that_it_has() {
     let config = client.read_as("/", DataType::Config).await.unwrap();
     client.replace("/", config.clone()).await.unwrap();
     assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), config);
-    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(monitor.finish(&net).await, [""; 0]);
 
     for leaf in ["port-speed", "duplex-mode", "auto-negotiate"] {
         client.delete(&format!("{PORT}/ethernet/config/{leaf}")).await.unwrap();
-        let [config, state] = shown(&client, "eth0", leaf).await;
+        let [config, state] = config_and_state(&client, "eth0", leaf).await;
         assert_eq!((config, &state), (Value::Null, &own()[leaf]));
     }
 }
 
 #[tokio::test]
-async fn a_port_refuses_the_speed_that_it_has_not() {
+async fn port_refuses_an_unsupported_speed() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -103,9 +103,9 @@ async fn a_port_refuses_the_speed_that_it_has_not() {
         ethernet[leaf] = value;
         let entry = port("eth0", &ethernet);
         let refused = client.replace(PORT, entry.clone()).await.unwrap_err();
-        assert_named(refused, &[&path, reason, "the agent cannot set it"]);
+        check_refusal(refused, &[&path, reason, "the agent cannot set it"]);
         let refused = union(&client, vec![interfaces(json!([entry]))]).await.unwrap_err();
-        assert_named(refused, &[&path, reason]);
+        check_refusal(refused, &[&path, reason]);
     }
     for (entry, named) in [
         (
@@ -115,7 +115,7 @@ async fn a_port_refuses_the_speed_that_it_has_not() {
         (cli("interface eth0\n  port-speed 1000"), "port-speed"),
     ] {
         let refused = union(&client, vec![entry]).await.unwrap_err();
-        assert_named(refused, &[named, "has a speed of 10000 Mbit/s"]);
+        check_refusal(refused, &[named, "has a speed of 10000 Mbit/s"]);
     }
     let after = [config(&client, "openconfig").await, config(&client, "holdfast_native").await];
     assert_eq!(after, running);
@@ -145,7 +145,7 @@ async fn a_port_that_comes_with_another_speed_shows_both() {
     })
     .await;
     let both = ["SPEED_1GB", "SPEED_10GB"].map(|it| speed(it)["port-speed"].clone());
-    assert_eq!(shown(&client, "eth9", "port-speed").await, both);
+    assert_eq!(config_and_state(&client, "eth9", "port-speed").await, both);
 
     agent.restart().await;
     assert!(agent.show("pending").contains(slow));
@@ -153,5 +153,5 @@ async fn a_port_that_comes_with_another_speed_shows_both() {
     let path = "/interfaces/interface[name=eth9]/ethernet/config";
     client.update(path, speed("SPEED_10GB")).await.unwrap();
     assert!(!agent.show("pending").contains("eth9"));
-    assert_named(client.update(path, speed("SPEED_1GB")).await.unwrap_err(), &["eth9"]);
+    check_refusal(client.update(path, speed("SPEED_1GB")).await.unwrap_err(), &["eth9"]);
 }

@@ -15,9 +15,9 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use crate::accounts::{collect, next};
-use crate::boot::{boots, get_boot, mgmt, set_boot};
+use crate::boot::{boot_config_stub, get_boot, mgmt, set_boot};
 
-fn delivered(mtu: u32) -> String {
+fn factory_config(mtu: u32) -> String {
     format!(
         r#"{{"holdfast:interfaces":{{"interface":[{{"name":"eth0","mtu":{mtu}}}]}},
             "holdfast:system":{{"motd-banner":"fresh"}}}}"#
@@ -25,7 +25,7 @@ fn delivered(mtu: u32) -> String {
 }
 
 /// True when the agent serves again, with any TLS identity.
-pub(crate) async fn serves(agent: &AgentProcess) -> bool {
+pub(crate) async fn accepts_connections(agent: &AgentProcess) -> bool {
     let Ok(ca) = fs::read_to_string(agent.ca_file()) else { return false };
     connect(agent.address(), &ca).await.is_ok()
 }
@@ -37,7 +37,7 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     net.ip("link set peer0 up");
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("factory.json");
-    fs::write(&file, delivered(1400)).unwrap();
+    fs::write(&file, factory_config(1400)).unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--factory", file.to_str().unwrap()]).await;
     eventually("what it was delivered with is there", || net.link("eth0").mtu == 1400).await;
     let motd = agent.root().join("etc/motd");
@@ -45,7 +45,7 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
         .await;
 
     // Another file has no effect.
-    fs::write(&file, delivered(1200)).unwrap();
+    fs::write(&file, factory_config(1200)).unwrap();
     agent.restart().await;
     assert_eq!(net.link("eth0").mtu, 1400);
 
@@ -56,7 +56,7 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     assert_eq!(net.link("eth0").mtu, 1400);
     assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
     let client = agent.gnmi().await;
-    set_boot(&mut boots(&agent).await, mgmt(1300, "booted")).await.unwrap();
+    set_boot(&mut boot_config_stub(&agent).await, mgmt(1300, "booted")).await.unwrap();
     let set = agent.user(&["set", "ada", "--role", "admin"], "a password to lose");
     assert!(set.status.success(), "{set:?}");
     assert_eq!(net.link("eth0").mtu, 1300);
@@ -85,14 +85,14 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
         fs::read_to_string(agent.ca_file()).is_ok_and(|it| it != ca)
     })
     .await;
-    eventually_async("the agent is back", || serves(&agent)).await;
+    eventually_async("the agent is back", || accepts_connections(&agent)).await;
     assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1400, vec![]));
     eventually("its banner too", || fs::read_to_string(&motd).is_ok_and(|it| it == "fresh\n"))
         .await;
     // Nor does anything say what was done before.
     assert!(next(&mut collect(&agent, None).await).await.0.ends_with("/RecordSubscribe"));
     assert!(!agent.show("transactions").contains("by admin"));
-    assert_eq!(get_boot(&mut boots(&agent).await).await, None);
+    assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None);
     let again = update("/system/config/login-banner", "nothing waits to be confirmed");
     agent.gnmi().await.set(SetRequest { update: vec![again], ..Default::default() }).await.unwrap();
     let users = agent.user(&["list"], "");
@@ -105,7 +105,7 @@ async fn a_kill_right_after_a_reset_was_answered_does_not_undo_it() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
-    set_boot(&mut boots(&agent).await, mgmt(1300, "booted")).await.unwrap();
+    set_boot(&mut boot_config_stub(&agent).await, mgmt(1300, "booted")).await.unwrap();
     agent.gnmi().await.update("/system/config", json!({"motd-banner": "used"})).await.unwrap();
     let set = agent.user(&["set", "ada", "--role", "admin"], "a password to lose");
     assert!(set.status.success(), "{set:?}");
@@ -131,7 +131,7 @@ async fn an_operator_resets_the_box_from_its_console() {
     let output = agent.command("factory-reset").arg("--retain-certificates").output().unwrap();
     assert!(output.status.success(), "{output:?}");
     eventually("the agent begins anew", || agent.log().matches("listening").count() > 1).await;
-    eventually_async("the agent is back", || serves(&agent)).await;
+    eventually_async("the agent is back", || accepts_connections(&agent)).await;
     assert_eq!(agent.pid(), pid, "in its own place");
     assert!(!agent.show("config").contains("used"));
 }

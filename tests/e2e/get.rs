@@ -125,7 +125,7 @@ async fn use_models_leaves_out_what_other_modules_add() {
 
 // proves 1.54, 1.55, 1.56
 #[tokio::test]
-async fn what_cannot_be_read_says_why() {
+async fn unreadable_paths_have_their_error_codes() {
     let (_net, _agent, client) = configured().await;
     for (path, code) in [
         ("/interfaces/interface[name=eth0]/no-such-node", tonic::Code::Unimplemented),

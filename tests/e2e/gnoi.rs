@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tonic::Code;
 
 use crate::bootz::install_by;
-use crate::factory::serves;
+use crate::factory::accepts_connections;
 
 // proves 3.34, 6.1, 6.5
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
     let before = starts();
     system.reboot(request).await.unwrap();
     eventually("the agent listens anew", || starts() > before).await;
-    eventually_async("the agent is back", || serves(&agent)).await;
+    eventually_async("the agent is back", || accepts_connections(&agent)).await;
     assert_eq!((agent.pid(), net.link("eth0").mtu), (pid, 1400));
     let mut system = SystemClient::with_interceptor(agent.channel().await, agent.credentials());
     let status = system.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
@@ -72,7 +72,7 @@ async fn a_cold_reboot_is_one_of_the_box_by_its_own_command() {
     symlink(setpriv.unwrap(), programs.path().join("setpriv")).unwrap();
     let only = format!("PATH={}", programs.path().display());
     let behind = ["env".to_owned(), only.clone()];
-    let mut agent = AgentProcess::start_behind(&net, &behind, root.path()).await;
+    let mut agent = AgentProcess::start_wrapped(&net, &behind, root.path()).await;
     agent.set_options(&["--reboot".to_owned(), "system".to_owned()]);
     agent.restart().await;
     let environ = fs::read(format!("/proc/{}/environ", agent.pid())).unwrap();
@@ -191,7 +191,7 @@ async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
 
 // proves 6.9
 #[tokio::test]
-async fn the_agent_is_told_to_reload_or_to_begin_anew() {
+async fn kill_process_reloads_or_restarts_the_agent() {
     let net = Netns::enter();
     // An agent whose reboots are those of the system.
     let agent = AgentProcess::start_with(&net, &["--reboot", "system"]).await;
@@ -211,5 +211,5 @@ async fn the_agent_is_told_to_reload_or_to_begin_anew() {
     let before = said("listening");
     client().await.kill_process(tell(Signal::Term, true)).await.unwrap();
     eventually("it listens anew", || said("listening") > before).await;
-    eventually_async("it is back", || serves(&agent)).await;
+    eventually_async("it is back", || accepts_connections(&agent)).await;
 }

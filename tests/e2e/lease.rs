@@ -2,7 +2,7 @@
 
 use holdfast_proto::gnmi::Update;
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::bootz::{Bootstrap, Given, LEASED, PORT};
+use holdfast_tests::bootz::{BootstrapFixture, LEASED, PORT, ServerData};
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use serde_json::json;
@@ -13,9 +13,9 @@ use crate::union_cases::tried;
 /// Case 9 of the union: a description keeps the lease, a configured address hides it, and the rollback of a commit
 /// restores it.
 #[tokio::test]
-async fn a_lease_gives_way_to_an_address_and_comes_back() {
+async fn configured_address_hides_the_lease_until_removed() {
     let net = Netns::enter();
-    let bootstrap = Bootstrap::factory_new(&net, Given::default());
+    let bootstrap = BootstrapFixture::factory_new(&net, ServerData::default());
     let _dhcp = bootstrap.dnsmasq().await;
     let options = bootstrap.options_of_factory_new();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();

@@ -74,7 +74,7 @@ async fn activate(agent: &AgentProcess, version: &str, hostname: &str) {
 }
 
 /// Sends the beginning of an image, and returns when it has arrived. The stream is open as long as the sender exists.
-async fn begin(agent: &AgentProcess, version: &str) -> mpsc::Sender<InstallRequest> {
+async fn begin_transfer(agent: &AgentProcess, version: &str) -> mpsc::Sender<InstallRequest> {
     let (request_tx, request_rx) = mpsc::channel(4);
     let part = |request| InstallRequest { request: Some(request) };
     let wanted = TransferRequest { version: version.to_owned(), ..Default::default() };
@@ -100,7 +100,7 @@ fn files(folder: &Path) -> usize {
 
 // proves 4.83, 6.12, 6.13, 6.14
 #[tokio::test]
-async fn an_image_is_installed_and_runs_with_what_came_with_it() {
+async fn image_is_installed_and_activated_with_its_boot_config() {
     let net = Netns::enter();
     let folder = TempDir::new().unwrap();
     let (slots, command) = (folder.path().join("slots"), folder.path().join("images"));
@@ -112,7 +112,7 @@ async fn an_image_is_installed_and_runs_with_what_came_with_it() {
     assert_eq!(verify(&agent).await["version"], "1.0");
 
     // Killed in the middle of a transfer: no file is left, and nothing is installed.
-    let held = begin(&agent, "2.0").await;
+    let held = begin_transfer(&agent, "2.0").await;
     let packages = agent.state_dir().join("packages");
     assert_eq!(files(&packages), 1);
     agent.kill();

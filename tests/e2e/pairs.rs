@@ -19,7 +19,7 @@ fn end(peer: &str) -> Value {
 }
 
 /// Veth links of the namespace by number, each with its other end.
-fn numbered(net: &Netns) -> Vec<(String, String)> {
+fn veth_links_by_index(net: &Netns) -> Vec<(String, String)> {
     let shown = net.ip("-o link show type veth");
     let words = shown.lines().map(str::split_whitespace);
     let words = words.filter_map(|mut words| Some((words.next()?, words.next()?)));
@@ -28,13 +28,14 @@ fn numbered(net: &Netns) -> Vec<(String, String)> {
 
 /// Pairs of link names, without numbers.
 fn pairs(net: &Netns) -> Vec<String> {
-    let mut pairs: Vec<String> = numbered(net).into_iter().map(|(_, names)| names).collect();
+    let mut pairs: Vec<String> =
+        veth_links_by_index(net).into_iter().map(|(_, names)| names).collect();
     pairs.sort();
     pairs
 }
 
 #[tokio::test]
-async fn an_end_that_would_leave_the_other_one_behind_is_refused_by_every_way_in() {
+async fn veth_change_that_orphans_the_peer_is_refused() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -42,7 +43,7 @@ async fn an_end_that_would_leave_the_other_one_behind_is_refused_by_every_way_in
     client.set(SetRequest { update: both(), ..Default::default() }).await.unwrap();
     assert_eq!(pairs(&net), ["va@vb", "vb@va"]);
 
-    let before = numbered(&net);
+    let before = veth_links_by_index(&net);
     let peer = native(&format!("{}/veth/peer", entry("va")), "vc");
     let alone = vec![native(&entry("va"), end("vc")), native(&entry("vb"), end("va"))];
     let bridge = native(&entry("vb"), json!({"type": "bridge"}));
@@ -72,7 +73,7 @@ async fn an_end_that_would_leave_the_other_one_behind_is_refused_by_every_way_in
             assert!(refusal.message().contains(part), "{what}: {part}: {refusal}");
         }
     }
-    assert_eq!(numbered(&net), before, "nothing of it reached the kernel");
+    assert_eq!(veth_links_by_index(&net), before, "nothing of it reached the kernel");
 
     // With the other end in the same request, by whatever order and origin, it moves.
     let moved = SetRequest {
@@ -97,7 +98,7 @@ async fn an_end_that_would_leave_the_other_one_behind_is_refused_by_every_way_in
 
 /// OpenConfig has no other end to name: what it says of a link is about whatever has that name.
 #[tokio::test]
-async fn an_end_that_is_a_port_to_openconfig_follows_the_other_one() {
+async fn veth_end_as_openconfig_port_follows_its_peer() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;

@@ -10,7 +10,7 @@ use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
 use holdfast_tests::clients::Gnmic;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path};
 use holdfast_tests::netns::Netns;
-use holdfast_tests::rotation::{Cut, Rotation};
+use holdfast_tests::rotation::{CutPoint, Rotation};
 use holdfast_tests::subscription::subscribe_to;
 use tonic::Code;
 use tonic::service::interceptor::InterceptedService;
@@ -26,13 +26,13 @@ type Client = PathzClient<InterceptedService<Channel, Credentials>>;
 /// gnmic as a guest is refused everything except one port, in every RPC; also after kill -9.
 // proves 5.7, 5.46, 5.49, 5.50, 5.51, 5.54
 #[tokio::test]
-async fn gnmic_is_kept_out_of_what_the_policy_does_not_permit() {
+async fn pathz_policy_restricts_gnmic() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let mut agent = AgentProcess::start(&net).await;
     let made = agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD);
     assert!(made.status.success(), "{made:?}");
-    let admin = Gnmic::to(&agent);
-    let guest = Gnmic::of(&agent, GUEST, GUEST_PASSWORD);
+    let admin = Gnmic::for_admin(&agent);
+    let guest = Gnmic::for_user(&agent, GUEST, GUEST_PASSWORD);
     for port in ["eth0", "eth1"] {
         let path = format!("/interfaces/interface[name={port}]/config/description");
         let set = ["-e", "json_ietf", "set", "--update-path", &path, "--update-value", "secret"];
@@ -49,17 +49,17 @@ async fn gnmic_is_kept_out_of_what_the_policy_does_not_permit() {
     assert_eq!(ended.code(), Code::Unavailable, "{ended}");
     let mut after = guest.stream(&["-e", "json_ietf", "subscribe", "--path", ETH0]);
     after.until("secret").await;
-    check(&agent, &guest).await;
+    check_guest_access(&agent, &guest).await;
     admin.run(&["-e", "json_ietf", "get", "--path", "/"]).await;
 
     agent.restart().await;
-    check(&agent, &guest).await;
+    check_guest_access(&agent, &guest).await;
     let installed = get(&mut client(&agent).await).await;
     assert_eq!((installed.version.as_str(), installed.created_on), ("one", 1_700_000_000));
 }
 
 /// Checks a refusal and a success of each RPC.
-async fn check(agent: &AgentProcess, guest: &Gnmic) {
+async fn check_guest_access(agent: &AgentProcess, guest: &Gnmic) {
     for mode in [Mode::Once, Mode::Poll, Mode::Stream] {
         let list = subscribe_to(mode, &[("/interfaces", SubscriptionMode::TargetDefined)]);
         let mut refused = watcher(agent).await.subscribe(list).await.unwrap();
@@ -100,7 +100,7 @@ async fn watcher(agent: &AgentProcess) -> GnmiClient {
 async fn install(agent: &AgentProcess, version: &str) {
     let mut client = client(agent).await;
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
-    rotation.go_on_until(Cut::Finalized, upload(version, ETH0), finalize()).await;
+    rotation.run_until(CutPoint::Finalized, upload(version, ETH0), finalize()).await;
     rotation.close().await.expect("nothing is left to take back");
 }
 
@@ -124,14 +124,14 @@ fn upload(version: &str, port: &str) -> pathz::RotateRequest {
         created_on: 1_700_000_000,
         policy: Some(pathz::AuthorizationPolicy { rules, groups: Vec::new() }),
     };
-    asked(rotate_request::RotateRequest::UploadRequest(upload))
+    to_message(rotate_request::RotateRequest::UploadRequest(upload))
 }
 
 fn finalize() -> pathz::RotateRequest {
-    asked(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}))
+    to_message(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}))
 }
 
-fn asked(request: rotate_request::RotateRequest) -> pathz::RotateRequest {
+fn to_message(request: rotate_request::RotateRequest) -> pathz::RotateRequest {
     pathz::RotateRequest { rotate_request: Some(request), force_overwrite: false }
 }
 
@@ -149,11 +149,11 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {
     assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
     let (mut version, mut seen, mut other) = ("first".to_owned(), ETH0, ETH1);
     install(&agent, &version).await;
-    for (number, cut) in Cut::ALL.into_iter().chain([Cut::Finalizing]).enumerate() {
+    for (number, cut) in CutPoint::ALL.into_iter().chain([CutPoint::Finalizing]).enumerate() {
         let tried = format!("v{number}");
         let mut of_this_life = client(&agent).await;
         let mut rotation = Rotation::open(|requests| of_this_life.rotate(requests)).await.unwrap();
-        rotation.go_on_until(cut, upload(&tried, other), finalize()).await;
+        rotation.run_until(cut, upload(&tried, other), finalize()).await;
         agent.restart().await; // it kills first
 
         let found = get(&mut client(&agent).await).await.version;

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use holdfast_tests::eventually::PATIENCE;
+use holdfast_tests::eventually::WAIT_LIMIT;
 use holdfast_tests::netns::Netns;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 #[tokio::test]
-async fn it_shows_the_kernel_before_and_after_and_leaves_nothing() {
+async fn make_try_shows_the_kernel_and_cleans_up() {
     let _net = Netns::enter(); // in which the port is free
     let mut child = Command::new(env!("CARGO_BIN_EXE_try"))
         .stdout(Stdio::piped())
@@ -22,7 +22,7 @@ async fn it_shows_the_kernel_before_and_after_and_leaves_nothing() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut text = String::new();
     while !text.contains("Ctrl-C") {
-        let line = timeout(PATIENCE, lines.next_line()).await;
+        let line = timeout(WAIT_LIMIT, lines.next_line()).await;
         let Ok(Ok(Some(line))) = line else { panic!("{line:?} after:\n{text}") };
         text = text + &line + "\n";
     }

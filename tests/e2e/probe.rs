@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 const HOST: [&str; 2] = ["198.51.100.2", "2001:db8:2::2"];
 const ROUTER: [&str; 2] = ["192.0.2.2", "2001:db8:1::2"];
 /// An unused address behind the router, and a prohibited one.
-const NOBODY: &str = "198.51.100.9";
+const UNUSED_ADDRESS: &str = "198.51.100.9";
 const FORBIDDEN: &str = "2001:db8:66::1";
 
 pub(crate) type System = SystemClient<InterceptedService<Channel, Credentials>>;
@@ -34,8 +34,8 @@ struct Network {
 
 impl Network {
     async fn new() -> Self {
-        let (outside, managed) = (Netns::enter(), Netns::beside());
-        let (router, host) = (Netns::beside(), Netns::beside());
+        let (outside, managed) = (Netns::enter(), Netns::detached());
+        let (router, host) = (Netns::detached(), Netns::detached());
         managed.add_cable("eth0", &router, "r0");
         router.add_cable("r1", &host, "h0");
         for (net, port, v4, v6) in [
@@ -64,18 +64,18 @@ impl Network {
         ));
         let agent = AgentProcess::start_with(&outside, &["--netns", managed.path()]).await;
         let network = Self { agent, managed, _others: [outside, router, host] };
-        network.resolved().await;
+        network.wait_until_resolved().await;
         network
     }
 
     /// Waits until all nodes on the path know the link-layer addresses of the next ones, because first packets may be
     /// lost.
-    async fn resolved(&self) {
+    async fn wait_until_resolved(&self) {
         let system = self.system().await;
         for host in HOST {
             let reached = || async {
                 let once = PingRequest { count: 1, ..ping(host) };
-                pinged(&mut system.clone(), once)
+                collect_ping(&mut system.clone(), once)
                     .await
                     .is_ok_and(|(_, summary)| summary.received == 1)
             };
@@ -99,7 +99,7 @@ pub(crate) fn ping(destination: &str) -> PingRequest {
 }
 
 /// The answers, and the summary that ends them.
-pub(crate) async fn pinged(
+pub(crate) async fn collect_ping(
     system: &mut System,
     request: PingRequest,
 ) -> Result<(Vec<PingResponse>, PingResponse), Status> {
@@ -119,7 +119,7 @@ async fn a_host_behind_a_router_is_pinged() {
     let network = Network::new().await;
     let mut system = network.system().await;
     for host in HOST {
-        let (answers, summary) = pinged(&mut system, ping(host)).await.unwrap();
+        let (answers, summary) = collect_ping(&mut system, ping(host)).await.unwrap();
         let told: Vec<_> = answers
             .iter()
             .map(|it| (it.source.as_str(), it.bytes, it.sequence, it.ttl, it.sent))
@@ -133,21 +133,21 @@ async fn a_host_behind_a_router_is_pinged() {
         assert!(summary.time >= ns(Duration::from_millis(80)), "{summary:?}");
 
         let long = PingRequest { count: 1, size: 2000, ..ping(host) };
-        let (answers, _) = pinged(&mut system, long.clone()).await.unwrap();
+        let (answers, _) = collect_ping(&mut system, long.clone()).await.unwrap();
         assert_eq!(answers[0].bytes, 2008, "it travels in pieces");
         let whole = PingRequest { do_not_fragment: true, ..long };
-        let refused = pinged(&mut system, whole).await.unwrap_err();
+        let refused = collect_ping(&mut system, whole).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
         let flood = PingRequest { count: 100, interval: -1, ..ping(host) };
-        assert_eq!(pinged(&mut system, flood).await.unwrap().1.received, 100);
+        assert_eq!(collect_ping(&mut system, flood).await.unwrap().1.received, 100);
     }
 
     let source = PingRequest { source: "192.0.2.1".to_owned(), count: 1, ..ping(HOST[0]) };
     let default = PingRequest { network_instance: "DEFAULT".to_owned(), ..source.clone() };
-    assert_eq!(pinged(&mut system, default).await.unwrap().1.received, 1);
+    assert_eq!(collect_ping(&mut system, default).await.unwrap().1.received, 1);
     let wait = ns(Duration::from_millis(50));
-    let nobody = PingRequest { count: 2, wait, ..ping(NOBODY) };
-    let (answers, summary) = pinged(&mut system, nobody).await.unwrap();
+    let nobody = PingRequest { count: 2, wait, ..ping(UNUSED_ADDRESS) };
+    let (answers, summary) = collect_ping(&mut system, nobody).await.unwrap();
     assert_eq!((answers.len(), summary.sent, summary.received), (0, 2, 0));
     assert_eq!(summary.max_time, 0);
 
@@ -158,7 +158,7 @@ async fn a_host_behind_a_router_is_pinged() {
         (red, Code::NotFound, "`red`"),
         (ping("2001:db8:99::1"), Code::FailedPrecondition, "2001:db8:99::1"),
     ] {
-        let refused = pinged(&mut system, request).await.unwrap_err();
+        let refused = collect_ping(&mut system, request).await.unwrap_err();
         assert_eq!(refused.code(), code, "{refused:?}");
         assert!(refused.message().contains(word), "{refused:?}");
     }
@@ -182,7 +182,7 @@ async fn a_ping_without_end_ends_with_its_client() {
 }
 
 /// The first message, and for each probe its hop, the answering address, the state and the ICMP code.
-async fn traced(
+async fn collect_traceroute(
     system: &mut System,
     request: TracerouteRequest,
 ) -> (TracerouteResponse, Vec<(i32, String, State, i32)>) {
@@ -216,7 +216,7 @@ async fn a_route_is_traced_hop_by_hop() {
         for (protocol, size) in
             [(L4Protocol::Icmp, size), (L4Protocol::Udp, size), (L4Protocol::Tcp, 0)]
         {
-            let (first, probes) = traced(&mut system, trace(host, protocol)).await;
+            let (first, probes) = collect_traceroute(&mut system, trace(host, protocol)).await;
             assert_eq!((first.destination_address.as_str(), first.hops), (host, 30));
             assert_eq!((first.packet_size, first.hop), (size, 0));
             let hops: Vec<_> =
@@ -227,16 +227,20 @@ async fn a_route_is_traced_hop_by_hop() {
     }
 
     let one = TracerouteRequest { max_ttl: 1, ..trace(HOST[0], L4Protocol::Icmp) };
-    let (first, probes) = traced(&mut system, one).await;
+    let (first, probes) = collect_traceroute(&mut system, one).await;
     assert_eq!((first.hops, probes), (1, hop(1, ROUTER[0], State::Default, 0)));
     let second = TracerouteRequest { initial_ttl: 2, ..trace(HOST[0], L4Protocol::Icmp) };
-    let (_, probes) = traced(&mut system, second).await;
+    let (_, probes) = collect_traceroute(&mut system, second).await;
     assert_eq!(probes, hop(2, HOST[0], State::Default, 0));
-    let (_, probes) = traced(&mut system, trace(FORBIDDEN, L4Protocol::Icmp)).await;
+    let (_, probes) = collect_traceroute(&mut system, trace(FORBIDDEN, L4Protocol::Icmp)).await;
     assert_eq!(probes, hop(1, ROUTER[1], State::Prohibited, 1), "and no further");
     let wait = ns(Duration::from_millis(100));
-    let silent =
-        TracerouteRequest { initial_ttl: 2, max_ttl: 3, wait, ..trace(NOBODY, L4Protocol::Udp) };
-    let (_, probes) = traced(&mut system, silent).await;
+    let silent = TracerouteRequest {
+        initial_ttl: 2,
+        max_ttl: 3,
+        wait,
+        ..trace(UNUSED_ADDRESS, L4Protocol::Udp)
+    };
+    let (_, probes) = collect_traceroute(&mut system, silent).await;
     assert_eq!(probes, [hop(2, "", State::None, 0), hop(3, "", State::None, 0)].concat());
 }

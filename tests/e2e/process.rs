@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::documents::{config_of, port};
 
 #[tokio::test]
-async fn sigterm_ends_it_within_a_second() {
+async fn sigterm_ends_the_agent_within_a_second() {
     let net = Netns::enter();
     let mut agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await; // a connection that stays open
@@ -22,7 +22,7 @@ async fn sigterm_ends_it_within_a_second() {
 }
 
 #[tokio::test]
-async fn it_shows_what_it_knows() {
+async fn show_prints_config_state_and_values() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -39,7 +39,7 @@ async fn it_shows_what_it_knows() {
 }
 
 #[tokio::test]
-async fn mistakes_have_exit_codes_and_reasons() {
+async fn command_errors_have_exit_codes_and_messages() {
     let net = Netns::enter();
     let mut agent = AgentProcess::start(&net).await;
 
@@ -56,9 +56,9 @@ async fn mistakes_have_exit_codes_and_reasons() {
 }
 
 #[tokio::test]
-async fn it_can_manage_another_namespace_than_it_listens_in() {
+async fn agent_manages_another_network_namespace() {
     let here = Netns::enter();
-    let managed = Netns::beside().with_veth("eth0", "peer0");
+    let managed = Netns::detached().with_veth("eth0", "peer0");
     let agent = AgentProcess::start_with(&here, &["--netns", managed.path()]).await;
     let client: GnmiClient = agent.gnmi().await;
 

@@ -14,7 +14,7 @@ use crate::documents::{STATIC_ROUTES, config_of, ipv4_of, port};
 
 // proves 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
 #[tokio::test]
-async fn bad_sets() {
+async fn invalid_sets_have_their_error_codes() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -162,7 +162,7 @@ async fn every_failing_operation_is_in_the_details() {
 
 // proves 1.28
 #[tokio::test]
-async fn a_target_belongs_into_the_prefix() {
+async fn target_outside_the_prefix_is_refused() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;

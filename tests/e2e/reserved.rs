@@ -6,7 +6,7 @@ use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tonic::Code;
 
-use crate::boot::{boots, mgmt, set_boot};
+use crate::boot::{boot_config_stub, mgmt, set_boot};
 
 pub(crate) fn switch(agent: &AgentProcess, arguments: &[&str]) -> String {
     let output = agent.command("switch").args(arguments).output().unwrap();
@@ -16,11 +16,11 @@ pub(crate) fn switch(agent: &AgentProcess, arguments: &[&str]) -> String {
 
 // proves 3.10, 3.11, 3.17, 3.18, 3.22
 #[tokio::test]
-async fn boot_keeps_its_port_until_it_is_switched_off() {
+async fn boot_items_are_reserved_until_bootz_is_switched_off() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
-    set_boot(&mut boots(&agent).await, mgmt(1400, "booted")).await.unwrap();
+    set_boot(&mut boot_config_stub(&agent).await, mgmt(1400, "booted")).await.unwrap();
     let client = agent.gnmi().await;
     client.delete("/interfaces").await.unwrap();
     client.replace("/", json!({})).await.unwrap();
@@ -45,7 +45,7 @@ async fn boot_keeps_its_port_until_it_is_switched_off() {
 
 // proves 3.12, 3.15, 5.91
 #[tokio::test]
-async fn the_role_of_a_configured_user_counts_at_once() {
+async fn role_change_of_a_configured_user_applies_at_once() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let admin = agent.gnmi().await;

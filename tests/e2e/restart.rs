@@ -49,7 +49,7 @@ const FIRST_ROUTE: u32 = 0x0a01_0000;
 
 // proves 1.86
 #[tokio::test]
-async fn a_kill_during_a_large_set_takes_all_of_it_back() {
+async fn kill_during_a_large_set_rolls_it_back() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let mut agent = AgentProcess::start(&net).await;
@@ -85,8 +85,8 @@ async fn a_restart_in_sync_writes_nothing() {
     let monitor = Monitor::start(&net).await;
     agent.restart().await;
     agent.gnmi().await.read("/interfaces").await.unwrap();
-    assert_eq!(monitor.heard(&net).await, [""; 0]);
-    let metrics = agent.look("/metrics");
+    assert_eq!(monitor.finish(&net).await, [""; 0]);
+    let metrics = agent.http_get("/metrics");
     let ours_alone = ["connected", "network-instance", "static-protocol", "static-route"];
     let asks_the_kernel = |line: &&str| {
         let is_of = |kind| line.contains(&format!("descriptor=\"{kind}\""));
@@ -99,7 +99,7 @@ async fn a_restart_in_sync_writes_nothing() {
 
 // proves 1.91
 #[tokio::test]
-async fn the_note_on_the_root_is_kept_until_another_is_written() {
+async fn root_annotation_is_kept_until_replaced() {
     const ANNOTATION: &str = "openconfig-metadata:protobuf-metadata";
     let net = Netns::enter().with_veth("eth0", "peer0");
     let mut agent = AgentProcess::start(&net).await;

@@ -46,7 +46,7 @@ async fn next_hops_metrics_and_dropping_reach_the_kernel() {
 }
 
 #[tokio::test]
-async fn a_route_comes_back_when_the_foreign_one_in_its_place_goes() {
+async fn route_is_restored_when_the_foreign_one_is_removed() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;

@@ -12,7 +12,7 @@ use crate::routes::OURS;
 use crate::union::cli;
 
 /// Changes the configuration by CLI text.
-async fn say(client: &GnmiClient, text: &str) {
+async fn set_cli_text(client: &GnmiClient, text: &str) {
     let update = vec![cli(text)];
     let answer = client.set(SetRequest { update, ..SetRequest::default() }).await;
     assert!(answer.is_ok(), "{text}: {answer:?}");
@@ -20,7 +20,7 @@ async fn say(client: &GnmiClient, text: &str) {
 
 // proves kv.T12
 #[tokio::test]
-async fn what_leans_on_foreign_addresses_follows_each_of_them() {
+async fn routes_follow_foreign_addresses() {
     const FIRST: &str = "10.1.0.0/16 via 203.0.113.2 dev eth0";
     const SECOND: &str = "10.2.0.0/16 via 192.0.2.2 dev eth0";
     let net = Netns::enter().with_veth("eth0", "peer0");
@@ -52,13 +52,13 @@ async fn what_leans_on_foreign_addresses_follows_each_of_them() {
 
 // proves kv.T14
 #[tokio::test]
-async fn a_bridge_and_its_members_find_one_another_again() {
+async fn bridge_members_rejoin_after_recreation() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let mut agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    say(&client, "interface br0 type bridge").await;
-    say(&client, "interface eth0 master br0").await;
-    say(&client, "interface eth1 master br0").await;
+    set_cli_text(&client, "interface br0 type bridge").await;
+    set_cli_text(&client, "interface eth0 master br0").await;
+    set_cli_text(&client, "interface eth1 master br0").await;
     let master = |name: &str| net.find_link(name).and_then(|link| link.master);
     let joined = || [master("eth0"), master("eth1")].iter().all(|it| it.as_deref() == Some("br0"));
     assert!(joined());
@@ -82,7 +82,7 @@ async fn a_bridge_and_its_members_find_one_another_again() {
     agent.restart().await;
     eventually("what was lost meanwhile, too", joined).await;
     let client = agent.gnmi().await;
-    say(&client, "no interface eth0 master").await;
+    set_cli_text(&client, "no interface eth0 master").await;
     assert_eq!((master("eth0"), master("eth1").as_deref()), (None, Some("br0")));
 }
 
@@ -97,8 +97,8 @@ async fn routes_by_link_and_by_gateway_are_changed_and_not_doubled() {
     let client = agent.gnmi().await;
     let port = port("eth0", &["192.0.2.1/24"]);
     client.update("/interfaces", json!({"interface": [port]})).await.unwrap();
-    say(&client, &format!("{GATEWAY} next-hop 192.0.2.2")).await;
-    say(
+    set_cli_text(&client, &format!("{GATEWAY} next-hop 192.0.2.2")).await;
+    set_cli_text(
         &client,
         "network-instance DEFAULT static static route 10.0.0.0/8 next-hop 0 interface eth0",
     )
@@ -109,7 +109,7 @@ async fn routes_by_link_and_by_gateway_are_changed_and_not_doubled() {
         ("metric 7", "198.51.100.0/24 via 192.0.2.3 dev eth0 metric 7"),
         ("metric 8", "198.51.100.0/24 via 192.0.2.3 dev eth0 metric 8"),
     ] {
-        say(&client, &format!("{GATEWAY} {change}")).await;
+        set_cli_text(&client, &format!("{GATEWAY} {change}")).await;
         assert_eq!(net.routes(OURS), [BY_LINK, want], "{change}");
     }
 }
@@ -124,17 +124,20 @@ fn others(net: &Netns, object: &str) -> Vec<String> {
 
 // proves kv.T19
 #[tokio::test]
-async fn each_object_comes_changes_and_goes_and_the_others_stay() {
+async fn changing_one_object_leaves_the_others_alone() {
     const ROUTE: &str = "network-instance DEFAULT static static route";
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     // The routes come before their port.
-    say(&client, &format!("{ROUTE} 203.0.113.0/24 next-hop 0 next-hop 192.0.2.2")).await;
+    set_cli_text(&client, &format!("{ROUTE} 203.0.113.0/24 next-hop 0 next-hop 192.0.2.2")).await;
     port_with_route(&client, "eth0").await;
-    say(&client, "interface eth0 ipv4 neighbor 192.0.2.2 link-layer-address 02:00:00:00:00:02")
-        .await;
+    set_cli_text(
+        &client,
+        "interface eth0 ipv4 neighbor 192.0.2.2 link-layer-address 02:00:00:00:00:02",
+    )
+    .await;
     eventually("all are there", || net.routes(OURS).len() == 2 && net.link("eth0").up).await;
     let before = others(&net, "nothing");
     // Names with an `x` are in no hardware address.
@@ -159,12 +162,12 @@ async fn each_object_comes_changes_and_goes_and_the_others_stay() {
         let mut seen = Vec::new();
         for text in [made, changed, "", made] {
             let no = if text.is_empty() { "no " } else { "" };
-            say(&client, &format!("{no}{path}{text}")).await;
+            set_cli_text(&client, &format!("{no}{path}{text}")).await;
             assert_eq!(others(&net, object), before, "{path}{text}");
             seen.push(others(&net, "nothing").len() > before.len());
         }
         assert_eq!(seen, [true, true, false, true], "{path}");
-        say(&client, &format!("no {path}")).await;
+        set_cli_text(&client, &format!("no {path}")).await;
         assert_eq!(others(&net, "nothing"), before, "{path}");
     }
 }

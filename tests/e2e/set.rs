@@ -65,7 +65,7 @@ async fn update_adds_replace_removes_delete_ends() {
 
 // proves 1.89
 #[tokio::test]
-async fn a_port_without_its_entry_is_as_it_was_before() {
+async fn deleted_port_entry_restores_the_pre_image() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set eth0 mtu 1300 up alias before");
     let before = net.link("eth0");
@@ -87,7 +87,7 @@ async fn a_port_without_its_entry_is_as_it_was_before() {
 }
 
 #[tokio::test]
-async fn another_device_in_a_port_s_place_gets_back_what_was_its_own() {
+async fn replaced_device_gets_its_own_pre_image_back() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set eth0 mtu 1300 address 02:00:00:00:00:01 alias first");
     let mut agent = AgentProcess::start(&net).await;
@@ -152,7 +152,7 @@ async fn an_address_stays_when_the_first_of_its_prefix_goes() {
     let monitor = Monitor::start(&net).await;
     client.delete(&format!("{}/addresses/address[ip={first}]", ipv4_of("eth0"))).await.unwrap();
     assert_eq!(net.addresses("eth0"), [format!("{second}/24")]);
-    let heard = monitor.heard(&net).await;
+    let heard = monitor.finish(&net).await;
     let gone = |ip: &str| {
         heard.iter().any(|it| it.contains("Deleted") && it.contains(&format!("{ip}/24 ")))
     };
@@ -195,7 +195,7 @@ async fn operations_run_in_their_order_and_are_answered_in_it() {
 
 // proves 1.65
 #[tokio::test]
-async fn a_set_of_nothing_is_answered() {
+async fn empty_set_succeeds() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let response = agent.gnmi().await.set(SetRequest::default()).await.unwrap();
@@ -230,7 +230,7 @@ async fn host_name_and_banners_are_those_of_the_box() {
 }
 
 #[tokio::test]
-async fn a_banner_gives_the_link_back_in_whose_place_it_was() {
+async fn deleted_banner_restores_the_replaced_symlink() {
     let net = Netns::enter();
     let mut agent = AgentProcess::start(&net).await;
     let motd = agent.root().join("etc/motd");
@@ -250,7 +250,7 @@ async fn a_banner_gives_the_link_back_in_whose_place_it_was() {
 
 // proves 1.72
 #[tokio::test]
-async fn domains_to_look_names_up_in_are_joined_beside_what_others_wrote() {
+async fn dns_search_domains_are_merged_into_resolv_conf() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -272,7 +272,7 @@ async fn domains_to_look_names_up_in_are_joined_beside_what_others_wrote() {
 }
 
 #[tokio::test]
-async fn native_links_lose_what_they_were_given_alone_or_together() {
+async fn native_link_leaves_are_unset_alone_or_together() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;

@@ -33,13 +33,13 @@ async fn read_tree(client: &GnmiClient) -> Value {
     let mut tree = json!({});
     loop {
         match stream.next().await.unwrap() {
-            Event::Notification(notification) => keep(&mut tree, &notification),
+            Event::Notification(notification) => keep_config_and_keys(&mut tree, &notification),
             Event::Sync | Event::End => return tree,
         }
     }
 }
 
-fn keep(tree: &mut Value, notification: &gnmi::Notification) {
+fn keep_config_and_keys(tree: &mut Value, notification: &gnmi::Notification) {
     for update in &notification.update {
         let mut elems = notification.prefix.clone().unwrap_or_default().elem;
         elems.extend(update.path.clone().unwrap_or_default().elem);
@@ -96,7 +96,7 @@ fn document(path: &str, value: Value) -> Update {
 }
 
 /// The forms in which the tree is sent back, one request for each.
-fn forms(tree: &Value) -> Vec<SetRequest> {
+fn set_requests_of(tree: &Value) -> Vec<SetRequest> {
     let replace = |replace: Vec<Update>| SetRequest { replace, ..Default::default() };
     let containers = || ["interfaces", "network-instances"];
     let of = |name: &str| document(&format!("/{name}"), tree[name].clone());
@@ -125,7 +125,7 @@ fn forms(tree: &Value) -> Vec<SetRequest> {
 }
 
 /// The names of interfaces and addresses in a document.
-fn named(tree: &Value) -> BTreeSet<String> {
+fn interfaces_and_addresses(tree: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for interface in tree["interfaces"]["interface"].as_array().unwrap() {
         let name = interface["name"].as_str().unwrap();
@@ -166,14 +166,14 @@ async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
 async fn a_tree_that_was_read_is_sent_back() {
     let (net, mut agent, client) = box_with_a_port().await;
     let tree = read_tree(&client).await;
-    let names = named(&tree);
+    let names = interfaces_and_addresses(&tree);
     for name in ["lo", "lo 127.0.0.1", "lo ::1", "eth0 192.0.2.1", "eth1 203.0.113.1", "peer1"] {
         assert!(names.contains(name), "{name} is not in {names:?}");
     }
     assert!(names.iter().any(|name| name.starts_with("eth1 fe80::")), "{names:?}");
     let values = agent.show("values");
     let monitor = Monitor::start(&net).await;
-    for request in forms(&tree) {
+    for request in set_requests_of(&tree) {
         for _ in 0..2 {
             client.set(request.clone()).await.unwrap_or_else(|refused| {
                 panic!("{refused:?}: {request:?}");
@@ -183,7 +183,7 @@ async fn a_tree_that_was_read_is_sent_back() {
         let held = held.to_string();
         assert!(held.contains("127.0.0.1") && held.contains("203.0.113.1"), "{held}");
     }
-    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(monitor.finish(&net).await, [""; 0]);
     assert_eq!(agent.show("values"), values, "nothing is adopted");
 
     let is_listed = |agent: &AgentProcess| {
@@ -214,7 +214,7 @@ async fn a_controller_sends_back_what_it_read() {
     for form in ["the root", "containers", "items", "union_replace"] {
         assert!(printed.contains(&format!("sent back: {form}")), "{printed}");
     }
-    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(monitor.finish(&net).await, [""; 0]);
     assert_eq!(agent.show("values"), values, "nothing is adopted");
     let held = client.read_as("openconfig:/", DataType::Config).await.unwrap().to_string();
     assert!(held.contains("127.0.0.1") && held.contains("fe80::"), "{held}");

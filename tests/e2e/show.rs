@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::documents::port_with_route;
 
 /// Output of a command, or its error message.
-fn shown(agent: &AgentProcess, words: &str) -> Result<String, String> {
+fn run_show(agent: &AgentProcess, words: &str) -> Result<String, String> {
     let output = agent.command("show").args(words.split_whitespace()).output().unwrap();
     match output.status.success() {
         true => Ok(String::from_utf8(output.stdout).unwrap()),
@@ -17,7 +17,7 @@ fn shown(agent: &AgentProcess, words: &str) -> Result<String, String> {
 
 // proves kv.T17
 #[tokio::test]
-async fn each_command_shows_what_it_is_asked_for_and_nothing_else() {
+async fn show_commands_print_only_the_selected_objects() {
     const ADDRESS: &str = "address/eth0/192.0.2.1";
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
@@ -56,7 +56,7 @@ async fn each_command_shows_what_it_is_asked_for_and_nothing_else() {
         ("plan", "", "eth9"),
         ("plan link/eth0 --json", "{", "eth9"),
     ] {
-        let text = shown(&agent, words).unwrap_or_else(|error| panic!("show {words}: {error}"));
+        let text = run_show(&agent, words).unwrap_or_else(|error| panic!("show {words}: {error}"));
         assert!(text.contains(there), "show {words}: no `{there}` in {text}");
         assert!(!text.contains(missing), "show {words}: `{missing}` in {text}");
         assert!(text.is_empty() || text.ends_with('\n'), "show {words}: no end of line");
@@ -73,7 +73,7 @@ async fn each_command_shows_what_it_is_asked_for_and_nothing_else() {
         ("transactions --since yesterday", "yesterday"),
         ("plan link/nothing", "nothing"),
     ] {
-        let error = shown(&agent, words).expect_err(words);
+        let error = run_show(&agent, words).expect_err(words);
         assert!(error.contains(reason), "show {words}: {error}");
     }
 }

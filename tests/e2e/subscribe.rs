@@ -20,7 +20,7 @@ const FAST: u64 = 1_000_000_000;
 
 // proves 1.99, 1.100
 #[tokio::test]
-async fn once_tells_everything_then_ends() {
+async fn once_sends_everything_and_ends() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -38,7 +38,7 @@ async fn once_tells_everything_then_ends() {
 
 // proves 1.101
 #[tokio::test]
-async fn each_poll_tells_everything_again() {
+async fn each_poll_sends_everything() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -61,7 +61,7 @@ async fn each_poll_tells_everything_again() {
 
 // proves 1.106, 1.109, 1.113
 #[tokio::test]
-async fn on_change_tells_what_the_kernel_and_a_set_change() {
+async fn on_change_sends_changes_of_kernel_and_set() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
@@ -95,7 +95,7 @@ async fn on_change_tells_what_the_kernel_and_a_set_change() {
 
 // proves 1.126
 #[tokio::test]
-async fn a_wildcard_tells_of_ports_that_come_later() {
+async fn wildcard_subscription_includes_later_ports() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -129,7 +129,7 @@ async fn samples_come_at_their_interval() {
 
 // proves 1.103
 #[tokio::test]
-async fn updates_only_leaves_out_what_was() {
+async fn updates_only_omits_initial_values() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -147,7 +147,7 @@ async fn updates_only_leaves_out_what_was() {
 
 // proves 1.124
 #[tokio::test]
-async fn a_marking_is_on_the_packets_of_the_stream() {
+async fn qos_marking_sets_the_dscp_of_the_stream() {
     /// AF11, and its value in the octet with two more bits.
     const DSCP: u32 = 10;
     const TOS: &str = "tos:0x28";
@@ -173,7 +173,7 @@ async fn a_marking_is_on_the_packets_of_the_stream() {
 
 // proves 1.95, 1.96, 1.97
 #[tokio::test]
-async fn a_call_that_asks_wrongly_is_ended_with_the_reason() {
+async fn invalid_subscribe_requests_are_refused() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -197,7 +197,7 @@ async fn a_call_that_asks_wrongly_is_ended_with_the_reason() {
             .into_iter()
             .map(|request| SubscribeRequest { request: Some(request), ..Default::default() });
         // The client's side stays open, so the server ends the call.
-        let open = and_silence(requests.collect());
+        let open = endless_requests(requests.collect());
         let mut answers = client.raw().subscribe(open).await.unwrap().into_inner();
         let refusal = loop {
             match tokio::time::timeout(Duration::from_secs(15), answers.message()).await.unwrap() {
@@ -288,7 +288,7 @@ async fn an_option_ignores_unknown_paths_unless_the_configuration_refuses_them()
 }
 
 /// A stream of requests that does not end after the last.
-fn and_silence(
+fn endless_requests(
     requests: Vec<SubscribeRequest>,
 ) -> impl tokio_stream::Stream<Item = SubscribeRequest> {
     use tokio_stream::StreamExt;

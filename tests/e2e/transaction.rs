@@ -19,17 +19,17 @@ const SILENCE: Duration = Duration::from_millis(800);
 
 // proves 1.67, 1.68
 #[tokio::test]
-async fn a_set_whose_third_operation_fails_never_was() {
+async fn failing_operation_rolls_back_the_whole_set() {
     // A gateway that is the broadcast address of its network: well-formed, and refused by the kernel.
     let third = update(STATIC_ROUTES, json!({"static": [route("198.51.100.0/24", "192.0.2.255")]}));
-    check(third, &["198.51.100.0/24", "EINVAL"]).await;
+    check_rolled_back(third, &["198.51.100.0/24", "EINVAL"]).await;
     // An address of a family that is switched off on the port.
     let third = update(&format!("{}/addresses", ipv6_of("eth1")), addresses(&["2001:db8::1/64"]));
-    check(third, &["2001:db8::1", "EACCES"]).await;
+    check_rolled_back(third, &["2001:db8::1", "EACCES"]).await;
 }
 
 /// Sends two harmless operations before `third`, which the kernel refuses for a reason that the answer names.
-async fn check(third: Update, named: &[&str]) {
+async fn check_rolled_back(third: Update, named: &[&str]) {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     for end in ["eth0", "peer0", "eth1", "peer1"] {
         net.ip(&format!("link set {end} up"));
@@ -47,7 +47,7 @@ async fn check(third: Update, named: &[&str]) {
     ];
     let mut told = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
     told.until_sync().await;
-    told.told_within(SILENCE).await; // IPv6 address detection and the like
+    told.updates_within(SILENCE).await; // IPv6 address detection and the like
     let kernel =
         || (net.link("eth0"), net.link("eth1"), net.addresses("eth1"), net.ip("-4 route show"));
     let (config_before, kernel_before) =
@@ -66,7 +66,7 @@ async fn check(third: Update, named: &[&str]) {
 
     assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), config_before);
     assert_eq!(kernel(), kernel_before);
-    let heard = told.told_within(SILENCE).await;
+    let heard = told.updates_within(SILENCE).await;
     assert!(heard.is_empty(), "{heard:#?}");
     for name in named {
         assert!(refusal.message().contains(name), "`{name}` is not in: {}", refusal.message());

@@ -80,7 +80,7 @@ async fn text_and_openconfig_become_one_configuration() {
     for entries in [vec![text(), interface()], vec![interface(), text()]] {
         union(&client, entries).await.unwrap();
     }
-    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(monitor.finish(&net).await, [""; 0]);
     assert_eq!(config(&client, "openconfig").await, held);
 
     union(&client, vec![interface()]).await.unwrap();
@@ -132,7 +132,7 @@ async fn each_part_has_the_defaults_of_its_origin() {
 /// Case 4: leaves move from one owner to the other, without a request to the kernel.
 // proves 2.50
 #[tokio::test]
-async fn a_feature_moves_to_openconfig_and_back_unnoticed() {
+async fn feature_moves_between_origins_without_kernel_changes() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
@@ -183,7 +183,7 @@ async fn a_feature_moves_to_openconfig_and_back_unnoticed() {
         assert!(config(&client, owner).await.to_string().contains("192.0.2.1"), "{owner}");
         assert!(!config(&client, other).await.to_string().contains("192.0.2.1"), "{other}");
     }
-    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(monitor.finish(&net).await, [""; 0]);
     assert_eq!(kernel(), before);
 }
 
@@ -249,7 +249,7 @@ async fn native_paths_replace_what_they_name() {
 /// Case 5: a setting that only the native model has stays when an OpenConfig path clears its entry.
 // proves 2.19, 2.48
 #[tokio::test]
-async fn a_native_knob_stays_beside_an_openconfig_path_to_its_entry() {
+async fn native_leaf_stays_when_openconfig_replaces_its_entry() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
@@ -466,7 +466,7 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
 /// A change that the kernel refuses is rolled back as a whole.
 // proves 2.22, 2.44
 #[tokio::test]
-async fn what_the_kernel_refuses_is_taken_back() {
+async fn kernel_refusal_rolls_back_the_union() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;

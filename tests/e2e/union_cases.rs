@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tonic::{Code, Status};
 
-use crate::boot::{boots, mgmt, set_boot};
+use crate::boot::{boot_config_stub, mgmt, set_boot};
 use crate::documents::{config_of, port};
 use crate::reserved::switch;
 use crate::union::{check_refusal, cli, config, interfaces, union};
@@ -61,7 +61,7 @@ async fn from_factory(net: &Netns) -> (TempDir, AgentProcess) {
 /// Cases 1, 2 and 8.
 // proves 2.14, 2.15, 2.17, 2.18, 2.24, 2.31, 1.89
 #[tokio::test]
-async fn what_is_left_out_is_as_it_left_the_factory() {
+async fn union_replace_resets_factory_ports() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     net.ip("link set eth0 up");
     net.ip("link set eth1 up");
@@ -79,7 +79,7 @@ async fn what_is_left_out_is_as_it_left_the_factory() {
     let shown = config(&client, "openconfig").await;
     let monitor = Monitor::start(&net).await;
     client.replace("/", shown.clone()).await.unwrap();
-    assert_eq!(monitor.heard(&net).await, [""; 0]);
+    assert_eq!(monitor.finish(&net).await, [""; 0]);
     assert_eq!(config(&client, "openconfig").await, shown);
 
     tried(&client, vec![cli("interface eth1\n  mtu 1400")], kernel).await.unwrap();
@@ -100,7 +100,7 @@ async fn what_is_left_out_is_as_it_left_the_factory() {
 /// Cases 6 and 10.
 // proves 2.14, 2.54
 #[tokio::test]
-async fn what_the_box_boots_with_stays_beside_every_union() {
+async fn boot_layers_stay_in_force_beside_every_union() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     net.ip("link set peer0 up");
     let agent = AgentProcess::start(&net).await;
@@ -108,7 +108,7 @@ async fn what_the_box_boots_with_stays_beside_every_union() {
     let name = async || client.read("/system/state/hostname").await.unwrap();
     let kernel = || (net.link("eth0").mtu, net.addresses("eth0"), net.link("eth1").alias);
     union(&client, vec![update("/system/config/hostname", "mine")]).await.unwrap();
-    set_boot(&mut boots(&agent).await, mgmt(1400, "booted")).await.unwrap();
+    set_boot(&mut boot_config_stub(&agent).await, mgmt(1400, "booted")).await.unwrap();
     let booted = (1400, vec!["192.0.2.1/24".to_owned()]);
 
     let own = || update("/system/config/hostname", "mine");
@@ -141,7 +141,7 @@ async fn what_the_box_boots_with_stays_beside_every_union() {
     assert_eq!(name().await, "booted");
     let mut without = mgmt(1400, "booted");
     without.oc_config.clear();
-    set_boot(&mut boots(&agent).await, without).await.unwrap();
+    set_boot(&mut boot_config_stub(&agent).await, without).await.unwrap();
     assert_eq!(name().await, "mine");
     assert_eq!((kernel().0, kernel().1), booted);
 }

@@ -10,19 +10,19 @@ use holdfast_proto::gnoi::system::kill_process_request::Signal;
 use holdfast_proto::gnoi::system::system_client::SystemClient;
 use holdfast_proto::gnoi::system::{KillProcessRequest, PingRequest, RebootMethod, RebootRequest};
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::bootz::{Bootstrap, Given, LEASED, PORT};
+use holdfast_tests::bootz::{BootstrapFixture, LEASED, PORT, ServerData};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::netns::Netns;
-use holdfast_tests::sshd::{Proof, SshBox};
-use holdfast_tests::unit::{DROP_INS, capabilities, packaging};
+use holdfast_tests::sshd::{SshBox, SshCredential};
+use holdfast_tests::unit::{DROP_INS, capabilities, packaging_folder};
 use serde_json::json;
 use tonic::Code;
 
 use crate::bootz::until_status;
-use crate::credentialz::{Asked, accounts, client, plain};
+use crate::credentialz::{CredentialRotation, client, open_account_rotation, plain};
 use crate::documents::port;
-use crate::factory::serves;
-use crate::probe::{System, ping, pinged};
+use crate::factory::accepts_connections;
+use crate::probe::{System, collect_ping, ping};
 
 /// The largest exposure of the plain unit by `systemd-analyze security`, in tenths: 2.1 with version 252, each point of
 /// which is explained in the user guide; later versions differ slightly.
@@ -72,13 +72,13 @@ fn hostname() -> String {
 #[tokio::test]
 async fn the_plain_unit_manages_the_network_and_nothing_else() {
     let net = Netns::enter().with_veth("eth0", "peer0");
-    let agent = AgentProcess::start_under(&net, &[], &[], None).await;
+    let agent = AgentProcess::start_with_unit(&net, &[], &[], None).await;
     let client = agent.gnmi().await;
     let ports = json!({"interface": [port("eth0", &["192.0.2.1/24"])]});
     client.update("/interfaces", ports).await.unwrap();
     assert_eq!(net.addresses("eth0"), ["192.0.2.1/24"]);
     let (_, summary) =
-        pinged(&mut system(&agent).await, PingRequest { count: 1, ..ping("127.0.0.1") })
+        collect_ping(&mut system(&agent).await, PingRequest { count: 1, ..ping("127.0.0.1") })
             .await
             .unwrap();
     assert_eq!(summary.received, 1);
@@ -101,11 +101,11 @@ async fn the_plain_unit_manages_the_network_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn the_host_is_named_by_a_helper_that_can_do_nothing_else() {
+async fn hostname_is_set_by_a_confined_helper() {
     let net = Netns::enter();
     // The option that the unit has; WARM starts the agent anew all the same.
     let options = ["--reboot", "system"];
-    let agent = AgentProcess::start_under(&net, &["20-system"], &options, None).await;
+    let agent = AgentProcess::start_with_unit(&net, &["20-system"], &options, None).await;
     let name = async |name: &str| {
         agent.gnmi().await.update("/system/config/hostname", name).await.unwrap();
         assert_eq!(hostname(), name);
@@ -129,7 +129,7 @@ async fn the_host_is_named_by_a_helper_that_can_do_nothing_else() {
     let request = RebootRequest { method: RebootMethod::Warm as i32, ..Default::default() };
     system(&agent).await.reboot(request).await.unwrap();
     eventually("the agent listens anew", || starts() > before).await;
-    eventually_async("the agent is back", || serves(&agent)).await;
+    eventually_async("the agent is back", || accepts_connections(&agent)).await;
     name("edge-2").await;
     assert_eq!(helpers(&agent), [helper]);
     let comm = fs::read_to_string(format!("/proc/{}/comm", agent.pid())).unwrap();
@@ -137,7 +137,7 @@ async fn the_host_is_named_by_a_helper_that_can_do_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_agent_with_everything_gives_up_what_it_does_not_need() {
+async fn agent_drops_unneeded_capabilities() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let file = format!("/proc/{}/status", agent.pid());
@@ -157,17 +157,17 @@ async fn passwords_are_rotated_where_the_shadow_file_belongs_to_a_group() {
     let mut ssh = SshBox::new();
     let behind = ssh.command();
     let behind = Some((&behind[..], "/".as_ref()));
-    let agent = AgentProcess::start_under(&net, &["30-credentials"], &[], behind).await;
+    let agent = AgentProcess::start_with_unit(&net, &["30-credentials"], &[], behind).await;
     ssh.serve().await;
     let owner = || {
-        let meta = fs::metadata(ssh.place("etc/shadow")).unwrap();
+        let meta = fs::metadata(ssh.path("etc/shadow")).unwrap();
         (meta.uid(), meta.gid(), meta.mode() & 0o7777)
     };
     let before = owner();
-    let mut rotation = accounts(&mut client(&agent).await).await;
-    rotation.asks(plain("1", "in an emergency")).await;
+    let mut rotation = open_account_rotation(&mut client(&agent).await).await;
+    rotation.request(plain("1", "in an emergency")).await;
     rotation.finalize().await;
-    assert!(ssh.lets_in(Proof::Password("in an emergency")));
+    assert!(ssh.accepts(SshCredential::Password("in an emergency")));
     assert_eq!(owner(), before);
     assert_eq!(before.2, 0o640);
 }
@@ -175,16 +175,16 @@ async fn passwords_are_rotated_where_the_shadow_file_belongs_to_a_group() {
 #[tokio::test]
 async fn an_address_is_leased_and_the_box_bootstrapped_under_the_unit() {
     let net = Netns::enter();
-    let given = Given {
+    let given = ServerData {
         openconfig: r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#,
-        ..Given::default()
+        ..ServerData::default()
     };
-    let bootstrap = Bootstrap::factory_new(&net, given);
+    let bootstrap = BootstrapFixture::factory_new(&net, given);
     let (_server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
     let options = bootstrap.options_of_factory_new();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let drop_ins = ["10-dhcp", "20-system"];
-    let agent = AgentProcess::start_under(&net, &drop_ins, &options, None).await;
+    let agent = AgentProcess::start_with_unit(&net, &drop_ins, &options, None).await;
     until_status(&agent, "BOOTZ_OK").await;
     assert_eq!((net.addresses(PORT), hostname().as_str()), (vec![LEASED.into()], "bootstrapped"));
 }
@@ -195,7 +195,7 @@ fn the_unit_gives_what_its_drop_ins_say() {
     let all: BTreeSet<_> = capabilities(&DROP_INS).into_iter().collect();
     let want = ["chown", "net_admin", "net_bind_service", "net_raw", "sys_admin"];
     assert_eq!(all, want.map(str::to_owned).into());
-    let files = fs::read_dir(packaging().join("holdfast.service.d")).unwrap().flatten();
+    let files = fs::read_dir(packaging_folder().join("holdfast.service.d")).unwrap().flatten();
     let names: BTreeSet<PathBuf> = files.map(|file| file.file_name().into()).collect();
     assert_eq!(names, DROP_INS.map(|name| format!("{name}.conf").into()).into());
 }
@@ -205,7 +205,7 @@ fn the_plain_unit_is_hardly_exposed() {
     // Drop-ins beside the file would count as well.
     let folder = tempfile::tempdir().unwrap();
     let unit = folder.path().join("holdfast.service");
-    fs::copy(packaging().join("holdfast.service"), &unit).unwrap();
+    fs::copy(packaging_folder().join("holdfast.service"), &unit).unwrap();
     let analyzed = Command::new("systemd-analyze")
         .args(["security", "--offline=yes", "--no-pager"])
         .arg(format!("--threshold={MAX_EXPOSURE}"))

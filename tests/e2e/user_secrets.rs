@@ -12,11 +12,11 @@ use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::gnmi::{Credentials, GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
-use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, Proof, SshBox};
+use holdfast_tests::sshd::{ACCOUNT, OWN_PASSWORD, SshBox, SshCredential};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::credentialz::{Asked, accounts, client, plain};
+use crate::credentialz::{CredentialRotation, client, open_account_rotation, plain};
 use crate::reserved::switch;
 
 /// How passwords of these tests begin, so that they can be looked for.
@@ -153,7 +153,7 @@ fn committing(action: commit::Action) -> Vec<gnmi_ext::Extension> {
 }
 
 #[tokio::test]
-async fn a_commit_that_nobody_confirms_brings_the_old_password_back() {
+async fn unconfirmed_commit_restores_the_old_password() {
     let net = Netns::enter();
     let mut agent = AgentProcess::start(&net).await;
     switch(&agent, &["gnsi", "off"]);
@@ -190,7 +190,7 @@ async fn a_commit_that_nobody_confirms_brings_the_old_password_back() {
 /// No record of a request tells a secret, in whatever form it was sent.
 // proves 5.101
 #[tokio::test]
-async fn no_record_and_no_log_has_what_was_sent() {
+async fn accounting_and_log_contain_no_passwords() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     switch(&agent, &["gnsi", "off"]);
@@ -266,17 +266,17 @@ async fn no_record_and_no_log_has_what_was_sent() {
 async fn ssh_follows_what_clients_give_while_gnsi_is_off() {
     let net = Netns::enter();
     let mut ssh = SshBox::new();
-    let mut agent = AgentProcess::start_behind(&net, &ssh.command(), "/".as_ref()).await;
+    let mut agent = AgentProcess::start_wrapped(&net, &ssh.command(), "/".as_ref()).await;
     ssh.serve().await;
-    let key = ssh.place("key");
+    let key = ssh.path("key");
     ssh.make_key(&key, "test");
-    let mut rotation = accounts(&mut client(&agent).await).await;
-    rotation.asks(plain("1", "of credentialz")).await;
+    let mut rotation = open_account_rotation(&mut client(&agent).await).await;
+    rotation.request(plain("1", "of credentialz")).await;
     rotation.finalize().await;
-    assert!(ssh.lets_in(Proof::Password("of credentialz")));
+    assert!(ssh.accepts(SshCredential::Password("of credentialz")));
 
     switch(&agent, &["gnsi", "off"]);
-    assert!(ssh.lets_in(Proof::Password("of credentialz")), "there is no other");
+    assert!(ssh.accepts(SshCredential::Password("of credentialz")), "there is no other");
     let admin = agent.gnmi().await;
     let mut given = config(ACCOUNT, Some(PASSWORD));
     given["config"]["ssh-key"] =
@@ -284,22 +284,28 @@ async fn ssh_follows_what_clients_give_while_gnsi_is_off() {
     admin.update(&user(ACCOUNT), given).await.unwrap();
     let lets_in = |proof| {
         let ssh = &ssh;
-        eventually("the client gets in", move || ssh.lets_in(proof))
+        eventually("the client gets in", move || ssh.accepts(proof))
     };
-    lets_in(Proof::Password(PASSWORD)).await;
-    lets_in(Proof::Key(&key)).await;
-    assert!(!ssh.lets_in(Proof::Password("of credentialz")));
+    lets_in(SshCredential::Password(PASSWORD)).await;
+    lets_in(SshCredential::Key(&key)).await;
+    assert!(!ssh.accepts(SshCredential::Password("of credentialz")));
     agent.restart().await;
-    assert!(ssh.lets_in(Proof::Password(PASSWORD)) && ssh.lets_in(Proof::Key(&key)));
+    assert!(
+        ssh.accepts(SshCredential::Password(PASSWORD)) && ssh.accepts(SshCredential::Key(&key))
+    );
 
     switch(&agent, &["gnsi", "on"]);
-    lets_in(Proof::Password("of credentialz")).await;
-    assert!(!ssh.lets_in(Proof::Password(PASSWORD)) && !ssh.lets_in(Proof::Key(&key)));
+    lets_in(SshCredential::Password("of credentialz")).await;
+    assert!(
+        !ssh.accepts(SshCredential::Password(PASSWORD)) && !ssh.accepts(SshCredential::Key(&key))
+    );
     switch(&agent, &["gnsi", "off"]);
-    lets_in(Proof::Password(PASSWORD)).await;
+    lets_in(SshCredential::Password(PASSWORD)).await;
     let admin = agent.gnmi().await;
     admin.delete(&user(ACCOUNT)).await.unwrap();
-    lets_in(Proof::Password("of credentialz")).await;
-    assert!(!ssh.lets_in(Proof::Password(PASSWORD)) && !ssh.lets_in(Proof::Key(&key)));
-    assert!(!ssh.lets_in(Proof::Password(OWN_PASSWORD)));
+    lets_in(SshCredential::Password("of credentialz")).await;
+    assert!(
+        !ssh.accepts(SshCredential::Password(PASSWORD)) && !ssh.accepts(SshCredential::Key(&key))
+    );
+    assert!(!ssh.accepts(SshCredential::Password(OWN_PASSWORD)));
 }

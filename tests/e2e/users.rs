@@ -6,7 +6,7 @@ use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{CapabilityRequest, SubscriptionMode};
 use holdfast_tests::agent::{ADMIN, AgentProcess, PASSWORD};
-use holdfast_tests::eventually::PATIENCE;
+use holdfast_tests::eventually::WAIT_LIMIT;
 use holdfast_tests::gnmi::{Credentials, GnmiClient};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::subscription::subscribe_to;
@@ -27,7 +27,7 @@ async fn cleartext_is_not_served() {
     let mut answer = Vec::new();
     let read = socket.read_to_end(&mut answer);
     // A server of cleartext HTTP/2 would send SETTINGS and keep the connection.
-    let _reset_or_end = timeout(PATIENCE, read).await.expect("the agent closes the connection");
+    let _reset_or_end = timeout(WAIT_LIMIT, read).await.expect("the agent closes the connection");
     const TLS_ALERT: u8 = 21; // RFC 8446 section 5.1
     assert!(answer.first().is_none_or(|first| *first == TLS_ALERT), "{answer:x?}");
 
@@ -74,7 +74,7 @@ async fn a_reader_reads_and_does_not_write() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_user_goes() {
+async fn stream_ends_when_its_user_is_deleted() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     succeeded(&agent.user(&["set", "watcher", "--role", "read-only"], "a password to watch with"));

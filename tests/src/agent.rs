@@ -17,7 +17,7 @@ use tokio::net::UnixDatagram;
 use tokio::time::{Instant, timeout};
 use tonic::transport::Channel;
 
-use crate::eventually::{PATIENCE, eventually};
+use crate::eventually::{WAIT_LIMIT, eventually};
 use crate::gnmi::{Credentials, GnmiClient, connect};
 use crate::netns::Netns;
 use crate::unit;
@@ -37,7 +37,7 @@ pub struct AgentProcess {
     folder: TempDir,
     options: Vec<String>,
     /// A command in front of the agent, and the root folder of its file system.
-    behind: Option<(Vec<String>, PathBuf)>,
+    wrapper: Option<(Vec<String>, PathBuf)>,
     /// Capabilities of the agent, as setpriv(1) names them; `None` for all.
     capabilities: Option<Vec<String>>,
     password: String,
@@ -69,17 +69,17 @@ impl AgentProcess {
     ///
     /// # Panics
     /// When it does not get ready; its log is in the message.
-    pub async fn start_behind(_born_in: &Netns, command: &[String], root: &Path) -> Self {
+    pub async fn start_wrapped(_born_in: &Netns, command: &[String], root: &Path) -> Self {
         let behind = Some((command.to_vec(), root.to_owned()));
-        Self::start_new(PASSWORD, &[], behind, unit::of_this_run()).await
+        Self::start_new(PASSWORD, &[], behind, unit::capabilities_of_this_run()).await
     }
 
     /// Starts an agent with the capabilities of the packaged unit and these drop-ins, and no others; behind a command as
-    /// [`start_behind`](Self::start_behind) when there is one.
+    /// [`start_wrapped`](Self::start_behind) when there is one.
     ///
     /// # Panics
     /// When it does not get ready; its log is in the message.
-    pub async fn start_under(
+    pub async fn start_with_unit(
         _born_in: &Netns,
         drop_ins: &[&str],
         options: &[&str],
@@ -94,7 +94,7 @@ impl AgentProcess {
     /// # Panics
     /// When it does not get ready; its log is in the message.
     pub async fn start_as(password: &str, options: &[&str]) -> Self {
-        Self::start_new(password, options, None, unit::of_this_run()).await
+        Self::start_new(password, options, None, unit::capabilities_of_this_run()).await
     }
 
     async fn start_new(
@@ -112,7 +112,7 @@ impl AgentProcess {
         let mut agent = Self {
             folder,
             options: options.iter().map(|&option| option.to_owned()).collect(),
-            behind,
+            wrapper: behind,
             capabilities,
             password: password.to_owned(),
             // The port is free, because the test has a namespace of its own.
@@ -136,7 +136,7 @@ impl AgentProcess {
             .expect("a log file in our own folder");
         let started = Instant::now();
         let mut command = self.command("run");
-        if let Some((behind, _)) = &self.behind {
+        if let Some((behind, _)) = &self.wrapper {
             let inner = std::mem::replace(&mut command, Command::new(&behind[0]));
             command.args(&behind[1..]).arg(inner.get_program()).args(inner.get_args());
         }
@@ -161,7 +161,7 @@ impl AgentProcess {
     }
 
     async fn ready(&mut self, notifications: &UnixDatagram) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_LIMIT;
         let mut message = [0; 512];
         while Instant::now() < deadline {
             let received =
@@ -177,7 +177,7 @@ impl AgentProcess {
                 return Err(format!("it ended with {status}"));
             }
         }
-        Err(format!("silent for {PATIENCE:?}"))
+        Err(format!("silent for {WAIT_LIMIT:?}"))
     }
 
     /// A client with the right name and password.
@@ -249,7 +249,7 @@ impl AgentProcess {
     ///
     /// # Panics
     /// When the request fails.
-    pub fn look(&self, path: &str) -> String {
+    pub fn http_get(&self, path: &str) -> String {
         let socket = self.state_dir().join("holdfast.sock");
         let mut stream = UnixStream::connect(socket).expect("the agent listens on its socket");
         write!(stream, "GET {path} HTTP/1.0\r\n\r\n").expect("it reads what it is asked");
@@ -307,7 +307,7 @@ impl AgentProcess {
 
     /// The root folder of the agent's file system.
     pub fn root(&self) -> PathBuf {
-        match &self.behind {
+        match &self.wrapper {
             Some((_, root)) => root.clone(),
             None => self.folder.path().join("root"),
         }

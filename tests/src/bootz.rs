@@ -26,7 +26,7 @@ pub const BOX: &str = "192.0.2.2/24";
 pub const PORT: &str = "mgmt0";
 /// The address of the server for boxes that speak IPv6 alone.
 pub const SERVER_V6: &str = "[2001:db8::1]:15006";
-/// The image that [`Bootstrap::faulty`] serves, and its SHA-256 as sha256sum(1) prints it.
+/// The image that [`BootstrapFixture::faulty`] serves, and its SHA-256 as sha256sum(1) prints it.
 pub const IMAGE: &str = "https://192.0.2.1:8443/image";
 pub const IMAGE_SHA256: &str = "a5df3fde7b200c3fa2791144c7e05c5c2bced4c6ad863d3a4cf76c972c1712f9";
 /// Address and gateway from the DHCP servers.
@@ -37,7 +37,7 @@ pub const LEASED_V6: &str = "2001:db8::9/128";
 
 /// A cable between a box and a server, and the files of both.
 #[derive(Debug)]
-pub struct Bootstrap {
+pub struct BootstrapFixture {
     folder: TempDir,
     /// Namespace of the server.
     pub server: Netns,
@@ -47,7 +47,7 @@ pub struct Bootstrap {
 
 /// Bootstrap data from the server.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Given<'a> {
+pub struct ServerData<'a> {
     /// Uses IPv6 to reach the server.
     pub v6: bool,
     /// Gives the server a stream for the box.
@@ -64,12 +64,12 @@ pub struct Given<'a> {
     pub image: &'a str,
 }
 
-impl Bootstrap {
+impl BootstrapFixture {
     /// Configures the port of the box, as its operator would, and makes keys, vouchers and certificates.
     ///
     /// # Panics
     /// When the program of the public helper packages is not built.
-    pub fn new(net: &Netns, given: Given<'_>) -> Self {
+    pub fn new(net: &Netns, given: ServerData<'_>) -> Self {
         let bootstrap = Self::factory_new(net, given);
         net.ip(&format!("address add {BOX} dev {PORT}"));
         net.ip(&format!("link set {PORT} up"));
@@ -80,8 +80,8 @@ impl Bootstrap {
     ///
     /// # Panics
     /// When the program of the public helper packages is not built.
-    pub fn factory_new(net: &Netns, given: Given<'_>) -> Self {
-        let server = Netns::beside();
+    pub fn factory_new(net: &Netns, given: ServerData<'_>) -> Self {
+        let server = Netns::detached();
         net.add_cable(PORT, &server, "box0");
         server.ip("address add 192.0.2.1/24 dev box0");
         server.ip("address add 2001:db8::1/64 dev box0 nodad");
@@ -133,7 +133,7 @@ impl Bootstrap {
     ///
     /// # Panics
     /// When it does not start.
-    pub async fn dnsmasq(&self) -> Server {
+    pub async fn dnsmasq(&self) -> ServerProcess {
         let list: Vec<String> = option(&format!("bootz://{}", self.address))
             .iter()
             .map(|octet| format!("{octet:02x}"))
@@ -173,7 +173,7 @@ impl Bootstrap {
     ///
     /// # Panics
     /// When it does not start.
-    pub async fn short_leases(&self) -> Server {
+    pub async fn short_leases(&self) -> ServerProcess {
         let uri = format!("bootz://{}", self.address);
         let arguments = ["lease", "-uri", &uri].map(ToOwned::to_owned);
         self.run(&client("bootz"), &arguments, "listening on").await
@@ -184,7 +184,7 @@ impl Bootstrap {
     ///
     /// # Panics
     /// When it does not start.
-    pub async fn emulator_with_dhcp(&self, net: &Netns) -> Server {
+    pub async fn emulator_with_dhcp(&self, net: &Netns) -> ServerProcess {
         net.ip(&format!("link set {PORT} up"));
         let routes = || self.server.ip("-6 route show table all type multicast dev box0");
         eventually("the link of the server is usable", || {
@@ -205,11 +205,11 @@ impl Bootstrap {
     ///
     /// # Panics
     /// When it does not start.
-    pub async fn emulator(&self) -> Server {
+    pub async fn emulator(&self) -> ServerProcess {
         self.emulate(&[]).await
     }
 
-    async fn emulate(&self, more: &[String]) -> Server {
+    async fn emulate(&self, more: &[String]) -> ServerProcess {
         let config = self.folder.path().join("bootz.textproto");
         let arguments = ["-logtostderr".to_owned(), format!("-config_file={}", config.display())];
         let arguments = [&arguments[..], more].concat();
@@ -220,7 +220,7 @@ impl Bootstrap {
     ///
     /// # Panics
     /// When it does not start.
-    pub async fn faulty(&self, fault: &str) -> Server {
+    pub async fn faulty(&self, fault: &str) -> ServerProcess {
         let config = self.folder.path().join("bootz.textproto").display().to_string();
         let arguments = ["serve", "-config", &config, "-fault", fault].map(ToOwned::to_owned);
         self.run(&client("bootz"), &arguments, "listening on").await
@@ -230,7 +230,7 @@ impl Bootstrap {
     ///
     /// # Panics
     /// When it cannot listen.
-    pub fn hostile(&self, malice: Malice) -> Hostile {
+    pub fn start_hostile(&self, malice: HostileBehavior) -> HostileServer {
         let namespace = File::open(self.server.path()).expect("the namespace is there");
         let address = self.address;
         let (listens_tx, listens) = mpsc::channel();
@@ -253,11 +253,11 @@ impl Bootstrap {
         });
         listens.recv().expect("the server listens");
         let namespace = File::open(self.server.path()).expect("the namespace is there");
-        Hostile { address, namespace, connections, stop, thread: Some(thread) }
+        HostileServer { address, namespace, connections, stop, thread: Some(thread) }
     }
 
     /// Starts a program in the server's namespace, and waits for the line that says that it serves.
-    async fn run(&self, program: &Path, arguments: &[String], ready: &str) -> Server {
+    async fn run(&self, program: &Path, arguments: &[String], ready: &str) -> ServerProcess {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let first = arguments.first().map_or("", String::as_str).trim_start_matches('-');
         let log = self.folder.path().join(format!("{name}-{first}.log"));
@@ -271,7 +271,7 @@ impl Bootstrap {
             .stdout(output.try_clone().expect("an open file can be shared"))
             .stderr(output)
             .spawn();
-        let server = Server { child: child.expect("setpriv starts"), log };
+        let server = ServerProcess { child: child.expect("setpriv starts"), log };
         eventually("the server listens", || server.log().contains(ready)).await;
         server
     }
@@ -293,7 +293,7 @@ fn option(uri: &str) -> Vec<u8> {
 
 /// Behaviour of a malicious server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malice {
+pub enum HostileBehavior {
     /// Accepts the connection, and never sends anything.
     Silence,
     /// Sends octets that are not TLS, without end.
@@ -304,10 +304,10 @@ pub enum Malice {
     HangUp,
 }
 
-impl Malice {
+impl HostileBehavior {
     /// The head of a TLS handshake record of 16 KiB.
     const RECORD: [u8; 5] = [0x16, 3, 3, 0x40, 0];
-    /// Pause between two octets of [`Malice::Drip`].
+    /// Pause between two octets of [`HostileBehavior::Drip`].
     const PAUSE: Duration = Duration::from_millis(50);
 
     fn serve(self, mut stream: TcpStream, stopped: &AtomicBool) -> io::Result<()> {
@@ -336,7 +336,7 @@ impl Malice {
 
 /// A malicious server.
 #[derive(Debug)]
-pub struct Hostile {
+pub struct HostileServer {
     address: &'static str,
     namespace: File,
     connections: Arc<AtomicUsize>,
@@ -344,14 +344,14 @@ pub struct Hostile {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Hostile {
+impl HostileServer {
     /// Number of connections of the box.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Hostile {
+impl Drop for HostileServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         let (namespace, address) = (self.namespace.try_clone(), self.address);
@@ -370,18 +370,18 @@ impl Drop for Hostile {
 
 /// A running server; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerProcess {
     child: Child,
     log: PathBuf,
 }
 
-impl Server {
+impl ServerProcess {
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ended_already = self.child.kill();
         let _ended_already = self.child.wait();

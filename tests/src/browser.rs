@@ -104,7 +104,8 @@ impl Browser {
     /// When there is none.
     pub async fn text(&self, selector: &str) -> Result<String> {
         let element = self.element(selector).await?;
-        let text = self.ask(Method::GET, &format!("element/{element}/text"), Value::Null).await?;
+        let text =
+            self.request(Method::GET, &format!("element/{element}/text"), Value::Null).await?;
         Ok(text.as_str().unwrap_or_default().to_owned())
     }
 
@@ -112,7 +113,7 @@ impl Browser {
     ///
     /// # Panics
     /// When it does not in time.
-    pub async fn shows(&self, selector: &str, text: &str) {
+    pub async fn wait_for_text(&self, selector: &str, text: &str) {
         let seen = || async { self.text(selector).await.is_ok_and(|seen| seen.contains(text)) };
         eventually_async(&format!("`{selector}` shows `{text}`"), seen).await;
     }
@@ -130,7 +131,7 @@ impl Browser {
     /// # Panics
     /// When it does not end.
     pub async fn quit(mut self) {
-        self.ask(Method::DELETE, "", Value::Null).await.expect("the browser ends");
+        self.request(Method::DELETE, "", Value::Null).await.expect("the browser ends");
         self.driver.kill().await.expect("our child is there until we wait for it");
     }
 
@@ -142,10 +143,10 @@ impl Browser {
     }
 
     async fn post(&self, command: &str, body: Value) -> Result<Value> {
-        self.ask(Method::POST, command, body).await
+        self.request(Method::POST, command, body).await
     }
 
-    async fn ask(&self, method: Method, command: &str, body: Value) -> Result<Value> {
+    async fn request(&self, method: Method, command: &str, body: Value) -> Result<Value> {
         let path = format!("/session/{}/{command}", self.session);
         exchange(method, path.trim_end_matches('/'), body).await
     }

@@ -25,7 +25,7 @@ pub struct Authority {
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, Debug)]
-pub struct Pair {
+pub struct CertificateAndKey {
     pub certificate: String,
     pub key: String,
 }
@@ -43,18 +43,18 @@ impl Authority {
     }
 
     /// Signs a server on this host.
-    pub fn server(&self) -> Pair {
-        self.pair("server", &["localhost", "127.0.0.1"], None)
+    pub fn server(&self) -> CertificateAndKey {
+        self.issue("server", &["localhost", "127.0.0.1"], None)
     }
 
     /// Signs a client with this common name.
-    pub fn client(&self, name: &str) -> Pair {
-        self.pair(name, &[], None)
+    pub fn client(&self, name: &str) -> CertificateAndKey {
+        self.issue(name, &[], None)
     }
 
     /// Signs a client with a serial number, for revocation lists.
-    pub fn numbered_client(&self, name: &str, serial: u64) -> Pair {
-        self.pair(name, &[], Some(serial))
+    pub fn numbered_client(&self, name: &str, serial: u64) -> CertificateAndKey {
+        self.issue(name, &[], Some(serial))
     }
 
     /// A revocation list of these serial numbers, in PEM.
@@ -80,14 +80,14 @@ impl Authority {
         list.pem().expect("it can be written")
     }
 
-    fn pair(&self, name: &str, hosts: &[&str], serial: Option<u64>) -> Pair {
+    fn issue(&self, name: &str, hosts: &[&str], serial: Option<u64>) -> CertificateAndKey {
         let key = KeyPair::generate().expect("a key can be made");
         let hosts: Vec<_> = hosts.iter().map(|&host| host.to_owned()).collect();
         let mut params = CertificateParams::new(hosts).expect("plain names");
         params.distinguished_name.push(DnType::CommonName, name);
         params.serial_number = serial.map(SerialNumber::from);
         let certificate = params.signed_by(&key, &self.issuer).expect("it signs").pem();
-        Pair { certificate, key: key.serialize_pem() }
+        CertificateAndKey { certificate, key: key.serialize_pem() }
     }
 }
 
@@ -95,7 +95,11 @@ impl Authority {
 ///
 /// # Errors
 /// When no server listens, or either side refuses the other's certificate.
-pub async fn connect(address: SocketAddr, authorities: &[&str], client: &Pair) -> Result<Channel> {
+pub async fn connect(
+    address: SocketAddr,
+    authorities: &[&str],
+    client: &CertificateAndKey,
+) -> Result<Channel> {
     let trusted: Vec<_> = authorities.iter().map(Certificate::from_pem).collect();
     let identity = Identity::from_pem(&client.certificate, &client.key);
     let tls =
@@ -133,20 +137,20 @@ impl Certz {
     ///
     /// # Errors
     /// The status of the server.
-    pub async fn rotate(&mut self, profile: &str) -> Result<Rotation, Status> {
+    pub async fn rotate(&mut self, profile: &str) -> Result<CertzRotation, Status> {
         let stream = rotation::Rotation::open(|requests| self.0.rotate(requests)).await?;
-        Ok(Rotation { profile: profile.to_owned(), stream })
+        Ok(CertzRotation { profile: profile.to_owned(), stream })
     }
 }
 
 /// An open Rotate stream.
 #[derive(Debug)]
-pub struct Rotation {
+pub struct CertzRotation {
     profile: String,
     stream: rotation::Rotation<certz::RotateCertificateRequest, certz::RotateCertificateResponse>,
 }
 
-impl Rotation {
+impl CertzRotation {
     /// Uploads the server's certificate and the authority of clients.
     ///
     /// # Errors
@@ -154,7 +158,7 @@ impl Rotation {
     pub async fn upload(
         &mut self,
         version: &str,
-        server: &Pair,
+        server: &CertificateAndKey,
         clients: &[&Authority],
     ) -> Result<(), Status> {
         let shown = certificate(&server.certificate, Some(&server.key));
@@ -212,11 +216,11 @@ impl Rotation {
     }
 
     /// Sends a finalize, without waiting for its result.
-    pub async fn ask_to_finalize(&self) {
+    pub async fn send_finalize(&self) {
         let finalize = self.request(rotate_certificate_request::RotateRequest::FinalizeRotation(
             certz::FinalizeRequest {},
         ));
-        self.stream.ask(finalize).await;
+        self.stream.post(finalize).await;
     }
 
     fn request(

@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::agent::{ADMIN, AgentProcess, PASSWORD};
-use crate::eventually::PATIENCE;
+use crate::eventually::WAIT_LIMIT;
 
 /// gnmic, with the options for one agent.
 #[derive(Debug)]
@@ -26,12 +26,12 @@ pub struct GnmicStream {
 }
 
 impl Gnmic {
-    pub fn to(agent: &AgentProcess) -> Self {
-        Self::of(agent, ADMIN, PASSWORD)
+    pub fn for_admin(agent: &AgentProcess) -> Self {
+        Self::for_user(agent, ADMIN, PASSWORD)
     }
 
     /// A client for another user than the administrator.
-    pub fn of(agent: &AgentProcess, user: &str, password: &str) -> Self {
+    pub fn for_user(agent: &AgentProcess, user: &str, password: &str) -> Self {
         let ca = agent.ca_file().display().to_string();
         let address = agent.address().to_string();
         let options = [
@@ -113,7 +113,7 @@ impl Gnmic {
     pub async fn outcome(&self, arguments: &[&str]) -> Result<String, String> {
         let output = self.command(arguments).output();
         let output =
-            timeout(PATIENCE * 4, output).await.map_err(|_| "it does not end".to_owned())?;
+            timeout(WAIT_LIMIT * 4, output).await.map_err(|_| "it does not end".to_owned())?;
         let output = output.map_err(|error| error.to_string())?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -151,7 +151,7 @@ impl GnmicStream {
     pub async fn until(&mut self, part: &str) -> String {
         let mut text = String::new();
         loop {
-            let line = timeout(PATIENCE, self.lines.next_line()).await;
+            let line = timeout(WAIT_LIMIT, self.lines.next_line()).await;
             let Ok(Ok(Some(line))) = line else {
                 panic!("{line:?} while waiting for `{part}`; printed since: {text}")
             };
@@ -183,7 +183,7 @@ pub async fn grpcurl(
         command.args(["-d", messages]);
     }
     command.arg(agent.address().to_string()).args(arguments).stdin(Stdio::null());
-    let output = timeout(PATIENCE * 4, command.kill_on_drop(true).output()).await;
+    let output = timeout(WAIT_LIMIT * 4, command.kill_on_drop(true).output()).await;
     let output = output.expect("grpcurl ends").expect("grpcurl starts");
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
@@ -204,7 +204,7 @@ pub async fn whole_tree(agent: &AgentProcess) -> String {
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = timeout(PATIENCE * 4, output).await;
+    let output = timeout(WAIT_LIMIT * 4, output).await;
     let output = output.expect("the controller ends").expect("the controller starts");
     let text = format!(
         "{}{}",
@@ -233,7 +233,7 @@ pub async fn python(agent: &AgentProcess, program: &str, arguments: &[&str]) -> 
         .kill_on_drop(true)
         .output();
     let output =
-        timeout(PATIENCE * 8, output).await.expect("the client ends").expect("the client starts");
+        timeout(WAIT_LIMIT * 8, output).await.expect("the client ends").expect("the client starts");
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),

@@ -26,7 +26,7 @@ const ACK: u8 = 5;
 
 /// Kinds of bad answers; each request gets all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum MalformedReply {
     /// Ends within the fixed part of the message.
     Short,
     /// Has an option whose length exceeds the rest of the message.
@@ -41,18 +41,18 @@ enum Answer {
     Multicast,
 }
 
-const ANSWERS: [Answer; 6] = [
-    Answer::Short,
-    Answer::Overlong,
-    Answer::Random,
-    Answer::NoAddress,
-    Answer::BadMask,
-    Answer::Multicast,
+const MALFORMED_REPLIES: [MalformedReply; 6] = [
+    MalformedReply::Short,
+    MalformedReply::Overlong,
+    MalformedReply::Random,
+    MalformedReply::NoAddress,
+    MalformedReply::BadMask,
+    MalformedReply::Multicast,
 ];
 
-impl Answer {
+impl MalformedReply {
     /// The answer to a question.
-    fn to(self, question: &[u8], number: usize) -> Vec<u8> {
+    fn encode(self, question: &[u8], number: usize) -> Vec<u8> {
         let kind = if message_type(question) == DISCOVER { OFFER } else { ACK };
         let address = match self {
             Self::NoAddress => Ipv4Addr::UNSPECIFIED,
@@ -156,8 +156,8 @@ fn answer_one(socket: &UdpSocket, number: usize) -> io::Result<()> {
     if length < HEAD {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    for answer in ANSWERS {
-        let answer = answer.to(&question[..length], number);
+    for answer in MALFORMED_REPLIES {
+        let answer = answer.encode(&question[..length], number);
         socket.send_to(&answer, (Ipv4Addr::BROADCAST, CLIENT_PORT))?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 /// Time limit of a wait. Far above the usual times, since the machine may be busy with other tests; a server that
 /// generates an RSA key of 4096 bits may take a quarter of it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Interval between two checks.
 const PERIOD: Duration = Duration::from_millis(20);
@@ -15,7 +15,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// Waits until `holds` does.
 ///
 /// # Panics
-/// When it does not within [`PATIENCE`].
+/// When it does not within [`WAIT_LIMIT`].
 pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     eventually_async(what, || std::future::ready(holds())).await;
 }
@@ -23,11 +23,11 @@ pub async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 /// Like [`eventually`], for an asynchronous condition.
 ///
 /// # Panics
-/// When it does not hold within [`PATIENCE`].
+/// When it does not hold within [`WAIT_LIMIT`].
 pub async fn eventually_async<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + WAIT_LIMIT;
     while !holds().await {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not within {WAIT_LIMIT:?}: {what}");
         sleep(PERIOD).await;
     }
 }

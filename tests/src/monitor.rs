@@ -13,13 +13,13 @@ const MARKER: &str = "lo";
 /// Prefix of the addresses that the kernel itself gives a port, some seconds after it came up.
 const LINK_LOCAL: &str = "fe80::";
 /// A link that is created at the end, as a mark.
-const LAST: &str = "the-end";
+const END_MARKER: &str = "the-end";
 
 /// `ip monitor` in the namespace of this thread. Requests that change nothing cause no notification.
 #[derive(Debug)]
 pub struct Monitor {
     child: Child,
-    seen: Arc<Mutex<String>>,
+    output: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -43,12 +43,12 @@ impl Monitor {
                 told.lock().expect("nobody panics with it").push_str(&(line + "\n"));
             }
         });
-        let monitor = Self { child, seen, reader: Some(reader) };
+        let monitor = Self { child, output: seen, reader: Some(reader) };
         let mut on = false;
         eventually("the monitor listens", || {
             on = !on;
             net.ip(&format!("link set {MARKER} alias {}", if on { "one" } else { "two" }));
-            monitor.seen().contains(MARKER)
+            monitor.output().contains(MARKER)
         })
         .await;
         monitor
@@ -58,11 +58,11 @@ impl Monitor {
     ///
     /// # Panics
     /// When the monitor prints nothing more.
-    pub async fn heard(mut self, net: &Netns) -> Vec<String> {
+    pub async fn finish(mut self, net: &Netns) -> Vec<String> {
         // A change that the monitor must print, after all those that it should not have seen.
-        net.ip(&format!("link add {LAST} type veth peer name {LAST}-peer"));
-        eventually("the monitor told of the end", || self.seen().contains(LAST)).await;
-        net.ip(&format!("link delete {LAST}"));
+        net.ip(&format!("link add {END_MARKER} type veth peer name {END_MARKER}-peer"));
+        eventually("the monitor told of the end", || self.output().contains(END_MARKER)).await;
+        net.ip(&format!("link delete {END_MARKER}"));
         self.child.kill().expect("our child is there until we wait for it");
         self.child.wait().expect("our child can be waited for");
         if let Some(reader) = self.reader.take() {
@@ -74,11 +74,11 @@ impl Monitor {
                 && !line.contains(LINK_LOCAL)
                 && !line.starts_with(char::is_whitespace)
         };
-        let before_last = |line: &&str| !line.contains(LAST);
-        self.seen().lines().take_while(before_last).filter(others).map(str::to_owned).collect()
+        let before_last = |line: &&str| !line.contains(END_MARKER);
+        self.output().lines().take_while(before_last).filter(others).map(str::to_owned).collect()
     }
 
-    fn seen(&self) -> String {
-        self.seen.lock().expect("nobody panics with it").clone()
+    fn output(&self) -> String {
+        self.output.lock().expect("nobody panics with it").clone()
     }
 }

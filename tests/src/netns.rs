@@ -55,7 +55,7 @@ impl Netns {
     /// # Panics
     /// Without the privilege to make one.
     #[must_use]
-    pub fn beside() -> Self {
+    pub fn detached() -> Self {
         let (net_tx, net_rx) = mpsc::sync_channel(1);
         let (keeper, dropped) = mpsc::sync_channel(1);
         thread::spawn(move || {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_has_ports_that_its_thread_sees_and_no_other_does() {
+    fn namespace_ports_are_visible_only_inside() {
         let net = Netns::enter().with_veth("eth0", "peer0");
         net.ip("link set eth0 mtu 1400 up alias uplink");
         net.ip("address add 192.0.2.1/24 dev eth0");
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(net.addresses("eth0"), ["192.0.2.1/24"]);
         assert_eq!(net.routes("150"), ["198.51.100.0/24 via 192.0.2.2 dev eth0 onlink linkdown"]);
 
-        let beside = Netns::beside().with_veth("eth7", "peer7");
+        let beside = Netns::detached().with_veth("eth7", "peer7");
         assert_eq!((beside.find_link("eth0"), net.find_link("eth7")), (None, None));
         assert_eq!(beside.link("eth7").kind, "veth");
     }

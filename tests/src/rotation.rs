@@ -11,7 +11,7 @@ const QUEUE_DEPTH: usize = 2;
 
 /// Moments of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum CutPoint {
     Opened,
     /// The upload is sent, whether or not it has arrived.
     Uploading,
@@ -21,7 +21,7 @@ pub enum Cut {
     Finalized,
 }
 
-impl Cut {
+impl CutPoint {
     pub const ALL: [Self; 5] =
         [Self::Opened, Self::Uploading, Self::Tried, Self::Finalizing, Self::Finalized];
 
@@ -70,7 +70,7 @@ impl<Q, A> Rotation<Q, A> {
     ///
     /// # Errors
     /// The status with which the stream ended.
-    pub async fn answer(&mut self) -> Result<Option<A>, Status> {
+    pub async fn receive(&mut self) -> Result<Option<A>, Status> {
         self.answers.message().await
     }
 
@@ -89,28 +89,28 @@ impl<Q, A> Rotation<Q, A> {
     ///
     /// # Panics
     /// When an answer is missing or wrong.
-    pub async fn go_on_until(&mut self, cut: Cut, upload: Q, finalize: Q) {
+    pub async fn run_until(&mut self, cut: CutPoint, upload: Q, finalize: Q) {
         match cut {
-            Cut::Opened => return,
-            Cut::Uploading => return self.ask(upload).await,
-            Cut::Tried | Cut::Finalizing | Cut::Finalized => {
+            CutPoint::Opened => return,
+            CutPoint::Uploading => return self.post(upload).await,
+            CutPoint::Tried | CutPoint::Finalizing | CutPoint::Finalized => {
                 let answer = self.send(upload).await.expect("the upload is taken");
                 assert!(answer.is_some(), "an upload is answered");
             }
         }
         match cut {
-            Cut::Finalizing => self.ask(finalize).await,
-            Cut::Finalized => {
+            CutPoint::Finalizing => self.post(finalize).await,
+            CutPoint::Finalized => {
                 // A stream of pathz may go on; the others end.
                 let answer = self.send(finalize).await.expect("the end is good");
                 assert!(answer.is_some(), "a finalize is answered");
             }
-            Cut::Opened | Cut::Uploading | Cut::Tried => {}
+            CutPoint::Opened | CutPoint::Uploading | CutPoint::Tried => {}
         }
     }
 
     /// Sends a request without waiting for its answer; it is transmitted when the test awaits something.
-    pub async fn ask(&self, request: Q) {
+    pub async fn post(&self, request: Q) {
         let _ = self.requests.send(request).await;
         tokio::task::yield_now().await;
     }

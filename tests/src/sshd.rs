@@ -34,7 +34,7 @@ pub struct SshBox {
 
 /// Credentials of an SSH client.
 #[derive(Clone, Copy, Debug)]
-pub enum Proof<'a> {
+pub enum SshCredential<'a> {
     Password(&'a str),
     /// The file of a private key, with its certificate beside it if it has one.
     Key(&'a Path),
@@ -49,7 +49,7 @@ impl SshBox {
         let folder = TempDir::with_prefix("holdfast-ssh-").expect("a folder");
         let it = Self { folder, server: None };
         for path in ["etc/ssh/sshd_config.d", "run/sshd", "lib"] {
-            fs::create_dir_all(it.place(path)).expect("a folder in our own folder");
+            fs::create_dir_all(it.path(path)).expect("a folder in our own folder");
         }
         fs::set_permissions(it.folder.path(), Permissions::from_mode(0o755)).expect("ours");
         it.write(
@@ -66,9 +66,9 @@ impl SshBox {
             "etc/shadow",
             &format!("root:*:19000:0:99999:7:::\nsshd:!:19000::::::\n{ACCOUNT}:{OWN_HASH}:19000:0:99999:7:::\n"),
         );
-        fs::set_permissions(it.place("etc/shadow"), Permissions::from_mode(0o640)).expect("ours");
+        fs::set_permissions(it.path("etc/shadow"), Permissions::from_mode(0o640)).expect("ours");
         // Group of the file as on Debian. In a user namespace with a single group, the file keeps that one.
-        let _one_group = chown(it.place("etc/shadow"), None, Some(SHADOW_GROUP));
+        let _one_group = chown(it.path("etc/shadow"), None, Some(SHADOW_GROUP));
         it.write("etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\n");
         it.write(
             "etc/ssh/sshd_config",
@@ -76,17 +76,17 @@ impl SshBox {
                 "Include /etc/ssh/sshd_config.d/*.conf\nPort {PORT}\nListenAddress 127.0.0.1\nPidFile /run/sshd.pid\nUsePAM no\nPasswordAuthentication yes\nLogLevel VERBOSE\n"
             ),
         );
-        it.make_key(&it.place("etc/ssh/ssh_host_ed25519_key"), "box");
+        it.make_key(&it.path("etc/ssh/ssh_host_ed25519_key"), "box");
         it
     }
 
     /// The path of a file of the box, for the test.
-    pub fn place(&self, path: &str) -> PathBuf {
+    pub fn path(&self, path: &str) -> PathBuf {
         self.folder.path().join(path)
     }
 
     fn write(&self, path: &str, text: &str) {
-        fs::write(self.place(path), text).expect("a file in our own folder");
+        fs::write(self.path(path), text).expect("a file in our own folder");
     }
 
     /// Content of a file of the box.
@@ -94,13 +94,13 @@ impl SshBox {
     /// # Panics
     /// When the file does not exist.
     pub fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.place(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        fs::read_to_string(self.path(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
     /// Prefix for a command that is to run on the box.
     pub fn command(&self) -> Vec<String> {
         let mounts = ["etc", "run"]
-            .map(|name| format!("mount --bind '{}' /{name}", self.place(name).display()));
+            .map(|name| format!("mount --bind '{}' /{name}", self.path(name).display()));
         let script = format!("{} && exec \"$@\"", mounts.join(" && "));
         ["unshare", "--mount", "--propagation", "private", "sh", "-c", &script, "box"]
             .map(str::to_owned)
@@ -112,7 +112,7 @@ impl SshBox {
     /// # Panics
     /// When it does not listen.
     pub async fn serve(&mut self) {
-        let log = File::create(self.place("log")).expect("a file in our own folder");
+        let log = File::create(self.path("log")).expect("a file in our own folder");
         let command = self.command();
         let child = Command::new(&command[0])
             .args(&command[1..])
@@ -122,12 +122,12 @@ impl SshBox {
             .stderr(log)
             .spawn();
         self.server = Some(child.expect("util-linux and OpenSSH are installed"));
-        let pid = self.place("run/sshd.pid");
+        let pid = self.path("run/sshd.pid");
         eventually("the SSH server listens", || pid.exists()).await;
     }
 
     /// True when a client can log in.
-    pub fn lets_in(&self, proof: Proof<'_>) -> bool {
+    pub fn accepts(&self, proof: SshCredential<'_>) -> bool {
         self.log_in(proof, &["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"])
             .status
             .success()
@@ -137,15 +137,15 @@ impl SshBox {
     ///
     /// # Panics
     /// When the client cannot be started.
-    pub fn log_in(&self, proof: Proof<'_>, options: &[&str]) -> Output {
+    pub fn log_in(&self, proof: SshCredential<'_>, options: &[&str]) -> Output {
         let mut command = match proof {
-            Proof::Password(password) => {
+            SshCredential::Password(password) => {
                 let mut command = Command::new("sshpass");
                 command.args(["-e", "ssh"]).env("SSHPASS", password);
                 command.args(["-o", "PubkeyAuthentication=no", "-o", "NumberOfPasswordPrompts=1"]);
                 command
             }
-            Proof::Key(file) => {
+            SshCredential::Key(file) => {
                 let mut command = Command::new("ssh");
                 command.arg("-i").arg(file);
                 command.args(["-o", "PasswordAuthentication=no", "-o", "BatchMode=yes"]);
@@ -184,7 +184,7 @@ impl SshBox {
 
     /// Lines that the server wrote.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.place("log")).unwrap_or_default()
+        fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 }
 

@@ -10,7 +10,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
-use crate::eventually::PATIENCE;
+use crate::eventually::WAIT_LIMIT;
 use crate::gnmi::{Credentials, json_of, parse_path, path_text};
 
 /// Requests under way to the server: the list, and polls.
@@ -83,10 +83,12 @@ impl Subscription {
     /// The next message.
     ///
     /// # Errors
-    /// The status with which the server ends the stream; `DEADLINE_EXCEEDED` when it is silent for [`PATIENCE`].
+    /// The status with which the server ends the stream; `DEADLINE_EXCEEDED` when it is silent for [`WAIT_LIMIT`].
     pub async fn next(&mut self) -> Result<Event, Status> {
-        match timeout(PATIENCE, self.responses.message()).await {
-            Err(_) => Err(Status::deadline_exceeded(format!("nothing was told for {PATIENCE:?}"))),
+        match timeout(WAIT_LIMIT, self.responses.message()).await {
+            Err(_) => {
+                Err(Status::deadline_exceeded(format!("nothing was told for {WAIT_LIMIT:?}")))
+            }
             Ok(message) => Ok(match message?.and_then(|message| message.response) {
                 Some(subscribe_response::Response::Update(notification)) => {
                     Event::Notification(notification)
@@ -158,7 +160,7 @@ impl Subscription {
     }
 
     /// Updates within a period in which nothing should change.
-    pub async fn told_within(&mut self, while_waiting: std::time::Duration) -> Vec<String> {
+    pub async fn updates_within(&mut self, while_waiting: std::time::Duration) -> Vec<String> {
         let mut lines = Vec::new();
         while let Ok(Some(Ok(message))) = timeout(while_waiting, self.responses.next()).await {
             if let Some(subscribe_response::Response::Update(notification)) = message.response {

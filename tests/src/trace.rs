@@ -4,7 +4,7 @@
 //! in place of the slashes in Python and shell. [`Trace::read`] collects these tags from all sources and
 //! holds them against `requirements.tsv` (what must be), `deviations.tsv` (what we do otherwise, on
 //! purpose), `partial.tsv` (what the tests of a row leave out) and the tables of `SCENARIOS.md` (what the design
-//! of the engine has no place for). Each row has one [`Standing`].
+//! of the engine has no place for). Each row has one [`ProofStatus`].
 //! [`Trace::problems`] are rows and tags that cannot stand.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +60,7 @@ pub struct Partial {
 
 /// Status of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ProofStatus {
     Proven,
     Partly,
     Deviates,
@@ -155,13 +155,13 @@ impl Trace {
                 "tests/deviations.tsv: {id} is done with an option, which no test proves"
             ));
         }
-        problems.extend(self.unfounded(&known));
-        problems.extend(self.impartial());
+        problems.extend(self.exemption_problems(&known));
+        problems.extend(self.partial_problems());
         problems
     }
 
     /// Exemptions of unknown ids, exemptions that occur twice, and exemptions without a reason.
-    fn unfounded(&self, known: &BTreeSet<&str>) -> Vec<String> {
+    fn exemption_problems(&self, known: &BTreeSet<&str>) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let mut problems = Vec::new();
         for Exemption { id, why, instead, line } in &self.exemptions {
@@ -180,7 +180,7 @@ impl Trace {
     }
 
     /// Rows of `partial.tsv` without a test, or that are in another table as well.
-    fn impartial(&self) -> Vec<String> {
+    fn partial_problems(&self) -> Vec<String> {
         let tagged = self.tagged();
         let (deviating, exempt) = (self.deviating(), self.exempt());
         let mut seen = BTreeSet::new();
@@ -201,22 +201,22 @@ impl Trace {
     }
 
     /// The standing of each requirement.
-    fn standings(&self) -> BTreeMap<&str, Standing> {
+    fn proof_statuses(&self) -> BTreeMap<&str, ProofStatus> {
         let (tagged, deviating, exempt) = (self.tagged(), self.deviating(), self.exempt());
         let partial: BTreeSet<&str> = self.partial.iter().map(|row| row.id.as_str()).collect();
         let standing = |id: &str| match id {
-            id if deviating.contains(id) => Standing::Deviates,
-            id if exempt.contains(id) => Standing::Exempt,
-            id if !tagged.contains(id) => Standing::Open,
-            id if partial.contains(id) => Standing::Partly,
-            _ => Standing::Proven,
+            id if deviating.contains(id) => ProofStatus::Deviates,
+            id if exempt.contains(id) => ProofStatus::Exempt,
+            id if !tagged.contains(id) => ProofStatus::Open,
+            id if partial.contains(id) => ProofStatus::Partly,
+            _ => ProofStatus::Proven,
         };
         self.requirements.iter().map(|row| (row.id.as_str(), standing(&row.id))).collect()
     }
 
     /// Counts by section, in the order of `requirements.tsv`.
     pub fn counts(&self) -> Vec<(&str, Count)> {
-        let standings = self.standings();
+        let standings = self.proof_statuses();
         let mut order: Vec<&str> = Vec::new();
         let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
         for row in &self.requirements {
@@ -259,8 +259,8 @@ impl Trace {
             report.line(format_args!("partly {id}: without {missing}"));
         }
         if !brief {
-            let standings = self.standings();
-            let open = |row: &&Requirement| standings[row.id.as_str()] == Standing::Open;
+            let standings = self.proof_statuses();
+            let open = |row: &&Requirement| standings[row.id.as_str()] == ProofStatus::Open;
             for row in self.requirements.iter().filter(open).filter(|row| wanted(&row.section)) {
                 report.line(format_args!(
                     "open {} {} {}: {}",
@@ -285,17 +285,17 @@ impl Trace {
 }
 
 impl Count {
-    fn add(&mut self, standing: Standing, is_must: bool) {
+    fn add(&mut self, standing: ProofStatus, is_must: bool) {
         let of_standing = match standing {
-            Standing::Proven => &mut self.proven,
-            Standing::Partly => &mut self.partly,
-            Standing::Deviates => &mut self.deviating,
-            Standing::Exempt => &mut self.exempt,
-            Standing::Open => &mut self.open,
+            ProofStatus::Proven => &mut self.proven,
+            ProofStatus::Partly => &mut self.partly,
+            ProofStatus::Deviates => &mut self.deviating,
+            ProofStatus::Exempt => &mut self.exempt,
+            ProofStatus::Open => &mut self.open,
         };
         *of_standing += 1;
         self.must_total += usize::from(is_must);
-        self.must_proven += usize::from(is_must && standing == Standing::Proven);
+        self.must_proven += usize::from(is_must && standing == ProofStatus::Proven);
     }
 
     fn plus(self, other: Self) -> Self {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_refused_when_nothing_can_prove_it() {
+    fn tags_of_unknown_or_deviating_rows_are_problems() {
         let trace = trace(&["1.1", "1.2", "9.9"], &[]);
         assert_eq!(
             trace.problems(),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_with_an_option_is_proven_with_it() {
+    fn optional_deviations_need_a_test() {
         for (tags, want) in [
             (&["1.2"][..], &[][..]),
             (&[], &["tests/deviations.tsv: 1.2 is done with an option, which no test proves"]),
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scenario_is_proven_or_has_no_place_never_both() {
+    fn scenario_is_either_proven_or_exempt() {
         let trace = trace(
             &["kv.P1"],
             &[

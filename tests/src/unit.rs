@@ -15,12 +15,12 @@ pub const DROP_INS: [&str; 4] = ["10-dhcp", "20-system", "30-credentials", "40-n
 /// When a file is missing, or names no capability.
 #[must_use]
 pub fn capabilities(drop_ins: &[&str]) -> Vec<String> {
-    let folder = packaging();
+    let folder = packaging_folder();
     let unit = folder.join("holdfast.service");
     let drop_ins =
         drop_ins.iter().map(|name| folder.join(format!("holdfast.service.d/{name}.conf")));
     let given: Vec<String> =
-        std::iter::once(unit).chain(drop_ins).flat_map(|it| named(&it)).collect();
+        std::iter::once(unit).chain(drop_ins).flat_map(|it| parse_capabilities(&it)).collect();
     assert!(!given.is_empty(), "the unit names capabilities");
     given
 }
@@ -28,18 +28,18 @@ pub fn capabilities(drop_ins: &[&str]) -> Vec<String> {
 /// Capabilities of all drop-ins, if this test run is to be under the unit. A namespace of a test is named by a process
 /// with more capabilities than the agent, so CAP_SYS_PTRACE is needed to open it; namespaces of `ip netns` are plain
 /// files.
-pub(crate) fn of_this_run() -> Option<Vec<String>> {
+pub(crate) fn capabilities_of_this_run() -> Option<Vec<String>> {
     let given = || [capabilities(&DROP_INS), vec!["sys_ptrace".to_owned()]].concat();
     std::env::var_os(UNDER_UNIT).map(|_| given())
 }
 
 /// The folder of the unit.
 #[must_use]
-pub fn packaging() -> PathBuf {
+pub fn packaging_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging")
 }
 
-fn named(file: &Path) -> Vec<String> {
+fn parse_capabilities(file: &Path) -> Vec<String> {
     let text =
         fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let lines = text.lines().filter_map(|line| line.strip_prefix("CapabilityBoundingSet="));

@@ -11,7 +11,7 @@ pub struct Caller {
     /// User name, or the identity in the client certificate: its SPIFFE id, else its common name.
     pub name: SmolStr,
     pub role: Role,
-    pub source: Source,
+    pub auth_method: AuthMethod,
     /// Remote address of the connection; `None` for the local socket.
     pub peer: Option<SocketAddr>,
 }
@@ -26,11 +26,11 @@ pub enum Role {
 
 /// Proof of the caller's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum AuthMethod {
     /// Name and password of a local user.
     Password,
     /// A name without a password, on a connection with a verified client certificate.
-    NamedByCertificateHolder,
+    NameWithCertificate,
     /// The verified client certificate alone.
     Certificate,
     /// The local socket; the kernel vouches for the user id.
@@ -45,14 +45,14 @@ impl Caller {
     /// # Errors
     /// `UNAUTHENTICATED` when the request did not come through that layer: an unprotected service answers nothing.
     pub fn authenticated<T>(request: &Request<T>) -> Result<Self, Status> {
-        Self::of(request.extensions())
+        Self::from_extensions(request.extensions())
     }
 
     /// The caller of a request of which a handler has the extensions alone.
     ///
     /// # Errors
     /// As [`Caller::authenticated`].
-    pub fn of(extensions: &Extensions) -> Result<Self, Status> {
+    pub fn from_extensions(extensions: &Extensions) -> Result<Self, Status> {
         extensions
             .get::<Self>()
             .cloned()
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_role_is_its_word() {
+    fn roles_parse_from_their_names() {
         for role in [Role::Admin, Role::ReadOnly] {
             assert_eq!(role.as_str().parse::<Role>().unwrap(), role);
         }

@@ -11,13 +11,13 @@ pub struct Chain<'e>(pub &'e (dyn Error + 'e));
 /// At most as long as an error text, because causes repeat client input.
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&error_text(&Whole(self.0)))
+        f.write_str(&error_text(&UntruncatedChain(self.0)))
     }
 }
 
-struct Whole<'e>(&'e (dyn Error + 'e));
+struct UntruncatedChain<'e>(&'e (dyn Error + 'e));
 
-impl fmt::Display for Whole<'_> {
+impl fmt::Display for UntruncatedChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = error_text(self.0);
         f.write_str(&said)?;
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_names_each_cause_once() {
+    fn error_chain_names_each_cause_once() {
         let failure =
             |text, source: Option<Failure>| Failure { text, source: source.map(Box::new) };
         let deep = failure(

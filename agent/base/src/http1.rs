@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_does_not_ask_is_closed() {
+    async fn silent_connections_are_closed() {
         let connect = server();
         // what is sent, seconds until the end
         for (sent, want) in [
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_takes_no_answer_is_closed() {
+    async fn connections_that_read_nothing_are_closed() {
         let connect = server();
         let limit = BOUNDS.write_timeout.unwrap();
         let mut client = connect().await;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_connection_too_many_is_closed_at_once() {
+    async fn connections_over_the_limit_are_closed_at_once() {
         let connect = server();
         let mut held = [connect().await, connect().await];
         let mut refused = connect().await;

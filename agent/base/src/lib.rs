@@ -14,7 +14,7 @@ mod switch;
 mod undertakings;
 
 pub use self::blocking::beside_others;
-pub use self::caller::{Caller, Role, Source, UnknownRole};
+pub use self::caller::{AuthMethod, Caller, Role, UnknownRole};
 pub use self::chain::Chain;
 pub use self::clock::now_ns;
 pub use self::epoch::{AccessEpoch, Clock};

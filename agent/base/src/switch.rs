@@ -13,7 +13,7 @@ impl Switch {
     }
 
     /// Sets the source of the position. Only the first call has an effect, since there is one core.
-    pub fn follow(&self, is_on: impl Fn() -> bool + Send + Sync + 'static) {
+    pub fn set_source(&self, is_on: impl Fn() -> bool + Send + Sync + 'static) {
         let _there_already = self.0.set(Box::new(is_on));
     }
 }

@@ -22,7 +22,7 @@ struct List {
 #[must_use = "an undertaking that is dropped has ended"]
 pub struct Undertaking {
     number: u64,
-    all: Undertakings,
+    inhibitors: Undertakings,
 }
 
 impl Undertakings {
@@ -33,7 +33,7 @@ impl Undertakings {
             list.names.push((list.next, name.into()));
             list.next
         });
-        Undertaking { number, all: self.clone() }
+        Undertaking { number, inhibitors: self.clone() }
     }
 
     /// Names of what is under way, the oldest first.
@@ -48,6 +48,6 @@ impl Undertakings {
 
 impl Drop for Undertaking {
     fn drop(&mut self) {
-        self.all.with(|list| list.names.retain(|(number, _)| *number != self.number));
+        self.inhibitors.with(|list| list.names.retain(|(number, _)| *number != self.number));
     }
 }

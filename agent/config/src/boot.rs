@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::configuration::Configuration;
 use crate::document;
-use crate::edit::{Attribution, Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
+use crate::edit::{
+    Attribution, Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload,
+};
 use crate::layer::{LayerKey, Layers};
 use crate::path::Path;
 use crate::progress::Cancel;
@@ -23,7 +25,7 @@ pub struct Boot {
 
 /// Initial client configuration, given once by bootz: clients may change it afterwards.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seeds {
+pub struct InitialConfiguration {
     /// The native part, in the form of [`Boot::vendor`].
     pub vendor: Vec<u8>,
     /// The OpenConfig part: a JSON document. Empty for none.
@@ -36,7 +38,7 @@ pub enum BootChange {
     /// Set it permanently; `None` removes it.
     Set(Option<Arc<Boot>>),
     /// Set it permanently, together with an initial client configuration.
-    Bootstrap(Arc<Boot>, Arc<Seeds>),
+    Bootstrap(Arc<Boot>, Arc<InitialConfiguration>),
     /// Set it until it is confirmed. A restart, or [`BootChange::GoBack`], restores the previous one.
     Try(Arc<Boot>),
     /// Make the tried one permanent.
@@ -55,7 +57,7 @@ impl Configuration {
         let none = Boot::default();
         let parts = boot.map_or(&none, |boot| boot);
         let models = self.shared_models();
-        let pair = document::layers(models, &parts.vendor, &parts.openconfig, Operation::Boot)?;
+        let pair = document::layers(models, &parts.vendor, &parts.openconfig, EditOperation::Boot)?;
         for (layer, from) in [
             (LayerKey::BOOT_NATIVE, LayerKey::CLIENT_NATIVE),
             (LayerKey::BOOT_OPENCONFIG, LayerKey::CLIENT_OPENCONFIG),
@@ -65,7 +67,7 @@ impl Configuration {
         layers.boot = boot.cloned();
         self.with_layers(
             layers,
-            &Attribution::of_trees(self.models(), Operation::Boot),
+            &Attribution::of_trees(self.models(), EditOperation::Boot),
             &Cancel::default(),
         )
     }
@@ -79,9 +81,9 @@ impl Configuration {
         match (change, tried) {
             (BootChange::Set(_) | BootChange::Bootstrap(..) | BootChange::Try(_), Some(_)) => {
                 Err(EditErrors(vec![EditError {
-                    operation: Operation::Boot(Origin::Native),
+                    operation: EditOperation::Boot(Origin::Native),
                     path: "/".to_owned(),
-                    cause: Cause::Unconfirmed,
+                    cause: EditCause::Unconfirmed,
                 }]))
             }
             (BootChange::Set(boot), None) => self.booted(boot.as_ref()),
@@ -101,17 +103,19 @@ impl Configuration {
 
     /// Merges the seeds into the client's layers, as if a client had sent them. Items that the boot configuration
     /// holds are refused by name.
-    fn seeded(&self, seeds: &Seeds) -> Result<Self, EditErrors> {
+    fn seeded(&self, seeds: &InitialConfiguration) -> Result<Self, EditErrors> {
         let mut edit = Edit::default();
         let mut origins = Vec::new();
         let parts = [(Origin::Native, &seeds.vendor), (Origin::OpenConfig, &seeds.openconfig)];
         for (origin, text) in parts.into_iter().filter(|(_, text)| !text.is_empty()) {
-            let target = Target { origin, path: Path::root() };
+            let target = EditTarget { origin, path: Path::root() };
             edit.updates.push((target, payload(origin, text)?));
             origins.push(origin);
         }
         let blamed = |error: EditError| match error.operation {
-            Operation::Update(at) => EditError { operation: Operation::Seed(origins[at]), ..error },
+            EditOperation::Update(at) => {
+                EditError { operation: EditOperation::Seed(origins[at]), ..error }
+            }
             _ => error,
         };
         if origins.is_empty() {
@@ -158,8 +162,8 @@ fn payload(origin: Origin, text: &[u8]) -> Result<Payload, EditErrors> {
         return Ok(Payload::Json { text: text.to_vec().into(), ietf: true });
     }
     let text = String::from_utf8(text.to_vec()).map_err(|error| {
-        let cause = Cause::Malformed(error.to_string());
-        let operation = Operation::Seed(origin);
+        let cause = EditCause::Malformed(error.to_string());
+        let operation = EditOperation::Seed(origin);
         EditErrors(vec![EditError { operation, path: "/".to_owned(), cause }])
     })?;
     Ok(Payload::Cli { text })

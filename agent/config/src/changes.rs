@@ -23,22 +23,22 @@ pub struct ObjectChange {
 /// the difference.
 pub fn changed_objects(old: &Configuration, new: &Configuration) -> Vec<ObjectChange> {
     let schema = &new.models().native;
-    let mut finder = Finder { schema, path: InstancePath::root(), found: Vec::new() };
+    let mut finder = ObjectDiff { schema, path: InstancePath::root(), found: Vec::new() };
     finder.below(Some(old.effective().root()), Some(new.effective().root()));
     finder.found
 }
 
-struct Finder<'a> {
+struct ObjectDiff<'a> {
     schema: &'a Schema,
     path: InstancePath,
     found: Vec<ObjectChange>,
 }
 
-type Held<'b> = Option<&'b Arc<Branch<Provenance>>>;
+type OptionalBranch<'b> = Option<&'b Arc<Branch<Provenance>>>;
 
-impl Finder<'_> {
+impl ObjectDiff<'_> {
     /// Visits the containers and entries of a branch that differs.
-    fn below(&mut self, old: Held<'_>, new: Held<'_>) {
+    fn below(&mut self, old: OptionalBranch<'_>, new: OptionalBranch<'_>) {
         for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
                 Some(Child::Container(_)) => {
@@ -64,7 +64,7 @@ impl Finder<'_> {
         }
     }
 
-    fn branch(&mut self, step: Step, old: Held<'_>, new: Held<'_>) {
+    fn branch(&mut self, step: Step, old: OptionalBranch<'_>, new: OptionalBranch<'_>) {
         if let (Some(old), Some(new)) = (old, new)
             && Arc::ptr_eq(old, new)
         {
@@ -81,7 +81,7 @@ impl Finder<'_> {
     }
 
     /// True when the own leaves of an object are equal; those of objects within it do not count.
-    fn same(&self, old: Held<'_>, new: Held<'_>) -> bool {
+    fn same(&self, old: OptionalBranch<'_>, new: OptionalBranch<'_>) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
         Arc::ptr_eq(old, new)
             || beside(Some(old), Some(new))
@@ -109,7 +109,7 @@ impl Finder<'_> {
     }
 }
 
-fn container(child: Option<&Child<Provenance>>) -> Held<'_> {
+fn container(child: Option<&Child<Provenance>>) -> OptionalBranch<'_> {
     match child? {
         Child::Container(branch) => Some(branch),
         Child::Leaf(_) | Child::List(_) => None,

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::edit::{Attribution, Cause, Edit, EditErrors, Session, check_roles};
+use crate::edit::{Attribution, Edit, EditCause, EditErrors, EditSession, check_roles};
 use crate::layer::{LayerKey, Layers, Mark, Namespace};
 use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
 use crate::progress::Cancel;
 use crate::schema::Origin;
 use crate::tree::Tree;
-use crate::union::{Images, Problem, Provenance, Work, unite};
+use crate::union::{Images, Problem, Provenance, WorkCount, unite};
 
 /// The layers with their union. A clone shares all memory.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Configuration {
     has_factory: bool,
     /// Number of list entries in all layers but the lease.
     entries: usize,
-    work: Work,
+    work: WorkCount,
 }
 
 impl Configuration {
@@ -54,7 +54,7 @@ impl Configuration {
     /// All operations that are invalid, and all conflicts between the origins; or a limit that is exceeded; or the
     /// cancellation of the request.
     pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
-        let (layers, attribution) = Session::new(self).run(edit)?;
+        let (layers, attribution) = EditSession::new(self).run(edit)?;
         let after = self.with_layers(layers, &attribution, &edit.cancel)?;
         check_roles(self, &after, &attribution)?;
         Ok(after)
@@ -77,7 +77,7 @@ impl Configuration {
         attribution: &Attribution<'_>,
         cancel: &Cancel,
     ) -> Result<Self, EditErrors> {
-        let refused = |cause: Cause| EditErrors(vec![attribution.implied(cause)]);
+        let refused = |cause: EditCause| EditErrors(vec![attribution.implied(cause)]);
         let entries = entries_after(self.entries, &self.layers, &layers);
         if entries > self.entries {
             LIST_ENTRIES.check(entries).map_err(|error| refused(error.into()))?;
@@ -90,7 +90,7 @@ impl Configuration {
         Ok(Self { layers, images, entries, work, ..self.clone() })
     }
 
-    fn united(&self, layers: &Layers, cancel: &Cancel) -> (Images, Vec<Problem>, Work) {
+    fn united(&self, layers: &Layers, cancel: &Cancel) -> (Images, Vec<Problem>, WorkCount) {
         unite(&self.models, (&self.layers, &self.images), layers, cancel)
     }
 
@@ -146,7 +146,7 @@ impl Configuration {
     }
 
     /// Work done to compute this version from the previous one.
-    pub fn work(&self) -> Work {
+    pub fn work(&self) -> WorkCount {
         self.work
     }
 

@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::cli::{self, Act, CliError, Statement};
+use crate::cli::{self, CliError, Statement, StatementAction};
 use crate::configuration::Configuration;
 use crate::edit::{
-    Attribution, Cause, Edit, EditError, EditErrors, Operation, Payload, Target, check_supported,
+    Attribution, Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload,
+    check_supported,
 };
 use crate::instance::InstancePath;
-use crate::json::{self, Flavour, Parsed};
+use crate::json::{self, DocumentContent, Flavour};
 use crate::layer::{LayerKey, Layers, Mark};
 use crate::models::Models;
 use crate::path::Path;
@@ -26,7 +27,7 @@ pub(crate) fn layers(
     models: &Arc<Models>,
     native: &[u8],
     openconfig: &[u8],
-    blame: impl Fn(Origin) -> Operation,
+    blame: impl Fn(Origin) -> EditOperation,
 ) -> Result<Layers, EditErrors> {
     let mut documents = Vec::new();
     let lines = !native.is_empty() && !is_document(native);
@@ -51,22 +52,22 @@ pub(crate) fn layers(
 /// When it cannot be parsed, or is not valid on this device.
 pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<Mark>, EditErrors> {
     if !is_document(given) {
-        let tree = text(models, given, Mark::Factory, Operation::Factory)?;
+        let tree = text(models, given, Mark::Factory, EditOperation::Factory)?;
         let mut layers = Layers::new();
         *layers.tree_mut(LayerKey::CLIENT_NATIVE) = tree.clone();
         let empty = Configuration::new(models.clone(), Layers::new());
         empty.with_layers(
             layers,
-            &Attribution::of_trees(models, |_| Operation::Factory),
+            &Attribution::of_trees(models, |_| EditOperation::Factory),
             &Cancel::default(),
         )?;
         return Ok(tree);
     }
-    client(models, &[(Origin::Native, given)], &|_| Operation::Factory)?;
+    client(models, &[(Origin::Native, given)], &|_| EditOperation::Factory)?;
     let root = InstancePath::root();
     let read = json::parse(&models.native, &root, given, Flavour::Ietf, true, Mark::Factory);
     match read.map(|document| document.content) {
-        Ok(Parsed::Branch(branch)) => Ok(Tree::from_root(Arc::new(branch))),
+        Ok(DocumentContent::Branch(branch)) => Ok(Tree::from_root(Arc::new(branch))),
         // Unreachable, because the document was parsed before.
         Ok(_) | Err(_) => Ok(Tree::new()),
     }
@@ -80,15 +81,15 @@ pub(crate) fn is_document(text: &[u8]) -> bool {
 fn client(
     models: &Arc<Models>,
     documents: &[(Origin, &[u8])],
-    blame: &impl Fn(Origin) -> Operation,
+    blame: &impl Fn(Origin) -> EditOperation,
 ) -> Result<Layers, EditErrors> {
     let mut edit = Edit::default();
     for (origin, text) in documents {
-        let target = Target { origin: *origin, path: Path::root() };
+        let target = EditTarget { origin: *origin, path: Path::root() };
         edit.updates.push((target, Payload::Json { text: text.to_vec().into(), ietf: true }));
     }
     let blamed = |error: EditError| match error.operation {
-        Operation::Update(at) => EditError { operation: blame(documents[at].0), ..error },
+        EditOperation::Update(at) => EditError { operation: blame(documents[at].0), ..error },
         _ => error,
     };
     let empty = Configuration::new(models.clone(), Layers::new());
@@ -97,7 +98,7 @@ fn client(
         .map_err(|errors| EditErrors(errors.0.into_iter().map(blamed).collect()))?;
     if after.layers().annotation.is_some() {
         let cause =
-            Cause::Unsupported("an annotation belongs to what clients configure".to_owned());
+            EditCause::Unsupported("an annotation belongs to what clients configure".to_owned());
         let error = EditError { operation: blame(Origin::OpenConfig), path: "/".to_owned(), cause };
         return Err(EditErrors(vec![error]));
     }
@@ -109,17 +110,17 @@ fn text(
     models: &Models,
     given: &[u8],
     mark: Mark,
-    operation: Operation,
+    operation: EditOperation,
 ) -> Result<Tree<Mark>, EditErrors> {
     let refused =
-        |path: String, cause: Cause| EditErrors(vec![EditError { operation, path, cause }]);
+        |path: String, cause: EditCause| EditErrors(vec![EditError { operation, path, cause }]);
     let given = std::str::from_utf8(given)
-        .map_err(|error| refused("/".to_owned(), Cause::Malformed(error.to_string())))?;
+        .map_err(|error| refused("/".to_owned(), EditCause::Malformed(error.to_string())))?;
     let schema = &models.native;
     let misread = |error: CliError| EditError {
         operation,
         path: "/".to_owned(),
-        cause: Cause::Malformed(error.to_string()),
+        cause: EditCause::Malformed(error.to_string()),
     };
     let statements = cli::parse(schema, given)
         .map_err(|errors| EditErrors(errors.into_iter().map(misread).collect()))?;
@@ -130,11 +131,11 @@ fn text(
         let shown = path.to_path(schema).to_string();
         if mark == Mark::Factory {
             let reason = format!("line {line}: a factory configuration says what there is");
-            return Err(refused(shown, Cause::Unsupported(reason)));
+            return Err(refused(shown, EditCause::Unsupported(reason)));
         }
         if !put_absent(schema, &mut tree, &path) {
             let reason = format!("line {line}: `no` takes a leaf or an entry here");
-            return Err(refused(shown, Cause::Unsupported(reason)));
+            return Err(refused(shown, EditCause::Unsupported(reason)));
         }
     }
     Ok(tree)
@@ -150,7 +151,7 @@ fn carry_out(
     let mut absent: BTreeMap<InstancePath, usize> = BTreeMap::new();
     for Statement { line, path, act } in statements {
         match act {
-            Act::No => {
+            StatementAction::No => {
                 tree.remove(schema, &path);
                 let below = absent.range(path.clone()..).map(|(other, _)| other);
                 let below: Vec<_> =
@@ -161,8 +162,8 @@ fn carry_out(
                 absent.insert(path, line);
                 continue;
             }
-            Act::Set(value) => tree.set_leaf(schema, &path, Leaf::new(value, mark)),
-            Act::Enter => tree.branch_mut(schema, &path.0, &mark).given = true,
+            StatementAction::Set(value) => tree.set_leaf(schema, &path, Leaf::new(value, mark)),
+            StatementAction::Enter => tree.branch_mut(schema, &path.0, &mark).given = true,
         }
         // A later line overrides earlier ones.
         for length in 0..=path.0.len() {

@@ -14,10 +14,10 @@ use crate::value::Value;
 /// Nearly every list has one key, and the keys of an entry are stored in the list, in each path and with each
 /// change. A single key is therefore stored inline, while several are shared by all copies.
 #[derive(Clone)]
-pub struct Keys(Held);
+pub struct Keys(KeyStorage);
 
 #[derive(Clone)]
-enum Held {
+enum KeyStorage {
     One(Value),
     /// No key, or several.
     Many(Arc<[Value]>),
@@ -36,13 +36,13 @@ pub struct InstancePath(pub Vec<Step>);
 
 impl Keys {
     pub fn single(value: Value) -> Self {
-        Self(Held::One(value))
+        Self(KeyStorage::One(value))
     }
 }
 
 impl Default for Keys {
     fn default() -> Self {
-        Self(Held::Many(Arc::default()))
+        Self(KeyStorage::Many(Arc::default()))
     }
 }
 
@@ -51,8 +51,8 @@ impl Deref for Keys {
 
     fn deref(&self) -> &[Value] {
         match &self.0 {
-            Held::One(value) => std::slice::from_ref(value),
-            Held::Many(values) => values,
+            KeyStorage::One(value) => std::slice::from_ref(value),
+            KeyStorage::Many(values) => values,
         }
     }
 }
@@ -65,7 +65,7 @@ impl FromIterator<Value> for Keys {
             (Some(only), None) => Self::single(only),
             (Some(first), second) => {
                 let values = [first].into_iter().chain(second).chain(values);
-                Self(Held::Many(values.collect()))
+                Self(KeyStorage::Many(values.collect()))
             }
         }
     }

@@ -6,12 +6,12 @@ use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
 
 /// Entries of a leaf-list under construction. Adding `m` entries to `n` takes O(m log(n + m)).
 #[derive(Debug)]
-pub(crate) struct Entries<T> {
+pub(crate) struct LeafListBuilder<T> {
     in_order: Vec<T>,
     known: BTreeSet<T>,
 }
 
-impl<T: Ord + Clone> Entries<T> {
+impl<T: Ord + Clone> LeafListBuilder<T> {
     pub(crate) fn of(held: &[T]) -> Self {
         Self { in_order: held.to_vec(), known: held.iter().cloned().collect() }
     }
@@ -61,23 +61,23 @@ mod tests {
 
     /// A number that counts its comparisons.
     #[derive(Clone, Debug)]
-    struct Counted(usize);
+    struct CountingValue(usize);
 
-    impl PartialEq for Counted {
+    impl PartialEq for CountingValue {
         fn eq(&self, other: &Self) -> bool {
             self.cmp(other).is_eq()
         }
     }
 
-    impl Eq for Counted {}
+    impl Eq for CountingValue {}
 
-    impl PartialOrd for Counted {
+    impl PartialOrd for CountingValue {
         fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
             Some(self.cmp(other))
         }
     }
 
-    impl Ord for Counted {
+    impl Ord for CountingValue {
         fn cmp(&self, other: &Self) -> Ordering {
             COMPARISONS.set(COMPARISONS.get() + 1);
             self.0.cmp(&other.0)
@@ -85,9 +85,9 @@ mod tests {
     }
 
     /// Comparisons per value that `act` makes.
-    fn comparisons_each(count: usize, act: impl FnOnce(&[Counted])) -> usize {
+    fn comparisons_each(count: usize, act: impl FnOnce(&[CountingValue])) -> usize {
         // Neither ascending nor descending: 7919 is coprime to every power of ten.
-        let values: Vec<_> = (0..count).map(|at| Counted(at * 7919 % count)).collect();
+        let values: Vec<_> = (0..count).map(|at| CountingValue(at * 7919 % count)).collect();
         COMPARISONS.set(0);
         act(&values);
         COMPARISONS.get() / count
@@ -98,15 +98,15 @@ mod tests {
         const MOST: usize = LEAF_LIST_ENTRIES.figure;
         /// Twice the logarithm of the largest size, for each of three steps.
         const FOR_EACH: usize = 3 * 2 * MOST.ilog2() as usize;
-        let repeated = |values: &[Counted]| assert!(first_repeated(values).is_none());
-        let in_halves = |values: &[Counted]| {
+        let repeated = |values: &[CountingValue]| assert!(first_repeated(values).is_none());
+        let in_halves = |values: &[CountingValue]| {
             let (first, second) = values.split_at(values.len() / 2);
-            let mut all = Entries::of(first);
+            let mut all = LeafListBuilder::of(first);
             all.add(second).unwrap();
             assert_eq!(all.all(false).len(), values.len());
         };
-        let one_by_one = |values: &[Counted]| {
-            let mut all = Entries::of(&[]);
+        let one_by_one = |values: &[CountingValue]| {
+            let mut all = LeafListBuilder::of(&[]);
             values.iter().for_each(|value| all.add(std::slice::from_ref(value)).unwrap());
             assert_eq!(all.all(true).len(), values.len());
         };
@@ -127,7 +127,7 @@ mod tests {
             (false, "", "b", "b"),
             (true, "b", "", "b"),
         ] {
-            let mut all = Entries::of(held.as_bytes());
+            let mut all = LeafListBuilder::of(held.as_bytes());
             all.add(more.as_bytes()).unwrap();
             assert_eq!(all.all(user_ordered), want.as_bytes(), "{held} and {more}");
         }
@@ -137,7 +137,7 @@ mod tests {
     fn no_more_are_added_than_a_leaf_list_may_have() {
         const MOST: usize = LEAF_LIST_ENTRIES.figure;
         let held: Vec<usize> = (0..MOST).collect();
-        let mut all = Entries::of(&held);
+        let mut all = LeafListBuilder::of(&held);
         assert_eq!(all.add(&[0, 1]), Ok(()));
         assert_eq!(all.add(&[MOST]), Err(LimitExceeded { limit: &LEAF_LIST_ENTRIES }));
         assert_eq!(all.all(true), held);

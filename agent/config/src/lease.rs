@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use smol_str::SmolStr;
 
 use crate::configuration::Configuration;
-use crate::edit::{Attribution, Cause, EditError, EditErrors, Operation};
+use crate::edit::{Attribution, EditCause, EditError, EditErrors, EditOperation};
 use crate::layer::{LayerKey, Mark};
 use crate::models::Models;
 use crate::path::{Elem, Path};
@@ -50,15 +50,15 @@ impl Configuration {
         for port in ports {
             add(self.models(), &mut tree, port).map_err(|error| {
                 let (path, cause) =
-                    (format!("/interfaces/interface[name={}]", port.name), Cause::from(&error));
-                EditErrors(vec![EditError { operation: Operation::Lease, path, cause }])
+                    (format!("/interfaces/interface[name={}]", port.name), EditCause::from(&error));
+                EditErrors(vec![EditError { operation: EditOperation::Lease, path, cause }])
             })?;
         }
         let mut layers = self.layers().clone();
         *layers.tree_mut(LayerKey::LEASE) = tree;
         self.with_layers(
             layers,
-            &Attribution::of_trees(self.models(), |_| Operation::Lease),
+            &Attribution::of_trees(self.models(), |_| EditOperation::Lease),
             &Cancel::default(),
         )
     }

@@ -232,7 +232,7 @@ pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
 }
 
 fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
-    let mut kept = Kept { text: String::new(), most };
+    let mut kept = BoundedText { text: String::new(), most };
     // Writing fails only when the text is full.
     if write!(kept, "{text}").is_err() {
         let room = kept.text.floor_char_boundary(most - CUT_MARK.len());
@@ -243,12 +243,12 @@ fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
 }
 
 /// Beginning of a text.
-struct Kept {
+struct BoundedText {
     text: String,
     most: usize,
 }
 
-impl Write for Kept {
+impl Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = self.most - self.text.len();
         self.text.push_str(&text[..text.floor_char_boundary(room)]);

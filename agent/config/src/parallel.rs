@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_side_by_side_is_taken_in_order() {
+    fn parallel_results_arrive_in_item_order() {
         for count in [0, 1, FEW, FEW + 1, PORTION, PORTION + 1, 3 * PORTION + FEW] {
             let (mut taken, mut acted) = (Vec::new(), 0);
             let act = |before: &mut usize, item: usize| {

@@ -27,24 +27,30 @@ pub struct PendingEntry {
 impl Configuration {
     /// Finds the incomplete entries, outer ones before inner ones. Visits every entry.
     pub fn pending_entries(&self) -> Vec<PendingEntry> {
-        let mut finder = Finder { models: self.models(), place: Vec::new(), found: Vec::new() };
+        let mut finder =
+            PendingSearch { models: self.models(), place: Vec::new(), found: Vec::new() };
         let openconfig = self.layers().tree(LayerKey::CLIENT_OPENCONFIG).root();
         finder.below(0, Some(openconfig), Some(self.effective().root()));
         finder.found
     }
 }
 
-type Held<'b, M> = Option<&'b Arc<Branch<M>>>;
+type OptionalBranch<'b, M> = Option<&'b Arc<Branch<M>>>;
 
-struct Finder<'a> {
+struct PendingSearch<'a> {
     models: &'a Models,
     /// Native entries on the way to the current node.
     place: Vec<(AnchorId, Keys)>,
     found: Vec<PendingEntry>,
 }
 
-impl Finder<'_> {
-    fn below(&mut self, at: AnchorId, openconfig: Held<'_, Mark>, effective: Held<'_, Provenance>) {
+impl PendingSearch<'_> {
+    fn below(
+        &mut self,
+        at: AnchorId,
+        openconfig: OptionalBranch<'_, Mark>,
+        effective: OptionalBranch<'_, Provenance>,
+    ) {
         let map = &self.models.map;
         for child in &map.anchors[at].children {
             let anchor = &map.anchors[*child];
@@ -70,8 +76,8 @@ impl Finder<'_> {
         &mut self,
         at: AnchorId,
         keys: Keys,
-        held: Held<'_, Mark>,
-        effective: Held<'_, Provenance>,
+        held: OptionalBranch<'_, Mark>,
+        effective: OptionalBranch<'_, Provenance>,
     ) {
         let map = &self.models.map;
         let anchor = &map.anchors[at];

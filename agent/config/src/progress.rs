@@ -18,7 +18,7 @@ impl PartialEq for Cancel {
 
 /// Reason for ending an examination early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stop {
+pub enum StopReason {
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     #[error("the client no longer waits for it")]
@@ -27,7 +27,7 @@ pub enum Stop {
 
 /// Progress of the payloads of one request, shared by all of their parsers.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct ParseProgress {
     entries: AtomicUsize,
     cancel: Cancel,
 }
@@ -45,12 +45,12 @@ impl Cancel {
     ///
     /// # Errors
     /// When the request was cancelled.
-    pub fn check(&self) -> Result<(), Stop> {
-        if self.is_cancelled() { Err(Stop::Abandoned) } else { Ok(()) }
+    pub fn check(&self) -> Result<(), StopReason> {
+        if self.is_cancelled() { Err(StopReason::Abandoned) } else { Ok(()) }
     }
 }
 
-impl Progress {
+impl ParseProgress {
     pub fn new(cancel: Cancel) -> Self {
         Self { cancel, ..Self::default() }
     }
@@ -59,7 +59,7 @@ impl Progress {
     ///
     /// # Errors
     /// When the entries exceed the limit of a configuration, or the request was cancelled.
-    pub fn count_entries(&self, more: usize) -> Result<(), Stop> {
+    pub fn count_entries(&self, more: usize) -> Result<(), StopReason> {
         let before = self.entries.fetch_add(more, Ordering::Relaxed);
         LIST_ENTRIES.check(before.saturating_add(more))?;
         self.cancel.check()
@@ -68,8 +68,8 @@ impl Progress {
     /// Checks the limit and for cancellation.
     ///
     /// # Errors
-    /// The errors of [`Progress::count_entries`].
-    pub fn check(&self) -> Result<(), Stop> {
+    /// The errors of [`ParseProgress::count_entries`].
+    pub fn check(&self) -> Result<(), StopReason> {
         self.count_entries(0)
     }
 

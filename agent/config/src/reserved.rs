@@ -16,7 +16,7 @@ use crate::tree::{Found, Tree};
 
 /// One item that a service keeps to itself while it is on, whether or not it holds it.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ReservedItem {
     pub service: Namespace,
     /// OpenConfig path without keys.
     pub openconfig: &'static str,
@@ -25,18 +25,18 @@ pub struct Row {
 }
 
 /// Everything that is reserved without being held. Boot has no rows: it reserves what it holds.
-pub const TABLE: [Row; 3] = [
-    Row {
+pub const TABLE: [ReservedItem; 3] = [
+    ReservedItem {
         service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/password",
         why: "passwords are set by gNSI credentialz",
     },
-    Row {
+    ReservedItem {
         service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/password-hashed",
         why: "passwords are set by gNSI credentialz",
     },
-    Row {
+    ReservedItem {
         service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/ssh-key",
         why: "keys are set by gNSI credentialz",
@@ -44,7 +44,7 @@ pub const TABLE: [Row; 3] = [
 ];
 
 /// The row of an OpenConfig leaf, if it has one.
-pub(crate) fn row(openconfig: &Schema, leaf: NodeId) -> Option<&'static Row> {
+pub(crate) fn row(openconfig: &Schema, leaf: NodeId) -> Option<&'static ReservedItem> {
     TABLE.iter().find(|row| openconfig.find(row.openconfig) == Some(leaf))
 }
 

@@ -8,8 +8,8 @@ use std::collections::HashSet;
 
 use smallvec::SmallVec;
 
-use self::expand::Everything;
-pub use self::expand::{Expansion, Sight};
+use self::expand::AllNodes;
+pub use self::expand::{Expansion, SchemaFilter};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::limits::{LimitExceeded, excerpt};
 use crate::path::{ANY, ANY_DEPTH, Elem, Path};
@@ -21,9 +21,9 @@ use crate::value::Value;
 /// Wildcard names are already expanded against the schema, so that one textual path can result in several
 /// patterns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Pattern(pub Vec<PatternStep>);
+pub struct PathPattern(pub Vec<PatternStep>);
 
-/// One step of a [`Pattern`]. Only lists have `keys`.
+/// One step of a [`PathPattern`]. Only lists have `keys`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PatternStep {
     pub node: NodeId,
@@ -106,7 +106,7 @@ impl PatternStep {
     }
 }
 
-impl Pattern {
+impl PathPattern {
     /// True when the path is one that this pattern names, or lies below it.
     pub fn covers(&self, path: &InstancePath) -> bool {
         self.0.len() <= path.0.len()
@@ -133,7 +133,7 @@ impl Pattern {
     }
 }
 
-impl From<&InstancePath> for Pattern {
+impl From<&InstancePath> for PathPattern {
     fn from(path: &InstancePath) -> Self {
         let step = |s: &Step| PatternStep {
             node: s.node,
@@ -149,13 +149,13 @@ impl Schema {
     ///
     /// # Errors
     /// When the schema has no such node, an element is malformed, or the value of a key does not fit its type.
-    pub fn resolve_read(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
+    pub fn resolve_read(&self, path: &Path) -> Result<Vec<PathPattern>, PathError> {
         path.check_limits().map_err(PathError::TooLarge)?;
         self.check_form(path)?;
         let Literal { steps, error } = self.literal(path);
         match error {
             Some(error) => Err(error),
-            None => Ok(self.expand(path, steps, &Everything)?.patterns),
+            None => Ok(self.expand(path, steps, &AllNodes)?.patterns),
         }
     }
 
@@ -164,7 +164,7 @@ impl Schema {
     /// # Errors
     /// [`PathError::Malformed`] for the first such element.
     pub fn check_form(&self, path: &Path) -> Result<(), PathError> {
-        let place = |at| Place { schema: self, path, at };
+        let place = |at| ElementLookup { schema: self, path, at };
         (0..path.elems.len()).try_for_each(|at| place(at).check_form())
     }
 
@@ -173,7 +173,7 @@ impl Schema {
         let mut literal = Literal { steps: Vec::new(), error: None };
         let mut node = self.root();
         for at in 0..path.literal_len() {
-            let place = Place { schema: self, path, at };
+            let place = ElementLookup { schema: self, path, at };
             let Some(child) = place.child(node) else {
                 literal.error = Some(place.unknown());
                 break;
@@ -193,7 +193,7 @@ impl Schema {
     ///
     /// # Errors
     /// The errors of [`Schema::resolve_read`].
-    pub fn resolve_delete(&self, path: &Path) -> Result<Vec<Pattern>, PathError> {
+    pub fn resolve_delete(&self, path: &Path) -> Result<Vec<PathPattern>, PathError> {
         self.resolve_read(path)
     }
 
@@ -224,7 +224,7 @@ impl Schema {
         let mut steps = Vec::with_capacity(path.elems.len());
         let mut node = self.root();
         for (at, elem) in path.elems.iter().enumerate() {
-            let place = Place { schema: self, path, at };
+            let place = ElementLookup { schema: self, path, at };
             place.check_form()?;
             if [ANY, ANY_DEPTH].contains(&elem.name.as_str()) {
                 return Err(place.wildcard());
@@ -239,13 +239,13 @@ impl Schema {
 
 /// An element during the lookup of its path, for error messages.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct ElementLookup<'a> {
     schema: &'a Schema,
     path: &'a Path,
     at: usize,
 }
 
-impl Place<'_> {
+impl ElementLookup<'_> {
     fn elem(&self) -> &Elem {
         &self.path.elems[self.at]
     }
@@ -463,7 +463,7 @@ mod tests {
         assert!(!pattern.touches(&one("/interfaces/interface[name=a]/state")));
         assert_eq!(pattern.concrete(), None);
         let path = one("/interfaces/interface[name=a]");
-        assert_eq!(Pattern::from(&path).concrete(), Some(path));
+        assert_eq!(PathPattern::from(&path).concrete(), Some(path));
     }
 
     #[track_caller]
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(got.strip_prefix("path ").unwrap_or(&got), want);
     }
 
-    fn text(schema: &Schema, pattern: &Pattern) -> String {
+    fn text(schema: &Schema, pattern: &PathPattern) -> String {
         let elem = |step: &PatternStep| {
             let mut elem = Elem::new(schema.node(step.node).name.as_str());
             if let (NodeKind::List { keys }, Some(values)) =

@@ -115,7 +115,7 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
 /// # Errors
 /// When the agent refuses, or, if none runs, its database cannot be used.
 pub fn user(settings: UserSettings) -> Result<(), CommandError> {
-    let access = Access::of(&settings.state)?;
+    let access = UserBackend::of(&settings.state)?;
     match settings.action {
         UserAction::Set { name, role, password_file, no_password } => {
             check_name(&name)?;
@@ -132,14 +132,14 @@ pub fn user(settings: UserSettings) -> Result<(), CommandError> {
 }
 
 /// Source of the users.
-enum Access {
+enum UserBackend {
     Agent(Client),
     Database(Box<Database>),
     /// No agent has ever run with this state folder, and no user was created.
     Nothing(StateDir),
 }
 
-impl Access {
+impl UserBackend {
     /// The running agent if there is one, else its database.
     fn of(state: &StateDir) -> Result<Self, CommandError> {
         let client = Client::new(&state.socket());

@@ -24,7 +24,7 @@ use tokio::{
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::network::{Network, NetworkError, Way};
+use crate::network::{ConnectOptions, Network, NetworkError};
 
 /// The ports of URLs that name none.
 const HTTP: u16 = 80;
@@ -42,13 +42,13 @@ const READ: usize = 64 << 10;
 /// Expected digest of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Digest {
-    pub method: Method,
+    pub method: DigestMethod,
     pub octets: Vec<u8>,
 }
 
 /// Hash function of a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum DigestMethod {
     Sha256,
     Sha512,
     /// Detects accidents, but no attacker.
@@ -77,18 +77,18 @@ pub enum ImageError {
     #[error("cannot read `{}` back", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("the {method} digest of `{what}` is not the expected one")]
-    Digest { what: String, method: Method },
+    Digest { what: String, method: DigestMethod },
 }
 
 /// Network and trust with which files are fetched.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct ImageSource {
     pub network: Network,
     /// Certificate that the server's may lead to, in addition to the authorities that the machine trusts.
     pub trusts: Option<CertificateDer<'static>>,
 }
 
-impl Source {
+impl ImageSource {
     /// The network and trust of the machine itself.
     pub fn machine() -> Self {
         Self { network: Network::machine(), trusts: None }
@@ -115,7 +115,7 @@ impl Source {
 ///
 /// When the server cannot be reached, answers with another status than 200, is silent for a minute or sends too
 /// much, or when the disk is full. A part of the file may be left.
-pub async fn fetch(source: &Source, url: &str, path: &Path) -> Result<(), ImageError> {
+pub async fn fetch(source: &ImageSource, url: &str, path: &Path) -> Result<(), ImageError> {
     let (mut body, _connection) = within(url, request(source, url)).await?;
     let written = |source| ImageError::Write { path: path.to_owned(), source };
     let mut file = File::create(path).await.map_err(written)?;
@@ -146,7 +146,7 @@ impl Digest {
     }
 }
 
-impl fmt::Display for Method {
+impl fmt::Display for DigestMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Sha256 => "SHA-256",
@@ -156,7 +156,7 @@ impl fmt::Display for Method {
     }
 }
 
-impl Method {
+impl DigestMethod {
     /// Octets of a digest of this kind.
     pub fn length(self) -> usize {
         match self {
@@ -198,7 +198,7 @@ async fn each(file: &mut File, mut take: impl FnMut(&[u8])) -> io::Result<()> {
 
 /// Sends the request; the body arrives only while the returned handle lives.
 async fn request(
-    source: &Source,
+    source: &ImageSource,
     url: &str,
 ) -> Result<(Incoming, AbortOnDropHandle<()>), ImageError> {
     let wrong = || ImageError::Url(url.to_owned());
@@ -215,7 +215,7 @@ async fn request(
     };
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let name = ServerName::try_from(bare.to_owned()).map_err(|_| wrong())?;
-    let way = Way { name, tls, interface: None };
+    let way = ConnectOptions { name, tls, interface: None };
     let connected = source.network.reach(bare, uri.port_u16().unwrap_or(port), &way).await;
     let (stream, _) =
         connected.map_err(|source| ImageError::Connect { url: url.to_owned(), source })?;
@@ -266,9 +266,9 @@ mod tests {
         std::fs::write(&file, "abc").unwrap();
         for (method, begins) in [
             // Values of FIPS 180-2 and RFC 1321.
-            (Method::Sha256, [0xba, 0x78, 0x16, 0xbf]),
-            (Method::Sha512, [0xdd, 0xaf, 0x35, 0xa1]),
-            (Method::Md5, [0x90, 0x01, 0x50, 0x98]),
+            (DigestMethod::Sha256, [0xba, 0x78, 0x16, 0xbf]),
+            (DigestMethod::Sha512, [0xdd, 0xaf, 0x35, 0xa1]),
+            (DigestMethod::Md5, [0x90, 0x01, 0x50, 0x98]),
         ] {
             let mut octets = method.of(file.path()).await.unwrap();
             assert_eq!((octets.len(), &octets[..4]), (method.length(), &begins[..]));

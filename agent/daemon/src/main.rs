@@ -5,8 +5,8 @@ use std::{error::Error, io::Write, process::ExitCode};
 use clap::Parser;
 use holdfast::{
     command, privileges, process,
-    reboot::Extent,
-    run::{self, End},
+    reboot::RebootScope,
+    run::{self, RunEnd},
     settings::{Command, CommandLine},
 };
 use holdfast_base::Chain;
@@ -37,11 +37,11 @@ fn main() -> ExitCode {
 }
 
 /// An agent that was told to reboot does so when nothing of it runs any more.
-fn ended((end, hostname): (End, HostnameWriter)) -> ExitCode {
+fn ended((end, hostname): (RunEnd, HostnameWriter)) -> ExitCode {
     let failure = match end {
-        End::Told => return ExitCode::SUCCESS,
-        End::Reboot(Extent::Agent) => process::start_anew(&hostname),
-        End::Reboot(Extent::System) => match process::reboot_system() {
+        RunEnd::Told => return ExitCode::SUCCESS,
+        RunEnd::Reboot(RebootScope::Agent) => process::start_anew(&hostname),
+        RunEnd::Reboot(RebootScope::System) => match process::reboot_system() {
             Ok(()) => return ExitCode::SUCCESS,
             Err(failure) => failure,
         },

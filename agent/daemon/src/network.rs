@@ -38,7 +38,7 @@ pub enum NetworkError {
 }
 
 /// Conditions of a connection to a server.
-pub struct Way<'a> {
+pub struct ConnectOptions<'a> {
     /// Name that the server's certificate must have.
     pub name: ServerName<'static>,
     /// None for a connection without TLS.
@@ -47,7 +47,7 @@ pub struct Way<'a> {
     pub interface: Option<&'a str>,
 }
 
-impl fmt::Debug for Way<'_> {
+impl fmt::Debug for ConnectOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, tls, interface } = self;
         let mut shown = f.debug_struct("Way");
@@ -89,7 +89,7 @@ impl Network {
         &self,
         host: &str,
         port: u16,
-        way: &Way<'_>,
+        way: &ConnectOptions<'_>,
     ) -> Result<(Box<dyn Stream>, SocketAddr), NetworkError> {
         let mut last = NetworkError::NoAddress { name: host.to_owned() };
         for address in self.resolve(host, port).await? {
@@ -104,7 +104,7 @@ impl Network {
     async fn open(
         &self,
         address: SocketAddr,
-        way: &Way<'_>,
+        way: &ConnectOptions<'_>,
     ) -> Result<Box<dyn Stream>, NetworkError> {
         let stream = self.connect(address, way.interface).await?;
         let Some(tls) = &way.tls else { return Ok(Box::new(stream)) };

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    image::{self, Digest, ImageError, MAX_IMAGE, Source},
+    image::{self, Digest, ImageError, ImageSource, MAX_IMAGE},
     slots::{SlotError, Slots},
     software::ActivateError,
 };
@@ -70,7 +70,7 @@ pub struct Packages {
 
 /// A package that is not whole yet; it is gone when this is dropped.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct PackageUpload {
     name: String,
     folder: PathBuf,
     slots: Slots,
@@ -90,7 +90,7 @@ impl Packages {
     ///
     /// # Errors
     /// When the name leads elsewhere, or another package is on its way.
-    pub fn begin(&self, name: &str) -> Result<Incoming, PackageError> {
+    pub fn begin(&self, name: &str) -> Result<PackageUpload, PackageError> {
         self.incoming(self.file_name(name)?)
     }
 
@@ -98,12 +98,12 @@ impl Packages {
     ///
     /// # Errors
     /// When there is no program that could install it, or another package is on its way.
-    pub fn begin_image(&self, version: &str) -> Result<Incoming, PackageError> {
+    pub fn begin_image(&self, version: &str) -> Result<PackageUpload, PackageError> {
         self.slots.program()?;
         self.incoming(version.to_owned())
     }
 
-    fn incoming(&self, name: String) -> Result<Incoming, PackageError> {
+    fn incoming(&self, name: String) -> Result<PackageUpload, PackageError> {
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| PackageError::Busy)?;
         create_private_folder(&self.folder)?;
         let failed = |source| PackageError::Make { path: self.folder.clone(), source };
@@ -111,7 +111,7 @@ impl Packages {
         let writer = File::from_std(file.reopen().map_err(failed)?);
         let folder = self.folder.clone();
         let slots = self.slots.clone();
-        Ok(Incoming { name, folder, slots, file, writer, length: 0, _turn: turn })
+        Ok(PackageUpload { name, folder, slots, file, writer, length: 0, _turn: turn })
     }
 
     /// The name of the file, which alone may be given, or with its folder.
@@ -153,7 +153,7 @@ impl Packages {
     }
 }
 
-impl Incoming {
+impl PackageUpload {
     /// Adds octets.
     ///
     /// # Errors
@@ -172,7 +172,7 @@ impl Incoming {
     /// # Errors
     /// When it cannot be fetched.
     pub async fn fetch(&mut self, url: &str) -> Result<(), PackageError> {
-        Ok(image::fetch(&Source::machine(), url, self.file.path()).await?)
+        Ok(image::fetch(&ImageSource::machine(), url, self.file.path()).await?)
     }
 
     /// Octets that have come.
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_whole_is_swept_away() {
+    async fn incomplete_packages_are_removed() {
         let state = tempfile::tempdir().unwrap();
         let packages = Packages::new(state.path(), Slots::default());
         packages.sweep().unwrap(); // nothing was ever there

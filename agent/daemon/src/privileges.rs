@@ -26,7 +26,7 @@ use rustix::thread::{
 use tracing::warn;
 
 use crate::executable;
-use crate::reboot::Extent;
+use crate::reboot::RebootScope;
 use crate::settings::{HELPER_COMMAND, RunSettings};
 
 /// The name of the helper's process.
@@ -53,7 +53,7 @@ fn kept(settings: &RunSettings) -> CapabilitySet {
         return CapabilitySet::all();
     }
     let mut kept = NEEDED;
-    if settings.reboot == Extent::System {
+    if settings.reboot == RebootScope::System {
         // systemd is asked by a socket that is open to root; other init systems by a signal, or past them the kernel.
         kept |= CapabilitySet::KILL.union(CapabilitySet::SYS_BOOT);
     }

@@ -88,7 +88,7 @@ pub struct Signals {
 
 /// Requested action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum SignalAction {
     End,
     /// Reload the certificate files.
     Reload,
@@ -107,19 +107,23 @@ impl Signals {
         })
     }
 
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> SignalAction {
         let (told, name) = tokio::select! {
-            _ = self.terminate.recv() => (Told::End, "SIGTERM"),
-            _ = self.interrupt.recv() => (Told::End, "SIGINT"),
-            _ = self.hang_up.recv() => (Told::Reload, "SIGHUP"),
+            _ = self.terminate.recv() => (SignalAction::End, "SIGTERM"),
+            _ = self.interrupt.recv() => (SignalAction::End, "SIGINT"),
+            _ = self.hang_up.recv() => (SignalAction::Reload, "SIGHUP"),
         };
-        info!(signal = name, "told to {}", if told == Told::End { "end" } else { "reload" });
+        info!(
+            signal = name,
+            "told to {}",
+            if told == SignalAction::End { "end" } else { "reload" }
+        );
         told
     }
 
     /// Waits for the request to end, while there is nothing to reload yet.
     pub async fn end(&mut self) {
-        while self.next().await != Told::End {}
+        while self.next().await != SignalAction::End {}
     }
 }
 

@@ -14,14 +14,14 @@ const PROC: &str = "/proc";
 
 /// Client's description of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ProcessSelector {
     pub pid: Option<u32>,
     pub name: Option<String>,
 }
 
 /// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Activity {
+pub enum SignalOutcome {
     /// The signal was sent.
     Signalled,
     /// The agent has to restart itself.
@@ -68,14 +68,18 @@ struct Process {
 ///
 /// # Errors
 /// When the process is not one of ours, or the signal is not permitted.
-pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Activity, KillError> {
+pub fn signal(
+    wanted: &ProcessSelector,
+    signal: Signal,
+    restart: bool,
+) -> Result<SignalOutcome, KillError> {
     let me = std::process::id();
     let table = || list(Path::new(PROC)).map_err(KillError::List);
     let found = find(wanted, &table()?, me)?;
     let ends = signal != Signal::HUP;
     if found.pid == me && ends {
         return match (signal, restart) {
-            (Signal::TERM, true) => Ok(Activity::RestartAgent),
+            (Signal::TERM, true) => Ok(SignalOutcome::RestartAgent),
             _ => Err(KillError::Agent),
         };
     }
@@ -95,11 +99,11 @@ pub fn signal(wanted: &Wanted, signal: Signal, restart: bool) -> Result<Activity
         return Err(KillError::NoPid(pid));
     }
     pidfd_send_signal(&handle, signal).map_err(failed)?;
-    Ok(Activity::Signalled)
+    Ok(SignalOutcome::Signalled)
 }
 
 /// Finds the matching process, if it is `me` or a descendant.
-fn find(wanted: &Wanted, table: &[Process], me: u32) -> Result<Process, KillError> {
+fn find(wanted: &ProcessSelector, table: &[Process], me: u32) -> Result<Process, KillError> {
     match (wanted.pid, &wanted.name) {
         (None, None) => Err(KillError::Unnamed),
         (Some(pid), name) => {
@@ -216,7 +220,7 @@ mod tests {
             (21, "", "process 21 (`dd`) is neither"),
             (30, "", "process 30 (`x`) is neither"),
         ] {
-            let wanted = Wanted {
+            let wanted = ProcessSelector {
                 pid: (pid != 0).then_some(pid),
                 name: (!name.is_empty()).then(|| name.to_owned()),
             };
@@ -229,8 +233,8 @@ mod tests {
     // proves 6.9
     #[test]
     fn the_agent_ends_only_to_begin_anew() {
-        let agent = Wanted { pid: Some(std::process::id()), name: None };
-        assert_eq!(signal(&agent, Signal::TERM, true).unwrap(), Activity::RestartAgent);
+        let agent = ProcessSelector { pid: Some(std::process::id()), name: None };
+        assert_eq!(signal(&agent, Signal::TERM, true).unwrap(), SignalOutcome::RestartAgent);
         for (told, restart) in [
             (Signal::TERM, false),
             (Signal::KILL, true),

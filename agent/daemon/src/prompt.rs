@@ -51,7 +51,7 @@ fn ask(question: &str) -> io::Result<Zeroizing<String>> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
     terminal.write_all(question.as_bytes())?;
     let mut line = Zeroizing::new(String::new());
-    let silent = Silent::start(terminal.try_clone()?)?;
+    let silent = EchoOff::start(terminal.try_clone()?)?;
     let read = BufReader::new(&terminal).read_line(&mut line);
     drop(silent);
     terminal.write_all(b"\n")?;
@@ -59,12 +59,12 @@ fn ask(question: &str) -> io::Result<Zeroizing<String>> {
 }
 
 /// Turns the terminal's echo off until dropped.
-struct Silent {
+struct EchoOff {
     terminal: File,
     before: Termios,
 }
 
-impl Silent {
+impl EchoOff {
     fn start(terminal: File) -> io::Result<Self> {
         let before = tcgetattr(&terminal)?;
         let mut silent = before.clone();
@@ -74,7 +74,7 @@ impl Silent {
     }
 }
 
-impl Drop for Silent {
+impl Drop for EchoOff {
     fn drop(&mut self) {
         let _terminal_gone = tcsetattr(&self.terminal, SetArg::TCSAFLUSH, &self.before);
     }

@@ -29,7 +29,7 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The part of the box that a reboot starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Extent {
+pub enum RebootScope {
     /// The agent alone, which is WARM: links and routes stay as they are. COLD is refused
     Agent,
     /// The whole box, which is COLD, by the system's own `reboot` command
@@ -49,8 +49,8 @@ pub enum RebootError {
 
 /// A reboot that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wish {
-    pub extent: Extent,
+pub struct RequestedReboot {
+    pub extent: RebootScope,
     pub delay: Duration,
     pub reason: String,
     /// Reboots also when that cuts off work in progress.
@@ -59,25 +59,25 @@ pub struct Wish {
 
 /// A reboot that is pending.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingReboot {
     pub at: Instant,
     /// The same moment, in nanoseconds since 1970.
     pub when_ns: u64,
     pub reason: String,
-    pub extent: Extent,
+    pub extent: RebootScope,
     force: bool,
 }
 
 /// The last reboot that was due.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Last {
+pub struct LastReboot {
     /// When it was due, in nanoseconds since 1970.
     pub when_ns: u64,
     pub reason: String,
     /// Number of reboots carried out so far.
     pub count: u32,
     #[serde(default)]
-    pub extent: Option<Extent>,
+    pub extent: Option<RebootScope>,
     /// Reason for which the reboot did not take place.
     #[serde(default)]
     pub failure: Option<String>,
@@ -92,16 +92,16 @@ pub struct Reboots(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    setting: Extent,
-    pending_tx: watch::Sender<Option<Pending>>,
-    last: Mutex<Option<Last>>,
+    setting: RebootScope,
+    pending_tx: watch::Sender<Option<PendingReboot>>,
+    last: Mutex<Option<LastReboot>>,
     undertakings: Undertakings,
     store: Store,
 }
 
 impl Reboots {
     /// Continues from the notes in the store; `setting` says what a reboot of the box restarts on this box.
-    pub fn new(notes: &[Row], store: Store, setting: Extent) -> Self {
+    pub fn new(notes: &[Row], store: Store, setting: RebootScope) -> Self {
         let note = notes.iter().find(|(name, _)| name == LAST_REBOOT);
         let last = note.and_then(|(_, text)| serde_json::from_slice(text).ok());
         let last = last.map(|last| checked_against_boot(last, boot_id().ok().as_deref()));
@@ -111,7 +111,7 @@ impl Reboots {
     }
 
     /// The part of this box that a reboot of the box restarts.
-    pub fn setting(&self) -> Extent {
+    pub fn setting(&self) -> RebootScope {
         self.0.setting
     }
 
@@ -124,7 +124,7 @@ impl Reboots {
     ///
     /// # Errors
     /// When a reboot is pending already, its delay is too long, or it would cut off work in progress.
-    pub fn ask(&self, wish: Wish) -> Result<(), RebootError> {
+    pub fn ask(&self, wish: RequestedReboot) -> Result<(), RebootError> {
         let under_way = self.0.undertakings.names();
         match self.pending() {
             None if !wish.force && !under_way.is_empty() => Err(RebootError::UnderWay(under_way)),
@@ -139,7 +139,7 @@ impl Reboots {
     /// When a reboot is pending.
     pub fn at_once(&self, reason: String) -> Result<(), RebootError> {
         let extent = self.0.setting;
-        self.take_on(Wish { extent, delay: Duration::ZERO, reason, force: true })
+        self.take_on(RequestedReboot { extent, delay: Duration::ZERO, reason, force: true })
     }
 
     /// Restarts the agent at once, independent of the setting.
@@ -147,19 +147,19 @@ impl Reboots {
     /// # Errors
     /// When a reboot is pending.
     pub fn restart(&self, reason: String) -> Result<(), RebootError> {
-        let (extent, delay) = (Extent::Agent, Duration::ZERO);
-        self.take_on(Wish { extent, delay, reason, force: true })
+        let (extent, delay) = (RebootScope::Agent, Duration::ZERO);
+        self.take_on(RequestedReboot { extent, delay, reason, force: true })
     }
 
-    fn take_on(&self, wish: Wish) -> Result<(), RebootError> {
-        let Wish { extent, delay, reason, force } = wish;
+    fn take_on(&self, wish: RequestedReboot) -> Result<(), RebootError> {
+        let RequestedReboot { extent, delay, reason, force } = wish;
         if delay > MAX_DELAY {
             return Err(RebootError::Delay);
         }
         let when = SystemTime::now() + delay;
         let since = when.duration_since(UNIX_EPOCH).unwrap_or_default();
         let when_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let new = Pending { at: Instant::now() + delay, when_ns, reason, extent, force };
+        let new = PendingReboot { at: Instant::now() + delay, when_ns, reason, extent, force };
         let mut refused = None;
         self.0.pending_tx.send_if_modified(|pending| {
             match pending {
@@ -176,16 +176,16 @@ impl Reboots {
         self.0.pending_tx.send_replace(None);
     }
 
-    pub fn pending(&self) -> Option<Pending> {
+    pub fn pending(&self) -> Option<PendingReboot> {
         self.0.pending_tx.borrow().clone()
     }
 
-    pub fn last(&self) -> Option<Last> {
+    pub fn last(&self) -> Option<LastReboot> {
         self.0.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until a reboot is due that is forced or cuts nothing off, and records it in the store.
-    pub async fn due(&self) -> Pending {
+    pub async fn due(&self) -> PendingReboot {
         loop {
             let due = self.next_due().await;
             let under_way = self.0.undertakings.names();
@@ -203,7 +203,7 @@ impl Reboots {
         }
     }
 
-    async fn next_due(&self) -> Pending {
+    async fn next_due(&self) -> PendingReboot {
         let mut pending_rx = self.0.pending_tx.subscribe();
         loop {
             let pending = pending_rx.borrow_and_update().clone();
@@ -220,9 +220,9 @@ impl Reboots {
     }
 
     /// Stores `due` as the last reboot; returns the text of its note.
-    fn remember(&self, due: &Pending, failure: Option<String>) -> Vec<u8> {
+    fn remember(&self, due: &PendingReboot, failure: Option<String>) -> Vec<u8> {
         let before = self.last().map_or(0, |last| last.count);
-        let last = Last {
+        let last = LastReboot {
             when_ns: due.when_ns,
             reason: due.reason.clone(),
             count: before + u32::from(failure.is_none()),
@@ -253,13 +253,13 @@ pub fn boot_id() -> io::Result<String> {
 
 /// Marks a reboot of the box as failed when the kernel has not booted since: its command failed, or the agent was
 /// restarted before the box went down.
-fn checked_against_boot(last: Last, boot: Option<&str>) -> Last {
-    let failed = last.extent == Some(Extent::System) && boot == Some(&*last.boot);
+fn checked_against_boot(last: LastReboot, boot: Option<&str>) -> LastReboot {
+    let failed = last.extent == Some(RebootScope::System) && boot == Some(&*last.boot);
     match last.failure {
         None if failed => {
             let failure =
                 "the box has not booted since; the log of the agent may say why".to_owned();
-            Last { failure: Some(failure), ..last }
+            LastReboot { failure: Some(failure), ..last }
         }
         _ => last,
     }
@@ -289,13 +289,18 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn wish(delay: Duration, reason: &str) -> Wish {
-        Wish { extent: Extent::Agent, delay, reason: reason.to_owned(), force: false }
+    fn wish(delay: Duration, reason: &str) -> RequestedReboot {
+        RequestedReboot {
+            extent: RebootScope::Agent,
+            delay,
+            reason: reason.to_owned(),
+            force: false,
+        }
     }
 
     fn begin(folder: &std::path::Path) -> (Store, Reboots) {
         let (store, loaded) = Store::open(folder).unwrap();
-        let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::System);
+        let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::System);
         (store, reboots)
     }
 
@@ -317,12 +322,12 @@ mod tests {
 
         let last = begin(folder.path()).1.last().unwrap();
         assert_eq!((last.reason.as_str(), last.count), ("third", 1));
-        assert_eq!((last.extent, last.failure), (Some(Extent::Agent), None));
+        assert_eq!((last.extent, last.failure), (Some(RebootScope::Agent), None));
     }
 
     // proves 6.4
     #[tokio::test(start_paused = true)]
-    async fn what_is_under_way_is_cut_off_by_force_alone() {
+    async fn undertakings_stop_a_due_reboot_without_force() {
         let folder = tempfile::tempdir().unwrap();
         let (_store, reboots) = begin(folder.path());
         let install = reboots.undertakings().begin("an image");
@@ -339,7 +344,7 @@ mod tests {
         assert_eq!((last.reason.as_str(), last.count, reboots.pending()), ("late", 0, None));
         assert!(last.failure.unwrap().contains("another image"));
 
-        reboots.ask(Wish { force: true, ..wish(MINUTE, "forced") }).unwrap();
+        reboots.ask(RequestedReboot { force: true, ..wish(MINUTE, "forced") }).unwrap();
         assert_eq!(reboots.due().await.reason, "forced");
         let last = reboots.last().unwrap();
         assert_eq!((last.count, last.failure), (1, None));
@@ -352,11 +357,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, reboots) = begin(folder.path());
         reboots.at_once("a new image".to_owned()).unwrap();
-        assert_eq!(reboots.due().await.extent, Extent::System);
+        assert_eq!(reboots.due().await.extent, RebootScope::System);
         store.close().await.unwrap();
         let last = begin(folder.path()).1.last().unwrap();
         assert!(last.failure.as_ref().unwrap().contains("has not booted"), "{last:?}");
-        let booted = Last { failure: None, boot: "another boot".to_owned(), ..last };
+        let booted = LastReboot { failure: None, boot: "another boot".to_owned(), ..last };
         assert_eq!(checked_against_boot(booted.clone(), boot_id().ok().as_deref()), booted);
     }
 }

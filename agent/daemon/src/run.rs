@@ -34,14 +34,14 @@ use crate::{
     bootz::{self, BootzError},
     device::Device,
     gnsi::{Gnsi, TlsProfiles},
-    local::{self, Inspect, Inspector, Local, LocalError},
+    local::{self, Inspect, Inspector, LocalError, LocalServer},
     logging, northbound,
     packages::{PackageError, Packages},
     privileges,
-    process::{self, Signals, Told},
-    reboot::{Extent, Reboots},
+    process::{self, SignalAction, Signals},
+    reboot::{RebootScope, Reboots},
     server,
-    settings::SpeaksFor,
+    settings::ImpersonationPolicy,
     settings::{RunSettings, TlsSettings},
     slots::Slots,
     software::{self, Software},
@@ -120,7 +120,7 @@ pub enum RunError {
 ///
 /// # Errors
 /// When a part cannot be started, or ends by itself.
-pub fn run(settings: RunSettings) -> Result<(End, HostnameWriter), RunError> {
+pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> {
     logging::start(settings.log_format);
     let hostname = privileges::begin(&settings)
         .map_err(|source| RunError::Start { what: "with reduced privileges", source })?;
@@ -141,15 +141,15 @@ pub fn run(settings: RunSettings) -> Result<(End, HostnameWriter), RunError> {
 
 /// Reason for which a run ended in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RunEnd {
     /// A signal asked for the end.
     Told,
     /// A reboot was requested, of the agent or of the box.
-    Reboot(Extent),
+    Reboot(RebootScope),
 }
 
 /// The core, the services on top of it, and background tasks.
-struct Running {
+struct StartedAgent {
     core: Core,
     routes: Routes,
     inspect: Arc<dyn Inspect>,
@@ -170,7 +170,7 @@ async fn serve(
     hostname: &HostnameWriter,
     store: &Store,
     mut loaded: Loaded,
-) -> Result<End, RunError> {
+) -> Result<RunEnd, RunError> {
     let mut signals = Signals::listen()
         .map_err(|source| RunError::Start { what: "listening to signals", source })?;
     let users = Users::new(std::mem::take(&mut loaded.users), store.clone())?;
@@ -179,7 +179,7 @@ async fn serve(
         warn_of_readable_password(file);
         users.set_admin(Password::from_file(file).map_err(refused)?).await?;
     }
-    if settings.certificate_speaks_for == SpeaksFor::Anyone {
+    if settings.certificate_speaks_for == ImpersonationPolicy::Anyone {
         warn!(
             "--certificate-speaks-for anyone: every client certificate may act as any user without a password, whatever its role"
         );
@@ -204,13 +204,13 @@ async fn serve(
     let reboots = Reboots::new(&loaded.notes, store.clone(), settings.reboot);
     let running = tokio::select! {
         running = start_core((settings, hostname), store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
-        () = signals.end() => return Ok(End::Told), // bringing a large box to its configuration takes a while
+        () = signals.end() => return Ok(RunEnd::Told), // bringing a large box to its configuration takes a while
     };
     if let Some(configured) = running.core.handle().users() {
         users.follow(configured);
     }
     let socket = settings.state.socket();
-    let listened = local::Served {
+    let listened = local::LocalDependencies {
         inspect: running.inspect,
         users: users.clone(),
         accounts: accounts.clone(),
@@ -242,16 +242,16 @@ async fn serve(
     let _announcing = AbortOnDropHandle::new(tokio::spawn(ready));
     let _feeding = process::watchdog().map(|patience| feed(patience, running.core.handle()));
 
-    let mut vital = Vital { core: running.core.handle(), store: store.clone(), local };
+    let mut vital = VitalParts { core: running.core.handle(), store: store.clone(), local };
     let due = reboots.due();
     tokio::pin!(due);
     let end = loop {
         tokio::select! {
             told = signals.next() => match told {
-                Told::Reload => profiles.reload(),
-                Told::End => break Ok(End::Told),
+                SignalAction::Reload => profiles.reload(),
+                SignalAction::End => break Ok(RunEnd::Told),
             },
-            pending = &mut due => break Ok(End::Reboot(pending.extent)),
+            pending = &mut due => break Ok(RunEnd::Reboot(pending.extent)),
             ended = &mut server => {
                 let ended = ended.unwrap_or(Ok(()));
                 break Err(ended.map_or_else(RunError::Server, |()| RunError::Ended("the server")));
@@ -260,7 +260,7 @@ async fn serve(
         }
     };
     // Not before a restart in place: a service manager that is notified of an end kills the process afterwards.
-    if !matches!(end, Ok(End::Reboot(Extent::Agent))) {
+    if !matches!(end, Ok(RunEnd::Reboot(RebootScope::Agent))) {
         process::notify_stopping();
     }
     running.gnsi.rotations.stop(ROLL_BACK_TIMEOUT).await; // while all that a rollback needs is running
@@ -282,13 +282,13 @@ async fn serve(
 
 /// Parts that the agent cannot work without. When one of them ends by itself, the process ends with an error, and the
 /// service manager restarts it.
-struct Vital {
+struct VitalParts {
     core: CoreHandle,
     store: Store,
-    local: Local,
+    local: LocalServer,
 }
 
-impl Vital {
+impl VitalParts {
     /// Waits for the first part that ends, and returns its name. Must not be called again after that.
     async fn ended(&mut self) -> &'static str {
         tokio::select! {
@@ -330,7 +330,7 @@ async fn start_core(
     profiles: &TlsProfiles,
     reboots: &Reboots,
     (users, accounts): (&Users, &AccountingLog),
-) -> Result<Running, RunError> {
+) -> Result<StartedAgent, RunError> {
     let models = Arc::new(Models::load()?);
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
     let gnsi = Gnsi::new(
@@ -352,7 +352,8 @@ async fn start_core(
     let slots = Slots::new(settings.image.image_command.clone());
     let packages = Packages::new(settings.state.path(), slots.clone());
     packages.sweep()?;
-    let running = software::Running::find(settings.image.image_version.clone(), &slots).await;
+    let running =
+        software::RunningVersion::find(settings.image.image_version.clone(), &slots).await;
     let boot = software::this_boot(settings.reboot, reboots)
         .map_err(|source| RunError::Start { what: "keeping track of boots", source })?;
     let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
@@ -397,7 +398,7 @@ async fn start_core(
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let (bootz, client) =
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
-    Ok(Running {
+    Ok(StartedAgent {
         _following: following,
         routes: northbound::routes(core.handle(), device, &gnsi, ignored).await?,
         inspect: Arc::new(Inspector(core.handle())),
@@ -460,10 +461,10 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let agent = agent(folder.path()).await;
             let local = match part {
-                "the local socket" => Local::of(async { panic!("as a bug would") }),
-                _ => Local::of(pending()),
+                "the local socket" => LocalServer::of(async { panic!("as a bug would") }),
+                _ => LocalServer::of(pending()),
             };
-            let mut vital = Vital { core: agent.handle.clone(), store: agent.store(), local };
+            let mut vital = VitalParts { core: agent.handle.clone(), store: agent.store(), local };
             let ended = vital.ended();
             tokio::pin!(ended);
             match part {

@@ -14,9 +14,9 @@ use holdfast_introspect::tcp::IntrospectToken;
 use holdfast_store::accounts::{DEFAULT_HISTORY, MIN_HISTORY};
 use smol_str::SmolStr;
 
-use crate::reboot::Extent;
+use crate::reboot::RebootScope;
 
-pub use show::{Show, ShowSettings, Shown};
+pub use show::{Show, ShowContent, ShowSettings};
 
 /// The hidden subcommand that becomes the helper for the host name.
 pub(crate) const HELPER_COMMAND: &str = "name-host";
@@ -92,8 +92,8 @@ pub struct RunSettings {
     pub factory: Option<PathBuf>,
     /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
     /// version
-    #[arg(long, value_enum, default_value_t = Extent::Agent)]
-    pub reboot: Extent,
+    #[arg(long, value_enum, default_value_t = RebootScope::Agent)]
+    pub reboot: RebootScope,
     /// Size of the accounting history in octets; the oldest records are dropped first
     #[arg(long, value_name = "OCTETS", value_parser = accounting_history, default_value_t = DEFAULT_HISTORY)]
     pub accounting_history: usize,
@@ -102,8 +102,8 @@ pub struct RunSettings {
     pub certificate_role: Role,
     /// Names that a client certificate may give as `username` without a password: those in the certificate, or any
     /// name, as in gNMI
-    #[arg(long, value_enum, default_value_t = SpeaksFor::Itself)]
-    pub certificate_speaks_for: SpeaksFor,
+    #[arg(long, value_enum, default_value_t = ImpersonationPolicy::Itself)]
+    pub certificate_speaks_for: ImpersonationPolicy,
     /// Answer to a list of subscriptions of which no model has one of the paths. The leaf
     /// `/system/grpc-server[name=DEFAULT]/unknown-subscription-paths` of the native model, where it is configured, goes
     /// before this option
@@ -117,7 +117,7 @@ pub struct RunSettings {
 
 /// Names that the holder of a client certificate may use without a password.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum SpeaksFor {
+pub enum ImpersonationPolicy {
     /// The names in the certificate
     #[default]
     Itself,
@@ -406,8 +406,8 @@ mod tests {
         let run = run_of(&["holdfast", "run"]);
         assert_eq!(run.listen, ["[::]:9339".parse().unwrap()]);
         assert_eq!(run.certificate_role, Role::Admin);
-        assert_eq!(run.certificate_speaks_for, SpeaksFor::Itself);
-        assert_eq!(SpeaksFor::default(), SpeaksFor::Itself);
+        assert_eq!(run.certificate_speaks_for, ImpersonationPolicy::Itself);
+        assert_eq!(ImpersonationPolicy::default(), ImpersonationPolicy::Itself);
     }
 
     #[test]

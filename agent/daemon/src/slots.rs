@@ -24,7 +24,7 @@ const MAX_VERSION: usize = 255;
 
 /// Time from which an installed image runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runs {
+pub enum ActivationTime {
     Now,
     AfterReboot,
 }
@@ -139,13 +139,13 @@ impl Slots {
     ///
     /// # Errors
     /// When the program cannot be run, or fails.
-    pub async fn activate(&self, version: &str) -> Result<Runs, SlotError> {
+    pub async fn activate(&self, version: &str) -> Result<ActivationTime, SlotError> {
         const VERB: &str = "activate";
         let program = self.program()?;
         let status = run(program, VERB, |command| command.arg(version)).await?;
         match status.code() {
-            Some(0) => Ok(Runs::Now),
-            Some(EXIT_AT_REBOOT) => Ok(Runs::AfterReboot),
+            Some(0) => Ok(ActivationTime::Now),
+            Some(EXIT_AT_REBOOT) => Ok(ActivationTime::AfterReboot),
             _ => Err(failed(program, VERB, status)),
         }
     }
@@ -211,13 +211,13 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn the_program_is_told_what_to_do_and_says_how_it_went() {
+    async fn exit_status_of_the_image_program_is_the_outcome() {
         let folder = tempfile::tempdir().unwrap();
         let slots = program(folder.path(), "echo \"$@\" >>said; exit $(cat code 2>/dev/null)");
         let text = |error: SlotError| error.to_string();
         for (code, installed, activated) in [
-            (0, "", Ok(Runs::Now)),
-            (100, "ended with exit status: 100", Ok(Runs::AfterReboot)),
+            (0, "", Ok(ActivationTime::Now)),
+            (100, "ended with exit status: 100", Ok(ActivationTime::AfterReboot)),
             (101, "is for another box", Err("status: 101")),
             (102, "cannot be read", Err("status: 102")),
             (103, "is damaged", Err("status: 103")),

@@ -17,8 +17,8 @@ use tracing::{error, info, warn};
 use zeroize::Zeroizing;
 
 use crate::{
-    reboot::{Extent, Reboots, boot_id},
-    slots::{Runs, SlotError, Slots},
+    reboot::{RebootScope, Reboots, boot_id},
+    slots::{ActivationTime, SlotError, Slots},
 };
 
 /// Version of a box without any information: that of the agent.
@@ -46,7 +46,7 @@ pub struct Software(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     slots: Slots,
-    running: Running,
+    running: RunningVersion,
     boot: String,
     store: Store,
     activation: Mutex<Option<Activation>>,
@@ -56,7 +56,7 @@ struct Shared {
 
 /// The running version, determined at the start of the agent.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct RunningVersion {
     version: String,
     /// False when the program failed to report it.
     is_certain: bool,
@@ -91,7 +91,7 @@ enum Outcome {
 }
 
 /// Boot configuration to apply, now that the activated version runs.
-pub struct Coming {
+pub struct PendingBootConfig {
     pub version: String,
     /// Caller that activated the version.
     pub by: String,
@@ -101,7 +101,7 @@ pub struct Coming {
 
 /// State of an activation at a start.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+enum ActivationState {
     Unchanged,
     Runs,
     FellBack,
@@ -115,13 +115,13 @@ impl fmt::Debug for Activation {
     }
 }
 
-impl fmt::Debug for Coming {
+impl fmt::Debug for PendingBootConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coming").field("version", &self.version).finish_non_exhaustive()
     }
 }
 
-impl Running {
+impl RunningVersion {
     pub fn given(version: impl Into<String>) -> Self {
         Self { version: version.into(), is_certain: true }
     }
@@ -146,11 +146,11 @@ impl Running {
 ///
 /// # Errors
 /// When the kernel's boot id cannot be read.
-pub fn this_boot(extent: Extent, reboots: &Reboots) -> io::Result<String> {
+pub fn this_boot(extent: RebootScope, reboots: &Reboots) -> io::Result<String> {
     let kernel = boot_id()?;
     Ok(match extent {
-        Extent::System => kernel,
-        Extent::Agent => format!("{kernel}/{}", reboots.last().unwrap_or_default().count),
+        RebootScope::System => kernel,
+        RebootScope::Agent => format!("{kernel}/{}", reboots.last().unwrap_or_default().count),
     })
 }
 
@@ -158,7 +158,7 @@ impl Software {
     /// Restores the stored activation. `boot` is the result of [`this_boot`].
     pub fn new(
         slots: Slots,
-        running: Running,
+        running: RunningVersion,
         boot: String,
         store: Store,
         stored: &Artefacts,
@@ -209,7 +209,7 @@ impl Software {
         version: &str,
         by: &str,
         boot_config: Option<Vec<u8>>,
-    ) -> Result<Runs, ActivateError> {
+    ) -> Result<ActivationTime, ActivateError> {
         let _turn = self.0.turn.lock().await;
         let there = self.0.slots.list().await?;
         if !there.iter().any(|it| it == version) {
@@ -227,7 +227,7 @@ impl Software {
         file: &Path,
         version: &str,
         by: &str,
-    ) -> Result<Runs, ActivateError> {
+    ) -> Result<ActivationTime, ActivateError> {
         let _turn = self.0.turn.lock().await;
         self.0.slots.install(file, version).await?;
         self.run_next(version, by, None).await
@@ -238,7 +238,7 @@ impl Software {
         version: &str,
         by: &str,
         boot_config: Option<Vec<u8>>,
-    ) -> Result<Runs, ActivateError> {
+    ) -> Result<ActivationTime, ActivateError> {
         let record = Record {
             version: version.to_owned(),
             by: by.to_owned(),
@@ -264,7 +264,7 @@ impl Software {
     ///
     /// # Errors
     /// When it cannot be stored.
-    pub async fn begin(&self) -> Result<Option<Coming>, StoreError> {
+    pub async fn begin(&self) -> Result<Option<PendingBootConfig>, StoreError> {
         let Some(Activation { record, boot_config }) = self.current() else { return Ok(None) };
         let running = &self.0.running;
         if !running.is_certain {
@@ -272,18 +272,18 @@ impl Software {
         }
         let version = &record.version;
         match found(&record, &running.version, &self.0.boot) {
-            Found::Unchanged => Ok(None),
-            Found::Outdated => self.keep(None).await.map(|()| None),
-            Found::FellBack => {
+            ActivationState::Unchanged => Ok(None),
+            ActivationState::Outdated => self.keep(None).await.map(|()| None),
+            ActivationState::FellBack => {
                 let why = format!("version {version} was activated, {} runs", running.version);
                 error!(activated = version, running = running.version, "the box fell back");
                 self.end(record, Outcome::FellBack(why)).await.map(|()| None)
             }
-            Found::Runs => {
+            ActivationState::Runs => {
                 info!(version, "the version that was activated runs");
                 let Record { version, by, .. } = record;
                 match boot_config {
-                    Some(boot_config) => Ok(Some(Coming { version, by, boot_config })),
+                    Some(boot_config) => Ok(Some(PendingBootConfig { version, by, boot_config })),
                     None => self.keep(None).await.map(|()| None),
                 }
             }
@@ -331,12 +331,12 @@ impl Software {
     }
 }
 
-fn found(record: &Record, running: &str, boot: &str) -> Found {
+fn found(record: &Record, running: &str, boot: &str) -> ActivationState {
     match (&record.outcome, record.version == running) {
-        (Outcome::Waits, true) => Found::Runs,
-        (Outcome::Waits, false) if record.boot != boot => Found::FellBack,
-        (Outcome::FellBack(_), true) | (Outcome::Incomplete(_), false) => Found::Outdated,
-        _ => Found::Unchanged,
+        (Outcome::Waits, true) => ActivationState::Runs,
+        (Outcome::Waits, false) if record.boot != boot => ActivationState::FellBack,
+        (Outcome::FellBack(_), true) | (Outcome::Incomplete(_), false) => ActivationState::Outdated,
+        _ => ActivationState::Unchanged,
     }
 }
 

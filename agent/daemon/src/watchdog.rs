@@ -46,7 +46,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test(start_paused = true)]
-    async fn the_watchdog_hears_only_of_heartbeats_that_were_answered() {
+    async fn watchdog_is_notified_after_answered_heartbeats_alone() {
         // Time the core takes to answer; bounds on the notifications within ten times the patience.
         for (answer, fewest, most) in [
             (Duration::ZERO, 40, 41),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_core_nobody_is_told() {
+    async fn watchdog_is_not_notified_without_a_core() {
         feed(PATIENCE, || async { false }, || panic!("there is no core")).await;
     }
 }

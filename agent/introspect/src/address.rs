@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 /// A URI to which arguments are added.
 #[derive(Debug)]
-pub struct Query(String);
+pub struct UriBuilder(String);
 
-impl Query {
+impl UriBuilder {
     /// The URI of a path, without arguments.
     pub fn new(path: &str) -> Self {
         Self(path.to_owned())
@@ -15,7 +15,7 @@ impl Query {
     /// Adds an argument.
     pub fn add(&mut self, name: &str, value: &str) {
         let mark = if self.0.contains('?') { '&' } else { '?' };
-        let _never_fails = write!(self.0, "{mark}{name}={}", escaped(value));
+        let _never_fails = write!(self.0, "{mark}{name}={}", percent_encoded(value));
     }
 
     /// The URI with all arguments.
@@ -25,7 +25,7 @@ impl Query {
 }
 
 /// Percent-encodes all but the unreserved characters of RFC 3986.
-pub fn escaped(text: &str) -> String {
+pub fn percent_encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for octet in text.bytes() {
         match octet {

@@ -9,17 +9,17 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::Introspect;
-use super::arguments::time_text;
-use super::document::{Operation, Transaction};
-use super::failure::Failure;
-use super::transactions::Window;
+use super::arguments::format_time;
+use super::document::{OperationDocument, TransactionDocument};
+use super::failure::HttpError;
+use super::transactions::TransactionFilter;
 
 /// Operations stored of one transaction; the others of larger ones are only counted.
 const OPERATIONS_STORED: usize = 256;
 
 impl Introspect {
     /// Writes the transactions of this run to the journal, until the core ends.
-    pub(super) async fn keep(self, journal: Journal) {
+    pub(super) async fn archive_transactions(self, journal: Journal) {
         let mut ended = self.core.listen_to_records();
         let mut last = 0;
         loop {
@@ -31,13 +31,13 @@ impl Introspect {
             let Ok(records) = self.core.look(look).await else { return };
             for record in records {
                 last = last.max(record.txn.0);
-                self.store(&journal, record);
+                self.append_to_journal(&journal, record);
             }
             loop {
                 match ended.recv().await {
                     Ok(record) => {
                         last = last.max(record.txn.0);
-                        self.store(&journal, record);
+                        self.append_to_journal(&journal, record);
                     }
                     Err(RecvError::Lagged(_)) => break,
                     Err(RecvError::Closed) => return,
@@ -46,16 +46,16 @@ impl Introspect {
         }
     }
 
-    fn store(&self, journal: &Journal, record: Arc<Record>) {
+    fn append_to_journal(&self, journal: &Journal, record: Arc<Record>) {
         let render = self.render.clone();
         journal.append(record.txn.0, move || {
-            let document = render.transaction(&record).abridged(OPERATIONS_STORED);
+            let document = render.transaction(&record).truncated(OPERATIONS_STORED);
             serde_json::to_vec(&document).expect("a document is made of texts and numbers")
         });
     }
 
     /// Number of the first transaction in memory; earlier ones are in the journal.
-    async fn first_in_memory(&self) -> Result<u64, Failure> {
+    async fn first_in_memory(&self) -> Result<u64, HttpError> {
         let look = |inside: &holdfast_core::Inside<'_>| {
             inside.engine.history().records().next().map_or(u64::MAX, |first| first.txn.0)
         };
@@ -63,30 +63,37 @@ impl Introspect {
     }
 
     /// Transactions of earlier runs in a window, ascending.
-    pub(super) async fn earlier(&self, window: Window) -> Result<Vec<Transaction>, Failure> {
+    pub(super) async fn archived_transactions(
+        &self,
+        window: TransactionFilter,
+    ) -> Result<Vec<TransactionDocument>, HttpError> {
         let before = self.first_in_memory().await?;
-        self.stored((window.after, before), window.most, move |it| {
+        self.read_journal((window.after, before), window.limit, move |it| {
             it.stop_ns >= window.since && it.start_ns <= window.until
         })
         .await
     }
 
-    pub(super) async fn earlier_one(&self, number: u64) -> Result<Option<Transaction>, Failure> {
+    pub(super) async fn archived_transaction(
+        &self,
+        number: u64,
+    ) -> Result<Option<TransactionDocument>, HttpError> {
         let range = (number.saturating_sub(1), number.saturating_add(1));
-        Ok(self.stored(range, 1, |_| true).await?.pop())
+        Ok(self.read_journal(range, 1, |_| true).await?.pop())
     }
 
     /// Revisions of a value by earlier runs, up to the start of this run.
-    pub(super) async fn earlier_revisions(
+    pub(super) async fn archived_revisions(
         &self,
         key: String,
         until_ns: u64,
-    ) -> Result<Vec<serde_json::Value>, Failure> {
+    ) -> Result<Vec<serde_json::Value>, HttpError> {
         let before = self.first_in_memory().await?;
         let name = key.clone();
-        let wanted =
-            move |it: &Transaction| it.about(&name).is_some() || it.pending.contains(&name);
-        let found = self.stored((0, before), usize::MAX, wanted).await?;
+        let wanted = move |it: &TransactionDocument| {
+            it.last_operation_on(&name).is_some() || it.pending.contains(&name)
+        };
+        let found = self.read_journal((0, before), usize::MAX, wanted).await?;
         let mut revisions: Vec<serde_json::Value> = Vec::new();
         for it in &found {
             let end = |last: &mut serde_json::Value| last["Until"] = json!(it.stop);
@@ -94,21 +101,21 @@ impl Introspect {
             revisions.extend(it.revision(&key));
         }
         if let Some(last) = revisions.last_mut().filter(|last| last["Until"].is_null()) {
-            last["Until"] = json!(time_text(until_ns));
+            last["Until"] = json!(format_time(until_ns));
         }
         Ok(revisions)
     }
 
     /// Last client that asked for one of these values in an earlier run; null if there is none.
-    pub(super) async fn earlier_asker(
+    pub(super) async fn archived_requester(
         &self,
         keys: Vec<String>,
-    ) -> Result<serde_json::Value, Failure> {
+    ) -> Result<serde_json::Value, HttpError> {
         let before = self.first_in_memory().await?;
-        let asks = move |it: &Transaction| {
+        let asks = move |it: &TransactionDocument| {
             it.client.is_some() && it.values.iter().any(|asked| keys.contains(&asked.key))
         };
-        let found = self.stored((0, before), usize::MAX, asks).await?;
+        let found = self.read_journal((0, before), usize::MAX, asks).await?;
         Ok(found.last().map_or(serde_json::Value::Null, |it| {
             let txn = format!("TXN-{}", it.seq_num);
             json!({"Client": it.client, "Trace": it.trace, "Txn": txn, "Time": it.stop})
@@ -116,32 +123,32 @@ impl Introspect {
     }
 
     /// Reads the journal outside of the runtime, because the disk may be slow.
-    async fn stored(
+    async fn read_journal(
         &self,
         range: (u64, u64),
         most: usize,
-        wanted: impl Fn(&Transaction) -> bool + Send + 'static,
-    ) -> Result<Vec<Transaction>, Failure> {
+        wanted: impl Fn(&TransactionDocument) -> bool + Send + 'static,
+    ) -> Result<Vec<TransactionDocument>, HttpError> {
         let Some(journal) = self.journal.clone() else { return Ok(Vec::new()) };
         let read = move || {
             let mut found = Vec::new();
             let take = |document: &[u8]| {
                 // Unknown documents of another version are left out.
-                let read = serde_json::from_slice::<Transaction>(document).ok();
+                let read = serde_json::from_slice::<TransactionDocument>(document).ok();
                 found.extend(read.filter(&wanted));
                 found.len() < most
             };
             journal.read(range, take).map(|()| found)
         };
         let found = tokio::task::spawn_blocking(read).await;
-        let found = found.map_err(|error| Failure::failed(error.to_string()))?;
-        found.map_err(|error| Failure::failed(Chain(&error).to_string()))
+        let found = found.map_err(|error| HttpError::internal(error.to_string()))?;
+        found.map_err(|error| HttpError::internal(Chain(&error).to_string()))
     }
 }
 
-impl Transaction {
+impl TransactionDocument {
     /// Shortens the list of operations.
-    fn abridged(mut self, most: usize) -> Self {
+    fn truncated(mut self, most: usize) -> Self {
         self.omitted += self.planned.len().saturating_sub(most);
         self.planned.truncate(most);
         self.executed.truncate(most);
@@ -151,7 +158,7 @@ impl Transaction {
     }
 
     /// The last operation on a value.
-    fn about(&self, key: &str) -> Option<&Operation> {
+    fn last_operation_on(&self, key: &str) -> Option<&OperationDocument> {
         self.executed.iter().rev().find(|it| it.key == key)
     }
 
@@ -159,7 +166,7 @@ impl Transaction {
     fn revision(&self, key: &str) -> Option<serde_json::Value> {
         let waits = self.pending.iter().any(|it| it == key);
         let asked = self.values.iter().find(|it| it.key == key).map(|it| it.value.clone());
-        let operation = self.about(key);
+        let operation = self.last_operation_on(key);
         let (state, value) = match operation {
             _ if waits => ("PENDING", asked.unwrap_or_default()),
             Some(it) if it.new_value.is_null() => (it.new_state.as_str(), it.prev_value.clone()),

@@ -6,9 +6,9 @@ use axum::http::request::Parts;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::address::Query;
-use super::failure::Failure;
-use super::{PAGE, PAGE_MOST};
+use super::address::UriBuilder;
+use super::failure::HttpError;
+use super::{MAX_PAGE, PAGE};
 
 /// Arguments as received.
 #[derive(Debug)]
@@ -18,35 +18,37 @@ pub(super) struct Arguments {
 }
 
 impl<S: Sync> FromRequestParts<S> for Arguments {
-    type Rejection = Failure;
+    type Rejection = HttpError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
-        Self::of(&parts.uri)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, HttpError> {
+        Self::from_uri(&parts.uri)
     }
 }
 
 impl Arguments {
-    fn of(uri: &Uri) -> Result<Self, Failure> {
-        let pairs = extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
-            .map_err(|error| Failure::bad(format!("cannot read the arguments: {error}")))?;
+    fn from_uri(uri: &Uri) -> Result<Self, HttpError> {
+        let pairs =
+            extract::Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|error| {
+                HttpError::bad_request(format!("cannot read the arguments: {error}"))
+            })?;
         Ok(Self { pairs: pairs.0, uri: uri.clone() })
     }
 
     /// Refuses unknown arguments, and repeated ones that are not in `repeatable`.
-    pub(super) fn only(self, known: &[&str], repeatable: &[&str]) -> Result<Self, Failure> {
+    pub(super) fn allow_only(self, known: &[&str], repeatable: &[&str]) -> Result<Self, HttpError> {
         for (at, (name, _)) in self.pairs.iter().enumerate() {
             if repeatable.contains(&name.as_str()) {
                 continue;
             }
             if !known.contains(&name.as_str()) {
                 let all = [known, repeatable].concat().join(", ");
-                return Err(Failure::bad(match all.is_empty() {
+                return Err(HttpError::bad_request(match all.is_empty() {
                     true => format!("there is no argument `{name}` here, nor any other"),
                     false => format!("there is no argument `{name}` here, but: {all}"),
                 }));
             }
             if self.pairs[..at].iter().any(|(other, _)| other == name) {
-                return Err(Failure::bad(format!("argument `{name}` is given twice")));
+                return Err(HttpError::bad_request(format!("argument `{name}` is given twice")));
             }
         }
         Ok(self)
@@ -60,22 +62,24 @@ impl Arguments {
         self.pairs.iter().filter(move |(it, _)| it == name).map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn required(&self, name: &str) -> Result<&str, Failure> {
-        self.text(name).ok_or_else(|| Failure::bad(format!("argument `{name}` is missing")))
+    pub(super) fn required(&self, name: &str) -> Result<&str, HttpError> {
+        self.text(name)
+            .ok_or_else(|| HttpError::bad_request(format!("argument `{name}` is missing")))
     }
 
-    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Failure> {
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, HttpError> {
         let read = |text: &str| {
-            text.parse().map_err(|_| Failure::bad(format!("`{name}={text}` is no whole number")))
+            text.parse()
+                .map_err(|_| HttpError::bad_request(format!("`{name}={text}` is no whole number")))
         };
         self.text(name).map(read).transpose()
     }
 
     /// A time as nanoseconds since 1970, or in RFC 3339.
-    pub(super) fn time(&self, name: &str) -> Result<Option<u64>, Failure> {
+    pub(super) fn time(&self, name: &str) -> Result<Option<u64>, HttpError> {
         let read = |text: &str| {
-            time_of(text).ok_or_else(|| {
-                Failure::bad(format!(
+            parse_time(text).ok_or_else(|| {
+                HttpError::bad_request(format!(
                     "`{name}={text}` is no time: give nanoseconds since 1970, or 2026-01-31T12:00:00Z"
                 ))
             })
@@ -84,39 +88,41 @@ impl Arguments {
     }
 
     /// `1` or `true`, `0` or `false`; false when absent.
-    pub(super) fn flag(&self, name: &str) -> Result<bool, Failure> {
+    pub(super) fn flag(&self, name: &str) -> Result<bool, HttpError> {
         match self.text(name) {
             None | Some("0" | "false") => Ok(false),
             Some("1" | "true") => Ok(true),
-            Some(text) => Err(Failure::bad(format!("`{name}={text}` is neither true nor false"))),
+            Some(text) => {
+                Err(HttpError::bad_request(format!("`{name}={text}` is neither true nor false")))
+            }
         }
     }
 
     /// One of the given words; the first one when absent.
-    pub(super) fn one_of<'w>(&self, name: &str, words: &[&'w str]) -> Result<&'w str, Failure> {
+    pub(super) fn one_of<'w>(&self, name: &str, words: &[&'w str]) -> Result<&'w str, HttpError> {
         let Some(text) = self.text(name) else { return Ok(words[0]) };
         words.iter().find(|word| **word == text).copied().ok_or_else(|| {
-            Failure::bad(format!("`{name}={text}` is not one of {}", words.join(", ")))
+            HttpError::bad_request(format!("`{name}={text}` is not one of {}", words.join(", ")))
         })
     }
 
     /// Number of entries on a page.
-    pub(super) fn limit(&self) -> Result<usize, Failure> {
-        self.count("limit", PAGE, PAGE_MOST)
+    pub(super) fn limit(&self) -> Result<usize, HttpError> {
+        self.count("limit", PAGE, MAX_PAGE)
     }
 
     /// A number from 1 to `most`.
-    pub(super) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, Failure> {
+    pub(super) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, HttpError> {
         let Some(given) = self.number(name)? else { return Ok(usual) };
         match usize::try_from(given) {
             Ok(given) if (1..=most).contains(&given) => Ok(given),
-            _ => Err(Failure::bad(format!("`{name}={given}` is not from 1 to {most}"))),
+            _ => Err(HttpError::bad_request(format!("`{name}={given}` is not from 1 to {most}"))),
         }
     }
 
     /// The request for another place, with the same arguments.
     pub(super) fn next_page(&self, cursor: &str, place: &str) -> String {
-        let mut query = Query::new(self.uri.path());
+        let mut query = UriBuilder::new(self.uri.path());
         for (name, value) in self.pairs.iter().filter(|(name, _)| name != cursor) {
             query.add(name, value);
         }
@@ -126,7 +132,7 @@ impl Arguments {
 }
 
 /// Parses nanoseconds since 1970, or RFC 3339.
-pub(super) fn time_of(text: &str) -> Option<u64> {
+pub(super) fn parse_time(text: &str) -> Option<u64> {
     if let Ok(ns) = text.parse() {
         return Some(ns);
     }
@@ -135,7 +141,7 @@ pub(super) fn time_of(text: &str) -> Option<u64> {
 }
 
 /// Formats a time by RFC 3339, with nanoseconds.
-pub(super) fn time_text(ns: u64) -> String {
+pub(super) fn format_time(ns: u64) -> String {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ns));
     let text = moment.ok().and_then(|moment| moment.format(&Rfc3339).ok());
     text.unwrap_or_else(|| ns.to_string())
@@ -146,11 +152,11 @@ mod tests {
     use super::*;
 
     fn arguments(query: &str) -> Arguments {
-        Arguments::of(&format!("/x?{query}").parse().unwrap()).unwrap()
+        Arguments::from_uri(&format!("/x?{query}").parse().unwrap()).unwrap()
     }
 
     #[test]
-    fn times_come_in_two_forms() {
+    fn times_parse_from_nanoseconds_and_rfc_3339() {
         let second = 1_000_000_000;
         for (text, want) in [
             ("1700000000123456789", Some(1_700_000_000_123_456_789)),
@@ -161,17 +167,20 @@ mod tests {
         ] {
             assert_eq!(arguments(&format!("t={text}")).time("t").ok().flatten(), want, "{text}");
         }
-        assert_eq!(time_of(&time_text(1_700_000_000_123_456_789)), Some(1_700_000_000_123_456_789));
+        assert_eq!(
+            parse_time(&format_time(1_700_000_000_123_456_789)),
+            Some(1_700_000_000_123_456_789)
+        );
     }
 
     #[test]
-    fn strange_arguments_are_refused_by_name() {
+    fn unknown_and_repeated_arguments_are_refused() {
         for (query, complaint) in [
             ("kez=a", "there is no argument `kez` here, but: key, limit, prefix"),
             ("key=a&key=b", "argument `key` is given twice"),
             ("prefix=a&prefix=b", ""),
         ] {
-            let read = arguments(query).only(&["key", "limit"], &["prefix"]);
+            let read = arguments(query).allow_only(&["key", "limit"], &["prefix"]);
             let said = read.err().map(|it| format!("{it:?}")).unwrap_or_default();
             assert!(said.contains(complaint), "{query}: {said}");
         }
@@ -182,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_page_is_the_same_question() {
+    fn next_page_keeps_the_other_arguments() {
         let next = arguments("key-prefix=a%2Fb&after=x&limit=1").next_page("after", "a/c d");
         assert_eq!(next, "/x?key-prefix=a%2Fb&limit=1&after=a%2Fc%20d");
     }

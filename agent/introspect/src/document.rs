@@ -13,7 +13,7 @@ use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::arguments::time_text;
+use super::arguments::format_time;
 
 /// Converts the engine's records to documents. Clones share the table of kinds.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ impl ResyncType {
 }
 
 /// Parser for a member of an enumeration, by its name or its number.
-struct Named<T: 'static>(&'static [(T, &'static str)], T);
+struct EnumVisitor<T: 'static>(&'static [(T, &'static str)], T);
 
-impl<T: Copy> Visitor<'_> for Named<T> {
+impl<T: Copy> Visitor<'_> for EnumVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,20 +96,20 @@ impl<T: Copy> Visitor<'_> for Named<T> {
 
 impl<'de> Deserialize<'de> for TxnType {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Named(&Self::ALL, Self::Unknown))
+        from.deserialize_any(EnumVisitor(&Self::ALL, Self::Unknown))
     }
 }
 
 impl<'de> Deserialize<'de> for ResyncType {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Named(&Self::ALL, Self::No))
+        from.deserialize_any(EnumVisitor(&Self::ALL, Self::No))
     }
 }
 
 /// A transaction. Also the stored form.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Transaction {
+pub(crate) struct TransactionDocument {
     pub(crate) seq_num: u64,
     pub(crate) txn_type: TxnType,
     pub(crate) resync_type: ResyncType,
@@ -123,11 +123,11 @@ pub(crate) struct Transaction {
     pub(crate) start_ns: u64,
     pub(crate) stop_ns: u64,
     /// Requested values, ascending by key; null for a removed one.
-    pub(crate) values: Vec<Asked>,
+    pub(crate) values: Vec<RequestedValue>,
     /// Operations in the order of the plan.
-    pub(crate) planned: Vec<Operation>,
+    pub(crate) planned: Vec<OperationDocument>,
     /// Operations in the order of execution; those of a roll-back are last.
-    pub(crate) executed: Vec<Operation>,
+    pub(crate) executed: Vec<OperationDocument>,
     /// Number of operations that were not stored.
     pub(crate) omitted: usize,
     /// Values that are waiting after the transaction.
@@ -142,7 +142,7 @@ pub(crate) struct Transaction {
 /// A requested value.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Asked {
+pub(crate) struct RequestedValue {
     pub(crate) key: String,
     pub(crate) value: serde_json::Value,
 }
@@ -150,7 +150,7 @@ pub(crate) struct Asked {
 /// One operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct Operation {
+pub(crate) struct OperationDocument {
     pub(crate) operation: String,
     pub(crate) key: String,
     pub(crate) label: String,
@@ -204,16 +204,16 @@ impl Renderer {
         keys.iter().map(|key| self.key(key)).collect()
     }
 
-    pub(crate) fn transaction(&self, record: &Record) -> Transaction {
-        let remade = remade(record);
+    pub(crate) fn transaction(&self, record: &Record) -> TransactionDocument {
+        let remade = recreated_keys(record);
         let operation = |it: &RecordedOperation| {
             let is_recreate = remade.contains(&(&it.key, it.undo));
-            Operation { is_recreate, ..self.operation(record, it) }
+            OperationDocument { is_recreate, ..self.operation(record, it) }
         };
         let operations = record.operations.iter();
         let planned = operations.clone().filter(|it| !it.undo);
         let executed = operations.filter(|it| it.result != OperationResult::NotTried);
-        let asked = record.requested.iter().map(|(key, value)| Asked {
+        let asked = record.requested.iter().map(|(key, value)| RequestedValue {
             key: self.key(key),
             value: self.value(key, value.as_ref()),
         });
@@ -231,15 +231,15 @@ impl Renderer {
                 (Vec::new(), vec![self.key(key)], Some(format!("{label}: {error}")), *undone)
             }
         };
-        Transaction {
+        TransactionDocument {
             seq_num: record.txn.0,
             txn_type: txn_type(record),
             resync_type: ResyncType::No,
             description: record.description.clone(),
             client: record.author.as_ref().map(|author| author.client.clone()),
             trace: record.author.as_ref().map(|author| author.trace.clone()),
-            start: time_text(record.started_ns),
-            stop: time_text(record.ended_ns),
+            start: format_time(record.started_ns),
+            stop: format_time(record.ended_ns),
             start_ns: record.started_ns,
             stop_ns: record.ended_ns,
             values: asked.collect(),
@@ -253,7 +253,7 @@ impl Renderer {
         }
     }
 
-    fn operation(&self, record: &Record, it: &RecordedOperation) -> Operation {
+    fn operation(&self, record: &Record, it: &RecordedOperation) -> OperationDocument {
         let (result, error) = match &it.result {
             OperationResult::Verified => ("verified", None),
             OperationResult::Completed => ("completed", None),
@@ -263,11 +263,11 @@ impl Renderer {
         let value = it.new.as_ref().or(it.old.as_ref());
         let asked = record.requested.binary_search_by(|(key, _)| key.cmp(&it.key)).is_ok();
         let change = record.trigger == Trigger::Change;
-        Operation {
+        OperationDocument {
             operation: it.action.to_string().to_uppercase(),
             key: self.key(&it.key),
             label: self.label(&it.key, value.map(|value| &**value)),
-            cause: cause(it.cause).to_owned(),
+            cause: cause_text(it.cause).to_owned(),
             prev_value: self.value(&it.key, it.old.as_ref()),
             new_value: self.value(&it.key, it.new.as_ref()),
             prev_state: state_before(it).to_string(),
@@ -284,15 +284,15 @@ impl Renderer {
 
     /// Status of one value, with a short form of its parts.
     pub(super) fn status(&self, status: &Status, parts: &[Status]) -> serde_json::Value {
-        let derived: Vec<_> = parts.iter().map(|part| self.short(part)).collect();
+        let derived: Vec<_> = parts.iter().map(|part| self.summary(part)).collect();
         json!({
-            "value": self.short(status),
+            "value": self.summary(status),
             "derived_values": derived,
             "part_of": self.names(&status.part_of),
         })
     }
 
-    fn short(&self, status: &Status) -> serde_json::Value {
+    fn summary(&self, status: &Status) -> serde_json::Value {
         let detail = &status.detail;
         json!({
             "key": self.key(&status.key),
@@ -317,7 +317,7 @@ pub(super) fn details(status: &Status) -> Vec<String> {
 }
 
 /// Keys that a transaction, or its roll-back (true), both deletes and creates.
-fn remade(record: &Record) -> BTreeSet<(&Key, bool)> {
+fn recreated_keys(record: &Record) -> BTreeSet<(&Key, bool)> {
     let of = |action| {
         let operations = record.operations.iter().filter(move |it| it.action == action);
         operations.map(|it| (&it.key, it.undo))
@@ -335,7 +335,7 @@ fn txn_type(record: &Record) -> TxnType {
     }
 }
 
-pub(super) fn cause(cause: Cause) -> &'static str {
+pub(super) fn cause_text(cause: Cause) -> &'static str {
     match cause {
         Cause::Requested => "asked",
         Cause::Parked => "parked: what it depends on goes",
@@ -370,7 +370,7 @@ pub(super) fn state_after(it: &RecordedOperation) -> State {
     }
 }
 
-impl Transaction {
+impl TransactionDocument {
     /// Formats the transaction as text. `verbose` adds the request and the values.
     pub(crate) fn text(&self, verbose: bool) -> String {
         let mut out = String::new();
@@ -412,7 +412,7 @@ impl Transaction {
     }
 }
 
-impl Operation {
+impl OperationDocument {
     fn write(&self, out: &mut String, verbose: bool) -> fmt::Result {
         write!(out, "    {:7} {}  {}", self.operation, self.label, self.result)?;
         let tags = [
@@ -457,7 +457,7 @@ mod tests {
 
     // proves kv.A1, kv.A2, kv.A3, kv.A4
     #[test]
-    fn enumerations_are_written_as_names_and_read_as_names_or_numbers() {
+    fn transaction_types_parse_from_names_and_numbers() {
         assert_eq!(json!(TxnType::NBTransaction), json!("NBTransaction"));
         assert_eq!(json!(ResyncType::Full), json!("FullResync"));
         for (document, want) in [

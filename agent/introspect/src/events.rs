@@ -19,30 +19,30 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::arguments::Arguments;
 use super::document::Renderer;
-use super::failure::Failure;
-use super::transactions::Window;
+use super::failure::HttpError;
+use super::transactions::TransactionFilter;
 use super::{Introspect, PAGE};
 
 /// An event for a reader.
-type Item = Result<Event, Infallible>;
+type SseItem = Result<Event, Infallible>;
 
 /// Limit of concurrent readers of events. Requests without this extension are not limited.
 #[derive(Clone, Debug)]
 pub(super) struct EventStreams {
     places: Arc<Semaphore>,
-    most: usize,
+    limit: usize,
 }
 
 impl EventStreams {
     pub(super) fn at_most(most: usize) -> Self {
-        Self { places: Arc::new(Semaphore::new(most)), most }
+        Self { places: Arc::new(Semaphore::new(most)), limit: most }
     }
 
-    fn take(&self) -> Result<OwnedSemaphorePermit, Failure> {
+    fn acquire(&self) -> Result<OwnedSemaphorePermit, HttpError> {
         self.places.clone().try_acquire_owned().map_err(|_| {
             let error =
-                format!("{} readers of events are connected, which is all that may be", self.most);
-            Failure::with(StatusCode::SERVICE_UNAVAILABLE, error)
+                format!("{} readers of events are connected, which is all that may be", self.limit);
+            HttpError::with_status(StatusCode::SERVICE_UNAVAILABLE, error)
         })
     }
 }
@@ -53,15 +53,15 @@ pub(super) async fn events(
     streams: Option<Extension<EventStreams>>,
     headers: HeaderMap,
     arguments: Arguments,
-) -> Result<Sse<impl Stream<Item = Item>>, Failure> {
-    let arguments = arguments.only(&["after-seq"], &[])?;
-    let place = streams.map(|Extension(streams)| streams.take()).transpose()?;
+) -> Result<Sse<impl Stream<Item = SseItem>>, HttpError> {
+    let arguments = arguments.allow_only(&["after-seq"], &[])?;
+    let place = streams.map(|Extension(streams)| streams.acquire()).transpose()?;
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = arguments.number("after-seq")?.or(last);
     // Subscribe before reading the past: a transaction may then be sent twice, but none is lost.
     let told = introspect.core.listen();
     let past = match after {
-        Some(after) => introspect.past(after, PAGE).await?,
+        Some(after) => introspect.replay_events(after, PAGE).await?,
         None => Vec::new(),
     };
     let render = introspect.render.clone();
@@ -74,7 +74,7 @@ pub(super) async fn events(
     });
     let live = live.map(move |told| {
         let _until_the_end = &place;
-        document(&render, told)
+        core_event(&render, told)
     });
     // The first octets tell the reader that it is connected.
     let greeting = stream::iter([Event::default().comment("listening")]);
@@ -84,8 +84,12 @@ pub(super) async fn events(
 
 impl Introspect {
     /// Transactions after a number, up to a page; a `missed` event stands for the rest.
-    pub(super) async fn past(&self, after: u64, page: usize) -> Result<Vec<Event>, Failure> {
-        let window = Window { since: 0, until: u64::MAX, after, most: page + 1 };
+    pub(super) async fn replay_events(
+        &self,
+        after: u64,
+        page: usize,
+    ) -> Result<Vec<Event>, HttpError> {
+        let window = TransactionFilter { since: 0, until: u64::MAX, after, limit: page + 1 };
         let all = self.transactions(window).await?;
         let told = all.iter().take(page);
         let mut past: Vec<Event> =
@@ -95,7 +99,7 @@ impl Introspect {
     }
 }
 
-fn document(render: &Renderer, told: Option<Told>) -> Event {
+fn core_event(render: &Renderer, told: Option<Told>) -> Event {
     match told {
         None => event("missed", None, &json!({})),
         Some(Told::Transaction(record)) => {
@@ -103,13 +107,13 @@ fn document(render: &Renderer, told: Option<Told>) -> Event {
         }
         Some(Told::Statuses { omitted, .. }) if omitted > 0 => event("missed", None, &json!({})),
         Some(Told::Statuses { changed, .. }) => {
-            let changed: Vec<_> = changed.iter().map(|it| short(render, it)).collect();
+            let changed: Vec<_> = changed.iter().map(|it| status_summary(render, it)).collect();
             event("status", None, &json!(changed))
         }
     }
 }
 
-fn short(render: &Renderer, status: &ShortStatus) -> serde_json::Value {
+fn status_summary(render: &Renderer, status: &ShortStatus) -> serde_json::Value {
     json!({
         "key": render.key(&status.key),
         "label": status.label,

@@ -40,7 +40,7 @@ use holdfast_core::CoreHandle;
 /// Default number of entries on a page.
 const PAGE: usize = 1000;
 /// Largest number of entries on a page.
-const PAGE_MOST: usize = 10_000;
+const MAX_PAGE: usize = 10_000;
 
 /// Dependencies of the handlers.
 #[derive(Clone, Debug)]
@@ -58,20 +58,20 @@ pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Ro
     let render = document::Renderer::default();
     let introspect = Introspect { core, render, started_ns, journal: journal.clone() };
     if let Some(journal) = journal {
-        tokio::spawn(introspect.clone().keep(journal)); // ends with the core
+        tokio::spawn(introspect.clone().archive_transactions(journal)); // ends with the core
     }
     Router::new()
         .route("/scheduler/txn-history", get(transactions::history))
         .route("/scheduler/downstream-resync", post(transactions::resync))
-        .route("/scheduler/key-timeline", get(timeline::of_key))
+        .route("/scheduler/key-timeline", get(timeline::key_timeline))
         .route("/scheduler/graph-snapshot", get(timeline::snapshot))
         .route("/scheduler/flag-stats", get(timeline::flags))
         .route("/scheduler/status", get(status::status))
         .route("/scheduler/dump", get(status::dump))
         .route("/scheduler/stats", get(status::stats))
         .route("/scheduler/recording", get(recording::recording))
-        .route("/scheduler/why", get(why::why))
-        .route("/scheduler/plan", get(plan::repair).post(plan::change))
+        .route("/scheduler/why", get(why::explain))
+        .route("/scheduler/plan", get(plan::plan_repair).post(plan::plan_change))
         .route("/scheduler/graph", get(graph::graph))
         .route("/scheduler/events", get(events::events))
         .route("/metrics", get(metrics::metrics))

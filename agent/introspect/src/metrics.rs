@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::Introspect;
-use super::failure::Failure;
+use super::failure::HttpError;
 
 /// Time limit for the answer of a healthy core, whose longest events take some tenths of a second.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ pub(super) async fn health(extract::State(introspect): extract::State<Introspect
 /// `GET /metrics`.
 pub(super) async fn metrics(
     extract::State(introspect): extract::State<Introspect>,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpError> {
     let started = introspect.started_ns as f64 / NANOSECONDS;
     let text = introspect.core.look(move |inside| {
         let mut page = Exposition::default();

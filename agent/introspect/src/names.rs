@@ -2,10 +2,10 @@
 
 use holdfast_scheduler::{Engine, Key, Registry, State};
 
-use super::failure::Failure;
+use super::failure::HttpError;
 
 /// Finds the key for a text: by its name, or by the label of the value, which requires a scan of all values.
-pub(super) fn find(engine: &Engine, text: &str) -> Result<Key, Failure> {
+pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
     let meanings = engine.registry().keys_from_text(text);
     let known = |key: &&Key| {
         engine.state(key) != State::Nonexistent
@@ -17,14 +17,14 @@ pub(super) fn find(engine: &Engine, text: &str) -> Result<Key, Failure> {
         labelled.unwrap_or_default().into_iter().next()
     };
     let found = meanings.iter().find(known).cloned().or_else(by_label);
-    found.ok_or_else(|| Failure::unknown(format!("there is no value `{text}`")))
+    found.ok_or_else(|| HttpError::not_found(format!("there is no value `{text}`")))
 }
 
 /// All key prefixes that a text can stand for.
-pub(super) fn prefixes(registry: &Registry, text: &str) -> Result<Vec<Key>, Failure> {
+pub(super) fn key_prefixes(registry: &Registry, text: &str) -> Result<Vec<Key>, HttpError> {
     let meanings = registry.keys_from_text(text.trim_end_matches('/'));
     match meanings.is_empty() {
-        true => Err(Failure::unknown(format!("no keys start with `{text}`"))),
+        true => Err(HttpError::not_found(format!("no keys start with `{text}`"))),
         false => Ok(meanings),
     }
 }
@@ -34,7 +34,7 @@ mod tests {
     use holdfast_platform::descriptors::{self, address, link, route};
 
     #[test]
-    fn a_name_can_mean_its_key() {
+    fn key_texts_parse_back_to_their_keys() {
         let registry = descriptors::registry();
         let net = "10.0.0.0/8".parse().unwrap();
         for (key, text) in [

@@ -8,19 +8,19 @@ use serde::Serialize;
 
 use super::Introspect;
 use super::arguments::Arguments;
-use super::failure::Failure;
+use super::failure::HttpError;
 
 /// Response with a page of a list, and a link to the next one.
 pub(super) fn list<T: Serialize>(entries: &[T], next: Option<String>) -> Response {
-    linked(Json(entries).into_response(), next)
+    with_link_header(Json(entries).into_response(), next)
 }
 
 pub(super) fn text(text: String, next: Option<String>) -> Response {
-    linked(text.into_response(), next)
+    with_link_header(text.into_response(), next)
 }
 
 /// Adds a `Link` header (RFC 8288) to the next page.
-fn linked(mut response: Response, next: Option<String>) -> Response {
+fn with_link_header(mut response: Response, next: Option<String>) -> Response {
     let link = next.map(|address| HeaderValue::from_str(&format!("<{address}>; rel=\"next\"")));
     if let Some(Ok(link)) = link {
         response.headers_mut().insert(header::LINK, link);
@@ -30,7 +30,7 @@ fn linked(mut response: Response, next: Option<String>) -> Response {
 
 /// Keys of one page, and the start of the next one.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct KeyPage {
     pub(super) keys: Vec<Key>,
     pub(super) next: Option<String>,
 }
@@ -40,10 +40,14 @@ impl Introspect {
     /// keys that only the history knows are included.
     ///
     /// The core returns the keys only; all other work happens outside of it.
-    pub(super) async fn keys(&self, arguments: &Arguments, past: bool) -> Result<Keys, Failure> {
+    pub(super) async fn key_page(
+        &self,
+        arguments: &Arguments,
+        past: bool,
+    ) -> Result<KeyPage, HttpError> {
         let limit = arguments.limit()?;
-        let after = arguments.text("after").map(cursor).transpose()?;
-        let prefixes = self.selection(arguments)?;
+        let after = arguments.text("after").map(parse_cursor).transpose()?;
+        let prefixes = self.selected_prefixes(arguments)?;
         let wanted = move |key: &Key| {
             after.as_ref().is_none_or(|after| key > after)
                 && prefixes.as_ref().is_none_or(|all| all.iter().any(|it| key.starts_with(it)))
@@ -63,19 +67,24 @@ impl Introspect {
         keys.truncate(limit);
         let last = keys.last().filter(|_| more).map(hex);
         let next = last.map(|place| arguments.next_page("after", &place));
-        Ok(Keys { keys, next })
+        Ok(KeyPage { keys, next })
     }
 
     /// Key prefixes from the arguments; `None` for all keys.
-    pub(super) fn selection(&self, arguments: &Arguments) -> Result<Option<Vec<Key>>, Failure> {
+    pub(super) fn selected_prefixes(
+        &self,
+        arguments: &Arguments,
+    ) -> Result<Option<Vec<Key>>, HttpError> {
         let registry = self.render.registry();
         match (arguments.text("descriptor"), arguments.text("key-prefix")) {
-            (Some(_), Some(_)) => Err(Failure::bad("give `descriptor` or `key-prefix`, not both")),
+            (Some(_), Some(_)) => {
+                Err(HttpError::bad_request("give `descriptor` or `key-prefix`, not both"))
+            }
             (Some(name), None) => match registry.by_name(name) {
                 Some(kind) => Ok(Some(vec![Key::of(kind.kind())])),
-                None => Err(Failure::unknown(format!("there is no descriptor `{name}`"))),
+                None => Err(HttpError::not_found(format!("there is no descriptor `{name}`"))),
             },
-            (None, Some(text)) => super::names::prefixes(registry, text).map(Some),
+            (None, Some(text)) => super::names::key_prefixes(registry, text).map(Some),
             (None, None) => Ok(None),
         }
     }
@@ -86,9 +95,11 @@ fn hex(key: &Key) -> String {
 }
 
 /// Parses a key from the output of [`hex`].
-fn cursor(text: &str) -> Result<Key, Failure> {
+fn parse_cursor(text: &str) -> Result<Key, HttpError> {
     let octet = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
     let octets: Option<Vec<u8>> = (0..text.len()).step_by(2).map(octet).collect();
     let key = octets.and_then(|octets| Key::from_bytes(&octets).ok());
-    key.ok_or_else(|| Failure::bad(format!("`after={text}` is no place that a page ended at")))
+    key.ok_or_else(|| {
+        HttpError::bad_request(format!("`after={text}` is no place that a page ended at"))
+    })
 }

@@ -4,36 +4,36 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::schema::Origin;
-use holdfast_config::{Edit, Path, Payload, Target};
+use holdfast_config::{Edit, EditTarget, Path, Payload};
 use holdfast_core::{CommitOptions, Datastore, Inside, ObjectEffect, Preview, UserSecrets};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::arguments::Arguments;
-use super::document::{Renderer, cause};
-use super::failure::Failure;
-use super::{Introspect, PAGE_MOST, names, page};
+use super::document::{Renderer, cause_text};
+use super::failure::HttpError;
+use super::{Introspect, MAX_PAGE, names, page};
 use smol_str::SmolStr;
 
 /// `GET plan`: any number of `key`; `format`. Plan for a repair of these values, or of all that differ.
-pub(super) async fn repair(
+pub(super) async fn plan_repair(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["format"], &["key"])?;
+) -> Result<Response, HttpError> {
+    let arguments = arguments.allow_only(&["format"], &["key"])?;
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     let named: Vec<String> = arguments.all("key").map(str::to_owned).collect();
     let render = introspect.render.clone();
     let look = move |inside: &Inside<'_>| {
-        let keys = named.iter().map(|text| names::find(inside.engine, text));
-        let keys = keys.collect::<Result<Vec<Key>, Failure>>()?;
+        let keys = named.iter().map(|text| names::find_key(inside.engine, text));
+        let keys = keys.collect::<Result<Vec<Key>, HttpError>>()?;
         let keys = Some(keys.as_slice()).filter(|keys| !keys.is_empty());
         let plan = inside.engine.plan_repair(keys);
-        let plan = plan.map_err(|refused| Failure::failed(refused.to_string()))?;
-        Ok::<_, Failure>(document(&render, &plan))
+        let plan = plan.map_err(|refused| HttpError::internal(refused.to_string()))?;
+        Ok::<_, HttpError>(plan_document(&render, &plan))
     };
     let document = introspect.core.look(look).await??;
     Ok(if text { page::text(as_text(&document), None) } else { Json(document).into_response() })
@@ -42,59 +42,60 @@ pub(super) async fn repair(
 /// A change of configuration in the form of a Set: deletes, then replaces, then updates.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Change {
+struct ChangeRequest {
     /// Origin of all paths: `openconfig` by default.
     #[serde(default)]
     origin: String,
     #[serde(default)]
     delete: Vec<String>,
     #[serde(default)]
-    replace: Vec<Item>,
+    replace: Vec<PathValue>,
     #[serde(default)]
-    update: Vec<Item>,
+    update: Vec<PathValue>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Item {
+struct PathValue {
     path: String,
     /// Value in RFC 7951 encoding.
     value: serde_json::Value,
 }
 
 /// `POST plan` with a change of configuration: the plan for it. Nothing is changed.
-pub(super) async fn change(
+pub(super) async fn plan_change(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
     body: Bytes,
-) -> Result<Response, Failure> {
-    arguments.only(&[], &[])?;
-    let change: Change = serde_json::from_slice(&body)
-        .map_err(|error| Failure::bad(format!("cannot read the change: {error}")))?;
+) -> Result<Response, HttpError> {
+    arguments.allow_only(&[], &[])?;
+    let change: ChangeRequest = serde_json::from_slice(&body)
+        .map_err(|error| HttpError::bad_request(format!("cannot read the change: {error}")))?;
     let caller = Caller {
         name: SmolStr::new_static("local"),
         role: Role::Admin,
-        source: Source::Local { uid: nix::unistd::geteuid().as_raw() },
+        auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
         peer: None,
     };
     let asked = introspect.core.preview(&caller, change.edit()?, CommitOptions::default());
-    Ok(Json(foreseen(&asked.await?)).into_response())
+    Ok(Json(preview_document(&asked.await?)).into_response())
 }
 
-impl Change {
-    fn edit(self) -> Result<Edit, Failure> {
+impl ChangeRequest {
+    fn edit(self) -> Result<Edit, HttpError> {
         let origin = match self.origin.as_str() {
             "" | "openconfig" => Origin::OpenConfig,
             "holdfast_native" => Origin::Native,
-            other => return Err(Failure::bad(format!("`{other}` is no origin"))),
+            other => return Err(HttpError::bad_request(format!("`{other}` is no origin"))),
         };
         let target = |path: &str| {
-            let path = path.parse::<Path>().map_err(|error| Failure::bad(error.to_string()))?;
-            Ok::<_, Failure>(Target { origin, path })
+            let path =
+                path.parse::<Path>().map_err(|error| HttpError::bad_request(error.to_string()))?;
+            Ok::<_, HttpError>(EditTarget { origin, path })
         };
-        let item = |it: Item| {
+        let item = |it: PathValue| {
             let text = it.value.to_string().into();
-            Ok::<_, Failure>((target(&it.path)?, Payload::Json { text, ietf: true }))
+            Ok::<_, HttpError>((target(&it.path)?, Payload::Json { text, ietf: true }))
         };
         Ok(Edit {
             deletes: self.delete.iter().map(|path| target(path)).collect::<Result<_, _>>()?,
@@ -106,12 +107,12 @@ impl Change {
     }
 }
 
-fn foreseen(preview: &Preview) -> serde_json::Value {
+fn preview_document(preview: &Preview) -> serde_json::Value {
     let operations = preview.operations.first.iter().map(|it| {
         json!({
             "Object": it.object,
             "Effect": effect(it.effect),
-            "Cause": cause(it.cause),
+            "Cause": cause_text(it.cause),
             "Interrupts": it.interrupts,
         })
     });
@@ -143,13 +144,13 @@ fn effect(effect: ObjectEffect) -> &'static str {
     }
 }
 
-pub(super) fn document(render: &Renderer, plan: &Plan) -> serde_json::Value {
-    let operations = plan.operations().iter().take(PAGE_MOST).map(|it| {
+pub(super) fn plan_document(render: &Renderer, plan: &Plan) -> serde_json::Value {
+    let operations = plan.operations().iter().take(MAX_PAGE).map(|it| {
         json!({
             "Operation": it.action.to_string().to_uppercase(),
             "Key": render.key(&it.key),
             "Label": plan.label(it),
-            "Cause": cause(it.cause),
+            "Cause": cause_text(it.cause),
             "PrevValue": render.value(&it.key, it.old.as_ref()),
             "NewValue": render.value(&it.key, it.new.as_ref()),
             "Takes": it.cascaded.iter().map(|key| render.key(key)).collect::<Vec<_>>(),
@@ -158,7 +159,7 @@ pub(super) fn document(render: &Renderer, plan: &Plan) -> serde_json::Value {
     json!({
         "Hash": format!("{:016x}", plan.hash()),
         "Operations": operations.collect::<Vec<_>>(),
-        "Omitted": plan.operations().len().saturating_sub(PAGE_MOST),
+        "Omitted": plan.operations().len().saturating_sub(MAX_PAGE),
         "Pending": plan.pending().iter().map(|key| render.key(key)).collect::<Vec<_>>(),
         "Work": {"Visited": plan.cost().visited, "Edges": plan.cost().edges},
     })

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::Introspect;
 use super::arguments::Arguments;
 use super::document::Renderer;
-use super::failure::Failure;
+use super::failure::HttpError;
 use super::graph::neighbourhood;
-use super::timeline::Past;
+use super::timeline::KeyHistory;
 
 /// Version of the document format.
 const FORMAT: u32 = 1;
@@ -32,9 +32,9 @@ pub(super) struct Recording {
     /// Links that exist without the agent.
     pub(super) ports: Vec<String>,
     /// Intended values before the transaction.
-    pub(super) before: Vec<Value>,
+    pub(super) before: Vec<RecordedValue>,
     /// Requested values; without data for removed ones.
-    pub(super) asked: Vec<Value>,
+    pub(super) asked: Vec<RecordedValue>,
     /// Operations in order, such as `CREATE link/eth0`.
     pub(super) operations: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub(super) struct Recording {
 /// A value with its key.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Value {
+pub(super) struct RecordedValue {
     pub(super) key: String,
     pub(super) data: serde_json::Value,
 }
@@ -51,40 +51,46 @@ pub(super) struct Value {
 pub(super) async fn recording(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["seq-num"], &[])?;
+) -> Result<Response, HttpError> {
+    let arguments = arguments.allow_only(&["seq-num"], &[])?;
     arguments.required("seq-num")?;
     let number = arguments.number("seq-num")?.unwrap_or_default();
     let (render, began) = (introspect.render.clone(), introspect.started_ns);
     let look = move |inside: &Inside<'_>| {
         let record = inside.engine.history().record(TxnId(number)).cloned();
         let record = record.ok_or_else(|| {
-            Failure::unknown(format!("transaction {number} is not recorded in this run"))
+            HttpError::not_found(format!("transaction {number} is not recorded in this run"))
         })?;
         if record.omitted > 0 {
             let why = format!("transaction {number} is too large: its history is not complete");
-            return Err(Failure::unknown(why));
+            return Err(HttpError::not_found(why));
         }
-        Ok(of(inside, &render, &record, began))
+        Ok(recording_of(inside, &render, &record, began))
     };
     Ok(Json(introspect.core.look(look).await??).into_response())
 }
 
-fn of(inside: &Inside<'_>, render: &Renderer, record: &Record, began_ns: u64) -> Recording {
+fn recording_of(
+    inside: &Inside<'_>,
+    render: &Renderer,
+    record: &Record,
+    began_ns: u64,
+) -> Recording {
     let touched: Vec<Key> = record.keys().cloned().collect();
-    let value = |key: &Key, value: Option<&SharedValue>| Value {
+    let value = |key: &Key, value: Option<&SharedValue>| RecordedValue {
         key: render.key(key),
         data: value
             .map_or(serde_json::Value::Null, |value| recorded::to_json(key.kind(), &**value)),
     };
     let around = neighbourhood(inside.engine, touched);
     let before = around.iter().filter_map(|key| {
-        let past = Past::of(inside, key.clone());
+        let past = KeyHistory::of(inside, key.clone());
         if !is_base(&past) {
             return None;
         }
         let revisions = past.revisions(began_ns, inside.now.unix_ns);
-        let then = revisions.into_iter().find(|revision| revision.holds(record.started_ns))?;
+        let then =
+            revisions.into_iter().find(|revision| revision.is_valid_at(record.started_ns))?;
         Some(value(key, Some(&then.value?)))
     });
     let done = record.operations.iter().filter(|it| it.result != OperationResult::NotTried);
@@ -102,9 +108,9 @@ fn of(inside: &Inside<'_>, render: &Renderer, record: &Record, began_ns: u64) ->
 }
 
 /// True when the value was requested itself, and not only as a part of another.
-fn is_base(past: &Past) -> bool {
+fn is_base(past: &KeyHistory) -> bool {
     let asked = past.records.iter().any(|it| it.requested.iter().any(|(key, _)| *key == past.key));
-    let now = past.now.as_ref();
+    let now = past.current.as_ref();
     asked || now.is_some_and(|now| now.intended.is_some() && now.part_of.is_empty())
 }
 

@@ -8,11 +8,11 @@ use holdfast_scheduler::{Delta, Engine, Key, Now, SharedValue, Step};
 use serde_json::json;
 
 use super::names;
-use super::recording::{Recording, Value};
-use super::tests::{Asked, BOX};
+use super::recording::{RecordedValue, Recording};
+use super::tests::{BOX_CONFIG, TestAgent};
 
 /// Longer than any relevant timer of the engine.
-const QUIET: Duration = Duration::from_millis(1500);
+const IDLE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// An engine with its kernel.
 struct Replay {
@@ -24,7 +24,7 @@ struct Replay {
 
 impl Replay {
     /// Brings the kernel to the previous state of the recording.
-    async fn before(recording: &Recording) -> Self {
+    async fn restore(recording: &Recording) -> Self {
         let ports: Vec<&str> = recording.ports.iter().map(String::as_str).collect();
         let (mut transport, events) = SimulatedKernel::new(&ports).connect();
         let mut engine = Engine::new(descriptors::registry());
@@ -43,7 +43,7 @@ impl Replay {
 
     /// Runs until there are no more events.
     async fn settle(&mut self) {
-        while let Ok(Some(event)) = tokio::time::timeout(QUIET, self.events.recv()).await {
+        while let Ok(Some(event)) = tokio::time::timeout(IDLE_TIMEOUT, self.events.recv()).await {
             let now = self.now();
             let step = event.tell(&mut self.engine, now);
             self.follow(step);
@@ -61,7 +61,7 @@ impl Replay {
     }
 
     /// Makes the recorded request, and returns the operations.
-    async fn carry_out(&mut self, asked: &[Value]) -> Vec<String> {
+    async fn run_request(&mut self, asked: &[RecordedValue]) -> Vec<String> {
         let plan = self.engine.plan(Delta::new(asked.iter().map(value).collect())).unwrap();
         let now = self.now();
         let (txn, step) = self.engine.start(plan, now);
@@ -78,11 +78,11 @@ impl Replay {
 }
 
 /// The value of a document, with its key by its descriptor.
-fn value(it: &Value) -> (Key, Option<SharedValue>) {
+fn value(it: &RecordedValue) -> (Key, Option<SharedValue>) {
     let registry = descriptors::registry();
     let kind = registry.by_name(it.key.split('/').next().unwrap()).unwrap();
     if it.data.is_null() {
-        let keys = names::prefixes(&registry, &it.key).unwrap_or_default();
+        let keys = names::key_prefixes(&registry, &it.key).unwrap_or_default();
         let named = keys.into_iter().find(|key| registry.key_text(key) == it.key);
         return (named.unwrap(), None);
     }
@@ -91,21 +91,25 @@ fn value(it: &Value) -> (Key, Option<SharedValue>) {
 }
 
 #[tokio::test]
-async fn a_recorded_transaction_does_the_same_again() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn recording_replays_to_the_same_operations() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     let mtu = r#"{"openconfig-interfaces:interfaces": {"interface": [
         {"name": "eth0", "config": {"name": "eth0", "mtu": 1314, "description": "again"}}]}}"#;
     agent.set(mtu).await;
-    agent.set(BOX).await;
+    agent.set(BOX_CONFIG).await;
     for number in 1..=3 {
         let document = agent.read(&format!("/scheduler/recording?seq-num={number}")).await;
         let recording: Recording = serde_json::from_value(document.clone()).unwrap();
         assert_eq!(recording.ports, ["eth0"]);
         assert!(!recording.operations.is_empty(), "{document:#}");
         assert_eq!(recording.before.is_empty(), number == 1, "{document:#}");
-        let mut replay = Replay::before(&recording).await;
-        assert_eq!(replay.carry_out(&recording.asked).await, recording.operations, "{document:#}");
+        let mut replay = Replay::restore(&recording).await;
+        assert_eq!(
+            replay.run_request(&recording.asked).await,
+            recording.operations,
+            "{document:#}"
+        );
     }
     let missing = agent.get("/scheduler/recording?seq-num=9").await;
     assert_eq!(missing.status.as_u16(), 404);

@@ -10,7 +10,7 @@ use holdfast_scheduler::{Key, SharedValue, State, Status, Tally};
 use serde_json::json;
 
 use super::arguments::Arguments;
-use super::failure::Failure;
+use super::failure::HttpError;
 use super::{Introspect, names, page};
 
 /// Values read in one step; between steps the core handles other events.
@@ -22,15 +22,15 @@ const VIEWS: [&str; 3] = ["SB", "NB", "cached"];
 pub(super) async fn status(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpError> {
     let known = ["key", "descriptor", "key-prefix", "state", "after", "limit"];
-    let arguments = arguments.only(&known, &[])?;
+    let arguments = arguments.allow_only(&known, &[])?;
     if let Some(key) = arguments.text("key").map(str::to_owned) {
-        let (status, parts) = introspect.one(key).await?;
+        let (status, parts) = introspect.status_of(key).await?;
         return Ok(Json(introspect.render.status(&status, &parts)).into_response());
     }
-    let wanted = arguments.text("state").map(state).transpose()?;
-    let page::Keys { keys, next } = introspect.keys(&arguments, false).await?;
+    let wanted = arguments.text("state").map(parse_state).transpose()?;
+    let page::KeyPage { keys, next } = introspect.key_page(&arguments, false).await?;
     let found = introspect.statuses(keys).await?;
     let shown =
         found.iter().filter(|(status, _)| wanted.is_none_or(|wanted| wanted == status.state));
@@ -38,21 +38,21 @@ pub(super) async fn status(
     Ok(page::list(&shown, next))
 }
 
-fn state(text: &str) -> Result<State, Failure> {
+fn parse_state(text: &str) -> Result<State, HttpError> {
     let named = |state: &State| text.eq_ignore_ascii_case(&state.to_string());
     State::ALL.into_iter().find(named).ok_or_else(|| {
         let all = State::ALL.map(|state| state.to_string());
-        Failure::bad(format!("`state={text}` is not one of {}", all.join(", ")))
+        HttpError::bad_request(format!("`state={text}` is not one of {}", all.join(", ")))
     })
 }
 
 impl Introspect {
     /// Status of one value and its parts.
-    pub(super) async fn one(&self, key: String) -> Result<(Status, Vec<Status>), Failure> {
+    pub(super) async fn status_of(&self, key: String) -> Result<(Status, Vec<Status>), HttpError> {
         let look = move |inside: &Inside<'_>| {
-            let key = names::find(inside.engine, &key)?;
+            let key = names::find_key(inside.engine, &key)?;
             with_parts(inside, &key).ok_or_else(|| {
-                Failure::unknown(format!(
+                HttpError::not_found(format!(
                     "{} is gone; its timeline tells more",
                     inside.engine.label(&key)
                 ))
@@ -64,7 +64,7 @@ impl Introspect {
     pub(super) async fn statuses(
         &self,
         keys: Vec<Key>,
-    ) -> Result<Vec<(Status, Vec<Status>)>, Failure> {
+    ) -> Result<Vec<(Status, Vec<Status>)>, HttpError> {
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(STATUSES_AT_ONCE) {
             let some = some.to_vec();
@@ -88,13 +88,14 @@ fn with_parts(inside: &Inside<'_>, key: &Key) -> Option<(Status, Vec<Status>)> {
 pub(super) async fn dump(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["descriptor", "key-prefix", "view", "after", "limit"], &[])?;
+) -> Result<Response, HttpError> {
+    let arguments =
+        arguments.allow_only(&["descriptor", "key-prefix", "view", "after", "limit"], &[])?;
     let view = arguments.one_of("view", &VIEWS)?;
-    if introspect.selection(&arguments)?.is_none() {
+    if introspect.selected_prefixes(&arguments)?.is_none() {
         return Ok(Json(index(&introspect)).into_response());
     }
-    let page::Keys { keys, next } = introspect.keys(&arguments, false).await?;
+    let page::KeyPage { keys, next } = introspect.key_page(&arguments, false).await?;
     let found = introspect.statuses(keys).await?;
     let entries = found.iter().filter_map(|(status, _)| {
         let value = plane(status, view)?;
@@ -134,8 +135,8 @@ fn plane<'s>(status: &'s Status, view: &str) -> Option<&'s SharedValue> {
 pub(super) async fn stats(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    arguments.only(&[], &[])?;
+) -> Result<Response, HttpError> {
+    arguments.allow_only(&[], &[])?;
     let document = introspect.core.look(|inside| {
         let engine = inside.engine;
         let counters = engine.counters();
@@ -145,13 +146,13 @@ pub(super) async fn stats(
             .map(|(state, count)| (state.to_string(), count))
             .collect();
         let transactions: Vec<_> =
-            engine.history().transactions().map(|(name, tally)| method(name, tally)).collect();
+            engine.history().transactions().map(|(name, tally)| timed_tally(name, tally)).collect();
         let mut operations: BTreeMap<String, u64> = BTreeMap::new();
         let mut all: BTreeMap<&str, Vec<serde_json::Value>> = BTreeMap::new();
         for (kind, action, tally) in engine.history().operations() {
             let action = action.to_string().to_uppercase();
             let name = engine.registry().descriptor(kind).map_or("unknown", |it| it.name());
-            all.entry(name).or_default().push(counted(&action, tally));
+            all.entry(name).or_default().push(untimed_tally(&action, tally));
             *operations.entry(action).or_default() += tally.count;
         }
         json!({
@@ -164,12 +165,12 @@ pub(super) async fn stats(
                 "Methods": transactions,
             },
             "GraphMethods": [
-                counted("plan", Tally { count: counters.plans, ..Tally::default() }),
-                counted("visit", Tally { count: counters.visited, ..Tally::default() }),
-                counted("walk-edge", Tally { count: counters.edges, ..Tally::default() }),
-                counted("read", Tally { count: counters.reads, ..Tally::default() }),
-                counted("fact", Tally { count: counters.facts, ..Tally::default() }),
-                counted("drift", Tally { count: counters.drifts, ..Tally::default() }),
+                untimed_tally("plan", Tally { count: counters.plans, ..Tally::default() }),
+                untimed_tally("visit", Tally { count: counters.visited, ..Tally::default() }),
+                untimed_tally("walk-edge", Tally { count: counters.edges, ..Tally::default() }),
+                untimed_tally("read", Tally { count: counters.reads, ..Tally::default() }),
+                untimed_tally("fact", Tally { count: counters.facts, ..Tally::default() }),
+                untimed_tally("drift", Tally { count: counters.drifts, ..Tally::default() }),
             ],
             "AllDescriptors": engine.registry().iter().map(|kind| kind.name()).collect::<Vec<_>>(),
             "Descriptors": all,
@@ -179,7 +180,7 @@ pub(super) async fn stats(
 }
 
 /// A row with times in nanoseconds.
-fn method(name: &str, tally: Tally) -> serde_json::Value {
+fn timed_tally(name: &str, tally: Tally) -> serde_json::Value {
     let average = tally.total_ns.checked_div(tally.count).unwrap_or_default();
     json!({
         "Name": name, "Count": tally.count, "Failed": tally.failed, "Total": tally.total_ns,
@@ -188,6 +189,6 @@ fn method(name: &str, tally: Tally) -> serde_json::Value {
 }
 
 /// A row without times, because the engine has no clock.
-fn counted(name: &str, tally: Tally) -> serde_json::Value {
+fn untimed_tally(name: &str, tally: Tally) -> serde_json::Value {
     json!({"Name": name, "Count": tally.count, "Failed": tally.failed})
 }

@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
 use super::events::EventStreams;
-use super::failure::Failure;
+use super::failure::HttpError;
 
 /// Introspection requests over TCP that need the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,14 +67,14 @@ pub enum TcpError {
 
 /// The serving task, which ends on drop.
 #[derive(Debug)]
-pub struct Tcp {
+pub struct TcpServer {
     _task: AbortOnDropHandle<()>,
 }
 
 #[derive(Clone)]
-struct Guard {
+struct TokenGuard {
     token: Arc<Zeroizing<String>>,
-    asked_for: IntrospectToken,
+    required_for: IntrospectToken,
 }
 
 /// Serves `routes` on a loopback address.
@@ -86,24 +86,28 @@ pub async fn start(
     asked_for: IntrospectToken,
     state: &Path,
     routes: Router,
-) -> Result<Tcp, TcpError> {
-    let routes = guarded(routes, token(state)?, asked_for);
+) -> Result<TcpServer, TcpError> {
+    let routes = with_token_guard(routes, load_or_create_token(state)?, asked_for);
     let failed = |source| TcpError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     tracing::info!(address = %listener.local_addr().map_err(failed)?, "introspection is served");
     let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: Some(WRITE_TIMEOUT) };
     let task = tokio::spawn(http1::serve(listener, bounds, move |_| routes.clone()));
-    Ok(Tcp { _task: AbortOnDropHandle::new(task) })
+    Ok(TcpServer { _task: AbortOnDropHandle::new(task) })
 }
 
-fn guarded(routes: Router, token: Zeroizing<String>, asked_for: IntrospectToken) -> Router {
-    let guard = Guard { token: Arc::new(token), asked_for };
+fn with_token_guard(
+    routes: Router,
+    token: Zeroizing<String>,
+    asked_for: IntrospectToken,
+) -> Router {
+    let guard = TokenGuard { token: Arc::new(token), required_for: asked_for };
     let streams = EventStreams::at_most(MAX_EVENT_STREAMS);
-    routes.layer(Extension(streams)).layer(from_fn_with_state(guard, admit))
+    routes.layer(Extension(streams)).layer(from_fn_with_state(guard, check_request))
 }
 
 /// The token in the state folder, created when missing.
-fn token(state: &Path) -> Result<Zeroizing<String>, TcpError> {
+fn load_or_create_token(state: &Path) -> Result<Zeroizing<String>, TcpError> {
     let path = state.join(TOKEN_FILE);
     match std::fs::read_to_string(&path) {
         Ok(text) => {
@@ -122,32 +126,34 @@ fn token(state: &Path) -> Result<Zeroizing<String>, TcpError> {
     }
 }
 
-async fn admit(
-    extract::State(guard): extract::State<Guard>,
+async fn check_request(
+    extract::State(guard): extract::State<TokenGuard>,
     request: Request,
     next: Next,
 ) -> Response {
     if !is_local_name(request.headers()) {
         let why = "this address is asked by its own name only: 127.0.0.1 or localhost";
-        return refused(StatusCode::MISDIRECTED_REQUEST, why);
+        return error_response(StatusCode::MISDIRECTED_REQUEST, why);
     }
     let reading = [Method::GET, Method::HEAD].contains(request.method());
-    if !reading && !guard.knows_bearer(request.headers()) {
+    if !reading && !guard.has_bearer_token(request.headers()) {
         let why = "what changes something needs the token: Authorization: Bearer ...";
-        return refused(StatusCode::UNAUTHORIZED, why);
+        return error_response(StatusCode::UNAUTHORIZED, why);
     }
-    if reading && guard.asked_for == IntrospectToken::All && !guard.knows_reader(request.headers())
+    if reading
+        && guard.required_for == IntrospectToken::All
+        && !guard.has_token_or_password(request.headers())
     {
         let why = "this agent is read with the token: Authorization: Bearer ...";
         // Browsers prompt for it, and send it with the page's requests.
         let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"holdfast\"")];
-        return (challenge, refused(StatusCode::UNAUTHORIZED, why)).into_response();
+        return (challenge, error_response(StatusCode::UNAUTHORIZED, why)).into_response();
     }
     next.run(request).await
 }
 
-fn refused(status: StatusCode, why: &str) -> Response {
-    Failure::with(status, why).into_response()
+fn error_response(status: StatusCode, why: &str) -> Response {
+    HttpError::with_status(status, why).into_response()
 }
 
 fn is_local_name(headers: &HeaderMap) -> bool {
@@ -161,20 +167,20 @@ fn is_local_name(headers: &HeaderMap) -> bool {
     LOCAL_NAMES.contains(&name)
 }
 
-impl Guard {
-    fn knows_bearer(&self, headers: &HeaderMap) -> bool {
+impl TokenGuard {
+    fn has_bearer_token(&self, headers: &HeaderMap) -> bool {
         authorization(headers, "Bearer ").is_some_and(|given| self.is_token(given.as_bytes()))
     }
 
     /// Reading also accepts the token as a password, with any user name. Changes do not, because browsers add a
     /// known password to requests from other sites.
-    fn knows_reader(&self, headers: &HeaderMap) -> bool {
+    fn has_token_or_password(&self, headers: &HeaderMap) -> bool {
         let password = |given: &str| {
             let given = Zeroizing::new(BASE64.decode(given).ok()?);
             let colon = given.iter().position(|octet| *octet == b':')?;
             Some(self.is_token(&given[colon + 1..]))
         };
-        self.knows_bearer(headers)
+        self.has_bearer_token(headers)
             || authorization(headers, "Basic ").and_then(password).unwrap_or_default()
     }
 
@@ -198,10 +204,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn strangers_are_refused() {
+    async fn requests_need_a_local_host_name_and_the_token() {
         let folder = tempfile::tempdir().unwrap();
-        let first = token(folder.path()).unwrap();
-        assert_eq!(first, token(folder.path()).unwrap());
+        let first = load_or_create_token(folder.path()).unwrap();
+        assert_eq!(first, load_or_create_token(folder.path()).unwrap());
         let file = folder.path().join(TOKEN_FILE);
         assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
@@ -246,7 +252,7 @@ mod tests {
                     .into_iter()
                     .fold(asked, |it, is| it.header(header::AUTHORIZATION, is));
                 let asked = asked.body(Body::empty()).unwrap();
-                let routes = guarded(routes.clone(), first.clone(), asked_for);
+                let routes = with_token_guard(routes.clone(), first.clone(), asked_for);
                 let answer = routes.oneshot(asked).await.unwrap();
                 assert_eq!(answer.status().as_u16(), want, "{row}");
                 let challenged = answer.headers().contains_key(header::WWW_AUTHENTICATE);

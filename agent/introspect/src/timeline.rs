@@ -15,9 +15,9 @@ use holdfast_scheduler::{
 };
 use serde_json::json;
 
-use super::arguments::{Arguments, time_of, time_text};
+use super::arguments::{Arguments, format_time, parse_time};
 use super::document::{Renderer, state_after, txn_name};
-use super::failure::Failure;
+use super::failure::HttpError;
 use super::{Introspect, names, page};
 
 /// Most values that are listed for one dependency.
@@ -25,7 +25,7 @@ const MATCHES_SHOWN: usize = 16;
 
 /// A value during one period.
 #[derive(Clone, Debug)]
-pub(super) struct Revision {
+pub(super) struct ValueRevision {
     pub(super) since_ns: u64,
     /// `None` for the present revision.
     pub(super) until_ns: Option<u64>,
@@ -36,18 +36,18 @@ pub(super) struct Revision {
 
 /// Everything about a key from which its revisions are computed.
 #[derive(Debug)]
-pub(super) struct Past {
+pub(super) struct KeyHistory {
     pub(super) key: Key,
     pub(super) records: Vec<Arc<Record>>,
-    pub(super) now: Option<Status>,
+    pub(super) current: Option<Status>,
     targets: Vec<(String, Target, Vec<Key>)>,
 }
 
-impl Past {
+impl KeyHistory {
     pub(super) fn of(inside: &Inside<'_>, key: Key) -> Self {
         let records = inside.engine.history().touching(&key).cloned().collect();
         let now = inside.engine.status(&key).filter(|now| now.state != State::Nonexistent);
-        Self { key, records, now, targets: Vec::new() }
+        Self { key, records, current: now, targets: Vec::new() }
     }
 
     fn with_targets(mut self, inside: &Inside<'_>) -> Self {
@@ -62,27 +62,29 @@ impl Past {
 
     /// The revisions, oldest first. `began_ns` is the start of this run, from which values without a transaction
     /// exist.
-    pub(super) fn revisions(&self, began_ns: u64, now_ns: u64) -> Vec<Revision> {
-        let mut revisions: Vec<Revision> = Vec::new();
+    pub(super) fn revisions(&self, began_ns: u64, now_ns: u64) -> Vec<ValueRevision> {
+        let mut revisions: Vec<ValueRevision> = Vec::new();
         for record in &self.records {
-            let Some((state, value)) = self.after(record, revisions.last()) else { continue };
-            put(&mut revisions, record.ended_ns, Some(record.txn), state, value);
+            let Some((state, value)) = self.state_and_value_after(record, revisions.last()) else {
+                continue;
+            };
+            push_revision(&mut revisions, record.ended_ns, Some(record.txn), state, value);
         }
-        let state = self.now.as_ref().map_or(State::Nonexistent, |now| now.state);
+        let state = self.current.as_ref().map_or(State::Nonexistent, |now| now.state);
         let last = revisions.last().filter(|last| last.until_ns.is_none());
         if last.map_or(State::Nonexistent, |last| last.state) != state {
-            let value = self.now.as_ref().and_then(shown);
+            let value = self.current.as_ref().and_then(displayed_value);
             let since = if revisions.is_empty() { began_ns } else { now_ns };
-            put(&mut revisions, since, None, state, value);
+            push_revision(&mut revisions, since, None, state, value);
         }
         revisions
     }
 
     /// State and value after a transaction; `None` when it did not change the value.
-    fn after(
+    fn state_and_value_after(
         &self,
         record: &Record,
-        before: Option<&Revision>,
+        before: Option<&ValueRevision>,
     ) -> Option<(State, Option<SharedValue>)> {
         let operations = record.operations.iter().rev();
         let mut last =
@@ -112,8 +114,8 @@ impl Past {
 }
 
 /// Ends the last revision and starts another one, unless the value is gone.
-fn put(
-    revisions: &mut Vec<Revision>,
+fn push_revision(
+    revisions: &mut Vec<ValueRevision>,
     since_ns: u64,
     txn: Option<TxnId>,
     state: State,
@@ -123,27 +125,27 @@ fn put(
         last.until_ns = Some(since_ns);
     }
     if state != State::Nonexistent {
-        revisions.push(Revision { since_ns, until_ns: None, txn, state, value });
+        revisions.push(ValueRevision { since_ns, until_ns: None, txn, state, value });
     }
 }
 
 /// The plane to show for a value.
-fn shown(status: &Status) -> Option<SharedValue> {
+fn displayed_value(status: &Status) -> Option<SharedValue> {
     status.intended.clone().or_else(|| status.applied.clone()).or_else(|| status.observed.clone())
 }
 
-impl Revision {
-    pub(super) fn holds(&self, time_ns: u64) -> bool {
+impl ValueRevision {
+    pub(super) fn is_valid_at(&self, time_ns: u64) -> bool {
         self.since_ns <= time_ns && self.until_ns.is_none_or(|until| until > time_ns)
     }
 
-    fn flags(&self, render: &Renderer, past: &Past) -> BTreeMap<&'static str, String> {
+    fn flag_stats(&self, render: &Renderer, past: &KeyHistory) -> BTreeMap<&'static str, String> {
         let mut flags = BTreeMap::from([
             ("value-state", self.state.to_string()),
             ("descriptor", render.kind(&past.key).to_owned()),
         ]);
         flags.extend(self.txn.map(|txn| ("last-update", txn_name(txn))));
-        let now = past.now.as_ref();
+        let now = past.current.as_ref();
         if let Some(base) = now.and_then(|now| now.part_of.first()) {
             flags.insert("derived", render.key(base));
         }
@@ -155,35 +157,35 @@ impl Revision {
         flags
     }
 
-    fn document(&self, render: &Renderer, past: &Past) -> serde_json::Value {
+    fn document(&self, render: &Renderer, past: &KeyHistory) -> serde_json::Value {
         let value = self.value.as_ref();
         let current = self.until_ns.is_none();
         let targets = past.targets.iter().filter(|_| current).map(|(label, target, found)| {
             json!({
                 "Relation": "depends-on",
                 "Label": label,
-                "ExpectedKey": expected(render, target),
+                "ExpectedKey": target_text(render, target),
                 "MatchingKeys": found.iter().map(|key| render.key(key)).collect::<Vec<_>>(),
             })
         });
-        let parts = past.now.iter().filter(|_| current).flat_map(|now| &now.parts).map(|part| {
+        let parts = past.current.iter().filter(|_| current).flat_map(|now| &now.parts).map(|part| {
             let key = render.key(part);
             json!({"Relation": "derives", "Label": key, "ExpectedKey": key, "MatchingKeys": [key]})
         });
         json!({
-            "Since": time_text(self.since_ns),
-            "Until": self.until_ns.map(time_text),
+            "Since": format_time(self.since_ns),
+            "Until": self.until_ns.map(format_time),
             "Key": render.key(&past.key),
             "Label": render.label(&past.key, value.map(|value| &**value)),
             "Value": render.value(&past.key, value),
-            "Flags": self.flags(render, past),
+            "Flags": self.flag_stats(render, past),
             "Targets": targets.chain(parts).collect::<Vec<_>>(),
         })
     }
 }
 
 /// The missing key, or the prefix of missing keys.
-pub(super) fn expected(render: &Renderer, target: &Target) -> Option<String> {
+pub(super) fn target_text(render: &Renderer, target: &Target) -> Option<String> {
     match target {
         Target::Exact(key) | Target::Whole(key) => Some(render.key(key)),
         Target::Under(prefix) => Some(render.key(prefix) + "/*"),
@@ -195,11 +197,11 @@ pub(super) fn expected(render: &Renderer, target: &Target) -> Option<String> {
 }
 
 /// `GET key-timeline`: `key`, `time`, `format`.
-pub(super) async fn of_key(
+pub(super) async fn key_timeline(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["key", "time", "format"], &[])?;
+) -> Result<Response, HttpError> {
+    let arguments = arguments.allow_only(&["key", "time", "format"], &[])?;
     let key = arguments.required("key")?.to_owned();
     let (time, text) = (arguments.time("time")?, arguments.one_of("format", &["json", "text"])?);
     let all = introspect.timeline(key).await?;
@@ -211,7 +213,7 @@ pub(super) async fn of_key(
 
 /// True when a revision in its output form was valid at a time.
 fn was_valid(revision: &serde_json::Value, time_ns: u64) -> bool {
-    let at = |name: &str| revision[name].as_str().and_then(time_of);
+    let at = |name: &str| revision[name].as_str().and_then(parse_time);
     at("Since").is_some_and(|since| since <= time_ns) && at("Until").is_none_or(|it| it > time_ns)
 }
 
@@ -231,22 +233,22 @@ fn timeline_text(revisions: &[serde_json::Value]) -> String {
 pub(super) async fn snapshot(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpError> {
     let known = ["time", "descriptor", "key-prefix", "after", "limit"];
-    let arguments = arguments.only(&known, &[])?;
+    let arguments = arguments.allow_only(&known, &[])?;
     let time = arguments.time("time")?;
     if time.is_some_and(|time| time < introspect.started_ns) {
-        return Err(Failure::unknown(format!(
+        return Err(HttpError::not_found(format!(
             "the graph is known since {}, when the agent began: before that, ask for the timeline of each value",
-            time_text(introspect.started_ns)
+            format_time(introspect.started_ns)
         )));
     }
-    let page::Keys { keys, next } = introspect.keys(&arguments, time.is_some()).await?;
-    let (pasts, now_ns) = introspect.pasts(keys).await?;
+    let page::KeyPage { keys, next } = introspect.key_page(&arguments, time.is_some()).await?;
+    let (pasts, now_ns) = introspect.key_histories(keys).await?;
     let at = time.unwrap_or(now_ns);
     let found = pasts.iter().filter_map(|past| {
         let revisions = past.revisions(introspect.started_ns, now_ns);
-        let valid = revisions.into_iter().find(|revision| revision.holds(at))?;
+        let valid = revisions.into_iter().find(|revision| revision.is_valid_at(at))?;
         Some(valid.document(&introspect.render, past))
     });
     Ok(page::list(&found.collect::<Vec<_>>(), next))
@@ -256,16 +258,19 @@ pub(super) async fn snapshot(
 pub(super) async fn flags(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["flag"], &["prefix"])?;
+) -> Result<Response, HttpError> {
+    let arguments = arguments.allow_only(&["flag"], &["prefix"])?;
     let flag = arguments.required("flag")?.to_owned();
     let known = ["last-update", "value-state", "descriptor", "derived", "error", "unavailable"];
     if !known.contains(&flag.as_str()) {
-        return Err(Failure::bad(format!("`flag={flag}` is not one of {}", known.join(", "))));
+        return Err(HttpError::bad_request(format!(
+            "`flag={flag}` is not one of {}",
+            known.join(", ")
+        )));
     }
     let mut prefixes = Vec::new();
     for text in arguments.all("prefix") {
-        prefixes.extend(names::prefixes(introspect.render.registry(), text)?);
+        prefixes.extend(names::key_prefixes(introspect.render.registry(), text)?);
     }
     let asked = introspect.core.look(move |inside| {
         let wanted =
@@ -276,11 +281,11 @@ pub(super) async fn flags(
         keys.dedup();
         keys
     });
-    let (pasts, now_ns) = introspect.pasts(asked.await?).await?;
+    let (pasts, now_ns) = introspect.key_histories(asked.await?).await?;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for past in &pasts {
         for revision in past.revisions(introspect.started_ns, now_ns) {
-            let value = revision.flags(&introspect.render, past).remove(flag.as_str());
+            let value = revision.flag_stats(&introspect.render, past).remove(flag.as_str());
             *counts.entry(value.unwrap_or_default()).or_default() += 1;
         }
     }
@@ -294,33 +299,40 @@ const PASTS_AT_ONCE: usize = 500;
 
 impl Introspect {
     /// All revisions of one value, oldest first, including those of earlier runs.
-    async fn timeline(&self, key: String) -> Result<Vec<serde_json::Value>, Failure> {
+    async fn timeline(&self, key: String) -> Result<Vec<serde_json::Value>, HttpError> {
         let text = key.clone();
         let look = move |inside: &Inside<'_>| {
-            let key = names::find(inside.engine, &text)?;
-            Ok::<_, Failure>((Past::of(inside, key).with_targets(inside), inside.now.unix_ns))
+            let key = names::find_key(inside.engine, &text)?;
+            Ok::<_, HttpError>((
+                KeyHistory::of(inside, key).with_targets(inside),
+                inside.now.unix_ns,
+            ))
         };
         let (past, now_ns) = match self.core.look(look).await? {
             Ok(found) => found,
             Err(unknown) => {
-                let earlier = self.earlier_revisions(key, self.started_ns).await?;
+                let earlier = self.archived_revisions(key, self.started_ns).await?;
                 return if earlier.is_empty() { Err(unknown) } else { Ok(earlier) };
             }
         };
         let revisions = past.revisions(self.started_ns, now_ns);
         let began = revisions.first().map_or(self.started_ns, |first| first.since_ns);
-        let mut all = self.earlier_revisions(self.render.key(&past.key), began).await?;
+        let mut all = self.archived_revisions(self.render.key(&past.key), began).await?;
         all.extend(revisions.iter().map(|revision| revision.document(&self.render, &past)));
         Ok(all)
     }
 
-    pub(super) async fn pasts(&self, keys: Vec<Key>) -> Result<(Vec<Past>, u64), Failure> {
+    pub(super) async fn key_histories(
+        &self,
+        keys: Vec<Key>,
+    ) -> Result<(Vec<KeyHistory>, u64), HttpError> {
         let mut pasts = Vec::with_capacity(keys.len());
         let mut now_ns = self.core.look(|inside| inside.now.unix_ns).await?;
         for some in keys.chunks(PASTS_AT_ONCE) {
             let some = some.to_vec();
             let asked = self.core.look(move |inside| {
-                let pasts: Vec<_> = some.into_iter().map(|key| Past::of(inside, key)).collect();
+                let pasts: Vec<_> =
+                    some.into_iter().map(|key| KeyHistory::of(inside, key)).collect();
                 (pasts, inside.now.unix_ns)
             });
             let (more, now) = asked.await?;

@@ -10,8 +10,8 @@ use holdfast_scheduler::{Record, TxnId};
 use serde_json::json;
 
 use super::arguments::Arguments;
-use super::document::Transaction;
-use super::failure::Failure;
+use super::document::TransactionDocument;
+use super::failure::HttpError;
 use super::{Introspect, page};
 
 /// `GET txn-history`: `format`, `seq-num` or `since`, `until`, `after-seq`, `limit`, oldest first.
@@ -19,23 +19,23 @@ pub(super) async fn history(
     State(introspect): State<Introspect>,
     headers: HeaderMap,
     arguments: Arguments,
-) -> Result<Response, Failure> {
+) -> Result<Response, HttpError> {
     let known = ["format", "seq-num", "since", "until", "after-seq", "limit"];
-    let arguments = arguments.only(&known, &[])?;
+    let arguments = arguments.allow_only(&known, &[])?;
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     if let Some(number) = arguments.number("seq-num")? {
         let found = introspect.transaction(number).await?;
         return Ok(match text {
             true => page::text(found.text(true), None),
-            false => tagged(&headers, number, Json(found).into_response()),
+            false => with_etag(&headers, number, Json(found).into_response()),
         });
     }
     let limit = arguments.limit()?;
-    let window = Window {
+    let window = TransactionFilter {
         since: arguments.time("since")?.unwrap_or(0),
         until: arguments.time("until")?.unwrap_or(u64::MAX),
         after: arguments.number("after-seq")?.unwrap_or(0),
-        most: limit + 1,
+        limit: limit + 1,
     };
     let mut found = introspect.transactions(window).await?;
     let more = found.len() > limit;
@@ -44,12 +44,12 @@ pub(super) async fn history(
     let next = more.then(|| arguments.next_page("after-seq", &last.to_string()));
     Ok(match text {
         true => page::text(found.iter().map(|it| it.text(false)).collect(), next),
-        false => tagged(&headers, last, page::list(&found, next)),
+        false => with_etag(&headers, last, page::list(&found, next)),
     })
 }
 
 /// Adds the number of the last transaction as an entity tag; answers 304 when the client has it already.
-fn tagged(headers: &HeaderMap, number: u64, mut response: Response) -> Response {
+fn with_etag(headers: &HeaderMap, number: u64, mut response: Response) -> Response {
     let tag = format!("\"{number}\"");
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
         return StatusCode::NOT_MODIFIED.into_response();
@@ -62,46 +62,48 @@ fn tagged(headers: &HeaderMap, number: u64, mut response: Response) -> Response 
 
 /// Selection of transactions.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
+pub(super) struct TransactionFilter {
     /// Earliest end, in nanoseconds since 1970.
     pub(super) since: u64,
     /// Latest start, in nanoseconds since 1970.
     pub(super) until: u64,
     pub(super) after: u64,
-    pub(super) most: usize,
+    pub(super) limit: usize,
 }
 
-impl Window {
-    fn holds(&self, record: &Record) -> bool {
+impl TransactionFilter {
+    fn matches(&self, record: &Record) -> bool {
         record.ended_ns >= self.since && record.started_ns <= self.until
     }
 }
 
 impl Introspect {
     /// The transaction with this number.
-    pub(super) async fn transaction(&self, number: u64) -> Result<Transaction, Failure> {
+    pub(super) async fn transaction(&self, number: u64) -> Result<TransactionDocument, HttpError> {
         let look = move |inside: &holdfast_core::Inside<'_>| {
             inside.engine.history().record(TxnId(number)).cloned()
         };
         match self.core.look(look).await? {
             Some(record) => Ok(self.render.transaction(&record)),
-            None => self
-                .earlier_one(number)
-                .await?
-                .ok_or_else(|| Failure::unknown(format!("transaction {number} is not recorded"))),
+            None => self.archived_transaction(number).await?.ok_or_else(|| {
+                HttpError::not_found(format!("transaction {number} is not recorded"))
+            }),
         }
     }
 
     /// Transactions ascending by number.
-    pub(super) async fn transactions(&self, window: Window) -> Result<Vec<Transaction>, Failure> {
-        let mut found = self.earlier(window).await?;
+    pub(super) async fn transactions(
+        &self,
+        window: TransactionFilter,
+    ) -> Result<Vec<TransactionDocument>, HttpError> {
+        let mut found = self.archived_transactions(window).await?;
         let records = self.core.look(move |inside| {
             let records = inside.engine.history().after(TxnId(window.after));
-            let wanted = records.filter(|record| window.holds(record));
-            wanted.take(window.most).cloned().collect::<Vec<Arc<Record>>>()
+            let wanted = records.filter(|record| window.matches(record));
+            wanted.take(window.limit).cloned().collect::<Vec<Arc<Record>>>()
         });
         found.extend(records.await?.iter().map(|record| self.render.transaction(record)));
-        found.truncate(window.most);
+        found.truncate(window.limit);
         Ok(found)
     }
 }
@@ -113,10 +115,10 @@ impl Introspect {
 pub(super) async fn resync(
     State(introspect): State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["retry", "verbose"], &[])?;
+) -> Result<Response, HttpError> {
+    let arguments = arguments.allow_only(&["retry", "verbose"], &[])?;
     if arguments.text("retry").is_some() && !arguments.flag("retry")? {
-        return Err(Failure::bad(
+        return Err(HttpError::bad_request(
             "retry=false is not supported: failed operations are always tried again",
         ));
     }
@@ -128,7 +130,7 @@ pub(super) async fn resync(
         .map(|it| format!("{}: {}", it.label, it.error.as_deref().unwrap_or_default()))
         .collect();
     if !failed.is_empty() {
-        return Err(Failure::failed(failed.join("; ")));
+        return Err(HttpError::internal(failed.join("; ")));
     }
     let shown = if verbose {
         json!(done)

@@ -1,4 +1,4 @@
-//! The request `why`: from a value up to its configuration leaf and owner, and along its dependencies to the root
+//! The request `explain`: from a value up to its configuration leaf and owner, and along its dependencies to the root
 //! cause; or from a configuration path down to its values.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,9 +14,9 @@ use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
 use serde_json::json;
 
-use super::arguments::{Arguments, time_text};
+use super::arguments::{Arguments, format_time};
 use super::document::{Renderer, details, txn_name};
-use super::failure::Failure;
+use super::failure::HttpError;
 use super::{Introspect, names, page};
 
 /// Values visited while following dependencies.
@@ -24,20 +24,20 @@ const CHAIN_SEARCHED: usize = 1000;
 /// Largest number of values for a path, and of leaves for a value.
 const SHOWN: usize = 1000;
 
-/// `GET why`: `key`, or `path` with `origin`; `format`.
-pub(super) async fn why(
+/// `GET explain`: `key`, or `path` with `origin`; `format`.
+pub(super) async fn explain(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["key", "path", "origin", "format"], &[])?;
+) -> Result<Response, HttpError> {
+    let arguments = arguments.allow_only(&["key", "path", "origin", "format"], &[])?;
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     let document = match (arguments.text("key"), arguments.text("path")) {
-        (Some(key), None) => introspect.why_value(key.to_owned()).await?,
+        (Some(key), None) => introspect.explain_value(key.to_owned()).await?,
         (None, Some(path)) => {
             let origin = arguments.one_of("origin", &["openconfig", "holdfast_native"])?;
-            introspect.why_path(path.to_owned(), origin).await?
+            introspect.explain_path(path.to_owned(), origin).await?
         }
-        _ => return Err(Failure::bad("give `key` or `path`")),
+        _ => return Err(HttpError::bad_request("give `key` or `path`")),
     };
     Ok(match text {
         true => page::text(as_text(&document), None),
@@ -46,38 +46,43 @@ pub(super) async fn why(
 }
 
 impl Introspect {
-    async fn why_value(&self, key: String) -> Result<serde_json::Value, Failure> {
+    async fn explain_value(&self, key: String) -> Result<serde_json::Value, HttpError> {
         let render = self.render.clone();
         let look = move |inside: &Inside<'_>| {
-            let key = names::find(inside.engine, &key)?;
+            let key = names::find_key(inside.engine, &key)?;
             let status = inside.engine.status(&key);
             let status = status.filter(|status| status.state != State::Nonexistent);
             let status = status.ok_or_else(|| {
-                Failure::unknown(format!(
+                HttpError::not_found(format!(
                     "{} is gone; its timeline tells more",
                     inside.engine.label(&key)
                 ))
             })?;
-            Ok::<_, Failure>(Reason { inside, render: &render }.document(&status))
+            Ok::<_, HttpError>(Explainer { inside, render: &render }.document(&status))
         };
         let mut document: serde_json::Value = self.core.look(look).await??;
         if document["AskedBy"].is_null() {
             let names = document["Bases"].as_array().into_iter().flatten();
             let names = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
-            document["AskedBy"] = self.earlier_asker(names).await?;
+            document["AskedBy"] = self.archived_requester(names).await?;
         }
         Ok(document)
     }
 
-    async fn why_path(&self, path: String, origin: &str) -> Result<serde_json::Value, Failure> {
+    async fn explain_path(
+        &self,
+        path: String,
+        origin: &str,
+    ) -> Result<serde_json::Value, HttpError> {
         let origin = if origin == "openconfig" { Origin::OpenConfig } else { Origin::Native };
-        let path: Path = path.parse().map_err(|error| Failure::bad(format!("{error}")))?;
+        let path: Path =
+            path.parse().map_err(|error| HttpError::bad_request(format!("{error}")))?;
         let render = self.render.clone();
         let look = move |inside: &Inside<'_>| {
             let schema = inside.models().schema(origin);
             let found = schema.resolve_write(&path);
-            let found = found.map_err(|error| Failure::bad(error.to_string()))?;
-            let reason = Reason { inside, render: &render };
+            let found = found.map_err(|error| HttpError::bad_request(error.to_string()))?;
+            let reason = Explainer { inside, render: &render };
             let objects = reason.objects(origin, &found);
             let objects: Vec<_> = objects.iter().map(|key| reason.object(key)).collect();
             Ok(json!({"Path": path.to_string(), "Objects": objects}))
@@ -87,22 +92,22 @@ impl Introspect {
 }
 
 /// Computes answers within the core.
-struct Reason<'a> {
+struct Explainer<'a> {
     inside: &'a Inside<'a>,
     render: &'a Renderer,
 }
 
-impl Reason<'_> {
+impl Explainer<'_> {
     fn document(&self, status: &Status) -> serde_json::Value {
         let bases = self.bases(status);
-        let chain = self.chain(&status.key);
+        let chain = self.dependency_chain(&status.key);
         json!({
             "Key": self.render.key(&status.key),
             "Label": status.label,
             "State": status.state.to_string(),
-            "Because": self.because(status),
+            "Because": self.state_reason(status),
             "Chain": chain,
-            "AskedBy": self.asked_by(&bases),
+            "AskedBy": self.requested_by(&bases),
             "Bases": bases.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
             "Leaves": self.leaves(&bases),
             "PartOf": status.part_of.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
@@ -112,12 +117,12 @@ impl Reason<'_> {
                 .engine
                 .dependents(&status.key, SHOWN)
                 .iter()
-                .map(|key| self.short(key))
+                .map(|key| self.summary(key))
                 .collect::<Vec<_>>(),
         })
     }
 
-    fn short(&self, key: &Key) -> serde_json::Value {
+    fn summary(&self, key: &Key) -> serde_json::Value {
         let engine = self.inside.engine;
         json!({
             "Key": self.render.key(key),
@@ -129,7 +134,7 @@ impl Reason<'_> {
     /// Parts of a value. Properties are left out, as their state is that of the value.
     fn parts(&self, status: &Status) -> Vec<serde_json::Value> {
         let known = |key: &&Key| self.inside.engine.status(key).is_some();
-        status.parts.iter().filter(known).map(|key| self.short(key)).collect()
+        status.parts.iter().filter(known).map(|key| self.summary(key)).collect()
     }
 
     /// The value and all values that it is a part of, itself first.
@@ -149,7 +154,7 @@ impl Reason<'_> {
     }
 
     /// Text for the reason of a value's state.
-    fn because(&self, status: &Status) -> String {
+    fn state_reason(&self, status: &Status) -> String {
         let unmet = || status.detail.unmet.join(", ");
         let waits = || format!("it waits for: {}", unmet());
         match status.state {
@@ -179,7 +184,7 @@ impl Reason<'_> {
     }
 
     /// Shortest path of dependencies from a waiting value to one without a further explanation.
-    fn chain(&self, start: &Key) -> Vec<serde_json::Value> {
+    fn dependency_chain(&self, start: &Key) -> Vec<serde_json::Value> {
         let engine = self.inside.engine;
         let mut came_from: BTreeMap<Key, (Key, String)> = BTreeMap::new();
         let mut queue = VecDeque::from([start.clone()]);
@@ -199,13 +204,18 @@ impl Reason<'_> {
                 followed |= waiting;
             }
             if !followed || came_from.len() > CHAIN_SEARCHED {
-                return self.way(start, key, &came_from, unmet.first().map(|it| it.label.as_str()));
+                return self.chain_to_root(
+                    start,
+                    key,
+                    &came_from,
+                    unmet.first().map(|it| it.label.as_str()),
+                );
             }
         }
         Vec::new()
     }
 
-    fn way(
+    fn chain_to_root(
         &self,
         start: &Key,
         root: Key,
@@ -216,7 +226,7 @@ impl Reason<'_> {
         let mut waits_for = last.map(str::to_owned);
         let mut key = root;
         loop {
-            let mut link = self.short(&key);
+            let mut link = self.summary(&key);
             link["WaitsFor"] = json!(waits_for);
             links.push(link);
             match came_from.get(&key).filter(|_| key != *start) {
@@ -232,7 +242,7 @@ impl Reason<'_> {
     }
 
     /// The last transaction in which a client requested the value, or one that it is a part of.
-    fn asked_by(&self, bases: &[Key]) -> serde_json::Value {
+    fn requested_by(&self, bases: &[Key]) -> serde_json::Value {
         let history = self.inside.engine.history();
         let of = |key: &Key| {
             let records = history.touching(key).filter(|record| {
@@ -247,7 +257,7 @@ impl Reason<'_> {
             "Client": record.author.as_ref().map(|author| &author.client),
             "Trace": record.author.as_ref().map(|author| &author.trace),
             "Txn": txn_name(record.txn),
-            "Time": time_text(record.ended_ns),
+            "Time": format_time(record.ended_ns),
         })
     }
 
@@ -308,11 +318,14 @@ impl Reason<'_> {
     /// Values from the configuration at and below a path.
     fn objects(&self, origin: Origin, path: &InstancePath) -> Vec<Key> {
         let natives = match origin {
-            Origin::Native => below(self.inside.configuration.effective(), path),
+            Origin::Native => leaves_at_or_below(self.inside.configuration.effective(), path),
             Origin::OpenConfig => {
                 let view = self.inside.configuration.config_view(origin);
                 let map = &self.inside.models().map;
-                below(view, path).iter().filter_map(|leaf| map.down_path(leaf)).collect()
+                leaves_at_or_below(view, path)
+                    .iter()
+                    .filter_map(|leaf| map.down_path(leaf))
+                    .collect()
             }
         };
         let keys: BTreeSet<Key> = natives.iter().filter_map(|path| self.object_at(path)).collect();
@@ -326,16 +339,16 @@ impl Reason<'_> {
     }
 
     fn object(&self, key: &Key) -> serde_json::Value {
-        let mut document = self.short(key);
+        let mut document = self.summary(key);
         let status = self.inside.engine.status(key);
         document["Parts"] = status.iter().flat_map(|status| self.parts(status)).collect();
-        document["Because"] = json!(status.as_ref().map(|status| self.because(status)));
+        document["Because"] = json!(status.as_ref().map(|status| self.state_reason(status)));
         document
     }
 }
 
 /// Leaves at and below a path; the path itself when there are none.
-fn below<M: Clone + Eq>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
+fn leaves_at_or_below<M: Clone + Eq>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
     let mut leaves = Vec::new();
     if let Some(found) = tree.get(path) {
         found.walk(&mut path.clone(), &mut |path, _| {

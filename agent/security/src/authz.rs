@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::rotation::Rotating;
+use crate::rotation::RotationRules;
 
 mod pattern;
 
@@ -180,19 +180,19 @@ fn rules(list: &'static str, rules: Vec<wire::Rule>) -> Result<Vec<Rule>, Policy
         if !names.insert(rule.name.clone()) {
             return Err(PolicyError::NameTwice { list, index, name: rule.name });
         }
-        Reader { list, index, name: &rule.name }.rule(&rule)
+        RuleReader { list, index, name: &rule.name }.rule(&rule)
     });
     read.collect()
 }
 
 /// Position in the policy, for error messages.
-struct Reader<'a> {
+struct RuleReader<'a> {
     list: &'static str,
     index: usize,
     name: &'a str,
 }
 
-impl Reader<'_> {
+impl RuleReader<'_> {
     fn rule(&self, rule: &wire::Rule) -> Result<Rule, PolicyError> {
         let principals = rule.source.as_ref().and_then(|source| source.principals.as_ref());
         let paths = rule.request.as_ref().and_then(|request| request.paths.as_ref());
@@ -247,7 +247,7 @@ impl Reader<'_> {
 
 /// A policy with the metadata that its client supplied.
 #[derive(Debug)]
-pub struct Installed {
+pub struct InstalledPolicy {
     /// Version string of the client.
     pub version: String,
     /// Seconds since 1970 by convention; the client may send any number.
@@ -268,20 +268,20 @@ pub struct Upload {
 impl Upload {
     /// # Errors
     /// When the document is no policy.
-    pub fn install(self) -> Result<Installed, PolicyError> {
+    pub fn install(self) -> Result<InstalledPolicy, PolicyError> {
         let Self { version, created_on, text } = self;
         let policy = Policy::parse(&text)?;
-        Ok(Installed { version, created_on, text, policy })
+        Ok(InstalledPolicy { version, created_on, text, policy })
     }
 }
 
 /// Rotation of the policy. There is one, and an upload replaces it as a whole.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Rules;
+pub struct AuthzRules;
 
-impl Rotating for Rules {
+impl RotationRules for AuthzRules {
     /// `None` before the first policy.
-    type State = Option<Arc<Installed>>;
+    type State = Option<Arc<InstalledPolicy>>;
     type Upload = Upload;
     type Reply = ();
     type Refusal = PolicyError;

@@ -17,7 +17,7 @@
 use std::fmt;
 
 /// Rules of a service that rotates artefacts. The value holds the facts that the rules need, often none.
-pub trait Rotating {
+pub trait RotationRules {
     /// Everything that a rotation of the service may change, as one value. Cloned often: large parts belong behind
     /// an `Arc`.
     type State: Clone;
@@ -45,7 +45,7 @@ pub trait Rotating {
 }
 
 /// One rotation between two steps of its client.
-pub struct Rotation<R: Rotating> {
+pub struct Rotation<R: RotationRules> {
     /// State on disk, to which a roll-back returns.
     last: R::State,
     /// State in force, or being brought into force, in place of `last`.
@@ -53,7 +53,7 @@ pub struct Rotation<R: Rotating> {
 }
 
 /// An accepted upload, to be brought into force.
-pub struct Trial<R: Rotating> {
+pub struct Trial<R: RotationRules> {
     pub rotation: Rotation<R>,
     /// State that was in force until now.
     pub before: R::State,
@@ -63,7 +63,7 @@ pub struct Trial<R: Rotating> {
 }
 
 /// A tried state that is about to be written to disk.
-pub struct Finalizing<R: Rotating> {
+pub struct FinalizeStep<R: RotationRules> {
     last: R::State,
     tried: R::State,
 }
@@ -76,14 +76,14 @@ pub struct RollBack<S> {
 }
 
 /// A rotation that failed.
-pub struct Broken<R: Rotating> {
-    pub reason: Reason<R::Refusal>,
+pub struct RotationFailure<R: RotationRules> {
+    pub reason: RotationError<R::Refusal>,
     pub roll_back: Option<RollBack<R::State>>,
 }
 
 /// Reason for refusing a step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Reason<E: std::error::Error> {
+pub enum RotationError<E: std::error::Error> {
     #[error("version `{version}` is in use already: upload another one, or set force_overwrite")]
     VersionInUse { version: String },
     #[error("nothing was uploaded that could be finalized")]
@@ -92,7 +92,7 @@ pub enum Reason<E: std::error::Error> {
     Refused(E),
 }
 
-impl<R: Rotating> Rotation<R> {
+impl<R: RotationRules> Rotation<R> {
     /// Begins a rotation from the final state.
     pub fn open(last: R::State) -> Self {
         Self { last, tried: None }
@@ -117,10 +117,10 @@ impl<R: Rotating> Rotation<R> {
         rules: &R,
         upload: R::Upload,
         overwrite: bool,
-    ) -> Result<Trial<R>, Broken<R>> {
+    ) -> Result<Trial<R>, RotationFailure<R>> {
         let in_use = |state| rules.version_in_use(state, &upload).filter(|_| !overwrite);
         if let Some(version) = in_use(&self.last).or_else(|| in_use(self.current())) {
-            return Err(self.broken(Reason::VersionInUse { version }));
+            return Err(self.broken(RotationError::VersionInUse { version }));
         }
         let before = self.current().clone();
         match rules.apply(&before, upload) {
@@ -128,7 +128,7 @@ impl<R: Rotating> Rotation<R> {
                 let rotation = Self { last: self.last, tried: Some(now.clone()) };
                 Ok(Trial { rotation, before, now, reply })
             }
-            Err(refusal) => Err(self.broken(Reason::Refused(refusal))),
+            Err(refusal) => Err(self.broken(RotationError::Refused(refusal))),
         }
     }
 
@@ -136,10 +136,10 @@ impl<R: Rotating> Rotation<R> {
     ///
     /// # Errors
     /// When nothing was tried since the last finalize.
-    pub fn finalize(self) -> Result<Finalizing<R>, Broken<R>> {
+    pub fn finalize(self) -> Result<FinalizeStep<R>, RotationFailure<R>> {
         match self.tried {
-            Some(tried) => Ok(Finalizing { last: self.last, tried }),
-            None => Err(self.broken(Reason::NothingUploaded)),
+            Some(tried) => Ok(FinalizeStep { last: self.last, tried }),
+            None => Err(self.broken(RotationError::NothingUploaded)),
         }
     }
 
@@ -149,12 +149,12 @@ impl<R: Rotating> Rotation<R> {
         self.tried.map(|from| RollBack { from, to })
     }
 
-    fn broken(self, reason: Reason<R::Refusal>) -> Broken<R> {
-        Broken { reason, roll_back: self.end() }
+    fn broken(self, reason: RotationError<R::Refusal>) -> RotationFailure<R> {
+        RotationFailure { reason, roll_back: self.end() }
     }
 }
 
-impl<R: Rotating> Finalizing<R> {
+impl<R: RotationRules> FinalizeStep<R> {
     /// State on disk until now.
     pub fn before(&self) -> &R::State {
         &self.last
@@ -179,7 +179,7 @@ impl<R: Rotating> Finalizing<R> {
 /// States may hold secrets, so `Debug` prints none of them.
 macro_rules! opaque {
     ($($name:literal: $type:ty;)*) => {$(
-        impl<R: Rotating> fmt::Debug for $type {
+        impl<R: RotationRules> fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str($name)
             }
@@ -190,7 +190,7 @@ macro_rules! opaque {
 opaque! {
     "Rotation": Rotation<R>;
     "Trial": Trial<R>;
-    "Finalizing": Finalizing<R>;
+    "Finalizing": FinalizeStep<R>;
 }
 
 impl<S> fmt::Debug for RollBack<S> {
@@ -199,7 +199,7 @@ impl<S> fmt::Debug for RollBack<S> {
     }
 }
 
-impl<R: Rotating> fmt::Debug for Broken<R> {
+impl<R: RotationRules> fmt::Debug for RotationFailure<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Broken").field("reason", &self.reason).finish_non_exhaustive()
     }

@@ -12,7 +12,7 @@ use holdfast_config::tree::{Branch, Child, Leaf, List, Tree};
 use holdfast_config::{Keys, NodeId, PatternStep, Step};
 use smallvec::SmallVec;
 
-use super::revision::Stamp;
+use super::revision::LeafVersion;
 use super::selection::Selection;
 use super::visibility::Visibility;
 
@@ -20,7 +20,7 @@ use super::visibility::Visibility;
 #[derive(Debug)]
 pub struct Cursor {
     selection: Arc<Selection>,
-    told: Tree<Stamp>,
+    last_sent: Tree<LeafVersion>,
 }
 
 /// Rule for the changes to report.
@@ -34,19 +34,19 @@ pub enum Compare {
 
 /// One update, with its path.
 #[derive(Debug)]
-pub enum Item<'a> {
+pub enum TreeUpdate<'a> {
     /// The node and its descendants were deleted.
-    Gone(&'a [Step]),
+    Deleted(&'a [Step]),
     /// The entry was deleted and created again, so that its previous leaves are void; its new leaves follow.
-    Reborn { path: &'a [Step], time_ns: u64 },
+    Recreated { path: &'a [Step], time_ns: u64 },
     /// `missed` counts the changes merged into this one because the client did not read in time.
-    Leaf { path: &'a [Step], leaf: Leaf<Stamp>, missed: u32 },
+    Leaf { path: &'a [Step], leaf: Leaf<LeafVersion>, missed: u32 },
 }
 
 impl Cursor {
     /// A cursor that has sent `tree`, or is about to by a [`Cursor::whole`].
-    pub fn new(selection: Arc<Selection>, tree: Tree<Stamp>) -> Self {
-        Self { selection, told: tree }
+    pub fn new(selection: Arc<Selection>, tree: Tree<LeafVersion>) -> Self {
+        Self { selection, last_sent: tree }
     }
 
     pub fn selection(&self) -> &Arc<Selection> {
@@ -54,14 +54,14 @@ impl Cursor {
     }
 
     /// Walks everything selected in `tree`, which becomes the last tree sent.
-    pub fn whole(&mut self, tree: &Tree<Stamp>) -> Walk {
-        self.told = tree.clone();
+    pub fn whole(&mut self, tree: &Tree<LeafVersion>) -> Walk {
+        self.last_sent = tree.clone();
         Walk::whole(self.selection.clone(), tree)
     }
 
     /// Walks the difference between the last tree sent and `tree`, which becomes the last one.
-    pub fn next(&mut self, tree: &Tree<Stamp>, compare: Compare) -> Walk {
-        let old = std::mem::replace(&mut self.told, tree.clone());
+    pub fn next(&mut self, tree: &Tree<LeafVersion>, compare: Compare) -> Walk {
+        let old = std::mem::replace(&mut self.last_sent, tree.clone());
         Walk::between(self.selection.clone(), &old, tree, compare)
     }
 }
@@ -70,7 +70,7 @@ impl Cursor {
 /// the walk reaches their list.
 const ENTRIES_PER_NODE: usize = 8;
 
-type Shared = Option<Arc<Branch<Stamp>>>;
+type SharedBranch = Option<Arc<Branch<LeafVersion>>>;
 
 /// A walk through the difference of two trees, or through one tree.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub struct Walk {
     compare: Option<Compare>,
     path: Vec<Step>,
     /// The last step of the path was reported and has no frame, so it is removed before the next step.
-    loose: bool,
+    unframed_step: bool,
     frames: Vec<Frame>,
     /// Children and entries visited, for tests: the work must be proportional to the change.
     visited: usize,
@@ -90,36 +90,41 @@ pub struct Walk {
 enum Frame {
     /// The children of a branch from the indices `old_at` and `new_at` on.
     Branch {
-        old: Shared,
-        new: Shared,
+        old: SharedBranch,
+        new: SharedBranch,
         old_at: usize,
         new_at: usize,
-        reach: Reach,
+        reach: PatternMatch,
         visibility: Visibility,
     },
     /// Remaining entries of list `node`.
-    Entries { node: NodeId, left: vec::IntoIter<Entry>, reach: Reach, visibility: Visibility },
+    Entries {
+        node: NodeId,
+        left: vec::IntoIter<ListEntryPair>,
+        reach: PatternMatch,
+        visibility: Visibility,
+    },
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ListEntryPair {
     keys: Keys,
-    old: Shared,
-    new: Shared,
+    old: SharedBranch,
+    new: SharedBranch,
 }
 
 /// A child or entry, in the old and in the new tree.
 #[derive(Debug)]
-enum Pair {
-    Leaf(Option<Leaf<Stamp>>, Option<Leaf<Stamp>>),
-    Branch(Shared, Shared),
-    List(List<Stamp>, List<Stamp>),
+enum ChildPair {
+    Leaf(Option<Leaf<LeafVersion>>, Option<Leaf<LeafVersion>>),
+    Branch(SharedBranch, SharedBranch),
+    List(List<LeafVersion>, List<LeafVersion>),
 }
 
 /// Result of a part of a walk.
 #[derive(Debug)]
-pub enum Progress<'a> {
-    Item(Item<'a>),
+pub enum WalkProgress<'a> {
+    Update(TreeUpdate<'a>),
     /// The limit of visited nodes is reached before the end.
     Paused,
     Ended,
@@ -127,32 +132,32 @@ pub enum Progress<'a> {
 
 /// An [`Item`] without its path.
 #[derive(Debug)]
-enum Told {
-    Gone,
-    Reborn { time_ns: u64 },
-    Leaf { leaf: Leaf<Stamp>, missed: u32 },
+enum TreeUpdateKind {
+    Deleted,
+    Recreated { time_ns: u64 },
+    Leaf { leaf: Leaf<LeafVersion>, missed: u32 },
 }
 
 /// Patterns that match the current path.
 #[derive(Clone, Debug)]
-enum Reach {
+enum PatternMatch {
     /// One of them ends at this node or above, so everything wanted below is selected.
-    All,
+    Complete,
     /// Indices of the patterns whose beginning matches the path.
-    Some(SmallVec<[usize; 2]>),
+    Prefix(SmallVec<[usize; 2]>),
 }
 
 impl Walk {
     /// Walks everything selected in one tree.
-    pub fn whole(selection: Arc<Selection>, tree: &Tree<Stamp>) -> Self {
+    pub fn whole(selection: Arc<Selection>, tree: &Tree<LeafVersion>) -> Self {
         Self::start(selection, None, Some(tree.root().clone()), None)
     }
 
     /// Walks everything selected in which `new` differs from `old`.
     pub fn between(
         selection: Arc<Selection>,
-        old: &Tree<Stamp>,
-        new: &Tree<Stamp>,
+        old: &Tree<LeafVersion>,
+        new: &Tree<LeafVersion>,
         compare: Compare,
     ) -> Self {
         let (old, new) = (old.root().clone(), new.root().clone());
@@ -161,56 +166,58 @@ impl Walk {
 
     fn start(
         selection: Arc<Selection>,
-        old: Shared,
-        new: Shared,
+        old: SharedBranch,
+        new: SharedBranch,
         compare: Option<Compare>,
     ) -> Self {
-        let every = Reach::Some((0..selection.patterns.len()).collect());
-        let reach = every.ended(&selection, 0);
+        let every = PatternMatch::Prefix((0..selection.patterns.len()).collect());
+        let reach = every.complete_at(&selection, 0);
         let mut walk = Self {
             selection,
             compare,
             path: Vec::new(),
-            loose: false,
+            unframed_step: false,
             frames: Vec::new(),
             visited: 0,
         };
-        let visibility = Visibility::whole(walk.selection.rights.as_deref());
+        let visibility = Visibility::of_root(walk.selection.permissions.as_deref());
         walk.descend(old, new, reach, visibility);
         walk
     }
 
     /// The next update, in schema order; `None` at the end.
     #[expect(clippy::should_implement_trait, reason = "an item borrows the path of the walk")]
-    pub fn next(&mut self) -> Option<Item<'_>> {
+    pub fn next(&mut self) -> Option<TreeUpdate<'_>> {
         match self.next_within(usize::MAX) {
-            Progress::Item(item) => Some(item),
-            Progress::Paused | Progress::Ended => None,
+            WalkProgress::Update(item) => Some(item),
+            WalkProgress::Paused | WalkProgress::Ended => None,
         }
     }
 
     /// The next update. The walk pauses when the total of [`Walk::visited`] reaches about `until`.
-    pub fn next_within(&mut self, until: usize) -> Progress<'_> {
-        if std::mem::take(&mut self.loose) {
+    pub fn next_within(&mut self, until: usize) -> WalkProgress<'_> {
+        if std::mem::take(&mut self.unframed_step) {
             self.path.pop();
         }
         let told = loop {
             if self.visited >= until {
-                return Progress::Paused;
+                return WalkProgress::Paused;
             }
             self.visited += 1;
-            let Some(frame) = self.frames.last_mut() else { return Progress::Ended };
+            let Some(frame) = self.frames.last_mut() else { return WalkProgress::Ended };
             let told = match frame {
                 Frame::Branch { old, new, old_at, new_at, .. } => {
                     let next = next_child(old.as_deref(), new.as_deref(), old_at, new_at);
                     match next {
-                        Some((node, one, other)) if self.selection.wants(node) => {
-                            let hidden = |entry: &Shared| {
-                                entry.as_deref().is_some_and(|it| self.selection.hides(node, it))
+                        Some((node, one, other)) if self.selection.selects(node) => {
+                            let hidden = |entry: &SharedBranch| {
+                                entry
+                                    .as_deref()
+                                    .is_some_and(|it| self.selection.hides_key(node, it))
                             };
                             let (one, other) =
                                 (one.filter(|_| !hidden(old)), other.filter(|_| !hidden(new)));
-                            let pair = Pair::of(one, other);
+                            let pair = ChildPair::of(one, other);
                             self.visit_child(node, pair)
                         }
                         Some(_) => None,
@@ -234,10 +241,10 @@ impl Walk {
             }
         };
         let path = self.path.as_slice();
-        Progress::Item(match told {
-            Told::Gone => Item::Gone(path),
-            Told::Reborn { time_ns } => Item::Reborn { path, time_ns },
-            Told::Leaf { leaf, missed } => Item::Leaf { path, leaf, missed },
+        WalkProgress::Update(match told {
+            TreeUpdateKind::Deleted => TreeUpdate::Deleted(path),
+            TreeUpdateKind::Recreated { time_ns } => TreeUpdate::Recreated { path, time_ns },
+            TreeUpdateKind::Leaf { leaf, missed } => TreeUpdate::Leaf { path, leaf, missed },
         })
     }
 
@@ -246,10 +253,10 @@ impl Walk {
         self.visited
     }
 
-    fn reach(&self) -> &Reach {
+    fn pattern_match(&self) -> &PatternMatch {
         match self.frames.last() {
             Some(Frame::Branch { reach, .. } | Frame::Entries { reach, .. }) => reach,
-            None => &Reach::All,
+            None => &PatternMatch::Complete,
         }
     }
 
@@ -262,10 +269,10 @@ impl Walk {
         }
     }
 
-    fn visit_child(&mut self, node: NodeId, pair: Pair) -> Option<Told> {
+    fn visit_child(&mut self, node: NodeId, pair: ChildPair) -> Option<TreeUpdateKind> {
         let depth = self.path.len();
-        let reach = self.reach().towards(&self.selection, depth, node)?;
-        if let Pair::List(old, new) = pair {
+        let reach = self.pattern_match().descend_to(&self.selection, depth, node)?;
+        if let ChildPair::List(old, new) = pair {
             let left = reach.entries(&self.selection, depth, &old, &new).into_iter();
             self.visited += left.len() / ENTRIES_PER_NODE;
             // Rules apply to entries, so a list is as visible as its parent.
@@ -274,57 +281,73 @@ impl Walk {
             return None;
         }
         let step = Step::node(node);
-        let visibility = self.visibility().below(self.selection.rights.as_deref(), &step)?;
-        let reach = reach.ended(&self.selection, depth + 1);
+        let visibility = self.visibility().below(self.selection.permissions.as_deref(), &step)?;
+        let reach = reach.complete_at(&self.selection, depth + 1);
         self.path.push(step);
         self.visit(pair, reach, visibility)
     }
 
-    fn visit_entry(&mut self, node: NodeId, entry: Entry) -> Option<Told> {
+    fn visit_entry(&mut self, node: NodeId, entry: ListEntryPair) -> Option<TreeUpdateKind> {
         let depth = self.path.len();
         let step = Step::entry(node, entry.keys);
-        let reach = self.reach().through(&self.selection, depth, &step)?;
-        let visibility = self.visibility().below(self.selection.rights.as_deref(), &step)?;
+        let reach = self.pattern_match().match_entry(&self.selection, depth, &step)?;
+        let visibility = self.visibility().below(self.selection.permissions.as_deref(), &step)?;
         self.path.push(step);
-        let rebirth = rebirth(entry.old.as_deref(), entry.new.as_deref());
+        let rebirth = recreation_time(entry.old.as_deref(), entry.new.as_deref());
         match (rebirth, &reach) {
-            (Some(time_ns), Reach::All)
-                if visibility.shows_itself()
-                    && self.holds_wanted(entry.old.as_deref(), &visibility) =>
+            (Some(time_ns), PatternMatch::Complete)
+                if visibility.is_node_visible()
+                    && self.has_visible_leaf(entry.old.as_deref(), &visibility) =>
             {
                 self.descend(None, entry.new, reach, visibility);
-                Some(Told::Reborn { time_ns })
+                Some(TreeUpdateKind::Recreated { time_ns })
             }
-            _ => self.visit(Pair::Branch(entry.old, entry.new), reach, visibility),
+            _ => self.visit(ChildPair::Branch(entry.old, entry.new), reach, visibility),
         }
     }
 
     /// Visits `pair`, which the path already names.
-    fn visit(&mut self, pair: Pair, reach: Reach, visibility: Visibility) -> Option<Told> {
+    fn visit(
+        &mut self,
+        pair: ChildPair,
+        reach: PatternMatch,
+        visibility: Visibility,
+    ) -> Option<TreeUpdateKind> {
         let told = match pair {
-            Pair::Leaf(old, new) => match reach {
-                Reach::All if visibility.shows_itself() => self.compare_leaves(old, new),
-                Reach::All | Reach::Some(_) => None,
+            ChildPair::Leaf(old, new) => match reach {
+                PatternMatch::Complete if visibility.is_node_visible() => {
+                    self.compare_leaves(old, new)
+                }
+                PatternMatch::Complete | PatternMatch::Prefix(_) => None,
             },
             // The deletion of a node that is not itself visible is reported leaf by leaf, for visible leaves.
-            Pair::Branch(old, None) if matches!(reach, Reach::All) && visibility.shows_itself() => {
-                self.holds_wanted(old.as_deref(), &visibility).then_some(Told::Gone)
+            ChildPair::Branch(old, None)
+                if matches!(reach, PatternMatch::Complete) && visibility.is_node_visible() =>
+            {
+                self.has_visible_leaf(old.as_deref(), &visibility)
+                    .then_some(TreeUpdateKind::Deleted)
             }
-            Pair::Branch(old, new) => {
+            ChildPair::Branch(old, new) => {
                 self.descend(old, new, reach, visibility);
                 return None;
             }
-            Pair::List(..) => None,
+            ChildPair::List(..) => None,
         };
-        self.loose = told.is_some();
-        if !self.loose {
+        self.unframed_step = told.is_some();
+        if !self.unframed_step {
             self.path.pop();
         }
         told
     }
 
     /// Continues with the children of a branch, unless both trees share it.
-    fn descend(&mut self, old: Shared, new: Shared, reach: Reach, visibility: Visibility) {
+    fn descend(
+        &mut self,
+        old: SharedBranch,
+        new: SharedBranch,
+        reach: PatternMatch,
+        visibility: Visibility,
+    ) {
         let same = matches!((&old, &new), (Some(old), Some(new)) if Arc::ptr_eq(old, new));
         if same {
             self.path.pop();
@@ -333,41 +356,52 @@ impl Walk {
         }
     }
 
-    fn compare_leaves(&self, old: Option<Leaf<Stamp>>, new: Option<Leaf<Stamp>>) -> Option<Told> {
-        let Some(leaf) = new else { return old.map(|_| Told::Gone) };
+    fn compare_leaves(
+        &self,
+        old: Option<Leaf<LeafVersion>>,
+        new: Option<Leaf<LeafVersion>>,
+    ) -> Option<TreeUpdateKind> {
+        let Some(leaf) = new else { return old.map(|_| TreeUpdateKind::Deleted) };
         let missed = match (self.compare, old) {
             (None, _) => 0,
             (Some(Compare::Events), Some(old)) if old == leaf => return None,
             (Some(Compare::Values), Some(old))
-                if old.value == leaf.value && old.meta.born == leaf.meta.born =>
+                if old.value == leaf.value && old.meta.incarnation == leaf.meta.incarnation =>
             {
                 return None;
             }
             (Some(Compare::Values), _) => 0,
-            (Some(Compare::Events), Some(old)) if old.meta.born == leaf.meta.born => {
+            (Some(Compare::Events), Some(old)) if old.meta.incarnation == leaf.meta.incarnation => {
                 leaf.meta.changes.wrapping_sub(old.meta.changes).saturating_sub(1)
             }
             (Some(Compare::Events), _) => leaf.meta.changes.saturating_sub(1),
         };
-        Some(Told::Leaf { leaf, missed })
+        Some(TreeUpdateKind::Leaf { leaf, missed })
     }
 
     /// True when the branch holds a leaf that the reader was sent. `visibility` is the reader's view of the branch.
-    fn holds_wanted(&self, branch: Option<&Branch<Stamp>>, visibility: &Visibility) -> bool {
-        let below = |step| visibility.below(self.selection.rights.as_deref(), &step);
+    fn has_visible_leaf(
+        &self,
+        branch: Option<&Branch<LeafVersion>>,
+        visibility: &Visibility,
+    ) -> bool {
+        let below = |step| visibility.below(self.selection.permissions.as_deref(), &step);
         branch.is_some_and(|branch| {
             branch.children().iter().any(|(node, child)| {
-                self.selection.wants(*node)
+                self.selection.selects(*node)
                     && match child {
                         Child::Leaf(_) => {
-                            !self.selection.hides(*node, branch)
-                                && below(Step::node(*node)).is_some_and(|it| it.shows_itself())
+                            !self.selection.hides_key(*node, branch)
+                                && below(Step::node(*node)).is_some_and(|it| it.is_node_visible())
                         }
-                        Child::Container(inner) => below(Step::node(*node))
-                            .is_some_and(|visibility| self.holds_wanted(Some(inner), &visibility)),
+                        Child::Container(inner) => {
+                            below(Step::node(*node)).is_some_and(|visibility| {
+                                self.has_visible_leaf(Some(inner), &visibility)
+                            })
+                        }
                         Child::List(list) => list.iter().any(|(keys, entry)| {
                             below(Step::entry(*node, keys.clone())).is_some_and(|visibility| {
-                                self.holds_wanted(Some(entry), &visibility)
+                                self.has_visible_leaf(Some(entry), &visibility)
                             })
                         }),
                     }
@@ -376,8 +410,8 @@ impl Walk {
     }
 }
 
-impl Pair {
-    fn of(old: Option<&Child<Stamp>>, new: Option<&Child<Stamp>>) -> Self {
+impl ChildPair {
+    fn of(old: Option<&Child<LeafVersion>>, new: Option<&Child<LeafVersion>>) -> Self {
         match old.or(new) {
             Some(Child::List(_)) => Self::List(list_of(old), list_of(new)),
             Some(Child::Container(_)) => Self::Branch(branch_of(old), branch_of(new)),
@@ -386,36 +420,36 @@ impl Pair {
     }
 }
 
-fn leaf_of(child: Option<&Child<Stamp>>) -> Option<Leaf<Stamp>> {
+fn leaf_of(child: Option<&Child<LeafVersion>>) -> Option<Leaf<LeafVersion>> {
     match child {
         Some(Child::Leaf(leaf)) => Some(leaf.clone()),
         _ => None,
     }
 }
 
-fn branch_of(child: Option<&Child<Stamp>>) -> Shared {
+fn branch_of(child: Option<&Child<LeafVersion>>) -> SharedBranch {
     match child {
         Some(Child::Container(branch)) => Some(branch.clone()),
         _ => None,
     }
 }
 
-fn list_of(child: Option<&Child<Stamp>>) -> List<Stamp> {
+fn list_of(child: Option<&Child<LeafVersion>>) -> List<LeafVersion> {
     match child {
         Some(Child::List(list)) => list.clone(),
         _ => List::default(),
     }
 }
 
-type Children<'a> = (NodeId, Option<&'a Child<Stamp>>, Option<&'a Child<Stamp>>);
+type NextChild<'a> = (NodeId, Option<&'a Child<LeafVersion>>, Option<&'a Child<LeafVersion>>);
 
 /// The next node in the order of both branches, with its child in each.
 fn next_child<'a>(
-    old: Option<&'a Branch<Stamp>>,
-    new: Option<&'a Branch<Stamp>>,
+    old: Option<&'a Branch<LeafVersion>>,
+    new: Option<&'a Branch<LeafVersion>>,
     old_at: &mut usize,
     new_at: &mut usize,
-) -> Option<Children<'a>> {
+) -> Option<NextChild<'a>> {
     let one = old.and_then(|branch| branch.children().get(*old_at));
     let other = new.and_then(|branch| branch.children().get(*new_at));
     let order = match (one, other) {
@@ -432,28 +466,31 @@ fn next_child<'a>(
 
 /// Time at which the entry was created again, if it is not the previous one. The key leaves of an entry never
 /// change, so their stamps tell its age.
-fn rebirth(old: Option<&Branch<Stamp>>, new: Option<&Branch<Stamp>>) -> Option<u64> {
-    let (old, new) = (first_stamp(old?)?, first_stamp(new?)?);
-    (old.born != new.born).then_some(new.time_ns)
+fn recreation_time(
+    old: Option<&Branch<LeafVersion>>,
+    new: Option<&Branch<LeafVersion>>,
+) -> Option<u64> {
+    let (old, new) = (first_leaf_version(old?)?, first_leaf_version(new?)?);
+    (old.incarnation != new.incarnation).then_some(new.time_ns)
 }
 
-fn first_stamp(entry: &Branch<Stamp>) -> Option<Stamp> {
+fn first_leaf_version(entry: &Branch<LeafVersion>) -> Option<LeafVersion> {
     entry.children().iter().find_map(|(_, child)| match child {
         Child::Leaf(leaf) => Some(leaf.meta),
         Child::Container(_) | Child::List(_) => None,
     })
 }
 
-impl Reach {
+impl PatternMatch {
     /// The patterns that continue to `node`, with any keys.
-    fn towards(&self, selection: &Selection, depth: usize, node: NodeId) -> Option<Self> {
+    fn descend_to(&self, selection: &Selection, depth: usize, node: NodeId) -> Option<Self> {
         self.narrowed(selection, depth, |step| step.node == node)
     }
 
     /// The patterns that match an entry.
-    fn through(&self, selection: &Selection, depth: usize, step: &Step) -> Option<Self> {
+    fn match_entry(&self, selection: &Selection, depth: usize, step: &Step) -> Option<Self> {
         let narrowed = self.narrowed(selection, depth, |pattern| pattern.matches(step))?;
-        Some(narrowed.ended(selection, depth + 1))
+        Some(narrowed.complete_at(selection, depth + 1))
     }
 
     fn narrowed(
@@ -462,19 +499,19 @@ impl Reach {
         depth: usize,
         fits: impl Fn(&PatternStep) -> bool,
     ) -> Option<Self> {
-        let Self::Some(patterns) = self else { return Some(Self::All) };
+        let Self::Prefix(patterns) = self else { return Some(Self::Complete) };
         let step = |at: usize| selection.patterns[at].0.get(depth);
         let left: SmallVec<_> =
             patterns.iter().copied().filter(|&at| step(at).is_some_and(&fits)).collect();
-        (!left.is_empty()).then_some(Self::Some(left))
+        (!left.is_empty()).then_some(Self::Prefix(left))
     }
 
-    fn ended(self, selection: &Selection, depth: usize) -> Self {
+    fn complete_at(self, selection: &Selection, depth: usize) -> Self {
         match &self {
-            Self::Some(patterns)
+            Self::Prefix(patterns)
                 if patterns.iter().any(|&at| selection.patterns[at].0.len() == depth) =>
             {
-                Self::All
+                Self::Complete
             }
             _ => self,
         }
@@ -485,23 +522,27 @@ impl Reach {
         &self,
         selection: &Selection,
         depth: usize,
-        old: &List<Stamp>,
-        new: &List<Stamp>,
-    ) -> Vec<Entry> {
+        old: &List<LeafVersion>,
+        new: &List<LeafVersion>,
+    ) -> Vec<ListEntryPair> {
         if let Some(named) = self.named_entries(selection, depth) {
             let entry = |keys: Keys| {
                 let (old, new) = (old.get(&keys).cloned(), new.get(&keys).cloned());
-                (old.is_some() || new.is_some()).then_some(Entry { keys, old, new })
+                (old.is_some() || new.is_some()).then_some(ListEntryPair { keys, old, new })
             };
             return named.into_iter().filter_map(entry).collect();
         }
         List::differences(old, new)
-            .map(|it| Entry { keys: it.keys.clone(), old: it.old.cloned(), new: it.new.cloned() })
+            .map(|it| ListEntryPair {
+                keys: it.keys.clone(),
+                old: it.old.cloned(),
+                new: it.new.cloned(),
+            })
             .collect()
     }
 
     fn named_entries(&self, selection: &Selection, depth: usize) -> Option<Vec<Keys>> {
-        let Self::Some(patterns) = self else { return None };
+        let Self::Prefix(patterns) = self else { return None };
         let keys = |at: &usize| selection.patterns[*at].0.get(depth)?.keys.as_ref()?.concrete();
         let mut named = patterns.iter().map(keys).collect::<Option<Vec<_>>>()?;
         named.sort();

@@ -14,6 +14,8 @@ pub mod view;
 mod visibility;
 
 pub use commits::{Boundaries, Boundary, BoundarySender};
-pub use cursor::{Compare, Cursor, Item, Progress, Walk};
-pub use revision::{Change, Draft, DraftTree, Mutation, Plane, Revision, Stamp, TreeWriter};
-pub use selection::{Class, Filter, Kind, LeavesCache, Selection};
+pub use cursor::{Compare, Cursor, TreeUpdate, Walk, WalkProgress};
+pub use revision::{
+    Draft, DraftTree, LeafVersion, Mutation, Plane, Revision, RevisionChange, TreeWriter,
+};
+pub use selection::{ChangeDetection, Filter, LeafSetCache, ReadType, Selection};

@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 /// Time and count of a leaf's changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stamp {
+pub struct LeafVersion {
     /// Time of the last change of the value, in nanoseconds since 1970.
     pub time_ns: u64,
     /// Number of changes of the value since the leaf appeared, including its first. The count wraps around at
@@ -18,7 +18,7 @@ pub struct Stamp {
     /// Revision in which the leaf last appeared, modulo 2^32. It serves only to tell whether two stamps at one
     /// path belong to the same leaf. The test would fail for a leaf that was deleted and created again exactly
     /// 2^32 revisions later, between two readings.
-    pub born: u32,
+    pub incarnation: u32,
 }
 
 /// Configuration and state together, as shown by Get. Leaves that change without an event (counters, clocks) are
@@ -31,8 +31,8 @@ pub struct Revision {
     pub number: u64,
     /// Time of the commit or event that resulted in this revision, in nanoseconds since 1970.
     pub time_ns: u64,
-    pub openconfig: Tree<Stamp>,
-    pub native: Tree<Stamp>,
+    pub openconfig: Tree<LeafVersion>,
+    pub native: Tree<LeafVersion>,
     /// Client's annotation of the root of the OpenConfig configuration, in base64 (`protobuf-metadata` of
     /// openconfig-metadata).
     pub annotation: Option<SmolStr>,
@@ -40,7 +40,7 @@ pub struct Revision {
 
 /// One change from a revision to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct RevisionChange {
     pub origin: Origin,
     pub path: InstancePath,
     pub mutation: Mutation,
@@ -51,7 +51,7 @@ pub enum Mutation {
     /// Sets the leaf. An equal value is no change.
     Set(Value),
     /// Marks the entry or presence container as configured.
-    Given,
+    MarkConfigured,
     /// Removes all nodes of the plane at the path and below.
     Gone(Plane),
 }
@@ -81,16 +81,16 @@ pub struct Draft<'s> {
 #[derive(Debug)]
 pub struct DraftTree<'s> {
     origin: Origin,
-    tree: Tree<Stamp>,
-    before: &'s Tree<Stamp>,
+    tree: Tree<LeafVersion>,
+    before: &'s Tree<LeafVersion>,
     /// A node was removed, so a leaf that is set may have existed before.
-    withdrawn: bool,
+    has_removals: bool,
     schema: &'s Schema,
-    stamp: Stamp,
+    stamp: LeafVersion,
 }
 
 impl Revision {
-    pub fn tree(&self, origin: Origin) -> &Tree<Stamp> {
+    pub fn tree(&self, origin: Origin) -> &Tree<LeafVersion> {
         match origin {
             Origin::OpenConfig => &self.openconfig,
             Origin::Native => &self.native,
@@ -117,12 +117,12 @@ impl Revision {
         next: Revision,
     ) -> Draft<'s> {
         let Self { number, time_ns, annotation, .. } = next;
-        let stamp = Stamp { time_ns, changes: 1, born: birth(number) };
+        let stamp = LeafVersion { time_ns, changes: 1, incarnation: incarnation_of(number) };
         let tree = |origin, tree, schema| DraftTree {
             origin,
             tree,
             before: self.tree(origin),
-            withdrawn: false,
+            has_removals: false,
             schema,
             stamp,
         };
@@ -137,12 +137,12 @@ impl Revision {
 }
 
 impl<'s> Draft<'s> {
-    pub fn apply(&mut self, change: Change) {
+    pub fn apply(&mut self, change: RevisionChange) {
         self.tree_mut(change.origin).apply(&change.path, change.mutation);
     }
 
     /// Applies the differences between two configuration trees; their metadata is ignored.
-    pub fn follow<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
+    pub fn apply_diff<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
         self.tree_mut(origin).follow(old, new);
     }
 
@@ -181,30 +181,30 @@ impl DraftTree<'_> {
     pub fn apply(&mut self, path: &InstancePath, mutation: Mutation) {
         match mutation {
             Mutation::Set(value) => self.set(path, value),
-            Mutation::Given => {
+            Mutation::MarkConfigured => {
                 self.tree.branch_mut(self.schema, &path.0, &self.stamp).given = true;
             }
             Mutation::Gone(Plane::Both) => {
                 self.tree.remove(self.schema, path);
-                self.withdrawn = true;
+                self.has_removals = true;
             }
             Mutation::Gone(plane) => {
-                withdraw(&mut self.tree, self.schema, path, plane);
-                self.withdrawn = true;
+                remove_plane_nodes(&mut self.tree, self.schema, path, plane);
+                self.has_removals = true;
             }
         }
     }
 
     /// Sets a leaf, the most frequent change.
     fn set(&mut self, path: &InstancePath, value: Value) {
-        let before = if self.withdrawn { self.before.leaf(path) } else { None };
+        let before = if self.has_removals { self.before.leaf(path) } else { None };
         let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
         match (tree.leaf(path), before) {
             (None, Some(before)) if before.value == value => {
                 tree.set_leaf(schema, path, before.clone());
             }
             (None, Some(before)) => {
-                let stamp = restamped(Some(before), stamp);
+                let stamp = next_version(Some(before), stamp);
                 tree.set_leaf(schema, path, Leaf::new(value, stamp));
             }
             _ => set(tree, schema, path, value, stamp),
@@ -213,7 +213,7 @@ impl DraftTree<'_> {
 
     /// The branch at `steps`, created when absent, for setting leaves in it and below.
     pub fn at(&mut self, steps: &[Step]) -> TreeWriter<'_> {
-        let before = if self.withdrawn { Some(self.before.root()) } else { None };
+        let before = if self.has_removals { Some(self.before.root()) } else { None };
         let before = before.and_then(|root| branch_at(root, steps));
         let (schema, stamp) = (self.schema, self.stamp);
         TreeWriter { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
@@ -239,7 +239,7 @@ impl DraftTree<'_> {
                 }
             }
             tree::Change::Added(Found::List(_)) => {} // entries are reported one by one
-            tree::Change::Removed(_) => withdraw(tree, schema, path, Plane::Config),
+            tree::Change::Removed(_) => remove_plane_nodes(tree, schema, path, Plane::Config),
             tree::Change::Given(true) => tree.branch_mut(schema, &path.0, &stamp).given = true,
             tree::Change::Given(false) => {} // the entry still exists, and only that matters here
         });
@@ -249,11 +249,11 @@ impl DraftTree<'_> {
 /// A branch of a tree under construction.
 #[derive(Debug)]
 pub struct TreeWriter<'p> {
-    branch: &'p mut Branch<Stamp>,
+    branch: &'p mut Branch<LeafVersion>,
     /// The branch in the previous revision, when a node was removed since.
-    before: Option<&'p Branch<Stamp>>,
+    before: Option<&'p Branch<LeafVersion>>,
     schema: &'p Schema,
-    stamp: Stamp,
+    stamp: LeafVersion,
 }
 
 impl<'p> TreeWriter<'p> {
@@ -300,39 +300,47 @@ impl<'p> TreeWriter<'p> {
         let stamp = match (self.branch.leaf(leaf), before) {
             (Some(old), _) if old.value == value => return,
             (None, Some(before)) if before.value == value => before.meta,
-            (old, before) => restamped(old.or(before), self.stamp),
+            (old, before) => next_version(old.or(before), self.stamp),
         };
         self.branch.put_leaf(leaf, value, stamp);
     }
 }
 
-/// Lower half of a revision's number, see [`Stamp::born`].
-fn birth(number: u64) -> u32 {
+/// Lower half of a revision's number, see [`LeafVersion::incarnation`].
+fn incarnation_of(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).expect("the upper half is masked out")
 }
 
-fn branch_at<'b>(from: &'b Branch<Stamp>, steps: &[Step]) -> Option<&'b Branch<Stamp>> {
+fn branch_at<'b>(from: &'b Branch<LeafVersion>, steps: &[Step]) -> Option<&'b Branch<LeafVersion>> {
     steps.iter().try_fold(from, |branch, step| match &step.keys {
         None => branch.container(step.node).map(|it| &**it),
         Some(keys) => branch.list(step.node)?.get(keys).map(|it| &**it),
     })
 }
 
-fn set(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, value: Value, fresh: Stamp) {
+fn set(
+    tree: &mut Tree<LeafVersion>,
+    schema: &Schema,
+    path: &InstancePath,
+    value: Value,
+    fresh: LeafVersion,
+) {
     match tree.leaf(path) {
         Some(leaf) if leaf.value == value => {}
         old => {
-            let stamp = restamped(old, fresh);
+            let stamp = next_version(old, fresh);
             tree.set_leaf(schema, path, Leaf::new(value, stamp));
         }
     }
 }
 
-fn restamped(old: Option<&Leaf<Stamp>>, fresh: Stamp) -> Stamp {
+fn next_version(old: Option<&Leaf<LeafVersion>>, fresh: LeafVersion) -> LeafVersion {
     match old {
-        Some(leaf) => {
-            Stamp { changes: leaf.meta.changes.wrapping_add(1), born: leaf.meta.born, ..fresh }
-        }
+        Some(leaf) => LeafVersion {
+            changes: leaf.meta.changes.wrapping_add(1),
+            incarnation: leaf.meta.incarnation,
+            ..fresh
+        },
         None => fresh,
     }
 }
@@ -341,18 +349,18 @@ fn restamped(old: Option<&Leaf<Stamp>>, fresh: Stamp) -> Stamp {
 #[derive(Clone, Copy)]
 struct Merge<'s> {
     schema: &'s Schema,
-    stamp: Stamp,
+    stamp: LeafVersion,
 }
 
 impl Merge<'_> {
-    fn branch<M>(self, into: &mut Branch<Stamp>, from: &Branch<M>, entry: bool) {
+    fn branch<M>(self, into: &mut Branch<LeafVersion>, from: &Branch<M>, entry: bool) {
         into.given |= entry || from.given;
         for (node, child) in from.children() {
             match child {
                 Child::Leaf(leaf) => match into.leaf(*node) {
                     Some(old) if old.value == leaf.value => {}
                     old => {
-                        let stamp = restamped(old, self.stamp);
+                        let stamp = next_version(old, self.stamp);
                         into.put_leaf(*node, leaf.value.clone(), stamp);
                     }
                 },
@@ -372,7 +380,7 @@ impl Merge<'_> {
         }
     }
 
-    fn container<M>(self, into: &mut Branch<Stamp>, node: NodeId, from: &Branch<M>) {
+    fn container<M>(self, into: &mut Branch<LeafVersion>, node: NodeId, from: &Branch<M>) {
         if into.container(node).is_some() {
             return self.branch(into.container_mut(node), from, false);
         }
@@ -381,7 +389,7 @@ impl Merge<'_> {
         into.put(node, Child::Container(Arc::new(container)));
     }
 
-    fn entry<M>(self, into: &mut List<Stamp>, node: NodeId, keys: &Keys, from: &Branch<M>) {
+    fn entry<M>(self, into: &mut List<LeafVersion>, node: NodeId, keys: &Keys, from: &Branch<M>) {
         match into.get(keys).is_some() {
             true => self.branch(into.entry_mut(keys, Branch::default), from, true),
             false => self.new_entry(into, keys, from, self.containers(node)),
@@ -390,7 +398,7 @@ impl Merge<'_> {
 
     fn new_entry<M>(
         self,
-        into: &mut List<Stamp>,
+        into: &mut List<LeafVersion>,
         keys: &Keys,
         from: &Branch<M>,
         containers: usize,
@@ -417,7 +425,12 @@ impl Merge<'_> {
 const STATE_CONTAINERS: usize = 2;
 
 /// Removes one plane at `path` and below; nodes of the other plane stay.
-fn withdraw(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, plane: Plane) {
+fn remove_plane_nodes(
+    tree: &mut Tree<LeafVersion>,
+    schema: &Schema,
+    path: &InstancePath,
+    plane: Plane,
+) {
     match tree.get(path) {
         Some(Found::Leaf(_))
             if path.last().is_some_and(|step| belongs(schema, step.node, plane)) =>
@@ -430,21 +443,21 @@ fn withdraw(tree: &mut Tree<Stamp>, schema: &Schema, path: &InstancePath, plane:
             for keys in keys_of(list) {
                 let mut entry = InstancePath(above.to_vec());
                 entry.0.push(Step::entry(last.node, keys));
-                withdraw(tree, schema, &entry, plane);
+                remove_plane_nodes(tree, schema, &entry, plane);
             }
         }
         Some(Found::Branch(_)) => {
-            let branch = tree.branch_mut(schema, &path.0, &Stamp::default());
+            let branch = tree.branch_mut(schema, &path.0, &LeafVersion::default());
             strip(branch, schema, plane);
             let entry = path.last().is_some_and(|step| step.keys.is_some());
-            if branch.is_empty() || entry && is_hollow(branch, schema) {
+            if branch.is_empty() || entry && is_unused_entry(branch, schema) {
                 tree.remove(schema, path);
             }
         }
     }
 }
 
-fn strip(branch: &mut Branch<Stamp>, schema: &Schema, plane: Plane) {
+fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: Plane) {
     if plane == Plane::Config {
         branch.given = false;
     }
@@ -460,7 +473,7 @@ fn strip(branch: &mut Branch<Stamp>, schema: &Schema, plane: Plane) {
             for keys in keys_of(list) {
                 let entry = list.entry_mut(&keys, Branch::default);
                 strip(entry, schema, plane);
-                if is_hollow(entry, schema) {
+                if is_unused_entry(entry, schema) {
                     list.remove(&keys);
                 }
             }
@@ -469,12 +482,12 @@ fn strip(branch: &mut Branch<Stamp>, schema: &Schema, plane: Plane) {
     });
 }
 
-fn keys_of(list: &List<Stamp>) -> Vec<Keys> {
+fn keys_of(list: &List<LeafVersion>) -> Vec<Keys> {
     list.iter().map(|(keys, _)| keys.clone()).collect()
 }
 
 /// True for an entry that neither plane holds any more.
-fn is_hollow(entry: &Branch<Stamp>, schema: &Schema) -> bool {
+fn is_unused_entry(entry: &Branch<LeafVersion>, schema: &Schema) -> bool {
     !entry.given && entry.has_only_keys(schema)
 }
 

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use holdfast_config::schema::{ModuleId, Node, Origin, Schema};
 use holdfast_config::tree::Branch;
-use holdfast_config::{NodeId, Pattern};
+use holdfast_config::{NodeId, PathPattern};
 use holdfast_security::pathz::NodeView;
 
 /// The data type of a gNMI Get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
+pub enum ReadType {
     #[default]
     All,
     Config,
@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// Way in which changes of a leaf are detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum ChangeDetection {
     All,
     /// By events: leaves of a revision.
     Event,
@@ -33,7 +33,7 @@ pub enum Class {
 /// Conditions for leaves, independent of their paths.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    pub kind: Kind,
+    pub read_type: ReadType,
     /// Modules to include; `None` for all.
     pub models: Option<HashSet<ModuleId>>,
     /// Levels below each path to include: 1 stands for the leaves directly in the named node. A list and its entry
@@ -45,40 +45,40 @@ pub struct Filter {
 #[derive(Clone, Debug)]
 pub struct Selection {
     pub origin: Origin,
-    pub(super) patterns: Arc<[Pattern]>,
-    leaves: Arc<Leaves>,
+    pub(super) patterns: Arc<[PathPattern]>,
+    leaf_set: Arc<LeafSet>,
     /// Permissions of the reader; `None` permits everything.
-    pub(super) rights: Option<Arc<NodeView>>,
+    pub(super) permissions: Option<Arc<NodeView>>,
 }
 
 /// Leaves that pass a filter. Independent of the patterns, unless the depth is limited.
 #[derive(Debug)]
-pub struct Leaves {
+pub struct LeafSet {
     /// By node: true for a leaf that passes, and for ancestors of one.
-    wanted: Box<[bool]>,
+    selected: Box<[bool]>,
     /// By node, for a limited depth: true for a leaf within it, and for a node with such leaves of its own.
-    reach: Option<Box<[bool]>>,
+    within_depth: Option<Box<[bool]>>,
     /// Key leaves of entries, when only configuration is selected.
     config_keys: HashSet<NodeId>,
 }
 
 /// Leaves of the selections of one request, shared among them.
 #[derive(Debug, Default)]
-pub struct LeavesCache {
-    known: HashMap<(Origin, Class, Ends), Arc<Leaves>>,
-    made: usize,
+pub struct LeafSetCache {
+    leaf_sets: HashMap<(Origin, ChangeDetection, PatternEnds), Arc<LeafSet>>,
+    builds: usize,
 }
 
 /// Nodes at which patterns end, for filters that depend on them.
-type Ends = Option<BTreeSet<NodeId>>;
+type PatternEnds = Option<BTreeSet<NodeId>>;
 
 impl Filter {
-    pub fn takes(&self, node: &Node) -> bool {
-        let kind = match self.kind {
-            Kind::All => true,
-            Kind::Config => node.config,
-            Kind::State => !node.config,
-            Kind::Operational => !node.config && node.operational,
+    pub fn matches(&self, node: &Node) -> bool {
+        let kind = match self.read_type {
+            ReadType::All => true,
+            ReadType::Config => node.config,
+            ReadType::State => !node.config,
+            ReadType::Operational => !node.config && node.operational,
         };
         kind && self.models.as_ref().is_none_or(|models| models.contains(&node.module))
     }
@@ -86,12 +86,12 @@ impl Filter {
     /// True for the key leaf of a list when only configuration is selected. The models class it as configuration,
     /// but it belongs to every plane that has its entry: see [`super::Revision`].
     pub fn is_config_key(&self, schema: &Schema, node: &Node) -> bool {
-        self.kind == Kind::Config && schema.is_list_key(node.id)
+        self.read_type == ReadType::Config && schema.is_list_key(node.id)
     }
 }
 
-impl Class {
-    fn takes(self, node: &Node) -> bool {
+impl ChangeDetection {
+    fn matches(self, node: &Node) -> bool {
         match self {
             Self::All => true,
             Self::Event => !node.polled,
@@ -100,108 +100,110 @@ impl Class {
     }
 }
 
-impl LeavesCache {
+impl LeafSetCache {
     /// Leaves of one class that pass a filter, at or below the ends of patterns.
-    fn leaves(
+    fn leaf_set(
         &mut self,
         schema: &Schema,
-        patterns: &[Pattern],
+        patterns: &[PathPattern],
         filter: &Filter,
-        class: Class,
-    ) -> Arc<Leaves> {
+        class: ChangeDetection,
+    ) -> Arc<LeafSet> {
         let ends = filter.depth.map(|_| ends(schema, patterns).collect());
-        let made = &mut self.made;
-        let leaves = self.known.entry((schema.origin(), class, ends)).or_insert_with_key(|key| {
-            *made += 1;
-            Arc::new(Leaves::new(schema, key.2.as_ref(), filter, class))
-        });
+        let made = &mut self.builds;
+        let leaves =
+            self.leaf_sets.entry((schema.origin(), class, ends)).or_insert_with_key(|key| {
+                *made += 1;
+                Arc::new(LeafSet::new(schema, key.2.as_ref(), filter, class))
+            });
         Arc::clone(leaves)
     }
 
     /// Number of times that all nodes of a schema were visited.
-    pub fn made(&self) -> usize {
-        self.made
+    pub fn builds(&self) -> usize {
+        self.builds
     }
 }
 
-impl Leaves {
+impl LeafSet {
     fn new(
         schema: &Schema,
         ends: Option<&BTreeSet<NodeId>>,
         filter: &Filter,
-        class: Class,
+        class: ChangeDetection,
     ) -> Self {
         let mut wanted = vec![false; schema.nodes().len()].into_boxed_slice();
-        let reach = filter.depth.zip(ends).map(|(depth, ends)| within(schema, ends, depth));
+        let reach =
+            filter.depth.zip(ends).map(|(depth, ends)| nodes_within_depth(schema, ends, depth));
         // Parents come before their children, so in reverse order a node's descendants are complete.
         for node in schema.nodes().iter().rev() {
             let here = index(node.id);
-            let leaf = node.leaf.is_some() && reaches(reach.as_deref(), node.id);
-            wanted[here] |= leaf && filter.takes(node) && class.takes(node);
+            let leaf = node.leaf.is_some() && is_within_depth(reach.as_deref(), node.id);
+            wanted[here] |= leaf && filter.matches(node) && class.matches(node);
             if let (true, Some(parent)) = (wanted[here], node.parent) {
                 wanted[index(parent)] = true;
             }
         }
         let keys = schema.nodes().iter().filter(|node| filter.is_config_key(schema, node));
         let config_keys = keys.map(|node| node.id).collect();
-        Self { wanted, reach, config_keys }
+        Self { selected: wanted, within_depth: reach, config_keys }
     }
 }
 
 impl Selection {
     pub fn new(
         schema: &Schema,
-        patterns: impl Into<Arc<[Pattern]>>,
+        patterns: impl Into<Arc<[PathPattern]>>,
         filter: &Filter,
-        class: Class,
+        class: ChangeDetection,
     ) -> Self {
-        Self::with(&mut LeavesCache::default(), schema, patterns, filter, class)
+        Self::with(&mut LeafSetCache::default(), schema, patterns, filter, class)
     }
 
     /// Selection of a request that has several with the same filter.
     pub fn with(
-        cache: &mut LeavesCache,
+        cache: &mut LeafSetCache,
         schema: &Schema,
-        patterns: impl Into<Arc<[Pattern]>>,
+        patterns: impl Into<Arc<[PathPattern]>>,
         filter: &Filter,
-        class: Class,
+        class: ChangeDetection,
     ) -> Self {
         let patterns = patterns.into();
-        let leaves = cache.leaves(schema, &patterns, filter, class);
-        Self { origin: schema.origin(), patterns, leaves, rights: None }
+        let leaves = cache.leaf_set(schema, &patterns, filter, class);
+        Self { origin: schema.origin(), patterns, leaf_set: leaves, permissions: None }
     }
 
     /// Restricts the selection to the reader's permissions.
     #[must_use]
-    pub fn through(self, rights: Option<Arc<NodeView>>) -> Self {
-        Self { rights, ..self }
+    pub fn with_permissions(self, rights: Option<Arc<NodeView>>) -> Self {
+        Self { permissions: rights, ..self }
     }
 
     /// True when a wanted leaf is at the node or below it.
-    pub fn wants(&self, node: NodeId) -> bool {
-        self.leaves.wanted.get(index(node)).copied().unwrap_or_default()
+    pub fn selects(&self, node: NodeId) -> bool {
+        self.leaf_set.selected.get(index(node)).copied().unwrap_or_default()
     }
 
     /// True for a leaf within the depth, and for a node that may have such leaves of its own.
-    pub fn reaches(&self, node: NodeId) -> bool {
-        reaches(self.leaves.reach.as_deref(), node)
+    pub fn is_within_depth(&self, node: NodeId) -> bool {
+        is_within_depth(self.leaf_set.within_depth.as_deref(), node)
     }
 
     /// True for a key leaf of an entry that exists for its state only, when configuration is selected.
-    pub(super) fn hides<M>(&self, node: NodeId, entry: &Branch<M>) -> bool {
-        !entry.given && self.leaves.config_keys.contains(&node)
+    pub(super) fn hides_key<M>(&self, node: NodeId, entry: &Branch<M>) -> bool {
+        !entry.given && self.leaf_set.config_keys.contains(&node)
     }
 
     /// True when the selection can match no leaf.
     pub fn is_empty(&self, schema: &Schema) -> bool {
-        !self.ends(schema).any(|end| self.wants(end))
+        !self.ends(schema).any(|end| self.selects(end))
     }
 
     /// Schema path of a leaf in the selection, for messages.
     pub fn first_leaf(&self, schema: &Schema) -> Option<String> {
-        let below = self.ends(schema).find(|end| self.wants(*end))?;
+        let below = self.ends(schema).find(|end| self.selects(*end))?;
         let mut node = schema.node(below);
-        while let Some(child) = node.children.iter().find(|child| self.wants(**child)) {
+        while let Some(child) = node.children.iter().find(|child| self.selects(**child)) {
             node = schema.node(*child);
         }
         let mut names = vec![node.name.as_str()];
@@ -220,18 +222,18 @@ impl Selection {
     }
 }
 
-fn ends(schema: &Schema, patterns: &[Pattern]) -> impl Iterator<Item = NodeId> {
+fn ends(schema: &Schema, patterns: &[PathPattern]) -> impl Iterator<Item = NodeId> {
     let root = schema.root();
     patterns.iter().map(move |pattern| pattern.last().unwrap_or(root))
 }
 
-fn reaches(reach: Option<&[bool]>, node: NodeId) -> bool {
+fn is_within_depth(reach: Option<&[bool]>, node: NodeId) -> bool {
     reach.is_none_or(|reach| reach[index(node)])
 }
 
 /// By node: true for a leaf no more than `depth` levels below the end of a pattern, and for a node with such
 /// leaves.
-fn within(schema: &Schema, ends: &BTreeSet<NodeId>, depth: NonZeroU32) -> Box<[bool]> {
+fn nodes_within_depth(schema: &Schema, ends: &BTreeSet<NodeId>, depth: NonZeroU32) -> Box<[bool]> {
     let mut levels: Vec<Option<u32>> = vec![None; schema.nodes().len()];
     let mut within = vec![false; schema.nodes().len()].into_boxed_slice();
     // Parents come before their children.

@@ -5,12 +5,12 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Child, InstancePath, NodeId, Path, Pattern, Step};
+use holdfast_config::{Child, InstancePath, NodeId, Path, PathPattern, Step};
 use proptest::prelude::*;
 
 use super::{
-    Change, Class, Compare, Cursor, Filter, Item, LeavesCache, Mutation, Plane, Progress, Revision,
-    Selection, Stamp, Walk,
+    ChangeDetection, Compare, Cursor, Filter, LeafSetCache, LeafVersion, Mutation, Plane, Revision,
+    RevisionChange, Selection, TreeUpdate, Walk, WalkProgress,
 };
 
 static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
@@ -33,7 +33,7 @@ const LEAVES: [(&str, [&str; 2]); 7] = [
     ),
 ];
 /// Paths to delete: below an interface, an interface, all of them.
-const GONE: [&str; 7] = [
+const REMOVED_PATHS: [&str; 7] = [
     "/interfaces",
     "/interfaces/interface[name=eth*]",
     "/interfaces/interface[name=eth*]/config",
@@ -54,17 +54,17 @@ const PATTERNS: [&str; 8] = [
 ];
 
 #[derive(Clone, Debug)]
-enum Act {
+enum DraftChange {
     Set { port: usize, leaf: usize, value: usize },
-    Gone { port: usize, mutation: usize, plane: usize },
+    Remove { port: usize, mutation: usize, plane: usize },
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn draft_change() -> impl Strategy<Value = DraftChange> {
     prop_oneof![
         3 => (0..3_usize, 0..LEAVES.len(), 0..2_usize)
-            .prop_map(|(port, leaf, value)| Act::Set { port, leaf, value }),
-        1 => (0..3_usize, 0..GONE.len(), 0..3_usize)
-            .prop_map(|(port, mutation, plane)| Act::Gone { port, mutation, plane }),
+            .prop_map(|(port, leaf, value)| DraftChange::Set { port, leaf, value }),
+        1 => (0..3_usize, 0..REMOVED_PATHS.len(), 0..3_usize)
+            .prop_map(|(port, mutation, plane)| DraftChange::Remove { port, mutation, plane }),
     ]
 }
 
@@ -75,28 +75,28 @@ proptest! {
 
     // proves 1.113, 1.121
     #[test]
-    fn whoever_does_what_he_is_told_holds_what_is_there(
+    fn cursor_updates_reproduce_the_tree(
         // acts of a draft, drafts between two tellings, tellings
-        tellings in prop::collection::vec(prop::collection::vec(prop::collection::vec(act(), 1..5), 1..4), 1..6),
+        tellings in prop::collection::vec(prop::collection::vec(prop::collection::vec(draft_change(), 1..5), 1..4), 1..6),
         pattern in prop::sample::select(&PATTERNS),
     ) {
         let patterns = OPENCONFIG.resolve_read(&pattern.parse().unwrap()).unwrap();
         let selection =
-            Arc::new(Selection::new(&OPENCONFIG, patterns.clone(), &Filter::default(), Class::All));
+            Arc::new(Selection::new(&OPENCONFIG, patterns.clone(), &Filter::default(), ChangeDetection::All));
         let mut revision = Revision::default();
         let mut readers = [Compare::Events, Compare::Values].map(|compare| {
             (compare, Cursor::new(selection.clone(), revision.openconfig.clone()), Leaves::new())
         });
         for drafts in tellings {
             for acts in drafts {
-                revision = advance(&revision, &acts);
+                revision = apply_draft(&revision, &acts);
             }
-            let want = covered(&revision, &patterns);
+            let want = expected_leaves(&revision, &patterns);
             let mut whole = Leaves::new();
-            tell(Walk::whole(selection.clone(), &revision.openconfig), &mut whole);
+            apply_walk(Walk::whole(selection.clone(), &revision.openconfig), &mut whole);
             prop_assert_eq!(&whole, &want);
             for (compare, cursor, held) in &mut readers {
-                tell(cursor.next(&revision.openconfig, *compare), held);
+                apply_walk(cursor.next(&revision.openconfig, *compare), held);
                 prop_assert_eq!(&*held, &want, "{:?}", compare);
                 prop_assert!(cursor.next(&revision.openconfig, *compare).next().is_none());
             }
@@ -104,24 +104,25 @@ proptest! {
     }
 }
 
-fn advance(revision: &Revision, acts: &[Act]) -> Revision {
+fn apply_draft(revision: &Revision, acts: &[DraftChange]) -> Revision {
     let time_ns = (revision.number + 1) * 1000;
     let mut draft = revision.draft(&OPENCONFIG, &NATIVE, time_ns);
     for act in acts {
         match act {
-            Act::Set { port, leaf, value } => {
+            DraftChange::Set { port, leaf, value } => {
                 let (leaf, values) = LEAVES[*leaf];
                 let path = instance(&format!("/interfaces/interface[name=eth{port}]/{leaf}"));
                 let node = path.last().unwrap().node;
                 let text = values[*value].replace("eth0", &format!("eth{port}"));
                 let value = OPENCONFIG.leaf(node).ty.parse_text(&text).unwrap();
                 let mutation = Mutation::Set(value);
-                draft.apply(Change { origin: Origin::OpenConfig, path, mutation });
+                draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation });
             }
-            Act::Gone { port, mutation, plane } => {
-                let path = instance(&GONE[*mutation].replace("eth*", &format!("eth{port}")));
+            DraftChange::Remove { port, mutation, plane } => {
+                let path =
+                    instance(&REMOVED_PATHS[*mutation].replace("eth*", &format!("eth{port}")));
                 let mutation = Mutation::Gone([Plane::Config, Plane::State, Plane::Both][*plane]);
-                draft.apply(Change { origin: Origin::OpenConfig, path, mutation });
+                draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation });
             }
         }
     }
@@ -129,16 +130,16 @@ fn advance(revision: &Revision, acts: &[Act]) -> Revision {
 }
 
 /// Applies the updates of a walk; no update may occur twice.
-fn tell(mut walk: Walk, held: &mut Leaves) {
+fn apply_walk(mut walk: Walk, held: &mut Leaves) {
     let mut told = std::collections::BTreeSet::new();
     while let Some(item) = walk.next() {
         match item {
-            Item::Gone(path) | Item::Reborn { path, .. } => {
+            TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. } => {
                 let path = text(path);
                 assert!(told.insert(format!("-{path}")), "{path} is gone twice");
                 held.retain(|leaf, _| !(leaf == &path || leaf.starts_with(&format!("{path}/"))));
             }
-            Item::Leaf { path, leaf, .. } => {
+            TreeUpdate::Leaf { path, leaf, .. } => {
                 let path = text(path);
                 assert!(told.insert(path.clone()), "{path} is told twice");
                 held.insert(path, leaf.value.to_string());
@@ -147,7 +148,7 @@ fn tell(mut walk: Walk, held: &mut Leaves) {
     }
 }
 
-fn covered(revision: &Revision, patterns: &[Pattern]) -> Leaves {
+fn expected_leaves(revision: &Revision, patterns: &[PathPattern]) -> Leaves {
     let mut leaves = Leaves::new();
     revision.openconfig.walk(&mut |path, leaf| {
         if patterns.iter().any(|pattern| pattern.covers(path)) {
@@ -159,49 +160,51 @@ fn covered(revision: &Revision, patterns: &[Pattern]) -> Leaves {
 
 /// Counts and births over a few drafts: each row lists the acts on the leaf `state/mtu` of eth0.
 #[test]
-fn stamps_count_changes_and_births() {
-    let leaf = |value| Act::Set { port: 0, leaf: 3, value };
-    let gone = Act::Gone { port: 0, mutation: 4, plane: 1 };
-    let keep = Act::Set { port: 0, leaf: 4, value: 0 };
+fn leaf_versions_count_changes_and_incarnations() {
+    let leaf = |value| DraftChange::Set { port: 0, leaf: 3, value };
+    let gone = DraftChange::Remove { port: 0, mutation: 4, plane: 1 };
+    let keep = DraftChange::Set { port: 0, leaf: 4, value: 0 };
     // the acts of each draft, then (time, changes, born) of the leaf
-    check_stamp(&[vec![leaf(0)]], (1000, 1, 1));
-    check_stamp(&[vec![leaf(0)], vec![leaf(1)]], (2000, 2, 1));
-    check_stamp(&[vec![leaf(0)], vec![leaf(0)]], (1000, 1, 1));
+    check_leaf_version(&[vec![leaf(0)]], (1000, 1, 1));
+    check_leaf_version(&[vec![leaf(0)], vec![leaf(1)]], (2000, 2, 1));
+    check_leaf_version(&[vec![leaf(0)], vec![leaf(0)]], (1000, 1, 1));
     let born = vec![leaf(0), keep];
-    check_stamp(&[born.clone(), vec![gone.clone()], vec![leaf(0)]], (3000, 1, 3));
-    check_stamp(&[born.clone(), vec![gone.clone(), leaf(0)]], (1000, 1, 1));
-    check_stamp(&[born, vec![gone, leaf(1)]], (2000, 2, 1));
+    check_leaf_version(&[born.clone(), vec![gone.clone()], vec![leaf(0)]], (3000, 1, 3));
+    check_leaf_version(&[born.clone(), vec![gone.clone(), leaf(0)]], (1000, 1, 1));
+    check_leaf_version(&[born, vec![gone, leaf(1)]], (2000, 2, 1));
 }
 
 /// Each leaf of both trees has a stamp, in addition to its value of 24 octets.
 #[test]
-fn stamps_do_not_grow() {
-    assert_eq!(size_of::<Stamp>(), 16);
-    assert_eq!(size_of::<(NodeId, Child<Stamp>)>(), 48);
+fn leaf_versions_have_a_fixed_size() {
+    assert_eq!(size_of::<LeafVersion>(), 16);
+    assert_eq!(size_of::<(NodeId, Child<LeafVersion>)>(), 48);
 }
 
 #[track_caller]
-fn check_stamp(drafts: &[Vec<Act>], want: (u64, u32, u32)) {
-    let revision = drafts.iter().fold(Revision::default(), |it, acts| advance(&it, acts));
+fn check_leaf_version(drafts: &[Vec<DraftChange>], want: (u64, u32, u32)) {
+    let revision = drafts.iter().fold(Revision::default(), |it, acts| apply_draft(&it, acts));
     let path = instance("/interfaces/interface[name=eth0]/state/mtu");
     let stamp = revision.openconfig.leaf(&path).unwrap().meta;
-    assert_eq!((stamp.time_ns, stamp.changes, stamp.born), want, "{drafts:?}");
+    assert_eq!((stamp.time_ns, stamp.changes, stamp.incarnation), want, "{drafts:?}");
 }
 
 /// Configuration is removed while state stays, and the reverse.
 #[test]
-fn planes_come_and_go_by_themselves() {
-    let (config, state) =
-        (Act::Set { port: 0, leaf: 0, value: 0 }, Act::Set { port: 0, leaf: 4, value: 0 });
-    let gone = |plane| Act::Gone { port: 0, mutation: 1, plane };
-    let rows: [(&[Act], &str); 4] = [
+fn config_and_state_are_removed_independently() {
+    let (config, state) = (
+        DraftChange::Set { port: 0, leaf: 0, value: 0 },
+        DraftChange::Set { port: 0, leaf: 4, value: 0 },
+    );
+    let gone = |plane| DraftChange::Remove { port: 0, mutation: 1, plane };
+    let rows: [(&[DraftChange], &str); 4] = [
         (&[config.clone(), state.clone(), gone(0)], "name state/oper-status"),
         (&[config.clone(), state.clone(), gone(2)], ""),
         (&[state.clone(), gone(0)], "name state/oper-status"),
         (&[state, gone(1)], ""),
     ];
     for (acts, want) in rows {
-        let revision = advance(&Revision::default(), acts);
+        let revision = apply_draft(&Revision::default(), acts);
         let mut leaves = Vec::new();
         revision.openconfig.walk(&mut |path, _| {
             leaves.push(text(&path.0).replace("/interfaces/interface[name=eth0]/", ""));
@@ -212,15 +215,19 @@ fn planes_come_and_go_by_themselves() {
 
 /// The work is proportional to the change: the walk skips shared memory.
 #[test]
-fn one_change_among_many_is_found_without_a_search() {
+fn walk_work_is_proportional_to_the_change() {
     let mut draft_of = Revision::default();
     for port in 0..1000 {
-        draft_of = advance(&draft_of, &[Act::Set { port, leaf: 4, value: 0 }]);
+        draft_of = apply_draft(&draft_of, &[DraftChange::Set { port, leaf: 4, value: 0 }]);
     }
-    let selection =
-        Selection::new(&OPENCONFIG, vec![Pattern::default()], &Filter::default(), Class::All);
+    let selection = Selection::new(
+        &OPENCONFIG,
+        vec![PathPattern::default()],
+        &Filter::default(),
+        ChangeDetection::All,
+    );
     let mut cursor = Cursor::new(Arc::new(selection), draft_of.openconfig.clone());
-    let next = advance(&draft_of, &[Act::Set { port: 500, leaf: 4, value: 1 }]);
+    let next = apply_draft(&draft_of, &[DraftChange::Set { port: 500, leaf: 4, value: 1 }]);
     let mut walk = cursor.next(&next.openconfig, Compare::Events);
     let mut told = 0;
     while walk.next().is_some() {
@@ -240,37 +247,42 @@ fn text(path: &[Step]) -> String {
 
 /// Selections of one request share the parts that do not depend on their paths.
 #[test]
-fn selections_share_their_leaves() {
+fn selections_share_their_leaf_sets() {
     let paths = ["/", "/interfaces", "/interfaces/interface/config/mtu", "/.../hostname"];
     let patterns = paths.map(|path| OPENCONFIG.resolve_read(&path.parse().unwrap()).unwrap());
     for (depth, made) in [(None, 2), (NonZeroU32::new(2), 2 * paths.len())] {
         let filter = Filter { depth, ..Filter::default() };
-        let mut cache = LeavesCache::default();
+        let mut cache = LeafSetCache::default();
         for _ in 0..100 {
             for patterns in &patterns {
-                for class in [Class::Event, Class::Polled] {
+                for class in [ChangeDetection::Event, ChangeDetection::Polled] {
                     Selection::with(&mut cache, &OPENCONFIG, patterns.clone(), &filter, class);
                 }
             }
         }
-        assert_eq!(cache.made(), made, "{depth:?}");
+        assert_eq!(cache.builds(), made, "{depth:?}");
     }
 }
 
 /// A walk with pauses reports the same updates as one without.
 #[test]
-fn a_walk_pauses_and_goes_on() {
+fn paused_walk_reports_the_same_updates() {
     let revision = Revision::default();
     let mut draft = revision.draft(&OPENCONFIG, &NATIVE, 1);
     for port in 0..50 {
         let path = instance(&format!("/interfaces/interface[name=p{port}]/state/mtu"));
         let mutation = Mutation::Set(holdfast_config::Value::Uint(1500));
-        draft.apply(Change { origin: Origin::OpenConfig, path, mutation });
+        draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation });
     }
     let tree = draft.publish().openconfig;
     let walk = || {
         let filter = Filter::default();
-        let selection = Selection::new(&OPENCONFIG, vec![Pattern::default()], &filter, Class::All);
+        let selection = Selection::new(
+            &OPENCONFIG,
+            vec![PathPattern::default()],
+            &filter,
+            ChangeDetection::All,
+        );
         Walk::whole(Arc::new(selection), &tree)
     };
     let (mut whole, mut wanted) = (walk(), 0);
@@ -281,9 +293,9 @@ fn a_walk_pauses_and_goes_on() {
     loop {
         let until = paused.visited() + 3;
         match paused.next_within(until) {
-            Progress::Item(_) => told += 1,
-            Progress::Paused => pauses += 1,
-            Progress::Ended => break,
+            WalkProgress::Update(_) => told += 1,
+            WalkProgress::Paused => pauses += 1,
+            WalkProgress::Ended => break,
         }
     }
     assert_eq!((told, paused.visited()), (wanted, whole.visited()));

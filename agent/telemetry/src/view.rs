@@ -4,21 +4,21 @@ use holdfast_config::schema::Schema;
 use holdfast_config::tree::{Child, Leaf, Tree};
 use holdfast_config::{InstancePath, Value};
 
-use super::revision::Stamp;
+use super::revision::LeafVersion;
 
 /// The tree with `polled` leaves added, as they were at `time_ns`.
 ///
 /// A leaf whose entry is missing in the tree is left out: the entry was deleted while the leaf was read.
-pub fn overlaid(
+pub fn with_polled_leaves(
     schema: &Schema,
-    tree: &Tree<Stamp>,
+    tree: &Tree<LeafVersion>,
     polled: Vec<(InstancePath, Value)>,
     time_ns: u64,
-) -> Tree<Stamp> {
+) -> Tree<LeafVersion> {
     let mut view = tree.clone();
     for (path, value) in polled {
-        if let Some(born) = birth(tree, &path) {
-            let stamp = Stamp { time_ns, changes: 1, born };
+        if let Some(born) = entry_incarnation(tree, &path) {
+            let stamp = LeafVersion { time_ns, changes: 1, incarnation: born };
             view.set_leaf(schema, &path, Leaf::new(value, stamp));
         }
     }
@@ -27,11 +27,11 @@ pub fn overlaid(
 
 /// Revision in which the entry of the leaf appeared; 0 outside of lists. A leaf of an entry that was created again
 /// thus counts as another leaf.
-fn birth(tree: &Tree<Stamp>, leaf: &InstancePath) -> Option<u32> {
+fn entry_incarnation(tree: &Tree<LeafVersion>, leaf: &InstancePath) -> Option<u32> {
     let Some(last) = leaf.0.iter().rposition(|step| step.keys.is_some()) else { return Some(0) };
     let entry = tree.branch(&InstancePath(leaf.0[..=last].to_vec()))?;
     let stamp = entry.children().iter().find_map(|(_, child)| match child {
-        Child::Leaf(leaf) => Some(leaf.meta.born),
+        Child::Leaf(leaf) => Some(leaf.meta.incarnation),
         Child::Container(_) | Child::List(_) => None,
     });
     Some(stamp.unwrap_or_default())

@@ -9,31 +9,31 @@ use holdfast_security::pathz::{Action, Position};
 pub(super) enum Visibility {
     All,
     /// Decided by rules for parts of it.
-    Some(Position),
+    ByRules(Position),
 }
 
 impl Visibility {
     /// Visibility of the root.
-    pub(super) fn whole(rights: Option<&NodeView>) -> Self {
-        rights.map_or(Self::All, |view| Self::Some(view.root()))
+    pub(super) fn of_root(rights: Option<&NodeView>) -> Self {
+        rights.map_or(Self::All, |view| Self::ByRules(view.root()))
     }
 
     /// Visibility of a node one step below.
     pub(super) fn below(&self, rights: Option<&NodeView>, to: &Step) -> Option<Self> {
-        let (Self::Some(position), Some(view)) = (self, rights) else { return Some(Self::All) };
+        let (Self::ByRules(position), Some(view)) = (self, rights) else { return Some(Self::All) };
         let position = step(view, position, to);
         match (position.is_settled(), position.action()) {
             (true, Action::Permit) => Some(Self::All),
             (true, Action::Deny) => None,
-            (false, _) => Some(Self::Some(position)),
+            (false, _) => Some(Self::ByRules(position)),
         }
     }
 
     /// True when the node itself is visible, and not only some of its descendants.
-    pub(super) fn shows_itself(&self) -> bool {
+    pub(super) fn is_node_visible(&self) -> bool {
         match self {
             Self::All => true,
-            Self::Some(position) => position.action() == Action::Permit,
+            Self::ByRules(position) => position.action() == Action::Permit,
         }
     }
 }

@@ -18,16 +18,16 @@ use holdfast_proto::bootz::{
 };
 use tonic::Code;
 
-use super::record::Trust;
+use super::record::Base64Certificate;
 use super::{
-    Action, Client, Connect, Entry, Fault, Flow, Flows, Install, Installed, Outcome, Parameters,
-    Stage, State, Status, Surroundings, Task, limit,
+    Action, AttemptError, BootstrapStage, Client, Connect, Flow, Flows, Install, InstallResult,
+    Parameters, ServerDiscovery, State, Status, StepContext, Task, TaskOutcome, limit,
 };
-use crate::image::Step;
-use crate::ownership::{Expected, OwnershipError, Proof};
-use crate::payload::Payload;
+use crate::image::ImageDecision;
+use crate::ownership::{OwnershipError, OwnershipProof, VerificationParameters};
+use crate::payload::BootstrapPayload;
 use crate::transport_key::{SECRET, TransportKey};
-use crate::uri::Server;
+use crate::uri::ServerUri;
 
 /// Octets of the nonce, which the server must repeat in the data that it signs.
 const NONCE: usize = 32;
@@ -37,11 +37,11 @@ const NONCE: usize = 32;
 pub struct Attempt {
     phase: Phase,
     /// Servers still to be tried; the first is the current one.
-    servers: VecDeque<Server>,
+    servers: VecDeque<ServerUri>,
     flow: Flow,
     nonce: String,
     key: Option<TransportKey>,
-    payload: Option<Box<Payload>>,
+    payload: Option<Box<BootstrapPayload>>,
     /// Remarks for the report in addition to success.
     notes: Vec<String>,
 }
@@ -62,7 +62,7 @@ enum Phase {
 
 impl Attempt {
     /// The current server, and the rpc in use.
-    pub(super) fn server(&self) -> Option<(&Server, Flow)> {
+    pub(super) fn server(&self) -> Option<(&ServerUri, Flow)> {
         self.servers.front().map(|server| (server, self.flow))
     }
 
@@ -72,13 +72,13 @@ impl Attempt {
     }
 
     /// The verified data, once there is any.
-    pub(super) fn payload(&self) -> Option<&Payload> {
+    pub(super) fn payload(&self) -> Option<&BootstrapPayload> {
         self.payload.as_deref()
     }
 
     /// The fault to report when the deadline of the current phase passes.
-    pub(super) fn lateness(&self) -> Fault {
-        let unreachable = |what: &str| Fault::unreachable(format!("{what} in time"));
+    pub(super) fn timeout_error(&self) -> AttemptError {
+        let unreachable = |what: &str| AttemptError::unreachable(format!("{what} in time"));
         match self.phase {
             Phase::Leasing => unreachable("no DHCP server answered"),
             Phase::Connecting => unreachable("the server was not reached"),
@@ -87,10 +87,10 @@ impl Attempt {
                 unreachable("the server did not answer")
             }
             Phase::Installing => {
-                Fault::new(Status::OsInvalidImage, "the image was not installed in time")
+                AttemptError::new(Status::OsInvalidImage, "the image was not installed in time")
             }
             Phase::Rebooting => unreachable("the box did not reboot into its new image"),
-            Phase::Applying => Fault::new(
+            Phase::Applying => AttemptError::new(
                 Status::ConfigurationInvalid,
                 "the configuration was not applied in time",
             ),
@@ -119,16 +119,16 @@ impl Client {
     ///
     /// # Errors
     /// When the server does not ask for a signature with the key of the IDevID.
-    pub(super) fn meet_challenge(
+    pub(super) fn prepare_challenge_response(
         response: BootstrapStreamResponseV1,
-        around: &mut Surroundings<'_>,
-    ) -> Result<(TransportKey, Vec<u8>), Fault> {
+        around: &mut StepContext<'_>,
+    ) -> Result<(TransportKey, Vec<u8>), AttemptError> {
         let Some(bootstrap_stream_response_v1::Type::ChallengeRequest(request)) = response.r#type
         else {
-            return Err(Fault::unexpected("a challenge"));
+            return Err(AttemptError::unexpected("a challenge"));
         };
         let Some(challenge_request::Type::Tpm20Idevid(challenge)) = request.r#type else {
-            return Err(Fault::unexpected("a challenge for the IDevID"));
+            return Err(AttemptError::unexpected("a challenge for the IDevID"));
         };
         let mut secret = zeroize::Zeroizing::new([0; SECRET]);
         (around.random)(&mut *secret);
@@ -137,7 +137,7 @@ impl Client {
         Ok((key, announcement))
     }
 
-    pub(super) fn begin_attempt(&mut self, around: &mut Surroundings<'_>) {
+    pub(super) fn begin_attempt(&mut self, around: &mut StepContext<'_>) {
         let entry = match &self.record.parameters {
             Some(Parameters { entry, .. }) => entry.clone(),
             None => return,
@@ -155,11 +155,11 @@ impl Client {
             notes: Vec::new(),
         };
         match entry {
-            Entry::Dhcp => {
-                self.tell("asking DHCP for an address and bootstrap servers");
+            ServerDiscovery::Dhcp => {
+                self.log("asking DHCP for an address and bootstrap servers");
                 self.begin(State::Attempting(Box::new(attempt)), Task::Lease, limit::LEASE);
             }
-            Entry::Named { server, .. } => {
+            ServerDiscovery::Named { server, .. } => {
                 attempt.servers.push_back(server);
                 self.connect(attempt);
             }
@@ -169,23 +169,23 @@ impl Client {
     pub(super) fn advance_attempt(
         &mut self,
         mut attempt: Attempt,
-        outcome: Outcome,
-        around: &mut Surroundings<'_>,
+        outcome: TaskOutcome,
+        around: &mut StepContext<'_>,
     ) {
         match self.next_step(&mut attempt, outcome, around) {
-            Ok(Next::Connect) => self.connect(attempt),
-            Ok(Next::Begin(phase, task, limit)) => {
+            Ok(AttemptTransition::Connect) => self.connect(attempt),
+            Ok(AttemptTransition::Begin(phase, task, limit)) => {
                 attempt.phase = phase;
                 self.begin(State::Attempting(Box::new(attempt)), task, limit);
             }
-            Ok(Next::Reboot) => {
+            Ok(AttemptTransition::Reboot) => {
                 attempt.phase = Phase::Rebooting;
                 self.state = State::Attempting(Box::new(attempt));
                 let work = self.next_work();
-                self.do_now(Action::Wait(work, limit::REBOOT));
-                self.do_now(Action::Reboot);
+                self.push_action(Action::Wait(work, limit::REBOOT));
+                self.push_action(Action::Reboot);
             }
-            Ok(Next::Report) => self.begin_report(),
+            Ok(AttemptTransition::Report) => self.begin_report(),
             Err(fault) => self.fail_attempt(Some(attempt), fault, around),
         }
     }
@@ -193,80 +193,86 @@ impl Client {
     fn next_step(
         &mut self,
         attempt: &mut Attempt,
-        outcome: Outcome,
-        around: &mut Surroundings<'_>,
-    ) -> Result<Next, Fault> {
-        let refused = |refused: crate::wire::Refused| Fault::unreachable(refused.to_string());
+        outcome: TaskOutcome,
+        around: &mut StepContext<'_>,
+    ) -> Result<AttemptTransition, AttemptError> {
+        let refused =
+            |refused: crate::wire::RpcError| AttemptError::unreachable(refused.to_string());
         match (attempt.phase.clone(), outcome) {
-            (Phase::Leasing, Outcome::Leased(found)) => {
-                self.choose(attempt, found.map_err(Fault::unreachable)?)
+            (Phase::Leasing, TaskOutcome::Leased(found)) => {
+                self.on_servers(attempt, found.map_err(AttemptError::unreachable)?)
             }
-            (Phase::Connecting, Outcome::Connected(connected)) => {
-                connected.map_err(Fault::unreachable)?;
-                Ok(self.ask(attempt, around))
+            (Phase::Connecting, TaskOutcome::Connected(connected)) => {
+                connected.map_err(AttemptError::unreachable)?;
+                Ok(self.request_data(attempt, around))
             }
-            (Phase::AwaitingData, Outcome::Data(answer)) => {
-                self.take_data(attempt, *answer.map_err(refused)?, around)
+            (Phase::AwaitingData, TaskOutcome::Data(answer)) => {
+                self.on_data(attempt, *answer.map_err(refused)?, around)
             }
-            (Phase::AwaitingChallenge, Outcome::Message(Err(error)))
-                if error.code == Code::Unimplemented && self.profile.flows == Flows::Either =>
+            (Phase::AwaitingChallenge, TaskOutcome::Message(Err(error)))
+                if error.code == Code::Unimplemented && self.settings.flows == Flows::Either =>
             {
-                self.tell("the server has no stream for this box: asking without");
+                self.log("the server has no stream for this box: asking without");
                 attempt.flow = Flow::Unary;
-                self.do_now(Action::Abandon);
-                Ok(Next::Connect)
+                self.push_action(Action::CancelWork);
+                Ok(AttemptTransition::Connect)
             }
-            (Phase::AwaitingChallenge, Outcome::Message(answer)) => {
+            (Phase::AwaitingChallenge, TaskOutcome::Message(answer)) => {
                 let answer = *answer.map_err(refused)?;
-                let (key, announcement) = Self::meet_challenge(answer, around)?;
+                let (key, announcement) = Self::prepare_challenge_response(answer, around)?;
                 attempt.key = Some(key);
-                self.tell("answering the challenge of the server");
+                self.log("answering the challenge of the server");
                 let phase = Phase::Signing { announcement: announcement.clone() };
-                Ok(Next::Begin(phase, Task::Sign(announcement), limit::SIGN))
+                Ok(AttemptTransition::Begin(phase, Task::Sign(announcement), limit::SIGN))
             }
-            (Phase::Signing { announcement }, Outcome::Signed(signature)) => {
-                let signature = signature.map_err(Fault::unreachable)?;
+            (Phase::Signing { announcement }, TaskOutcome::Signed(signature)) => {
+                let signature = signature.map_err(AttemptError::unreachable)?;
                 let task = challenge_response(announcement, signature);
-                Ok(Next::Begin(Phase::AwaitingStreamData, task, limit::ANSWER))
+                Ok(AttemptTransition::Begin(Phase::AwaitingStreamData, task, limit::ANSWER))
             }
-            (Phase::AwaitingStreamData, Outcome::Message(answer)) => {
-                self.take_stream_data(attempt, *answer.map_err(refused)?, around)
+            (Phase::AwaitingStreamData, TaskOutcome::Message(answer)) => {
+                self.on_stream_data(attempt, *answer.map_err(refused)?, around)
             }
-            (Phase::Installing, Outcome::Installed(installed)) => {
-                self.take_installed(attempt, installed)
+            (Phase::Installing, TaskOutcome::Installed(installed)) => {
+                self.on_installed(attempt, installed)
             }
-            (Phase::Applying, Outcome::Applied(applied)) => self.take_applied(attempt, applied),
+            (Phase::Applying, TaskOutcome::Applied(applied)) => self.on_applied(attempt, applied),
             (phase, _) => {
-                Err(Fault::unreachable(format!("an outcome that {phase:?} has no use for")))
+                Err(AttemptError::unreachable(format!("an outcome that {phase:?} has no use for")))
             }
         }
     }
 
     /// Starts with the servers that DHCP named; the one refused last goes to the end of the list.
-    fn choose(&mut self, attempt: &mut Attempt, servers: Vec<Server>) -> Result<Next, Fault> {
+    fn on_servers(
+        &mut self,
+        attempt: &mut Attempt,
+        servers: Vec<ServerUri>,
+    ) -> Result<AttemptTransition, AttemptError> {
         self.has_lease = true;
         if servers.is_empty() {
-            return Err(Fault::unreachable("DHCP named no bootstrap server"));
+            return Err(AttemptError::unreachable("DHCP named no bootstrap server"));
         }
         let names: Vec<String> = servers.iter().map(ToString::to_string).collect();
-        self.tell(format!("DHCP named {}", names.join(", ")));
+        self.log(format!("DHCP named {}", names.join(", ")));
         attempt.servers = servers.into();
-        let refused = attempt.servers.iter().position(|it| Some(it) == self.refused.as_ref());
+        let refused =
+            attempt.servers.iter().position(|it| Some(it) == self.refused_server.as_ref());
         if let Some(position) = refused {
             attempt.servers.rotate_left(position + 1);
         }
-        Ok(Next::Connect)
+        Ok(AttemptTransition::Connect)
     }
 
     /// Connects to the first server of the list.
     fn connect(&mut self, mut attempt: Attempt) {
         let Some(server) = attempt.servers.front().cloned() else { return };
-        self.tell(format!("connecting to {server}"));
+        self.log(format!("connecting to {server}"));
         let connect = Connect {
             interface: self.interface(),
             server,
             presents_idevid: attempt.flow == Flow::Unary,
-            trusts: None,
+            trust_anchor: None,
         };
         attempt.phase = Phase::Connecting;
         let state = State::Attempting(Box::new(attempt));
@@ -274,7 +280,7 @@ impl Client {
     }
 
     fn first_flow(&self) -> Flow {
-        match self.profile.flows {
+        match self.settings.flows {
             Flows::Either | Flows::Stream => Flow::Stream,
             Flows::Unary => Flow::Unary,
         }
@@ -283,38 +289,44 @@ impl Client {
     /// The interface that the operator named, else the one with the lease.
     pub(super) fn interface(&self) -> Option<String> {
         match &self.record.parameters.as_ref()?.entry {
-            Entry::Named { interface, .. } => Some(interface.clone()),
-            Entry::Dhcp => self.profile.port.clone(),
+            ServerDiscovery::Named { interface, .. } => Some(interface.clone()),
+            ServerDiscovery::Dhcp => self.settings.port.clone(),
         }
     }
 
-    fn ask(&mut self, attempt: &mut Attempt, around: &mut Surroundings<'_>) -> Next {
-        attempt.nonce = if self.profile.checks_ownership {
+    fn request_data(
+        &mut self,
+        attempt: &mut Attempt,
+        around: &mut StepContext<'_>,
+    ) -> AttemptTransition {
+        attempt.nonce = if self.settings.checks_ownership {
             let mut nonce = [0; NONCE];
             (around.random)(&mut nonce);
             STANDARD.encode(nonce)
         } else {
-            self.tell("ownership is not checked: this box is set up for a laboratory");
+            self.log("ownership is not checked: this box is set up for a laboratory");
             String::new()
         };
-        let request = self.request(&attempt.nonce);
-        self.tell("asking for the data of this box");
+        let request = self.bootstrap_request(&attempt.nonce);
+        self.log("asking for the data of this box");
         self.set_status(Status::Sent);
         match attempt.flow {
-            Flow::Stream => Next::Begin(
+            Flow::Stream => AttemptTransition::Begin(
                 Phase::AwaitingChallenge,
                 Task::OpenStream(message(bootstrap_stream_request_v1::Type::BootstrapRequest(
                     request,
                 ))),
                 limit::ANSWER,
             ),
-            Flow::Unary => Next::Begin(Phase::AwaitingData, Task::GetData(request), limit::ANSWER),
+            Flow::Unary => {
+                AttemptTransition::Begin(Phase::AwaitingData, Task::GetData(request), limit::ANSWER)
+            }
         }
     }
 
     /// Builds the request. A box is of fixed form factor: its serial number is that of its only control card.
-    fn request(&self, nonce: &str) -> GetBootstrapDataRequest {
-        let profile = &self.profile;
+    fn bootstrap_request(&self, nonce: &str) -> GetBootstrapDataRequest {
+        let profile = &self.settings;
         GetBootstrapDataRequest {
             chassis_descriptor: Some(ChassisDescriptor {
                 manufacturer: profile.manufacturer.clone(),
@@ -322,41 +334,41 @@ impl Client {
                 serial_number: profile.serial.clone(),
                 control_cards: Vec::new(),
             }),
-            control_card_state: Some(self.card(ControlCardStatus::NotInitialized)),
+            control_card_state: Some(self.control_card(ControlCardStatus::NotInitialized)),
             nonce: nonce.to_owned(),
             identity: Some(profile.idevid.message()),
             ..GetBootstrapDataRequest::default()
         }
     }
 
-    pub(super) fn card(&self, status: ControlCardStatus) -> ControlCardState {
-        ControlCardState { serial_number: self.profile.serial.clone(), status: status.into() }
+    pub(super) fn control_card(&self, status: ControlCardStatus) -> ControlCardState {
+        ControlCardState { serial_number: self.settings.serial.clone(), status: status.into() }
     }
 
-    fn take_data(
+    fn on_data(
         &mut self,
         attempt: &mut Attempt,
         answer: GetBootstrapDataResponse,
-        around: &Surroundings<'_>,
-    ) -> Result<Next, Fault> {
-        let proof = Proof {
+        around: &StepContext<'_>,
+    ) -> Result<AttemptTransition, AttemptError> {
+        let proof = OwnershipProof {
             voucher: &answer.ownership_voucher,
             certificate: &answer.ownership_certificate,
             signature: &answer.response_signature,
         };
-        self.believe(&proof, &answer.serialized_bootstrap_data, around)?;
-        self.take_payload(attempt, &answer.serialized_bootstrap_data)
+        self.verify_ownership(&proof, &answer.serialized_bootstrap_data, around)?;
+        self.on_verified_data(attempt, &answer.serialized_bootstrap_data)
     }
 
-    fn take_stream_data(
+    fn on_stream_data(
         &mut self,
         attempt: &mut Attempt,
         answer: BootstrapStreamResponseV1,
-        around: &Surroundings<'_>,
-    ) -> Result<Next, Fault> {
+        around: &StepContext<'_>,
+    ) -> Result<AttemptTransition, AttemptError> {
         let Some(bootstrap_stream_response_v1::Type::BootstrapResponse(answer)) = answer.r#type
         else {
-            return Err(Fault::unexpected("bootstrap data"));
+            return Err(AttemptError::unexpected("bootstrap data"));
         };
         let StreamBootstrapDataResponse {
             ownership_voucher,
@@ -365,112 +377,120 @@ impl Client {
             encrypted_serialized_bootstrap_data: encrypted,
             encapsulated_key,
         } = answer;
-        let proof = Proof {
+        let proof = OwnershipProof {
             voucher: &ownership_voucher,
             certificate: &ownership_certificate,
             signature: &response_signature,
         };
-        self.believe(&proof, &encrypted, around)?;
+        self.verify_ownership(&proof, &encrypted, around)?;
         let key = attempt.key.take(); // it opens one answer and no other
-        let key = key.ok_or_else(|| Fault::unexpected("data after a challenge"))?;
+        let key = key.ok_or_else(|| AttemptError::unexpected("data after a challenge"))?;
         let data = key.open(&encapsulated_key, &encrypted);
-        let data = data.map_err(|error| Fault::new(Status::OvInvalid, error.to_string()))?;
-        self.take_payload(attempt, &data)
+        let data = data.map_err(|error| AttemptError::new(Status::OvInvalid, error.to_string()))?;
+        self.on_verified_data(attempt, &data)
     }
 
     /// Checks the ownership proof of data in its received form.
-    fn believe(
+    fn verify_ownership(
         &self,
-        proof: &Proof<'_>,
+        proof: &OwnershipProof<'_>,
         data: &[u8],
-        around: &Surroundings<'_>,
-    ) -> Result<(), Fault> {
-        if !self.profile.checks_ownership {
+        around: &StepContext<'_>,
+    ) -> Result<(), AttemptError> {
+        if !self.settings.checks_ownership {
             return Ok(());
         }
-        let expected = Expected {
-            serial: &self.profile.serial,
-            vendor: &self.profile.vendor,
+        let expected = VerificationParameters {
+            serial: &self.settings.serial,
+            voucher_anchors: &self.settings.voucher_anchors,
             now: around.now,
         };
         let verified = proof.verify(data, &expected);
-        verified.map_err(|error| Fault::new(Status::OvInvalid, chain(&error)))
+        verified.map_err(|error| AttemptError::new(Status::OvInvalid, error_text(&error)))
     }
 
-    fn take_payload(&mut self, attempt: &mut Attempt, data: &[u8]) -> Result<Next, Fault> {
-        let read = Payload::read(data, &attempt.nonce, &self.profile.serial);
+    fn on_verified_data(
+        &mut self,
+        attempt: &mut Attempt,
+        data: &[u8],
+    ) -> Result<AttemptTransition, AttemptError> {
+        let read = BootstrapPayload::read(data, &attempt.nonce, &self.settings.serial);
         let payload = read.map_err(|error| {
             let status = match error.is_replay() {
                 true => Status::OvInvalid,
                 false => Status::ConfigurationInvalid,
             };
-            Fault::new(status, error.to_string())
+            AttemptError::new(status, error.to_string())
         })?;
-        self.tell("the data is the owner's, and for this box");
+        self.log("the data is the owner's, and for this box");
         self.record.telemetry.checksum.clone_from(&payload.checksum);
         self.set_status(Status::Received);
-        let step = self.profile.slot.step(payload.response.intended_image.as_ref());
+        let step = self.settings.software.decide(payload.response.intended_image.as_ref());
         let trusts = payload.server_trust_cert.clone();
         attempt.payload = Some(Box::new(payload));
-        match step.map_err(|error| Fault::new(Status::OsInvalidImage, error.to_string()))? {
-            Step::Keep => self.apply(attempt),
-            Step::Install(image) => {
-                self.tell(format!("installing image {} from {}", image.version, image.url));
+        match step.map_err(|error| AttemptError::new(Status::OsInvalidImage, error.to_string()))? {
+            ImageDecision::Keep => self.apply(attempt),
+            ImageDecision::Install(image) => {
+                self.log(format!("installing image {} from {}", image.version, image.url));
                 self.set_status(Status::OsUpgradeInProgress);
-                let install = Install { image, trusts };
-                Ok(Next::Begin(Phase::Installing, Task::Install(install), limit::INSTALL))
+                let install = Install { image, trust_anchor: trusts };
+                Ok(AttemptTransition::Begin(
+                    Phase::Installing,
+                    Task::Install(install),
+                    limit::INSTALL,
+                ))
             }
         }
     }
 
-    fn take_installed(
+    fn on_installed(
         &mut self,
         attempt: &mut Attempt,
-        installed: Result<Installed, String>,
-    ) -> Result<Next, Fault> {
-        let installed = installed.map_err(|why| Fault::new(Status::OsInvalidImage, why))?;
+        installed: Result<InstallResult, String>,
+    ) -> Result<AttemptTransition, AttemptError> {
+        let installed = installed.map_err(|why| AttemptError::new(Status::OsInvalidImage, why))?;
         self.set_status(Status::OsUpgradeComplete);
         match installed {
-            Installed::Running => self.apply(attempt),
-            Installed::AtReboot => {
-                self.tell("the image is installed: rebooting into it");
-                Ok(Next::Reboot)
+            InstallResult::Running => self.apply(attempt),
+            InstallResult::AtReboot => {
+                self.log("the image is installed: rebooting into it");
+                Ok(AttemptTransition::Reboot)
             }
         }
     }
 
-    fn apply(&mut self, attempt: &mut Attempt) -> Result<Next, Fault> {
+    fn apply(&mut self, attempt: &mut Attempt) -> Result<AttemptTransition, AttemptError> {
         let payload = attempt.payload.clone();
-        let payload = payload.ok_or_else(|| Fault::unexpected("data to apply"))?;
-        self.tell("bringing the configuration into force");
-        Ok(Next::Begin(Phase::Applying, Task::Apply(payload), limit::APPLY))
+        let payload = payload.ok_or_else(|| AttemptError::unexpected("data to apply"))?;
+        self.log("bringing the configuration into force");
+        Ok(AttemptTransition::Begin(Phase::Applying, Task::Apply(payload), limit::APPLY))
     }
 
-    fn take_applied(
+    fn on_applied(
         &mut self,
         attempt: &mut Attempt,
         applied: Result<Vec<String>, String>,
-    ) -> Result<Next, Fault> {
-        let notes = applied.map_err(|why| Fault::new(Status::ConfigurationInvalid, why))?;
+    ) -> Result<AttemptTransition, AttemptError> {
+        let notes = applied.map_err(|why| AttemptError::new(Status::ConfigurationInvalid, why))?;
         attempt.notes.extend(notes);
         let (server, payload) = match (attempt.servers.front(), &attempt.payload) {
             (Some(server), Some(payload)) => (server.clone(), payload),
-            _ => return Err(Fault::unexpected("data to apply")),
+            _ => return Err(AttemptError::unexpected("data to apply")),
         };
         if let Some(parameters) = &mut self.record.parameters {
-            parameters.stage = Stage::Reporting {
+            parameters.stage = BootstrapStage::Reporting {
                 server,
                 flow: attempt.flow,
-                trust: Trust(payload.server_trust_cert.clone()),
+                trust: Base64Certificate(payload.server_trust_cert.clone()),
                 notes: std::mem::take(&mut attempt.notes),
             };
         }
         self.failures = 0;
-        self.refused = None;
-        self.tell("the configuration is in force");
+        self.refused_server = None;
+        self.log("the configuration is in force");
         self.set_status(Status::ConfigurationApplied);
-        self.do_now(Action::Abandon);
-        Ok(Next::Report)
+        self.push_action(Action::CancelWork);
+        Ok(AttemptTransition::Report)
     }
 
     /// Ends an attempt after a fault. When the server is unreachable, the next one of the list is tried. When its
@@ -478,24 +498,24 @@ impl Client {
     pub(super) fn fail_attempt(
         &mut self,
         attempt: Option<Attempt>,
-        fault: Fault,
-        around: &mut Surroundings<'_>,
+        fault: AttemptError,
+        around: &mut StepContext<'_>,
     ) {
-        let Some(mut attempt) = attempt else { return self.wait(&fault, around) };
+        let Some(mut attempt) = attempt else { return self.schedule_retry(&fault, around) };
         let server = attempt.servers.front().cloned();
         if attempt.payload.is_some() {
-            self.refused = server;
+            self.refused_server = server;
             return self.begin_failure_report(&attempt, fault, around);
         }
         if fault.status == Status::Unspecified && attempt.servers.len() > 1 {
             attempt.servers.pop_front();
             attempt.flow = self.first_flow();
-            self.tell(format!("failed: {}; trying the next server", fault.reason));
-            self.do_now(Action::Abandon);
+            self.log(format!("failed: {}; trying the next server", fault.reason));
+            self.push_action(Action::CancelWork);
             return self.connect(attempt);
         }
-        self.refused = server;
-        self.wait(&fault, around);
+        self.refused_server = server;
+        self.schedule_retry(&fault, around);
     }
 }
 
@@ -504,7 +524,7 @@ impl Client {
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is gone within the step"
 )]
-enum Next {
+enum AttemptTransition {
     Connect,
     Begin(Phase, Task, Duration),
     Reboot,
@@ -512,7 +532,7 @@ enum Next {
 }
 
 /// Formats an error with its causes.
-fn chain(error: &OwnershipError) -> String {
+fn error_text(error: &OwnershipError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

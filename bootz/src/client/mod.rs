@@ -1,6 +1,6 @@
 //! The bootstrap state machine: events in, actions out.
 //!
-//! A client is in one [`State`]. Every state but [`State::Resting`] has a deadline, so that lost work (a hanging
+//! A client is in one [`State`]. Every state but [`State::Idle`] has a deadline, so that lost work (a hanging
 //! connection, a command that never returns) ends in a new attempt. Every piece of work has a number; the outcome
 //! of an abandoned attempt has an old number and is ignored.
 
@@ -8,7 +8,9 @@ mod attempt;
 mod record;
 mod report;
 
-pub use self::record::{Entry, Flow, Parameters, Record, Stage, Status, Telemetry};
+pub use self::record::{
+    BootstrapRecord, BootstrapStage, Flow, Parameters, ServerDiscovery, Status, Telemetry,
+};
 
 use std::time::Duration;
 
@@ -20,12 +22,12 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 
 use self::attempt::Attempt;
 use self::report::Report;
-use crate::identity::Chain;
-use crate::image::{Image, Slot};
-use crate::payload::Payload;
+use crate::identity::IdevidChain;
+use crate::image::{Image, InstalledSoftware};
+use crate::payload::BootstrapPayload;
 use crate::retry::Backoff;
-use crate::uri::Server;
-use crate::wire::Refused;
+use crate::uri::ServerUri;
+use crate::wire::RpcError;
 
 /// Time limits for each piece of work.
 mod limit {
@@ -49,7 +51,7 @@ mod limit {
 
 /// Identity and bootstrap settings of the box.
 #[derive(Clone, Debug)]
-pub struct Profile {
+pub struct BootstrapSettings {
     /// Manufacturer.
     pub manufacturer: String,
     /// Part number in the vendor's scheme.
@@ -57,15 +59,15 @@ pub struct Profile {
     /// Serial number, which vouchers must name.
     pub serial: String,
     /// IDevID certificate with its issuers.
-    pub idevid: Chain,
+    pub idevid: IdevidChain,
     /// Trust anchors for vouchers, in DER.
-    pub vendor: Vec<CertificateDer<'static>>,
+    pub voucher_anchors: Vec<CertificateDer<'static>>,
     /// Requires an ownership proof from the server. False is meant for laboratories.
     pub checks_ownership: bool,
     /// Rpcs to try.
     pub flows: Flows,
     /// Software of the box.
-    pub slot: Slot,
+    pub software: InstalledSoftware,
     /// Delays between attempts.
     pub backoff: Backoff,
     /// Port for DHCP. A factory-new box with such a port starts to bootstrap without a command.
@@ -85,14 +87,14 @@ pub enum Flows {
 }
 
 /// Time and randomness, supplied by the caller of each step.
-pub struct Surroundings<'a> {
+pub struct StepContext<'a> {
     /// Time of day.
     pub now: UnixTime,
     /// Source of cryptographically secure random octets.
     pub random: &'a mut dyn FnMut(&mut [u8]),
 }
 
-impl std::fmt::Debug for Surroundings<'_> {
+impl std::fmt::Debug for StepContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Surroundings").field("now", &self.now).finish_non_exhaustive()
     }
@@ -100,7 +102,7 @@ impl std::fmt::Debug for Surroundings<'_> {
 
 /// Number of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Work(u64);
+pub struct WorkId(u64);
 
 /// Input of the state machine.
 #[derive(Debug)]
@@ -113,18 +115,18 @@ pub enum Event {
     /// The configuration was changed by another source than the bootstrap.
     Configured,
     /// A command of the operator.
-    Command(Command),
+    Command(OperatorCommand),
     /// The delay with this number is over.
-    TimerDue(Work),
+    TimerDue(WorkId),
     /// A piece of work has ended.
-    Done(Work, Outcome),
+    Done(WorkId, TaskOutcome),
 }
 
 /// Commands of the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum OperatorCommand {
     /// Start to bootstrap now.
-    Start(Entry),
+    Start(ServerDiscovery),
     /// Stop, and leave the configuration as it is.
     Terminate,
     /// Reset the box to factory state, and bootstrap from there.
@@ -133,28 +135,28 @@ pub enum Command {
 
 /// Result of a piece of work.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum TaskOutcome {
     /// Result of [`Task::Lease`]: the bootstrap servers that DHCP named.
-    Leased(Result<Vec<Server>, String>),
+    Leased(Result<Vec<ServerUri>, String>),
     /// Result of [`Task::Connect`].
     Connected(Result<(), String>),
     /// Result of [`Task::GetData`].
-    Data(Result<Box<GetBootstrapDataResponse>, Refused>),
+    Data(Result<Box<GetBootstrapDataResponse>, RpcError>),
     /// Result of [`Task::OpenStream`] and [`Task::Send`]: the next message.
-    Message(Result<Box<BootstrapStreamResponseV1>, Refused>),
+    Message(Result<Box<BootstrapStreamResponseV1>, RpcError>),
     /// Result of [`Task::Sign`].
     Signed(Result<Vec<u8>, String>),
     /// Result of [`Task::Install`].
-    Installed(Result<Installed, String>),
+    Installed(Result<InstallResult, String>),
     /// Result of [`Task::Apply`]: remarks for the report.
     Applied(Result<Vec<String>, String>),
     /// Result of [`Task::Report`].
-    Reported(Result<(), Refused>),
+    Reported(Result<(), RpcError>),
 }
 
 /// Success of an installation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Installed {
+pub enum InstallResult {
     /// The new image is running.
     Running,
     /// The new image runs after a reboot.
@@ -165,15 +167,15 @@ pub enum Installed {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Make the record durable before the next action.
-    Save(Record),
+    Save(BootstrapRecord),
     /// Log a message about progress.
-    Tell(String),
+    Log(String),
     /// Drop the connection, the stream and all work.
-    Abandon,
-    /// Start this task; its [`Outcome`] must carry the number.
-    Begin(Work, Task),
+    CancelWork,
+    /// Start this task; its [`TaskOutcome`] must carry the number.
+    Begin(WorkId, Task),
     /// Send [`Event::TimerDue`] after this time, unless another `Wait` follows earlier.
-    Wait(Work, Duration),
+    Wait(WorkId, Duration),
     /// Reboot the box.
     Reboot,
     /// Reset the box to factory state.
@@ -198,7 +200,7 @@ pub enum Task {
     /// Fetch an image, compare its digest, and only then install it.
     Install(Install),
     /// Apply all of this payload, or nothing.
-    Apply(Box<Payload>),
+    Apply(Box<BootstrapPayload>),
     /// Call `ReportStatus` on the connection.
     Report(ReportStatusRequest),
 }
@@ -207,14 +209,14 @@ pub enum Task {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connect {
     /// Server to connect to.
-    pub server: Server,
+    pub server: ServerUri,
     /// Outgoing interface, if the operator named one.
     pub interface: Option<String>,
     /// Presents the IDevID in the handshake: always in the unary flow, never before a stream.
     pub presents_idevid: bool,
     /// Trust anchor for the server's certificate. Without one any server is accepted, because its data is verified
     /// by voucher and signature.
-    pub trusts: Option<CertificateDer<'static>>,
+    pub trust_anchor: Option<CertificateDer<'static>>,
 }
 
 /// An image, and the trust anchor of its server.
@@ -223,14 +225,14 @@ pub struct Install {
     /// Image to install.
     pub image: Image,
     /// Trust anchor for the image server's certificate, in addition to the authorities of the system.
-    pub trusts: CertificateDer<'static>,
+    pub trust_anchor: CertificateDer<'static>,
 }
 
 /// State of the client.
 #[derive(Debug)]
 pub enum State {
     /// Idle until a command or a factory reset.
-    Resting,
+    Idle,
     /// Delay before the next attempt.
     Waiting,
     /// An attempt to get and apply data.
@@ -242,27 +244,27 @@ pub enum State {
 /// The bootstrap client of one box.
 #[derive(Debug)]
 pub struct Client {
-    profile: Profile,
-    record: Record,
+    settings: BootstrapSettings,
+    record: BootstrapRecord,
     state: State,
-    work: Work,
+    work: WorkId,
     /// Consecutive failures.
     failures: u32,
     /// DHCP has succeeded since the agent started, so the address is configured.
     has_lease: bool,
     /// Server whose data was refused last; the next attempt starts with the server after it.
-    refused: Option<Server>,
+    refused_server: Option<ServerUri>,
     actions: Vec<Action>,
 }
 
 /// Reason for the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Fault {
+struct AttemptError {
     status: Status,
     reason: String,
 }
 
-impl Fault {
+impl AttemptError {
     fn new(status: Status, reason: impl Into<String>) -> Self {
         Self { status, reason: reason.into() }
     }
@@ -280,22 +282,22 @@ impl Fault {
 impl Client {
     /// Makes a client that continues from the saved record. Nothing happens before [`Event::Started`].
     #[must_use]
-    pub fn new(profile: Profile, record: Record) -> Self {
+    pub fn new(profile: BootstrapSettings, record: BootstrapRecord) -> Self {
         Self {
-            profile,
+            settings: profile,
             record,
-            state: State::Resting,
-            work: Work(0),
+            state: State::Idle,
+            work: WorkId(0),
             failures: 0,
             has_lease: false,
-            refused: None,
+            refused_server: None,
             actions: Vec::new(),
         }
     }
 
     /// The record to save, which also holds the telemetry.
     #[must_use]
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &BootstrapRecord {
         &self.record
     }
 
@@ -306,99 +308,102 @@ impl Client {
     }
 
     /// Handles an event and returns the resulting actions in order.
-    pub fn step(&mut self, event: Event, around: &mut Surroundings<'_>) -> Vec<Action> {
+    pub fn step(&mut self, event: Event, around: &mut StepContext<'_>) -> Vec<Action> {
         match event {
             Event::Started { factory_new } => self.start(factory_new, around),
-            Event::Configured => self.stand_aside(),
-            Event::Command(command) => self.obey(command, around),
-            Event::TimerDue(work) if work == self.work => self.late(around),
-            Event::Done(work, outcome) if work == self.work => self.advance(outcome, around),
+            Event::Configured => self.on_configured(),
+            Event::Command(command) => self.on_command(command, around),
+            Event::TimerDue(work) if work == self.work => self.on_deadline(around),
+            Event::Done(work, outcome) if work == self.work => self.on_outcome(outcome, around),
             Event::TimerDue(_) | Event::Done(..) => {} // belongs to abandoned work
         }
         std::mem::take(&mut self.actions)
     }
 
     /// Continues from the record. A box without one starts by DHCP if it is factory-new.
-    fn start(&mut self, factory_new: bool, around: &mut Surroundings<'_>) {
-        if factory_new && self.record.parameters.is_none() && self.profile.port.is_some() {
-            self.tell("the box is factory-new: starting to bootstrap by DHCP");
-            let (entry, stage) = (Entry::Dhcp, Stage::Attempting);
+    fn start(&mut self, factory_new: bool, around: &mut StepContext<'_>) {
+        if factory_new && self.record.parameters.is_none() && self.settings.port.is_some() {
+            self.log("the box is factory-new: starting to bootstrap by DHCP");
+            let (entry, stage) = (ServerDiscovery::Dhcp, BootstrapStage::Attempting);
             self.record.parameters = Some(Parameters { entry, stage });
         }
-        self.go_on(around);
+        self.resume(around);
     }
 
     /// Ends bootstrapping when an operator configures the box, whose settings must not be overwritten. Changes
     /// made by the attempt itself do not count.
-    fn stand_aside(&mut self) {
+    fn on_configured(&mut self) {
         let parameters = self.record.parameters.as_ref();
-        let tries = parameters.is_some_and(|it| it.stage == Stage::Attempting);
+        let tries = parameters.is_some_and(|it| it.stage == BootstrapStage::Attempting);
         let applies = matches!(&self.state, State::Attempting(attempt) if attempt.is_applying());
         if tries && !applies {
-            self.do_now(Action::Abandon);
-            self.tell("the box has been configured by an operator: bootstrapping ends");
-            self.rest_as(Status::Unspecified);
+            self.push_action(Action::CancelWork);
+            self.log("the box has been configured by an operator: bootstrapping ends");
+            self.become_idle(Status::Unspecified);
         }
     }
 
-    fn obey(&mut self, command: Command, around: &mut Surroundings<'_>) {
-        self.do_now(Action::Abandon);
+    fn on_command(&mut self, command: OperatorCommand, around: &mut StepContext<'_>) {
+        self.push_action(Action::CancelWork);
         match command {
-            Command::Start(entry) => {
-                self.tell(format!("starting to bootstrap by {entry}"));
+            OperatorCommand::Start(entry) => {
+                self.log(format!("starting to bootstrap by {entry}"));
                 self.failures = 0;
-                self.refused = None;
-                self.record.parameters = Some(Parameters { entry, stage: Stage::Attempting });
-                self.go_on(around);
+                self.refused_server = None;
+                self.record.parameters =
+                    Some(Parameters { entry, stage: BootstrapStage::Attempting });
+                self.resume(around);
             }
-            Command::Terminate => {
-                self.tell("terminated: the configuration stays as it is");
-                self.rest_as(Status::Unspecified);
+            OperatorCommand::Terminate => {
+                self.log("terminated: the configuration stays as it is");
+                self.become_idle(Status::Unspecified);
             }
-            Command::Reset => {
-                self.tell("reset: the box goes back to the factory");
-                self.rest_as(Status::Unspecified);
-                self.do_now(Action::Reset);
+            OperatorCommand::Reset => {
+                self.log("reset: the box goes back to the factory");
+                self.become_idle(Status::Unspecified);
+                self.push_action(Action::Reset);
             }
         }
     }
 
     /// Ends in the idle state with this status.
-    fn rest_as(&mut self, status: Status) {
+    fn become_idle(&mut self, status: Status) {
         self.next_work();
-        self.state = State::Resting;
+        self.state = State::Idle;
         self.record.parameters = None;
         self.record.telemetry.status = status;
         self.save();
     }
 
     /// Continues as the record says.
-    fn go_on(&mut self, around: &mut Surroundings<'_>) {
+    fn resume(&mut self, around: &mut StepContext<'_>) {
         match &self.record.parameters {
-            None => self.state = State::Resting,
-            Some(Parameters { stage: Stage::Attempting, .. }) => self.begin_attempt(around),
-            Some(Parameters { stage: Stage::Reporting { .. }, .. }) => self.begin_report(),
+            None => self.state = State::Idle,
+            Some(Parameters { stage: BootstrapStage::Attempting, .. }) => {
+                self.begin_attempt(around)
+            }
+            Some(Parameters { stage: BootstrapStage::Reporting { .. }, .. }) => self.begin_report(),
         }
     }
 
-    fn late(&mut self, around: &mut Surroundings<'_>) {
-        match std::mem::replace(&mut self.state, State::Resting) {
-            State::Resting => {}
-            State::Waiting => self.go_on(around),
+    fn on_deadline(&mut self, around: &mut StepContext<'_>) {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Idle => {}
+            State::Waiting => self.resume(around),
             State::Attempting(attempt) => {
-                let fault = attempt.lateness();
+                let fault = attempt.timeout_error();
                 self.fail_attempt(Some(*attempt), fault, around);
             }
             State::Reporting(report) => {
-                let fault = Fault::unreachable("the server did not take the report in time");
+                let fault = AttemptError::unreachable("the server did not take the report in time");
                 self.fail_report(&report, fault, around);
             }
         }
     }
 
-    fn advance(&mut self, outcome: Outcome, around: &mut Surroundings<'_>) {
-        match std::mem::replace(&mut self.state, State::Resting) {
-            State::Resting => {}
+    fn on_outcome(&mut self, outcome: TaskOutcome, around: &mut StepContext<'_>) {
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Idle => {}
             State::Waiting => self.state = State::Waiting,
             State::Attempting(attempt) => self.advance_attempt(*attempt, outcome, around),
             State::Reporting(report) => self.advance_report(*report, outcome, around),
@@ -406,45 +411,45 @@ impl Client {
     }
 
     /// Schedules the next attempt after a failure, with back-off.
-    fn wait(&mut self, fault: &Fault, around: &mut Surroundings<'_>) {
+    fn schedule_retry(&mut self, fault: &AttemptError, around: &mut StepContext<'_>) {
         self.failures = self.failures.saturating_add(1);
         let telemetry = &mut self.record.telemetry;
         telemetry.error_count = telemetry.error_count.saturating_add(1);
         telemetry.status = fault.status;
-        self.do_now(Action::Abandon);
+        self.push_action(Action::CancelWork);
         self.save();
         let mut drawn = [0; size_of::<u32>()];
         (around.random)(&mut drawn);
-        let wait = self.profile.backoff.wait(self.failures, u32::from_ne_bytes(drawn));
-        self.tell(format!("failed: {}; next attempt in {} s", fault.reason, wait.as_secs()));
+        let wait = self.settings.backoff.delay(self.failures, u32::from_ne_bytes(drawn));
+        self.log(format!("failed: {}; next attempt in {} s", fault.reason, wait.as_secs()));
         self.state = State::Waiting;
         let work = self.next_work();
-        self.do_now(Action::Wait(work, wait));
+        self.push_action(Action::Wait(work, wait));
     }
 
     /// Starts a piece of work with a time limit, and enters the state that waits for it.
     fn begin(&mut self, state: State, task: Task, limit: Duration) {
         self.state = state;
         let work = self.next_work();
-        self.do_now(Action::Begin(work, task));
-        self.do_now(Action::Wait(work, limit));
+        self.push_action(Action::Begin(work, task));
+        self.push_action(Action::Wait(work, limit));
     }
 
-    fn next_work(&mut self) -> Work {
-        self.work = Work(self.work.0 + 1);
+    fn next_work(&mut self) -> WorkId {
+        self.work = WorkId(self.work.0 + 1);
         self.work
     }
 
-    fn do_now(&mut self, action: Action) {
+    fn push_action(&mut self, action: Action) {
         self.actions.push(action);
     }
 
-    fn tell(&mut self, what: impl Into<String>) {
-        self.do_now(Action::Tell(what.into()));
+    fn log(&mut self, what: impl Into<String>) {
+        self.push_action(Action::Log(what.into()));
     }
 
     fn save(&mut self) {
-        self.do_now(Action::Save(self.record.clone()));
+        self.push_action(Action::Save(self.record.clone()));
     }
 
     fn set_status(&mut self, status: Status) {

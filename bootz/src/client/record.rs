@@ -5,11 +5,11 @@ use std::fmt;
 use rustls_pki_types::CertificateDer;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::uri::Server;
+use crate::uri::ServerUri;
 
 /// Persistent state of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct BootstrapRecord {
     /// Bootstrap in progress; `None` when it is complete or was terminated.
     pub parameters: Option<Parameters>,
     /// Telemetry, which is kept when the rest is complete.
@@ -20,27 +20,27 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parameters {
     /// How the server is found.
-    pub entry: Entry,
+    pub entry: ServerDiscovery,
     /// Progress.
-    pub stage: Stage,
+    pub stage: BootstrapStage,
 }
 
 /// How the server is found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Entry {
+pub enum ServerDiscovery {
     /// By DHCP.
     Dhcp,
     /// The operator named it, and made it reachable.
     Named {
         /// The server.
-        server: Server,
+        server: ServerUri,
         /// The interface by which it is reached.
         interface: String,
     },
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for ServerDiscovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dhcp => f.write_str("DHCP"),
@@ -52,17 +52,17 @@ impl fmt::Display for Entry {
 /// Progress of a bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stage {
+pub enum BootstrapStage {
     /// No data has been applied yet.
     Attempting,
     /// The data is applied, and the report to the server is still due.
     Reporting {
         /// Server that sent the data.
-        server: Server,
+        server: ServerUri,
         /// Rpc that brought the data.
         flow: Flow,
         /// Trust anchor for the server's certificate.
-        trust: Trust,
+        trust: Base64Certificate,
         /// Remarks for the report in addition to success.
         notes: Vec<String>,
     },
@@ -80,16 +80,16 @@ pub enum Flow {
 
 /// A certificate in DER, stored as base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trust(pub CertificateDer<'static>);
+pub struct Base64Certificate(pub CertificateDer<'static>);
 
-impl Serialize for Trust {
+impl Serialize for Base64Certificate {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use base64::Engine;
         serializer.serialize_str(&base64::engine::general_purpose::STANDARD.encode(&self.0))
     }
 }
 
-impl<'de> Deserialize<'de> for Trust {
+impl<'de> Deserialize<'de> for Base64Certificate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use base64::Engine;
         let text = String::deserialize(deserializer)?;

@@ -10,21 +10,21 @@ use rustls_pki_types::CertificateDer;
 
 use super::attempt::{Attempt, challenge_response, message};
 use super::{
-    Action, Client, Connect, Entry, Fault, Flow, Outcome, Parameters, Stage, State, Status,
-    Surroundings, Task, limit,
+    Action, AttemptError, BootstrapStage, Client, Connect, Flow, Parameters, ServerDiscovery,
+    State, Status, StepContext, Task, TaskOutcome, limit,
 };
-use crate::uri::Server;
-use crate::wire::Refused;
+use crate::uri::ServerUri;
+use crate::wire::RpcError;
 
 /// An attempt to report the outcome.
 #[derive(Debug)]
 pub struct Report {
     phase: Phase,
-    server: Server,
+    server: ServerUri,
     flow: Flow,
     trust: CertificateDer<'static>,
     /// Fault to report; `None` for success.
-    fault: Option<Fault>,
+    fault: Option<AttemptError>,
     notes: Vec<String>,
 }
 
@@ -43,11 +43,11 @@ impl Client {
     /// Starts the report of success. It is repeated after each failure and each restart, until the server has it.
     pub(super) fn begin_report(&mut self) {
         let Some(Parameters { entry, stage }) = self.record.parameters.clone() else { return };
-        let Stage::Reporting { server, flow, trust, notes } = stage else { return };
+        let BootstrapStage::Reporting { server, flow, trust, notes } = stage else { return };
         let (phase, fault) = (Phase::Leasing, None);
         let report = Report { phase, server, flow, trust: trust.0, fault, notes };
-        if entry == Entry::Dhcp && !self.has_lease {
-            self.tell("asking DHCP for an address");
+        if entry == ServerDiscovery::Dhcp && !self.has_lease {
+            self.log("asking DHCP for an address");
             self.begin(State::Reporting(Box::new(report)), Task::Lease, limit::LEASE);
         } else {
             self.connect_to_report(report);
@@ -58,29 +58,29 @@ impl Client {
     pub(super) fn begin_failure_report(
         &mut self,
         attempt: &Attempt,
-        fault: Fault,
-        around: &mut Surroundings<'_>,
+        fault: AttemptError,
+        around: &mut StepContext<'_>,
     ) {
         let (Some((server, flow)), Some(payload)) = (attempt.server(), attempt.payload()) else {
-            return self.wait(&fault, around);
+            return self.schedule_retry(&fault, around);
         };
         let server = server.clone();
         let trust = payload.server_trust_cert.clone();
         self.set_status(fault.status);
-        self.tell(format!("failed: {}", fault.reason));
-        self.do_now(Action::Abandon);
+        self.log(format!("failed: {}", fault.reason));
+        self.push_action(Action::CancelWork);
         let (phase, notes) = (Phase::Connecting, Vec::new());
         let fault = Some(fault);
         self.connect_to_report(Report { phase, server, flow, trust, fault, notes });
     }
 
     fn connect_to_report(&mut self, mut report: Report) {
-        self.tell(format!("reporting to {}", report.server));
+        self.log(format!("reporting to {}", report.server));
         let connect = Connect {
             server: report.server.clone(),
             interface: self.interface(),
             presents_idevid: report.flow == Flow::Unary,
-            trusts: Some(report.trust.clone()),
+            trust_anchor: Some(report.trust.clone()),
         };
         report.phase = Phase::Connecting;
         let state = State::Reporting(Box::new(report));
@@ -90,13 +90,13 @@ impl Client {
     pub(super) fn advance_report(
         &mut self,
         mut report: Report,
-        outcome: Outcome,
-        around: &mut Surroundings<'_>,
+        outcome: TaskOutcome,
+        around: &mut StepContext<'_>,
     ) {
-        match self.next_of_report(&report, outcome, around) {
-            Ok(Next::Connect) => self.connect_to_report(report),
-            Ok(Next::Acknowledged) => self.acknowledged(report, around),
-            Ok(Next::Begin(phase, task)) => {
+        match self.next_report_step(&report, outcome, around) {
+            Ok(ReportTransition::Connect) => self.connect_to_report(report),
+            Ok(ReportTransition::Acknowledged) => self.on_acknowledged(report, around),
+            Ok(ReportTransition::Begin(phase, task)) => {
                 let limit = if matches!(task, Task::Sign(_)) { limit::SIGN } else { limit::ANSWER };
                 report.phase = phase;
                 self.begin(State::Reporting(Box::new(report)), task, limit);
@@ -105,48 +105,48 @@ impl Client {
         }
     }
 
-    fn next_of_report(
+    fn next_report_step(
         &mut self,
         report: &Report,
-        outcome: Outcome,
-        around: &mut Surroundings<'_>,
-    ) -> Result<Next, Fault> {
-        let refused = |refused: Refused| Fault::unreachable(refused.to_string());
+        outcome: TaskOutcome,
+        around: &mut StepContext<'_>,
+    ) -> Result<ReportTransition, AttemptError> {
+        let refused = |refused: RpcError| AttemptError::unreachable(refused.to_string());
         match (&report.phase, outcome) {
-            (Phase::Leasing, Outcome::Leased(found)) => {
-                found.map_err(Fault::unreachable)?;
+            (Phase::Leasing, TaskOutcome::Leased(found)) => {
+                found.map_err(AttemptError::unreachable)?;
                 self.has_lease = true;
-                Ok(Next::Connect)
+                Ok(ReportTransition::Connect)
             }
-            (Phase::Connecting, Outcome::Connected(connected)) => {
-                connected.map_err(Fault::unreachable)?;
-                Ok(self.say(report))
+            (Phase::Connecting, TaskOutcome::Connected(connected)) => {
+                connected.map_err(AttemptError::unreachable)?;
+                Ok(self.send_report(report))
             }
-            (Phase::AwaitingAnswer, Outcome::Reported(answer)) => {
+            (Phase::AwaitingAnswer, TaskOutcome::Reported(answer)) => {
                 answer.map_err(refused)?;
-                Ok(Next::Acknowledged)
+                Ok(ReportTransition::Acknowledged)
             }
-            (Phase::AwaitingChallenge, Outcome::Message(answer)) => {
+            (Phase::AwaitingChallenge, TaskOutcome::Message(answer)) => {
                 let answer = *answer.map_err(refused)?;
-                let (_key, announcement) = Self::meet_challenge(answer, around)?;
+                let (_key, announcement) = Self::prepare_challenge_response(answer, around)?;
                 let phase = Phase::Signing { announcement: announcement.clone() };
-                Ok(Next::Begin(phase, Task::Sign(announcement)))
+                Ok(ReportTransition::Begin(phase, Task::Sign(announcement)))
             }
-            (Phase::Signing { announcement }, Outcome::Signed(signature)) => {
-                let signature = signature.map_err(Fault::unreachable)?;
+            (Phase::Signing { announcement }, TaskOutcome::Signed(signature)) => {
+                let signature = signature.map_err(AttemptError::unreachable)?;
                 let task = challenge_response(announcement.clone(), signature);
-                Ok(Next::Begin(Phase::AwaitingAcknowledgement, task))
+                Ok(ReportTransition::Begin(Phase::AwaitingAcknowledgement, task))
             }
-            (Phase::AwaitingAcknowledgement, Outcome::Message(answer)) => {
+            (Phase::AwaitingAcknowledgement, TaskOutcome::Message(answer)) => {
                 acknowledgement(*answer.map_err(refused)?)
             }
             (phase, _) => {
-                Err(Fault::unreachable(format!("an outcome that {phase:?} has no use for")))
+                Err(AttemptError::unreachable(format!("an outcome that {phase:?} has no use for")))
             }
         }
     }
 
-    fn say(&self, report: &Report) -> Next {
+    fn send_report(&self, report: &Report) -> ReportTransition {
         let (status, card) = match report.fault {
             None => (BootstrapStatus::Success, ControlCardStatus::Initialized),
             Some(_) => (BootstrapStatus::Failure, ControlCardStatus::NotInitialized),
@@ -157,13 +157,13 @@ impl Client {
                 None => report.notes.join("; "),
                 Some(fault) => format!("{}: {}", fault.status.name(), fault.reason),
             },
-            states: vec![self.card(card)],
-            identity: Some(self.profile.idevid.message()),
+            states: vec![self.control_card(card)],
+            identity: Some(self.settings.idevid.message()),
             ..ReportStatusRequest::default()
         };
         match report.flow {
-            Flow::Unary => Next::Begin(Phase::AwaitingAnswer, Task::Report(request)),
-            Flow::Stream => Next::Begin(
+            Flow::Unary => ReportTransition::Begin(Phase::AwaitingAnswer, Task::Report(request)),
+            Flow::Stream => ReportTransition::Begin(
                 Phase::AwaitingChallenge,
                 Task::OpenStream(message(bootstrap_stream_request_v1::Type::ReportStatusRequest(
                     request,
@@ -172,15 +172,15 @@ impl Client {
         }
     }
 
-    fn acknowledged(&mut self, report: Report, around: &mut Surroundings<'_>) {
-        self.do_now(Action::Abandon);
+    fn on_acknowledged(&mut self, report: Report, around: &mut StepContext<'_>) {
+        self.push_action(Action::CancelWork);
         match report.fault {
             None => {
-                self.tell("bootstrapped: the server knows");
+                self.log("bootstrapped: the server knows");
                 self.failures = 0;
-                self.rest_as(Status::Ok);
+                self.become_idle(Status::Ok);
             }
-            Some(fault) => self.wait(&fault, around),
+            Some(fault) => self.schedule_retry(&fault, around),
         }
     }
 
@@ -189,17 +189,17 @@ impl Client {
     pub(super) fn fail_report(
         &mut self,
         report: &Report,
-        why: Fault,
-        around: &mut Surroundings<'_>,
+        why: AttemptError,
+        around: &mut StepContext<'_>,
     ) {
         match &report.fault {
             None => {
-                let fault = Fault::new(Status::ConfigurationApplied, why.reason);
-                self.wait(&fault, around);
+                let fault = AttemptError::new(Status::ConfigurationApplied, why.reason);
+                self.schedule_retry(&fault, around);
             }
             Some(fault) => {
-                self.tell(format!("the server was not informed: {}", why.reason));
-                self.wait(fault, around);
+                self.log(format!("the server was not informed: {}", why.reason));
+                self.schedule_retry(fault, around);
             }
         }
     }
@@ -210,15 +210,17 @@ impl Client {
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is gone within the step"
 )]
-enum Next {
+enum ReportTransition {
     Connect,
     Begin(Phase, Task),
     Acknowledged,
 }
 
-fn acknowledgement(answer: BootstrapStreamResponseV1) -> Result<Next, Fault> {
+fn acknowledgement(answer: BootstrapStreamResponseV1) -> Result<ReportTransition, AttemptError> {
     match answer.r#type {
-        Some(bootstrap_stream_response_v1::Type::ReportStatusResponse(_)) => Ok(Next::Acknowledged),
-        _ => Err(Fault::unexpected("an acknowledgement")),
+        Some(bootstrap_stream_response_v1::Type::ReportStatusResponse(_)) => {
+            Ok(ReportTransition::Acknowledged)
+        }
+        _ => Err(AttemptError::unexpected("an acknowledgement")),
     }
 }

@@ -4,12 +4,12 @@
 
 use holdfast_bootz::cms::SignedMessage;
 use holdfast_bootz::dhcp;
-use holdfast_bootz::payload::Payload;
-use holdfast_bootz::uri::Server;
+use holdfast_bootz::payload::BootstrapPayload;
+use holdfast_bootz::uri::ServerUri;
 use holdfast_bootz::voucher::Voucher;
 use rustls_pki_types::UnixTime;
 
-use crate::pki::{Cms, Kind, VoucherText, authority, der};
+use crate::pki::{Cms, KeyAlgorithm, VoucherText, der, self_signed_authority};
 
 /// Replaces octets of the seed: each three octets of the input are a position and a value.
 fn edited(seed: &[u8], input: &[u8]) -> Vec<u8> {
@@ -28,7 +28,7 @@ fn dhcp_options() {
         for list in [input.to_vec(), edited(seed, input)] {
             let read = [dhcp::read(&list), dhcp::read_v4(&list), dhcp::read_v6(&list)];
             for server in read.into_iter().flatten().flat_map(|offer| offer.servers) {
-                assert_eq!(server.to_string().parse::<Server>(), Ok(server));
+                assert_eq!(server.to_string().parse::<ServerUri>(), Ok(server));
             }
         }
     });
@@ -36,16 +36,16 @@ fn dhcp_options() {
 
 #[test]
 fn signed_messages() {
-    let vendor = authority("vendor", Kind::P256);
+    let vendor = self_signed_authority("vendor", KeyAlgorithm::P256);
     let text = VoucherText::new("HF-1", &vendor).json();
-    let message = Cms::new(text.as_bytes(), &vendor, Kind::P256).encode();
+    let message = Cms::new(text.as_bytes(), &vendor, KeyAlgorithm::P256).encode();
     let trusted = [der(&vendor)];
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_767_225_600));
-    let right = Voucher::verified(&message, "HF-1", &trusted, now).unwrap();
+    let right = Voucher::verify(&message, "HF-1", &trusted, now).unwrap();
     bolero::check!().for_each(|input: &[u8]| {
         let _refused = SignedMessage::read(input);
         let changed = edited(&message, input);
-        if let Ok(voucher) = Voucher::verified(&changed, "HF-1", &trusted, now) {
+        if let Ok(voucher) = Voucher::verify(&changed, "HF-1", &trusted, now) {
             assert_eq!(voucher, right); // the change is in an unsigned part
         }
     });
@@ -53,7 +53,7 @@ fn signed_messages() {
 
 #[test]
 fn vouchers_and_payloads() {
-    let vendor = authority("vendor", Kind::P256);
+    let vendor = self_signed_authority("vendor", KeyAlgorithm::P256);
     let text = VoucherText::new("HF-1", &vendor);
     let (json, xml) = (text.json(), text.xml());
     bolero::check!().for_each(|input: &[u8]| {
@@ -63,7 +63,7 @@ fn vouchers_and_payloads() {
             if let Err(error) = Voucher::read(&octets) {
                 assert!(!error.to_string().is_empty());
             }
-            let _refused = Payload::read(&octets, "", "HF-1");
+            let _refused = BootstrapPayload::read(&octets, "", "HF-1");
         }
     });
 }

@@ -20,7 +20,7 @@ const A_MESSAGE: usize = 1 << 20;
 
 /// Server that answers every call with an oversized message, and counts the messages of its streams.
 #[derive(Debug, Default)]
-struct Hostile {
+struct OversizedServer {
     size: usize,
     sent: Arc<AtomicUsize>,
 }
@@ -38,7 +38,7 @@ fn streamed(size: usize) -> bootz::StreamBootstrapDataResponse {
 }
 
 #[tonic::async_trait]
-impl Bootstrap for Hostile {
+impl Bootstrap for OversizedServer {
     type BootstrapStreamStream = Answers<bootz::BootstrapStreamResponse>;
     type BootstrapStreamV1Stream = Answers<bootz::BootstrapStreamResponseV1>;
 
@@ -82,7 +82,7 @@ async fn connected(size: usize) -> (Connection, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let sent = Arc::<AtomicUsize>::default();
-    let hostile = BootstrapServer::new(Hostile { size, sent: Arc::clone(&sent) });
+    let hostile = BootstrapServer::new(OversizedServer { size, sent: Arc::clone(&sent) });
     let serving = Server::builder().add_service(hostile);
     tokio::spawn(serving.serve_with_incoming(TcpListenerStream::new(listener)));
     let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await;
@@ -90,27 +90,30 @@ async fn connected(size: usize) -> (Connection, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_is_not_read() {
+async fn oversized_responses_are_refused() {
     let (mut connection, _) = connected(TOO_MUCH).await;
-    let refused = connection.data(bootz::GetBootstrapDataRequest::default()).await.unwrap_err();
+    let refused =
+        connection.get_bootstrap_data(bootz::GetBootstrapDataRequest::default()).await.unwrap_err();
     assert_eq!(refused.code, Code::OutOfRange, "{refused}");
-    let opened = connection.stream(bootz::BootstrapStreamRequestV1::default()).await;
-    let refused = opened.unwrap().answer().await.unwrap_err();
+    let opened = connection.open_stream(bootz::BootstrapStreamRequestV1::default()).await;
+    let refused = opened.unwrap().receive().await.unwrap_err();
     assert_eq!(refused.code, Code::OutOfRange, "{refused}");
 }
 
 #[tokio::test]
-async fn a_stream_without_end_waits_for_its_reader() {
+async fn endless_stream_is_flow_controlled() {
     const READ: usize = 3;
     /// Messages that may be in flight: the windows of HTTP/2 and the sockets hold some megabytes.
     const ON_THE_WAY: usize = 32;
     let (mut connection, sent) = connected(A_MESSAGE).await;
-    let mut stream = connection.stream(bootz::BootstrapStreamRequestV1::default()).await.unwrap();
+    let mut stream =
+        connection.open_stream(bootz::BootstrapStreamRequestV1::default()).await.unwrap();
     for _ in 0..READ {
-        stream.answer().await.unwrap();
+        stream.receive().await.unwrap();
     }
     // Another call on the same connection is answered meanwhile, with an error of bounded size.
-    let refused = connection.report(bootz::ReportStatusRequest::default()).await.unwrap_err();
+    let refused =
+        connection.report_status(bootz::ReportStatusRequest::default()).await.unwrap_err();
     assert!(refused.message.len() < A_MESSAGE, "{}", refused.message.len());
     assert!(sent.load(Ordering::Relaxed) <= READ + ON_THE_WAY, "{sent:?}");
 }

@@ -1,24 +1,28 @@
 //! Whole bootstraps: what the client asks for, believes, reports and shows.
 
 use holdfast_bootz::client::{
-    Command, Entry, Event, Flows, Installed, Outcome, Profile, Record, Stage, State, Task,
+    BootstrapRecord, BootstrapSettings, BootstrapStage, Event, Flows, InstallResult,
+    OperatorCommand, ServerDiscovery, State, Task, TaskOutcome,
 };
-use holdfast_bootz::uri::Server;
+use holdfast_bootz::uri::ServerUri;
 use holdfast_proto::bootz::{CertzProfile, CertzProfiles, SoftwareImage};
 use tonic::Code;
 
-use crate::scene::{Machine, SERIAL, World, dhcp, refusal, started};
+use crate::scene::{ClientDriver, SERIAL, SimulatedServer, dhcp_record, refusal, started_record};
 
 /// First status value: nothing was tried yet.
 const NONE: &str = "BOOTZ_UNSPECIFIED";
 const ALL_WELL: [&str; 5] =
     [NONE, "BOOTZ_SENT", "BOOTZ_RECEIVED", "BOOTZ_CONFIGURATION_APPLIED", "BOOTZ_OK"];
 
-fn run(change: impl Fn(&mut World, &mut Profile), waits: usize) -> (Machine, World) {
-    let mut world = World::new();
+fn run(
+    change: impl Fn(&mut SimulatedServer, &mut BootstrapSettings),
+    waits: usize,
+) -> (ClientDriver, SimulatedServer) {
+    let mut world = SimulatedServer::new();
     let mut profile = world.profile();
     change(&mut world, &mut profile);
-    let mut machine = Machine::new(profile, dhcp());
+    let mut machine = ClientDriver::new(profile, dhcp_record());
     machine.run(&mut world, waits);
     (machine, world)
 }
@@ -27,15 +31,15 @@ fn run(change: impl Fn(&mut World, &mut Profile), waits: usize) -> (Machine, Wor
 #[test]
 fn a_stream_ends_in_a_configured_box() {
     let (machine, world) = run(|_, _| {}, 0);
-    let seen = &world.seen;
+    let seen = &world.log;
     assert_eq!(seen.statuses, ALL_WELL);
     assert_eq!(
         seen.tasks,
         ["lease", "connect", "open", "sign", "send", "apply", "connect", "open", "sign", "send"]
     );
     assert!(seen.connects.iter().all(|connect| !connect.presents_idevid));
-    assert_eq!(seen.connects[0].trusts, None);
-    assert!(seen.connects[1].trusts.is_some());
+    assert_eq!(seen.connects[0].trust_anchor, None);
+    assert!(seen.connects[1].trust_anchor.is_some());
     let request = &seen.requests[0];
     let chassis = request.chassis_descriptor.as_ref().unwrap();
     let card = request.control_card_state.as_ref().unwrap();
@@ -51,34 +55,34 @@ fn a_stream_ends_in_a_configured_box() {
 
 // proves 4.14, 4.61, 4.64
 #[test]
-fn without_a_stream_the_identity_is_in_every_handshake() {
+fn unary_flow_presents_the_idevid_in_every_handshake() {
     let (_, world) = run(|_, profile| profile.flows = Flows::Unary, 0);
-    assert_eq!(world.seen.statuses, ALL_WELL);
-    assert_eq!(world.seen.tasks, ["lease", "connect", "get", "apply", "connect", "report"]);
-    assert!(world.seen.connects.iter().all(|connect| connect.presents_idevid));
-    assert!(world.seen.connects[1].trusts.is_some());
+    assert_eq!(world.log.statuses, ALL_WELL);
+    assert_eq!(world.log.tasks, ["lease", "connect", "get", "apply", "connect", "report"]);
+    assert!(world.log.connects.iter().all(|connect| connect.presents_idevid));
+    assert!(world.log.connects[1].trust_anchor.is_some());
 }
 
 // proves 4.19, 4.31
 #[test]
 fn a_nonce_is_sent_and_fresh_unless_the_box_is_set_up_for_a_laboratory() {
-    let fail_once = |world: &mut World, profile: &mut Profile| {
+    let fail_once = |world: &mut SimulatedServer, profile: &mut BootstrapSettings| {
         profile.flows = Flows::Unary;
-        world.instead = |task| match task {
-            Task::Apply(_) => Some(Outcome::Applied(Err("no".to_owned()))),
+        world.outcome_override = |task| match task {
+            Task::Apply(_) => Some(TaskOutcome::Applied(Err("no".to_owned()))),
             _ => None,
         };
     };
     let (_, world) = run(fail_once, 1);
-    let [first, second] = &world.seen.requests[..] else { panic!("two attempts") };
+    let [first, second] = &world.log.requests[..] else { panic!("two attempts") };
     assert!(first.nonce.len() >= 32 && first.nonce != second.nonce);
 
-    let laboratory = |_: &mut World, profile: &mut Profile| {
+    let laboratory = |_: &mut SimulatedServer, profile: &mut BootstrapSettings| {
         (profile.flows, profile.checks_ownership) = (Flows::Unary, false);
     };
     let (_, world) = run(laboratory, 0);
-    assert_eq!((world.seen.requests[0].nonce.as_str(), world.seen.applied), ("", 1));
-    assert!(world.seen.told.iter().any(|line| line.contains("laboratory")));
+    assert_eq!((world.log.requests[0].nonce.as_str(), world.log.applied), ("", 1));
+    assert!(world.log.messages.iter().any(|line| line.contains("laboratory")));
 }
 
 // proves 4.43
@@ -86,27 +90,27 @@ fn a_nonce_is_sent_and_fresh_unless_the_box_is_set_up_for_a_laboratory() {
 fn every_stream_has_a_key_of_its_own() {
     let (_, world) = run(
         |world, _| {
-            world.instead = |task| match task {
-                Task::Apply(_) => Some(Outcome::Applied(Err("no".to_owned()))),
+            world.outcome_override = |task| match task {
+                Task::Apply(_) => Some(TaskOutcome::Applied(Err("no".to_owned()))),
                 _ => None,
             }
         },
         2,
     );
     let keys: std::collections::BTreeSet<_> =
-        world.seen.keys.iter().map(|key| key.public_key.clone()).collect();
-    assert_eq!((keys.len(), world.seen.keys.len()), (6, 6)); // data and report of three attempts
+        world.log.keys.iter().map(|key| key.public_key.clone()).collect();
+    assert_eq!((keys.len(), world.log.keys.len()), (6, 6)); // data and report of three attempts
 }
 
 // proves 4.20, 4.21, 4.23, 4.28, 4.30, 4.31, 4.42, 4.44, 4.62
 #[test]
-fn what_is_not_the_owners_is_never_applied() {
-    type Change = fn(&mut World, &mut Profile);
+fn data_without_valid_ownership_is_never_applied() {
+    type Change = fn(&mut SimulatedServer, &mut BootstrapSettings);
     let invalid = "BOOTZ_OV_INVALID";
     let rows: [(&str, Change, &str, &str, usize); 9] = [
         (
             "no voucher on a stream",
-            |world, _| world.spoil_stream = |answer| answer.ownership_voucher.clear(),
+            |world, _| world.tamper_stream = |answer| answer.ownership_voucher.clear(),
             invalid,
             "no ownership voucher",
             0,
@@ -115,7 +119,7 @@ fn what_is_not_the_owners_is_never_applied() {
             "no voucher without a stream",
             |world, profile| {
                 profile.flows = Flows::Unary;
-                world.spoil_unary = |answer| answer.ownership_voucher.clear();
+                world.tamper_unary = |answer| answer.ownership_voucher.clear();
             },
             invalid,
             "no ownership voucher",
@@ -125,7 +129,7 @@ fn what_is_not_the_owners_is_never_applied() {
             "changed data",
             |world, profile| {
                 profile.flows = Flows::Unary;
-                world.spoil_unary = |answer| {
+                world.tamper_unary = |answer| {
                     let mut data = answer.serialized_bootstrap_data.to_vec();
                     data.push(0);
                     answer.serialized_bootstrap_data = data.into();
@@ -138,7 +142,7 @@ fn what_is_not_the_owners_is_never_applied() {
         (
             "changed ciphertext: the signature is looked at before anything is opened",
             |world, _| {
-                world.spoil_stream =
+                world.tamper_stream =
                     |answer| answer.encrypted_serialized_bootstrap_data = b"x".to_vec().into();
             },
             invalid,
@@ -147,21 +151,21 @@ fn what_is_not_the_owners_is_never_applied() {
         ),
         (
             "another encapsulated key",
-            |world, _| world.spoil_stream = |answer| answer.encapsulated_key = vec![9; 32].into(),
+            |world, _| world.tamper_stream = |answer| answer.encapsulated_key = vec![9; 32].into(),
             invalid,
             "not encrypted for this stream",
             0,
         ),
         (
             "a replay",
-            |world, _| world.spoil_data = |data| data.nonce = "of yesterday".to_owned(),
+            |world, _| world.tamper_data = |data| data.nonce = "of yesterday".to_owned(),
             invalid,
             "another nonce",
             0,
         ),
         (
             "for another box",
-            |world, _| world.spoil_data = |data| data.responses[0].serial_num = "HF-2".to_owned(),
+            |world, _| world.tamper_data = |data| data.responses[0].serial_num = "HF-2".to_owned(),
             "BOOTZ_CONFIGURATION_INVALID",
             "no response for serial number",
             0,
@@ -169,8 +173,10 @@ fn what_is_not_the_owners_is_never_applied() {
         (
             "a refused challenge",
             |world, _| {
-                world.instead = |task| match task {
-                    Task::Send(_) => Some(Outcome::Message(Err(refusal(Code::InvalidArgument)))),
+                world.outcome_override = |task| match task {
+                    Task::Send(_) => {
+                        Some(TaskOutcome::Message(Err(refusal(Code::InvalidArgument))))
+                    }
                     _ => None,
                 }
             },
@@ -181,8 +187,10 @@ fn what_is_not_the_owners_is_never_applied() {
         (
             "refused by the box itself",
             |world, _| {
-                world.instead = |task| match task {
-                    Task::Apply(_) => Some(Outcome::Applied(Err("path /x is unknown".to_owned()))),
+                world.outcome_override = |task| match task {
+                    Task::Apply(_) => {
+                        Some(TaskOutcome::Applied(Err("path /x is unknown".to_owned())))
+                    }
                     _ => None,
                 }
             },
@@ -196,13 +204,13 @@ fn what_is_not_the_owners_is_never_applied() {
         let telemetry = &machine.client.record().telemetry;
         assert_eq!((telemetry.status.name(), telemetry.error_count), (status, 2), "{name}");
         assert!(
-            world.seen.told.iter().any(|line| line.contains(why)),
+            world.log.messages.iter().any(|line| line.contains(why)),
             "{name}: {:?}",
-            world.seen.told
+            world.log.messages
         );
-        assert_eq!(world.seen.tasks.iter().filter(|task| **task == "lease").count(), 2, "{name}");
-        assert_eq!(world.seen.applied, reports, "{name}");
-        let told = &world.seen.reports;
+        assert_eq!(world.log.tasks.iter().filter(|task| **task == "lease").count(), 2, "{name}");
+        assert_eq!(world.log.applied, reports, "{name}");
+        let told = &world.log.reports;
         assert_eq!(told.len(), reports, "{name}");
         assert!(told.iter().all(|it| it.status == 2 && it.status_message.contains(why)), "{name}");
     }
@@ -210,55 +218,57 @@ fn what_is_not_the_owners_is_never_applied() {
 
 // proves 4.66, 4.67, 4.68
 #[test]
-fn a_server_that_is_not_there_is_tried_for_ever() {
+fn unreachable_server_is_retried_with_backoff() {
     let (machine, world) = run(
         |world, _| {
-            world.instead = |task| match task {
-                Task::Connect(_) => Some(Outcome::Connected(Err("connection refused".to_owned()))),
+            world.outcome_override = |task| match task {
+                Task::Connect(_) => {
+                    Some(TaskOutcome::Connected(Err("connection refused".to_owned())))
+                }
                 _ => None,
             }
         },
         30,
     );
     let telemetry = &machine.client.record().telemetry;
-    assert_eq!(world.seen.statuses, [NONE]);
+    assert_eq!(world.log.statuses, [NONE]);
     assert_eq!(telemetry.error_count, 31);
     assert_eq!(telemetry.last_attempt, Some(1_767_225_600_000_000_000));
-    assert_eq!(world.seen.waits.len(), 31);
-    assert!(world.seen.waits.iter().all(|wait| (10..=450).contains(&wait.as_secs())));
+    assert_eq!(world.log.waits.len(), 31);
+    assert!(world.log.waits.iter().all(|wait| (10..=450).contains(&wait.as_secs())));
     assert!(matches!(machine.client.state(), State::Waiting));
 }
 
 // proves 4.5
 #[test]
 fn all_servers_of_a_list_are_tried() {
-    let unreachable_first = |world: &mut World, _: &mut Profile| {
+    let unreachable_first = |world: &mut SimulatedServer, _: &mut BootstrapSettings| {
         world.offered = vec!["bootz://a:1", "bootz://b:2"];
-        world.instead = |task| match task {
+        world.outcome_override = |task| match task {
             Task::Connect(connect) if connect.server.port == 1 => {
-                Some(Outcome::Connected(Err("refused".to_owned())))
+                Some(TaskOutcome::Connected(Err("refused".to_owned())))
             }
             _ => None,
         };
     };
     let (_, world) = run(unreachable_first, 0);
-    assert_eq!(world.seen.statuses, ALL_WELL);
-    let ports: Vec<u16> = world.seen.connects.iter().map(|it| it.server.port).collect();
+    assert_eq!(world.log.statuses, ALL_WELL);
+    let ports: Vec<u16> = world.log.connects.iter().map(|it| it.server.port).collect();
     assert_eq!(ports, [1, 2, 2]);
 
     // A server whose data is refused goes to the end of the list, and the box starts over.
-    let refused = |world: &mut World, _: &mut Profile| {
+    let refused = |world: &mut SimulatedServer, _: &mut BootstrapSettings| {
         world.offered = vec!["bootz://a:1", "bootz://b:2"];
-        world.spoil_data = |data| data.nonce.clear();
+        world.tamper_data = |data| data.nonce.clear();
     };
     let (_, world) = run(refused, 2);
-    let ports: Vec<u16> = world.seen.connects.iter().map(|it| it.server.port).collect();
+    let ports: Vec<u16> = world.log.connects.iter().map(|it| it.server.port).collect();
     assert_eq!(ports, [1, 2, 1]);
 }
 
 // proves 4.47
 #[test]
-fn what_a_server_says_to_the_stream_decides_what_comes_next() {
+fn unimplemented_stream_falls_back_to_the_unary_rpc() {
     // code of the stream, whether the unary rpc is tried, tasks until the first wait
     let rows: [(Flows, Code, &[&str]); 4] = [
         (
@@ -271,22 +281,23 @@ fn what_a_server_says_to_the_stream_decides_what_comes_next() {
         (Flows::Either, Code::FailedPrecondition, &["lease", "connect", "open"]),
     ];
     for (flows, code, tasks) in rows {
-        let mut world = World::new();
-        world.instead = match code {
+        let mut world = SimulatedServer::new();
+        world.outcome_override = match code {
             Code::Unimplemented => |task| refuse_stream(task, Code::Unimplemented),
             Code::NotFound => |task| refuse_stream(task, Code::NotFound),
             _ => |task| refuse_stream(task, Code::FailedPrecondition),
         };
-        let mut machine = Machine::new(Profile { flows, ..world.profile() }, dhcp());
+        let mut machine =
+            ClientDriver::new(BootstrapSettings { flows, ..world.profile() }, dhcp_record());
         machine.run(&mut world, 0);
-        assert_eq!(world.seen.tasks, tasks, "{flows:?} {code:?}");
-        let unary: Vec<bool> = world.seen.connects.iter().map(|it| it.presents_idevid).collect();
+        assert_eq!(world.log.tasks, tasks, "{flows:?} {code:?}");
+        let unary: Vec<bool> = world.log.connects.iter().map(|it| it.presents_idevid).collect();
         assert_eq!(unary, (0..unary.len()).map(|at| at > 0).collect::<Vec<_>>());
     }
 }
 
-fn refuse_stream(task: &Task, code: Code) -> Option<Outcome> {
-    matches!(task, Task::OpenStream(_)).then(|| Outcome::Message(Err(refusal(code))))
+fn refuse_stream(task: &Task, code: Code) -> Option<TaskOutcome> {
+    matches!(task, Task::OpenStream(_)).then(|| TaskOutcome::Message(Err(refusal(code))))
 }
 
 fn with_image(data: &mut holdfast_proto::bootz::BootstrapDataSigned) {
@@ -302,11 +313,12 @@ fn with_image(data: &mut holdfast_proto::bootz::BootstrapDataSigned) {
 // proves 4.49, 4.51, 4.64
 #[test]
 fn an_image_comes_before_the_configuration() {
-    let installed = |world: &mut World, _: &mut Profile| world.spoil_data = with_image;
+    let installed =
+        |world: &mut SimulatedServer, _: &mut BootstrapSettings| world.tamper_data = with_image;
     let (_, world) = run(installed, 0);
-    assert_eq!((world.seen.installs, world.seen.applied), (1, 1));
+    assert_eq!((world.log.installs, world.log.applied), (1, 1));
     assert_eq!(
-        world.seen.statuses,
+        world.log.statuses,
         [
             NONE,
             "BOOTZ_SENT",
@@ -318,49 +330,49 @@ fn an_image_comes_before_the_configuration() {
         ]
     );
 
-    let without_slot = |world: &mut World, profile: &mut Profile| {
-        world.spoil_data = with_image;
-        profile.slot.installs = false;
+    let without_slot = |world: &mut SimulatedServer, profile: &mut BootstrapSettings| {
+        world.tamper_data = with_image;
+        profile.software.can_install = false;
     };
     let (machine, world) = run(without_slot, 0);
     assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OS_INVALID_IMAGE");
-    assert_eq!((world.seen.installs, world.seen.applied), (0, 0));
-    let report = &world.seen.reports[0];
+    assert_eq!((world.log.installs, world.log.applied), (0, 0));
+    let report = &world.log.reports[0];
     assert_eq!((report.status, report.states[0].status), (2, 1)); // FAILURE, NOT_INITIALIZED
     assert!(report.status_message.contains("no slot for images"), "{report:?}");
     assert!(matches!(machine.client.state(), State::Waiting));
 
-    let broken = |world: &mut World, _: &mut Profile| {
-        world.spoil_data = with_image;
-        world.instead = |task| match task {
-            Task::Install(_) => Some(Outcome::Installed(Err("another hash".to_owned()))),
+    let broken = |world: &mut SimulatedServer, _: &mut BootstrapSettings| {
+        world.tamper_data = with_image;
+        world.outcome_override = |task| match task {
+            Task::Install(_) => Some(TaskOutcome::Installed(Err("another hash".to_owned()))),
             _ => None,
         };
     };
     let (machine, world) = run(broken, 0);
     assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OS_INVALID_IMAGE");
-    assert_eq!((world.seen.applied, world.seen.reports[0].status), (0, 2));
+    assert_eq!((world.log.applied, world.log.reports[0].status), (0, 2));
     assert!(matches!(machine.client.state(), State::Waiting));
 }
 
 // proves 4.49
 #[test]
-fn a_reboot_into_an_image_begins_anew_and_finds_it_running() {
-    let mut world = World::new();
-    world.spoil_data = with_image;
-    world.instead = |task| match task {
-        Task::Install(_) => Some(Outcome::Installed(Ok(Installed::AtReboot))),
+fn bootstrap_resumes_after_reboot_into_the_image() {
+    let mut world = SimulatedServer::new();
+    world.tamper_data = with_image;
+    world.outcome_override = |task| match task {
+        Task::Install(_) => Some(TaskOutcome::Installed(Ok(InstallResult::AtReboot))),
         _ => None,
     };
-    let mut machine = Machine::new(world.profile(), dhcp());
+    let mut machine = ClientDriver::new(world.profile(), dhcp_record());
     machine.run(&mut world, 0);
-    assert_eq!((world.seen.reboots, world.seen.applied), (1, 0));
+    assert_eq!((world.log.reboots, world.log.applied), (1, 0));
 
     let mut profile = world.profile();
-    profile.slot.running = "2".to_owned();
-    let mut machine = Machine::new(profile, world.seen.saved.last().unwrap().clone());
+    profile.software.running = "2".to_owned();
+    let mut machine = ClientDriver::new(profile, world.log.saved.last().unwrap().clone());
     machine.run(&mut world, 0);
-    assert_eq!((world.seen.installs, world.seen.applied), (1, 1));
+    assert_eq!((world.log.installs, world.log.applied), (1, 1));
     assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OK");
 }
 
@@ -369,7 +381,7 @@ fn a_reboot_into_an_image_begins_anew_and_finds_it_running() {
 fn profiles_that_are_not_allowed_are_refused_before_anything_is_applied() {
     let (machine, world) = run(
         |world, _| {
-            world.spoil_data = |data| {
+            world.tamper_data = |data| {
                 let profile = CertzProfile {
                     ssl_profile_id: "system_default_profile".to_owned(),
                     ..CertzProfile::default()
@@ -380,70 +392,73 @@ fn profiles_that_are_not_allowed_are_refused_before_anything_is_applied() {
         0,
     );
     assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_CONFIGURATION_INVALID");
-    assert_eq!(world.seen.applied, 0);
+    assert_eq!(world.log.applied, 0);
 }
 
 // proves 4.12, 4.53
 #[test]
-fn a_report_goes_on_until_a_server_that_can_be_trusted_takes_it() {
-    let mut world = World::new();
-    world.instead = |task| match task {
-        Task::Connect(connect) if connect.trusts.is_some() => {
-            Some(Outcome::Connected(Err("its certificate leads elsewhere".to_owned())))
+fn success_report_is_repeated_until_acknowledged() {
+    let mut world = SimulatedServer::new();
+    world.outcome_override = |task| match task {
+        Task::Connect(connect) if connect.trust_anchor.is_some() => {
+            Some(TaskOutcome::Connected(Err("its certificate leads elsewhere".to_owned())))
         }
         _ => None,
     };
-    let mut machine = Machine::new(world.profile(), dhcp());
+    let mut machine = ClientDriver::new(world.profile(), dhcp_record());
     machine.run(&mut world, 3);
     let record = machine.client.record();
     assert_eq!(record.telemetry.status.name(), "BOOTZ_CONFIGURATION_APPLIED");
-    assert_eq!((world.seen.applied, world.seen.reports.len()), (1, 0));
-    assert!(matches!(record.parameters.as_ref().unwrap().stage, Stage::Reporting { .. }));
+    assert_eq!((world.log.applied, world.log.reports.len()), (1, 0));
+    assert!(matches!(record.parameters.as_ref().unwrap().stage, BootstrapStage::Reporting { .. }));
 
-    world.instead = |_| None;
-    machine.step(Event::TimerDue(machine.waiting.unwrap()), &mut world.seen);
-    while let Some((work, task)) = machine.begun.pop_front() {
+    world.outcome_override = |_| None;
+    machine.step(Event::TimerDue(machine.pending_timer.unwrap()), &mut world.log);
+    while let Some((work, task)) = machine.pending_tasks.pop_front() {
         let outcome = world.answer(task);
-        machine.step(Event::Done(work, outcome), &mut world.seen);
+        machine.step(Event::Done(work, outcome), &mut world.log);
     }
-    assert_eq!((world.seen.applied, world.seen.reports.len()), (1, 1));
+    assert_eq!((world.log.applied, world.log.reports.len()), (1, 1));
     assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OK");
 }
 
 // proves 4.6, 4.12, 4.13
 #[test]
 fn an_operator_can_name_the_server_and_the_interface() {
-    let server: Server = "bootz://[2001:db8::1]:15006".parse().unwrap();
-    let entry = Entry::Named { server: server.clone(), interface: "mgmt0".to_owned() };
-    let mut world = World::new();
-    let mut machine = Machine::new(world.profile(), started(entry));
+    let server: ServerUri = "bootz://[2001:db8::1]:15006".parse().unwrap();
+    let entry = ServerDiscovery::Named { server: server.clone(), interface: "mgmt0".to_owned() };
+    let mut world = SimulatedServer::new();
+    let mut machine = ClientDriver::new(world.profile(), started_record(entry));
     machine.run(&mut world, 0);
-    assert!(!world.seen.tasks.contains(&"lease"));
-    for connect in &world.seen.connects {
+    assert!(!world.log.tasks.contains(&"lease"));
+    for connect in &world.log.connects {
         assert_eq!((&connect.server, connect.interface.as_deref()), (&server, Some("mgmt0")));
     }
-    let applied = world.seen.saved.iter().rposition(|it| it.parameters.is_some()).unwrap();
-    assert_eq!(world.seen.saved[applied].telemetry.status.name(), "BOOTZ_CONFIGURATION_APPLIED");
+    let applied = world.log.saved.iter().rposition(|it| it.parameters.is_some()).unwrap();
+    assert_eq!(world.log.saved[applied].telemetry.status.name(), "BOOTZ_CONFIGURATION_APPLIED");
     assert_eq!(machine.client.record().parameters, None);
 }
 
 // proves 4.9, 4.10, 4.11, 4.67
 #[test]
 fn operators_start_terminate_and_reset() {
-    let mut world = World::new();
-    let mut machine = Machine::new(world.profile(), dhcp());
-    machine.step(Event::Started { factory_new: false }, &mut world.seen);
-    machine.step(Event::Command(Command::Terminate), &mut world.seen);
-    assert!(matches!(machine.client.state(), State::Resting));
-    assert_eq!((machine.client.record().parameters.clone(), machine.begun.len()), (None, 0));
+    let mut world = SimulatedServer::new();
+    let mut machine = ClientDriver::new(world.profile(), dhcp_record());
+    machine.step(Event::Started { factory_new: false }, &mut world.log);
+    machine.step(Event::Command(OperatorCommand::Terminate), &mut world.log);
+    assert!(matches!(machine.client.state(), State::Idle));
+    assert_eq!(
+        (machine.client.record().parameters.clone(), machine.pending_tasks.len()),
+        (None, 0)
+    );
     assert_eq!(machine.client.record().telemetry.status.name(), NONE);
 
-    machine.step(Event::Command(Command::Start(Entry::Dhcp)), &mut world.seen);
-    assert_eq!(machine.begun.len(), 1);
-    machine.step(Event::Command(Command::Reset), &mut world.seen);
-    assert_eq!((world.seen.resets, machine.begun.len()), (1, 0));
+    machine.step(Event::Command(OperatorCommand::Start(ServerDiscovery::Dhcp)), &mut world.log);
+    assert_eq!(machine.pending_tasks.len(), 1);
+    machine.step(Event::Command(OperatorCommand::Reset), &mut world.log);
+    assert_eq!((world.log.resets, machine.pending_tasks.len()), (1, 0));
     for line in ["terminated", "starting to bootstrap by DHCP", "reset"] {
-        assert!(world.seen.told.iter().any(|told| told.contains(line)), "{line}");
+        assert!(world.log.messages.iter().any(|told| told.contains(line)), "{line}");
     }
 }
 
@@ -451,55 +466,54 @@ fn operators_start_terminate_and_reset() {
 #[test]
 fn a_factory_new_box_with_a_port_begins_by_itself() {
     let rows = [
-        (true, Some("mgmt0"), Record::default(), true),
-        (false, Some("mgmt0"), Record::default(), false),
-        (true, None, Record::default(), false),
+        (true, Some("mgmt0"), BootstrapRecord::default(), true),
+        (false, Some("mgmt0"), BootstrapRecord::default(), false),
+        (true, None, BootstrapRecord::default(), false),
         // A bootstrap in progress continues, even if the box was configured in the meantime.
-        (false, Some("mgmt0"), dhcp(), true),
+        (false, Some("mgmt0"), dhcp_record(), true),
     ];
     for (factory_new, port, record, begins) in rows {
-        let mut world = World::new();
-        let profile = Profile { port: port.map(ToOwned::to_owned), ..world.profile() };
-        let mut machine = Machine::new(profile, record);
-        machine.step(Event::Started { factory_new }, &mut world.seen);
+        let mut world = SimulatedServer::new();
+        let profile = BootstrapSettings { port: port.map(ToOwned::to_owned), ..world.profile() };
+        let mut machine = ClientDriver::new(profile, record);
+        machine.step(Event::Started { factory_new }, &mut world.log);
         let want: &[&str] = if begins { &["lease"] } else { &[] };
-        assert_eq!(world.seen.tasks, want, "{factory_new} {port:?}");
-        while let Some((work, task)) = machine.begun.pop_front() {
+        assert_eq!(world.log.tasks, want, "{factory_new} {port:?}");
+        while let Some((work, task)) = machine.pending_tasks.pop_front() {
             let outcome = world.answer(task);
-            machine.step(Event::Done(work, outcome), &mut world.seen);
+            machine.step(Event::Done(work, outcome), &mut world.log);
         }
         assert_eq!(machine.client.record().telemetry.status.name() == "BOOTZ_OK", begins);
-        assert!(world.seen.connects.iter().all(|it| it.interface.as_deref() == Some("mgmt0")));
+        assert!(world.log.connects.iter().all(|it| it.interface.as_deref() == Some("mgmt0")));
     }
 }
 
 // proves 4.8
 #[test]
-fn a_box_that_somebody_configures_is_left_alone() {
-    let mut world = World::new();
-    let mut machine = Machine::new(world.profile(), dhcp());
-    world.instead = |task| match task {
-        Task::Connect(_) => Some(Outcome::Connected(Err("nobody is there".to_owned()))),
+fn operator_configuration_ends_the_bootstrap() {
+    let mut world = SimulatedServer::new();
+    let mut machine = ClientDriver::new(world.profile(), dhcp_record());
+    world.outcome_override = |task| match task {
+        Task::Connect(_) => Some(TaskOutcome::Connected(Err("nobody is there".to_owned()))),
         _ => None,
     };
     machine.run(&mut world, 2);
     assert!(matches!(machine.client.state(), State::Waiting));
-    machine.step(Event::Configured, &mut world.seen);
-    assert!(matches!(machine.client.state(), State::Resting));
-    assert_eq!((machine.client.record().parameters.clone(), machine.waiting), (None, None));
+    machine.step(Event::Configured, &mut world.log);
+    assert!(matches!(machine.client.state(), State::Idle));
+    assert_eq!((machine.client.record().parameters.clone(), machine.pending_timer), (None, None));
     assert_eq!(machine.client.record().telemetry.status.name(), NONE);
 
     // Changes made by the bootstrap itself do not end it.
-    world.instead = |_| None;
-    machine.step(Event::Command(Command::Start(Entry::Dhcp)), &mut world.seen);
-    while let Some((work, task)) = machine.begun.pop_front() {
-        if matches!(task, Task::Apply(_) | Task::Report(_) | Task::Send(_))
-            && world.seen.applied > 0
+    world.outcome_override = |_| None;
+    machine.step(Event::Command(OperatorCommand::Start(ServerDiscovery::Dhcp)), &mut world.log);
+    while let Some((work, task)) = machine.pending_tasks.pop_front() {
+        if matches!(task, Task::Apply(_) | Task::Report(_) | Task::Send(_)) && world.log.applied > 0
         {
-            machine.step(Event::Configured, &mut world.seen);
+            machine.step(Event::Configured, &mut world.log);
         }
         let outcome = world.answer(task);
-        machine.step(Event::Done(work, outcome), &mut world.seen);
+        machine.step(Event::Done(work, outcome), &mut world.log);
     }
     assert_eq!(machine.client.record().telemetry.status.name(), "BOOTZ_OK");
 }

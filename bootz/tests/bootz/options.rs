@@ -1,7 +1,7 @@
 //! DHCP options and the URIs in them.
 
 use holdfast_bootz::dhcp::{self, OPTION_V4, OPTION_V6};
-use holdfast_bootz::uri::Server;
+use holdfast_bootz::uri::ServerUri;
 
 fn list(uris: &[&str]) -> Vec<u8> {
     let entry = |uri: &&str| {
@@ -13,7 +13,7 @@ fn list(uris: &[&str]) -> Vec<u8> {
 
 // proves 4.3, 4.5
 #[test]
-fn a_list_names_servers_and_ignores_what_is_for_others() {
+fn sztp_option_lists_bootz_servers_and_ignores_other_uris() {
     assert_eq!((OPTION_V4, OPTION_V6), (143, 136));
     let rows: [(&[&str], &str, usize); 11] = [
         (&[], "", 0),
@@ -40,7 +40,7 @@ fn a_list_names_servers_and_ignores_what_is_for_others() {
 }
 
 #[test]
-fn a_list_without_end_names_few_servers() {
+fn sztp_option_is_bounded_to_sixteen_servers() {
     let of = |make: fn(usize) -> String| {
         let uris: Vec<String> = (1..=5000).map(make).collect();
         let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
@@ -57,7 +57,7 @@ fn a_list_without_end_names_few_servers() {
 
 // proves 4.3
 #[test]
-fn options_are_read_as_they_stand_in_messages() {
+fn sztp_options_are_read_with_code_and_length() {
     let long = format!("bootz://{}:1", "a.".repeat(120));
     let value = list(&["bootz://[2001:db8::1]:15006", &long]);
     let v4: Vec<u8> = (value.chunks(usize::from(u8::MAX)))
@@ -77,7 +77,7 @@ fn options_are_read_as_they_stand_in_messages() {
 
 // proves 4.3
 #[test]
-fn a_damaged_list_is_not_believed() {
+fn damaged_sztp_option_is_rejected() {
     let whole = list(&["bootz://a:1", "bootz://b:2"]);
     for end in 1..whole.len() {
         let read = dhcp::read(&whole[..end]);
@@ -91,11 +91,11 @@ fn a_damaged_list_is_not_believed() {
 }
 
 #[test]
-fn a_server_is_written_as_it_is_read() {
+fn server_uri_round_trips() {
     for uri in ["bootz://10.0.0.1:1", "bootz://[::1]:65535", "bootz://name.example:9"] {
-        let server: Server = uri.parse().unwrap();
+        let server: ServerUri = uri.parse().unwrap();
         assert_eq!(server.to_string(), uri);
         let kept = serde_json::to_string(&server).unwrap();
-        assert_eq!(serde_json::from_str::<Server>(&kept).unwrap(), server);
+        assert_eq!(serde_json::from_str::<ServerUri>(&kept).unwrap(), server);
     }
 }

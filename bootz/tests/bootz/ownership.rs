@@ -5,14 +5,15 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_bootz::cms::SignedMessage;
-use holdfast_bootz::ownership::{Expected, Proof};
+use holdfast_bootz::ownership::{OwnershipProof, VerificationParameters};
 use holdfast_bootz::voucher::Voucher;
 use rcgen::{CertificateParams, SigningKey};
 use rustls_pki_types::UnixTime;
 
 use crate::pki::{
-    Cms, Kind, Party, VoucherText, authority, changed, der, numbered, party, revocation_list,
-    with_hardware_module, with_host_name, with_serial_number,
+    Cms, KeyAlgorithm, KeyAndCertificate, VoucherText, der, issue_certificate, issue_with_params,
+    issue_with_serial, revocation_list, self_signed_authority, with_hardware_module,
+    with_host_name, with_serial_number,
 };
 
 const SERIAL: &str = "HF-1";
@@ -21,23 +22,23 @@ const DATA: &[u8] = b"bootstrap data";
 const NOW: u64 = 1_767_225_600;
 
 /// A vendor, an owner, and the documents that the owner's server sends.
-struct Scene {
-    kind: Kind,
-    vendor: Party,
-    domain: Party,
-    owner: Party,
+struct OwnershipFixture {
+    kind: KeyAlgorithm,
+    vendor: KeyAndCertificate,
+    domain: KeyAndCertificate,
+    owner: KeyAndCertificate,
     voucher: VoucherText,
     is_xml: bool,
-    voucher_signer: Option<Party>,
+    voucher_signer: Option<KeyAndCertificate>,
     signed: Vec<u8>,
     now: u64,
 }
 
-impl Scene {
-    fn new(kind: Kind) -> Self {
-        let vendor = authority("vendor", kind);
-        let domain = authority("domain", kind);
-        let owner = party("owner", kind, &domain);
+impl OwnershipFixture {
+    fn new(kind: KeyAlgorithm) -> Self {
+        let vendor = self_signed_authority("vendor", kind);
+        let domain = self_signed_authority("domain", kind);
+        let owner = issue_certificate("owner", kind, &domain);
         Self {
             voucher: VoucherText::new(SERIAL, &domain),
             voucher_signer: None,
@@ -77,8 +78,8 @@ impl Scene {
         let signature = STANDARD.encode(spoil(self.owner.key().sign(&self.signed).unwrap()));
         let now = UnixTime::since_unix_epoch(Duration::from_secs(self.now));
         let vendor = [der(&self.vendor)];
-        let expected = Expected { serial: SERIAL, vendor: &vendor, now };
-        let proof = Proof { voucher, certificate, signature: &signature };
+        let expected = VerificationParameters { serial: SERIAL, voucher_anchors: &vendor, now };
+        let proof = OwnershipProof { voucher, certificate, signature: &signature };
         proof.verify(DATA, &expected).map_err(|error| {
             let mut text = error.to_string();
             let mut cause = std::error::Error::source(&error);
@@ -93,9 +94,9 @@ impl Scene {
 
 // proves 4.24, 4.27, 4.28, 4.29
 #[test]
-fn the_owner_is_believed_with_rsa_and_with_ecdsa_in_json_and_in_xml() {
-    for kind in [Kind::Rsa, Kind::P384, Kind::P256] {
-        let mut scene = Scene::new(kind);
+fn ownership_verifies_with_rsa_and_ecdsa_in_json_and_xml() {
+    for kind in [KeyAlgorithm::Rsa, KeyAlgorithm::P384, KeyAlgorithm::P256] {
+        let mut scene = OwnershipFixture::new(kind);
         assert_eq!(scene.verify(), Ok(()), "{kind:?}");
         scene.is_xml = true;
         assert_eq!(scene.verify(), Ok(()), "{kind:?} in XML");
@@ -104,10 +105,10 @@ fn the_owner_is_believed_with_rsa_and_with_ecdsa_in_json_and_in_xml() {
 
 // proves 4.24, 4.25, 4.26, 4.27, 4.28, 4.30
 #[test]
-fn one_thing_wrong_is_enough() {
-    let elsewhere = || authority("elsewhere", Kind::P384);
-    type Spoil<'a> = &'a dyn Fn(&mut Scene);
-    let rows: [(&str, Spoil<'_>, &str); 13] = [
+fn each_single_defect_fails_the_ownership_proof() {
+    let elsewhere = || self_signed_authority("elsewhere", KeyAlgorithm::P384);
+    type Tamper<'a> = &'a dyn Fn(&mut OwnershipFixture);
+    let rows: [(&str, Tamper<'_>, &str); 13] = [
         ("another vendor", &|it| it.voucher_signer = Some(elsewhere()), "not trusted"),
         ("another box", &|it| it.voucher.serial = "HF-2".to_owned(), "serial number `HF-2`"),
         ("no serial number", &|it| it.voucher.serial.clear(), "serial-number"),
@@ -126,12 +127,12 @@ fn one_thing_wrong_is_enough() {
         ("a vendor of the past", &|it| it.now = 1_000_000_000, "not valid at this time"),
         (
             "an owner of itself",
-            &|it| it.owner = party("owner", Kind::P384, &elsewhere()),
+            &|it| it.owner = issue_certificate("owner", KeyAlgorithm::P384, &elsewhere()),
             "owner certificate",
         ),
     ];
     for (name, spoil, want) in rows {
-        let mut scene = Scene::new(Kind::P384);
+        let mut scene = OwnershipFixture::new(KeyAlgorithm::P384);
         spoil(&mut scene);
         for is_xml in [false, true] {
             scene.is_xml = is_xml;
@@ -143,7 +144,7 @@ fn one_thing_wrong_is_enough() {
 
 // proves 4.24
 #[test]
-fn the_key_of_a_box_signs_no_vouchers() {
+fn vouchers_signed_by_an_idevid_are_refused() {
     type Change = fn(&mut CertificateParams);
     let rows: [(&str, &[Change], &str); 5] = [
         ("a signing service", &[], ""),
@@ -153,28 +154,29 @@ fn the_key_of_a_box_signs_no_vouchers() {
         ("a box that is a host", &[with_host_name, with_hardware_module], "the IDevID of a box"),
     ];
     for (name, changes, want) in rows {
-        let mut scene = Scene::new(Kind::P384);
-        scene.voucher_signer = Some(changed("signer", Kind::P384, &scene.vendor, |params| {
-            changes.iter().for_each(|change| change(params));
-        }));
+        let mut scene = OwnershipFixture::new(KeyAlgorithm::P384);
+        scene.voucher_signer =
+            Some(issue_with_params("signer", KeyAlgorithm::P384, &scene.vendor, |params| {
+                changes.iter().for_each(|change| change(params));
+            }));
         match scene.verify() {
             Ok(()) => assert_eq!(want, "", "{name}"),
             Err(error) => assert!(!want.is_empty() && error.contains(want), "{name}: {error}"),
         }
     }
     // A vendor certificate with a serial number is accepted when the operator configured it.
-    let mut scene = Scene::new(Kind::P384);
-    let authority = authority("above", Kind::P384);
-    scene.vendor = changed("vendor", Kind::P384, &authority, with_serial_number);
+    let mut scene = OwnershipFixture::new(KeyAlgorithm::P384);
+    let authority = self_signed_authority("above", KeyAlgorithm::P384);
+    scene.vendor = issue_with_params("vendor", KeyAlgorithm::P384, &authority, with_serial_number);
     assert_eq!(scene.verify(), Ok(()));
 }
 
 // proves 4.24, 4.27, 4.31
 #[test]
-fn messages_are_believed_whole_or_not_at_all() {
-    let scene = Scene::new(Kind::P384);
+fn damaged_cms_messages_are_refused() {
+    let scene = OwnershipFixture::new(KeyAlgorithm::P384);
     let text = scene.voucher.json();
-    let cms = || Cms::new(text.as_bytes(), &scene.vendor, Kind::P384);
+    let cms = || Cms::new(text.as_bytes(), &scene.vendor, KeyAlgorithm::P384);
     let (voucher, owner) = (scene.voucher(), scene.certificate());
     let same: fn(Vec<u8>) -> Vec<u8> = |signature| signature;
     let refused = |voucher: &[u8], owner: &[u8], want: &str| {
@@ -210,10 +212,10 @@ fn messages_are_believed_whole_or_not_at_all() {
 // proves 4.24
 #[test]
 fn content_that_was_changed_after_signing_is_refused() {
-    let scene = Scene::new(Kind::P384);
+    let scene = OwnershipFixture::new(KeyAlgorithm::P384);
     let text = scene.voucher.json();
     for has_attributes in [true, false] {
-        let cms = Cms::new(text.as_bytes(), &scene.vendor, Kind::P384);
+        let cms = Cms::new(text.as_bytes(), &scene.vendor, KeyAlgorithm::P384);
         let mut message = Cms { has_attributes, ..cms }.encode();
         let at = message.windows(SERIAL.len()).position(|it| it == SERIAL.as_bytes()).unwrap();
         message[at + 3] = b'2';
@@ -227,8 +229,8 @@ fn content_that_was_changed_after_signing_is_refused() {
 
 // proves 4.24
 #[test]
-fn voucher_documents_that_say_too_little_are_refused() {
-    let scene = Scene::new(Kind::P256);
+fn incomplete_voucher_documents_are_refused() {
+    let scene = OwnershipFixture::new(KeyAlgorithm::P256);
     let (json, xml) = (scene.voucher.json(), scene.voucher.xml());
     let rows = [
         (json.clone(), ""),
@@ -263,12 +265,12 @@ fn voucher_documents_that_say_too_little_are_refused() {
 
 // proves 4.26
 #[test]
-fn a_voucher_can_ask_for_revocation_to_be_looked_at() {
+fn voucher_can_require_revocation_checks() {
     const OWNER: u64 = 77;
-    let mut scene = Scene::new(Kind::P384);
+    let mut scene = OwnershipFixture::new(KeyAlgorithm::P384);
     scene.voucher.checks = true;
-    scene.owner = numbered("owner", Kind::P384, &scene.domain, Some(OWNER));
-    let elsewhere = authority("elsewhere", Kind::P384);
+    scene.owner = issue_with_serial("owner", KeyAlgorithm::P384, &scene.domain, Some(OWNER));
+    let elsewhere = self_signed_authority("elsewhere", KeyAlgorithm::P384);
     let rows = [
         (vec![revocation_list(&scene.domain, &[])], ""),
         (vec![revocation_list(&scene.domain, &[OWNER + 1])], ""),
@@ -277,7 +279,7 @@ fn a_voucher_can_ask_for_revocation_to_be_looked_at() {
         (Vec::new(), "no revocation list"),
     ];
     for (lists, want) in rows {
-        let certificate = Cms { lists, ..Cms::new(b"", &scene.owner, Kind::P384) }.encode();
+        let certificate = Cms { lists, ..Cms::new(b"", &scene.owner, KeyAlgorithm::P384) }.encode();
         let got = scene.verify_parts(&scene.voucher(), &certificate, |signature| signature);
         match got {
             Ok(()) => assert_eq!(want, ""),

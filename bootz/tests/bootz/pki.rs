@@ -24,17 +24,17 @@ use rustls_pki_types::CertificateDer;
 const DATA: &str = "1.2.840.113549.1.7.1";
 
 /// A key and its certificate; authorities sign others with it.
-pub(crate) type Party = CertifiedIssuer<'static, KeyPair>;
+pub(crate) type KeyAndCertificate = CertifiedIssuer<'static, KeyPair>;
 
 /// The kinds of keys that parties have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum KeyAlgorithm {
     Rsa,
     P256,
     P384,
 }
 
-impl Kind {
+impl KeyAlgorithm {
     fn algorithm(self) -> &'static SignatureAlgorithm {
         match self {
             Self::Rsa => &PKCS_RSA_SHA256,
@@ -60,7 +60,7 @@ impl Kind {
 }
 
 /// A self-signed authority.
-pub(crate) fn authority(name: &str, kind: Kind) -> Party {
+pub(crate) fn self_signed_authority(name: &str, kind: KeyAlgorithm) -> KeyAndCertificate {
     let key = KeyPair::generate_for(kind.algorithm()).unwrap();
     let mut params = named(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -73,22 +73,33 @@ pub(crate) fn authority(name: &str, kind: Kind) -> Party {
 }
 
 /// A party with a certificate of this authority.
-pub(crate) fn party(name: &str, kind: Kind, authority: &Party) -> Party {
-    numbered(name, kind, authority, None)
+pub(crate) fn issue_certificate(
+    name: &str,
+    kind: KeyAlgorithm,
+    authority: &KeyAndCertificate,
+) -> KeyAndCertificate {
+    issue_with_serial(name, kind, authority, None)
 }
 
 /// A party whose certificate has this serial number.
-pub(crate) fn numbered(name: &str, kind: Kind, authority: &Party, serial: Option<u64>) -> Party {
-    changed(name, kind, authority, |params| params.serial_number = serial.map(SerialNumber::from))
+pub(crate) fn issue_with_serial(
+    name: &str,
+    kind: KeyAlgorithm,
+    authority: &KeyAndCertificate,
+    serial: Option<u64>,
+) -> KeyAndCertificate {
+    issue_with_params(name, kind, authority, |params| {
+        params.serial_number = serial.map(SerialNumber::from)
+    })
 }
 
 /// Makes a certificate whose parameters are changed before it is signed.
-pub(crate) fn changed(
+pub(crate) fn issue_with_params(
     name: &str,
-    kind: Kind,
-    authority: &Party,
+    kind: KeyAlgorithm,
+    authority: &KeyAndCertificate,
     change: impl FnOnce(&mut CertificateParams),
-) -> Party {
+) -> KeyAndCertificate {
     let key = KeyPair::generate_for(kind.algorithm()).unwrap();
     let mut params = named(name);
     change(&mut params);
@@ -113,7 +124,7 @@ pub(crate) fn with_host_name(params: &mut CertificateParams) {
 }
 
 /// A revocation list of an authority with these serial numbers.
-pub(crate) fn revocation_list(authority: &Party, revoked: &[u64]) -> Vec<u8> {
+pub(crate) fn revocation_list(authority: &KeyAndCertificate, revoked: &[u64]) -> Vec<u8> {
     let entry = |serial: &u64| RevokedCertParams {
         serial_number: SerialNumber::from(*serial),
         revocation_time: date_time_ymd(2025, 1, 1),
@@ -139,17 +150,17 @@ fn named(name: &str) -> CertificateParams {
     params
 }
 
-pub(crate) fn der(party: &Party) -> CertificateDer<'static> {
+pub(crate) fn der(party: &KeyAndCertificate) -> CertificateDer<'static> {
     party.der().clone()
 }
 
 /// Parts of a signed message, for tests that spoil one of them.
 pub(crate) struct Cms<'a> {
     pub(crate) content: &'a [u8],
-    pub(crate) signer: &'a Party,
-    pub(crate) kind: Kind,
+    pub(crate) signer: &'a KeyAndCertificate,
+    pub(crate) kind: KeyAlgorithm,
     /// Additional certificates, each as often as it is listed.
-    pub(crate) certificates: Vec<&'a Party>,
+    pub(crate) certificates: Vec<&'a KeyAndCertificate>,
     /// Revocation lists, in DER.
     pub(crate) lists: Vec<Vec<u8>>,
     pub(crate) has_attributes: bool,
@@ -157,7 +168,11 @@ pub(crate) struct Cms<'a> {
 }
 
 impl<'a> Cms<'a> {
-    pub(crate) fn new(content: &'a [u8], signer: &'a Party, kind: Kind) -> Self {
+    pub(crate) fn new(
+        content: &'a [u8],
+        signer: &'a KeyAndCertificate,
+        kind: KeyAlgorithm,
+    ) -> Self {
         Self {
             content,
             signer,
@@ -224,8 +239,8 @@ impl<'a> Cms<'a> {
 
     fn attributes(&self) -> SetOfVec<Attribute> {
         let digest = match self.kind {
-            Kind::Rsa | Kind::P256 => &aws_lc_rs::digest::SHA256,
-            Kind::P384 => &aws_lc_rs::digest::SHA384,
+            KeyAlgorithm::Rsa | KeyAlgorithm::P256 => &aws_lc_rs::digest::SHA256,
+            KeyAlgorithm::P384 => &aws_lc_rs::digest::SHA384,
         };
         let digest = aws_lc_rs::digest::digest(digest, self.content);
         let attribute = |oid: &str, value: Any| Attribute {
@@ -265,7 +280,7 @@ pub(crate) struct VoucherText {
 }
 
 impl VoucherText {
-    pub(crate) fn new(serial: &str, pinned: &Party) -> Self {
+    pub(crate) fn new(serial: &str, pinned: &KeyAndCertificate) -> Self {
         Self {
             serial: serial.to_owned(),
             pinned: pinned.der().to_vec(),

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_bootz::identity::{Chain, SigningKey};
-use holdfast_bootz::image::{Slot, Step};
-use holdfast_bootz::payload::{Payload, checksum};
+use holdfast_bootz::identity::{IdevidChain, SigningKey};
+use holdfast_bootz::image::{ImageDecision, InstalledSoftware};
+use holdfast_bootz::payload::{BootstrapPayload, checksum};
 use holdfast_bootz::retry::Backoff;
 use holdfast_bootz::transport_key::TransportKey;
 use holdfast_proto::bootz::{
@@ -15,7 +15,7 @@ use holdfast_proto::bootz::{
 };
 use prost::Message;
 
-use crate::pki::{Kind, authority, party};
+use crate::pki::{KeyAlgorithm, issue_certificate, self_signed_authority};
 
 const HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const ALGORITHM: &str = "ietf-sztp-conveyed-info:sha-256";
@@ -27,9 +27,9 @@ fn waits_grow_to_a_limit_and_differ_between_boxes() {
     let rows = [(1, 10), (2, 20), (3, 40), (5, 160), (6, 300), (40, 300), (u32::MAX, 300)];
     for (failures, seconds) in rows {
         let shortest = Duration::from_secs(seconds);
-        assert_eq!(backoff.wait(failures, 0), shortest, "{failures}");
-        assert_eq!(backoff.wait(failures, u32::MAX), shortest.mul_f64(1.5), "{failures}");
-        let between = backoff.wait(failures, u32::MAX / 2);
+        assert_eq!(backoff.delay(failures, 0), shortest, "{failures}");
+        assert_eq!(backoff.delay(failures, u32::MAX), shortest.mul_f64(1.5), "{failures}");
+        let between = backoff.delay(failures, u32::MAX / 2);
         assert!(shortest < between && between < shortest.mul_f64(1.5), "{failures}: {between:?}");
     }
 }
@@ -68,9 +68,11 @@ fn an_image_is_kept_installed_or_refused() {
             hash_algorithm: algorithm.to_owned(),
         };
         let image = if version.is_empty() { SoftwareImage::default() } else { image };
-        let got = match (Slot { running: "1".to_owned(), installs }).step(Some(&image)) {
-            Ok(Step::Keep) => "keep".to_owned(),
-            Ok(Step::Install(image)) => {
+        let got = match (InstalledSoftware { running: "1".to_owned(), can_install: installs })
+            .decide(Some(&image))
+        {
+            Ok(ImageDecision::Keep) => "keep".to_owned(),
+            Ok(ImageDecision::Install(image)) => {
                 assert_eq!((image.digest[0], image.digest[31]), (0xe3, 0x55));
                 "install".to_owned()
             }
@@ -78,11 +80,11 @@ fn an_image_is_kept_installed_or_refused() {
         };
         assert!(got.contains(want), "{version} {hash} {algorithm}: {got}");
     }
-    assert_eq!(Slot::default().step(None), Ok(Step::Keep));
+    assert_eq!(InstalledSoftware::default().decide(None), Ok(ImageDecision::Keep));
 }
 
 fn response(serial: &str) -> BootstrapDataResponse {
-    let trust = authority("trust", Kind::P256);
+    let trust = self_signed_authority("trust", KeyAlgorithm::P256);
     BootstrapDataResponse {
         serial_num: serial.to_owned(),
         server_trust_cert: STANDARD.encode(trust.der()),
@@ -122,7 +124,7 @@ fn a_payload_is_for_this_box_and_complete() {
         let mut data =
             BootstrapDataSigned { responses: vec![response("123")], nonce: "n".to_owned() };
         spoil(&mut data);
-        match Payload::read(&data.encode_to_vec(), "n", "123") {
+        match BootstrapPayload::read(&data.encode_to_vec(), "n", "123") {
             Ok(payload) => {
                 assert_eq!((payload.response.serial_num.as_str(), want), ("123", ""));
             }
@@ -131,7 +133,7 @@ fn a_payload_is_for_this_box_and_complete() {
             }
         }
     }
-    assert!(Payload::read(&[0xff], "", "123").is_err());
+    assert!(BootstrapPayload::read(&[0xff], "", "123").is_err());
 }
 
 // proves 4.65
@@ -146,17 +148,17 @@ fn the_checksum_is_sha_512_of_the_octets_as_they_came() {
 // proves 4.35
 #[test]
 fn an_identity_is_one_certificate_in_base64_or_several_in_pem() {
-    let vendor = authority("vendor", Kind::P384);
-    let idevid = party("box", Kind::P384, &vendor);
-    let text = |pem: &str| match Chain::from_pem(pem.as_bytes()).unwrap().message().r#type {
+    let vendor = self_signed_authority("vendor", KeyAlgorithm::P384);
+    let idevid = issue_certificate("box", KeyAlgorithm::P384, &vendor);
+    let text = |pem: &str| match IdevidChain::from_pem(pem.as_bytes()).unwrap().message().r#type {
         Some(identity::Type::IdevidCert(text)) => text,
         other => panic!("{other:?}"),
     };
     assert_eq!(STANDARD.decode(text(&idevid.pem())).unwrap(), idevid.der().to_vec());
     let both = text(&format!("{}{}", idevid.pem(), vendor.pem()));
-    let again = Chain::from_pem(both.as_bytes()).unwrap();
+    let again = IdevidChain::from_pem(both.as_bytes()).unwrap();
     assert_eq!(again.certificates(), [idevid.der().clone(), vendor.der().clone()]);
-    assert!(Chain::from_pem(b"nothing").is_err());
+    assert!(IdevidChain::from_pem(b"nothing").is_err());
 }
 
 // proves 4.29
@@ -166,16 +168,16 @@ fn an_identity_signs_with_the_digest_that_its_certificate_was_signed_with() {
         ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, RSA_PKCS1_2048_8192_SHA256,
         UnparsedPublicKey, VerificationAlgorithm,
     };
-    let rows: [(Kind, Kind, Option<&'static dyn VerificationAlgorithm>); 4] = [
-        (Kind::Rsa, Kind::Rsa, Some(&RSA_PKCS1_2048_8192_SHA256)),
-        (Kind::P384, Kind::P384, Some(&ECDSA_P384_SHA384_ASN1)),
-        (Kind::Rsa, Kind::P256, Some(&ECDSA_P256_SHA256_ASN1)),
-        (Kind::Rsa, Kind::P384, None), // SHA-256 on P-384: the library has no such signature
+    let rows: [(KeyAlgorithm, KeyAlgorithm, Option<&'static dyn VerificationAlgorithm>); 4] = [
+        (KeyAlgorithm::Rsa, KeyAlgorithm::Rsa, Some(&RSA_PKCS1_2048_8192_SHA256)),
+        (KeyAlgorithm::P384, KeyAlgorithm::P384, Some(&ECDSA_P384_SHA384_ASN1)),
+        (KeyAlgorithm::Rsa, KeyAlgorithm::P256, Some(&ECDSA_P256_SHA256_ASN1)),
+        (KeyAlgorithm::Rsa, KeyAlgorithm::P384, None), // SHA-256 on P-384: the library has no such signature
     ];
     for (above, own, want) in rows {
-        let vendor = authority("vendor", above);
-        let idevid = party("box", own, &vendor);
-        let chain = Chain::from_pem(idevid.pem().as_bytes()).unwrap();
+        let vendor = self_signed_authority("vendor", above);
+        let idevid = issue_certificate("box", own, &vendor);
+        let chain = IdevidChain::from_pem(idevid.pem().as_bytes()).unwrap();
         let key = SigningKey::from_pem(idevid.key().serialize_pem().as_bytes(), &chain);
         let Some(algorithm) = want else {
             assert!(key.unwrap_err().to_string().contains("digest"));
@@ -189,7 +191,7 @@ fn an_identity_signs_with_the_digest_that_its_certificate_was_signed_with() {
 
 // proves 4.40, 4.41
 #[test]
-fn what_is_sealed_for_a_stream_opens_there_and_nowhere_else() {
+fn transport_key_opens_only_its_own_data() {
     use holdfast_proto::bootz;
     use rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_256;
     use rustls::crypto::hpke::{Hpke, HpkePublicKey};

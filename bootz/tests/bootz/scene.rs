@@ -6,13 +6,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_bootz::client::{
-    Action, Client, Connect, Entry, Event, Flows, Installed, Outcome, Parameters, Profile, Record,
-    Stage, State, Surroundings, Task, Work,
+    Action, BootstrapRecord, BootstrapSettings, BootstrapStage, Client, Connect, Event, Flows,
+    InstallResult, Parameters, ServerDiscovery, State, StepContext, Task, TaskOutcome, WorkId,
 };
-use holdfast_bootz::identity::{Chain, SigningKey};
-use holdfast_bootz::image::Slot;
+use holdfast_bootz::identity::{IdevidChain, SigningKey};
+use holdfast_bootz::image::InstalledSoftware;
 use holdfast_bootz::retry::Backoff;
-use holdfast_bootz::wire::Refused;
+use holdfast_bootz::wire::RpcError;
 use holdfast_proto::bootz::bootstrap_stream_request_v1::challenge_response;
 use holdfast_proto::bootz::bootstrap_stream_response_v1::challenge_request::{
     self, ChallengeRequestTpm20iDevId,
@@ -30,39 +30,42 @@ use rustls::crypto::hpke::{Hpke, HpkePublicKey};
 use rustls_pki_types::UnixTime;
 use tonic::Code;
 
-use crate::pki::{Cms, Kind, Party, VoucherText, authority, der, party};
+use crate::pki::{
+    Cms, KeyAlgorithm, KeyAndCertificate, VoucherText, der, issue_certificate,
+    self_signed_authority,
+};
 
 pub(crate) const SERIAL: &str = "HF-1";
-const KIND: Kind = Kind::P384;
+const KIND: KeyAlgorithm = KeyAlgorithm::P384;
 /// 2026-01-01.
 const NOW: u64 = 1_767_225_600;
 
 /// The server, and everything else that carries out tasks.
-pub(crate) struct World {
-    domain: Party,
-    owner: Party,
-    trust: Party,
-    vendor: Party,
-    idevid: Party,
+pub(crate) struct SimulatedServer {
+    domain: KeyAndCertificate,
+    owner: KeyAndCertificate,
+    trust: KeyAndCertificate,
+    vendor: KeyAndCertificate,
+    idevid: KeyAndCertificate,
     key: SigningKey,
     /// Servers that DHCP names.
     pub(crate) offered: Vec<&'static str>,
     /// Changes the data before it is signed.
-    pub(crate) spoil_data: fn(&mut BootstrapDataSigned),
+    pub(crate) tamper_data: fn(&mut BootstrapDataSigned),
     /// Changes the unary answer.
-    pub(crate) spoil_unary: fn(&mut GetBootstrapDataResponse),
+    pub(crate) tamper_unary: fn(&mut GetBootstrapDataResponse),
     /// Changes the answer on a stream.
-    pub(crate) spoil_stream: fn(&mut StreamBootstrapDataResponse),
+    pub(crate) tamper_stream: fn(&mut StreamBootstrapDataResponse),
     /// Outcomes that replace the correct ones.
-    pub(crate) instead: fn(&Task) -> Option<Outcome>,
-    asked: Option<GetBootstrapDataRequest>,
+    pub(crate) outcome_override: fn(&Task) -> Option<TaskOutcome>,
+    requested: Option<GetBootstrapDataRequest>,
     reporting: Option<ReportStatusRequest>,
-    pub(crate) seen: Seen,
+    pub(crate) log: RequestLog,
 }
 
 /// Record of the box's requests.
 #[derive(Default)]
-pub(crate) struct Seen {
+pub(crate) struct RequestLog {
     pub(crate) connects: Vec<Connect>,
     pub(crate) requests: Vec<GetBootstrapDataRequest>,
     pub(crate) keys: Vec<TransportKey>,
@@ -71,31 +74,31 @@ pub(crate) struct Seen {
     pub(crate) installs: usize,
     pub(crate) tasks: Vec<&'static str>,
     pub(crate) statuses: Vec<&'static str>,
-    pub(crate) told: Vec<String>,
+    pub(crate) messages: Vec<String>,
     pub(crate) waits: Vec<Duration>,
-    pub(crate) saved: Vec<Record>,
+    pub(crate) saved: Vec<BootstrapRecord>,
     pub(crate) reboots: usize,
     pub(crate) resets: usize,
 }
 
-impl World {
+impl SimulatedServer {
     pub(crate) fn new() -> Self {
-        let vendor = authority("vendor", KIND);
-        let domain = authority("domain", KIND);
-        let idevid = party("box", KIND, &vendor);
-        let chain = Chain::from_pem(idevid.pem().as_bytes()).unwrap();
+        let vendor = self_signed_authority("vendor", KIND);
+        let domain = self_signed_authority("domain", KIND);
+        let idevid = issue_certificate("box", KIND, &vendor);
+        let chain = IdevidChain::from_pem(idevid.pem().as_bytes()).unwrap();
         let key = SigningKey::from_pem(idevid.key().serialize_pem().as_bytes(), &chain).unwrap();
         Self {
-            owner: party("owner", KIND, &domain),
-            trust: authority("trust", KIND),
+            owner: issue_certificate("owner", KIND, &domain),
+            trust: self_signed_authority("trust", KIND),
             offered: vec!["bootz://192.0.2.1:15006"],
-            spoil_data: |_| {},
-            spoil_unary: |_| {},
-            spoil_stream: |_| {},
-            instead: |_| None,
-            asked: None,
+            tamper_data: |_| {},
+            tamper_unary: |_| {},
+            tamper_stream: |_| {},
+            outcome_override: |_| None,
+            requested: None,
             reporting: None,
-            seen: Seen::default(),
+            log: RequestLog::default(),
             domain,
             vendor,
             idevid,
@@ -103,35 +106,37 @@ impl World {
         }
     }
 
-    pub(crate) fn profile(&self) -> Profile {
-        Profile {
+    pub(crate) fn profile(&self) -> BootstrapSettings {
+        BootstrapSettings {
             manufacturer: "Maker".to_owned(),
             part_number: "Part".to_owned(),
             serial: SERIAL.to_owned(),
-            idevid: Chain::from_pem(self.idevid.pem().as_bytes()).unwrap(),
-            vendor: vec![der(&self.vendor)],
+            idevid: IdevidChain::from_pem(self.idevid.pem().as_bytes()).unwrap(),
+            voucher_anchors: vec![der(&self.vendor)],
             checks_ownership: true,
             flows: Flows::Either,
-            slot: Slot { running: "1".to_owned(), installs: true },
+            software: InstalledSoftware { running: "1".to_owned(), can_install: true },
             backoff: Backoff::default(),
             port: Some("mgmt0".to_owned()),
         }
     }
 
-    pub(crate) fn answer(&mut self, task: Task) -> Outcome {
-        if let Some(outcome) = (self.instead)(&task) {
+    pub(crate) fn answer(&mut self, task: Task) -> TaskOutcome {
+        if let Some(outcome) = (self.outcome_override)(&task) {
             return outcome;
         }
         match task {
-            Task::Lease => {
-                Outcome::Leased(Ok(self.offered.iter().map(|uri| uri.parse().unwrap()).collect()))
-            }
-            Task::Connect(_) => Outcome::Connected(Ok(())),
-            Task::GetData(request) => Outcome::Data(Ok(Box::new(self.unary(&request)))),
+            Task::Lease => TaskOutcome::Leased(Ok(self
+                .offered
+                .iter()
+                .map(|uri| uri.parse().unwrap())
+                .collect())),
+            Task::Connect(_) => TaskOutcome::Connected(Ok(())),
+            Task::GetData(request) => TaskOutcome::Data(Ok(Box::new(self.unary(&request)))),
             Task::OpenStream(first) => {
                 match first.r#type.unwrap() {
                     bootstrap_stream_request_v1::Type::BootstrapRequest(request) => {
-                        self.asked = Some(request)
+                        self.requested = Some(request)
                     }
                     bootstrap_stream_request_v1::Type::ReportStatusRequest(report) => {
                         self.reporting = Some(report)
@@ -147,19 +152,19 @@ impl World {
                 }))
             }
             Task::Send(answer) => self.challenged(answer.r#type.unwrap()),
-            Task::Sign(octets) => Outcome::Signed(Ok(self.key.sign(&octets).unwrap())),
-            Task::Install(_) => Outcome::Installed(Ok(Installed::Running)),
-            Task::Apply(_) => Outcome::Applied(Ok(vec!["applied".to_owned()])),
+            Task::Sign(octets) => TaskOutcome::Signed(Ok(self.key.sign(&octets).unwrap())),
+            Task::Install(_) => TaskOutcome::Installed(Ok(InstallResult::Running)),
+            Task::Apply(_) => TaskOutcome::Applied(Ok(vec!["applied".to_owned()])),
             Task::Report(report) => {
-                self.seen.reports.push(report);
-                Outcome::Reported(Ok(()))
+                self.log.reports.push(report);
+                TaskOutcome::Reported(Ok(()))
             }
         }
     }
 
     /// Answers a challenge response as a server does: checks the signature by the key of the certificate, and the
     /// nonce.
-    fn challenged(&mut self, answer: bootstrap_stream_request_v1::Type) -> Outcome {
+    fn challenged(&mut self, answer: bootstrap_stream_request_v1::Type) -> TaskOutcome {
         let bootstrap_stream_request_v1::Type::ChallengeResponse(answer) = answer else {
             panic!("no answer to a challenge")
         };
@@ -174,17 +179,17 @@ impl World {
         .unwrap();
         let key = TransportKey::decode(&answer.serialized_transport_key[..]).unwrap();
         assert_eq!(&key.nonce[..], b"server nonce");
-        let sealed = self.asked.take().map(|request| self.sealed(&request, &key));
-        self.seen.keys.push(key);
+        let sealed = self.requested.take().map(|request| self.sealed(&request, &key));
+        self.log.keys.push(key);
         if let Some(sealed) = sealed {
             return message(bootstrap_stream_response_v1::Type::BootstrapResponse(sealed));
         }
-        self.seen.reports.push(self.reporting.take().unwrap());
+        self.log.reports.push(self.reporting.take().unwrap());
         message(bootstrap_stream_response_v1::Type::ReportStatusResponse(EmptyResponse {}))
     }
 
     fn data(&mut self, request: &GetBootstrapDataRequest) -> Vec<u8> {
-        self.seen.requests.push(request.clone());
+        self.log.requests.push(request.clone());
         let mut data = BootstrapDataSigned {
             responses: vec![BootstrapDataResponse {
                 serial_num: SERIAL.to_owned(),
@@ -194,7 +199,7 @@ impl World {
             }],
             nonce: request.nonce.clone(),
         };
-        (self.spoil_data)(&mut data);
+        (self.tamper_data)(&mut data);
         data.encode_to_vec()
     }
 
@@ -212,7 +217,7 @@ impl World {
             answer.ownership_voucher.clear();
             answer.response_signature.clear();
         }
-        (self.spoil_unary)(&mut answer);
+        (self.tamper_unary)(&mut answer);
         answer
     }
 
@@ -233,7 +238,7 @@ impl World {
             encrypted_serialized_bootstrap_data: sealed.into(),
             encapsulated_key: encapsulated.0.into(),
         };
-        (self.spoil_stream)(&mut answer);
+        (self.tamper_stream)(&mut answer);
         answer
     }
 
@@ -245,24 +250,24 @@ impl World {
     }
 }
 
-fn message(response: bootstrap_stream_response_v1::Type) -> Outcome {
-    Outcome::Message(Ok(Box::new(BootstrapStreamResponseV1 { r#type: Some(response) })))
+fn message(response: bootstrap_stream_response_v1::Type) -> TaskOutcome {
+    TaskOutcome::Message(Ok(Box::new(BootstrapStreamResponseV1 { r#type: Some(response) })))
 }
 
-pub(crate) fn refusal(code: Code) -> Refused {
-    Refused { code, message: "no".to_owned() }
+pub(crate) fn refusal(code: Code) -> RpcError {
+    RpcError { code, message: "no".to_owned() }
 }
 
-pub(crate) fn dhcp() -> Record {
-    started(Entry::Dhcp)
+pub(crate) fn dhcp_record() -> BootstrapRecord {
+    started_record(ServerDiscovery::Dhcp)
 }
 
-pub(crate) fn started(entry: Entry) -> Record {
-    let stage = Stage::Attempting;
-    Record { parameters: Some(Parameters { entry, stage }), ..Record::default() }
+pub(crate) fn started_record(entry: ServerDiscovery) -> BootstrapRecord {
+    let stage = BootstrapStage::Attempting;
+    BootstrapRecord { parameters: Some(Parameters { entry, stage }), ..BootstrapRecord::default() }
 }
 
-pub(crate) fn named(task: &Task) -> &'static str {
+pub(crate) fn task_name(task: &Task) -> &'static str {
     match task {
         Task::Lease => "lease",
         Task::Connect(_) => "connect",
@@ -277,37 +282,37 @@ pub(crate) fn named(task: &Task) -> &'static str {
 }
 
 /// A client, and the work that it waits for.
-pub(crate) struct Machine {
+pub(crate) struct ClientDriver {
     pub(crate) client: Client,
-    pub(crate) waiting: Option<Work>,
-    pub(crate) begun: VecDeque<(Work, Task)>,
-    drawn: u8,
+    pub(crate) pending_timer: Option<WorkId>,
+    pub(crate) pending_tasks: VecDeque<(WorkId, Task)>,
+    random_octet: u8,
 }
 
-impl Machine {
-    pub(crate) fn new(profile: Profile, record: Record) -> Self {
+impl ClientDriver {
+    pub(crate) fn new(profile: BootstrapSettings, record: BootstrapRecord) -> Self {
         let client = Client::new(profile, record);
-        Self { client, waiting: None, begun: VecDeque::new(), drawn: 0 }
+        Self { client, pending_timer: None, pending_tasks: VecDeque::new(), random_octet: 0 }
     }
 
     /// Takes a step, and checks that the client has a deadline unless it rests.
-    pub(crate) fn step(&mut self, event: Event, seen: &mut Seen) {
-        let drawn = &mut self.drawn;
+    pub(crate) fn step(&mut self, event: Event, seen: &mut RequestLog) {
+        let drawn = &mut self.random_octet;
         let mut random = |octets: &mut [u8]| {
             *drawn = drawn.wrapping_add(1);
             octets.fill(*drawn);
         };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
-        for action in self.client.step(event, &mut Surroundings { now, random: &mut random }) {
-            self.carry_out(action, seen);
+        for action in self.client.step(event, &mut StepContext { now, random: &mut random }) {
+            self.execute(action, seen);
         }
-        let rests = matches!(self.client.state(), State::Resting);
+        let rests = matches!(self.client.state(), State::Idle);
         let has_nothing_to_do = self.client.record().parameters.is_none();
         assert_eq!(rests, has_nothing_to_do, "{:?}", self.client);
-        assert!(rests || self.waiting.is_some(), "{:?}", self.client);
+        assert!(rests || self.pending_timer.is_some(), "{:?}", self.client);
     }
 
-    fn carry_out(&mut self, action: Action, seen: &mut Seen) {
+    fn execute(&mut self, action: Action, seen: &mut RequestLog) {
         match action {
             Action::Save(record) => {
                 let status = record.telemetry.status.name();
@@ -316,26 +321,26 @@ impl Machine {
                 }
                 seen.saved.push(record);
             }
-            Action::Tell(what) => seen.told.push(what),
-            Action::Abandon => {
-                self.begun.clear();
-                self.waiting = None;
+            Action::Log(what) => seen.messages.push(what),
+            Action::CancelWork => {
+                self.pending_tasks.clear();
+                self.pending_timer = None;
             }
             Action::Begin(work, task) => {
-                seen.tasks.push(named(&task));
+                seen.tasks.push(task_name(&task));
                 match &task {
                     Task::Connect(connect) => seen.connects.push(connect.clone()),
                     Task::Install(_) => seen.installs += 1,
                     Task::Apply(_) => seen.applied += 1,
                     _ => {}
                 }
-                self.begun.push_back((work, task));
+                self.pending_tasks.push_back((work, task));
             }
             Action::Wait(work, wait) => {
                 if matches!(self.client.state(), State::Waiting) {
                     seen.waits.push(wait);
                 }
-                self.waiting = Some(work);
+                self.pending_timer = Some(work);
             }
             Action::Reboot => seen.reboots += 1,
             Action::Reset => seen.resets += 1,
@@ -343,10 +348,10 @@ impl Machine {
     }
 
     /// Lets the world answer until the client rests, or has waited this many times.
-    pub(crate) fn run(&mut self, world: &mut World, mut waits: usize) {
-        self.step(Event::Started { factory_new: false }, &mut world.seen);
+    pub(crate) fn run(&mut self, world: &mut SimulatedServer, mut waits: usize) {
+        self.step(Event::Started { factory_new: false }, &mut world.log);
         loop {
-            let event = match (self.begun.pop_front(), self.waiting) {
+            let event = match (self.pending_tasks.pop_front(), self.pending_timer) {
                 (Some((work, task)), _) => Event::Done(work, world.answer(task)),
                 (None, Some(work)) if waits > 0 => {
                     waits -= 1;
@@ -354,7 +359,7 @@ impl Machine {
                 }
                 (None, _) => return,
             };
-            self.step(event, &mut world.seen);
+            self.step(event, &mut world.log);
         }
     }
 }

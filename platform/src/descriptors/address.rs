@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_tells_how_an_address_came_to_be() {
+    fn address_origin_follows_protocol_and_flags() {
         let (set, temporary) = (AddressFlags::Permanent, AddressFlags::Secondary);
         let check = |ip: &str, proto, flags, want: AddressOrigin| {
             assert_eq!(origin(ip.parse().unwrap(), proto, flags), want, "{ip} {proto:?} {flags:?}");

@@ -223,7 +223,7 @@ fn links_are_made_changed_and_deleted() {
 }
 
 #[test]
-fn a_port_gets_back_what_it_had() {
+fn a_released_port_gets_its_attributes_back() {
     let Some(mut kernel) = Kernel::enter() else { return };
     kernel.create(veth("a", "b"));
     let before = kernel.observed(&veth("b", "a"));

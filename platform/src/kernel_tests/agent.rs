@@ -34,7 +34,7 @@ impl Agent {
             netns: own_namespace(),
             hostname: Default::default(),
             root: root.path().into(),
-            vault: std::sync::Arc::new(crate::NoVault),
+            vault: std::sync::Arc::new(crate::EmptyVault),
         };
         let (platform, events) = Platform::start(&settings).unwrap();
         let mut engine = Engine::new(registry());
@@ -123,7 +123,7 @@ impl Agent {
 }
 
 #[test]
-fn the_kernel_follows_and_is_held_to_it() {
+fn commits_reach_the_kernel_and_drift_is_repaired() {
     enter_fresh_namespaces();
     ip("link add eth0 type veth peer name far0");
     ip("link set far0 up");
@@ -210,7 +210,7 @@ fn the_mark_of_a_link_that_we_made_comes_back() {
 }
 
 #[test]
-fn an_alias_that_others_gave_a_link_that_is_down_is_found_by_the_next_reading() {
+fn a_foreign_alias_of_a_link_that_is_down_is_found_by_a_resync() {
     enter_fresh_namespaces();
     ip("link add eth0 type veth peer name far0");
     let mut agent = Agent::start(Vec::new(), Vec::new());
@@ -246,7 +246,7 @@ fn an_alias_that_others_gave_a_link_that_is_down_is_found_by_the_next_reading() 
 }
 
 #[test]
-fn families_are_switched_with_the_addresses_of_the_configuration() {
+fn address_families_of_a_link_are_enabled_and_disabled() {
     enter_fresh_namespaces();
     ip("link add eth0 type veth peer name far0");
     ip("link set far0 up");
@@ -335,7 +335,7 @@ fn uplinks() -> [Vec<String>; 2] {
 }
 
 #[test]
-fn a_route_leaves_by_the_uplinks_that_can_be_reached() {
+fn a_multipath_route_uses_reachable_uplinks() {
     enter_fresh_namespaces();
     for number in 0..2 {
         ip(&format!("link add eth{number} type veth peer name far{number}"));

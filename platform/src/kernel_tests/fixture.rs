@@ -48,20 +48,20 @@ pub(crate) fn ip(arguments: &str) -> String {
 }
 
 /// A managed namespace.
-pub(super) struct Managed {
+pub(super) struct ManagedNetns {
     pub(super) platform: Platform,
     events: Events,
     runtime: Runtime,
     next: u64,
     pub(super) root: tempfile::TempDir,
-    /// All facts posted since [`Managed::forget`], complete lists included.
+    /// All facts posted since [`ManagedNetns::forget`], complete lists included.
     pub(super) facts: Vec<Fact>,
     /// Number of complete reports, of everything or of a class.
     pub(super) lists: Vec<Scope>,
     completions: Vec<Completion>,
 }
 
-impl Managed {
+impl ManagedNetns {
     /// Enters fresh namespaces, runs these `ip` commands there, and manages them.
     pub(super) fn with(commands: &[&str]) -> Self {
         enter_fresh_namespaces();
@@ -77,7 +77,7 @@ impl Managed {
             netns: own_namespace(),
             hostname: Default::default(),
             root: root.path().into(),
-            vault: std::sync::Arc::new(crate::NoVault),
+            vault: std::sync::Arc::new(crate::EmptyVault),
         };
         let (platform, events) =
             Platform::start_with(&settings, codecs, receive_buffer).expect("a managed namespace");

@@ -18,7 +18,7 @@ mod agent;
 pub(crate) mod fixture;
 mod teardown;
 
-use fixture::{Managed, address, enter_fresh_namespaces, ip, own_namespace, route, veth};
+use fixture::{ManagedNetns, address, enter_fresh_namespaces, ip, own_namespace, route, veth};
 
 /// Two ends of a cable, one with an address whose prefix holds the gateway of all routes here.
 const CABLE: [&str; 4] = [
@@ -38,11 +38,11 @@ fn route_key(prefix: &str) -> holdfast_scheduler::Key {
 }
 
 #[test]
-fn refused_routes_among_ten_thousand_are_named_with_the_kernels_words() {
+fn refused_routes_of_a_large_batch_report_the_kernel_message() {
     const COUNT: usize = 10_000;
     // The first, the last, and some in windows that follow one another.
     const WRONG: [usize; 5] = [0, 4_711, 4_712, 4_840, COUNT - 1];
-    let mut net = Managed::with(&CABLE);
+    let mut net = ManagedNetns::with(&CABLE);
     let batch = (0..COUNT).map(|n| {
         let gateway = if WRONG.contains(&n) { "192.0.2.1" } else { GATEWAY };
         net.create(route(&nth_prefix(n), gateway))
@@ -69,8 +69,8 @@ fn refused_routes_among_ten_thousand_are_named_with_the_kernels_words() {
 }
 
 #[test]
-fn what_depends_on_a_new_link_goes_in_the_same_batch() {
-    let mut net = Managed::with(&[]);
+fn a_new_link_and_its_dependents_fit_in_one_batch() {
+    let mut net = ManagedNetns::with(&[]);
     let up = Link { enabled: true, ..veth("left", "right") };
     let batch = vec![
         net.create(up),
@@ -91,8 +91,8 @@ fn what_depends_on_a_new_link_goes_in_the_same_batch() {
 }
 
 #[test]
-fn changes_from_outside_are_heard() {
-    let mut net = Managed::with(&CABLE);
+fn foreign_changes_are_reported_as_facts() {
+    let mut net = ManagedNetns::with(&CABLE);
     ip("link add eth1 type veth peer name far1");
     net.until("eth1", |net| net.latest::<Link>(&link::key("eth1")).map(|_| ()));
     let forwards = forwarding::key("eth1", Family::V6);
@@ -128,9 +128,9 @@ fn changes_from_outside_are_heard() {
 }
 
 #[test]
-fn the_speed_of_a_link_is_told_when_it_is_read_and_when_its_carrier_changes() {
-    let mut net = Managed::with(&CABLE);
-    let of = |net: &Managed, link: &str| {
+fn link_speed_is_reported_on_reads_and_carrier_changes() {
+    let mut net = ManagedNetns::with(&CABLE);
+    let of = |net: &ManagedNetns, link: &str| {
         net.latest::<Ethernet>(&ethernet::key(link)).map(|it| (it.speed_mbps, it.duplex))
     };
     // Values that the veth driver reports.
@@ -149,8 +149,8 @@ fn the_speed_of_a_link_is_told_when_it_is_read_and_when_its_carrier_changes() {
 }
 
 #[test]
-fn a_foreign_route_in_the_place_of_ours_is_noticed_and_others_are_not_heard() {
-    let mut net = Managed::with(&CABLE);
+fn foreign_routes_are_filtered_unless_they_replace_ours() {
+    let mut net = ManagedNetns::with(&CABLE);
     let ours = net.create(route("172.16.0.0/12", GATEWAY));
     assert_eq!(net.run(vec![ours]), [Ok(())]);
     net.facts.clear();
@@ -161,9 +161,9 @@ fn a_foreign_route_in_the_place_of_ours_is_noticed_and_others_are_not_heard() {
 }
 
 #[test]
-fn routes_that_the_kernel_drops_without_a_word_are_noticed() {
+fn routes_dropped_without_notification_are_detected() {
     for (cause, after) in [("link set eth0 down", "link down"), ("link del eth0", "link gone")] {
-        let mut net = Managed::with(&CABLE);
+        let mut net = ManagedNetns::with(&CABLE);
         let prefix = "172.16.0.0/12";
         let ours = net.create(route(prefix, GATEWAY));
         assert_eq!(net.run(vec![ours]), [Ok(())]);
@@ -175,11 +175,11 @@ fn routes_that_the_kernel_drops_without_a_word_are_noticed() {
 
 // proves kv.X22
 #[test]
-fn after_an_overrun_everything_is_read_anew() {
+fn an_overrun_causes_a_complete_reading() {
     const COUNT: usize = 2_000;
     enter_fresh_namespaces();
     CABLE.iter().for_each(|command| drop(ip(command)));
-    let mut net = Managed::start(Codecs::default(), Some(4096));
+    let mut net = ManagedNetns::start(Codecs::default(), Some(4096));
     let vanishing = net.create(address("eth0", "10.77.0.1/32"));
     assert_eq!(net.run(vec![vanishing]), [Ok(())]);
     net.lists.clear();
@@ -201,8 +201,8 @@ fn after_an_overrun_everything_is_read_anew() {
 }
 
 #[test]
-fn deleting_what_is_gone_succeeds_and_creating_what_is_there_shows_it() {
-    let mut net = Managed::with(&CABLE);
+fn a_delete_of_an_absent_object_succeeds_and_a_refused_create_is_read_back() {
+    let mut net = ManagedNetns::with(&CABLE);
     let gone = vec![
         net.delete(route("172.16.0.0/12", GATEWAY)),
         net.delete(address("eth0", "10.55.0.1/24")),
@@ -218,8 +218,8 @@ fn deleting_what_is_gone_succeeds_and_creating_what_is_there_shows_it() {
 }
 
 #[test]
-fn a_link_created_by_half_is_taken_back_and_its_index_forgotten() {
-    let mut net = Managed::with(&CABLE);
+fn a_partly_created_link_is_rolled_back() {
+    let mut net = ManagedNetns::with(&CABLE);
     // The name of the far end is taken.
     let pair = net.create(veth("left", "far0"));
     let error = net.run(vec![pair]).remove(0).unwrap_err();
@@ -231,8 +231,8 @@ fn a_link_created_by_half_is_taken_back_and_its_index_forgotten() {
 }
 
 #[test]
-fn a_link_made_anew_has_another_index_and_what_is_on_it_follows() {
-    let mut net = Managed::with(&[]);
+fn a_recreated_link_has_another_index() {
+    let mut net = ManagedNetns::with(&[]);
     let mut indices = Vec::new();
     for _ in 0..2 {
         let batch =
@@ -248,8 +248,8 @@ fn a_link_made_anew_has_another_index_and_what_is_on_it_follows() {
 }
 
 #[test]
-fn objects_are_read_back_and_absent_ones_are_told_so() {
-    let mut net = Managed::with(&CABLE);
+fn reads_report_present_and_absent_objects() {
+    let mut net = ManagedNetns::with(&CABLE);
     let batch = vec![
         net.create(route("172.16.0.0/12", GATEWAY)),
         net.create(route("172.16.0.0/16", GATEWAY)),
@@ -282,8 +282,8 @@ fn objects_are_read_back_and_absent_ones_are_told_so() {
 }
 
 #[test]
-fn forwarding_is_written_read_back_and_heard() {
-    let mut net = Managed::with(&CABLE);
+fn forwarding_is_written_read_back_and_reported() {
+    let mut net = ManagedNetns::with(&CABLE);
     let forwards = |enabled| Forwarding {
         link: "eth0".into(),
         family: Family::V4,
@@ -307,8 +307,8 @@ fn forwarding_is_written_read_back_and_heard() {
 }
 
 #[test]
-fn the_host_name_is_that_of_the_managed_box_alone() {
-    let mut net = Managed::with(&[]);
+fn the_host_name_is_set_in_the_managed_namespace_only() {
+    let mut net = ManagedNetns::with(&[]);
     let before = nix::unistd::gethostname().unwrap();
     let name = net.create(Hostname { name: "spine-1".into() });
     assert_eq!(net.run(vec![name]), [Ok(())]);
@@ -322,7 +322,7 @@ fn the_host_name_is_that_of_the_managed_box_alone() {
 
 #[test]
 fn files_are_written_below_the_root() {
-    let mut net = Managed::with(&[]);
+    let mut net = ManagedNetns::with(&[]);
     let motd = || TextFile { path: "etc/motd".into(), content: Content::Whole("hi\n".into()) };
     let write = net.create(motd());
     assert_eq!(net.run(vec![write]), [Ok(())]);
@@ -347,7 +347,7 @@ fn a_panicking_codec_fails_its_operation_alone() {
     }
     enter_fresh_namespaces();
     CABLE.iter().for_each(|command| drop(ip(command)));
-    let mut net = Managed::start(Codecs { encode, ..Codecs::default() }, None);
+    let mut net = ManagedNetns::start(Codecs { encode, ..Codecs::default() }, None);
     let batch = vec![
         net.create(route("172.16.0.0/12", GATEWAY)),
         net.create(route("172.24.0.0/13", GATEWAY)),
@@ -358,7 +358,7 @@ fn a_panicking_codec_fails_its_operation_alone() {
 }
 
 #[test]
-fn what_is_cancelled_before_it_is_begun_is_not_carried_out() {
+fn operations_cancelled_before_their_start_are_not_executed() {
     static HELD_UP: Barrier = Barrier::new(2);
     fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
         let value = operation.new.as_ref().and_then(|it| it.as_any().downcast_ref());
@@ -370,7 +370,7 @@ fn what_is_cancelled_before_it_is_begun_is_not_carried_out() {
     }
     enter_fresh_namespaces();
     CABLE.iter().for_each(|command| drop(ip(command)));
-    let mut net = Managed::start(Codecs { encode, ..Codecs::default() }, None);
+    let mut net = ManagedNetns::start(Codecs { encode, ..Codecs::default() }, None);
     let prefixes = ["172.16.0.0/12", "172.24.0.0/13", "172.24.0.0/14", "172.24.0.0/15"];
     let batch: Vec<Operation> = prefixes.iter().map(|it| net.create(route(it, GATEWAY))).collect();
     let ids: Vec<OpId> = batch.iter().map(|operation| operation.id).collect();
@@ -388,7 +388,7 @@ fn what_is_cancelled_before_it_is_begun_is_not_carried_out() {
 }
 
 #[test]
-fn a_namespace_without_permission_is_refused_with_what_to_do() {
+fn errors_name_the_missing_capability() {
     enter_fresh_namespaces();
     let root = tempfile::tempdir().unwrap();
     let given = own_namespace();
@@ -398,7 +398,7 @@ fn a_namespace_without_permission_is_refused_with_what_to_do() {
             netns,
             hostname: Default::default(),
             root: root.path().into(),
-            vault: std::sync::Arc::new(crate::NoVault),
+            vault: std::sync::Arc::new(crate::EmptyVault),
         };
         let error = Platform::start(&settings).unwrap_err();
         assert!(matches!(error, PlatformError::Netns(_) | PlatformError::Rtnetlink(_)));
@@ -419,8 +419,8 @@ fn give_up_all_rights() {
 }
 
 #[test]
-fn counters_are_read_once_for_readers_of_the_same_moment() {
-    let net = Managed::with(&CABLE);
+fn concurrent_readers_share_one_counter_reading() {
+    let net = ManagedNetns::with(&CABLE);
     let native = holdfast_config::schema::Schema::native().unwrap();
     let collector = net.platform.collector(&native);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -432,7 +432,7 @@ fn counters_are_read_once_for_readers_of_the_same_moment() {
 
 #[test]
 fn a_retrieve_reports_links_addresses_routes_texts_at_once() {
-    let mut net = Managed::with(&CABLE);
+    let mut net = ManagedNetns::with(&CABLE);
     let prefix = "172.16.0.0/12";
     let ours = net.create(route(prefix, GATEWAY));
     assert_eq!(net.run(vec![ours]), [Ok(())]);

@@ -6,7 +6,7 @@ use holdfast_scheduler::Operation;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
 
-use super::fixture::{Managed, enter_fresh_namespaces, ip, veth};
+use super::fixture::{ManagedNetns, enter_fresh_namespaces, ip, veth};
 use crate::codec::Observation;
 use crate::descriptors::{self, link};
 use crate::links::LinkIndex;
@@ -32,7 +32,7 @@ fn counting(
 }
 
 /// Creates `count` pairs, and returns the deletions of both ends of each.
-fn pairs(net: &mut Managed, count: usize) -> Vec<Operation> {
+fn pairs(net: &mut ManagedNetns, count: usize) -> Vec<Operation> {
     let ends = |n: usize| {
         let (near, far) = (format!("p{n}"), format!("q{n}"));
         [veth(&near, &far), veth(&far, &near)]
@@ -44,7 +44,7 @@ fn pairs(net: &mut Managed, count: usize) -> Vec<Operation> {
 }
 
 #[test]
-fn links_of_ours_go_together_and_a_foreign_one_among_them_stays() {
+fn our_links_are_deleted_as_a_group_and_a_foreign_one_stays() {
     static COUNT: Count = Count::new(0);
     const PAIRS: usize = 600;
     enter_fresh_namespaces();
@@ -52,7 +52,7 @@ fn links_of_ours_go_together_and_a_foreign_one_among_them_stays() {
     let decode = |message: &_, flags, time_ns, links: &mut _| {
         counting(&COUNT, message, flags, time_ns, links)
     };
-    let mut net = Managed::start(Codecs { decode, ..Codecs::default() }, None);
+    let mut net = ManagedNetns::start(Codecs { decode, ..Codecs::default() }, None);
     let mut batch = pairs(&mut net, PAIRS);
     // A foreign link gets the attributes of a fresh one instead.
     batch.insert(PAIRS, net.delete(veth("x0", "x1")));
@@ -67,14 +67,14 @@ fn links_of_ours_go_together_and_a_foreign_one_among_them_stays() {
 }
 
 #[test]
-fn nothing_goes_that_somebody_else_has_put_into_the_group() {
+fn a_foreign_link_in_the_deletion_group_is_not_deleted() {
     static COUNT: Count = Count::new(0);
     enter_fresh_namespaces();
     ip("link add x0 type veth peer name x1");
     let decode = |message: &_, flags, time_ns, links: &mut _| {
         counting(&COUNT, message, flags, time_ns, links)
     };
-    let mut net = Managed::start(Codecs { decode, ..Codecs::default() }, None);
+    let mut net = ManagedNetns::start(Codecs { decode, ..Codecs::default() }, None);
     let batch = pairs(&mut net, 20);
     // The link is down, so there is no notification.
     ip(&format!("link set x0 group {LEAVING}"));

@@ -14,10 +14,10 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-pub use packet::{Outcome, Why};
-pub use ping::{Echoed, Interval, MIN_INTERVAL, Ping, PingSettings, Summary};
+pub use packet::{ProbeOutcome, UnreachableReason};
+pub use ping::{Interval, MIN_INTERVAL, Ping, PingReply, PingSettings, PingStatistics};
 use tokio::sync::oneshot;
-pub use trace::{By, HopAnswer, PROBES_PER_HOP, Trace, TraceSettings};
+pub use trace::{HopAnswer, PROBES_PER_HOP, Trace, TraceProtocol, TraceSettings};
 
 use crate::netns::{Netns, NetnsError};
 

@@ -14,7 +14,7 @@ const QUOTED: usize = 8;
 
 /// Identification by which an answer is matched to its probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum ProbeId {
     Echo {
         identifier: u16,
         sequence: u16,
@@ -29,13 +29,13 @@ pub(super) enum Mark {
 
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// A router dropped the probe because its hop limit was used up.
     Expired,
     /// The destination answered.
     Reached,
     /// A host on the way reports that the probe cannot go further.
-    Unreachable(Why),
+    Unreachable(UnreachableReason),
     /// No answer arrived in time.
     Silent,
 }
@@ -43,7 +43,7 @@ pub enum Outcome {
 /// Reason for an unreachable destination, as in RFC 792, 1812 and 4443.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are the names of the ICMP codes")]
-pub enum Why {
+pub enum UnreachableReason {
     Network,
     Host,
     Protocol,
@@ -57,11 +57,11 @@ pub enum Why {
 
 /// A decoded ICMP message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Heard<'a> {
-    pub mark: Mark,
+pub(super) struct IcmpAnswer<'a> {
+    pub mark: ProbeId,
     /// Destination of the probe, if the message quotes it.
     pub about: Option<IpAddr>,
-    pub outcome: Outcome,
+    pub outcome: ProbeOutcome,
     pub code: u8,
     /// Payload of an echo reply.
     pub payload: &'a [u8],
@@ -85,25 +85,25 @@ pub(super) fn echo(to: IpAddr, identifier: u16, sequence: u16, payload: &[u8]) -
 }
 
 /// Decodes an ICMP message; `None` when it does not answer a probe.
-pub(super) fn icmpv4(message: &[u8]) -> Option<Heard<'_>> {
+pub(super) fn icmpv4(message: &[u8]) -> Option<IcmpAnswer<'_>> {
     let message = Icmpv4Slice::from_slice(message).ok()?;
     let code = message.code_u8();
     if let Icmpv4Type::EchoReply(header) = message.icmp_type() {
         return Some(reply(header, message.payload()));
     }
     let outcome = match (message.type_u8(), code) {
-        (11, _) => Outcome::Expired,
-        (3, 3) => Outcome::Reached, // port unreachable: the host is there
-        (3, code) => Outcome::Unreachable(match code {
-            0 | 6 | 11 => Why::Network,
-            1 | 7 | 8 | 12 => Why::Host,
-            2 => Why::Protocol,
-            4 => Why::TooLong,
-            5 => Why::SourceRoute,
-            9 | 10 | 13 => Why::Prohibited,
-            14 => Why::PrecedenceViolation,
-            15 => Why::PrecedenceCutoff,
-            _ => Why::Other,
+        (11, _) => ProbeOutcome::Expired,
+        (3, 3) => ProbeOutcome::Reached, // port unreachable: the host is there
+        (3, code) => ProbeOutcome::Unreachable(match code {
+            0 | 6 | 11 => UnreachableReason::Network,
+            1 | 7 | 8 | 12 => UnreachableReason::Host,
+            2 => UnreachableReason::Protocol,
+            4 => UnreachableReason::TooLong,
+            5 => UnreachableReason::SourceRoute,
+            9 | 10 | 13 => UnreachableReason::Prohibited,
+            14 => UnreachableReason::PrecedenceViolation,
+            15 => UnreachableReason::PrecedenceCutoff,
+            _ => UnreachableReason::Other,
         }),
         _ => return None,
     };
@@ -111,23 +111,23 @@ pub(super) fn icmpv4(message: &[u8]) -> Option<Heard<'_>> {
 }
 
 /// Decodes an ICMPv6 message; `None` when it does not answer a probe.
-pub(super) fn icmpv6(message: &[u8]) -> Option<Heard<'_>> {
+pub(super) fn icmpv6(message: &[u8]) -> Option<IcmpAnswer<'_>> {
     let message = Icmpv6Slice::from_slice(message).ok()?;
     let code = message.code_u8();
     if let Icmpv6Type::EchoReply(header) = message.icmp_type() {
         return Some(reply(header, message.payload()));
     }
     let outcome = match (message.type_u8(), code) {
-        (3, _) => Outcome::Expired,
-        (1, 4) => Outcome::Reached,
-        (1, code) => Outcome::Unreachable(match code {
-            0 => Why::Network,
-            3 => Why::Host,
-            1 | 5 | 6 => Why::Prohibited,
-            _ => Why::Other,
+        (3, _) => ProbeOutcome::Expired,
+        (1, 4) => ProbeOutcome::Reached,
+        (1, code) => ProbeOutcome::Unreachable(match code {
+            0 => UnreachableReason::Network,
+            3 => UnreachableReason::Host,
+            1 | 5 | 6 => UnreachableReason::Prohibited,
+            _ => UnreachableReason::Other,
         }),
-        (2, _) => Outcome::Unreachable(Why::TooLong),
-        (4, 1) => Outcome::Unreachable(Why::Protocol), // no such next header
+        (2, _) => ProbeOutcome::Unreachable(UnreachableReason::TooLong),
+        (4, 1) => ProbeOutcome::Unreachable(UnreachableReason::Protocol), // no such next header
         _ => return None,
     };
     quoting(message.payload(), outcome, code)
@@ -140,28 +140,28 @@ pub(super) fn open_ipv4(packet: &[u8]) -> Option<(u8, &[u8])> {
     Some((hops, slice.payload().payload))
 }
 
-fn reply(header: IcmpEchoHeader, payload: &[u8]) -> Heard<'_> {
-    let mark = Mark::Echo { identifier: header.id, sequence: header.seq };
-    Heard { mark, about: None, outcome: Outcome::Reached, code: 0, payload }
+fn reply(header: IcmpEchoHeader, payload: &[u8]) -> IcmpAnswer<'_> {
+    let mark = ProbeId::Echo { identifier: header.id, sequence: header.seq };
+    IcmpAnswer { mark, about: None, outcome: ProbeOutcome::Reached, code: 0, payload }
 }
 
 /// Decodes an error by the packet that it quotes in part.
-fn quoting(quoted: &[u8], outcome: Outcome, code: u8) -> Option<Heard<'_>> {
+fn quoting(quoted: &[u8], outcome: ProbeOutcome, code: u8) -> Option<IcmpAnswer<'_>> {
     let (packet, _) = LaxIpSlice::from_slice(quoted).ok()?;
     let first: &[u8; QUOTED] = packet.payload().payload.first_chunk()?;
     let number = |at: usize| u16::from_be_bytes([first[at], first[at + 1]]);
     let protocol = packet.payload_ip_number();
     let mark = match protocol {
         ip_number::ICMP | ip_number::IPV6_ICMP => {
-            Mark::Echo { identifier: number(4), sequence: number(6) }
+            ProbeId::Echo { identifier: number(4), sequence: number(6) }
         }
         ip_number::TCP | ip_number::UDP => {
-            Mark::Ports { protocol: protocol.0, from: number(0), to: number(2) }
+            ProbeId::Ports { protocol: protocol.0, from: number(0), to: number(2) }
         }
         _ => return None,
     };
     let about = Some(packet.destination_addr());
-    Some(Heard { mark, about, outcome, code, payload: &[] })
+    Some(IcmpAnswer { mark, about, outcome, code, payload: &[] })
 }
 
 #[cfg(test)]
@@ -203,12 +203,12 @@ mod tests {
         octets
     }
 
-    fn read<'a>(to: &str, message: &'a [u8]) -> Option<Heard<'a>> {
+    fn read<'a>(to: &str, message: &'a [u8]) -> Option<IcmpAnswer<'a>> {
         if address(to).is_ipv4() { icmpv4(message) } else { icmpv6(message) }
     }
 
     #[test]
-    fn an_echo_is_known_by_its_reply_and_by_errors_about_it() {
+    fn an_echo_is_matched_by_its_reply_and_by_errors_that_quote_it() {
         for (to, reply, protocol, expired) in
             [(V4, 0, ip_number::ICMP, 11), (V6, 129, ip_number::IPV6_ICMP, 3)]
         {
@@ -217,53 +217,53 @@ mod tests {
             assert_eq!(read(to, &message), None, "a request is no answer");
             let about = error(to, expired, 0, protocol, &message);
             message[0] = reply;
-            let mark = Mark::Echo { identifier: 7, sequence: 9 };
+            let mark = ProbeId::Echo { identifier: 7, sequence: 9 };
             let heard = read(to, &message).unwrap();
             assert_eq!(
                 (heard.mark, heard.outcome, heard.payload),
-                (mark, Outcome::Reached, &b"octets"[..])
+                (mark, ProbeOutcome::Reached, &b"octets"[..])
             );
             let heard = read(to, &about).unwrap();
-            assert_eq!((heard.mark, heard.outcome), (mark, Outcome::Expired));
+            assert_eq!((heard.mark, heard.outcome), (mark, ProbeOutcome::Expired));
             assert_eq!(heard.about, Some(address(to)));
         }
     }
 
     #[test]
-    fn errors_say_why() {
-        use Outcome::{Reached, Unreachable};
+    fn icmp_codes_map_to_unreachable_reasons() {
+        use ProbeOutcome::{Reached, Unreachable};
         for (to, kind, code, want) in [
-            (V4, 3, 0, Some(Unreachable(Why::Network))),
-            (V4, 3, 1, Some(Unreachable(Why::Host))),
-            (V4, 3, 2, Some(Unreachable(Why::Protocol))),
+            (V4, 3, 0, Some(Unreachable(UnreachableReason::Network))),
+            (V4, 3, 1, Some(Unreachable(UnreachableReason::Host))),
+            (V4, 3, 2, Some(Unreachable(UnreachableReason::Protocol))),
             (V4, 3, 3, Some(Reached)),
-            (V4, 3, 4, Some(Unreachable(Why::TooLong))),
-            (V4, 3, 5, Some(Unreachable(Why::SourceRoute))),
-            (V4, 3, 13, Some(Unreachable(Why::Prohibited))),
-            (V4, 3, 14, Some(Unreachable(Why::PrecedenceViolation))),
-            (V4, 3, 15, Some(Unreachable(Why::PrecedenceCutoff))),
-            (V4, 3, 99, Some(Unreachable(Why::Other))),
+            (V4, 3, 4, Some(Unreachable(UnreachableReason::TooLong))),
+            (V4, 3, 5, Some(Unreachable(UnreachableReason::SourceRoute))),
+            (V4, 3, 13, Some(Unreachable(UnreachableReason::Prohibited))),
+            (V4, 3, 14, Some(Unreachable(UnreachableReason::PrecedenceViolation))),
+            (V4, 3, 15, Some(Unreachable(UnreachableReason::PrecedenceCutoff))),
+            (V4, 3, 99, Some(Unreachable(UnreachableReason::Other))),
             (V4, 5, 0, None), // a redirect
-            (V6, 1, 0, Some(Unreachable(Why::Network))),
-            (V6, 1, 1, Some(Unreachable(Why::Prohibited))),
-            (V6, 1, 2, Some(Unreachable(Why::Other))),
-            (V6, 1, 3, Some(Unreachable(Why::Host))),
+            (V6, 1, 0, Some(Unreachable(UnreachableReason::Network))),
+            (V6, 1, 1, Some(Unreachable(UnreachableReason::Prohibited))),
+            (V6, 1, 2, Some(Unreachable(UnreachableReason::Other))),
+            (V6, 1, 3, Some(Unreachable(UnreachableReason::Host))),
             (V6, 1, 4, Some(Reached)),
-            (V6, 2, 0, Some(Unreachable(Why::TooLong))),
-            (V6, 4, 1, Some(Unreachable(Why::Protocol))),
+            (V6, 2, 0, Some(Unreachable(UnreachableReason::TooLong))),
+            (V6, 4, 1, Some(Unreachable(UnreachableReason::Protocol))),
             (V6, 135, 0, None), // a neighbour solicitation
         ] {
             let message =
                 error(to, kind, code, ip_number::UDP, &[0x82, 0x9a, 0x82, 0x9b, 0, 9, 0, 0]);
             let heard = read(to, &message);
             assert_eq!(heard.as_ref().map(|heard| heard.outcome), want, "{to} {kind} {code}");
-            let mark = Mark::Ports { protocol: 17, from: 33_434, to: 33_435 };
+            let mark = ProbeId::Ports { protocol: 17, from: 33_434, to: 33_435 };
             assert!(heard.is_none_or(|heard| (heard.mark, heard.code) == (mark, code)));
         }
     }
 
     #[test]
-    fn what_is_cut_short_is_no_answer_and_never_panics() {
+    fn truncated_icmp_messages_are_ignored() {
         for (to, protocol) in [(V4, ip_number::TCP), (V6, ip_number::TCP)] {
             let whole = error(to, 3, 1, protocol, &[1; QUOTED]);
             for length in 0..whole.len() {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_is_opened() {
+    fn the_ipv4_header_is_split_off() {
         let message = echo(address(V4), 1, 2, b"x");
         let length = u16::try_from(message.len()).unwrap();
         let header = Ipv4Header::new(length, 61, ip_number::ICMP, [1; 4], [2; 4]).unwrap();

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::packet::{self, ECHO_HEADER, Heard, Mark, Outcome};
-use super::socket::{IcmpSocket, Received};
+use super::packet::{self, ECHO_HEADER, IcmpAnswer, ProbeId, ProbeOutcome};
+use super::socket::{IcmpSocket, ReceivedMessage};
 use super::{ProbeError, Probes, Target};
 
 /// Least time between packets, also in a flood. A thousand a second limits the load that a careless ping puts on
@@ -45,7 +45,7 @@ pub struct PingSettings {
 
 /// A reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echoed {
+pub struct PingReply {
     /// Sender of the reply.
     pub from: IpAddr,
     /// Round-trip time.
@@ -60,7 +60,7 @@ pub struct Echoed {
 
 /// Totals of a ping. Round-trip times are in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct PingStatistics {
     /// Time since the start.
     pub elapsed: Duration,
     /// Packets sent.
@@ -114,7 +114,7 @@ impl Ping {
     ///
     /// # Errors
     /// When the first packet cannot be sent. Later ones that cannot be sent count as lost.
-    pub async fn next(&mut self) -> Result<Option<Echoed>, ProbeError> {
+    pub async fn next(&mut self) -> Result<Option<PingReply>, ProbeError> {
         loop {
             let Some(due) = self.pace.due() else { return Ok(None) };
             tokio::select! {
@@ -131,7 +131,7 @@ impl Ping {
     }
 
     /// Totals so far.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> PingStatistics {
         self.pace.summary(Instant::now())
     }
 
@@ -151,18 +151,27 @@ impl Ping {
     }
 
     /// Accepts a message as a reply if it returns our identifier and payload.
-    fn take(&mut self, received: &Received) -> Option<Echoed> {
-        let Heard { mark: Mark::Echo { identifier, sequence }, outcome, payload, .. } =
+    fn take(&mut self, received: &ReceivedMessage) -> Option<PingReply> {
+        let IcmpAnswer { mark: ProbeId::Echo { identifier, sequence }, outcome, payload, .. } =
             received.heard(&self.buffer)?
         else {
             return None;
         };
-        if outcome != Outcome::Reached || identifier != self.identifier || payload != self.payload {
+        if outcome != ProbeOutcome::Reached
+            || identifier != self.identifier
+            || payload != self.payload
+        {
             return None;
         }
         let (sequence, time) = self.pace.hear(sequence, Instant::now())?;
         let octets = ECHO_HEADER + self.payload.len();
-        Some(Echoed { from: received.from, time, octets, sequence, hops_left: received.hops_left })
+        Some(PingReply {
+            from: received.from,
+            time,
+            octets,
+            sequence,
+            hops_left: received.hops_left,
+        })
     }
 }
 
@@ -250,9 +259,9 @@ impl Pace {
         }
     }
 
-    fn summary(&self, now: Instant) -> Summary {
+    fn summary(&self, now: Instant) -> PingStatistics {
         let elapsed = now.saturating_duration_since(self.started);
-        Summary { elapsed, sent: self.sent, ..self.times.summary() }
+        PingStatistics { elapsed, sent: self.sent, ..self.times.summary() }
     }
 }
 
@@ -275,14 +284,14 @@ impl Times {
         self.squares += time.as_nanos().pow(2);
     }
 
-    fn summary(&self) -> Summary {
+    fn summary(&self) -> PingStatistics {
         let count = u128::from(self.count.max(1));
         let mean = self.sum / count;
         let deviation = (self.squares / count).saturating_sub(mean.pow(2)).isqrt();
         let of = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let (received, shortest, longest) = (self.count, self.shortest, self.longest);
         let (mean, deviation) = (of(mean), of(deviation));
-        Summary { received, shortest, mean, longest, deviation, ..Summary::default() }
+        PingStatistics { received, shortest, mean, longest, deviation, ..PingStatistics::default() }
     }
 }
 
@@ -296,7 +305,12 @@ mod tests {
 
     /// Replays events, one word per millisecond: `.` nothing, `N` the reply to packet N. Returns the action in
     /// each: `.` none, `N` packet N is sent, `!` after the end.
-    fn play(count: Option<u32>, interval: Interval, wait: u64, events: &str) -> (String, Summary) {
+    fn play(
+        count: Option<u32>,
+        interval: Interval,
+        wait: u64,
+        events: &str,
+    ) -> (String, PingStatistics) {
         let started = Instant::now();
         let mut pace = Pace::new(count, interval, ms(wait), started);
         let mut done = String::new();
@@ -317,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_leave_at_their_pace_and_the_end_waits_for_answers() {
+    fn packets_are_sent_and_expire_on_schedule() {
         let every = |gap| Interval::Every(ms(gap));
         for (count, interval, wait, events, want, received) in [
             // At the interval, regardless of replies.
@@ -342,19 +356,19 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_the_moments_of_the_times() {
+    fn statistics_have_mean_and_deviation_of_round_trip_times() {
         let (_, none) = play(Some(1), Interval::Every(ms(1)), 2, "...");
-        let want = Summary { elapsed: ms(3), sent: 1, ..Summary::default() };
+        let want = PingStatistics { elapsed: ms(3), sent: 1, ..PingStatistics::default() };
         assert_eq!(none, want);
         let mut times = Times::default();
         [2, 4, 4, 4, 5, 5, 7, 9].into_iter().for_each(|time| times.add(ms(time)));
-        let Summary { received, shortest, mean, longest, deviation, .. } = times.summary();
+        let PingStatistics { received, shortest, mean, longest, deviation, .. } = times.summary();
         assert_eq!((received, shortest, mean, longest), (8, ms(2), ms(5), ms(9)));
         assert_eq!(deviation, ms(2));
     }
 
     #[test]
-    fn numbers_outgrow_the_sixteen_bits_of_the_packet() {
+    fn packet_numbers_exceed_the_sixteen_bit_sequence_field() {
         let started = Instant::now();
         let mut pace = Pace::new(None, Interval::Every(ms(1)), ms(5), started);
         let mut now = started;

@@ -12,7 +12,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::io::Interest;
 use tokio::net;
 
-use super::packet::{Heard, icmpv4, icmpv6, open_ipv4};
+use super::packet::{IcmpAnswer, icmpv4, icmpv6, open_ipv4};
 use super::{ProbeError, Target};
 
 /// Arbitrary port for a route lookup; no packet is sent to it.
@@ -28,7 +28,7 @@ pub(super) struct IcmpSocket<S = net::UdpSocket> {
 
 /// A received message, whose octets are in the buffer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Received {
+pub(super) struct ReceivedMessage {
     length: usize,
     is_v4: bool,
     pub(super) from: IpAddr,
@@ -82,15 +82,15 @@ impl IcmpSocket {
     }
 
     /// Waits for a message. Cancel-safe.
-    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(super) async fn receive(&self, buffer: &mut [u8]) -> io::Result<ReceivedMessage> {
         let is_v4 = self.is_v4;
         self.socket.async_io(Interest::READABLE, || take(&self.socket, is_v4, buffer)).await
     }
 }
 
-impl Received {
+impl ReceivedMessage {
     /// Decodes the message; `None` when it does not answer a probe.
-    pub(super) fn heard<'b>(&self, buffer: &'b [u8]) -> Option<Heard<'b>> {
+    pub(super) fn heard<'b>(&self, buffer: &'b [u8]) -> Option<IcmpAnswer<'b>> {
         let octets = &buffer[..self.length];
         if self.is_v4 { icmpv4(open_ipv4(octets)?.1) } else { icmpv6(octets) }
     }
@@ -105,7 +105,7 @@ impl ProbeError {
     }
 }
 
-fn take(socket: &impl AsRawFd, is_v4: bool, buffer: &mut [u8]) -> io::Result<Received> {
+fn take(socket: &impl AsRawFd, is_v4: bool, buffer: &mut [u8]) -> io::Result<ReceivedMessage> {
     let mut space = nix::cmsg_space!(i32);
     let (length, sender, hop_limit) = {
         let mut parts = [IoSliceMut::new(buffer)];
@@ -125,7 +125,7 @@ fn take(socket: &impl AsRawFd, is_v4: bool, buffer: &mut [u8]) -> io::Result<Rec
         true => open_ipv4(&buffer[..length]).map(|(hops, _)| hops),
         false => hop_limit,
     };
-    Ok(Received { length, is_v4, from, hops_left })
+    Ok(ReceivedMessage { length, is_v4, from, hops_left })
 }
 
 /// Sets the options that all sockets for probes need.

@@ -9,8 +9,8 @@ use tokio::net::{TcpSocket, UdpSocket};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::packet::{self, ECHO_HEADER, Mark, Outcome};
-use super::socket::{IcmpSocket, Received, bind, prepare, require_way, set_hop_limit};
+use super::packet::{self, ECHO_HEADER, ProbeId, ProbeOutcome};
+use super::socket::{IcmpSocket, ReceivedMessage, bind, prepare, require_way, set_hop_limit};
 use super::{ProbeError, Probes, Target};
 
 /// Probes for each hop: routers limit their answers, and there may be several paths.
@@ -26,7 +26,7 @@ const MAX_MESSAGE: usize = 1_280;
 
 /// Protocol of the probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum TraceProtocol {
     /// Echo requests.
     Icmp,
     /// Datagrams to closed ports.
@@ -47,7 +47,7 @@ pub struct TraceSettings {
     /// Time to wait for an answer.
     pub wait: Duration,
     /// Protocol of the probes.
-    pub by: By,
+    pub by: TraceProtocol,
 }
 
 /// Result of one probe.
@@ -60,7 +60,7 @@ pub struct HopAnswer {
     /// Time to the answer.
     pub time: Duration,
     /// Meaning of the answer.
-    pub outcome: Outcome,
+    pub outcome: ProbeOutcome,
     /// The ICMP code of the answer.
     pub code: u8,
 }
@@ -74,12 +74,12 @@ pub struct Trace {
     /// Socket for UDP probes.
     udp: Option<UdpSocket>,
     /// Connection attempts of TCP probes, which end when the destination itself answers.
-    connections: JoinSet<Connected>,
+    connections: JoinSet<ConnectResult>,
     identifier: u16,
     /// Hop limit of the current probes; before the first, one less.
     hop: u8,
     sent: u16,
-    waiting: Vec<(Mark, Instant)>,
+    waiting: Vec<(ProbeId, Instant)>,
     deadline: Instant,
     /// The destination was reached, or is unreachable: no higher hop limit is needed.
     arrived: bool,
@@ -87,8 +87,8 @@ pub struct Trace {
 }
 
 #[derive(Debug)]
-struct Connected {
-    mark: Mark,
+struct ConnectResult {
+    mark: ProbeId,
     answered: bool,
     at: Instant,
 }
@@ -97,7 +97,7 @@ impl TraceSettings {
     /// Octets of a probe with its IP header; `None` for TCP, where the kernel builds the packet.
     pub fn packet_size(&self) -> Option<usize> {
         let ip = if self.target.destination.is_ipv4() { 20 } else { 40 };
-        (self.by != By::Tcp).then_some(ip + ECHO_HEADER + PAYLOAD)
+        (self.by != TraceProtocol::Tcp).then_some(ip + ECHO_HEADER + PAYLOAD)
     }
 }
 
@@ -110,7 +110,8 @@ impl Probes {
         let (target, by) = (settings.target.clone(), settings.by);
         let opened = self.inside(move || {
             require_way(&target)?;
-            let udp = (by == By::Udp).then(|| sender(&target, Type::DGRAM)).transpose()?;
+            let udp =
+                (by == TraceProtocol::Udp).then(|| sender(&target, Type::DGRAM)).transpose()?;
             Ok((IcmpSocket::open(&target)?, udp))
         });
         let (icmp, udp) = opened.await?;
@@ -174,33 +175,33 @@ impl Trace {
         Ok(true)
     }
 
-    async fn send(&mut self) -> Result<Mark, ProbeError> {
+    async fn send(&mut self) -> Result<ProbeId, ProbeError> {
         let to = self.settings.target.destination;
         let unsent = |error| ProbeError::unsent(to, PAYLOAD, error);
         match self.settings.by {
-            By::Icmp => {
+            TraceProtocol::Icmp => {
                 let (identifier, sequence) = (self.identifier, self.sent + 1);
                 self.icmp.set_hop_limit(self.hop).map_err(unsent)?;
                 let message = packet::echo(to, identifier, sequence, &[0; PAYLOAD]);
                 self.icmp.send_to(&message, to).map_err(unsent)?;
-                Ok(Mark::Echo { identifier, sequence })
+                Ok(ProbeId::Echo { identifier, sequence })
             }
-            By::Udp => {
+            TraceProtocol::Udp => {
                 let socket = self.udp.as_ref().expect("it is opened for such a trace");
                 let port = UDP_PORT + self.sent;
                 let is_v4 = to.is_ipv4();
                 set_hop_limit(&socket2::SockRef::from(socket), is_v4, self.hop).map_err(unsent)?;
                 socket.send_to(&[0; PAYLOAD], (to, port)).await.map_err(unsent)?;
                 let from = socket.local_addr().map_err(unsent)?.port();
-                Ok(Mark::Ports { protocol: ip_number::UDP.0, from, to: port })
+                Ok(ProbeId::Ports { protocol: ip_number::UDP.0, from, to: port })
             }
-            By::Tcp => self.connect().await,
+            TraceProtocol::Tcp => self.connect().await,
         }
     }
 
     /// Starts a TCP probe on a socket of its own: the kernel sends the packet and handles the destination's
     /// answer.
-    async fn connect(&mut self) -> Result<Mark, ProbeError> {
+    async fn connect(&mut self) -> Result<ProbeId, ProbeError> {
         let (target, hops) = (self.settings.target.clone(), self.hop);
         let socket = self.probes.inside(move || {
             let socket = sender(&target, Type::STREAM)?;
@@ -209,7 +210,7 @@ impl Trace {
         });
         let socket = TcpSocket::from_std_stream(socket.await?.into());
         let from = socket.local_addr().map_err(ProbeError::Open)?.port();
-        let mark = Mark::Ports { protocol: ip_number::TCP.0, from, to: TCP_PORT };
+        let mark = ProbeId::Ports { protocol: ip_number::TCP.0, from, to: TCP_PORT };
         let to = SocketAddr::new(self.settings.target.destination, TCP_PORT);
         self.connections.spawn(async move {
             let answered = match socket.connect(to).await {
@@ -217,12 +218,12 @@ impl Trace {
                 // Any other result comes from a router, and is received as ICMP.
                 Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
             };
-            Connected { mark, answered, at: Instant::now() }
+            ConnectResult { mark, answered, at: Instant::now() }
         });
         Ok(mark)
     }
 
-    fn take(&mut self, received: &Received) -> Option<HopAnswer> {
+    fn take(&mut self, received: &ReceivedMessage) -> Option<HopAnswer> {
         let heard = received.heard(&self.buffer)?;
         let (mark, outcome, code) = (heard.mark, heard.outcome, heard.code);
         let destination = self.settings.target.destination;
@@ -230,30 +231,30 @@ impl Trace {
             return None;
         }
         let sent = self.settle(mark)?;
-        self.arrived |= outcome != Outcome::Expired;
+        self.arrived |= outcome != ProbeOutcome::Expired;
         let time = sent.elapsed();
         Some(HopAnswer { hop: self.hop, from: Some(received.from), time, outcome, code })
     }
 
-    fn take_connected(&mut self, connected: &Connected) -> Option<HopAnswer> {
+    fn take_connected(&mut self, connected: &ConnectResult) -> Option<HopAnswer> {
         if !connected.answered {
             return None;
         }
         let sent = self.settle(connected.mark)?;
         self.arrived = true;
         let (time, from) = (connected.at - sent, Some(self.settings.target.destination));
-        Some(HopAnswer { hop: self.hop, from, time, outcome: Outcome::Reached, code: 0 })
+        Some(HopAnswer { hop: self.hop, from, time, outcome: ProbeOutcome::Reached, code: 0 })
     }
 
     /// Removes a probe from those waited for; returns when it was sent.
-    fn settle(&mut self, mark: Mark) -> Option<Instant> {
+    fn settle(&mut self, mark: ProbeId) -> Option<Instant> {
         let at = self.waiting.iter().position(|(waiting, _)| *waiting == mark)?;
         Some(self.waiting.remove(at).1)
     }
 
     fn give_one_up(&mut self) -> Option<HopAnswer> {
         self.waiting.pop()?;
-        let (time, outcome) = (Duration::ZERO, Outcome::Silent);
+        let (time, outcome) = (Duration::ZERO, ProbeOutcome::Silent);
         Some(HopAnswer { hop: self.hop, from: None, time, outcome, code: 0 })
     }
 }

@@ -12,7 +12,7 @@ const REMEMBERED_MOST: usize = 1 << 18;
 
 /// Set of cancelled operations; each side has a clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cancelled(Arc<Shared>);
+pub(crate) struct CancelledOperations(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -21,7 +21,7 @@ struct Shared {
     operations: Mutex<BTreeSet<OpId>>,
 }
 
-impl Cancelled {
+impl CancelledOperations {
     /// Cancels these operations.
     pub(crate) fn add(&self, operations: &[OpId]) {
         let mut known = self.lock();
@@ -58,8 +58,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cancelled_is_known_until_it_is_answered() {
-        let cancelled = Cancelled::default();
+    fn cancelled_operations_are_remembered_until_answered() {
+        let cancelled = CancelledOperations::default();
         let known = |ops: &[u64]| -> Vec<bool> {
             ops.iter().map(|op| cancelled.answer(OpId(*op)).is_some()).collect()
         };
@@ -74,7 +74,7 @@ mod tests {
 
     #[test]
     fn of_too_many_the_last_ones_are_forgotten() {
-        let cancelled = Cancelled::default();
+        let cancelled = CancelledOperations::default();
         let all: Vec<OpId> = (0..=REMEMBERED_MOST as u64).map(OpId).collect();
         cancelled.add(&all);
         assert!(cancelled.answer(OpId(0)).is_some());

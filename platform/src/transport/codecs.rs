@@ -28,7 +28,7 @@ impl Default for Codecs {
 
 /// Way to read an object back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Query {
+pub(crate) enum ReadQuery {
     /// `RTM_GETLINK` by name.
     Link(SmolStr),
     /// The addresses of a link.
@@ -61,7 +61,7 @@ pub(crate) enum Query {
 
 /// A group of objects that the kernel lists together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Class {
+pub(crate) enum ObjectClass {
     Links,
     Forwarding,
     Addresses,
@@ -69,7 +69,7 @@ pub(crate) enum Class {
     Routes,
 }
 
-impl Class {
+impl ObjectClass {
     /// Everything that the rtnetlink transport watches.
     pub(crate) const ALL: [Self; 5] =
         [Self::Links, Self::Forwarding, Self::Addresses, Self::Neighbors, Self::Routes];
@@ -86,7 +86,7 @@ impl Class {
     }
 }
 
-impl Query {
+impl ReadQuery {
     /// The query for the object of this key.
     pub(crate) fn of(key: &Key) -> Self {
         let mut segments = key.segments();

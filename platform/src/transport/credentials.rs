@@ -13,9 +13,9 @@ use holdfast_scheduler::{Key, OperationError, SharedValue};
 use holdfast_security::credentialz::{Digest, FOLDER, FRAGMENT_FILE};
 use zeroize::Zeroizing;
 
-use super::codecs::Query;
+use super::codecs::ReadQuery;
 use super::files::{self, Attributes, Root};
-use super::shadow::Shadow;
+use super::shadow::ShadowFile;
 use super::sshd::Sshd;
 use super::texts::failed;
 use crate::codec::Request;
@@ -28,12 +28,12 @@ const MAX_OCTETS: u64 = 16 << 20;
 /// Levels of folders below ours that are searched.
 const DEPTH: usize = 2;
 
-pub(super) struct Credentials {
+pub(super) struct CredentialFiles {
     root: Root,
     vault: Arc<dyn Vault>,
 }
 
-impl Credentials {
+impl CredentialFiles {
     pub(super) fn new(root: Root, vault: Arc<dyn Vault>) -> Self {
         Self { root, vault }
     }
@@ -94,7 +94,7 @@ impl Credentials {
 
     fn password(&self, account: &str, digest: &Digest, keep: Option<Digest>) -> io::Result<()> {
         let hash = self.secret(digest)?;
-        Shadow::of(&self.root)?.set(account, &hash, |before| match keep {
+        ShadowFile::of(&self.root)?.set(account, &hash, |before| match keep {
             Some(expected) if Digest::of(before) != expected => {
                 Err(io::Error::other("another program has just changed it"))
             }
@@ -115,12 +115,12 @@ impl Credentials {
         keys.push(credential::server_key());
         keys.extend(self.files().iter().map(|path| credential::file_key(path)));
         for key in keys {
-            match self.read(&Query::of(&key)) {
+            match self.read(&ReadQuery::of(&key)) {
                 Ok(value) => all.extend(value.map(|value| (key, value))),
                 Err(error) => tracing::warn!(%key, %error, "cannot read back"),
             }
         }
-        match Shadow::accounts(&self.root) {
+        match ShadowFile::accounts(&self.root) {
             Ok(accounts) => all.extend(accounts.into_iter().flat_map(|(name, digest)| {
                 let key = credential::account_key(&name);
                 let account: SharedValue = Arc::new(Account { name: name.clone() });
@@ -154,27 +154,27 @@ impl Credentials {
         found
     }
 
-    pub(super) fn read(&self, query: &Query) -> io::Result<Option<SharedValue>> {
+    pub(super) fn read(&self, query: &ReadQuery) -> io::Result<Option<SharedValue>> {
         Ok(match query {
-            Query::Program(path) => {
+            ReadQuery::Program(path) => {
                 let there = self.root.place(path)?.is_file();
                 there.then(|| Arc::new(Program { path: path.clone() }) as SharedValue)
             }
-            Query::Account(name) => {
-                let there = Shadow::accounts(&self.root)?.iter().any(|(it, _)| it == name);
+            ReadQuery::Account(name) => {
+                let there = ShadowFile::accounts(&self.root)?.iter().any(|(it, _)| it == name);
                 there.then(|| Arc::new(Account { name: name.clone() }) as SharedValue)
             }
-            Query::Password(account) => Shadow::read(&self.root, account)?.map(|digest| {
+            ReadQuery::Password(account) => ShadowFile::read(&self.root, account)?.map(|digest| {
                 Arc::new(Password { account: account.clone(), digest }) as SharedValue
             }),
-            Query::CredentialFile(path) => {
+            ReadQuery::CredentialFile(path) => {
                 let file = self.root.place(path)?;
                 let Some(content) = read(&file)? else { return Ok(None) };
                 let mode = fs::metadata(&file)?.permissions().mode() & 0o7777;
                 let digest = Digest::of(&content);
                 Some(Arc::new(CredentialFile { path: path.clone(), digest, mode }))
             }
-            Query::SshServer => read(&self.root.place(FRAGMENT_FILE)?)?.map(|content| {
+            ReadQuery::SshServer => read(&self.root.place(FRAGMENT_FILE)?)?.map(|content| {
                 let text = String::from_utf8_lossy(&content).into_owned();
                 Arc::new(SshServer { text, files: Vec::new(), programs: Vec::new() }) as SharedValue
             }),

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_text_is_not_rewritten() {
+    fn a_file_with_invalid_utf8_is_not_rewritten() {
         let root = tempfile::tempdir().unwrap();
         let foreign = b"10.0.0.1 caf\xe9\n";
         fs::write(root.path().join("hosts"), foreign).unwrap();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_another_program_keeps_elsewhere_gets_no_block() {
+    fn no_block_is_written_through_a_symbolic_link() {
         let root = tempfile::tempdir().unwrap();
         let (kept, link) = (root.path().join("kept"), root.path().join("resolv.conf"));
         fs::write(&kept, "nameserver 192.0.2.53\n").unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_file_comes_back_and_is_not_followed() {
+    fn a_replaced_symbolic_link_is_restored_and_not_followed() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("kept"), "theirs\n").unwrap();
         symlink("kept", root.path().join("motd")).unwrap();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_ours_is_written() {
+    fn only_our_content_of_a_file_is_replaced() {
         // the file before, what is asked, the file after
         let whole = |text: &str| Content::Whole(text.into());
         let ours = |text: &str| Content::Block(text.into());

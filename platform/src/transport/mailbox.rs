@@ -35,7 +35,7 @@ struct Queue {
     events: VecDeque<Event>,
     /// Number of events taken out so far.
     popped: usize,
-    latest: Latest,
+    latest: LastFacts,
     writers: usize,
     /// A transport has panicked, so its operations will never be answered.
     is_broken: bool,
@@ -44,7 +44,7 @@ struct Queue {
 
 /// The last event with facts.
 #[derive(Debug, Default)]
-struct Latest {
+struct LastFacts {
     /// Number of the event, counted from the first one ever.
     number: usize,
     /// Positions of its facts by key, once other facts were merged into it.
@@ -168,7 +168,7 @@ impl Queue {
     fn append(&mut self, event: Event) {
         if matches!(event, Event::Observed(_)) {
             let number = self.popped + self.events.len();
-            self.latest = Latest { number, places: None };
+            self.latest = LastFacts { number, places: None };
         }
         self.events.push_back(event);
     }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_woken_and_told_the_end() {
+    fn a_reader_is_woken_by_events_and_by_the_end() {
         let (mailbox, mut events) = mailbox();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let writer = std::thread::spawn(move || mailbox.post(completion(1)));

@@ -22,7 +22,7 @@ pub(crate) mod texts;
 mod uts;
 mod watch;
 
-pub(crate) use codecs::Query;
+pub(crate) use codecs::ReadQuery;
 pub use mailbox::Events;
 pub(crate) use mailbox::mailbox;
 pub use rtnetlink::RtnetlinkError;

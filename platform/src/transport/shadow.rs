@@ -25,12 +25,12 @@ const LOCK: &str = "etc/.pwd.lock";
 const DAY_S: u64 = 86_400;
 
 /// The file while it is locked.
-pub(super) struct Shadow<'r> {
+pub(super) struct ShadowFile<'r> {
     root: &'r Root,
     _lock: File,
 }
 
-impl<'r> Shadow<'r> {
+impl<'r> ShadowFile<'r> {
     /// Locks the file.
     ///
     /// # Errors
@@ -129,16 +129,16 @@ mod tests {
         fs::write(folder.path().join(PASSWD), "root:x:0:0\nalice:x:1:1\ngone:x:2:2\n").unwrap();
         let root = Root::new(folder.path());
         let digests = [("root".into(), Digest::of(b"*")), ("alice".into(), Digest::of(b"$6$old"))];
-        assert_eq!(Shadow::accounts(&root).unwrap(), digests);
-        assert_eq!(Shadow::read(&root, "alice").unwrap(), Some(Digest::of(b"$6$old")));
-        assert_eq!(Shadow::read(&root, "ali").unwrap(), None);
+        assert_eq!(ShadowFile::accounts(&root).unwrap(), digests);
+        assert_eq!(ShadowFile::read(&root, "alice").unwrap(), Some(Digest::of(b"$6$old")));
+        assert_eq!(ShadowFile::read(&root, "ali").unwrap(), None);
 
         let mut kept = Vec::new();
         let keep = |before: &[u8]| {
             kept.extend_from_slice(before);
             Ok(())
         };
-        Shadow::of(&root).unwrap().set("alice", b"$6$new", keep).unwrap();
+        ShadowFile::of(&root).unwrap().set("alice", b"$6$new", keep).unwrap();
         assert_eq!(kept, b"$6$old");
         let after = fs::read_to_string(&file).unwrap();
         let (head, tail) = after.split_once("alice:$6$new:").unwrap();
@@ -150,12 +150,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_not_replaced() {
+    fn a_hash_is_not_replaced_before_the_previous_one_is_stored() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("etc")).unwrap();
         fs::write(folder.path().join(SHADOW), BEFORE).unwrap();
         let root = Root::new(folder.path());
-        let shadow = Shadow::of(&root).unwrap();
+        let shadow = ShadowFile::of(&root).unwrap();
         let refused = |_: &[u8]| Err(io::Error::other("no"));
         assert_eq!(shadow.set("alice", b"h", refused).unwrap_err().to_string(), "no");
         let missing = shadow.set("eve", b"h", |_| Ok(())).unwrap_err();

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_line_overrides_is_noticed() {
+    fn overridden_ssh_server_options_are_detected() {
         let said = "port 22\npasswordauthentication no\nhostkey /a\nhostkey /b\nauthorizedkeysfile /k/alice\n";
         let ours = "# comment\nPasswordAuthentication no\nHostKey /b\n";
         in_effect(ours, said).unwrap();

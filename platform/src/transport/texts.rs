@@ -12,9 +12,9 @@ use std::thread::JoinHandle;
 use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, OperationError, SharedValue};
 use tracing::warn;
 
-use super::cancelled::Cancelled;
-use super::codecs::{self, Codecs, Query};
-use super::credentials::Credentials;
+use super::cancelled::CancelledOperations;
+use super::codecs::{self, Codecs, ReadQuery};
+use super::credentials::CredentialFiles;
 use super::files::Root;
 use super::mailbox::Mailbox;
 use super::watch::Watch;
@@ -28,17 +28,17 @@ use crate::vault::Vault;
 
 /// Handle of the transport's thread. Dropping it completes the commands given so far, then ends the thread.
 #[derive(Debug)]
-pub(crate) struct Texts {
+pub(crate) struct FileTransport {
     /// Unbounded: the waiting operations are bounded by those that the engine has in flight.
     commands: Option<Sender<Command>>,
-    cancelled: Cancelled,
+    cancelled: CancelledOperations,
     thread: Option<JoinHandle<()>>,
     /// Watches for changes by other programs until this is dropped.
     watch: Option<Watch>,
 }
 
 /// Destinations of the thread, and the source of secrets.
-pub(crate) struct Place {
+pub(crate) struct FileTransportSettings {
     pub(crate) root: PathBuf,
     pub(crate) hostname: HostnameWriter,
     pub(crate) vault: Arc<dyn Vault>,
@@ -57,33 +57,33 @@ pub(crate) enum Command {
 struct Task {
     root: Root,
     hostname: HostnameWriter,
-    credentials: Credentials,
+    credentials: CredentialFiles,
     codecs: Codecs,
     mailbox: Mailbox,
-    cancelled: Cancelled,
+    cancelled: CancelledOperations,
     /// Keys that existed at the last complete reading.
     known: BTreeSet<Key>,
 }
 
-impl Texts {
+impl FileTransport {
     /// Starts the thread, in a UTS namespace of its own when a namespace is managed.
     ///
     /// # Errors
     /// When that is not permitted, or the thread cannot be started.
     pub(crate) fn start(
         netns: Arc<Netns>,
-        place: Place,
+        place: FileTransportSettings,
         codecs: Codecs,
         mailbox: Mailbox,
     ) -> Result<Self, NetnsError> {
         let (commands, commands_rx) = channel();
         let (ready_tx, ready) = channel();
-        let Place { root, hostname, vault } = place;
+        let FileTransportSettings { root, hostname, vault } = place;
         let root = Root::new(root);
-        let credentials = Credentials::new(root.clone(), vault);
+        let credentials = CredentialFiles::new(root.clone(), vault);
         let watched = root.clone();
         let known = BTreeSet::new();
-        let cancelled = Cancelled::default();
+        let cancelled = CancelledOperations::default();
         let mut task = Task {
             root,
             hostname,
@@ -113,7 +113,7 @@ impl Texts {
         Ok(Self { commands: Some(commands), cancelled, thread: Some(thread), watch })
     }
 
-    pub(crate) fn cancelled(&self) -> &Cancelled {
+    pub(crate) fn cancelled(&self) -> &CancelledOperations {
         &self.cancelled
     }
 
@@ -125,7 +125,7 @@ impl Texts {
     }
 }
 
-impl Drop for Texts {
+impl Drop for FileTransport {
     fn drop(&mut self) {
         self.commands = None;
         self.watch = None; // the watch holds another sender of the channel
@@ -228,9 +228,9 @@ impl Task {
     }
 
     fn read(&self, key: &Key) -> io::Result<Option<SharedValue>> {
-        Ok(match Query::of(key) {
-            Query::Hostname => Some(codecs::hostname(&uts::read()?)),
-            Query::File(path) => {
+        Ok(match ReadQuery::of(key) {
+            ReadQuery::Hostname => Some(codecs::hostname(&uts::read()?)),
+            ReadQuery::File(path) => {
                 let (text, link) = (self.root.read(&path)?, self.root.link(&path)?);
                 Some(codecs::text_file(&path, text.as_deref(), link))
             }

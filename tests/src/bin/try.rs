@@ -48,8 +48,8 @@ async fn main() -> ExitCode {
 async fn run() -> Result<()> {
     let (mut interrupt, mut terminate) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let (managed, neighbours) = (Netns::beside(), Netns::beside());
-    cable(&managed, &neighbours);
+    let (managed, neighbours) = (Netns::detached(), Netns::detached());
+    connect_ports(&managed, &neighbours);
 
     let password = password()?;
     let mut agent = AgentProcess::start_as(&password, &["--netns", managed.path()]).await;
@@ -63,9 +63,9 @@ async fn run() -> Result<()> {
     push(&agent, &sample).await?;
     println!("\nPushed {} by gNMI Set.", sample.display());
     // The kernel reports a carrier a moment after a port is up, and its state should show it.
-    let _still_worth_showing = timeout(CARRIER_PATIENCE, carrier(&managed)).await;
+    let _still_worth_showing = timeout(CARRIER_PATIENCE, wait_for_carrier(&managed)).await;
     show("The kernel after", &managed);
-    invite(&agent, &managed, &password);
+    print_instructions(&agent, &managed, &password);
 
     tokio::select! {
         _ = interrupt.recv() => {}
@@ -77,7 +77,7 @@ async fn run() -> Result<()> {
 }
 
 /// Makes the ports of the box, with neighbours at their other ends that answer.
-fn cable(managed: &Netns, neighbours: &Netns) {
+fn connect_ports(managed: &Netns, neighbours: &Netns) {
     for number in 0..PORTS {
         managed.add_cable(&format!("eth{number}"), neighbours, &format!("peer{number}"));
         neighbours.ip(&format!("link set peer{number} up"));
@@ -87,7 +87,7 @@ fn cable(managed: &Netns, neighbours: &Netns) {
 }
 
 /// Waits until the ports that the sample enables are operational.
-async fn carrier(managed: &Netns) {
+async fn wait_for_carrier(managed: &Netns) {
     let up = |port: &&str| managed.ip(&format!("-brief link show dev {port}")).contains(" UP ");
     eventually("the ports have a carrier", || ["eth0", "eth1"].iter().all(up)).await;
 }
@@ -112,7 +112,7 @@ fn show(title: &str, net: &Netns) {
     }
 }
 
-fn invite(agent: &AgentProcess, managed: &Netns, password: &str) {
+fn print_instructions(agent: &AgentProcess, managed: &Netns, password: &str) {
     let gnmic = gnmic();
     let user = if std::env::var_os("TRY_USER_NAMESPACE").is_some() {
         format!("--user=/proc/{}/ns/user --preserve-credentials ", std::process::id())

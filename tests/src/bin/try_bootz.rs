@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::bootz::{Bootstrap, Given, PORT, SERVER, bootz};
+use holdfast_tests::bootz::{BootstrapFixture, PORT, SERVER, ServerData, bootz};
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 
@@ -31,9 +31,13 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let net = Netns::enter();
-    let given =
-        Given { streaming: true, openconfig: OPENCONFIG, dynamic: DYNAMIC, ..Given::default() };
-    let bootstrap = Bootstrap::factory_new(&net, given);
+    let given = ServerData {
+        streaming: true,
+        openconfig: OPENCONFIG,
+        dynamic: DYNAMIC,
+        ..ServerData::default()
+    };
+    let bootstrap = BootstrapFixture::factory_new(&net, given);
     let (server, dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
     println!(
         "A bootz server (the public emulator) at {SERVER}, and dnsmasq, which names it in option 143."

@@ -3,7 +3,7 @@
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::instance::Step;
-use crate::schema::types::Base;
+use crate::schema::types::BuiltinType;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
 
 /// Word that negates a line.
@@ -14,12 +14,12 @@ pub(super) const NO: &str = "no";
 pub struct Grammar<'a> {
     schema: &'a Schema,
     /// By node: the words that are valid below it.
-    below: Vec<Vec<Word>>,
+    below: Vec<Vec<Keyword>>,
 }
 
 /// A word and the node it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct Keyword {
     pub(super) text: SmolStr,
     /// Container that the word skips.
     pub(super) through: Option<NodeId>,
@@ -38,25 +38,25 @@ impl<'a> Grammar<'a> {
         self.schema
     }
 
-    pub(super) fn word(&self, at: NodeId, text: &str) -> Option<&Word> {
+    pub(super) fn word(&self, at: NodeId, text: &str) -> Option<&Keyword> {
         self.below[at.0 as usize].iter().find(|word| word.text == text)
     }
 
     /// Words that are valid below a node, in schema order.
-    pub(super) fn proposed(&self, at: NodeId) -> impl Iterator<Item = &Word> {
+    pub(super) fn proposed(&self, at: NodeId) -> impl Iterator<Item = &Keyword> {
         self.below[at.0 as usize].iter().filter(|word| !word.hidden)
     }
 
     /// The word below `at` that leads to `node`; `None` for a skipped container, unless it is the target
     /// (`meant`).
-    pub(super) fn word_for(&self, at: NodeId, node: NodeId, meant: bool) -> Option<&Word> {
+    pub(super) fn word_for(&self, at: NodeId, node: NodeId, meant: bool) -> Option<&Keyword> {
         let through = self.schema.node(node).parent.filter(|parent| *parent != at);
-        let fits = |word: &&Word| word.node == node && word.through == through;
+        let fits = |word: &&Keyword| word.node == node && word.through == through;
         self.below[at.0 as usize].iter().find(fits).filter(|word| meant || !word.hidden)
     }
 
     /// Usage of a statement that begins with `word`, as in `interface NAME`.
-    pub(super) fn form(&self, word: &Word) -> String {
+    pub(super) fn form(&self, word: &Keyword) -> String {
         let node = self.schema.node(word.node);
         let value = |leaf: &NodeId| self.schema.node(*leaf).name.to_uppercase();
         let arguments: Vec<String> = match &node.kind {
@@ -79,7 +79,10 @@ impl<'a> Grammar<'a> {
         for word in self.proposed(at) {
             let values = match &self.schema.node(word.node).leaf {
                 Some(leaf) => match leaf.ty.base {
-                    Base::Bool | Base::Enum(_) | Base::Int { .. } | Base::Uint { .. } => {
+                    BuiltinType::Bool
+                    | BuiltinType::Enum(_)
+                    | BuiltinType::Int { .. }
+                    | BuiltinType::Uint { .. } => {
                         format!(" # {}", leaf.ty)
                     }
                     _ => String::new(),
@@ -93,7 +96,7 @@ impl<'a> Grammar<'a> {
     }
 
     /// Steps from `at` that a word takes, without the keys of its list.
-    pub(super) fn steps(word: &Word) -> impl Iterator<Item = Step> + use<> {
+    pub(super) fn steps(word: &Keyword) -> impl Iterator<Item = Step> + use<> {
         word.through.into_iter().chain([word.node]).map(Step::node)
     }
 }
@@ -104,18 +107,18 @@ fn writable<'a>(schema: &'a Schema, node: &'a Node) -> impl Iterator<Item = &'a 
     children.map(|id| schema.node(*id)).filter(|child| child.config)
 }
 
-fn words(schema: &Schema, node: &Node) -> Vec<Word> {
-    let mut words: Vec<Word> = Vec::new();
+fn words(schema: &Schema, node: &Node) -> Vec<Keyword> {
+    let mut words: Vec<Keyword> = Vec::new();
     for child in writable(schema, node) {
         let text = name(schema, node, child);
         let hoisted = only_list(schema, child).filter(|list| is_unique(schema, node, child, list));
-        words.extend(hoisted.map(|list| Word {
+        words.extend(hoisted.map(|list| Keyword {
             text: list.name.clone(),
             through: Some(child.id),
             node: list.id,
             hidden: false,
         }));
-        words.push(Word { text, through: None, node: child.id, hidden: hoisted.is_some() });
+        words.push(Keyword { text, through: None, node: child.id, hidden: hoisted.is_some() });
     }
     words
 }

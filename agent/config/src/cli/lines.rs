@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
-use crate::progress::Stop;
+use crate::progress::StopReason;
 
 /// A line that is neither empty nor a comment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,27 +23,27 @@ pub(super) struct Token {
 
 /// Reason why a line cannot be read.
 #[derive(Debug)]
-pub(super) struct Misread {
+pub(super) struct LineError {
     pub(super) reason: String,
     /// Set when the rest of the text is not read either.
-    pub(super) stop: Option<Stop>,
+    pub(super) stop: Option<StopReason>,
 }
 
-impl From<String> for Misread {
+impl From<String> for LineError {
     fn from(reason: String) -> Self {
         Self { reason, stop: None }
     }
 }
 
-impl From<Stop> for Misread {
-    fn from(stop: Stop) -> Self {
+impl From<StopReason> for LineError {
+    fn from(stop: StopReason) -> Self {
         Self { reason: stop.to_string(), stop: Some(stop) }
     }
 }
 
-impl From<LimitExceeded> for Misread {
+impl From<LimitExceeded> for LineError {
     fn from(limit: LimitExceeded) -> Self {
-        Stop::from(limit).into()
+        StopReason::from(limit).into()
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
 ///
 /// # Errors
 /// When a quote or an escape is malformed, or there are more words than the longest leaf-list has entries.
-pub(super) fn words(line: &str) -> Result<Vec<Token>, Misread> {
+pub(super) fn words(line: &str) -> Result<Vec<Token>, LineError> {
     let mut words = Vec::new();
     let mut rest = line.trim_start_matches(BLANK);
     while !rest.is_empty() {

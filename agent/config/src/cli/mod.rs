@@ -26,12 +26,12 @@ pub use grammar::Grammar;
 pub use parse::{parse, parse_counted};
 pub use print::{line, print, print_every};
 pub use running::running;
-pub use show::{SHOWS, Show, UnknownCommand, show};
+pub use show::{SHOWS, ShowCommand, UnknownCommand, show};
 
 use std::fmt;
 
 use crate::instance::InstancePath;
-use crate::progress::Stop;
+use crate::progress::StopReason;
 use crate::value::Value;
 
 /// Origins that select CLI text in gNMI. Answers use the first one; the second is common among clients of other
@@ -44,12 +44,12 @@ pub struct Statement {
     /// Line number, counted from 1.
     pub line: usize,
     pub path: InstancePath,
-    pub act: Act,
+    pub act: StatementAction,
 }
 
 /// Effect of a line on the node that it names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum StatementAction {
     /// Sets a leaf or a whole leaf-list.
     Set(Value),
     /// Creates a list entry or presence container.
@@ -67,7 +67,7 @@ pub struct CliError {
     pub text: String,
     pub reason: String,
     /// Set when the rest of the text was not read either.
-    pub stop: Option<Stop>,
+    pub stop: Option<StopReason>,
 }
 
 impl fmt::Display for CliError {

@@ -4,13 +4,13 @@
 //! being read, so that one answer names all bad lines. Lines below a bad one are skipped, because their context is
 //! unknown.
 
-use super::grammar::{Grammar, NO, Word};
-use super::lines::{Line, Misread, Token, lines, words};
-use super::{Act, CliError, Statement};
+use super::grammar::{Grammar, Keyword, NO};
+use super::lines::{Line, LineError, Token, lines, words};
+use super::{CliError, Statement, StatementAction};
 use crate::instance::{InstancePath, Step};
 use crate::limits;
-use crate::progress::Progress;
-use crate::schema::types::Base;
+use crate::progress::ParseProgress;
+use crate::schema::types::BuiltinType;
 use crate::schema::{NodeId, NodeKind, Schema, ValueError};
 use crate::value::Value;
 
@@ -22,7 +22,7 @@ const MAX_ERRORS: usize = 100;
 /// # Errors
 /// All lines that cannot be read, up to [`MAX_ERRORS`].
 pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError>> {
-    parse_counted(schema, text, &Progress::default())
+    parse_counted(schema, text, &ParseProgress::default())
 }
 
 /// Parses a text that is part of a request, unless the request is cancelled meanwhile. Each line that opens a list
@@ -33,10 +33,10 @@ pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError
 pub fn parse_counted(
     schema: &Schema,
     text: &str,
-    progress: &Progress,
+    progress: &ParseProgress,
 ) -> Result<Vec<Statement>, Vec<CliError>> {
     let grammar = Grammar::new(schema);
-    let mut reader = Reader::new(&grammar);
+    let mut reader = StatementReader::new(&grammar);
     for line in lines(text) {
         reader.line(&line, progress);
         let stopped = reader.errors.last().is_some_and(|error| error.stop.is_some());
@@ -50,14 +50,14 @@ pub fn parse_counted(
     }
 }
 
-struct Reader<'a> {
+struct StatementReader<'a> {
     grammar: &'a Grammar<'a>,
     statements: Vec<Statement>,
     errors: Vec<CliError>,
     /// Open blocks, outermost first.
     levels: Vec<Level<'a>>,
     /// Context of deeper lines that follow directly.
-    last: Below,
+    last: NestedContext,
 }
 
 /// Lines of one indentation. The first line of a text sets the outermost indentation.
@@ -74,7 +74,7 @@ struct Block {
 }
 
 /// Context that a line provides for deeper lines.
-enum Below {
+enum NestedContext {
     Block(Block),
     /// The line was invalid.
     Skipped,
@@ -82,28 +82,28 @@ enum Below {
 }
 
 /// Result of a line: its statement if it has one, and the context for deeper lines.
-type Read = (Option<(InstancePath, Act)>, Below);
+type ParsedLine = (Option<(InstancePath, StatementAction)>, NestedContext);
 
-impl<'a> Reader<'a> {
+impl<'a> StatementReader<'a> {
     fn new(grammar: &'a Grammar<'a>) -> Self {
         let root = Block { path: InstancePath::root(), at: grammar.schema().root() };
         let levels = vec![Level { indent: None, block: Some(root) }];
         let (statements, errors) = (Vec::new(), Vec::new());
-        Self { grammar, statements, errors, levels, last: Below::Skipped }
+        Self { grammar, statements, errors, levels, last: NestedContext::Skipped }
     }
 
-    fn line(&mut self, line: &Line<'a>, progress: &Progress) {
+    fn line(&mut self, line: &Line<'a>, progress: &ParseProgress) {
         if let Err(reason) = self.find_level(line.indent) {
             self.fail(line, reason.into());
             self.levels.push(Level { indent: Some(line.indent), block: None });
         }
         let innermost = self.levels.last().expect("the outermost level stays");
         let Some(block) = innermost.block.clone() else {
-            self.last = Below::Skipped;
+            self.last = NestedContext::Skipped;
             return;
         };
         let read = self.read(block, line.text).and_then(|read| {
-            let entries = usize::from(matches!(read.0, Some((_, Act::Enter))));
+            let entries = usize::from(matches!(read.0, Some((_, StatementAction::Enter))));
             progress.count_entries(entries)?;
             Ok(read)
         });
@@ -115,20 +115,20 @@ impl<'a> Reader<'a> {
             }
             Err(misread) => {
                 self.fail(line, misread);
-                self.last = Below::Skipped;
+                self.last = NestedContext::Skipped;
             }
         }
     }
 
-    fn fail(&mut self, line: &Line<'_>, misread: Misread) {
-        let Misread { reason, stop } = misread;
+    fn fail(&mut self, line: &Line<'_>, misread: LineError) {
+        let LineError { reason, stop } = misread;
         let reason = limits::excerpt(&reason);
         self.errors.push(CliError { line: line.number, text: line.text.to_owned(), reason, stop });
     }
 
     /// Opens or closes blocks until the innermost one has this indentation.
     fn find_level(&mut self, indent: &'a str) -> Result<(), String> {
-        let last = std::mem::replace(&mut self.last, Below::Skipped);
+        let last = std::mem::replace(&mut self.last, NestedContext::Skipped);
         let innermost = self.levels.last_mut().expect("the outermost level stays");
         let current = *innermost.indent.get_or_insert(indent);
         if indent == current {
@@ -136,9 +136,9 @@ impl<'a> Reader<'a> {
         }
         if indent.starts_with(current) {
             let block = match last {
-                Below::Block(block) => Some(block),
-                Below::Skipped => None,
-                Below::Nothing(what) => {
+                NestedContext::Block(block) => Some(block),
+                NestedContext::Skipped => None,
+                NestedContext::Nothing(what) => {
                     return Err(format!("no line may be indented below {what}"));
                 }
             };
@@ -162,7 +162,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn read(&self, block: Block, text: &str) -> Result<Read, Misread> {
+    fn read(&self, block: Block, text: &str) -> Result<ParsedLine, LineError> {
         let tokens = words(text)?;
         match tokens.split_first() {
             Some((first, rest)) if first.text == NO && !first.quoted => {
@@ -172,7 +172,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn negation(&self, block: Block, tokens: &[Token]) -> Result<Read, String> {
+    fn negation(&self, block: Block, tokens: &[Token]) -> Result<ParsedLine, String> {
         if tokens.is_empty() {
             return Err(format!("`{NO}` needs to know what: {}", self.allowed(block.at)));
         }
@@ -181,10 +181,13 @@ impl<'a> Reader<'a> {
             let word = word.map_or("", |word| word.text.as_str());
             return Err(format!("`{NO} {word}` takes no value: `{}` is too much", extra.text));
         }
-        Ok((Some((block.path, Act::No)), Below::Nothing(format!("a line with `{NO}`"))))
+        Ok((
+            Some((block.path, StatementAction::No)),
+            NestedContext::Nothing(format!("a line with `{NO}`")),
+        ))
     }
 
-    fn statement(&self, block: Block, tokens: &[Token]) -> Result<Read, Misread> {
+    fn statement(&self, block: Block, tokens: &[Token]) -> Result<ParsedLine, LineError> {
         let (block, word, rest) = self.walk(block, tokens)?;
         match &self.grammar.schema().node(block.at).kind {
             NodeKind::Leaf | NodeKind::LeafList => {
@@ -192,14 +195,15 @@ impl<'a> Reader<'a> {
                 let word = word.map(|word| word.text.clone()).unwrap_or_default();
                 let value =
                     self.value(block.at, rest).map_err(|reason| format!("`{word}`: {reason}"))?;
-                let below = Below::Nothing(format!("the value of `{word}`"));
-                Ok((Some((block.path, Act::Set(value))), below))
+                let below = NestedContext::Nothing(format!("the value of `{word}`"));
+                Ok((Some((block.path, StatementAction::Set(value))), below))
             }
-            NodeKind::List { .. } | NodeKind::Container { presence: true } => {
-                Ok((Some((block.path.clone(), Act::Enter)), Below::Block(block)))
-            }
+            NodeKind::List { .. } | NodeKind::Container { presence: true } => Ok((
+                Some((block.path.clone(), StatementAction::Enter)),
+                NestedContext::Block(block),
+            )),
             NodeKind::Root | NodeKind::Container { presence: false } => {
-                Ok((None, Below::Block(block)))
+                Ok((None, NestedContext::Block(block)))
             }
         }
     }
@@ -209,7 +213,7 @@ impl<'a> Reader<'a> {
         &self,
         mut block: Block,
         mut tokens: &'t [Token],
-    ) -> Result<(Block, Option<&'a Word>, &'t [Token]), String> {
+    ) -> Result<(Block, Option<&'a Keyword>, &'t [Token]), String> {
         let mut last = None;
         while let Some((token, rest)) = tokens.split_first() {
             let kind = &self.grammar.schema().node(block.at).kind;
@@ -230,7 +234,7 @@ impl<'a> Reader<'a> {
     fn take_keys<'t>(
         &self,
         block: &mut Block,
-        word: &Word,
+        word: &Keyword,
         tokens: &'t [Token],
     ) -> Result<&'t [Token], String> {
         let schema = self.grammar.schema();
@@ -291,7 +295,7 @@ impl<'a> Reader<'a> {
     }
 
     fn is_below(&self, above: &Statement, word: &str) -> bool {
-        let entered = above.act == Act::Enter;
+        let entered = above.act == StatementAction::Enter;
         entered
             && above.path.last().is_some_and(|step| self.grammar.word(step.node, word).is_some())
     }
@@ -329,10 +333,10 @@ impl<'a> Reader<'a> {
 }
 
 /// True for a leaf that carries no value, only its presence.
-fn takes_nothing(base: &Base) -> bool {
+fn takes_nothing(base: &BuiltinType) -> bool {
     match base {
-        Base::Empty => true,
-        Base::Union(members) => members.iter().any(|member| takes_nothing(&member.base)),
+        BuiltinType::Empty => true,
+        BuiltinType::Union(members) => members.iter().any(|member| takes_nothing(&member.base)),
         _ => false,
     }
 }

@@ -5,7 +5,7 @@
 
 use super::grammar::{Grammar, NO};
 use super::lines::write_word;
-use super::{Act, Statement};
+use super::{Statement, StatementAction};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{Node, NodeId, NodeKind, Schema};
 use crate::tree::{Branch, Child, Tree};
@@ -37,16 +37,16 @@ fn text<M: Clone + Eq>(
 ) -> String {
     let grammar = Grammar::new(schema);
     let mut said = Vec::new();
-    let mut teller = Teller { schema, every, note, said: &mut said };
+    let mut teller = TreeLines { schema, every, note, said: &mut said };
     teller.branch(&mut InstancePath::root(), tree.root());
     write(&grammar, &said)
 }
 
 /// Prints one statement on one line, relative to the root.
-pub fn line(schema: &Schema, path: &InstancePath, act: &Act) -> String {
+pub fn line(schema: &Schema, path: &InstancePath, act: &StatementAction) -> String {
     let grammar = Grammar::new(schema);
     let mut out = String::new();
-    if *act == Act::No {
+    if *act == StatementAction::No {
         out += NO;
     }
     write_steps(&grammar, &mut out, schema.root(), &path.0);
@@ -56,30 +56,30 @@ pub fn line(schema: &Schema, path: &InstancePath, act: &Act) -> String {
 
 /// A line to be printed, with its comment.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct PrintedLine {
     pub(super) path: InstancePath,
-    pub(super) act: Act,
+    pub(super) act: StatementAction,
     pub(super) note: Option<String>,
 }
 
-impl From<Statement> for Said {
+impl From<Statement> for PrintedLine {
     fn from(statement: Statement) -> Self {
         Self { path: statement.path, act: statement.act, note: None }
     }
 }
 
 /// Turns a tree into statements.
-struct Teller<'a, M> {
+struct TreeLines<'a, M> {
     schema: &'a Schema,
     /// Every entry gets a line, not only those that were created as such.
     every: bool,
     note: &'a dyn Fn(&M) -> Option<String>,
-    said: &'a mut Vec<Said>,
+    said: &'a mut Vec<PrintedLine>,
 }
 
-impl<M: Clone> Teller<'_, M> {
-    fn say(&mut self, path: &InstancePath, act: Act, note: Option<String>) {
-        self.said.push(Said { path: path.clone(), act, note });
+impl<M: Clone> TreeLines<'_, M> {
+    fn say(&mut self, path: &InstancePath, act: StatementAction, note: Option<String>) {
+        self.said.push(PrintedLine { path: path.clone(), act, note });
     }
 
     fn branch(&mut self, path: &mut InstancePath, branch: &Branch<M>) {
@@ -90,12 +90,14 @@ impl<M: Clone> Teller<'_, M> {
             }
             path.0.push(Step::node(*id));
             match child {
-                Child::Leaf(leaf) => {
-                    self.say(path, Act::Set(leaf.value.clone()), (self.note)(&leaf.meta))
-                }
+                Child::Leaf(leaf) => self.say(
+                    path,
+                    StatementAction::Set(leaf.value.clone()),
+                    (self.note)(&leaf.meta),
+                ),
                 Child::Container(inside) => {
                     if inside.given && node.kind == (NodeKind::Container { presence: true }) {
-                        self.say(path, Act::Enter, None);
+                        self.say(path, StatementAction::Enter, None);
                     }
                     self.branch(path, inside);
                 }
@@ -114,15 +116,15 @@ impl<M: Clone> Teller<'_, M> {
     fn entry(&mut self, path: &mut InstancePath, entry: &Branch<M>) {
         if self.every || entry.given || entry.has_only_keys(self.schema) {
             let key = entry.children().first().and_then(|(key, _)| entry.leaf(*key));
-            self.say(path, Act::Enter, key.and_then(|key| (self.note)(&key.meta)));
+            self.say(path, StatementAction::Enter, key.and_then(|key| (self.note)(&key.meta)));
         }
         self.branch(path, entry);
     }
 }
 
 /// Prints statements. Those below an `Enter` follow it.
-pub(super) fn write(grammar: &Grammar<'_>, said: &[Said]) -> String {
-    let root = Open { steps: 0, at: grammar.schema().root() };
+pub(super) fn write(grammar: &Grammar<'_>, said: &[PrintedLine]) -> String {
+    let root = OpenBlock { steps: 0, at: grammar.schema().root() };
     let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };
     said.iter().for_each(|it| writer.say(it));
     writer.out
@@ -134,22 +136,22 @@ struct Writer<'a> {
     /// Path through all open blocks.
     path: &'a [Step],
     /// Open blocks; never empty, because the root is always open.
-    open: Vec<Open>,
+    open: Vec<OpenBlock>,
 }
 
 /// An open block, with the length of its path from the root.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenBlock {
     steps: usize,
     at: NodeId,
 }
 
 impl<'a> Writer<'a> {
-    fn innermost(&self) -> Open {
+    fn innermost(&self) -> OpenBlock {
         *self.open.last().expect("the root is always open")
     }
 
-    fn say(&mut self, said: &'a Said) {
+    fn say(&mut self, said: &'a PrintedLine) {
         let steps = &said.path.0;
         while self.innermost().steps > 0 && !self.is_inside(steps) {
             self.open.pop();
@@ -158,15 +160,15 @@ impl<'a> Writer<'a> {
         self.open_containers(steps);
         let from = self.innermost();
         let start = self.out.len();
-        if said.act == Act::No {
+        if said.act == StatementAction::No {
             self.out += NO;
         }
         write_steps(self.grammar, &mut self.out, from.at, &steps[from.steps..]);
         write_value(self.grammar.schema(), &mut self.out, &said.path, &said.act);
         self.finish(start, said.note.as_deref());
-        if said.act == Act::Enter {
+        if said.act == StatementAction::Enter {
             let at = steps.last().map_or(from.at, |step| step.node);
-            self.open.push(Open { steps: steps.len(), at });
+            self.open.push(OpenBlock { steps: steps.len(), at });
         }
     }
 
@@ -189,7 +191,7 @@ impl<'a> Writer<'a> {
             let start = self.out.len();
             self.out += &word.text;
             self.finish(start, None);
-            self.open.push(Open { steps: from.steps + 1, at: step.node });
+            self.open.push(OpenBlock { steps: from.steps + 1, at: step.node });
         }
     }
 
@@ -229,8 +231,8 @@ fn write_keys(schema: &Schema, out: &mut String, list: &Node, keys: &Keys) {
     }
 }
 
-fn write_value(schema: &Schema, out: &mut String, path: &InstancePath, act: &Act) {
-    let (Act::Set(value), Some(step)) = (act, path.last()) else { return };
+fn write_value(schema: &Schema, out: &mut String, path: &InstancePath, act: &StatementAction) {
+    let (StatementAction::Set(value), Some(step)) = (act, path.last()) else { return };
     match value {
         Value::Empty => {}
         Value::List(values) => values.iter().for_each(|it| write_one(schema, out, step.node, it)),

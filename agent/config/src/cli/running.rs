@@ -2,9 +2,9 @@
 //!
 //! A replace starts from the factory's tree. So factory leaves need no line, and deleted ones need a `no`.
 
-use super::Act;
+use super::StatementAction;
 use super::grammar::Grammar;
-use super::print::{Said, write};
+use super::print::{PrintedLine, write};
 use crate::instance::{InstancePath, Step};
 use crate::layer::Mark;
 use crate::schema::{NodeId, NodeKind, Schema};
@@ -20,20 +20,20 @@ pub fn running(
     elsewhere: &dyn Fn(&InstancePath) -> bool,
 ) -> String {
     let mut said = Vec::new();
-    let mut teller = Teller { schema, elsewhere, said: &mut said };
+    let mut teller = RunningLines { schema, elsewhere, said: &mut said };
     teller.branch(&mut InstancePath::root(), layer.root(), factory.root());
     write(&Grammar::new(schema), &said)
 }
 
-struct Teller<'a> {
+struct RunningLines<'a> {
     schema: &'a Schema,
     elsewhere: &'a dyn Fn(&InstancePath) -> bool,
-    said: &'a mut Vec<Said>,
+    said: &'a mut Vec<PrintedLine>,
 }
 
-impl Teller<'_> {
-    fn say(&mut self, path: &InstancePath, act: Act) {
-        self.said.push(Said { path: path.clone(), act, note: None });
+impl RunningLines<'_> {
+    fn say(&mut self, path: &InstancePath, act: StatementAction) {
+        self.said.push(PrintedLine { path: path.clone(), act, note: None });
     }
 
     fn branch(&mut self, path: &mut InstancePath, layer: &Branch<Mark>, factory: &Branch<Mark>) {
@@ -66,9 +66,11 @@ impl Teller<'_> {
         factory: Option<&Child<Mark>>,
     ) {
         match held {
-            Some((value, Mark::Explicit)) => self.say(path, Act::Set(value.clone())),
+            Some((value, Mark::Explicit)) => self.say(path, StatementAction::Set(value.clone())),
             Some(_) => {}
-            None if factory.is_some() && !(self.elsewhere)(path) => self.say(path, Act::No),
+            None if factory.is_some() && !(self.elsewhere)(path) => {
+                self.say(path, StatementAction::No)
+            }
             None => {}
         }
     }
@@ -108,19 +110,22 @@ impl Teller<'_> {
             // Nodes that another origin holds get no `no` of their own: their leaves are decided one by one.
             let gone = (was_given || is_entry(path)) && !(self.elsewhere)(path);
             return match gone {
-                true => self.say(path, Act::No),
+                true => self.say(path, StatementAction::No),
                 false => self.branch(path, &nothing, factory.unwrap_or(&nothing)),
             };
         };
         let again = was_given && !layer.given && !(self.elsewhere)(path) && !holds_factory(layer);
         if again {
-            self.say(path, Act::No);
+            self.say(path, StatementAction::No);
         }
         let factory = factory.filter(|_| !again).unwrap_or(&nothing);
         let (at, new) = (self.said.len(), layer.given && !factory.given);
         self.branch(path, layer, factory);
         if new || layer.given && self.said.len() > at {
-            self.said.insert(at, Said { path: path.clone(), act: Act::Enter, note: None });
+            self.said.insert(
+                at,
+                PrintedLine { path: path.clone(), act: StatementAction::Enter, note: None },
+            );
         }
     }
 }

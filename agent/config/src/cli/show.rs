@@ -11,7 +11,7 @@ use crate::union::{ProvKind, Provenance};
 
 /// A command that prints text.
 #[derive(Clone, Copy, Debug)]
-pub struct Show {
+pub struct ShowCommand {
     pub command: &'static str,
     /// Summary of the output, for the error about an unknown command.
     pub about: &'static str,
@@ -19,18 +19,18 @@ pub struct Show {
 }
 
 /// All commands.
-pub const SHOWS: [Show; 3] = [
-    Show {
+pub const SHOWS: [ShowCommand; 3] = [
+    ShowCommand {
         command: "show running-config",
         about: "what clients set by native paths or text, from which a replace makes it again",
         text: running_config,
     },
-    Show {
+    ShowCommand {
         command: "show effective",
         about: "the union of all origins and owners, each line with its owner as a comment",
         text: effective,
     },
-    Show {
+    ShowCommand {
         command: "show factory",
         about: "what the box left the factory with, the base of a replace",
         text: |it| print(&it.models().native, it.factory()),

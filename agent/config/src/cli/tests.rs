@@ -59,9 +59,9 @@ fn said(schema: &Schema, statements: &[Statement]) -> Vec<String> {
     let shown = |it: &Statement| {
         let path = it.path.to_path(schema);
         match &it.act {
-            Act::Set(value) => format!("{} {path}={value}", it.line),
-            Act::Enter => format!("{} +{path}", it.line),
-            Act::No => format!("{} -{path}", it.line),
+            StatementAction::Set(value) => format!("{} {path}={value}", it.line),
+            StatementAction::Enter => format!("{} +{path}", it.line),
+            StatementAction::No => format!("{} -{path}", it.line),
         }
     };
     statements.iter().map(shown).collect()

@@ -1,26 +1,26 @@
 //! Authorization of a Set.
 //!
-//! The rules themselves are behind [`Admission`]. They are asked about the paths that operations name, about the
+//! The rules themselves are behind [`EditAuthorizer`]. They are asked about the paths that operations name, about the
 //! content of payloads, and finally about the difference in the client's layers, so that deletions by omission in
 //! a replace are covered too. Without rules, nothing is asked and no tree is walked.
 
 use std::fmt;
 use std::sync::Arc;
 
-use super::apply::Session;
+use super::apply::EditSession;
 use super::blame::Subject;
-use super::payload::Supplied;
-use super::{Cause, EditErrors, Operation, Target};
+use super::payload::ParsedPayload;
+use super::{EditCause, EditErrors, EditOperation, EditTarget};
 use crate::cli::Statement;
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
 use crate::layer::{Layers, Mark};
-use crate::resolve::{Pattern, PatternStep};
+use crate::resolve::{PathPattern, PatternStep};
 use crate::schema::Origin;
 use crate::tree::{Found, Leaf};
 
 /// Permissions of the author of a Set.
-pub trait Admission: fmt::Debug + Send + Sync {
+pub trait EditAuthorizer: fmt::Debug + Send + Sync {
     /// Permission to clear everything at and below these steps, for a delete, a replace or a union_replace.
     fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool;
 
@@ -50,7 +50,7 @@ pub trait Admission: fmt::Debug + Send + Sync {
         &self,
         before: &Configuration,
         after: &Layers,
-        written: Forms,
+        written: RequestForms,
     ) -> Result<(), (Origin, InstancePath)>;
 
     /// Permission to see the path in messages.
@@ -59,7 +59,7 @@ pub trait Admission: fmt::Debug + Send + Sync {
 
 /// Forms in which a request addresses configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forms {
+pub struct RequestForms {
     /// Native paths.
     pub native: bool,
     /// CLI text.
@@ -68,10 +68,10 @@ pub struct Forms {
 
 /// Permissions for one Set; `None` permits everything.
 #[derive(Clone, Debug, Default)]
-pub struct Gate(Option<Arc<dyn Admission>>);
+pub struct EditAuthorization(Option<Arc<dyn EditAuthorizer>>);
 
 /// Gates are equal when they share their rules, or have none.
-impl PartialEq for Gate {
+impl PartialEq for EditAuthorization {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -81,12 +81,12 @@ impl PartialEq for Gate {
     }
 }
 
-impl Gate {
-    pub fn new(admission: Arc<dyn Admission>) -> Self {
+impl EditAuthorization {
+    pub fn new(admission: Arc<dyn EditAuthorizer>) -> Self {
         Self(Some(admission))
     }
 
-    fn refuses(&self, asked: impl FnOnce(&dyn Admission) -> bool) -> bool {
+    fn refuses(&self, asked: impl FnOnce(&dyn EditAuthorizer) -> bool) -> bool {
         self.0.as_deref().is_some_and(|admission| !asked(admission))
     }
 
@@ -96,29 +96,29 @@ impl Gate {
     }
 }
 
-impl Session<'_> {
+impl EditSession<'_> {
     /// Checks the permission to clear what an operation names; records an error when it is missing. A wildcard in
     /// place of a name requires the permission for its parent.
     pub(super) fn may_clear(
         &mut self,
-        operation: Operation,
-        target: &Target,
-        pattern: &Pattern,
+        operation: EditOperation,
+        target: &EditTarget,
+        pattern: &PathPattern,
     ) -> bool {
         let literal = target.path.literal_len().min(pattern.0.len());
         let named = &pattern.0[..literal];
         let refused = self.gate.refuses(|it| it.may_clear(target.origin, named));
         if refused {
-            self.fail(operation, target, Cause::Denied);
+            self.fail(operation, target, EditCause::Denied);
         }
         !refused
     }
 
     /// Checks the permission to send CLI text; records an error when it is missing.
-    pub(super) fn may_send_text(&mut self, operation: Operation, target: &Target) -> bool {
+    pub(super) fn may_send_text(&mut self, operation: EditOperation, target: &EditTarget) -> bool {
         let refused = self.gate.refuses(|it| it.may_send_text());
         if refused {
-            self.fail(operation, target, Cause::Denied);
+            self.fail(operation, target, EditCause::Denied);
         }
         !refused
     }
@@ -130,24 +130,24 @@ impl Session<'_> {
     /// Checks the permission for the content of a payload; records an error when it is missing.
     pub(super) fn may_supply(
         &mut self,
-        operation: Operation,
+        operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
-        supplied: &Supplied,
+        supplied: &ParsedPayload,
     ) -> bool {
         let Some(admission) = self.gate.0.clone() else { return true };
         let admitted = match supplied {
-            Supplied::Leaf(value) => {
+            ParsedPayload::Leaf(value) => {
                 let leaf = Leaf::new(value.clone(), Mark::Explicit);
                 admission.may_supply(self.before, origin, path, Found::Leaf(&leaf))
             }
-            Supplied::Branch { branch, .. } => {
+            ParsedPayload::Branch { branch, .. } => {
                 admission.may_supply(self.before, origin, path, Found::Branch(branch))
             }
         };
         if let Err(denied) = &admitted {
             let place = denied.to_path(self.models().schema(origin)).to_string();
-            self.refuse(operation, place, Cause::Denied);
+            self.refuse(operation, place, EditCause::Denied);
         }
         admitted.is_ok()
     }
@@ -166,8 +166,8 @@ impl Session<'_> {
                 Origin::Native => Subject { native: Some(&path), openconfig: None },
             };
             let error = match known {
-                true => self.attribution.error(subject, Cause::Denied),
-                false => self.attribution.implied(Cause::Denied),
+                true => self.attribution.error(subject, EditCause::Denied),
+                false => self.attribution.implied(EditCause::Denied),
             };
             EditErrors(vec![error])
         })

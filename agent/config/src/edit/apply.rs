@@ -4,30 +4,30 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::admission::{Forms, Gate};
+use super::admission::{EditAuthorization, RequestForms};
 use super::blame::Attribution;
 use super::errors::MAX_ERRORS;
-use super::merge::{Additions, Merge};
-use super::payload::{self, Misfit, Supplied};
+use super::merge::{LeafListAdditions, SubtreeMerge};
+use super::payload::{self, InvalidPayload, ParsedPayload};
 use super::ports::{FactoryPorts, Port};
 use super::reconcile::{Reconciler, check_supported};
 use super::secrets::SecretEdits;
 use super::text::Negation;
-use super::{Cause, Edit, EditError, EditErrors, Operation, Payload, Target};
+use super::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark};
 use crate::limits::{WILDCARD_DELETES, excerpt};
 use crate::models::Models;
-use crate::progress::{Progress, Stop};
-use crate::resolve::Pattern;
+use crate::progress::{ParseProgress, StopReason};
+use crate::resolve::PathPattern;
 use crate::schema::{Node, NodeId, NodeKind, Origin, Schema};
 use crate::tree::{Branch, Child, Found, Leaf, is_key};
 use crate::value::Value;
 
 /// A Set in progress.
 #[derive(Debug)]
-pub(crate) struct Session<'a> {
+pub(crate) struct EditSession<'a> {
     pub(super) before: &'a Configuration,
     pub(super) layers: Layers,
     pub(super) errors: Vec<EditError>,
@@ -35,26 +35,26 @@ pub(crate) struct Session<'a> {
     pub(super) attribution: Attribution<'a>,
     pub(super) ports: FactoryPorts<'a>,
     /// Additions to leaf-lists that are not in the layers yet.
-    pub(super) additions: Additions,
+    pub(super) additions: LeafListAdditions,
     /// Paths that CLI text negated with `no`.
     pub(super) negations: Vec<Negation>,
     /// Permissions of the author of the request.
-    pub(super) gate: Gate,
-    pub(super) forms: Forms,
+    pub(super) gate: EditAuthorization,
+    pub(super) forms: RequestForms,
     /// Secrets of users that it has given so far.
     pub(super) secrets: SecretEdits,
     /// Users to whom the operation in progress gives or leaves secrets.
     pub(super) secret_users: BTreeSet<Keys>,
-    pub(super) progress: Progress,
+    pub(super) progress: ParseProgress,
     /// Number of deletes so far that searched lists.
     wildcard_deletes: usize,
     /// True when the request writes both origins.
     mixed: bool,
     /// Units that a request for both origins repeated exactly as Get showed them.
-    kept: Vec<(Operation, Origin, InstancePath)>,
+    kept: Vec<(EditOperation, Origin, InstancePath)>,
 }
 
-impl<'a> Session<'a> {
+impl<'a> EditSession<'a> {
     pub(crate) fn new(before: &'a Configuration) -> Self {
         Self {
             before,
@@ -62,13 +62,13 @@ impl<'a> Session<'a> {
             errors: Vec::new(),
             attribution: Attribution::new(before.models()),
             ports: FactoryPorts::of(before.models(), before.factory()),
-            additions: Additions::default(),
+            additions: LeafListAdditions::default(),
             negations: Vec::new(),
-            gate: Gate::default(),
-            forms: Forms::default(),
+            gate: EditAuthorization::default(),
+            forms: RequestForms::default(),
             secrets: SecretEdits::default(),
             secret_users: BTreeSet::new(),
-            progress: Progress::default(),
+            progress: ParseProgress::default(),
             wildcard_deletes: 0,
             mixed: false,
             kept: Vec::new(),
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
     pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution<'a>), EditErrors> {
         self.gate = edit.gate.clone();
         self.attribution.gate = edit.gate.clone();
-        self.progress = Progress::new(edit.cancel.clone());
+        self.progress = ParseProgress::new(edit.cancel.clone());
         self.forms = edit.forms();
         self.secrets = SecretEdits::by(edit.keeper.clone());
         if edit.union_replace.is_empty() {
@@ -89,8 +89,8 @@ impl<'a> Session<'a> {
         }
         self.forget_secrets();
         // A request without permission gets that error and no other.
-        if self.errors.iter().any(|error| error.cause == Cause::Denied) {
-            self.errors.retain(|error| error.cause == Cause::Denied);
+        if self.errors.iter().any(|error| error.cause == EditCause::Denied) {
+            self.errors.retain(|error| error.cause == EditCause::Denied);
         }
         if !self.errors.is_empty() {
             return Err(EditErrors(self.errors));
@@ -102,16 +102,16 @@ impl<'a> Session<'a> {
     fn plain(&mut self, edit: &Edit) {
         self.mixed = edit.origins().count() > 1;
         for (at, target) in edit.deletes.iter().enumerate() {
-            if self.must_stop(Operation::Delete(at)) {
+            if self.must_stop(EditOperation::Delete(at)) {
                 return;
             }
-            self.delete(Operation::Delete(at), target);
+            self.delete(EditOperation::Delete(at), target);
         }
         self.admit_texts(edit);
         let replaces = edit.replaces.iter().enumerate();
-        let replaces = replaces.map(|(at, it)| (Operation::Replace(at), it));
+        let replaces = replaces.map(|(at, it)| (EditOperation::Replace(at), it));
         let updates = edit.updates.iter().enumerate();
-        let updates = updates.map(|(at, it)| (Operation::Update(at), it));
+        let updates = updates.map(|(at, it)| (EditOperation::Update(at), it));
         for (operation, (target, payload)) in replaces.chain(updates) {
             if self.must_stop(operation) {
                 return;
@@ -127,10 +127,10 @@ impl<'a> Session<'a> {
 
     /// True when the rest of the request must be skipped, because it is too large or was cancelled. Records the
     /// error.
-    pub(super) fn must_stop(&mut self, operation: Operation) -> bool {
+    pub(super) fn must_stop(&mut self, operation: EditOperation) -> bool {
         let stop = self.progress.check().err();
-        if stop == Some(Stop::Abandoned) {
-            self.refuse(operation, "/".to_owned(), Cause::Abandoned);
+        if stop == Some(StopReason::Abandoned) {
+            self.refuse(operation, "/".to_owned(), EditCause::Abandoned);
         }
         stop.is_some()
     }
@@ -139,21 +139,21 @@ impl<'a> Session<'a> {
         self.before.models()
     }
 
-    fn delete(&mut self, operation: Operation, target: &Target) {
+    fn delete(&mut self, operation: EditOperation, target: &EditTarget) {
         let schema = self.models().schema(target.origin);
         let patterns = match schema.resolve_delete(&target.path) {
             Ok(patterns) => patterns,
-            Err(error) => return self.fail(operation, target, Cause::from(&error)),
+            Err(error) => return self.fail(operation, target, EditCause::from(&error)),
         };
         if patterns.iter().any(|pattern| pattern.concrete().is_none()) {
             self.wildcard_deletes += 1;
             if let Err(error) = WILDCARD_DELETES.check(self.wildcard_deletes) {
-                return self.fail(operation, target, Cause::Limit(error));
+                return self.fail(operation, target, EditCause::Limit(error));
             }
         }
-        let writable = |pattern: &&Pattern| node_at(schema, pattern.last()).config;
+        let writable = |pattern: &&PathPattern| node_at(schema, pattern.last()).config;
         if !patterns.iter().any(|pattern| writable(&pattern)) {
-            return self.fail(operation, target, Cause::ReadOnly);
+            return self.fail(operation, target, EditCause::ReadOnly);
         }
         for pattern in patterns.iter().filter(writable) {
             self.attribution.path(operation, target.origin, pattern.clone());
@@ -162,13 +162,13 @@ impl<'a> Session<'a> {
             }
             if pattern.last().is_some_and(|node| schema.is_list_key(node)) {
                 let reason = "a key cannot be deleted without its entry".to_owned();
-                return self.fail(operation, target, Cause::BadValue(reason));
+                return self.fail(operation, target, EditCause::BadValue(reason));
             }
             let owner =
                 pattern.concrete().and_then(|it| self.before.reserved_for(target.origin, &it));
             if let Some(owner) = owner {
                 let why = "only its owner removes it";
-                return self.fail(operation, target, Cause::Reserved { owner, why });
+                return self.fail(operation, target, EditCause::Reserved { owner, why });
             }
             self.clear_secrets(target.origin, pattern);
             self.hold_secret_users(target.origin, pattern);
@@ -180,7 +180,7 @@ impl<'a> Session<'a> {
 
     /// Removes the nodes that a pattern names from the client's layer, and for OpenConfig also the factory leaves
     /// that they map to.
-    fn clear(&mut self, origin: Origin, pattern: &Pattern) {
+    fn clear(&mut self, origin: Origin, pattern: &PathPattern) {
         let layer = LayerKey::client(origin);
         if pattern.0.is_empty() && origin == Origin::OpenConfig {
             self.layers.annotation = None;
@@ -200,7 +200,7 @@ impl<'a> Session<'a> {
 
     /// Restores the factory values of ports that were visible before and are missing after an operation, except
     /// for those in `kept`.
-    fn give_ports_back(&mut self, named: (Origin, &Pattern), kept: &[InstancePath]) {
+    fn give_ports_back(&mut self, named: (Origin, &PathPattern), kept: &[InstancePath]) {
         let (origin, layer) = (named.0, LayerKey::client(named.0));
         let (shown, held) = (self.before.config_view(origin), self.layers.tree(layer).clone());
         let sent_back = |port: &Port<'_>| port.path(origin).is_some_and(|it| kept.contains(it));
@@ -249,20 +249,25 @@ impl<'a> Session<'a> {
         }
     }
 
-    pub(super) fn write(&mut self, operation: Operation, target: &Target, payload: &Payload) {
+    pub(super) fn write(
+        &mut self,
+        operation: EditOperation,
+        target: &EditTarget,
+        payload: &Payload,
+    ) {
         if let Payload::Cli { text } = payload {
             return self.text(operation, target, text);
         }
         let schema = self.models().schema(target.origin);
         let path = match schema.resolve_write(&target.path) {
             Ok(path) => path,
-            Err(error) => return self.fail(operation, target, Cause::from(&error)),
+            Err(error) => return self.fail(operation, target, EditCause::from(&error)),
         };
         if let Err(cause) = self.writable(target.origin, &path) {
             return self.fail(operation, target, cause);
         }
-        let named = Pattern::from(&path);
-        let clears = !matches!(operation, Operation::Update(_));
+        let named = PathPattern::from(&path);
+        let clears = !matches!(operation, EditOperation::Update(_));
         if clears && !self.may_clear(operation, target, &named) {
             return;
         }
@@ -278,17 +283,17 @@ impl<'a> Session<'a> {
         let Some(supplied) = self.take_secrets(operation, target.origin, &path, supplied) else {
             return;
         };
-        let replace = matches!(operation, Operation::Replace(_));
-        let union = matches!(operation, Operation::UnionReplace(_));
+        let replace = matches!(operation, EditOperation::Replace(_));
+        let union = matches!(operation, EditOperation::UnionReplace(_));
         if union && self.contradicts(operation, target.origin, &path, &supplied) {
             return;
         }
         match supplied {
-            Supplied::Leaf(value) => self.write_leaf(operation, target, &path, value, replace),
-            Supplied::Branch { empty: true, .. } if (replace || union) && is_entry(&path) => {
-                self.refuse(operation, path.to_path(schema).to_string(), Cause::Empty);
+            ParsedPayload::Leaf(value) => self.write_leaf(operation, target, &path, value, replace),
+            ParsedPayload::Branch { empty: true, .. } if (replace || union) && is_entry(&path) => {
+                self.refuse(operation, path.to_path(schema).to_string(), EditCause::Empty);
             }
-            Supplied::Branch { branch, annotation, .. } => {
+            ParsedPayload::Branch { branch, annotation, .. } => {
                 if replace && path.is_root() || annotation.is_some() {
                     self.layers.annotation = annotation;
                 }
@@ -298,15 +303,15 @@ impl<'a> Session<'a> {
         self.settle_secret_users();
     }
 
-    pub(super) fn writable(&self, origin: Origin, path: &InstancePath) -> Result<(), Cause> {
+    pub(super) fn writable(&self, origin: Origin, path: &InstancePath) -> Result<(), EditCause> {
         let models = self.models();
         if !node_at(models.schema(origin), path.last().map(|step| step.node)).config {
-            return Err(Cause::ReadOnly);
+            return Err(EditCause::ReadOnly);
         }
         for step in &path.0 {
             if let Some(keys) = &step.keys {
                 let supported = models.map.supports(origin, step.node, keys);
-                supported.map_err(|reason| Cause::Unsupported(reason.to_owned()))?;
+                supported.map_err(|reason| EditCause::Unsupported(reason.to_owned()))?;
             }
         }
         Ok(())
@@ -314,8 +319,8 @@ impl<'a> Session<'a> {
 
     fn write_leaf(
         &mut self,
-        operation: Operation,
-        target: &Target,
+        operation: EditOperation,
+        target: &EditTarget,
         path: &InstancePath,
         value: Value,
         replace: bool,
@@ -332,7 +337,7 @@ impl<'a> Session<'a> {
             (true, Some(held)) => {
                 let added = self.additions.add((target.origin, path), &held.value, &leaf);
                 if let Err(error) = added {
-                    return self.fail(operation, target, Cause::Limit(error));
+                    return self.fail(operation, target, EditCause::Limit(error));
                 }
             }
             _ => tree.set_leaf(schema, path, leaf),
@@ -346,8 +351,8 @@ impl<'a> Session<'a> {
     /// Writes a key leaf, which must have the value in the path. The entry then counts as created.
     fn write_key(
         &mut self,
-        operation: Operation,
-        target: &Target,
+        operation: EditOperation,
+        target: &EditTarget,
         path: &InstancePath,
         value: &Value,
     ) {
@@ -359,7 +364,7 @@ impl<'a> Session<'a> {
             list_keys(schema, entry.node).iter().position(|key| schema.node(*key).name == *name);
         let held = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.get(place));
         if let Some(held) = held.filter(|held| *held != value) {
-            let cause = Cause::KeyMismatch {
+            let cause = EditCause::KeyMismatch {
                 key: name.to_string(),
                 entry: excerpt(held),
                 given: excerpt(value),
@@ -373,7 +378,7 @@ impl<'a> Session<'a> {
 
     fn write_branch(
         &mut self,
-        operation: Operation,
+        operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
         branch: Arc<Branch<Mark>>,
@@ -404,7 +409,7 @@ impl<'a> Session<'a> {
         origin: Origin,
         path: &InstancePath,
         payload: &Branch<Mark>,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), EditCause> {
         let [.., Step { node: list, keys: Some(keys) }, Step { node: inside, .. }] = &path.0[..]
         else {
             return Ok(());
@@ -412,7 +417,7 @@ impl<'a> Session<'a> {
         for (container, leaf, place) in self.models().map.mirrors(origin, *list) {
             let (held, given) = (&keys[*place], payload.value(*leaf));
             if let Some(given) = given.filter(|given| container == inside && *given != held) {
-                return Err(Cause::KeyMismatch {
+                return Err(EditCause::KeyMismatch {
                     key: self.models().schema(origin).node(*leaf).name.to_string(),
                     entry: excerpt(held),
                     given: excerpt(given),
@@ -424,7 +429,7 @@ impl<'a> Session<'a> {
 
     fn replace_branch(
         &mut self,
-        operation: Operation,
+        operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
         branch: &Arc<Branch<Mark>>,
@@ -442,7 +447,7 @@ impl<'a> Session<'a> {
         }
         let kept = reconciler.kept;
         self.clear_factory_below(origin, path, &kept);
-        self.give_ports_back((origin, &Pattern::from(path)), &kept);
+        self.give_ports_back((origin, &PathPattern::from(path)), &kept);
         if self.mixed {
             self.kept.extend(kept.into_iter().map(|unit| (operation, origin, unit)));
         }
@@ -463,7 +468,7 @@ impl<'a> Session<'a> {
         origin: Origin,
         path: &InstancePath,
         branch: &Arc<Branch<Mark>>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), InvalidPayload> {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree_mut(LayerKey::client(origin));
         if tree.get(path).is_none() {
@@ -472,7 +477,7 @@ impl<'a> Session<'a> {
             }
             return Ok(());
         }
-        let mut merge = Merge::new(schema, (origin, path), &mut self.additions);
+        let mut merge = SubtreeMerge::new(schema, (origin, path), &mut self.additions);
         merge.branch(tree.branch_mut(schema, &path.0, &Mark::Explicit), branch)
     }
 
@@ -500,19 +505,24 @@ impl<'a> Session<'a> {
         }
     }
 
-    pub(super) fn fail(&mut self, operation: Operation, target: &Target, cause: Cause) {
+    pub(super) fn fail(&mut self, operation: EditOperation, target: &EditTarget, cause: EditCause) {
         self.refuse(operation, &target.path, cause);
     }
 
-    pub(super) fn refuse(&mut self, operation: Operation, path: impl Display, cause: Cause) {
-        if self.errors.len() < MAX_ERRORS || cause == Cause::Denied {
+    pub(super) fn refuse(
+        &mut self,
+        operation: EditOperation,
+        path: impl Display,
+        cause: EditCause,
+    ) {
+        if self.errors.len() < MAX_ERRORS || cause == EditCause::Denied {
             self.errors.push(EditError::new(operation, path, cause));
         }
     }
 }
 
 /// A leaf that repeats a key: container, leaf, value.
-type Mirror = (NodeId, NodeId, Value);
+type KeyCopy = (NodeId, NodeId, Value);
 
 /// Leaves that should repeat keys and that this OpenConfig entry lacks.
 fn lacking_mirrors(
@@ -520,7 +530,7 @@ fn lacking_mirrors(
     list: NodeId,
     keys: &Keys,
     entry: &Branch<Mark>,
-) -> Vec<Mirror> {
+) -> Vec<KeyCopy> {
     let lacks = |(config, leaf, place): &(NodeId, NodeId, usize)| {
         let has = entry.container(*config).is_some_and(|config| config.leaf(*leaf).is_some());
         (!has).then(|| (*config, *leaf, keys[*place].clone()))
@@ -528,7 +538,7 @@ fn lacking_mirrors(
     models.map.mirrors(Origin::OpenConfig, list).iter().filter_map(lacks).collect()
 }
 
-fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<Mirror>) {
+fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<KeyCopy>) {
     for (config, leaf, value) in mirrors {
         entry.container_mut(config).put_leaf(leaf, value, Mark::Explicit);
     }

@@ -3,15 +3,15 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use super::admission::Gate;
-use super::errors::{MAX_CONFLICTS, Side};
-use super::{Cause, Conflict, EditError, EditErrors, Operation};
-use crate::cli::{self, Act, Statement};
+use super::admission::EditAuthorization;
+use super::errors::{ConflictSide, MAX_CONFLICTS};
+use super::{Conflict, EditCause, EditError, EditErrors, EditOperation};
+use crate::cli::{self, Statement, StatementAction};
 use crate::instance::InstancePath;
 use crate::layer::LayerKey;
 use crate::limits::excerpt;
 use crate::models::Models;
-use crate::resolve::Pattern;
+use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::union::Problem;
 use crate::value::Value;
@@ -20,30 +20,30 @@ use crate::value::Value;
 #[derive(Debug)]
 pub(crate) struct Attribution<'a> {
     models: &'a Models,
-    named: Vec<Named>,
+    named: Vec<OperationScope>,
     /// Permissions of the author, which limit what a message may reveal.
-    pub(super) gate: Gate,
+    pub(super) gate: EditAuthorization,
 }
 
 #[derive(Debug)]
-enum Named {
-    Path { operation: Operation, origin: Origin, pattern: Pattern },
-    Text(Text),
+enum OperationScope {
+    Path { operation: EditOperation, origin: Origin, pattern: PathPattern },
+    Text(CliText),
 }
 
 /// CLI text of a request.
 #[derive(Debug)]
-pub(super) struct Text {
-    pub(super) operation: Operation,
+pub(super) struct CliText {
+    pub(super) operation: EditOperation,
     pub(super) text: String,
     pub(super) statements: Vec<Statement>,
     /// Computed for the first error message.
-    lines: OnceCell<Lines>,
+    lines: OnceCell<LineIndex>,
 }
 
 /// A text by lines.
 #[derive(Debug)]
-struct Lines {
+struct LineIndex {
     said: Vec<String>,
     /// Number of the last line about each path.
     about: HashMap<InstancePath, usize>,
@@ -57,31 +57,34 @@ pub(super) struct Subject<'p> {
 }
 
 /// Operation behind a problem, and the path or line within it.
-struct Culprit {
-    operation: Operation,
+struct ErrorLocation {
+    operation: EditOperation,
     place: String,
 }
 
 impl<'a> Attribution<'a> {
     pub(super) fn new(models: &'a Models) -> Self {
-        Self { models, named: Vec::new(), gate: Gate::default() }
+        Self { models, named: Vec::new(), gate: EditAuthorization::default() }
     }
 
     /// Attribution for a change of whole trees, with one operation for each origin.
-    pub(crate) fn of_trees(models: &'a Models, operation: impl Fn(Origin) -> Operation) -> Self {
+    pub(crate) fn of_trees(
+        models: &'a Models,
+        operation: impl Fn(Origin) -> EditOperation,
+    ) -> Self {
         let mut attribution = Self::new(models);
         for origin in [Origin::Native, Origin::OpenConfig] {
-            attribution.path(operation(origin), origin, Pattern::default());
+            attribution.path(operation(origin), origin, PathPattern::default());
         }
         attribution
     }
 
-    pub(super) fn path(&mut self, operation: Operation, origin: Origin, pattern: Pattern) {
-        self.named.push(Named::Path { operation, origin, pattern });
+    pub(super) fn path(&mut self, operation: EditOperation, origin: Origin, pattern: PathPattern) {
+        self.named.push(OperationScope::Path { operation, origin, pattern });
     }
 
-    pub(super) fn text(&mut self, text: Text) {
-        self.named.push(Named::Text(text));
+    pub(super) fn text(&mut self, text: CliText) {
+        self.named.push(OperationScope::Text(text));
     }
 
     /// Errors for the problems of the union, at most [`MAX_CONFLICTS`], in the order of their operations.
@@ -96,80 +99,82 @@ impl<'a> Attribution<'a> {
         match problem {
             Problem::Unsupported { openconfig, reason, .. } => {
                 let subject = Subject { native: None, openconfig: Some(&openconfig) };
-                self.error(subject, Cause::Unsupported(reason))
+                self.error(subject, EditCause::Unsupported(reason))
             }
             Problem::Reserved { service, layer, path, why } => {
                 let subject = match layer.origin {
                     Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
                     Origin::Native => Subject { native: Some(&path), openconfig: None },
                 };
-                self.error(subject, Cause::Reserved { owner: service, why })
+                self.error(subject, EditCause::Reserved { owner: service, why })
             }
             Problem::Missing { native } => {
                 let openconfig = self.models.map.up_path(&native).into_iter().next();
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
-                self.error(subject, Cause::Incomplete)
+                self.error(subject, EditCause::Incomplete)
             }
             Problem::MissingAll { native, one_of } => {
                 let name = |leaf: &NodeId| self.models.native.node(*leaf).name.to_string();
                 let names = one_of.iter().map(name).collect::<Vec<_>>().join("` or `");
                 let openconfig = self.models.map.up_path(&native).into_iter().next();
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
-                self.error(subject, Cause::NoneOf(names))
+                self.error(subject, EditCause::NoneOf(names))
             }
             Problem::Conflict { native, openconfig, sides } => {
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
                 let sides = sides.map(|(layer, value)| self.side(layer, subject, Some(&value)));
-                self.error(subject, Cause::Conflict(Box::new(Conflict { sides })))
+                self.error(subject, EditCause::Conflict(Box::new(Conflict { sides })))
             }
         }
     }
 
     /// Error of the last operation that concerns `subject`.
-    pub(super) fn error(&self, subject: Subject<'_>, cause: Cause) -> EditError {
+    pub(super) fn error(&self, subject: Subject<'_>, cause: EditCause) -> EditError {
         let culprit = self.named.iter().rev().find_map(|named| self.culprit(named, subject));
         let culprit = culprit.unwrap_or_else(|| self.last(subject));
         EditError::new(culprit.operation, culprit.place, cause)
     }
 
-    fn culprit(&self, named: &Named, subject: Subject<'_>) -> Option<Culprit> {
+    fn culprit(&self, named: &OperationScope, subject: Subject<'_>) -> Option<ErrorLocation> {
         let (operation, place) = match named {
-            Named::Path { operation, origin: Origin::OpenConfig, pattern } => {
+            OperationScope::Path { operation, origin: Origin::OpenConfig, pattern } => {
                 let path = subject.openconfig.filter(|path| pattern.touches(path))?;
                 (*operation, shown(&self.models.openconfig, path))
             }
-            Named::Path { operation, origin: Origin::Native, pattern } => {
+            OperationScope::Path { operation, origin: Origin::Native, pattern } => {
                 let path = subject.native.filter(|path| pattern.touches(path))?;
                 (*operation, shown(&self.models.native, path))
             }
-            Named::Text(text) => (text.operation, text.quoted(text.line_of(subject.native?)?)),
+            OperationScope::Text(text) => {
+                (text.operation, text.quoted(text.line_of(subject.native?)?))
+            }
         };
-        Some(Culprit { operation, place })
+        Some(ErrorLocation { operation, place })
     }
 
     /// Fallback when no operation named the subject: the last operation, which must have implied it.
-    fn last(&self, subject: Subject<'_>) -> Culprit {
+    fn last(&self, subject: Subject<'_>) -> ErrorLocation {
         let operation = self.named.last().map(|named| match named {
-            Named::Path { operation, .. } => *operation,
-            Named::Text(text) => text.operation,
+            OperationScope::Path { operation, .. } => *operation,
+            OperationScope::Text(text) => text.operation,
         });
         let native = subject.native.map(|path| shown(&self.models.native, path));
         let openconfig = subject.openconfig.map(|path| shown(&self.models.openconfig, path));
-        Culprit {
-            operation: operation.unwrap_or(Operation::Update(0)),
+        ErrorLocation {
+            operation: operation.unwrap_or(EditOperation::Update(0)),
             place: openconfig.or(native).unwrap_or_default(),
         }
     }
 
     /// Error of the last operation, without naming a subject.
-    pub(crate) fn implied(&self, cause: Cause) -> EditError {
+    pub(crate) fn implied(&self, cause: EditCause) -> EditError {
         let (operation, place) = match self.named.last() {
-            Some(Named::Path { operation, origin, pattern }) => {
+            Some(OperationScope::Path { operation, origin, pattern }) => {
                 let path = pattern.concrete().unwrap_or_default();
                 (*operation, shown(self.models.schema(*origin), &path))
             }
-            Some(Named::Text(text)) => (text.operation, "/".to_owned()),
-            None => (Operation::Update(0), "/".to_owned()),
+            Some(OperationScope::Text(text)) => (text.operation, "/".to_owned()),
+            None => (EditOperation::Update(0), "/".to_owned()),
         };
         EditError::new(operation, place, cause)
     }
@@ -181,20 +186,25 @@ impl<'a> Attribution<'a> {
         layer: LayerKey,
         subject: Subject<'_>,
         value: Option<&Value>,
-    ) -> Side {
+    ) -> ConflictSide {
         let said =
             value.map_or_else(|| "to be absent".to_owned(), |it| format!("`{}`", excerpt(it)));
         let side = self.side_saying(layer, subject, said);
         let native = subject.native.filter(|_| layer == LayerKey::CLIENT_NATIVE);
         let line = native.filter(|path| self.gate.may_read(Origin::Native, path));
-        Side {
+        ConflictSide {
             line: line.and_then(|path| self.line(path, value)).map(|line| excerpt(&line)),
             ..side
         }
     }
 
     /// One side of a conflict, with the value given as text. Values that the author may not read are hidden.
-    pub(super) fn side_saying(&self, layer: LayerKey, subject: Subject<'_>, said: String) -> Side {
+    pub(super) fn side_saying(
+        &self,
+        layer: LayerKey,
+        subject: Subject<'_>,
+        said: String,
+    ) -> ConflictSide {
         let path = match (layer.origin, subject.openconfig, subject.native) {
             (Origin::OpenConfig, Some(path), _) => Some((Origin::OpenConfig, path)),
             (_, _, Some(path)) => Some((Origin::Native, path)),
@@ -203,7 +213,7 @@ impl<'a> Attribution<'a> {
         let hidden = path.is_some_and(|(origin, path)| !self.gate.may_read(origin, path));
         let value = if hidden { "set otherwise".to_owned() } else { said };
         let path = path.map(|(origin, path)| shown(self.models.schema(origin), path));
-        Side { layer, path: path.unwrap_or_default(), value, line: None }
+        ConflictSide { layer, path: path.unwrap_or_default(), value, line: None }
     }
 
     /// The CLI line about a native leaf: that of the request with its number, or for a stored value the line that
@@ -211,24 +221,26 @@ impl<'a> Attribution<'a> {
     fn line(&self, native: &InstancePath, value: Option<&Value>) -> Option<String> {
         for named in self.named.iter().rev() {
             match named {
-                Named::Text(text) => {
+                OperationScope::Text(text) => {
                     if let Some(line) = text.line_of(native) {
                         return Some(text.quoted(line));
                     }
                 }
-                Named::Path { origin: Origin::Native, pattern, .. } if pattern.touches(native) => {
+                OperationScope::Path { origin: Origin::Native, pattern, .. }
+                    if pattern.touches(native) =>
+                {
                     return None;
                 }
-                Named::Path { .. } => {}
+                OperationScope::Path { .. } => {}
             }
         }
-        let act = value.map_or(Act::No, |value| Act::Set(value.clone()));
+        let act = value.map_or(StatementAction::No, |value| StatementAction::Set(value.clone()));
         Some(cli::line(&self.models.native, native, &act))
     }
 }
 
-impl Text {
-    pub(super) fn new(operation: Operation, text: &str, statements: Vec<Statement>) -> Self {
+impl CliText {
+    pub(super) fn new(operation: EditOperation, text: &str, statements: Vec<Statement>) -> Self {
         Self { operation, text: text.to_owned(), statements, lines: OnceCell::new() }
     }
 
@@ -250,8 +262,8 @@ impl Text {
         excerpt(&format_args!("line {line}: {}", said.map_or("", String::as_str)))
     }
 
-    fn lines(&self) -> &Lines {
-        self.lines.get_or_init(|| Lines {
+    fn lines(&self) -> &LineIndex {
+        self.lines.get_or_init(|| LineIndex {
             said: self.text.lines().map(|line| line.trim().to_owned()).collect(),
             about: self.statements.iter().map(|it| (it.path.clone(), it.line)).collect(),
         })

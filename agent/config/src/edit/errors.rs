@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::layer::{LayerKey, Namespace};
 use crate::limits::{LimitExceeded, excerpt};
-use crate::progress::Stop;
+use crate::progress::StopReason;
 use crate::resolve::PathError;
 use crate::schema::Origin;
 
@@ -16,15 +16,15 @@ pub struct EditErrors(pub Vec<EditError>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {operation} `{path}`: {cause}")]
 pub struct EditError {
-    pub operation: Operation,
+    pub operation: EditOperation,
     /// Path of the problem, which may be below the operation's path when the payload is wrong.
     pub path: String,
-    pub cause: Cause,
+    pub cause: EditCause,
 }
 
 /// An operation, by its index among those of its kind in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Operation {
+pub enum EditOperation {
     Delete(usize),
     Replace(usize),
     Update(usize),
@@ -42,7 +42,7 @@ pub enum Operation {
 /// Problem with an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum EditCause {
     /// The schema has no such node.
     #[error("the model has no such node")]
     UnknownPath,
@@ -97,12 +97,12 @@ pub enum Cause {
 /// The two sides of a conflict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    pub sides: [Side; 2],
+    pub sides: [ConflictSide; 2],
 }
 
 /// Value of a leaf in one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Side {
+pub struct ConflictSide {
     pub layer: LayerKey,
     /// Path in the model of the layer.
     pub path: String,
@@ -120,12 +120,12 @@ pub(super) const MAX_CONFLICTS: usize = 100;
 
 impl EditError {
     /// Makes an error that quotes a bounded part of the request.
-    pub(super) fn new(operation: Operation, path: impl fmt::Display, cause: Cause) -> Self {
+    pub(super) fn new(operation: EditOperation, path: impl fmt::Display, cause: EditCause) -> Self {
         Self { operation, path: excerpt(&path), cause: cause.in_excerpts() }
     }
 }
 
-impl Cause {
+impl EditCause {
     fn in_excerpts(self) -> Self {
         match self {
             Self::Malformed(text) => Self::Malformed(excerpt(&text)),
@@ -176,7 +176,7 @@ impl fmt::Display for Conflict {
     }
 }
 
-impl fmt::Display for Side {
+impl fmt::Display for ConflictSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { layer, path, value, line } = self;
         write!(f, "`{path}` is {value} by {layer}")?;
@@ -184,7 +184,7 @@ impl fmt::Display for Side {
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for EditOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Delete(_) => "delete",
@@ -201,16 +201,16 @@ impl fmt::Display for Operation {
     }
 }
 
-impl From<Stop> for Cause {
-    fn from(stop: Stop) -> Self {
+impl From<StopReason> for EditCause {
+    fn from(stop: StopReason) -> Self {
         match stop {
-            Stop::Limit(error) => Self::Limit(error),
-            Stop::Abandoned => Self::Abandoned,
+            StopReason::Limit(error) => Self::Limit(error),
+            StopReason::Abandoned => Self::Abandoned,
         }
     }
 }
 
-impl From<&PathError> for Cause {
+impl From<&PathError> for EditCause {
     fn from(error: &PathError) -> Self {
         match error {
             PathError::Unknown { .. } => Self::UnknownPath,

@@ -11,14 +11,14 @@ use crate::value::Value;
 /// Removes the native leaves that correspond to nodes at or below an OpenConfig path. Native-only leaves stay,
 /// with their entries.
 pub(super) fn clear_native(models: &Models, tree: &mut Tree<Mark>, openconfig: &InstancePath) {
-    Clearing { models }.entry(0, tree.root_mut(), &openconfig.0);
+    NativeRemoval { models }.entry(0, tree.root_mut(), &openconfig.0);
 }
 
-struct Clearing<'a> {
+struct NativeRemoval<'a> {
     models: &'a Models,
 }
 
-impl Clearing<'_> {
+impl NativeRemoval<'_> {
     /// `rest` is the part of the path below this entry; empty when the whole entry is named.
     fn entry(&self, at: AnchorId, entry: &mut Branch<Mark>, rest: &[Step]) {
         let anchor = &self.models.map.anchors[at];
@@ -114,19 +114,19 @@ pub(super) fn overlaps(
     native: &Tree<Mark>,
     openconfig: &Tree<Mark>,
 ) -> Vec<Overlap> {
-    let mut both = Both { models, place: Vec::new(), found: Vec::new() };
+    let mut both = OverlapSearch { models, place: Vec::new(), found: Vec::new() };
     both.entry(0, native.root(), Found::Branch(openconfig.root()));
     both.found
 }
 
-struct Both<'a> {
+struct OverlapSearch<'a> {
     models: &'a Models,
     /// Native entries on the way to the current node.
     place: Vec<(AnchorId, Keys)>,
     found: Vec<Overlap>,
 }
 
-impl Both<'_> {
+impl OverlapSearch<'_> {
     fn entry(&mut self, at: AnchorId, native: &Branch<Mark>, openconfig: Found<'_, Mark>) {
         let anchor = &self.models.map.anchors[at];
         for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {

@@ -3,7 +3,7 @@
 
 use super::blame::{Attribution, Subject};
 use super::errors::MAX_CONFLICTS;
-use super::{Cause, Conflict, EditError, Operation};
+use super::{Conflict, EditCause, EditError, EditOperation};
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, Mark};
@@ -14,7 +14,7 @@ use crate::value::Value;
 pub(super) fn conflicts(
     before: &Configuration,
     layers: &Layers,
-    kept: &[(Operation, Origin, InstancePath)],
+    kept: &[(EditOperation, Origin, InstancePath)],
     attribution: &Attribution<'_>,
 ) -> Vec<EditError> {
     let mut errors = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn conflicts(
                 attribution.side(LayerKey::CLIENT_NATIVE, subject, Some(values.0)),
                 attribution.side(LayerKey::CLIENT_OPENCONFIG, subject, Some(values.1)),
             ];
-            let cause = Cause::Conflict(Box::new(Conflict { sides }));
+            let cause = EditCause::Conflict(Box::new(Conflict { sides }));
             let path = path.to_path(before.models().schema(*origin));
             errors.push(EditError::new(*operation, path, cause));
         });

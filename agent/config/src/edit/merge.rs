@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Cause;
-use super::payload::Misfit;
+use super::EditCause;
+use super::payload::InvalidPayload;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark};
-use crate::leaf_list::Entries;
+use crate::leaf_list::LeafListBuilder;
 use crate::limits::LimitExceeded;
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
@@ -16,17 +16,17 @@ use crate::value::Value;
 /// Additions to leaf-lists by the operations of a request. They are written to the trees at the end, because a
 /// request may add ten thousand entries one by one.
 #[derive(Debug, Default)]
-pub(super) struct Additions {
+pub(super) struct LeafListAdditions {
     lists: BTreeMap<Origin, BTreeMap<InstancePath, Addition>>,
 }
 
 #[derive(Debug)]
 struct Addition {
-    entries: Entries<Value>,
+    entries: LeafListBuilder<Value>,
     mark: Mark,
 }
 
-impl Additions {
+impl LeafListAdditions {
     /// Adds `more` to the leaf-list at a path; `held` are its entries in the tree.
     ///
     /// # Errors
@@ -39,7 +39,8 @@ impl Additions {
     ) -> Result<(), LimitExceeded> {
         let lists = self.lists.entry(origin).or_default();
         if !lists.contains_key(path) {
-            let addition = Addition { entries: Entries::of(entries(held)), mark: more.meta };
+            let addition =
+                Addition { entries: LeafListBuilder::of(entries(held)), mark: more.meta };
             lists.insert(path.clone(), addition);
         }
         let Some(addition) = lists.get_mut(path) else { return Ok(()) };
@@ -82,20 +83,20 @@ fn entries(value: &Value) -> &[Value] {
 }
 
 /// Merges subtrees into the client's layer of one origin: leaves are replaced, leaf-lists are joined.
-pub(super) struct Merge<'a, 'f> {
+pub(super) struct SubtreeMerge<'a, 'f> {
     schema: &'a Schema,
     origin: Origin,
-    additions: &'f mut Additions,
+    additions: &'f mut LeafListAdditions,
     /// Path of the current node.
     way: Vec<(NodeId, Option<&'f Keys>)>,
 }
 
-impl<'a, 'f> Merge<'a, 'f> {
+impl<'a, 'f> SubtreeMerge<'a, 'f> {
     /// Prepares a merge of subtrees at `path`.
     pub(super) fn new(
         schema: &'a Schema,
         (origin, path): (Origin, &'f InstancePath),
-        additions: &'f mut Additions,
+        additions: &'f mut LeafListAdditions,
     ) -> Self {
         let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
         Self { schema, origin, additions, way }
@@ -109,7 +110,7 @@ impl<'a, 'f> Merge<'a, 'f> {
         &mut self,
         into: &mut Branch<Mark>,
         from: &'f Branch<Mark>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), InvalidPayload> {
         into.given |= from.given;
         for (node, child) in from.children() {
             self.way.push((*node, None));
@@ -142,14 +143,14 @@ impl<'a, 'f> Merge<'a, 'f> {
         node: NodeId,
         into: &mut Branch<Mark>,
         leaf: &Leaf<Mark>,
-    ) -> Result<(), Misfit> {
+    ) -> Result<(), InvalidPayload> {
         match into.value(node) {
             Some(held) if self.schema.node(node).kind == NodeKind::LeafList => {
                 let path = self.path();
                 let added = self.additions.add((self.origin, &path), held, leaf);
-                added.map_err(|error| Misfit {
+                added.map_err(|error| InvalidPayload {
                     path: path.to_path(self.schema).to_string(),
-                    cause: Cause::Limit(error),
+                    cause: EditCause::Limit(error),
                 })
             }
             _ => {

@@ -14,13 +14,13 @@ mod secrets;
 mod text;
 mod union;
 
-pub use admission::{Admission, Forms, Gate};
-pub use errors::{Cause, Conflict, EditError, EditErrors, Operation, Side};
+pub use admission::{EditAuthorization, EditAuthorizer, RequestForms};
+pub use errors::{Conflict, ConflictSide, EditCause, EditError, EditErrors, EditOperation};
 
 pub use payload::ANNOTATION;
 pub use secrets::{Keeper, SecretKeeper};
 
-pub(crate) use apply::Session;
+pub(crate) use apply::EditSession;
 pub(crate) use blame::Attribution;
 pub(crate) use reconcile::check_supported;
 pub(crate) use secrets::check_roles;
@@ -38,14 +38,14 @@ use crate::value::Scalar;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Edit {
     /// Applied first, in order; then the replaces, then the updates.
-    pub deletes: Vec<Target>,
-    pub replaces: Vec<(Target, Payload)>,
-    pub updates: Vec<(Target, Payload)>,
+    pub deletes: Vec<EditTarget>,
+    pub replaces: Vec<(EditTarget, Payload)>,
+    pub updates: Vec<(EditTarget, Payload)>,
     /// Excludes all other operations. The new configuration is the union of these entries, whose order has no
     /// meaning.
-    pub union_replace: Vec<(Target, Payload)>,
+    pub union_replace: Vec<(EditTarget, Payload)>,
     /// Permissions of the author.
-    pub gate: Gate,
+    pub gate: EditAuthorization,
     /// The keeper of the secrets of users in it.
     pub keeper: Keeper,
     /// Cancelled when the client no longer waits.
@@ -54,7 +54,7 @@ pub struct Edit {
 
 /// Path of an operation. Only deletes may have wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct EditTarget {
     pub origin: Origin,
     pub path: Path,
 }
@@ -79,9 +79,9 @@ impl Edit {
     }
 
     /// Forms in which the request addresses native configuration.
-    pub fn forms(&self) -> Forms {
+    pub fn forms(&self) -> RequestForms {
         let written = self.replaces.iter().chain(&self.updates).chain(&self.union_replace);
-        let mut forms = Forms::default();
+        let mut forms = RequestForms::default();
         for (target, payload) in written {
             let text = matches!(payload, Payload::Cli { .. });
             forms.text |= text;

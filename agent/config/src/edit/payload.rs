@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use super::{Cause, Payload};
+use super::{EditCause, Payload};
 use crate::instance::InstancePath;
-use crate::json::{self, Fault, Flavour, JsonError, Parsed};
+use crate::json::{self, DocumentContent, Flavour, JsonError, JsonErrorKind};
 use crate::layer::Mark;
 use crate::limits;
-use crate::progress::Progress;
+use crate::progress::ParseProgress;
 use crate::schema::Schema;
 use crate::tree::Branch;
 use crate::value::{Scalar, Value};
@@ -21,7 +21,7 @@ const MAX_ANNOTATION_BASE64: usize = 1_048_000_usize.div_ceil(3) * 4;
 
 /// Parsed payload.
 #[derive(Debug)]
-pub(super) enum Supplied {
+pub(super) enum ParsedPayload {
     Leaf(Value),
     /// A subtree; `empty` when the document was `{}`.
     Branch {
@@ -33,9 +33,9 @@ pub(super) enum Supplied {
 
 /// A payload that does not fit the schema: path below the target, and reason.
 #[derive(Debug)]
-pub(crate) struct Misfit {
+pub(crate) struct InvalidPayload {
     pub(crate) path: String,
-    pub(crate) cause: Cause,
+    pub(crate) cause: EditCause,
 }
 
 /// Parses a payload for its target.
@@ -43,33 +43,33 @@ pub(super) fn read(
     schema: &Schema,
     target: &InstancePath,
     payload: &Payload,
-    progress: &Progress,
-) -> Result<Supplied, Misfit> {
-    let here = |cause| Misfit { path: target.to_path(schema).to_string(), cause };
+    progress: &ParseProgress,
+) -> Result<ParsedPayload, InvalidPayload> {
+    let here = |cause| InvalidPayload { path: target.to_path(schema).to_string(), cause };
     match payload {
         Payload::Scalar(scalar) => {
             let node = schema.node(target.last().map_or(schema.root(), |step| step.node));
             if let Scalar::List(items) = scalar {
                 let fits = limits::LEAF_LIST_ENTRIES.check(items.len());
-                fits.map_err(|error| here(Cause::Limit(error)))?;
+                fits.map_err(|error| here(EditCause::Limit(error)))?;
             }
-            let value = node.parse_scalar(scalar).map(Supplied::Leaf);
-            value.map_err(|error| here(Cause::BadValue(error.to_string())))
+            let value = node.parse_scalar(scalar).map(ParsedPayload::Leaf);
+            value.map_err(|error| here(EditCause::BadValue(error.to_string())))
         }
-        Payload::Cli { .. } => Err(here(Cause::BadValue("CLI text has no path".to_owned()))),
+        Payload::Cli { .. } => Err(here(EditCause::BadValue("CLI text has no path".to_owned()))),
         Payload::Json { text, ietf } => {
             let flavour = if *ietf { Flavour::Ietf } else { Flavour::Plain };
             let document =
                 json::parse_counted(schema, target, text, flavour, true, Mark::Explicit, progress)?;
             let annotation = annotation(document.annotations).map_err(here)?;
             match document.content {
-                Parsed::Leaf(value) => Ok(Supplied::Leaf(value)),
-                Parsed::Branch(branch) => Ok(Supplied::Branch {
+                DocumentContent::Leaf(value) => Ok(ParsedPayload::Leaf(value)),
+                DocumentContent::Branch(branch) => Ok(ParsedPayload::Branch {
                     branch: Arc::new(branch),
                     annotation,
                     empty: is_empty_object(text),
                 }),
-                Parsed::List(_) => Err(here(Cause::MissingKeys(String::new()))),
+                DocumentContent::List(_) => Err(here(EditCause::MissingKeys(String::new()))),
             }
         }
     }
@@ -78,22 +78,24 @@ pub(super) fn read(
 /// The supported annotation, whose value is stored unchanged.
 fn annotation(
     annotations: Option<serde_json::Map<String, serde_json::Value>>,
-) -> Result<Option<SmolStr>, Cause> {
+) -> Result<Option<SmolStr>, EditCause> {
     let mut kept = None;
     for (name, value) in annotations.into_iter().flatten() {
         match (name.as_str(), value) {
             (ANNOTATION, serde_json::Value::String(text)) => {
                 if text.len() > MAX_ANNOTATION_BASE64 {
                     let size = "the annotation has more than 1048000 octets".to_owned();
-                    return Err(Cause::BadValue(size));
+                    return Err(EditCause::BadValue(size));
                 }
                 kept = Some(SmolStr::from(text));
             }
             (ANNOTATION, _) => {
-                return Err(Cause::BadValue("the annotation is no base64 string".to_owned()));
+                return Err(EditCause::BadValue("the annotation is no base64 string".to_owned()));
             }
             (other, _) => {
-                return Err(Cause::Unsupported(format!("annotation `{other}` is not supported")));
+                return Err(EditCause::Unsupported(format!(
+                    "annotation `{other}` is not supported"
+                )));
             }
         }
     }
@@ -105,18 +107,18 @@ fn is_empty_object(text: &[u8]) -> bool {
     octets.next() == Some(&b'{') && octets.next() == Some(&b'}')
 }
 
-impl From<JsonError> for Misfit {
+impl From<JsonError> for InvalidPayload {
     fn from(error: JsonError) -> Self {
         let cause = match error.fault {
-            Fault::Unknown => Cause::UnknownPath,
-            Fault::ReadOnly => Cause::ReadOnly,
-            Fault::Null => Cause::Empty,
-            Fault::MissingKey(key) => Cause::MissingKeys(key),
-            Fault::Stop(stop) => Cause::from(stop),
-            Fault::KeyMismatch { key, path, payload } => {
-                Cause::KeyMismatch { key, entry: path, given: payload }
+            JsonErrorKind::Unknown => EditCause::UnknownPath,
+            JsonErrorKind::ReadOnly => EditCause::ReadOnly,
+            JsonErrorKind::Null => EditCause::Empty,
+            JsonErrorKind::MissingKey(key) => EditCause::MissingKeys(key),
+            JsonErrorKind::Stop(stop) => EditCause::from(stop),
+            JsonErrorKind::KeyMismatch { key, path, payload } => {
+                EditCause::KeyMismatch { key, entry: path, given: payload }
             }
-            other => Cause::BadValue(other.to_string()),
+            other => EditCause::BadValue(other.to_string()),
         };
         Self { path: error.path, cause }
     }

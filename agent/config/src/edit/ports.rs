@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::Mark;
 use crate::models::Models;
-use crate::resolve::Pattern;
+use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::tree::{Branch, Child, Tree};
 use crate::value::Value;
@@ -44,7 +44,7 @@ impl<'a> FactoryPorts<'a> {
     pub(super) fn give_back(
         &self,
         layer: &mut Tree<Mark>,
-        (origin, named): (Origin, &Pattern),
+        (origin, named): (Origin, &PathPattern),
         left_out: impl Fn(&Port<'_>) -> bool,
     ) {
         let node = |id| self.models.schema(origin).node(id);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Cause;
-use super::payload::Misfit;
+use super::EditCause;
+use super::payload::InvalidPayload;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::Mark;
 use crate::models::Models;
@@ -23,14 +23,14 @@ pub(super) struct Reconciler<'a> {
 }
 
 /// Result for one subtree.
-struct Compared {
+struct Comparison {
     /// True when it equals the view, including all descendants.
     same: bool,
     /// Subtree for the layer.
     result: Arc<Branch<Mark>>,
 }
 
-type Held<'h> = Option<&'h Arc<Branch<Mark>>>;
+type OptionalBranch<'h> = Option<&'h Arc<Branch<Mark>>>;
 
 impl<'a> Reconciler<'a> {
     pub(super) fn new(schema: &'a Schema, path: &'a InstancePath, track: bool) -> Self {
@@ -43,8 +43,8 @@ impl<'a> Reconciler<'a> {
     pub(super) fn run(
         &mut self,
         supplied: &'a Arc<Branch<Mark>>,
-        view: Held<'_>,
-        held: Held<'_>,
+        view: OptionalBranch<'_>,
+        held: OptionalBranch<'_>,
     ) -> Option<Arc<Branch<Mark>>> {
         let last = self.way.last();
         let (node, entry) =
@@ -62,10 +62,10 @@ impl<'a> Reconciler<'a> {
     fn branch(
         &mut self,
         supplied: &'a Arc<Branch<Mark>>,
-        view: Held<'_>,
-        held: Held<'_>,
-    ) -> Compared {
-        let Some(view) = view else { return Compared { same: false, result: supplied.clone() } };
+        view: OptionalBranch<'_>,
+        held: OptionalBranch<'_>,
+    ) -> Comparison {
+        let Some(view) = view else { return Comparison { same: false, result: supplied.clone() } };
         let mut same = contents(supplied) == contents(view);
         let mut patches: Vec<(NodeId, Option<Child<Mark>>)> = Vec::new();
         for (node, child) in supplied.children() {
@@ -95,7 +95,7 @@ impl<'a> Reconciler<'a> {
                 }
             }
         }
-        Compared { same, result: patched(supplied, patches) }
+        Comparison { same, result: patched(supplied, patches) }
     }
 
     fn list(
@@ -190,22 +190,22 @@ pub(crate) fn check_supported(
     origin: Origin,
     path: &InstancePath,
     branch: &Branch<Mark>,
-) -> Result<(), Misfit> {
+) -> Result<(), InvalidPayload> {
     let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
-    Check { models, origin, way }.below(branch)
+    SupportCheck { models, origin, way }.below(branch)
 }
 
 /// A walk to those lists of which only some entries are supported. It skips everything else, because payloads are
 /// large.
-struct Check<'a> {
+struct SupportCheck<'a> {
     models: &'a Models,
     origin: Origin,
     /// Path of the current node, from the root.
     way: Vec<(NodeId, Option<&'a Keys>)>,
 }
 
-impl<'a> Check<'a> {
-    fn below(&mut self, branch: &'a Branch<Mark>) -> Result<(), Misfit> {
+impl<'a> SupportCheck<'a> {
+    fn below(&mut self, branch: &'a Branch<Mark>) -> Result<(), InvalidPayload> {
         let map = &self.models.map;
         for (node, child) in branch.children() {
             match child {
@@ -229,10 +229,10 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
-    fn unsupported(&self, reason: &str) -> Misfit {
+    fn unsupported(&self, reason: &str) -> InvalidPayload {
         let schema = self.models.schema(self.origin);
         let path = InstancePath(steps(&self.way)).to_path(schema).to_string();
-        Misfit { path, cause: Cause::Unsupported(reason.to_owned()) }
+        InvalidPayload { path, cause: EditCause::Unsupported(reason.to_owned()) }
     }
 }
 

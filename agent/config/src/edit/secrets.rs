@@ -10,16 +10,16 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 use zeroize::Zeroizing;
 
-use super::apply::Session;
+use super::apply::EditSession;
 use super::blame::{Attribution, Subject};
-use super::payload::Supplied;
-use super::{Cause, EditError, EditErrors, Operation};
+use super::payload::ParsedPayload;
+use super::{EditCause, EditError, EditErrors, EditOperation};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, Mark, Namespace};
 use crate::limits::NEW_SECRETS;
 use crate::models::Models;
-use crate::resolve::Pattern;
+use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
 use crate::tree::{Branch, Found};
@@ -67,7 +67,7 @@ impl PartialEq for Keeper {
 
 /// Nodes of the leaves, and of the way to them.
 #[derive(Clone, Debug)]
-struct Place {
+struct SecretNodes {
     users: [NodeId; USERS.len()],
     config: NodeId,
     leaves: [(NodeId, SecretLeaf); SecretLeaf::ALL.len()],
@@ -78,15 +78,15 @@ struct Place {
 pub(super) struct SecretEdits {
     keeper: Keeper,
     /// Looked up when a request first comes near a user.
-    place: Option<Place>,
+    place: Option<SecretNodes>,
     /// As they were sent.
     given: BTreeMap<(SmolStr, SecretLeaf), Zeroizing<String>>,
 }
 
 /// A secret as it was sent, with its user.
-type Sent = (Keys, SecretLeaf, Zeroizing<String>);
+type CleartextSecret = (Keys, SecretLeaf, Zeroizing<String>);
 
-impl Place {
+impl SecretNodes {
     fn find(schema: &Schema) -> Option<Self> {
         let mut at = schema.root();
         let mut users = [at; USERS.len()];
@@ -125,7 +125,7 @@ impl Place {
     }
 
     /// Removes the secrets from `branch`, whose root is at `path`, and returns them.
-    fn take(&self, path: &InstancePath, branch: &mut Arc<Branch<Mark>>) -> Vec<Sent> {
+    fn take(&self, path: &InstancePath, branch: &mut Arc<Branch<Mark>>) -> Vec<CleartextSecret> {
         let way: Vec<NodeId> = self.way().skip(path.0.len()).collect();
         let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
         let mut sent = Vec::new();
@@ -149,7 +149,7 @@ impl Place {
         branch: &mut Branch<Mark>,
         way: &[NodeId],
         keys: Option<&Keys>,
-        sent: &mut Vec<Sent>,
+        sent: &mut Vec<CleartextSecret>,
     ) {
         let Some((node, rest)) = way.split_first() else {
             return self.take_leaves(branch, keys, sent);
@@ -172,7 +172,12 @@ impl Place {
         }
     }
 
-    fn take_leaves(&self, config: &mut Branch<Mark>, keys: Option<&Keys>, sent: &mut Vec<Sent>) {
+    fn take_leaves(
+        &self,
+        config: &mut Branch<Mark>,
+        keys: Option<&Keys>,
+        sent: &mut Vec<CleartextSecret>,
+    ) {
         for (node, leaf) in self.leaves {
             let text = config.value(node).and_then(text_of);
             if let (Some(keys), Some(text)) = (keys, text) {
@@ -203,16 +208,16 @@ impl SecretEdits {
     }
 }
 
-impl Session<'_> {
+impl EditSession<'_> {
     /// Removes the secrets from the payload of an operation, stores them, and returns the rest of the payload; `None` when
     /// nothing is left to apply, or the operation is refused. The users with stored secrets exist afterwards.
     pub(super) fn take_secrets(
         &mut self,
-        operation: Operation,
+        operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
-        supplied: Supplied,
-    ) -> Option<Supplied> {
+        supplied: ParsedPayload,
+    ) -> Option<ParsedPayload> {
         let is_on = self.layers.is_on(Namespace::Gnsi);
         if origin != Origin::OpenConfig || is_on || self.secrets.keeper.0.is_none() {
             return Some(supplied);
@@ -221,19 +226,19 @@ impl Session<'_> {
             return Some(supplied);
         };
         let (sent, rest) = match supplied {
-            Supplied::Leaf(value) => {
+            ParsedPayload::Leaf(value) => {
                 let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
                 let leaf = path.last().and_then(|step| {
                     place.leaves.iter().find(|(node, _)| *node == step.node).map(|(_, leaf)| *leaf)
                 });
                 let (Some(keys), Some(leaf), Some(text)) = (keys, leaf, text_of(&value)) else {
-                    return Some(Supplied::Leaf(value));
+                    return Some(ParsedPayload::Leaf(value));
                 };
                 (vec![(keys, leaf, text)], None)
             }
-            Supplied::Branch { mut branch, annotation, empty } => {
+            ParsedPayload::Branch { mut branch, annotation, empty } => {
                 let sent = place.take(path, &mut branch);
-                (sent, Some(Supplied::Branch { branch, annotation, empty }))
+                (sent, Some(ParsedPayload::Branch { branch, annotation, empty }))
             }
         };
         for (keys, leaf, text) in sent {
@@ -254,35 +259,35 @@ impl Session<'_> {
 
     fn keep_secret(
         &mut self,
-        operation: Operation,
+        operation: EditOperation,
         name: &SmolStr,
         leaf: SecretLeaf,
         text: Zeroizing<String>,
-    ) -> Result<(), Cause> {
+    ) -> Result<(), EditCause> {
         let key = |leaf| (name.clone(), leaf);
         if leaf.other_form().is_some_and(|other| self.secrets.given.contains_key(&key(other))) {
-            return Err(Cause::BadValue(
+            return Err(EditCause::BadValue(
                 "a request gives a user one of `password` and `password-hashed`".to_owned(),
             ));
         }
         match self.secrets.given.get(&key(leaf)) {
             Some(known) if *known == text => return Ok(()),
-            Some(_) if matches!(operation, Operation::UnionReplace(_)) => {
-                return Err(Cause::BadValue(
+            Some(_) if matches!(operation, EditOperation::UnionReplace(_)) => {
+                return Err(EditCause::BadValue(
                     "another entry of the request says otherwise".to_owned(),
                 ));
             }
             _ => {}
         }
         let Some(keeper) = self.secrets.keeper.0.clone() else { return Ok(()) };
-        NEW_SECRETS.check(self.secrets.given.len() + 1).map_err(Cause::Limit)?;
-        self.progress.check().map_err(Cause::from)?;
+        NEW_SECRETS.check(self.secrets.given.len() + 1).map_err(EditCause::Limit)?;
+        self.progress.check().map_err(EditCause::from)?;
         let before = &self.before.layers().secrets;
         let held = match leaf.other_form() {
             Some(_) => before.password(name),
             None => before.get(name, leaf),
         };
-        let secret = keeper.keep(leaf, &text, held).map_err(Cause::BadValue)?;
+        let secret = keeper.keep(leaf, &text, held).map_err(EditCause::BadValue)?;
         self.secrets.given.insert(key(leaf), text);
         if self.layers.secrets.get(name, leaf) != Some(&secret) {
             self.layers.secrets.set(name, leaf, secret);
@@ -305,7 +310,7 @@ impl Session<'_> {
 
     /// Notes the users with secrets whose entries an operation is about to change. A secret is a leaf, so such a user stays
     /// when nothing else is left of its entry.
-    pub(super) fn hold_secret_users(&mut self, origin: Origin, pattern: &Pattern) {
+    pub(super) fn hold_secret_users(&mut self, origin: Origin, pattern: &PathPattern) {
         let is_inside = origin == Origin::OpenConfig && pattern.0.len() > USERS.len();
         if !is_inside || self.layers.secrets.is_empty() {
             return;
@@ -321,7 +326,7 @@ impl Session<'_> {
     }
 
     /// Forgets the secrets that a delete names or covers.
-    pub(super) fn clear_secrets(&mut self, origin: Origin, pattern: &Pattern) {
+    pub(super) fn clear_secrets(&mut self, origin: Origin, pattern: &PathPattern) {
         if origin != Origin::OpenConfig || self.layers.secrets.is_empty() {
             return;
         }
@@ -346,9 +351,9 @@ impl Session<'_> {
         self.layers.secrets = secrets;
     }
 
-    fn secret_place(&mut self) -> Option<Place> {
+    fn secret_place(&mut self) -> Option<SecretNodes> {
         if self.secrets.place.is_none() {
-            self.secrets.place = Place::find(&self.models().openconfig);
+            self.secrets.place = SecretNodes::find(&self.models().openconfig);
         }
         self.secrets.place.clone()
     }
@@ -358,7 +363,7 @@ impl Session<'_> {
 /// with the box.
 fn is_asked_for(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
     let keys = Keys::single(Value::Str(user.clone()));
-    let openconfig = Place::find(&models.openconfig).map(|place| place.entry(keys.clone()));
+    let openconfig = SecretNodes::find(&models.openconfig).map(|place| place.entry(keys.clone()));
     let openconfig = openconfig
         .is_some_and(|path| layers.tree(LayerKey::CLIENT_OPENCONFIG).get(&path).is_some());
     openconfig
@@ -390,7 +395,7 @@ pub(crate) fn check_roles(
         .iter()
         .map(|path| {
             let subject = Subject { native: None, openconfig: Some(path) };
-            attribution.error(subject, Cause::Incomplete)
+            attribution.error(subject, EditCause::Incomplete)
         })
         .collect();
     if errors.is_empty() { Ok(()) } else { Err(EditErrors(errors)) }
@@ -402,7 +407,7 @@ fn without_role(before: &Configuration, after: &Configuration) -> Vec<InstancePa
     let (old, new) = (before.layers(), after.layers());
     let untouched = old.secrets.is_same(&new.secrets) && is_system_same(models, client, old, new);
     let (false, Some(place), Some(role)) =
-        (untouched, Place::find(&models.openconfig), models.native.find("/system/user/role"))
+        (untouched, SecretNodes::find(&models.openconfig), models.native.find("/system/user/role"))
     else {
         return Vec::new();
     };

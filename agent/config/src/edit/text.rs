@@ -1,14 +1,14 @@
 //! Application of CLI text to the client's native layer.
 
-use super::apply::Session;
-use super::blame::{Subject, Text};
+use super::apply::EditSession;
+use super::blame::{CliText, Subject};
 use super::errors::MAX_CONFLICTS;
-use super::{Cause, Conflict, Edit, Operation, Payload, Target};
-use crate::cli::{self, Act, Statement};
+use super::{Conflict, Edit, EditCause, EditOperation, EditTarget, Payload};
+use crate::cli::{self, Statement, StatementAction};
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Mark};
 use crate::limits::excerpt;
-use crate::resolve::Pattern;
+use crate::resolve::PathPattern;
 use crate::schema::{NodeKind, Origin};
 use crate::tree::{Branch, Child, Found, Leaf};
 
@@ -20,22 +20,22 @@ pub(super) struct Negation {
     held: bool,
 }
 
-impl Session<'_> {
+impl EditSession<'_> {
     /// Refuses more than one replace by CLI text. Updates may follow it.
     pub(super) fn admit_texts(&mut self, edit: &Edit) {
         let texts = edit.replaces.iter().enumerate().filter(|(_, (_, it))| is_text(it));
         for (at, (target, _)) in texts.skip(1) {
             let reason = "a request may have only one replace by CLI text";
-            self.fail(Operation::Replace(at), target, Cause::Malformed(reason.to_owned()));
+            self.fail(EditOperation::Replace(at), target, EditCause::Malformed(reason.to_owned()));
         }
     }
 
     /// Applies a text. A replace and a union_replace start from the factory configuration, an update from the
     /// present one.
-    pub(super) fn text(&mut self, operation: Operation, target: &Target, text: &str) {
+    pub(super) fn text(&mut self, operation: EditOperation, target: &EditTarget, text: &str) {
         if target.origin != Origin::Native || !target.path.elems.is_empty() {
             let reason = "CLI text has no path".to_owned();
-            return self.fail(operation, target, Cause::Malformed(reason));
+            return self.fail(operation, target, EditCause::Malformed(reason));
         }
         if !self.may_send_text(operation, target) {
             return;
@@ -43,18 +43,19 @@ impl Session<'_> {
         let statements = match cli::parse_counted(&self.models().native, text, &self.progress) {
             Ok(statements) => statements,
             Err(errors) => {
-                let text = Text::new(operation, text, Vec::new());
+                let text = CliText::new(operation, text, Vec::new());
                 for error in errors {
-                    let cause = error.stop.map_or(Cause::BadValue(error.reason), Cause::from);
+                    let cause =
+                        error.stop.map_or(EditCause::BadValue(error.reason), EditCause::from);
                     self.refuse(operation, text.quoted(error.line), cause);
                 }
                 return;
             }
         };
-        if !matches!(operation, Operation::Update(_)) {
+        if !matches!(operation, EditOperation::Update(_)) {
             *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.before.factory().clone();
         }
-        let text = Text::new(operation, text, statements);
+        let text = CliText::new(operation, text, statements);
         for statement in &text.statements {
             if self.must_stop(operation) {
                 return;
@@ -65,30 +66,30 @@ impl Session<'_> {
             }
         }
         self.attribution.text(text);
-        if !matches!(operation, Operation::Update(_)) {
+        if !matches!(operation, EditOperation::Update(_)) {
             self.settle_additions();
             self.share_memory(LayerKey::CLIENT_NATIVE);
         }
     }
 
-    fn admit(&self, statement: &Statement) -> Result<(), Cause> {
+    fn admit(&self, statement: &Statement) -> Result<(), EditCause> {
         self.writable(Origin::Native, &statement.path)?;
         if !self.may_state(statement) {
-            return Err(Cause::Denied);
+            return Err(EditCause::Denied);
         }
         let owner = self.before.reserved_for(Origin::Native, &statement.path);
-        match owner.filter(|_| statement.act == Act::No) {
-            Some(owner) => Err(Cause::Reserved { owner, why: "only its owner removes it" }),
+        match owner.filter(|_| statement.act == StatementAction::No) {
+            Some(owner) => Err(EditCause::Reserved { owner, why: "only its owner removes it" }),
             None => Ok(()),
         }
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<(), Cause> {
+    fn statement(&mut self, statement: &Statement) -> Result<(), EditCause> {
         let schema = &self.models().native;
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
         let Statement { path, act, .. } = statement;
         match act {
-            Act::Set(value) => {
+            StatementAction::Set(value) => {
                 let Some(node) = path.last().map(|step| schema.node(step.node)) else {
                     return Ok(());
                 };
@@ -103,11 +104,13 @@ impl Session<'_> {
                     _ => tree.set_leaf(schema, path, leaf),
                 }
             }
-            Act::Enter => tree.branch_mut(schema, &path.0, &Mark::Explicit).given = true,
-            Act::No => {
+            StatementAction::Enter => {
+                tree.branch_mut(schema, &path.0, &Mark::Explicit).given = true
+            }
+            StatementAction::No => {
                 let before = self.before.layers().tree(LayerKey::CLIENT_NATIVE);
                 let held = tree.remove(schema, path) || before.get(path).is_some();
-                let (named, left) = (Pattern::from(path), tree.clone());
+                let (named, left) = (PathPattern::from(path), tree.clone());
                 self.ports.give_back(tree, (Origin::Native, &named), |port| {
                     held && !port.is_in(Origin::Native, &left)
                 });
@@ -148,7 +151,7 @@ impl Session<'_> {
             let conflict = Conflict { sides: [absent, there] };
             // The line itself is at fault, regardless of the owner of the leaf.
             let subject = Subject { openconfig: None, ..subject };
-            errors.push(self.attribution.error(subject, Cause::Conflict(Box::new(conflict))));
+            errors.push(self.attribution.error(subject, EditCause::Conflict(Box::new(conflict))));
         }
         self.errors.extend(errors);
     }

@@ -5,24 +5,24 @@
 
 use std::fmt::Display;
 
-use super::apply::Session;
+use super::apply::EditSession;
 use super::blame::Subject;
 use super::errors::MAX_CONFLICTS;
 use super::image::{self, Overlap};
-use super::merge::Merge;
-use super::payload::Supplied;
+use super::merge::SubtreeMerge;
+use super::payload::ParsedPayload;
 use super::text::is_text;
-use super::{Cause, Conflict, Edit, Operation, Payload, Target};
+use super::{Conflict, Edit, EditCause, EditOperation, EditTarget, Payload};
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, Mark};
 use crate::limits::excerpt;
-use crate::resolve::Pattern;
+use crate::resolve::PathPattern;
 use crate::schema::Origin;
 use crate::tree::Tree;
 
-type Entry = (Target, Payload);
+type UnionEntry = (EditTarget, Payload);
 
-impl Session<'_> {
+impl EditSession<'_> {
     pub(super) fn union_replace(&mut self, edit: &Edit) {
         self.admit_union(edit);
         let entries = &edit.union_replace;
@@ -30,10 +30,10 @@ impl Session<'_> {
         *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
         self.layers.annotation = None;
         for (at, (target, payload)) in entries.iter().enumerate() {
-            if self.must_stop(Operation::UnionReplace(at)) {
+            if self.must_stop(EditOperation::UnionReplace(at)) {
                 return;
             }
-            self.write(Operation::UnionReplace(at), target, payload);
+            self.write(EditOperation::UnionReplace(at), target, payload);
         }
         if !self.errors.is_empty() {
             return;
@@ -51,12 +51,12 @@ impl Session<'_> {
 
     /// Refuses invalid combinations of operations and origins.
     fn admit_union(&mut self, edit: &Edit) {
-        let malformed = |reason: &str| Cause::Malformed(reason.to_owned());
+        let malformed = |reason: &str| EditCause::Malformed(reason.to_owned());
         let entries = &edit.union_replace;
         let others = edit.deletes.len() + edit.replaces.len() + edit.updates.len();
         if let Some((target, _)) = entries.first().filter(|_| others > 0) {
             let cause = malformed("it cannot be combined with a delete, replace or update");
-            self.fail(Operation::UnionReplace(0), target, cause);
+            self.fail(EditOperation::UnionReplace(0), target, cause);
         }
         let has_text = entries.iter().any(|(_, payload)| is_text(payload));
         let mut texts = 0;
@@ -64,14 +64,14 @@ impl Session<'_> {
             texts += usize::from(is_text(payload));
             if is_text(payload) && texts > 1 {
                 let cause = malformed("it may have only one CLI text");
-                self.fail(Operation::UnionReplace(at), target, cause);
+                self.fail(EditOperation::UnionReplace(at), target, cause);
             }
             if has_text && is_native_path(entry) {
                 let cause = malformed(
                     "CLI text and native paths cannot be combined: \
                      send one of them, with or without OpenConfig",
                 );
-                self.fail(Operation::UnionReplace(at), target, cause);
+                self.fail(EditOperation::UnionReplace(at), target, cause);
             }
         }
     }
@@ -79,27 +79,27 @@ impl Session<'_> {
     /// Records an error when earlier entries have other values for leaves of this one; true if so.
     pub(super) fn contradicts(
         &mut self,
-        operation: Operation,
+        operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
-        supplied: &Supplied,
+        supplied: &ParsedPayload,
     ) -> bool {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree(LayerKey::client(origin));
         let mut found = Vec::new();
         let mut note = |path: &InstancePath, held: &dyn Display, given: &dyn Display| {
             if found.len() < MAX_CONFLICTS {
-                let cause = Cause::Contradiction { held: excerpt(held), given: excerpt(given) };
+                let cause = EditCause::Contradiction { held: excerpt(held), given: excerpt(given) };
                 found.push((path.to_path(schema), cause));
             }
         };
         match supplied {
-            Supplied::Leaf(value) => {
+            ParsedPayload::Leaf(value) => {
                 if let Some(held) = tree.leaf(path).filter(|held| held.value != *value) {
                     note(path, &held.value, value);
                 }
             }
-            Supplied::Branch { branch, annotation, .. } => {
+            ParsedPayload::Branch { branch, annotation, .. } => {
                 if let Some(held) = tree.branch(path) {
                     image::differing(path, held, branch, &mut |path, held, given| {
                         note(path, held, given);
@@ -120,7 +120,7 @@ impl Session<'_> {
     }
 
     /// Merges the supplied entries into the present configuration, after clearing the paths that they name.
-    fn put_onto_running(&mut self, entries: &[Entry]) {
+    fn put_onto_running(&mut self, entries: &[UnionEntry]) {
         let supplied = std::mem::replace(&mut self.layers, self.before.layers().clone());
         self.layers.secrets = supplied.secrets.clone();
         self.check_overlaps(&supplied);
@@ -134,11 +134,11 @@ impl Session<'_> {
         for origin in [Origin::OpenConfig, Origin::Native] {
             let (layer, schema) = (LayerKey::client(origin), self.models().schema(origin));
             let root = InstancePath::root();
-            let mut merge = Merge::new(schema, (origin, &root), &mut self.additions);
+            let mut merge = SubtreeMerge::new(schema, (origin, &root), &mut self.additions);
             let merged =
                 merge.branch(self.layers.tree_mut(layer).root_mut(), supplied.tree(layer).root());
             if let Err(misfit) = merged {
-                self.refuse(Operation::UnionReplace(0), misfit.path, misfit.cause);
+                self.refuse(EditOperation::UnionReplace(0), misfit.path, misfit.cause);
             }
         }
         self.settle_additions();
@@ -148,14 +148,14 @@ impl Session<'_> {
         let (tree, before) = (self.layers.tree_mut(LayerKey::CLIENT_NATIVE), self.before);
         let both = [Origin::OpenConfig, Origin::Native];
         for (origin, path) in &named {
-            self.ports.give_back(tree, (*origin, &Pattern::from(path)), |port| {
+            self.ports.give_back(tree, (*origin, &PathPattern::from(path)), |port| {
                 both.iter().any(|origin| port.is_in(*origin, before.config_view(*origin)))
                     && !both.iter().any(|it| port.is_in(*it, supplied.tree(LayerKey::client(*it))))
             });
         }
     }
 
-    fn named(&self, target: &Target) -> Option<(Origin, InstancePath)> {
+    fn named(&self, target: &EditTarget) -> Option<(Origin, InstancePath)> {
         let path = self.models().schema(target.origin).resolve_write(&target.path);
         path.ok().map(|path| (target.origin, path))
     }
@@ -203,7 +203,7 @@ impl Session<'_> {
                 self.attribution.side(LayerKey::CLIENT_NATIVE, subject, Some(&native.1)),
                 self.attribution.side(LayerKey::CLIENT_OPENCONFIG, subject, Some(&openconfig.1)),
             ];
-            let cause = Cause::Overlap(Box::new(Conflict { sides }));
+            let cause = EditCause::Overlap(Box::new(Conflict { sides }));
             self.errors.push(self.attribution.error(subject, cause));
         }
     }
@@ -216,6 +216,6 @@ impl Session<'_> {
     }
 }
 
-fn is_native_path((target, payload): &Entry) -> bool {
+fn is_native_path((target, payload): &UnionEntry) -> bool {
     target.origin == Origin::Native && !is_text(payload)
 }

@@ -13,10 +13,10 @@ mod value;
 
 use std::fmt;
 
-pub use parse::{Document, Parsed, parse, parse_counted};
-pub use print::{Shown, annotate, print, print_value, print_while};
+pub use parse::{Document, DocumentContent, parse, parse_counted};
+pub use print::{NodeFilter, annotate, print, print_value, print_while};
 
-use crate::progress::Stop;
+use crate::progress::StopReason;
 use crate::schema::ValueError;
 
 /// Encoding of names and values.
@@ -32,12 +32,12 @@ pub enum Flavour {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
     pub path: String,
-    pub fault: Fault,
+    pub fault: JsonErrorKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum JsonErrorKind {
     #[error("the model has no such node")]
     Unknown,
     #[error("RFC 7951 wants the module here: `{0}`")]
@@ -61,7 +61,7 @@ pub enum Fault {
     #[error("it is no JSON document: {0}")]
     Syntax(String),
     #[error(transparent)]
-    Stop(#[from] Stop),
+    Stop(#[from] StopReason),
 }
 
 impl fmt::Display for JsonError {
@@ -75,6 +75,6 @@ impl std::error::Error for JsonError {}
 impl JsonError {
     /// True when the model lacks the node, false when its value is invalid.
     pub fn is_unknown(&self) -> bool {
-        self.fault == Fault::Unknown
+        self.fault == JsonErrorKind::Unknown
     }
 }

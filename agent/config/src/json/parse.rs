@@ -1,6 +1,6 @@
 //! Parser from JSON to typed leaves, in one pass and without an intermediate value.
 //!
-//! serde drives: each node has a seed that knows its valid content. An error is kept in [`Reader::failure`], and
+//! serde drives: each node has a seed that knows its valid content. An error is kept in [`DocumentReader::failure`], and
 //! its path is composed while the parser unwinds, so that valid documents do not pay for it.
 
 use std::cell::RefCell;
@@ -11,11 +11,11 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use self::list::ListSeed;
 use super::value::{from_float, from_int, from_str, from_uint};
-use super::{Fault, Flavour, JsonError};
+use super::{Flavour, JsonError, JsonErrorKind};
 use crate::instance::{InstancePath, Keys};
 use crate::limits::{self, excerpt};
 use crate::path::Elem;
-use crate::progress::Progress;
+use crate::progress::ParseProgress;
 use crate::schema::{Node, NodeId, NodeKind, Schema, ValueError};
 use crate::tree::{Branch, Child, List};
 use crate::value::Value;
@@ -25,12 +25,12 @@ macro_rules! other_shapes {
     ($value:ty, $expected:literal: $($shape:ident)*) => { $(other_shapes!(@ $shape $value, $expected);)* };
     (@ seq $value:ty, $expected:literal) => {
         fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<$value, A::Error> {
-            Err(self.reader.fail(Fault::Shape($expected)))
+            Err(self.reader.fail(JsonErrorKind::Shape($expected)))
         }
     };
     (@ map $value:ty, $expected:literal) => {
         fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<$value, A::Error> {
-            Err(self.reader.fail(Fault::Shape($expected)))
+            Err(self.reader.fail(JsonErrorKind::Shape($expected)))
         }
     };
     (@ bool $value:ty, $expected:literal) => { other_shapes!(@ visit_bool bool, $value, $expected); };
@@ -40,7 +40,7 @@ macro_rules! other_shapes {
     (@ str $value:ty, $expected:literal) => { other_shapes!(@ visit_str &str, $value, $expected); };
     (@ $visit:ident $given:ty, $value:ty, $expected:literal) => {
         fn $visit<E: serde::de::Error>(self, _: $given) -> Result<$value, E> {
-            Err(self.reader.fail(Fault::Shape($expected)))
+            Err(self.reader.fail(JsonErrorKind::Shape($expected)))
         }
     };
 }
@@ -53,14 +53,14 @@ const ANNOTATIONS: &str = "@";
 /// A parsed document.
 #[derive(Debug)]
 pub struct Document<M> {
-    pub content: Parsed<M>,
+    pub content: DocumentContent<M>,
     /// Annotations of the root by name, unchanged; only documents for the root can have any.
     pub annotations: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// Typed content, in the shape of the target.
 #[derive(Debug)]
-pub enum Parsed<M> {
+pub enum DocumentContent<M> {
     Leaf(Value),
     /// Content of a container, of a list entry (including its keys) or of the root. Entries and presence
     /// containers in it are marked as given.
@@ -82,7 +82,7 @@ pub fn parse<M: Clone + Send + Sync>(
     writable: bool,
     meta: M,
 ) -> Result<Document<M>, JsonError> {
-    parse_counted(schema, target, text, flavour, writable, meta, &Progress::default())
+    parse_counted(schema, target, text, flavour, writable, meta, &ParseProgress::default())
 }
 
 /// Parses one of several documents that share their limits, unless the request is cancelled meanwhile.
@@ -97,14 +97,15 @@ pub fn parse_counted<M: Clone + Send + Sync>(
     flavour: Flavour,
     writable: bool,
     meta: M,
-    progress: &Progress,
+    progress: &ParseProgress,
 ) -> Result<Document<M>, JsonError> {
     let failure = RefCell::default();
-    let reader = Reader { schema, flavour, writable, meta, failure, split: false, progress };
+    let reader =
+        DocumentReader { schema, flavour, writable, meta, failure, split: false, progress };
     let counted = progress.entries();
     if text.len() >= LARGE_DOCUMENT_OCTETS {
-        match read(&Reader { split: true, ..reader.again() }, target, text) {
-            Err(JsonError { fault, .. }) if !matches!(fault, Fault::Stop(_)) => {
+        match read(&DocumentReader { split: true, ..reader.again() }, target, text) {
+            Err(JsonError { fault, .. }) if !matches!(fault, JsonErrorKind::Stop(_)) => {
                 progress.rewind(counted);
             }
             read => return read,
@@ -115,7 +116,7 @@ pub fn parse_counted<M: Clone + Send + Sync>(
 }
 
 fn read<M: Clone + Send + Sync>(
-    reader: &Reader<'_, M>,
+    reader: &DocumentReader<'_, M>,
     target: &InstancePath,
     text: &[u8],
 ) -> Result<Document<M>, JsonError> {
@@ -129,15 +130,15 @@ fn read<M: Clone + Send + Sync>(
 }
 
 /// State that all seeds share.
-struct Reader<'a, M> {
+struct DocumentReader<'a, M> {
     schema: &'a Schema,
     flavour: Flavour,
     writable: bool,
     meta: M,
-    failure: RefCell<Failure>,
+    failure: RefCell<ErrorTrace>,
     /// Splits lists into entries first, so that long lists can be parsed in parallel.
     split: bool,
-    progress: &'a Progress,
+    progress: &'a ParseProgress,
 }
 
 /// Documents from this size on are scanned twice, in order to parse the entries of long lists in parallel.
@@ -145,12 +146,12 @@ const LARGE_DOCUMENT_OCTETS: usize = 256 << 10;
 
 /// First error of a document. The trail grows while the parser unwinds, innermost node first.
 #[derive(Default)]
-struct Failure {
-    fault: Option<Fault>,
+struct ErrorTrace {
+    fault: Option<JsonErrorKind>,
     trail: Vec<String>,
 }
 
-impl<M: Clone + Send + Sync> Reader<'_, M> {
+impl<M: Clone + Send + Sync> DocumentReader<'_, M> {
     /// A reader with the same settings and without a failure.
     fn again(&self) -> Self {
         let meta = self.meta.clone();
@@ -162,23 +163,23 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
         target: &InstancePath,
         json: D,
         annotations: &mut Option<serde_json::Map<String, serde_json::Value>>,
-    ) -> Result<Parsed<M>, D::Error> {
+    ) -> Result<DocumentContent<M>, D::Error> {
         let (id, keys) = target
             .last()
             .map_or((self.schema.root(), None), |step| (step.node, step.keys.as_ref()));
         let node = self.schema.node(id);
         if self.writable && !node.config {
-            return Err(self.fail(Fault::ReadOnly));
+            return Err(self.fail(JsonErrorKind::ReadOnly));
         }
         match (&node.kind, keys) {
             (NodeKind::Leaf, _) => {
-                LeafSeed { reader: self, node }.deserialize(json).map(Parsed::Leaf)
+                LeafSeed { reader: self, node }.deserialize(json).map(DocumentContent::Leaf)
             }
             (NodeKind::LeafList, _) => {
-                LeafListSeed { reader: self, node }.deserialize(json).map(Parsed::Leaf)
+                LeafListSeed { reader: self, node }.deserialize(json).map(DocumentContent::Leaf)
             }
             (NodeKind::List { .. }, None) => {
-                ListSeed { reader: self, node }.deserialize(json).map(Parsed::List)
+                ListSeed { reader: self, node }.deserialize(json).map(DocumentContent::List)
             }
             (kind, keys) => {
                 let mut branch = new_branch(node);
@@ -198,24 +199,24 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
                 if matches!(kind, NodeKind::List { .. }) {
                     self.complete_twins(node, &mut branch).map_err(|fault| self.fail(fault))?;
                 }
-                Ok(Parsed::Branch(branch))
+                Ok(DocumentContent::Branch(branch))
             }
         }
     }
 
     /// Records the error. The one that serde propagates has no content.
-    fn fail<E: serde::de::Error>(&self, fault: Fault) -> E {
+    fn fail<E: serde::de::Error>(&self, fault: JsonErrorKind) -> E {
         self.failure.borrow_mut().fault.get_or_insert(fault);
         E::custom("")
     }
 
     /// Counts list entries that follow.
     fn count<E: serde::de::Error>(&self, entries: usize) -> Result<(), E> {
-        self.progress.count_entries(entries).map_err(|stop| self.fail(Fault::Stop(stop)))
+        self.progress.count_entries(entries).map_err(|stop| self.fail(JsonErrorKind::Stop(stop)))
     }
 
     fn value<E: serde::de::Error>(&self, value: Result<Value, ValueError>) -> Result<Value, E> {
-        value.map_err(|error| self.fail(Fault::Value(error)))
+        value.map_err(|error| self.fail(JsonErrorKind::Value(error)))
     }
 
     fn at(&self, segment: impl FnOnce() -> String) {
@@ -223,43 +224,43 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
     }
 
     fn failed(&self, target: &InstancePath, error: &serde_json::Error) -> JsonError {
-        let Failure { fault, trail } = self.failure.take();
+        let ErrorTrace { fault, trail } = self.failure.take();
         let base = target.to_path(self.schema).to_string();
         let path = trail
             .iter()
             .rev()
             .fold(base.trim_end_matches('/').to_owned(), |path, part| path + "/" + part);
         let path = if path.is_empty() { "/".to_owned() } else { path };
-        JsonError { path, fault: fault.unwrap_or_else(|| Fault::Syntax(error.to_string())) }
+        JsonError { path, fault: fault.unwrap_or_else(|| JsonErrorKind::Syntax(error.to_string())) }
     }
 
     /// Looks up the child for a member's name. RFC 7951 requires the module where it changes, and at the top of a
     /// whole document; a document for a lower node may omit it there.
-    fn member(&self, parent: &Node, top: bool, name: &str) -> Result<NodeId, Fault> {
+    fn member(&self, parent: &Node, top: bool, name: &str) -> Result<NodeId, JsonErrorKind> {
         if name.starts_with('@') {
-            return Err(Fault::Annotation);
+            return Err(JsonErrorKind::Annotation);
         }
         let (module, bare) =
             name.split_once(':').map_or((None, name), |(module, bare)| (Some(module), bare));
-        let id = self.schema.child(parent.id, module, bare).ok_or(Fault::Unknown)?;
+        let id = self.schema.child(parent.id, module, bare).ok_or(JsonErrorKind::Unknown)?;
         let child = self.schema.node(id);
         let is_root = parent.kind == NodeKind::Root;
         let changes = is_root || child.module != parent.module;
         if self.flavour == Flavour::Ietf && module.is_none() && changes && (is_root || !top) {
             let module = &self.schema.module(child.module).name;
-            return Err(Fault::Unqualified(excerpt(&format_args!("{module}:{name}"))));
+            return Err(JsonErrorKind::Unqualified(excerpt(&format_args!("{module}:{name}"))));
         }
         if self.writable && !self.schema.node(id).config {
-            return Err(Fault::ReadOnly);
+            return Err(JsonErrorKind::ReadOnly);
         }
         Ok(id)
     }
 
     /// Keys of a parsed entry.
-    fn keys(&self, node: &Node, branch: &mut Branch<M>) -> Result<Keys, Fault> {
+    fn keys(&self, node: &Node, branch: &mut Branch<M>) -> Result<Keys, JsonErrorKind> {
         let NodeKind::List { keys } = &node.kind else { return Ok(Keys::default()) };
         let value = |key: &NodeId| {
-            let missing = || Fault::MissingKey(self.schema.node(*key).name.to_string());
+            let missing = || JsonErrorKind::MissingKey(self.schema.node(*key).name.to_string());
             branch.value(*key).cloned().ok_or_else(missing)
         };
         let keys = keys.iter().map(value).collect::<Result<_, _>>()?;
@@ -269,7 +270,7 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
 
     /// Handles leaves in an entry's `config` container that repeat its keys: the values must be equal, and missing
     /// leaves are added to documents for writing.
-    fn complete_twins(&self, node: &Node, branch: &mut Branch<M>) -> Result<(), Fault> {
+    fn complete_twins(&self, node: &Node, branch: &mut Branch<M>) -> Result<(), JsonErrorKind> {
         let NodeKind::List { keys } = &node.kind else { return Ok(()) };
         for key in keys {
             let Some(twin) = self.schema.leaf(*key).leafref else { continue };
@@ -312,8 +313,12 @@ impl<M: Clone + Send + Sync> Reader<'_, M> {
     }
 }
 
-fn mismatch(key: &Node, path: &Value, payload: &Value) -> Fault {
-    Fault::KeyMismatch { key: key.name.to_string(), path: excerpt(path), payload: excerpt(payload) }
+fn mismatch(key: &Node, path: &Value, payload: &Value) -> JsonErrorKind {
+    JsonErrorKind::KeyMismatch {
+        key: key.name.to_string(),
+        path: excerpt(path),
+        payload: excerpt(payload),
+    }
 }
 
 fn new_branch<M>(node: &Node) -> Branch<M> {
@@ -329,7 +334,7 @@ fn is_given(kind: &NodeKind) -> bool {
 
 /// Parses an object into `branch`.
 struct BranchSeed<'a, 'r, M> {
-    reader: &'a Reader<'r, M>,
+    reader: &'a DocumentReader<'r, M>,
     node: &'a Node,
     branch: &'a mut Branch<M>,
     /// Destination of annotations; set only for the outermost object.
@@ -373,7 +378,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for BranchSeed<'_, '_, M> {
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        Err(self.reader.fail(Fault::Null))
+        Err(self.reader.fail(JsonErrorKind::Null))
     }
 
     other_shapes!((), "an object": bool i64 u64 f64 str seq);
@@ -389,7 +394,7 @@ impl<M: Clone + Send + Sync> BranchSeed<'_, '_, M> {
             _ => None,
         };
         let result = match (known_key, self.branch.child(id)) {
-            (None, Some(_)) => Err(self.reader.fail(Fault::Duplicate)),
+            (None, Some(_)) => Err(self.reader.fail(JsonErrorKind::Duplicate)),
             (Some(known), _) => map
                 .next_value_seed(LeafSeed { reader: self.reader, node })
                 .and_then(|said| match said == *known {
@@ -462,7 +467,7 @@ enum Member {
 
 /// Parses the name of a member.
 struct MemberSeed<'a, 'r, M> {
-    reader: &'a Reader<'r, M>,
+    reader: &'a DocumentReader<'r, M>,
     parent: &'a Node,
     top: bool,
 }
@@ -498,7 +503,7 @@ const ROOM: usize = 4;
 
 /// Parses the value of a leaf.
 struct LeafSeed<'a, 'r, M> {
-    reader: &'a Reader<'r, M>,
+    reader: &'a DocumentReader<'r, M>,
     node: &'a Node,
 }
 
@@ -550,12 +555,12 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Err(self.reader.fail(Fault::Null))
+        Err(self.reader.fail(JsonErrorKind::Null))
     }
 
     /// Accepts `[null]`, the value of type empty.
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let shape = || self.reader.fail(Fault::Shape("one value"));
+        let shape = || self.reader.fail(JsonErrorKind::Shape("one value"));
         if seq.next_element::<Option<serde::de::IgnoredAny>>()?.is_none_or(|first| first.is_some())
             || seq.next_element::<serde::de::IgnoredAny>()?.is_some()
         {
@@ -569,7 +574,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
 
 /// Parses the array of a leaf-list.
 struct LeafListSeed<'a, 'r, M> {
-    reader: &'a Reader<'r, M>,
+    reader: &'a DocumentReader<'r, M>,
     node: &'a Node,
 }
 
@@ -594,14 +599,14 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafListSeed<'_, '_, M> {
             seq.next_element_seed(LeafSeed { reader: self.reader, node: self.node })?
         {
             let room = limits::LEAF_LIST_ENTRIES.check(values.len() + 1);
-            room.map_err(|error| self.reader.fail(Fault::Stop(error.into())))?;
+            room.map_err(|error| self.reader.fail(JsonErrorKind::Stop(error.into())))?;
             values.push(value);
         }
         self.reader.value(self.node.leaf_list(values))
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Err(self.reader.fail(Fault::Null))
+        Err(self.reader.fail(JsonErrorKind::Null))
     }
 
     other_shapes!(Value, "an array of values": bool i64 u64 f64 str map);

@@ -9,7 +9,7 @@ use crate::tree::{Branch, Child, Found, List};
 use crate::value::Value;
 
 /// Filter for the printed leaves. Containers and lists appear when one of their leaves does.
-pub type Shown<'a> = &'a dyn Fn(&Node) -> bool;
+pub type NodeFilter<'a> = &'a dyn Fn(&Node) -> bool;
 
 /// Prints a node without its own name: the bare value of a leaf, an object, or an array of entries. `None` when
 /// the filter hides all of it.
@@ -18,7 +18,7 @@ pub fn print<M>(
     node: NodeId,
     found: Found<'_, M>,
     flavour: Flavour,
-    shown: Shown<'_>,
+    shown: NodeFilter<'_>,
 ) -> Option<Vec<u8>> {
     print_while(schema, node, found, flavour, shown, &|_| ControlFlow::Continue(()))
         .continue_value()
@@ -31,7 +31,7 @@ pub fn print_while<M>(
     node: NodeId,
     found: Found<'_, M>,
     flavour: Flavour,
-    shown: Shown<'_>,
+    shown: NodeFilter<'_>,
     go_on: &dyn Fn(usize) -> ControlFlow<()>,
 ) -> ControlFlow<(), Option<Vec<u8>>> {
     let mut printer = Printer { schema, flavour, shown, go_on, is_halted: false, out: Vec::new() };
@@ -73,7 +73,7 @@ pub fn annotate(document: &[u8], name: &str, value: &str) -> Vec<u8> {
 struct Printer<'a> {
     schema: &'a Schema,
     flavour: Flavour,
-    shown: Shown<'a>,
+    shown: NodeFilter<'a>,
     go_on: &'a dyn Fn(usize) -> ControlFlow<()>,
     /// Printing was stopped, so the output is incomplete.
     is_halted: bool,

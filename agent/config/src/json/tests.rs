@@ -186,9 +186,11 @@ fn texts_of_one_meaning_become_one_value() {
 fn a_filter_keeps_the_keys_of_what_it_shows() {
     let schema = Schema::openconfig().unwrap();
     let text = br#"{"interfaces":{"interface":[{"name":"a","config":{"mtu":1},"state":{"mtu":2}},{"name":"b","config":{}}]}}"#;
-    let Parsed::Branch(root) = read(&schema, "/", text, Flavour::Plain).unwrap() else { panic!() };
+    let DocumentContent::Branch(root) = read(&schema, "/", text, Flavour::Plain).unwrap() else {
+        panic!()
+    };
     let root = std::sync::Arc::new(root);
-    let print = |shown: Shown<'_>| {
+    let print = |shown: NodeFilter<'_>| {
         let out = print(&schema, schema.root(), Found::Branch(&root), Flavour::Plain, shown)
             .unwrap_or_default();
         String::from_utf8(out).unwrap()
@@ -240,7 +242,7 @@ fn read(
     target: &str,
     text: &[u8],
     flavour: Flavour,
-) -> Result<Parsed<()>, JsonError> {
+) -> Result<DocumentContent<()>, JsonError> {
     let target = schema.resolve_write(&target.parse::<Path>().unwrap()).unwrap();
     parse(schema, &target, text, flavour, false, ()).map(|document| document.content)
 }
@@ -266,14 +268,19 @@ fn check(flavour: Flavour, target: &str, text: &str, want: &str) {
     assert_eq!(got, want);
 }
 
-fn print_parsed(schema: &Schema, node: NodeId, content: Parsed<()>, flavour: Flavour) -> String {
+fn print_parsed(
+    schema: &Schema,
+    node: NodeId,
+    content: DocumentContent<()>,
+    flavour: Flavour,
+) -> String {
     let out = match content {
-        Parsed::Leaf(value) => Some(print_value(schema, node, &value, flavour)),
-        Parsed::Branch(branch) => {
+        DocumentContent::Leaf(value) => Some(print_value(schema, node, &value, flavour)),
+        DocumentContent::Branch(branch) => {
             let branch: std::sync::Arc<Branch<()>> = branch.into();
             print(schema, node, Found::Branch(&branch), flavour, &|_| true)
         }
-        Parsed::List(list) => print(schema, node, Found::List(&list), flavour, &|_| true),
+        DocumentContent::List(list) => print(schema, node, Found::List(&list), flavour, &|_| true),
     };
     String::from_utf8(out.unwrap_or_else(|| b"{}".to_vec())).unwrap()
 }

@@ -119,7 +119,7 @@ fn check(flavour: Flavour, leaf: &str, text: &str, want: &str) {
     let whole = |member: &str| format!("{{\"{top}\":{{\"{leaf}\":{member}}}}}");
     let got = match parse(&schema, &InstancePath::root(), whole(text).as_bytes(), flavour, true, ())
     {
-        Ok(Document { content: Parsed::Branch(branch), .. }) => {
+        Ok(Document { content: DocumentContent::Branch(branch), .. }) => {
             let branch = Arc::new(branch);
             let out = print(&schema, schema.root(), Found::Branch(&branch), flavour, &|_| true);
             String::from_utf8(out.unwrap_or_default()).unwrap()

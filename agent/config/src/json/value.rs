@@ -5,20 +5,20 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 
 use super::Flavour;
 use crate::leaf_list::first_repeated;
-use crate::schema::types::{Base, Type, decimal_digits};
+use crate::schema::types::{BuiltinType, Type, decimal_digits};
 use crate::schema::{Node, NodeKind, ValueError};
 use crate::value::{Value, bare_identity};
 
 /// Parses a JSON string. RFC 7951 encodes 64-bit numbers as strings; many clients do so in plain JSON too.
 pub(super) fn from_str(ty: &Type, text: &str) -> Result<Value, ValueError> {
     match &ty.base {
-        Base::Int { bits: 64, .. } | Base::Uint { bits: 64, .. } | Base::Decimal { .. } => {
-            ty.parse_text(text)
-        }
-        Base::Int { .. } | Base::Uint { .. } => {
+        BuiltinType::Int { bits: 64, .. }
+        | BuiltinType::Uint { bits: 64, .. }
+        | BuiltinType::Decimal { .. } => ty.parse_text(text),
+        BuiltinType::Int { .. } | BuiltinType::Uint { .. } => {
             Err(ValueError(format!("the string \"{text}\" is not {ty}")))
         }
-        Base::Union(members) => match members.iter().find_map(|m| from_str(m, text).ok()) {
+        BuiltinType::Union(members) => match members.iter().find_map(|m| from_str(m, text).ok()) {
             Some(Value::Str(text)) => Ok(Value::Str(ty.canonical(text))),
             Some(value) => Ok(value),
             None => ty.str(text),
@@ -29,8 +29,8 @@ pub(super) fn from_str(ty: &Type, text: &str) -> Result<Value, ValueError> {
 
 pub(super) fn from_uint(ty: &Type, value: u64, flavour: Flavour) -> Result<Value, ValueError> {
     match (&ty.base, i64::try_from(value)) {
-        (Base::Uint { bits: 64, .. }, _) if flavour == Flavour::Plain => ty.uint(value),
-        (Base::Uint { bits: 64, .. }, _) => Err(wide(ty, value)),
+        (BuiltinType::Uint { bits: 64, .. }, _) if flavour == Flavour::Plain => ty.uint(value),
+        (BuiltinType::Uint { bits: 64, .. }, _) => Err(wide(ty, value)),
         (_, Ok(value)) => from_int(ty, value, flavour),
         (_, Err(_)) => ty.uint(value),
     }
@@ -38,20 +38,23 @@ pub(super) fn from_uint(ty: &Type, value: u64, flavour: Flavour) -> Result<Value
 
 pub(super) fn from_int(ty: &Type, value: i64, flavour: Flavour) -> Result<Value, ValueError> {
     match &ty.base {
-        Base::Int { bits: 64, .. } | Base::Uint { bits: 64, .. } | Base::Decimal { .. }
+        BuiltinType::Int { bits: 64, .. }
+        | BuiltinType::Uint { bits: 64, .. }
+        | BuiltinType::Decimal { .. }
             if flavour == Flavour::Ietf =>
         {
             Err(wide(ty, value))
         }
-        Base::Decimal { scale, .. } => match decimal_digits(&value.to_string(), *scale) {
+        BuiltinType::Decimal { scale, .. } => match decimal_digits(&value.to_string(), *scale) {
             Some(digits) => ty.decimal(digits),
             None => Err(ValueError(format!("`{value}` is not {ty}"))),
         },
-        Base::Union(members) => match members.iter().find_map(|m| from_int(m, value, flavour).ok())
-        {
-            Some(value) => Ok(value),
-            None => ty.int(value),
-        },
+        BuiltinType::Union(members) => {
+            match members.iter().find_map(|m| from_int(m, value, flavour).ok()) {
+                Some(value) => Ok(value),
+                None => ty.int(value),
+            }
+        }
         _ => ty.int(value),
     }
 }
@@ -61,16 +64,18 @@ pub(super) fn from_float(ty: &Type, value: f64, flavour: Flavour) -> Result<Valu
     /// Bound below which every integer is exactly representable.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match &ty.base {
-        Base::Decimal { .. } if flavour == Flavour::Ietf => Err(wide(ty, value)),
-        Base::Decimal { scale, .. } => match decimal_digits(&value.to_string(), *scale) {
+        BuiltinType::Decimal { .. } if flavour == Flavour::Ietf => Err(wide(ty, value)),
+        BuiltinType::Decimal { scale, .. } => match decimal_digits(&value.to_string(), *scale) {
             Some(digits) => ty.decimal(digits),
             None => Err(ValueError(format!("`{value}` is not {ty}"))),
         },
         #[allow(clippy::cast_possible_truncation, reason = "whole and within the exact integers")]
-        Base::Int { .. } | Base::Uint { .. } if value.fract() == 0.0 && value.abs() <= EXACT => {
+        BuiltinType::Int { .. } | BuiltinType::Uint { .. }
+            if value.fract() == 0.0 && value.abs() <= EXACT =>
+        {
             from_int(ty, value as i64, flavour)
         }
-        Base::Union(members) => {
+        BuiltinType::Union(members) => {
             match members.iter().find_map(|m| from_float(m, value, flavour).ok()) {
                 Some(value) => Ok(value),
                 None => Err(ValueError(format!("`{value}` is not {ty}"))),

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
-use super::text::{self, Line, Statement};
+use super::text::{self, MapLine, MapStatement};
 use super::{
-    Anchor, AnchorId, Codec, Counterpart, Implied, KeyRule, Limit, Map, MapError, MappedLeaf,
-    Never, OwnLeaf, Row, Up, When, model,
+    Anchor, AnchorId, Codec, Counterpart, DefaultCondition, ImpliedLeaf, KeyRule, Map, MapError,
+    MapRow, MappedLeaf, OpenConfigRule, OwnLeaf, SupportedEntries, UnwritableLeaf, model,
 };
 use crate::instance::Step;
 use crate::path::{Elem, Path};
@@ -68,23 +68,23 @@ impl<'a> Compiler<'a> {
         Self { openconfig, native, map, at: 0, openconfig_nodes }
     }
 
-    fn line(&mut self, line: Line) -> Result<(), String> {
+    fn line(&mut self, line: MapLine) -> Result<(), String> {
         match line.statement {
-            Statement::At { openconfig, native } => self.enter(&openconfig, &native),
-            Statement::Config { openconfig, native, codec } => {
+            MapStatement::At { openconfig, native } => self.enter(&openconfig, &native),
+            MapStatement::Config { openconfig, native, codec } => {
                 self.config(&openconfig, &native, codec_named(&codec)?)
             }
-            Statement::State { openconfig, native, codec } => {
+            MapStatement::State { openconfig, native, codec } => {
                 self.state(&openconfig, &native, &codec)
             }
-            Statement::Implied { openconfig } => self.implied(&openconfig),
-            Statement::Constant { openconfig, value } => self.constant(&openconfig, &value),
-            Statement::NoDefault { openconfig } => self.no_default(&openconfig),
-            Statement::Never { openconfig, reason } => self.never(&openconfig, reason),
-            Statement::When { openconfig, prefix, leaf, values } => {
+            MapStatement::Implied { openconfig } => self.implied(&openconfig),
+            MapStatement::Constant { openconfig, value } => self.constant(&openconfig, &value),
+            MapStatement::NoDefault { openconfig } => self.no_default(&openconfig),
+            MapStatement::Never { openconfig, reason } => self.never(&openconfig, reason),
+            MapStatement::When { openconfig, prefix, leaf, values } => {
                 self.when(openconfig, &prefix, &leaf, &values)
             }
-            Statement::Only { openconfig, list, reason } => self.only(openconfig, &list, reason),
+            MapStatement::Only { openconfig, list, reason } => self.only(openconfig, &list, reason),
         }
     }
 
@@ -150,7 +150,7 @@ impl<'a> Compiler<'a> {
         native: &Path,
         codec: &'static Codec,
     ) -> Result<(), String> {
-        let row = self.row(openconfig, native, Up::Codec(codec))?;
+        let row = self.row(openconfig, native, OpenConfigRule::Codec(codec))?;
         let leaf = self.leaf_of(&row.openconfig)?;
         let default = match &self.openconfig.leaf(leaf).default {
             None => None,
@@ -176,9 +176,11 @@ impl<'a> Compiler<'a> {
 
     fn state(&mut self, openconfig: &Path, native: &Path, codec: &str) -> Result<(), String> {
         let up = match (codec, codec.strip_prefix("constant:")) {
-            ("implied", _) => Up::Implied(self.implied_value(openconfig)?),
-            (_, Some(text)) => Up::Implied(KeyRule::Fixed(self.constant_value(openconfig, text)?)),
-            (codec, None) => Up::Codec(codec_named(codec)?),
+            ("implied", _) => OpenConfigRule::Implied(self.implied_value(openconfig)?),
+            (_, Some(text)) => {
+                OpenConfigRule::Implied(KeyRule::Fixed(self.constant_value(openconfig, text)?))
+            }
+            (codec, None) => OpenConfigRule::Codec(codec_named(codec)?),
         };
         let row = self.row(openconfig, native, up)?;
         let leaf = self.leaf_of(&row.openconfig)?;
@@ -189,13 +191,13 @@ impl<'a> Compiler<'a> {
         let value = self.implied_value(openconfig)?;
         let steps = steps(self.openconfig, self.entry()?, openconfig)?;
         let leaf = self.leaf_of(&steps)?;
-        let row = Row {
+        let row = MapRow {
             anchor: self.at,
             openconfig: steps.clone(),
             native: Vec::new(),
-            up: Up::Implied(value.clone()),
+            up: OpenConfigRule::Implied(value.clone()),
         };
-        self.map.anchors[self.at].implied.push(Implied { steps, value });
+        self.map.anchors[self.at].implied.push(ImpliedLeaf { steps, value });
         self.keep(leaf, row)
     }
 
@@ -203,8 +205,12 @@ impl<'a> Compiler<'a> {
         let value = self.constant_value(openconfig, text)?;
         let steps = steps(self.openconfig, self.entry()?, openconfig)?;
         let leaf = self.leaf_of(&steps)?;
-        let row =
-            Row { anchor: self.at, openconfig: steps.clone(), native: Vec::new(), up: Up::Nothing };
+        let row = MapRow {
+            anchor: self.at,
+            openconfig: steps.clone(),
+            native: Vec::new(),
+            up: OpenConfigRule::Nothing,
+        };
         self.map.anchors[self.at].constants.push((steps, value));
         self.keep(leaf, row)
     }
@@ -223,10 +229,14 @@ impl<'a> Compiler<'a> {
     fn never(&mut self, openconfig: &Path, reason: String) -> Result<(), String> {
         let steps = steps(self.openconfig, self.entry()?, openconfig)?;
         let leaf = self.leaf_of(&steps)?;
-        let row =
-            Row { anchor: self.at, openconfig: steps.clone(), native: Vec::new(), up: Up::Nothing };
+        let row = MapRow {
+            anchor: self.at,
+            openconfig: steps.clone(),
+            native: Vec::new(),
+            up: OpenConfigRule::Nothing,
+        };
         let reserved = reserved::row(self.openconfig, leaf);
-        self.map.anchors[self.at].never.push(Never { steps, reason, reserved });
+        self.map.anchors[self.at].never.push(UnwritableLeaf { steps, reason, reserved });
         self.keep(leaf, row)
     }
 
@@ -269,7 +279,7 @@ impl<'a> Compiler<'a> {
     ) -> Result<(), String> {
         let start = self.map.anchors[self.at].list().unwrap_or(self.native.root());
         let values: Vec<SmolStr> = values.iter().map(SmolStr::new).collect();
-        let when = When { native: nodes(self.native, start, leaf)?, values };
+        let when = DefaultCondition { native: nodes(self.native, start, leaf)?, values };
         let prefix = match openconfig {
             true => steps(self.openconfig, self.entry()?, prefix)?,
             false => nodes(self.native, start, prefix)?.into_iter().map(Step::node).collect(),
@@ -303,16 +313,16 @@ impl<'a> Compiler<'a> {
         };
         let keys = keys_of(schema, node).iter().map(allowed).collect::<Result<_, _>>()?;
         let model = model(schema.origin());
-        self.map.limits[model][node.0 as usize] = Some(Limit { keys, reason });
+        self.map.limits[model][node.0 as usize] = Some(SupportedEntries { keys, reason });
         for above in std::iter::successors(Some(node), |node| schema.node(*node).parent) {
             self.map.limited[model][above.0 as usize] = true;
         }
         Ok(())
     }
 
-    fn row(&self, openconfig: &Path, native: &Path, up: Up) -> Result<Row, String> {
+    fn row(&self, openconfig: &Path, native: &Path, up: OpenConfigRule) -> Result<MapRow, String> {
         let start = self.map.anchors[self.at].list().unwrap_or(self.native.root());
-        Ok(Row {
+        Ok(MapRow {
             anchor: self.at,
             openconfig: steps(self.openconfig, self.entry()?, openconfig)?,
             native: nodes(self.native, start, native)?,
@@ -332,7 +342,7 @@ impl<'a> Compiler<'a> {
             .ok_or_else(|| "the OpenConfig path is not that of a leaf".to_owned())
     }
 
-    fn keep(&mut self, leaf: NodeId, row: Row) -> Result<(), String> {
+    fn keep(&mut self, leaf: NodeId, row: MapRow) -> Result<(), String> {
         if let Some(native) = row.native.last() {
             self.map.by_native[native.0 as usize].push(row.clone());
         }

@@ -28,11 +28,11 @@ pub struct Map {
     /// Parents before children; the first is the root.
     pub(crate) anchors: Vec<Anchor>,
     /// Rows by the node number of their native leaf.
-    by_native: Vec<Vec<Row>>,
+    by_native: Vec<Vec<MapRow>>,
     /// Rows by their OpenConfig leaf.
-    by_openconfig: HashMap<NodeId, Row>,
+    by_openconfig: HashMap<NodeId, MapRow>,
     /// By model and list: the supported entries, where these are limited.
-    limits: [Vec<Option<Limit>>; 2],
+    limits: [Vec<Option<SupportedEntries>>; 2],
     /// By model and node: true for a list with limits and for its ancestors.
     limited: [Vec<bool>; 2],
     /// By OpenConfig list, the leaves in `config` that repeat a key: container, leaf, index of the key.
@@ -64,11 +64,11 @@ pub(crate) struct Anchor {
     /// Leaves of which an entry needs at least one.
     pub(crate) one_of: Vec<NodeId>,
     /// OpenConfig leaves that are derived from the keys alone.
-    pub(crate) implied: Vec<Implied>,
+    pub(crate) implied: Vec<ImpliedLeaf>,
     /// OpenConfig leaves without effect that support one value only.
     pub(crate) constants: Vec<(Vec<Step>, Value)>,
     /// OpenConfig leaves that clients cannot set.
-    pub(crate) never: Vec<Never>,
+    pub(crate) never: Vec<UnwritableLeaf>,
     pub(crate) children: Vec<AnchorId>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct OwnLeaf {
     pub(crate) default: Option<Value>,
     pub(crate) mandatory: bool,
     /// Condition for the native default.
-    pub(crate) when: Option<When>,
+    pub(crate) when: Option<DefaultCondition>,
     pub(crate) openconfig: Option<MappedLeaf>,
 }
 
@@ -114,45 +114,45 @@ pub(crate) struct MappedLeaf {
     /// OpenConfig default and its native value.
     pub(crate) default: Option<(Value, Value)>,
     /// Condition for the OpenConfig default.
-    pub(crate) when: Option<When>,
+    pub(crate) when: Option<DefaultCondition>,
 }
 
 /// A condition on another leaf of the same entry, evaluated on the effective tree.
 #[derive(Clone, Debug)]
-pub(crate) struct When {
+pub(crate) struct DefaultCondition {
     pub(crate) native: Vec<NodeId>,
     pub(crate) values: Vec<SmolStr>,
 }
 
 /// An OpenConfig configuration leaf without a native leaf of its own.
 #[derive(Debug)]
-pub(crate) struct Implied {
+pub(crate) struct ImpliedLeaf {
     pub(crate) steps: Vec<Step>,
     pub(crate) value: KeyRule,
 }
 
 /// An OpenConfig configuration leaf that no layer can hold.
 #[derive(Debug)]
-pub(crate) struct Never {
+pub(crate) struct UnwritableLeaf {
     pub(crate) steps: Vec<Step>,
     pub(crate) reason: String,
     /// The service that reserves it while it is on.
-    pub(crate) reserved: Option<&'static reserved::Row>,
+    pub(crate) reserved: Option<&'static reserved::ReservedItem>,
 }
 
 /// One line of the table.
 #[derive(Clone, Debug)]
-struct Row {
+struct MapRow {
     anchor: AnchorId,
     /// Steps from the OpenConfig entry to the leaf.
     openconfig: Vec<Step>,
     /// Nodes from the native entry to the leaf; empty for a leaf that is derived from the keys.
     native: Vec<NodeId>,
-    up: Up,
+    up: OpenConfigRule,
 }
 
 #[derive(Clone, Debug)]
-enum Up {
+enum OpenConfigRule {
     Codec(&'static Codec),
     /// A constant or key, shown while the native leaf exists, which means that the entry does.
     Implied(KeyRule),
@@ -162,7 +162,7 @@ enum Up {
 
 /// Supported entries of a list.
 #[derive(Clone, Debug)]
-struct Limit {
+struct SupportedEntries {
     /// For each key, the supported values; empty for any.
     keys: Vec<Vec<Value>>,
     reason: String,
@@ -175,7 +175,7 @@ fn model(origin: Origin) -> usize {
     }
 }
 
-impl When {
+impl DefaultCondition {
     pub(crate) fn holds<M>(&self, entry: &Branch<M>) -> bool {
         let found = value_at(entry, &self.native);
         found.is_some_and(|value| self.values.iter().any(|it| value.to_string() == *it))

@@ -5,14 +5,14 @@ use crate::path::Path;
 
 /// One line.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct MapLine {
     pub(super) number: usize,
-    pub(super) statement: Statement,
+    pub(super) statement: MapStatement,
 }
 
 /// Paths are relative to those of the `at` line above, except in `at` and `only` themselves.
 #[derive(Debug)]
-pub(super) enum Statement {
+pub(super) enum MapStatement {
     /// `at OPENCONFIG NATIVE`: an OpenConfig list and its native list; a key `*` is shared.
     At { openconfig: Path, native: Path },
     /// `config OPENCONFIG NATIVE CODEC`: a leaf that is translated both ways.
@@ -35,48 +35,48 @@ pub(super) enum Statement {
     Only { openconfig: bool, list: Path, reason: String },
 }
 
-pub(super) fn read(text: &str) -> Result<Vec<Line>, MapError> {
+pub(super) fn read(text: &str) -> Result<Vec<MapLine>, MapError> {
     let numbered = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     numbered
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
         .map(|(number, line)| {
             let statement = statement(line).map_err(|reason| MapError { line: number, reason })?;
-            Ok(Line { number, statement })
+            Ok(MapLine { number, statement })
         })
         .collect()
 }
 
-fn statement(line: &str) -> Result<Statement, String> {
+fn statement(line: &str) -> Result<MapStatement, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
         ["at", openconfig, native] => {
-            Ok(Statement::At { openconfig: path(openconfig)?, native: path(native)? })
+            Ok(MapStatement::At { openconfig: path(openconfig)?, native: path(native)? })
         }
-        ["config", openconfig, native, codec] => Ok(Statement::Config {
+        ["config", openconfig, native, codec] => Ok(MapStatement::Config {
             openconfig: path(openconfig)?,
             native: path(native)?,
             codec: codec.to_owned(),
         }),
-        ["state", openconfig, native, codec] => Ok(Statement::State {
+        ["state", openconfig, native, codec] => Ok(MapStatement::State {
             openconfig: path(openconfig)?,
             native: path(native)?,
             codec: codec.to_owned(),
         }),
-        ["implied", openconfig] => Ok(Statement::Implied { openconfig: path(openconfig)? }),
+        ["implied", openconfig] => Ok(MapStatement::Implied { openconfig: path(openconfig)? }),
         ["constant", openconfig, value] => {
-            Ok(Statement::Constant { openconfig: path(openconfig)?, value: value.to_owned() })
+            Ok(MapStatement::Constant { openconfig: path(openconfig)?, value: value.to_owned() })
         }
-        ["no-default", openconfig] => Ok(Statement::NoDefault { openconfig: path(openconfig)? }),
-        ["when", origin, prefix, leaf, values] => Ok(Statement::When {
+        ["no-default", openconfig] => Ok(MapStatement::NoDefault { openconfig: path(openconfig)? }),
+        ["when", origin, prefix, leaf, values] => Ok(MapStatement::When {
             openconfig: origin == "openconfig",
             prefix: path(prefix)?,
             leaf: path(leaf)?,
             values: values.split(',').map(str::to_owned).collect(),
         }),
         ["never", openconfig, ref reason @ ..] => {
-            Ok(Statement::Never { openconfig: path(openconfig)?, reason: reason.join(" ") })
+            Ok(MapStatement::Never { openconfig: path(openconfig)?, reason: reason.join(" ") })
         }
-        ["only", origin, list, ref reason @ ..] => Ok(Statement::Only {
+        ["only", origin, list, ref reason @ ..] => Ok(MapStatement::Only {
             openconfig: origin == "openconfig",
             list: path(list)?,
             reason: reason.join(" "),

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Anchor, AnchorId, Map, Row, Up, model};
+use super::{Anchor, AnchorId, Map, MapRow, OpenConfigRule, model};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{NodeId, Origin};
 use crate::value::Value;
@@ -12,7 +12,7 @@ impl Map {
     /// OpenConfig counterparts, or none.
     pub fn up(&self, native: &[(InstancePath, Value)]) -> Vec<(InstancePath, Value)> {
         let mut found = Vec::with_capacity(native.len());
-        let mut entry = UpEntry::default();
+        let mut entry = EntryCache::default();
         for (path, value) in native {
             self.up_beside(path, value, &mut entry, &mut |path, value| found.push((path, value)));
         }
@@ -26,7 +26,7 @@ impl Map {
         value: &Value,
         take: &mut dyn FnMut(InstancePath, Value),
     ) {
-        self.up_beside(path, value, &mut UpEntry::default(), take);
+        self.up_beside(path, value, &mut EntryCache::default(), take);
     }
 
     /// Translates a leaf that is likely to be in the same `entry` as the previous one, which is cached.
@@ -34,7 +34,7 @@ impl Map {
         &self,
         path: &'p InstancePath,
         value: &Value,
-        entry: &mut UpEntry<'p>,
+        entry: &mut EntryCache<'p>,
         take: &mut dyn FnMut(InstancePath, Value),
     ) {
         let keys = entries(&path.0);
@@ -43,7 +43,7 @@ impl Map {
             let Some(value) = row.value_up(keys.last().copied(), value) else { continue };
             if entry.anchor != Some(row.anchor) || entry.keys != keys {
                 let path = self.openconfig_entry(row.anchor, &keys);
-                *entry = UpEntry { anchor: Some(row.anchor), keys: keys.clone(), path };
+                *entry = EntryCache { anchor: Some(row.anchor), keys: keys.clone(), path };
             }
             if let Some(entry) = &entry.path {
                 take(below(entry, &row.openconfig), value);
@@ -110,12 +110,12 @@ impl Map {
         let row = self.by_openconfig.get(&openconfig.last()?.node)?;
         let mut path = self.native_entry(row, openconfig)?;
         match &row.up {
-            Up::Implied(_) => {
+            OpenConfigRule::Implied(_) => {
                 let key = self.anchors[row.anchor].leaves.iter().find(|leaf| leaf.key.is_some())?;
                 path.0.extend(key.native.iter().copied().map(Step::node));
             }
-            Up::Nothing => return None,
-            Up::Codec(_) => path.0.extend(row.native.iter().copied().map(Step::node)),
+            OpenConfigRule::Nothing => return None,
+            OpenConfigRule::Codec(_) => path.0.extend(row.native.iter().copied().map(Step::node)),
         }
         Some(path)
     }
@@ -142,7 +142,7 @@ impl Map {
         let Some(path) = self.down_path(openconfig) else { return Ok(None) };
         let row = openconfig.last().and_then(|step| self.by_openconfig.get(&step.node));
         match row.map(|row| &row.up) {
-            Some(Up::Codec(codec)) => Ok(Some((path, (codec.down)(value)?))),
+            Some(OpenConfigRule::Codec(codec)) => Ok(Some((path, (codec.down)(value)?))),
             _ => Ok(None),
         }
     }
@@ -206,7 +206,7 @@ impl Map {
     }
 
     /// Rows of one native leaf.
-    fn rows_of(&self, native: NodeId) -> &[Row] {
+    fn rows_of(&self, native: NodeId) -> &[MapRow] {
         &self.by_native[native.0 as usize]
     }
 
@@ -224,7 +224,7 @@ impl Map {
         Some(path)
     }
 
-    fn native_entry(&self, row: &Row, openconfig: &InstancePath) -> Option<InstancePath> {
+    fn native_entry(&self, row: &MapRow, openconfig: &InstancePath) -> Option<InstancePath> {
         let mut steps = openconfig.0.iter();
         let path = self.native_steps(row.anchor, &mut steps)?;
         // The remaining steps must equal those of the row: a fixed entry with other keys has no counterpart.
@@ -255,20 +255,20 @@ impl Map {
     }
 }
 
-impl Row {
+impl MapRow {
     /// OpenConfig value of a native leaf with this value, in an entry with these `keys`.
     fn value_up(&self, keys: Option<&Keys>, value: &Value) -> Option<Value> {
         match &self.up {
-            Up::Codec(codec) => (codec.up)(value),
-            Up::Implied(rule) => Some(rule.value(keys.unwrap_or(&Keys::default()))),
-            Up::Nothing => None,
+            OpenConfigRule::Codec(codec) => (codec.up)(value),
+            OpenConfigRule::Implied(rule) => Some(rule.value(keys.unwrap_or(&Keys::default()))),
+            OpenConfigRule::Nothing => None,
         }
     }
 }
 
 /// OpenConfig counterpart of a native entry, cached for the leaves that follow.
 #[derive(Default)]
-struct UpEntry<'p> {
+struct EntryCache<'p> {
     anchor: Option<AnchorId>,
     /// Keys of the native entry and its ancestors.
     keys: EntryKeys<'p>,

@@ -6,26 +6,26 @@
 
 use smallvec::SmallVec;
 
-use super::{KeyPattern, PathError, Pattern, PatternStep, Place};
+use super::{ElementLookup, KeyPattern, PathError, PathPattern, PatternStep};
 use crate::path::{ANY, ANY_DEPTH, Path};
 use crate::schema::{NodeId, NodeKind, Schema};
 
 /// Filter for the parts of a schema in which wildcards are expanded, evaluated during the descent.
-pub trait Sight {
+pub trait SchemaFilter {
     /// State of the filter at one node.
-    type At;
+    type NodeState;
 
-    fn root(&self) -> Self::At;
+    fn root(&self) -> Self::NodeState;
 
     /// State at a child; `None` when nothing in its subtree may be named.
-    fn below(&self, at: &Self::At, child: NodeId) -> Option<Self::At>;
+    fn below(&self, at: &Self::NodeState, child: NodeId) -> Option<Self::NodeState>;
 }
 
 /// Filter that admits everything.
-pub(super) struct Everything;
+pub(super) struct AllNodes;
 
-impl Sight for Everything {
-    type At = ();
+impl SchemaFilter for AllNodes {
+    type NodeState = ();
 
     fn root(&self) {}
 
@@ -38,7 +38,7 @@ impl Sight for Everything {
 #[derive(Debug, Default)]
 pub struct Expansion {
     /// Patterns in schema order, without overlaps.
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<PathPattern>,
     /// Number of schema nodes visited.
     pub visited: usize,
 }
@@ -49,7 +49,7 @@ impl Schema {
     ///
     /// # Errors
     /// When the schema has no such node, or a key does not belong to its list.
-    pub fn expand<S: Sight>(
+    pub fn expand<S: SchemaFilter>(
         &self,
         path: &Path,
         literal: Vec<PatternStep>,
@@ -58,7 +58,7 @@ impl Schema {
         path.check_limits().map_err(PathError::TooLarge)?;
         let (first, end) = (literal.len(), path.elems.len());
         if first == end {
-            return Ok(Expansion { patterns: vec![Pattern(literal)], visited: 0 });
+            return Ok(Expansion { patterns: vec![PathPattern(literal)], visited: 0 });
         }
         let mut at = sight.root();
         for step in &literal {
@@ -69,7 +69,7 @@ impl Schema {
         }
         let rest = &path.elems[first..];
         let strict = rest.iter().any(|elem| !is_open(&elem.name) && !elem.keys.is_empty());
-        let start = States::default().with(path, State { next: first, picked: Picked::new() });
+        let start = States::default().with(path, State { next: first, picked: KeyPatterns::new() });
         let mut walk = Walk {
             schema: self,
             path,
@@ -89,7 +89,7 @@ impl Schema {
             return Err(error);
         }
         if furthest < end && !is_kept_out {
-            return Err(Place { schema: self, path, at: furthest }.unknown());
+            return Err(ElementLookup { schema: self, path, at: furthest }.unknown());
         }
         Ok(Expansion { patterns: found, visited })
     }
@@ -100,13 +100,13 @@ fn is_open(name: &str) -> bool {
 }
 
 /// Patterns for list entries on the way, by depth. All entries of other lists match.
-type Picked = SmallVec<[(usize, KeyPattern); 1]>;
+type KeyPatterns = SmallVec<[(usize, KeyPattern); 1]>;
 
 /// An element that may come next, with the list entries selected on the way to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     next: usize,
-    picked: Picked,
+    picked: KeyPatterns,
 }
 
 /// Elements that may come next at one schema node. The number of elements stands for the end of the path.
@@ -146,7 +146,7 @@ impl States {
 
     fn iter(&self, elements: usize) -> impl Iterator<Item = State> {
         let plain = (0..=elements).filter(|at| self.plain & (1 << at) != 0);
-        let plain = plain.map(|next| State { next, picked: Picked::new() });
+        let plain = plain.map(|next| State { next, picked: KeyPatterns::new() });
         plain.chain(self.others.iter().cloned())
     }
 }
@@ -159,9 +159,9 @@ struct Walk<'a, S> {
     strict: bool,
     /// Steps to the current node, matching every entry of lists below the literal beginning.
     way: Vec<PatternStep>,
-    found: Vec<Pattern>,
+    found: Vec<PathPattern>,
     /// Entry patterns of results found at ancestors, which include their whole subtrees.
-    ended: Vec<Picked>,
+    ended: Vec<KeyPatterns>,
     /// Furthest element reached anywhere.
     furthest: usize,
     /// First invalid element, with its error.
@@ -170,9 +170,9 @@ struct Walk<'a, S> {
     visited: usize,
 }
 
-impl<S: Sight> Walk<'_, S> {
+impl<S: SchemaFilter> Walk<'_, S> {
     /// Visits a node with its states, of which there is at least one.
-    fn enter(&mut self, at: &S::At, states: &States) {
+    fn enter(&mut self, at: &S::NodeState, states: &States) {
         let elements = self.path.elems.len();
         let ended_above = self.ended.len();
         for state in states.iter(elements) {
@@ -189,7 +189,7 @@ impl<S: Sight> Walk<'_, S> {
     }
 
     /// Records a result at this node, unless one found at an ancestor or at this node includes it.
-    fn end(&mut self, picked: Picked, ended_above: usize) {
+    fn end(&mut self, picked: KeyPatterns, ended_above: usize) {
         if self.ended.iter().any(|wide| includes(wide, &picked)) {
             return;
         }
@@ -208,20 +208,20 @@ impl<S: Sight> Walk<'_, S> {
         for (depth, keys) in &picked {
             steps[*depth].keys = Some(keys.clone());
         }
-        self.found.push(Pattern(steps));
+        self.found.push(PathPattern(steps));
         self.ended.push(picked);
     }
 
-    fn descend(&mut self, at: &S::At, states: &States) {
+    fn descend(&mut self, at: &S::NodeState, states: &States) {
         let above = self.way.last().map_or(self.schema.root(), |step| step.node);
         let children = &self.schema.node(above).children;
         let mut next: Vec<States> = vec![States::default(); children.len()];
-        let mut below: Vec<Option<S::At>> = Vec::with_capacity(children.len());
+        let mut below: Vec<Option<S::NodeState>> = Vec::with_capacity(children.len());
         below.extend(children.iter().map(|child| self.sight.below(at, *child)));
         self.visited += children.len();
         for state in states.iter(self.path.elems.len()) {
             let Some(elem) = self.path.elems.get(state.next) else { continue };
-            let place = Place { schema: self.schema, path: self.path, at: state.next };
+            let place = ElementLookup { schema: self.schema, path: self.path, at: state.next };
             let named = (!is_open(&elem.name)).then(|| place.child(above));
             for (index, child) in children.iter().enumerate() {
                 if named.is_some_and(|named| named != Some(*child)) {
@@ -252,7 +252,7 @@ impl<S: Sight> Walk<'_, S> {
     /// State after the element was matched with a child; `None` without a match.
     fn step(
         &self,
-        place: Place<'_>,
+        place: ElementLookup<'_>,
         mut state: State,
         child: NodeId,
     ) -> Result<Option<State>, PathError> {
@@ -281,7 +281,7 @@ impl<S: Sight> Walk<'_, S> {
 }
 
 /// True when `wide` includes all entries that `narrow` selects.
-fn includes(wide: &Picked, narrow: &Picked) -> bool {
+fn includes(wide: &KeyPatterns, narrow: &KeyPatterns) -> bool {
     wide.iter().all(|(depth, keys)| {
         narrow.iter().any(|(other, others)| other == depth && keys.covers(others))
     })
@@ -353,7 +353,7 @@ mod tests {
     }
 
     /// The patterns as text in any order, or the invalid element.
-    fn outcome(result: Result<Vec<Pattern>, PathError>) -> Result<Vec<String>, (bool, String)> {
+    fn outcome(result: Result<Vec<PathPattern>, PathError>) -> Result<Vec<String>, (bool, String)> {
         let mut texts = result
             .map(|patterns| patterns.iter().map(|it| format!("{it:?}")).collect::<Vec<_>>())
             .map_err(|error| match error {
@@ -368,7 +368,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
         #[test]
-        fn one_walk_finds_what_expanding_element_by_element_does(elems in elems()) {
+        fn expansion_equals_the_reference_implementation(elems in elems()) {
             let (schema, path) = (nested(), Path { elems });
             let got = schema.resolve_read(&path);
             let want = reference::resolve_read(&schema, &path);
@@ -378,7 +378,7 @@ mod tests {
 
     /// Finds the first invalid element, even when the walk reaches another one sooner.
     #[test]
-    fn the_first_element_that_is_wrong_is_told() {
+    fn the_first_invalid_element_is_reported() {
         for path in ["/top/*/top[name=a]/name[size=1]", "/.../top[name=a]/name[size=1]/..."] {
             let (schema, path) = (nested(), path.parse().unwrap());
             let got = outcome(schema.resolve_read(&path));
@@ -394,7 +394,7 @@ mod tests {
         let any_depth = |count| vec![Elem::new(ANY_DEPTH); count];
         let visited = |elems: Vec<Elem>| {
             let path = Path { elems };
-            schema.expand(&path, Vec::new(), &Everything).map(|found| found.visited)
+            schema.expand(&path, Vec::new(), &AllNodes).map(|found| found.visited)
         };
         for wildcards in 1..=4 {
             let with = |name: &str| [any_depth(wildcards), vec![Elem::new(name)]].concat();
@@ -414,10 +414,10 @@ mod tests {
     }
 
     /// A filter that excludes nodes of this name.
-    struct Without(NodeId);
+    struct ExceptNode(NodeId);
 
-    impl Sight for Without {
-        type At = ();
+    impl SchemaFilter for ExceptNode {
+        type NodeState = ();
         fn root(&self) {}
         fn below(&self, (): &(), child: NodeId) -> Option<()> {
             (child != self.0).then_some(())
@@ -425,9 +425,9 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_be_seen_is_neither_expanded_nor_told_of() {
+    fn filtered_nodes_are_neither_expanded_nor_reported() {
         let schema = Schema::openconfig().unwrap();
-        let system = Without(schema.find("/system").unwrap());
+        let system = ExceptNode(schema.find("/system").unwrap());
         let expand = |path: &str| {
             let path: Path = path.parse().unwrap();
             schema.expand(&path, Vec::new(), &system).map(|found| found.patterns.len())
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(expand("/.../bogus"), Ok(0));
         assert_eq!(expand("/*/config/bogus"), Ok(0));
         assert_eq!(expand("/*/interface"), Ok(1));
-        let all = schema.expand(&"/.../hostname".parse().unwrap(), Vec::new(), &Everything);
+        let all = schema.expand(&"/.../hostname".parse().unwrap(), Vec::new(), &AllNodes);
         let some = schema.expand(&"/.../hostname".parse().unwrap(), Vec::new(), &system).unwrap();
         assert!(some.visited < all.unwrap().visited);
     }

@@ -1,18 +1,18 @@
 //! Reference implementation of wildcards, one element at a time, for tests of [`super::expand`].
 
-use super::{Literal, PathError, Pattern, PatternStep, Place};
+use super::{ElementLookup, Literal, PathError, PathPattern, PatternStep};
 use crate::path::{ANY, ANY_DEPTH, Path};
 use crate::resolve::KeyPattern;
 use crate::schema::{NodeId, Schema};
 
-pub(super) fn resolve_read(schema: &Schema, path: &Path) -> Result<Vec<Pattern>, PathError> {
+pub(super) fn resolve_read(schema: &Schema, path: &Path) -> Result<Vec<PathPattern>, PathError> {
     schema.check_form(path)?;
     if let Literal { error: Some(error), .. } = schema.literal(path) {
         return Err(error);
     }
-    let mut found = vec![Pattern::default()];
+    let mut found = vec![PathPattern::default()];
     for (at, elem) in path.elems.iter().enumerate() {
-        let place = Place { schema, path, at };
+        let place = ElementLookup { schema, path, at };
         found = match elem.name.as_str() {
             ANY_DEPTH => all_below(place, found)?,
             ANY => every_child(place, &found)?,
@@ -25,7 +25,10 @@ pub(super) fn resolve_read(schema: &Schema, path: &Path) -> Result<Vec<Pattern>,
     Ok(without_included(found))
 }
 
-fn named_child(place: Place<'_>, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
+fn named_child(
+    place: ElementLookup<'_>,
+    parents: &[PathPattern],
+) -> Result<Vec<PathPattern>, PathError> {
     let mut found = Vec::new();
     for parent in parents {
         if let Some(node) = place.child(parent.last().unwrap_or(place.schema.root())) {
@@ -35,7 +38,10 @@ fn named_child(place: Place<'_>, parents: &[Pattern]) -> Result<Vec<Pattern>, Pa
     Ok(found)
 }
 
-fn every_child(place: Place<'_>, parents: &[Pattern]) -> Result<Vec<Pattern>, PathError> {
+fn every_child(
+    place: ElementLookup<'_>,
+    parents: &[PathPattern],
+) -> Result<Vec<PathPattern>, PathError> {
     let mut found = Vec::new();
     for parent in parents {
         let above = parent.last().unwrap_or(place.schema.root());
@@ -50,7 +56,10 @@ fn every_child(place: Place<'_>, parents: &[Pattern]) -> Result<Vec<Pattern>, Pa
     Ok(found)
 }
 
-fn all_below(place: Place<'_>, mut found: Vec<Pattern>) -> Result<Vec<Pattern>, PathError> {
+fn all_below(
+    place: ElementLookup<'_>,
+    mut found: Vec<PathPattern>,
+) -> Result<Vec<PathPattern>, PathError> {
     let mut next = 0;
     while next < found.len() {
         let below = every_child(place, &found[next..=next])?;
@@ -60,15 +69,15 @@ fn all_below(place: Place<'_>, mut found: Vec<Pattern>) -> Result<Vec<Pattern>, 
     Ok(found)
 }
 
-fn extend(parent: &Pattern, node: NodeId, keys: Option<KeyPattern>) -> Pattern {
+fn extend(parent: &PathPattern, node: NodeId, keys: Option<KeyPattern>) -> PathPattern {
     let mut steps = parent.0.clone();
     steps.push(PatternStep { node, keys });
-    Pattern(steps)
+    PathPattern(steps)
 }
 
 /// Drops each pattern that another one includes, so that no node is read twice.
-fn without_included(found: Vec<Pattern>) -> Vec<Pattern> {
-    let mut kept: Vec<Pattern> = Vec::new();
+fn without_included(found: Vec<PathPattern>) -> Vec<PathPattern> {
+    let mut kept: Vec<PathPattern> = Vec::new();
     for pattern in found {
         if !kept.iter().any(|k| k.includes(&pattern)) {
             kept.retain(|k| !pattern.includes(k));
@@ -88,8 +97,8 @@ impl PatternStep {
     }
 }
 
-impl Pattern {
-    fn includes(&self, other: &Pattern) -> bool {
+impl PathPattern {
+    fn includes(&self, other: &PathPattern) -> bool {
         self.0.len() <= other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| a.covers(b))
     }
 }

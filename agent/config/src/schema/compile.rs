@@ -9,10 +9,10 @@ use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
 
 use super::quick::quick_check;
 use super::raw::{self, RawType};
-use super::types::{Base, Canonical, EnumMember, Identity, Pattern, Type};
+use super::types::{BuiltinType, Canonical, EnumMember, Identity, Pattern, Type};
 use super::when::When;
 use super::xsd;
-use super::{Leaf, Module, ModuleId, Node, NodeId, NodeKind, Origin, Schema, SchemaError};
+use super::{LeafSchema, Module, ModuleId, Node, NodeId, NodeKind, Origin, Schema, SchemaError};
 use crate::name::Name;
 use crate::value::Value;
 
@@ -155,13 +155,13 @@ impl Compiler {
         ModuleId(at.and_then(|at| u16::try_from(at).ok()).unwrap_or_default())
     }
 
-    fn leaf(&mut self, from: &SchemaNode<'_>, raw: &RawType) -> Result<Leaf, SchemaError> {
+    fn leaf(&mut self, from: &SchemaNode<'_>, raw: &RawType) -> Result<LeafSchema, SchemaError> {
         let canonical = raw::node_extensions(from)
             .into_iter()
             .find(|e| e.module == OWN_EXTENSIONS && e.name == "canonical")
             .and_then(|e| Canonical::parse(e.argument.as_deref()?));
         let base = self.base(raw).map_err(|reason| self.fail(from, reason))?;
-        let mut leaf = Leaf {
+        let mut leaf = LeafSchema {
             ty: Arc::new(Type { base, canonical }),
             default: None,
             mandatory: from.is_mandatory(),
@@ -187,53 +187,56 @@ impl Compiler {
         text.map(|text| ty.parse_text(&text)).transpose().map_err(|e| self.fail(from, e))
     }
 
-    fn base(&mut self, raw: &RawType) -> Result<Base, String> {
+    fn base(&mut self, raw: &RawType) -> Result<BuiltinType, String> {
         Ok(match raw {
-            RawType::Bool => Base::Bool,
-            RawType::Empty => Base::Empty,
+            RawType::Bool => BuiltinType::Bool,
+            RawType::Empty => BuiltinType::Empty,
             RawType::Int { bits, ranges } => {
                 let whole = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
-                Base::Int {
+                BuiltinType::Int {
                     bits: *bits,
                     ranges: ranges.clone().unwrap_or_else(|| vec![whole]).into(),
                 }
             }
             RawType::Uint { bits, ranges } => {
                 let whole = (0, u64::MAX >> (64 - bits));
-                Base::Uint {
+                BuiltinType::Uint {
                     bits: *bits,
                     ranges: ranges.clone().unwrap_or_else(|| vec![whole]).into(),
                 }
             }
             RawType::Decimal { scale, ranges } => {
                 let whole = vec![(i64::MIN, i64::MAX)];
-                Base::Decimal { scale: *scale, ranges: ranges.clone().unwrap_or(whole).into() }
+                BuiltinType::Decimal {
+                    scale: *scale,
+                    ranges: ranges.clone().unwrap_or(whole).into(),
+                }
             }
             RawType::Str { lengths, patterns } => {
                 let patterns = patterns.iter().map(|(xsd, inverted)| self.pattern(xsd, *inverted));
-                Base::Str {
+                BuiltinType::Str {
                     patterns: patterns.collect::<Result<_, _>>()?,
                     lengths: lengths_or_any(lengths),
                 }
             }
-            RawType::Binary { lengths } => Base::Binary { lengths: lengths_or_any(lengths) },
-            RawType::Enum(members) => Base::Enum(
+            RawType::Binary { lengths } => BuiltinType::Binary { lengths: lengths_or_any(lengths) },
+            RawType::Enum(members) => BuiltinType::Enum(
                 members
                     .iter()
                     .map(|(name, value)| EnumMember { name: Name::of(name), value: *value })
                     .collect(),
             ),
-            RawType::Identity { fitting, .. } => Base::Identity(
+            RawType::Identity { fitting, .. } => BuiltinType::Identity(
                 fitting.iter().map(|name| Identity { qualified: Name::of(name) }).collect(),
             ),
-            RawType::Bits(names) => Base::Bits(names.iter().cloned().collect()),
+            RawType::Bits(names) => BuiltinType::Bits(names.iter().cloned().collect()),
             RawType::Union(members) => {
                 let member = |raw| Ok(Arc::new(Type { base: self.base(raw)?, canonical: None }));
-                Base::Union(members.iter().map(member).collect::<Result<_, String>>()?)
+                BuiltinType::Union(members.iter().map(member).collect::<Result<_, String>>()?)
             }
             RawType::Leafref(target) => self.base(target)?,
             RawType::Instance => {
-                Base::Str { lengths: lengths_or_any(&None), patterns: Box::default() }
+                BuiltinType::Str { lengths: lengths_or_any(&None), patterns: Box::default() }
             }
         })
     }

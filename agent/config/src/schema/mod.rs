@@ -96,7 +96,7 @@ pub struct Node {
     pub config: bool,
     /// Children in schema order.
     pub children: Vec<NodeId>,
-    pub leaf: Option<Leaf>,
+    pub leaf: Option<LeafSchema>,
     /// Conditions, all of which must hold for the node to exist.
     pub whens: Vec<When>,
     /// `(choice, case)` that the node belongs to.
@@ -120,7 +120,7 @@ pub struct Node {
 
 /// Type and attributes of a leaf's or leaf-list's value.
 #[derive(Clone, Debug)]
-pub struct Leaf {
+pub struct LeafSchema {
     pub ty: Arc<Type>,
     pub default: Option<Value>,
     pub mandatory: bool,
@@ -229,7 +229,7 @@ impl Schema {
     ///
     /// # Panics
     /// When the node is a container or list.
-    pub fn leaf(&self, id: NodeId) -> &Leaf {
+    pub fn leaf(&self, id: NodeId) -> &LeafSchema {
         self.node(id).leaf.as_ref().expect("the caller asks this of leaves only")
     }
 

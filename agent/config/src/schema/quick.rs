@@ -4,7 +4,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-type Check = fn(&str) -> bool;
+type PatternCheck = fn(&str) -> bool;
 
 /// Pattern of dotted decimal IPv4 addresses in openconfig-inet-types.
 const OCTETS: &str = r"([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])(\.([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])){3}";
@@ -12,7 +12,7 @@ const OCTETS: &str = r"([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])(\.([0-9]
 const GROUPS: &str = r"(([0-9a-fA-F]{1,4}:){7}[0-9a-fA-F]{1,4}|([0-9a-fA-F]{1,4}:){1,7}:|";
 
 /// The check for a pattern, if there is one.
-pub(super) fn quick_check(xsd: &str) -> Option<Check> {
+pub(super) fn quick_check(xsd: &str) -> Option<PatternCheck> {
     if xsd == OCTETS {
         return Some(is_ipv4);
     }
@@ -54,7 +54,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::types::{Base, Pattern};
+    use super::super::types::{BuiltinType, Pattern};
     use super::super::{Schema, types};
 
     #[test]
@@ -87,14 +87,14 @@ mod tests {
     fn patterns() -> Vec<Pattern> {
         fn collect(ty: &types::Type, into: &mut Vec<Pattern>) {
             match &ty.base {
-                Base::Str { patterns, .. } => {
+                BuiltinType::Str { patterns, .. } => {
                     for pattern in patterns.iter().filter(|p| p.quick.is_some()) {
                         if !into.iter().any(|p| p.xsd == pattern.xsd) {
                             into.push(pattern.clone());
                         }
                     }
                 }
-                Base::Union(members) => members.iter().for_each(|m| collect(m, into)),
+                BuiltinType::Union(members) => members.iter().for_each(|m| collect(m, into)),
                 _ => {}
             }
         }

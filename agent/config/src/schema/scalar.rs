@@ -1,6 +1,6 @@
 //! Values in gNMI's PROTO encoding.
 
-use super::types::{Base, Type, ValueError, decimal_digits};
+use super::types::{BuiltinType, Type, ValueError, decimal_digits};
 use super::{Node, NodeKind};
 use crate::value::{Scalar, Value, bare_identity};
 
@@ -66,28 +66,34 @@ impl Type {
 
     fn scalar_text(&self, text: &str) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Str { .. } | Base::Enum(_) | Base::Identity(_) | Base::Bits(_) => self.str(text),
-            Base::Union(members) => match members.iter().find_map(|m| m.scalar_text(text).ok()) {
-                Some(Value::Str(text)) => Ok(Value::Str(self.canonical(text))),
-                Some(value) => Ok(value),
-                None => Err(ValueError(format!("`{text}` is not {self}"))),
-            },
+            BuiltinType::Str { .. }
+            | BuiltinType::Enum(_)
+            | BuiltinType::Identity(_)
+            | BuiltinType::Bits(_) => self.str(text),
+            BuiltinType::Union(members) => {
+                match members.iter().find_map(|m| m.scalar_text(text).ok()) {
+                    Some(Value::Str(text)) => Ok(Value::Str(self.canonical(text))),
+                    Some(value) => Ok(value),
+                    None => Err(ValueError(format!("`{text}` is not {self}"))),
+                }
+            }
             _ => Err(ValueError(format!("the string \"{text}\" is not {self}"))),
         }
     }
 
     /// An integer as a decimal64; `None` for other types.
     fn whole(&self, value: i64) -> Option<Result<Value, ValueError>> {
-        matches!(self.base, Base::Decimal { .. }).then(|| self.fraction(&value.to_string()))
+        matches!(self.base, BuiltinType::Decimal { .. }).then(|| self.fraction(&value.to_string()))
     }
 
     fn fraction(&self, text: &str) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Decimal { scale, .. } => match decimal_digits(text, *scale) {
+            BuiltinType::Decimal { scale, .. } => match decimal_digits(text, *scale) {
                 Some(digits) => self.decimal(digits),
                 None => Err(ValueError(format!("`{text}` is not {self}"))),
             },
-            Base::Union(members) => match members.iter().find_map(|m| m.fraction(text).ok()) {
+            BuiltinType::Union(members) => match members.iter().find_map(|m| m.fraction(text).ok())
+            {
                 Some(value) => Ok(value),
                 None => Err(ValueError(format!("`{text}` is not {self}"))),
             },
@@ -97,8 +103,8 @@ impl Type {
 
     fn has_empty(&self) -> bool {
         match &self.base {
-            Base::Empty => true,
-            Base::Union(members) => {
+            BuiltinType::Empty => true,
+            BuiltinType::Union(members) => {
                 members.iter().any(|m| m.has_empty()) && self.bool(true).is_err()
             }
             _ => false,
@@ -173,7 +179,7 @@ mod tests {
     #[test]
     fn a_decimal_is_written_as_a_double_and_read_in_every_form() {
         let ty = Type {
-            base: Base::Decimal { scale: 2, ranges: [(i64::MIN, i64::MAX)].into() },
+            base: BuiltinType::Decimal { scale: 2, ranges: [(i64::MIN, i64::MAX)].into() },
             canonical: None,
         };
         let value = Value::Decimal { digits: 150, scale: 2 };

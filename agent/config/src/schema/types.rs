@@ -19,14 +19,14 @@ use crate::value::{Value, bare_identity};
 /// The type of a leaf after all typedefs and leafrefs.
 #[derive(Clone, Debug)]
 pub struct Type {
-    pub base: Base,
+    pub base: BuiltinType,
     /// Canonical form, for types in which several texts have the same meaning.
     pub canonical: Option<Canonical>,
 }
 
 /// A built-in type with its restrictions. Ranges and lengths are ascending, bounds included, never empty.
 #[derive(Clone, Debug)]
-pub enum Base {
+pub enum BuiltinType {
     Bool,
     Empty,
     Int {
@@ -51,7 +51,7 @@ pub enum Base {
     Enum(Box<[EnumMember]>),
     Identity(Box<[Identity]>),
     Bits(Box<[SmolStr]>),
-    /// Also for a leafref, see [`super::Leaf::leafref`]; the first member that accepts a text is used.
+    /// Also for a leafref, see [`super::LeafSchema::leafref`]; the first member that accepts a text is used.
     Union(Box<[Arc<Type>]>),
 }
 
@@ -156,20 +156,22 @@ impl Type {
     /// When the text does not fit this type.
     pub fn parse_text(&self, text: &str) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Bool => match text {
+            BuiltinType::Bool => match text {
                 "true" => Ok(Value::Bool(true)),
                 "false" => Ok(Value::Bool(false)),
                 _ => Err(self.misfit(text)),
             },
-            Base::Empty if text.is_empty() => Ok(Value::Empty),
-            Base::Empty => Err(self.misfit(text)),
-            Base::Int { .. } => self.int(text.parse().map_err(|_| self.misfit(text))?),
-            Base::Uint { .. } => self.uint(unsigned(text).ok_or_else(|| self.misfit(text))?),
-            Base::Decimal { scale, .. } => {
+            BuiltinType::Empty if text.is_empty() => Ok(Value::Empty),
+            BuiltinType::Empty => Err(self.misfit(text)),
+            BuiltinType::Int { .. } => self.int(text.parse().map_err(|_| self.misfit(text))?),
+            BuiltinType::Uint { .. } => self.uint(unsigned(text).ok_or_else(|| self.misfit(text))?),
+            BuiltinType::Decimal { scale, .. } => {
                 self.decimal(decimal_digits(text, *scale).ok_or_else(|| self.misfit(text))?)
             }
-            Base::Binary { .. } => self.binary(BASE64.decode(text).map_err(|_| self.misfit(text))?),
-            Base::Bits(_) => self.bits(text),
+            BuiltinType::Binary { .. } => {
+                self.binary(BASE64.decode(text).map_err(|_| self.misfit(text))?)
+            }
+            BuiltinType::Bits(_) => self.bits(text),
             _ => self.str(text),
         }
     }
@@ -177,30 +179,36 @@ impl Type {
     /// Parses a text for types whose values are texts in every encoding.
     pub(crate) fn str(&self, text: &str) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Str { lengths, patterns } => self.string(text, lengths, patterns),
-            Base::Enum(members) => match members.iter().find(|m| m.name == text) {
+            BuiltinType::Str { lengths, patterns } => self.string(text, lengths, patterns),
+            BuiltinType::Enum(members) => match members.iter().find(|m| m.name == text) {
                 Some(member) => Ok(Value::Enum(member.name)),
                 None => Err(self.misfit(text)),
             },
-            Base::Identity(known) => self.identity(text, known),
-            Base::Bits(_) => self.bits(text),
-            Base::Binary { .. } => self.binary(BASE64.decode(text).map_err(|_| self.misfit(text))?),
-            Base::Union(members) => match members.iter().find_map(|m| m.parse_text(text).ok()) {
-                Some(Value::Str(text)) => Ok(Value::Str(self.canonical(text))),
-                Some(value) => Ok(value),
-                None => Err(self.misfit(text)),
-            },
+            BuiltinType::Identity(known) => self.identity(text, known),
+            BuiltinType::Bits(_) => self.bits(text),
+            BuiltinType::Binary { .. } => {
+                self.binary(BASE64.decode(text).map_err(|_| self.misfit(text))?)
+            }
+            BuiltinType::Union(members) => {
+                match members.iter().find_map(|m| m.parse_text(text).ok()) {
+                    Some(Value::Str(text)) => Ok(Value::Str(self.canonical(text))),
+                    Some(value) => Ok(value),
+                    None => Err(self.misfit(text)),
+                }
+            }
             _ => Err(self.misfit(text)),
         }
     }
 
     pub(crate) fn int(&self, value: i64) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Int { ranges, .. } if within(ranges, value) => Ok(Value::Int(value)),
-            Base::Uint { ranges, .. } if u64::try_from(value).is_ok_and(|v| within(ranges, v)) => {
+            BuiltinType::Int { ranges, .. } if within(ranges, value) => Ok(Value::Int(value)),
+            BuiltinType::Uint { ranges, .. }
+                if u64::try_from(value).is_ok_and(|v| within(ranges, v)) =>
+            {
                 Ok(Value::Uint(value.unsigned_abs()))
             }
-            Base::Union(members) => {
+            BuiltinType::Union(members) => {
                 members.iter().find_map(|m| m.int(value).ok()).ok_or_else(|| self.misfit(value))
             }
             _ => Err(self.misfit(value)),
@@ -209,16 +217,16 @@ impl Type {
 
     pub(crate) fn uint(&self, value: u64) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Uint { ranges, .. } if within(ranges, value) => Ok(Value::Uint(value)),
-            Base::Uint { .. } => Err(self.misfit(value)),
+            BuiltinType::Uint { ranges, .. } if within(ranges, value) => Ok(Value::Uint(value)),
+            BuiltinType::Uint { .. } => Err(self.misfit(value)),
             _ => self.int(i64::try_from(value).map_err(|_| self.misfit(value))?),
         }
     }
 
     pub(crate) fn bool(&self, value: bool) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Bool => Ok(Value::Bool(value)),
-            Base::Union(members) => {
+            BuiltinType::Bool => Ok(Value::Bool(value)),
+            BuiltinType::Union(members) => {
                 members.iter().find_map(|m| m.bool(value).ok()).ok_or_else(|| self.misfit(value))
             }
             _ => Err(self.misfit(value)),
@@ -227,8 +235,8 @@ impl Type {
 
     pub(crate) fn empty(&self) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Empty => Ok(Value::Empty),
-            Base::Union(members) => {
+            BuiltinType::Empty => Ok(Value::Empty),
+            BuiltinType::Union(members) => {
                 members.iter().find_map(|m| m.empty().ok()).ok_or_else(|| self.misfit("[null]"))
             }
             _ => Err(self.misfit("[null]")),
@@ -238,10 +246,10 @@ impl Type {
     /// Makes a decimal64 from `digits`, the value in units of its last fraction digit.
     pub(crate) fn decimal(&self, digits: i64) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Decimal { scale, ranges } if within(ranges, digits) => {
+            BuiltinType::Decimal { scale, ranges } if within(ranges, digits) => {
                 Ok(Value::Decimal { digits, scale: *scale })
             }
-            Base::Decimal { scale, .. } => {
+            BuiltinType::Decimal { scale, .. } => {
                 Err(self.misfit(Value::Decimal { digits, scale: *scale }))
             }
             _ => Err(self.misfit(digits)),
@@ -250,14 +258,15 @@ impl Type {
 
     pub(crate) fn binary(&self, bytes: Vec<u8>) -> Result<Value, ValueError> {
         match &self.base {
-            Base::Binary { lengths } if within(lengths, bytes.len() as u64) => {
+            BuiltinType::Binary { lengths } if within(lengths, bytes.len() as u64) => {
                 Ok(Value::Binary(bytes.into()))
             }
-            Base::Union(members) => match members.iter().find_map(|m| m.binary(bytes.clone()).ok())
-            {
-                Some(value) => Ok(value),
-                None => Err(self.misfit("bytes")),
-            },
+            BuiltinType::Union(members) => {
+                match members.iter().find_map(|m| m.binary(bytes.clone()).ok()) {
+                    Some(value) => Ok(value),
+                    None => Err(self.misfit("bytes")),
+                }
+            }
             _ => Err(self.misfit(format_args!("{} bytes", bytes.len()))),
         }
     }
@@ -305,7 +314,7 @@ impl Type {
     }
 
     fn bits(&self, text: &str) -> Result<Value, ValueError> {
-        let Base::Bits(known) = &self.base else { return Err(self.misfit(text)) };
+        let BuiltinType::Bits(known) = &self.base else { return Err(self.misfit(text)) };
         let given: Vec<&str> = text.split_ascii_whitespace().take(known.len() + 1).collect();
         let is_known = |name: &&str| known.iter().any(|it| it == name);
         // More bits than exist: at least one is unknown or repeated.
@@ -321,11 +330,10 @@ impl Type {
     /// True for 64-bit integers and decimals, which RFC 7951 encodes as strings.
     pub(crate) fn is_wide(&self, value: &Value) -> bool {
         match (&self.base, value) {
-            (Base::Int { bits, .. }, Value::Int(_)) | (Base::Uint { bits, .. }, Value::Uint(_)) => {
-                *bits == 64
-            }
-            (Base::Decimal { .. }, Value::Decimal { .. }) => true,
-            (Base::Union(members), _) => match members.iter().find(|m| m.takes(value)) {
+            (BuiltinType::Int { bits, .. }, Value::Int(_))
+            | (BuiltinType::Uint { bits, .. }, Value::Uint(_)) => *bits == 64,
+            (BuiltinType::Decimal { .. }, Value::Decimal { .. }) => true,
+            (BuiltinType::Union(members), _) => match members.iter().find(|m| m.takes(value)) {
                 Some(member) => member.is_wide(value),
                 None => false,
             },
@@ -335,10 +343,10 @@ impl Type {
 
     fn takes(&self, value: &Value) -> bool {
         match (&self.base, value) {
-            (Base::Int { ranges, .. }, Value::Int(v)) => within(ranges, *v),
-            (Base::Uint { ranges, .. }, Value::Uint(v)) => within(ranges, *v),
-            (Base::Decimal { .. }, Value::Decimal { .. }) => true,
-            (Base::Union(members), _) => members.iter().any(|m| m.takes(value)),
+            (BuiltinType::Int { ranges, .. }, Value::Int(v)) => within(ranges, *v),
+            (BuiltinType::Uint { ranges, .. }, Value::Uint(v)) => within(ranges, *v),
+            (BuiltinType::Decimal { .. }, Value::Decimal { .. }) => true,
+            (BuiltinType::Union(members), _) => members.iter().any(|m| m.takes(value)),
             _ => false,
         }
     }
@@ -412,25 +420,33 @@ pub(crate) fn decimal_digits(text: &str, scale: u8) -> Option<i64> {
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.base {
-            Base::Bool => f.write_str("true or false"),
-            Base::Empty => f.write_str("empty"),
-            Base::Int { bits, ranges } => write!(f, "an int{bits} within {}", Ranges(ranges)),
-            Base::Uint { bits, ranges } => write!(f, "a uint{bits} within {}", Ranges(ranges)),
-            Base::Decimal { scale, .. } => {
+            BuiltinType::Bool => f.write_str("true or false"),
+            BuiltinType::Empty => f.write_str("empty"),
+            BuiltinType::Int { bits, ranges } => {
+                write!(f, "an int{bits} within {}", Ranges(ranges))
+            }
+            BuiltinType::Uint { bits, ranges } => {
+                write!(f, "a uint{bits} within {}", Ranges(ranges))
+            }
+            BuiltinType::Decimal { scale, .. } => {
                 write!(f, "a decimal with at most {scale} fraction digits in its range")
             }
-            Base::Str { lengths, patterns } => write_string(f, lengths, patterns),
-            Base::Binary { .. } => f.write_str("binary of the right length"),
-            Base::Enum(members) => {
-                write!(f, "one of {}", Names(members.iter().map(|m| m.name.as_str())))
+            BuiltinType::Str { lengths, patterns } => write_string(f, lengths, patterns),
+            BuiltinType::Binary { .. } => f.write_str("binary of the right length"),
+            BuiltinType::Enum(members) => {
+                write!(f, "one of {}", NameList(members.iter().map(|m| m.name.as_str())))
             }
-            Base::Identity(known) => {
-                write!(f, "one of {}", Names(known.iter().map(|i| bare_identity(&i.qualified))))
+            BuiltinType::Identity(known) => {
+                write!(f, "one of {}", NameList(known.iter().map(|i| bare_identity(&i.qualified))))
             }
-            Base::Bits(names) => write!(f, "a set of {}", Names(names.iter().map(SmolStr::as_str))),
-            Base::Union(members) => members.iter().enumerate().try_for_each(|(i, member)| {
-                write!(f, "{}{member}", if i == 0 { "" } else { " or " })
-            }),
+            BuiltinType::Bits(names) => {
+                write!(f, "a set of {}", NameList(names.iter().map(SmolStr::as_str)))
+            }
+            BuiltinType::Union(members) => {
+                members.iter().enumerate().try_for_each(|(i, member)| {
+                    write!(f, "{}{member}", if i == 0 { "" } else { " or " })
+                })
+            }
         }
     }
 }
@@ -461,9 +477,9 @@ impl<T: fmt::Display + PartialEq> fmt::Display for Ranges<'_, T> {
     }
 }
 
-struct Names<I>(I);
+struct NameList<I>(I);
 
-impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for Names<I> {
+impl<'a, I: Iterator<Item = &'a str> + Clone> fmt::Display for NameList<I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Names that a message lists before it abbreviates.
         const SHOWN: usize = 12;

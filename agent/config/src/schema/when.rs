@@ -1,6 +1,6 @@
 //! Conditions (`when`) in the form that our models use: a path compared with constants.
 
-use super::types::Base;
+use super::types::BuiltinType;
 use super::{Node, NodeId, NodeKind, Schema};
 use crate::value::{Value, bare_identity};
 
@@ -9,12 +9,12 @@ use crate::value::{Value, bare_identity};
 pub struct When {
     pub xpath: String,
     /// Parsed form; `None` for an unsupported expression, which counts as true.
-    pub test: Option<Test>,
+    pub test: Option<WhenTest>,
 }
 
 /// True when a leaf has one of `values`. The leaf is found by going `up` levels from the node, then along `down`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Test {
+pub struct WhenTest {
     /// Levels to climb from the node that has the condition.
     pub up: usize,
     /// Path down from there; the last node is the leaf.
@@ -33,8 +33,8 @@ impl When {
 }
 
 /// Parses `path = 'value' or path = 'value' ...`, where all paths are equal.
-fn parse(schema: &Schema, context: NodeId, above: usize, xpath: &str) -> Option<Test> {
-    let mut test: Option<Test> = None;
+fn parse(schema: &Schema, context: NodeId, above: usize, xpath: &str) -> Option<WhenTest> {
+    let mut test: Option<WhenTest> = None;
     for term in xpath.split(" or ") {
         let (path, literal) = term.split_once('=')?;
         let (mut up, mut at, mut down) = (above, context, Vec::new());
@@ -56,7 +56,8 @@ fn parse(schema: &Schema, context: NodeId, above: usize, xpath: &str) -> Option<
         }
         let literal = literal.trim().trim_matches(['\'', '"']);
         let value = constant(schema, at, literal)?;
-        let one = test.get_or_insert_with(|| Test { up, down: down.clone(), values: Vec::new() });
+        let one =
+            test.get_or_insert_with(|| WhenTest { up, down: down.clone(), values: Vec::new() });
         if one.up != up || one.down != down {
             return None;
         }
@@ -70,7 +71,7 @@ fn parse(schema: &Schema, context: NodeId, above: usize, xpath: &str) -> Option<
 fn constant(schema: &Schema, leaf: NodeId, literal: &str) -> Option<Value> {
     let ty = &schema.leaf(leaf).ty;
     match &ty.base {
-        Base::Identity(_) => ty.parse_text(bare_identity(literal)).ok(),
+        BuiltinType::Identity(_) => ty.parse_text(bare_identity(literal)).ok(),
         _ => ty.parse_text(literal).ok(),
     }
 }

@@ -1,8 +1,8 @@
 //! The boot configuration: reserved items, operations that may name them, and its removal.
 
 use super::*;
-use crate::boot::Seeds;
-use crate::edit::Cause;
+use crate::boot::InitialConfiguration;
+use crate::edit::EditCause;
 use crate::layer::Namespace;
 
 const MGMT: &str = r#"{"holdfast:interfaces":{"interface":[
@@ -31,7 +31,10 @@ fn check_reserved(request: &str, want: &[&str]) {
     let before = booted();
     match before.edit(&edit(request)) {
         Err(errors) => {
-            assert!(errors.iter().all(|it| matches!(it.cause, Cause::Reserved { .. })), "{errors}");
+            assert!(
+                errors.iter().all(|it| matches!(it.cause, EditCause::Reserved { .. })),
+                "{errors}"
+            );
             let found: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(found, want, "{request}");
         }
@@ -47,7 +50,7 @@ fn check_reserved(request: &str, want: &[&str]) {
 
 // proves 3.2, 3.5, 3.10, 3.11, 3.14, 3.17, 3.22, 3.23
 #[test]
-fn what_boot_holds_is_named_in_vain_and_covered_without_harm() {
+fn boot_items_are_reserved_when_named_and_kept_when_covered() {
     let held = "it is reserved for bootz: the boot configuration holds it";
     let removed = "it is reserved for bootz: only its owner removes it";
     for (request, want) in [
@@ -103,7 +106,7 @@ fn what_boot_holds_is_named_in_vain_and_covered_without_harm() {
 
 // proves 3.18
 #[test]
-fn a_switched_off_owner_gives_its_items_back() {
+fn items_of_a_switched_off_namespace_are_writable() {
     let off = booted().switched(Namespace::Bootz, false);
     assert_eq!(hostname(&off), ["boot"], "nobody else asks for it");
     let mine = then(&off, CLIENT);
@@ -118,7 +121,7 @@ fn a_switched_off_owner_gives_its_items_back() {
 
 // proves 3.4, 3.12
 #[test]
-fn credentials_are_reserved_for_gnsi_and_taken_from_nobody() {
+fn credentials_are_reserved_for_gnsi() {
     let user = format!(r#"update {USERS}/user[username=ada]/config/role "read-only""#);
     let before = after(&[&user]);
     for row in crate::reserved::TABLE {
@@ -137,11 +140,14 @@ fn credentials_are_reserved_for_gnsi_and_taken_from_nobody() {
             format!("delete {path}"),
         ] {
             let owner = cause(&request);
-            assert!(matches!(owner, Cause::Reserved { owner: Namespace::Gnsi, .. }), "{request}");
+            assert!(
+                matches!(owner, EditCause::Reserved { owner: Namespace::Gnsi, .. }),
+                "{request}"
+            );
         }
         let off = before.switched(Namespace::Gnsi, false);
         let errors = off.edit(&edit(&format!(r#"update {path} "secret""#))).unwrap_err();
-        assert!(matches!(errors.first().cause, Cause::Unsupported(_)), "{errors}");
+        assert!(matches!(errors.first().cause, EditCause::Unsupported(_)), "{errors}");
     }
     assert_eq!(below(&lines_effective(&before), "/system/user[username=ada]/"), ["role=read-only"]);
     let root = refused(&[&format!(r#"update {USERS}/user[username=ada]/config/role "root""#)]);
@@ -204,14 +210,14 @@ fn a_boot_configuration_is_replaced_as_a_whole_or_not_at_all() {
 
 // proves 4.81
 #[test]
-fn what_is_tried_goes_unless_it_is_confirmed() {
+fn an_unconfirmed_boot_trial_is_rolled_back() {
     let first = booted();
     let second = boot("", r#"{"openconfig-system:system":{"config":{"hostname":"second"}}}"#);
     let tried = first.boot_changed(&BootChange::Try(second.clone())).unwrap();
     assert_eq!(hostname(&tried), ["second"]);
     for other in [BootChange::Set(None), BootChange::Try(second.clone())] {
         let errors = tried.boot_changed(&other).unwrap_err();
-        assert_eq!(errors.first().cause, Cause::Unconfirmed);
+        assert_eq!(errors.first().cause, EditCause::Unconfirmed);
     }
     let back = tried.boot_changed(&BootChange::GoBack).unwrap();
     assert_eq!(back.layers(), first.layers());
@@ -229,7 +235,7 @@ fn what_is_tried_goes_unless_it_is_confirmed() {
 
 // proves 3.1, 3.2, 3.3
 #[test]
-fn gnsi_goes_before_boot_and_boot_before_clients() {
+fn gnsi_outranks_boot_and_boot_outranks_clients() {
     let mut layers = booted().layers().clone();
     let path = models().native.resolve_write(&"/system/hostname".parse().unwrap()).unwrap();
     let leaf = |text: &str| tree::Leaf::new(Value::Str(text.into()), Mark::Explicit);
@@ -248,9 +254,9 @@ fn gnsi_goes_before_boot_and_boot_before_clients() {
 
 // proves 3.28, 3.29, 4.82
 #[test]
-fn a_bootstrap_seeds_what_clients_may_change_and_is_refused_as_a_whole() {
+fn bootstrap_sets_the_initial_client_configuration_atomically() {
     let bootstrap = |native: &str, seeds: (&str, &str)| {
-        let seeds = Seeds { vendor: seeds.0.into(), openconfig: seeds.1.into() };
+        let seeds = InitialConfiguration { vendor: seeds.0.into(), openconfig: seeds.1.into() };
         let change = BootChange::Bootstrap(boot(native, ""), Arc::new(seeds));
         Configuration::new(models().clone(), Layers::new()).boot_changed(&change)
     };
@@ -287,7 +293,7 @@ fn a_bootstrap_seeds_what_clients_may_change_and_is_refused_as_a_whole() {
 }
 
 #[test]
-fn a_factory_configuration_is_what_a_reset_leaves() {
+fn factory_reset_restores_the_factory_configuration() {
     let text = br#"{"holdfast:system":{"hostname":"factory","user":[{"username":"admin","role":"admin"}]}}"#;
     let factory = document::factory(models(), text).unwrap();
     let mut layers = Layers::new();
@@ -310,7 +316,7 @@ fn a_factory_configuration_is_what_a_reset_leaves() {
 }
 
 #[test]
-fn a_boot_text_may_say_what_is_not_to_be() {
+fn boot_text_negates_items() {
     let text = "interface mgmt0\n  enabled true\n  no description\nno interface eth9\nsystem hostname a\nno system hostname\n";
     let client = after(&[
         r#"update /interfaces/interface[name=mgmt0]/config/description "x""#,
@@ -379,10 +385,10 @@ fn lines_of(tree: &Tree<Mark>) -> Vec<String> {
 
 // proves 3.20
 #[test]
-fn text_of_the_command_line_is_read_line_by_line_for_what_is_reserved() {
+fn reserved_items_in_cli_text_are_refused_by_line() {
     let text = |text: &str| {
         let payload = Payload::Cli { text: text.to_owned() };
-        let target = Target { origin: Origin::Native, path: Path::root() };
+        let target = EditTarget { origin: Origin::Native, path: Path::root() };
         Edit { replaces: vec![(target, payload)], ..Edit::default() }
     };
     let before = booted();
@@ -397,7 +403,10 @@ fn text_of_the_command_line_is_read_line_by_line_for_what_is_reserved() {
     ] {
         let errors = free.edit(&text(&format!("system motd-banner hi\n{line}\n"))).unwrap_err();
         let first = errors.first();
-        assert!(matches!(first.cause, Cause::Reserved { owner: Namespace::Bootz, .. }), "{errors}");
+        assert!(
+            matches!(first.cause, EditCause::Reserved { owner: Namespace::Bootz, .. }),
+            "{errors}"
+        );
         assert!(errors.to_string().contains(named), "{errors}");
     }
     // Deleting by omission from a text does not affect boot items.

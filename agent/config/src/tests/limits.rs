@@ -7,11 +7,11 @@ const SEARCH: &str = "/system/dns/config/search";
 
 /// Checks that the last of `requests` is refused for this limit at this path, and that the others succeed.
 #[track_caller]
-fn check_over(limit: &'static Limit, requests: &[&str], operation: Operation, path: &str) {
+fn check_over(limit: &'static Limit, requests: &[&str], operation: EditOperation, path: &str) {
     let (last, first) = requests.split_last().unwrap();
     let Err(errors) = after(first).edit(&edit(last)) else { panic!("it was done") };
     let error = errors.first();
-    assert_eq!(error.cause, Cause::Limit(LimitExceeded { limit }));
+    assert_eq!(error.cause, EditCause::Limit(LimitExceeded { limit }));
     assert_eq!((error.operation, error.path.as_str()), (operation, path));
     let text = error.to_string();
     assert!(text.contains(limit.name) && text.contains(&limit.figure.to_string()), "{text}");
@@ -33,17 +33,17 @@ fn a_leaf_list_has_no_more_entries_than_the_limit() {
     let limit = &LEAF_LIST_ENTRIES;
     let all = format!("update {SEARCH} {}", array(0, MOST));
     let one_more = format!("update {SEARCH} {}", array(MOST, 1));
-    let update = Operation::Update(0);
+    let update = EditOperation::Update(0);
     let config = "/system/dns/config";
     for (requests, operation) in [
         (vec![format!("update {SEARCH} {}", array(0, MOST + 1))], update),
-        (vec![format!("replace {SEARCH} {}", array(0, MOST + 1))], Operation::Replace(0)),
-        (vec![format!("union {SEARCH} {}", array(0, MOST + 1))], Operation::UnionReplace(0)),
+        (vec![format!("replace {SEARCH} {}", array(0, MOST + 1))], EditOperation::Replace(0)),
+        (vec![format!("union {SEARCH} {}", array(0, MOST + 1))], EditOperation::UnionReplace(0)),
         (vec![format!("update {config} {{\"search\":{}}}", array(0, MOST + 1))], update),
         // Present entries and additions count together.
         (vec![all.clone(), one_more.clone()], update),
         (vec![all.clone(), format!("update {config} {{\"search\":{}}}", array(MOST, 1))], update),
-        (vec![format!("{all}; {one_more}")], Operation::Update(1)),
+        (vec![format!("{all}; {one_more}")], EditOperation::Update(1)),
     ] {
         let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
         check_over(limit, &requests, operation, SEARCH);
@@ -59,7 +59,7 @@ fn values_of_proto_and_lines_of_text_are_counted_too() {
     let list = |count| Scalar::List((0..count).map(|at| Scalar::Str(format!("d{at}"))).collect());
     let updates = vec![(target(SEARCH), Payload::Scalar(list(MOST + 1)))];
     let errors = empty().edit(&Edit { updates, ..Edit::default() }).unwrap_err();
-    assert_eq!(errors.first().cause, Cause::Limit(LimitExceeded { limit }));
+    assert_eq!(errors.first().cause, EditCause::Limit(LimitExceeded { limit }));
     assert_eq!(errors.first().path, SEARCH);
 
     let line = |count| {
@@ -70,7 +70,7 @@ fn values_of_proto_and_lines_of_text_are_counted_too() {
         [line(MOST + 1), line(100 * MOST), format!("{}\nsystem search-domain one-more", line(MOST))]
     {
         let errors = empty().edit(&edit(&request)).unwrap_err();
-        assert_eq!(errors.first().cause, Cause::Limit(LimitExceeded { limit }));
+        assert_eq!(errors.first().cause, EditCause::Limit(LimitExceeded { limit }));
         assert!(errors.first().path.starts_with("line "), "{}", errors.first().path);
     }
     after(&[&line(MOST)]);
@@ -143,16 +143,16 @@ fn a_payload_over_the_limit_of_entries_is_read_no_further() {
     let entries = "{},".repeat(LIST_ENTRIES.figure);
     let list = "/interfaces/interface";
     for (request, operation) in [
-        (format!("update /interfaces {{\"interface\":[{entries}{{}}]}}"), Operation::Update(0)),
+        (format!("update /interfaces {{\"interface\":[{entries}{{}}]}}"), EditOperation::Update(0)),
         (
             format!("replace / {{\"interfaces\":{{\"interface\":[{entries}{{}}]}}}}"),
-            Operation::Replace(0),
+            EditOperation::Replace(0),
         ),
     ] {
         check_over(&LIST_ENTRIES, &[&request], operation, list);
     }
     // Several payloads count together, and later ones are not parsed.
-    let progress = Progress::default();
+    let progress = ParseProgress::default();
     progress.count_entries(LIST_ENTRIES.figure - 2).unwrap();
     let schema = models().schema(Origin::OpenConfig);
     let read = |count| {
@@ -171,12 +171,12 @@ fn a_payload_over_the_limit_of_entries_is_read_no_further() {
     read(2).unwrap();
     assert_eq!(
         read(1).unwrap_err().fault,
-        json::Fault::Stop(LimitExceeded { limit: &LIST_ENTRIES }.into())
+        json::JsonErrorKind::Stop(LimitExceeded { limit: &LIST_ENTRIES }.into())
     );
 }
 
 #[test]
-fn a_request_that_nobody_waits_for_ends_early() {
+fn cancelled_requests_end_early() {
     let some = after(&[&format!("update /interfaces {}", interfaces(0, 20))]);
     for request in [
         format!("update /interfaces {}", interfaces(20, 20)),
@@ -187,7 +187,11 @@ fn a_request_that_nobody_waits_for_ends_early() {
         let edit = edit(&request);
         edit.cancel.cancel();
         let errors = some.edit(&edit).unwrap_err();
-        assert_eq!((errors.0.len(), &errors.first().cause), (1, &Cause::Abandoned), "{request}");
+        assert_eq!(
+            (errors.0.len(), &errors.first().cause),
+            (1, &EditCause::Abandoned),
+            "{request}"
+        );
     }
 }
 
@@ -197,14 +201,14 @@ fn deletes_that_look_through_lists_are_counted() {
         |at| format!("delete /interfaces/interface[name=*]/subinterfaces/subinterface[index={at}]");
     let all: Vec<String> = (0..=WILDCARD_DELETES.figure).map(delete).collect();
     after(&[&all[1..].join("; ")]);
-    let operation = Operation::Delete(WILDCARD_DELETES.figure);
+    let operation = EditOperation::Delete(WILDCARD_DELETES.figure);
     let path = all.last().unwrap().strip_prefix("delete ").unwrap();
     check_over(&WILDCARD_DELETES, &[&all.join("; ")], operation, path);
 }
 
 /// Refusals repeat a part of the request to its client, whatever is wrong with it.
 #[test]
-fn no_refusal_repeats_more_of_a_request_than_an_excerpt() {
+fn errors_quote_at_most_an_excerpt_of_the_request() {
     let long = "x".repeat(1 << 20);
     let name = format!("/interfaces/interface[name={long}]");
     let both = |here: &str| format!("union {here} {{\"mtu\":1500}}; union {here} {{\"mtu\":1600}}");
@@ -237,7 +241,7 @@ fn no_refusal_repeats_more_of_a_request_than_an_excerpt() {
 
 /// Conflicts are each looked up in everything that was named.
 #[test]
-fn of_very_many_conflicts_some_are_told() {
+fn reported_conflicts_are_limited() {
     const MANY: usize = 500;
     let native: Vec<String> = (0..MANY)
         .map(|at| format!("update native:/interfaces/interface[name=d{at}]/mtu 1400"))
@@ -248,5 +252,5 @@ fn of_very_many_conflicts_some_are_told() {
     let request = format!("{}; {}", native.join("; "), openconfig.join("; "));
     let errors = empty().edit(&edit(&request)).unwrap_err();
     assert_eq!(errors.0.len(), 100);
-    assert!(matches!(errors.first().cause, Cause::Conflict(_)), "{errors}");
+    assert!(matches!(errors.first().cause, EditCause::Conflict(_)), "{errors}");
 }

@@ -34,7 +34,7 @@ fn every_openconfig_leaf_has_a_row() {
 }
 
 #[test]
-fn stored_names_are_the_ones_of_the_last_version() {
+fn stored_node_hashes_are_stable() {
     let rows = layer_rows_diff(
         models(),
         &Layers::new(),
@@ -69,7 +69,7 @@ fn up(lines: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn state_goes_up() {
+fn native_state_maps_to_openconfig() {
     let check = |native: &str, want: &[&str]| assert_eq!(up(&[native]), want, "{native}");
     let eth0 = "/interfaces/interface[name=eth0]";
     let sub = format!("{eth0}/subinterfaces/subinterface[index=0]");
@@ -138,7 +138,7 @@ fn state_goes_up() {
 }
 
 #[test]
-fn what_goes_away_is_told_in_openconfig_words() {
+fn deleted_native_paths_map_to_openconfig_paths() {
     let check = |native: &str, want: &[&str]| {
         let path = models().native.resolve_write(&native.parse().unwrap()).unwrap();
         let found = models().map.up_path(&path);
@@ -201,7 +201,7 @@ fn mapped_leaf() -> impl Strategy<Value = (String, String)> {
 proptest! {
     /// Rows are one-to-one on keys, so a path and a value survive the way there and back.
     #[test]
-    fn up_and_down_are_inverse((path, text) in mapped_leaf()) {
+    fn leaf_translation_is_invertible((path, text) in mapped_leaf()) {
         let native = &models().native;
         let at = native.resolve_write(&path.parse().unwrap()).unwrap();
         let value = native.leaf(at.last().unwrap().node).ty.parse_text(&text).unwrap();

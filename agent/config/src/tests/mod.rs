@@ -35,12 +35,12 @@ fn empty() -> Configuration {
     Configuration::new(models().clone(), Layers::new())
 }
 
-fn target(text: &str) -> Target {
+fn target(text: &str) -> EditTarget {
     let (origin, path) = match text.strip_prefix("native:") {
         Some(path) => (Origin::Native, path),
         None => (Origin::OpenConfig, text),
     };
-    Target { origin, path: path.parse().unwrap() }
+    EditTarget { origin, path: path.parse().unwrap() }
 }
 
 fn edit(request: &str) -> Edit {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Leaves of one origin's client, by their path as text.
-type Held = BTreeMap<String, String>;
+type LeafMap = BTreeMap<String, String>;
 
 /// Leaves that both origins have: OpenConfig's path and native's below `/interfaces/interface[name=N]`,
 /// what to add to an OpenConfig number to make it native, and OpenConfig's default.
@@ -136,10 +136,10 @@ impl Request {
     }
 
     /// The effect of the operation on a plain map, and to the set of entries that were given as such.
-    fn apply(&self, held: &mut Held, given: &mut BTreeSet<String>) {
+    fn apply(&self, held: &mut LeafMap, given: &mut BTreeSet<String>) {
         let bare = |path: String| path.trim_start_matches("native:").to_owned();
         let entry = bare(self.path(None));
-        let set = |held: &mut Held, leaf: usize, choice: usize| {
+        let set = |held: &mut LeafMap, leaf: usize, choice: usize| {
             let value = json_value(leaf, choice, self.openconfig);
             held.insert(bare(self.path(Some(leaf))), value.trim_matches('"').to_owned());
         };
@@ -168,14 +168,14 @@ impl Request {
 
 /// The effective leaves, or nothing when the origins disagree.
 fn union(
-    openconfig: &Held,
-    native: &Held,
+    openconfig: &LeafMap,
+    native: &LeafMap,
     given: &[BTreeSet<String>; 2],
 ) -> Option<BTreeMap<String, String>> {
     let mut effective = BTreeMap::new();
     for name in ["a", "b"] {
         let entry = format!("/interfaces/interface[name={name}]");
-        let holds = |held: &Held| held.keys().any(|path| path.starts_with(&entry));
+        let holds = |held: &LeafMap| held.keys().any(|path| path.starts_with(&entry));
         // With nothing but keys it is a shell, unless native asks for a leaf of the interface itself.
         let has_shell = given[0].iter().any(|path| path.starts_with(&entry));
         let own =
@@ -217,8 +217,8 @@ fn effective_of(configuration: &Configuration) -> BTreeMap<String, String> {
         .collect()
 }
 
-fn explicit_of(configuration: &Configuration, origin: Origin) -> Held {
-    let mut held = Held::new();
+fn explicit_of(configuration: &Configuration, origin: Origin) -> LeafMap {
+    let mut held = LeafMap::new();
     let schema = models().schema(origin);
     configuration.layers().tree(LayerKey::client(origin)).walk(&mut |path, leaf| {
         if !is_key(schema, path.last().unwrap().node) {
@@ -233,9 +233,9 @@ proptest! {
     /// layers and to the union just what they do to the model; and what is kept up step by step is
     /// what would come out from scratch.
     #[test]
-    fn requests_do_what_they_do_to_plain_maps(requests in prop::collection::vec(request(), 1..20)) {
+    fn requests_match_the_map_model(requests in prop::collection::vec(request(), 1..20)) {
         let mut configuration = empty();
-        let (mut openconfig, mut native) = (Held::new(), Held::new());
+        let (mut openconfig, mut native) = (LeafMap::new(), LeafMap::new());
         let mut given = [BTreeSet::new(), BTreeSet::new()];
         for request in requests {
             let (mut next_openconfig, mut next_native, mut next_given) =

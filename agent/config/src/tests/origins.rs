@@ -50,7 +50,7 @@ fn text_and_openconfig_agree_or_are_refused_with_both_sides() {
 
 /// Every leaf in which the origins differ is reported.
 #[test]
-fn all_conflicts_are_told() {
+fn all_conflicts_are_reported() {
     let union = format!(
         "union cli: interface a\n  mtu 1400\n  description one\ninterface b\n  enabled false; union {}",
         ports(&["a {\"mtu\":1500,\"description\":\"two\"}", "b {\"enabled\":true}"])
@@ -65,7 +65,7 @@ fn all_conflicts_are_told() {
 /// The document's 5.3.4, equal values included; list keys may repeat.
 // proves 2.40, 2.41
 #[test]
-fn a_leaf_stands_in_one_origin_of_a_union_of_paths() {
+fn union_replace_of_paths_refuses_a_leaf_in_both_origins() {
     let native = |leaf: &str| format!("union native:/interfaces/interface[name=eth0] {{{leaf}}}");
     let openconfig = format!("union {}", ports(&["eth0 {\"mtu\":1414}"]));
     for mtu in [1400, 1500] {
@@ -90,7 +90,7 @@ fn a_leaf_stands_in_one_origin_of_a_union_of_paths() {
 /// Case 4.
 // proves 2.50
 #[test]
-fn a_feature_moves_between_origins_without_the_kernel() {
+fn moving_leaves_between_origins_changes_no_object() {
     let openconfig = format!(
         "union {}",
         ports(&["eth0 {\"enabled\":true,\"mtu\":1414,\"description\":\"up\"}"])
@@ -191,7 +191,7 @@ fn each_feature_has_the_defaults_of_its_origin() {
 /// Example 6.3 of the document: the name of the box by text, an interface by OpenConfig, either first.
 // proves 2.6, 2.8, 2.9
 #[test]
-fn the_name_by_text_and_an_interface_by_openconfig() {
+fn cli_hostname_and_openconfig_interface_combine() {
     let text = "union cli: system hostname myhost";
     let interface = "union /interfaces/interface[name=Management0] {\"config\":{\"name\":\"Management0\",\"description\":\"m\"},\"name\":\"Management0\"}";
     let (one, other) =

@@ -7,7 +7,7 @@ use crate::tree::Leaf;
 
 /// A layer's relation to the leaf `enabled` of one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Says {
+enum LayerContent {
     /// The layer lacks the interface.
     Nothing,
     /// The layer has the interface without the leaf.
@@ -17,26 +17,26 @@ enum Says {
     Factory(bool),
 }
 
-type Stack = [(LayerKey, Says); LayerKey::ALL.len()];
+type LayerContents = [(LayerKey, LayerContent); LayerKey::ALL.len()];
 
 const ETH0: &str = "/interfaces/interface[name=eth0]";
 
-fn says(layer: LayerKey) -> BoxedStrategy<Says> {
-    let asked = any::<bool>().prop_map(Says::Asked);
-    let common = prop_oneof![Just(Says::Nothing), Just(Says::Entry), asked];
+fn says(layer: LayerKey) -> BoxedStrategy<LayerContent> {
+    let asked = any::<bool>().prop_map(LayerContent::Asked);
+    let common = prop_oneof![Just(LayerContent::Nothing), Just(LayerContent::Entry), asked];
     match layer {
         LayerKey::CLIENT_NATIVE => {
-            prop_oneof![common, any::<bool>().prop_map(Says::Factory)].boxed()
+            prop_oneof![common, any::<bool>().prop_map(LayerContent::Factory)].boxed()
         }
-        LayerKey::BOOT_NATIVE => prop_oneof![common, Just(Says::Absent)].boxed(),
+        LayerKey::BOOT_NATIVE => prop_oneof![common, Just(LayerContent::Absent)].boxed(),
         _ => common.boxed(),
     }
 }
 
-fn stack() -> impl Strategy<Value = (Stack, bool)> {
+fn stack() -> impl Strategy<Value = (LayerContents, bool)> {
     let layers: Vec<_> = LayerKey::ALL.iter().map(|layer| says(*layer)).collect();
     (layers, any::<bool>()).prop_map(|(says, off)| {
-        let mut stack = [(LayerKey::GNSI, Says::Nothing); LayerKey::ALL.len()];
+        let mut stack = [(LayerKey::GNSI, LayerContent::Nothing); LayerKey::ALL.len()];
         for (at, layer) in LayerKey::ALL.into_iter().enumerate() {
             stack[at] = (layer, says[at]);
         }
@@ -44,7 +44,7 @@ fn stack() -> impl Strategy<Value = (Stack, bool)> {
     })
 }
 
-fn layers_of(stack: &Stack, off: bool) -> Layers {
+fn layers_of(stack: &LayerContents, off: bool) -> Layers {
     let mut layers = Layers::new();
     for (layer, says) in stack {
         let schema = models().schema(layer.origin);
@@ -53,14 +53,14 @@ fn layers_of(stack: &Stack, off: bool) -> Layers {
         let path = schema.resolve_write(&format!("{ETH0}/{leaf}").parse().unwrap()).unwrap();
         let tree = layers.tree_mut(*layer);
         let (value, mark) = match says {
-            Says::Nothing => continue,
-            Says::Entry => {
+            LayerContent::Nothing => continue,
+            LayerContent::Entry => {
                 tree.branch_mut(schema, &entry.0, &Mark::Explicit).given = true;
                 continue;
             }
-            Says::Asked(value) => (Value::Bool(*value), Mark::Explicit),
-            Says::Absent => (Value::Empty, Mark::Absent),
-            Says::Factory(value) => (Value::Bool(*value), Mark::Factory),
+            LayerContent::Asked(value) => (Value::Bool(*value), Mark::Explicit),
+            LayerContent::Absent => (Value::Empty, Mark::Absent),
+            LayerContent::Factory(value) => (Value::Bool(*value), Mark::Factory),
         };
         tree.set_leaf(schema, &path, Leaf::new(value, mark));
     }
@@ -71,32 +71,32 @@ fn layers_of(stack: &Stack, off: bool) -> Layers {
 }
 
 /// The sentences of UNION.md 2 in their order. None: no layer has the interface.
-fn naive(stack: &Stack, off: bool) -> Option<bool> {
+fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
     let says = |layer| stack.iter().find(|(it, _)| *it == layer).unwrap().1;
     let asked = |layers: &[LayerKey]| {
         layers.iter().find_map(|layer| match says(*layer) {
-            Says::Asked(value) => Some(Some(value)),
-            Says::Absent => Some(None),
+            LayerContent::Asked(value) => Some(Some(value)),
+            LayerContent::Absent => Some(None),
             _ => None,
         })
     };
     // A bare entry of client OpenConfig is a shell, unless client native asks for a leaf of it.
-    let is_shell = says(LayerKey::CLIENT_OPENCONFIG) == Says::Entry
-        && !matches!(says(LayerKey::CLIENT_NATIVE), Says::Asked(_));
+    let is_shell = says(LayerKey::CLIENT_OPENCONFIG) == LayerContent::Entry
+        && !matches!(says(LayerKey::CLIENT_NATIVE), LayerContent::Asked(_));
     let nothing = |layer: LayerKey| is_shell && layer == LayerKey::CLIENT_OPENCONFIG;
     let openconfig_default = |layers: &[LayerKey]| {
-        let asks = |layer: &LayerKey| says(*layer) == Says::Entry && !nothing(*layer);
+        let asks = |layer: &LayerKey| says(*layer) == LayerContent::Entry && !nothing(*layer);
         layers.iter().any(asks).then_some(Some(true))
     };
     let boot = [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG];
     let when = |condition: bool, value: Option<Option<bool>>| value.filter(|_| condition);
     let factory = match says(LayerKey::CLIENT_NATIVE) {
-        Says::Factory(value) => Some(Some(value)),
+        LayerContent::Factory(value) => Some(Some(value)),
         _ => None,
     };
     // An item that is to be absent does not create the interface.
-    let empty = |(layer, says): &(LayerKey, Says)| {
-        nothing(*layer) || matches!(says, Says::Nothing | Says::Absent)
+    let empty = |(layer, says): &(LayerKey, LayerContent)| {
+        nothing(*layer) || matches!(says, LayerContent::Nothing | LayerContent::Absent)
     };
     if stack.iter().all(empty) {
         return None;

@@ -33,7 +33,7 @@ fn annotation_and_switches_are_kept() {
 }
 
 #[test]
-fn broken_and_unknown_rows_are_told() {
+fn broken_rows_fail_and_unknown_rows_are_counted() {
     let read = |key: &[u8], value: &[u8]| {
         Layers::from_rows(models(), [(key.to_vec(), value.to_vec())]).map(|(_, unknown)| unknown)
     };

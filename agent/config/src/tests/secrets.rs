@@ -218,7 +218,7 @@ fn the_same_password_again_is_no_change() {
 }
 
 #[test]
-fn what_is_wrong_with_a_secret_is_said_without_it() {
+fn errors_about_secrets_do_not_quote_them() {
     let both = "a request gives a user one of `password` and `password-hashed`";
     let role = r#""role":"admin""#;
     for (request, path, reason) in [
@@ -275,7 +275,7 @@ fn a_switch_hides_what_clients_gave_and_shows_it_again() {
     for request in [made(), format!("delete {CONFIG}/password")] {
         let errors = on.edit(&edit_with(&request)).err().unwrap();
         let reserved =
-            matches!(errors.first().cause, Cause::Reserved { owner: Namespace::Gnsi, .. });
+            matches!(errors.first().cause, EditCause::Reserved { owner: Namespace::Gnsi, .. });
         assert!(reserved, "{request}: {errors}");
     }
     // What covers it takes the client's own copy away, silently; what only leaves it out does not.
@@ -309,10 +309,10 @@ fn boot_brings_no_secret() {
         {"username":"ada","config":{"username":"ada","role":"admin","password":"hunter"}}]}}}}}"#;
     let boot = Arc::new(Boot { openconfig: root.into(), ..Boot::default() });
     let errors = off().booted(Some(&boot)).err().unwrap();
-    assert!(matches!(errors.first().cause, Cause::Reserved { .. }), "{errors}");
-    let seeds = Seeds { openconfig: root.into(), ..Seeds::default() };
+    assert!(matches!(errors.first().cause, EditCause::Reserved { .. }), "{errors}");
+    let seeds = InitialConfiguration { openconfig: root.into(), ..InitialConfiguration::default() };
     let change = BootChange::Bootstrap(Arc::new(Boot::default()), Arc::new(seeds));
     let errors = off().boot_changed(&change).err().unwrap();
-    assert!(matches!(errors.first().cause, Cause::Unsupported(_)), "{errors}");
+    assert!(matches!(errors.first().cause, EditCause::Unsupported(_)), "{errors}");
     assert!(errors.to_string().contains("gNMI Set"), "{errors}");
 }

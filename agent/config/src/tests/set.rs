@@ -49,7 +49,7 @@ fn a_request_without_operations_changes_nothing() {
 
 // proves 1.69
 #[test]
-fn what_is_missing_on_the_way_is_made() {
+fn missing_ancestors_are_created() {
     check(
         &[&format!("update {ETH0}/config/mtu 1500")],
         ETH0,
@@ -204,7 +204,7 @@ fn deletes_take_wildcards_and_incomplete_keys() {
 
 // proves 1.77
 #[test]
-fn what_is_not_there_can_be_deleted() {
+fn deletes_of_missing_nodes_succeed() {
     check(&[&format!("delete {ETH0}/config/mtu; delete /system")], "/", &[]);
     check(
         &["delete /interfaces/interface[name=eth0]/subinterfaces/subinterface[index=7]"],
@@ -250,19 +250,19 @@ fn bad_operations_are_refused_with_their_paths() {
 
 // proves 1.67
 #[test]
-fn all_bad_operations_are_told_and_none_is_done() {
+fn all_invalid_operations_are_reported_and_none_is_applied() {
     let start = after(&[&format!("update {ETH0}/config/mtu 1500")]);
     let request = format!("delete {ETH0}; update /system/x 1; update {ETH0}/config/mtu 70000");
     let errors = start.edit(&edit(&request)).unwrap_err();
     assert_eq!(errors.0.len(), 2);
-    assert_eq!(errors.first().cause, Cause::UnknownPath);
-    assert_eq!(errors.first().operation, Operation::Update(0));
+    assert_eq!(errors.first().cause, EditCause::UnknownPath);
+    assert_eq!(errors.first().operation, EditOperation::Update(0));
     assert_eq!(below(&lines_view(&start, Origin::OpenConfig), ETH0).len(), 2);
 }
 
 // proves 1.84
 #[test]
-fn an_origin_is_written_without_the_other() {
+fn a_set_of_one_origin_keeps_the_layer_of_the_other() {
     let native = "update native:/interfaces/interface[name=br0] {\"type\":\"bridge\",\"bridge\":{\"stp\":true}}";
     let check = |requests: &[&str]| {
         check(
@@ -312,7 +312,7 @@ fn references_need_no_target() {
 }
 
 #[test]
-fn what_this_device_cannot_do_is_refused() {
+fn unsupported_values_are_refused() {
     for (request, want) in [
         (
             format!("update {ETH0}/config/mtu 80"),

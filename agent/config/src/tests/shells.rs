@@ -40,7 +40,7 @@ fn document() -> String {
 
 /// Every list of the models of which there can be shells, sent as root, as containers and as items, each twice.
 #[test]
-fn a_tree_that_was_read_as_a_whole_is_sent_back() {
+fn shells_sent_back_change_nothing() {
     let configured = after(&[
         &format!("update {ETH0}/config/mtu 1514"),
         &format!("update {} {}", address("10.0.0.1"), r#"{"config":{"prefix-length":24}}"#),
@@ -180,7 +180,7 @@ fn a_shell_leaves_a_lease_alone() {
 
 /// A shell is not refused for leaves of the interface that boot holds.
 #[test]
-fn a_shell_beside_what_boot_holds() {
+fn shells_of_boot_entries_are_accepted() {
     let boot = "update native:/interfaces/interface[name=eth0]/mtu 1400";
     let start = with_layer(&empty(), LayerKey::BOOT_NATIVE, boot);
     let sent_back = then(&start, r#"replace / {"interfaces":{"interface":[{"name":"eth0"}]}}"#);

@@ -131,7 +131,7 @@ fn a_unit_sent_back_with_a_difference_is_explicit_in_all_of_it() {
 
 /// Case 3.
 #[test]
-fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
+fn equal_values_of_both_origins_merge_and_different_ones_conflict() {
     let native = "update native:/interfaces/interface[name=eth0]/mtu 1400";
     let same = format!("update {ETH0}/config/mtu 1414");
     let both = after(&[native, &same]);
@@ -166,7 +166,7 @@ fn both_origins_may_ask_for_the_same_and_not_for_different_values() {
 
 /// A default that was sent back stays a default, and still conflicts with the other origin.
 #[test]
-fn what_is_sent_back_counts_as_asked_for() {
+fn defaults_sent_back_conflict_with_the_other_origin() {
     let start = after(&[&format!("update {ETH0}/config/description \"d\"")]);
     let shown = json_of(&start, "/");
     assert!(shown.contains("\"enabled\":true"), "{shown}");
@@ -184,7 +184,7 @@ fn what_is_sent_back_counts_as_asked_for() {
 
 /// A veth is an Ethernet port to OpenConfig, which has no word for it.
 #[test]
-fn a_native_type_goes_with_what_openconfig_calls_it() {
+fn native_link_type_agrees_with_its_openconfig_identity() {
     let veth = "update native:/interfaces/interface[name=eth0] {\"type\":\"veth\",\"veth\":{\"peer\":\"p0\"}}";
     let call = |identity: &str| format!("update {ETH0}/config/type \"iana-if-type:{identity}\"");
     check_effective(&[veth, &call("ethernetCsmacd")], &format!("{ETH0}/type"), &["=veth"]);
@@ -236,7 +236,7 @@ fn a_native_only_knob_survives_the_openconfig_entry() {
 }
 
 #[test]
-fn what_another_origin_leaves_incomplete_is_no_error() {
+fn entries_made_incomplete_by_another_origin_stay_pending() {
     let address = format!(
         "update {ETH0}/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.1]/config/prefix-length 24"
     );
@@ -312,7 +312,7 @@ fn the_openconfig_default_of_a_boot_entry_outranks_the_client() {
 
 // proves kv.X13
 #[test]
-fn a_lease_stands_below_every_request_and_above_the_factory() {
+fn leases_rank_below_requests_and_above_the_factory() {
     let leased = |start: &Configuration| {
         with_layer(start, LayerKey::LEASE, "update native:/system/hostname \"leased\"")
     };
@@ -377,7 +377,7 @@ fn a_lease_is_a_port_that_is_up_with_addresses_and_routes() {
 }
 
 #[test]
-fn a_box_is_factory_new_until_somebody_configures_it() {
+fn factory_new_until_the_first_configuration() {
     let fresh = factory(SHUT);
     let leased = LeasedPort {
         name: "eth0".into(),
@@ -401,7 +401,7 @@ fn a_box_is_factory_new_until_somebody_configures_it() {
 
 /// Case 8.
 #[test]
-fn defaults_stand_below_what_is_asked_and_above_the_factory() {
+fn openconfig_defaults_rank_below_explicit_and_above_factory_values() {
     let entry = format!("update {ETH0}/config/description \"d\"");
     let enabled = format!("{ETH0}/enabled");
     let shut = factory("update native:/interfaces/interface[name=eth0]/enabled false");

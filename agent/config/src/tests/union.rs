@@ -41,7 +41,7 @@ pub(super) fn check_no_op(start: &Configuration, request: &str) {
 /// Case 1.
 // proves 2.10, 2.11, 2.15, 2.17, 2.18, 1.89
 #[test]
-fn what_is_left_out_is_as_it_left_the_factory() {
+fn union_replace_resets_factory_ports() {
     let start =
         then(&factory(SHUT), &format!("replace {}", ports(&["eth1 {\"description\":\"d\"}"])));
     check_lines(&lines_effective(&start), "/system/hostname", &[]);
@@ -157,7 +157,7 @@ fn the_same_union_replace_twice_does_nothing() {
 
 /// Case 2: Get of a root, sent back as a whole.
 #[test]
-fn what_get_shows_can_be_sent_back_as_a_replace() {
+fn get_output_replaced_back_changes_nothing() {
     for start in [factory(SHUT), then(&factory(SHUT), &format!("replace {}", ports(&["eth1"])))] {
         for origin in ["", "native:"] {
             let shown = super::set::json_of(&start, &format!("{origin}/"));
@@ -169,7 +169,7 @@ fn what_get_shows_can_be_sent_back_as_a_replace() {
 
 /// One change in a large union is one change.
 #[test]
-fn one_change_costs_one_change() {
+fn union_work_is_proportional_to_the_change() {
     let all = |mtu: usize| {
         let names: Vec<String> = (0..50)
             .map(|n| format!("p{n} {{\"mtu\":{}}}", if n == 7 { mtu } else { 1500 }))
@@ -258,7 +258,7 @@ fn paths_replace_what_they_name_and_nothing_else() {
 /// Case 6: what a client sends, whichever way, leaves what the box was booted with alone.
 // proves 2.54, 2.57
 #[test]
-fn the_layers_of_others_stay() {
+fn union_replace_keeps_boot_and_lease_layers() {
     let start = with_layer(
         &factory(SHUT),
         LayerKey::BOOT_NATIVE,
@@ -321,7 +321,7 @@ fn a_negation_does_not_take_what_openconfig_has() {
 
 /// Case 8, by one union each.
 #[test]
-fn defaults_stand_between_what_is_asked_and_the_factory() {
+fn openconfig_defaults_rank_between_explicit_and_factory_values() {
     let start = factory("update native:/interfaces/interface[name=eth0]/enabled false");
     let enabled = format!("{PORT}/enabled");
     let entry = format!("union {}", ports(&["eth0 {\"description\":\"d\"}"]));
@@ -339,7 +339,7 @@ fn defaults_stand_between_what_is_asked_and_the_factory() {
 
 /// Case 9: an address of its own hides what a port leased of that family, and gives it back.
 #[test]
-fn a_lease_gives_way_and_comes_back() {
+fn configured_addresses_hide_leases_and_removal_restores_them() {
     let port = "/interfaces/interface[name=eth0]";
     let leased = with_layer(
         &empty(),
@@ -394,7 +394,7 @@ fn a_lease_gives_way_and_comes_back() {
 
 /// Cases 9 and 10, as far as the union goes: what ranks below comes back by itself.
 #[test]
-fn what_was_hidden_comes_back() {
+fn lower_ranked_values_return_when_uncovered() {
     let text = "union cli: interface eth0\n  description uplink";
     let leased = with_layer(&empty(), LayerKey::LEASE, "update native:/system/hostname \"leased\"");
     let named = leased.edit(&edit("union cli: system hostname mine")).unwrap();
@@ -413,7 +413,7 @@ fn what_was_hidden_comes_back() {
 
 // proves 2.1, 2.2, 2.3, 2.4, 2.12
 #[test]
-fn what_may_not_come_together_is_refused() {
+fn invalid_union_replace_combinations_are_refused() {
     let text = "union cli: system hostname a";
     let openconfig = "union /system/config/motd-banner \"x\"";
     let native = "union native:/system/login-banner \"x\"";
@@ -445,14 +445,14 @@ fn what_may_not_come_together_is_refused() {
 /// Every invalid entry is reported, each with its own path.
 // proves 2.13
 #[test]
-fn all_bad_entries_are_told() {
+fn all_invalid_union_entries_are_reported() {
     let errors = empty()
         .edit(&edit("union /nonsense 1; union /system/config/hostname 7; union cli: mtu\nbogus"))
         .unwrap_err();
-    let places: Vec<Operation> = errors.iter().map(|error| error.operation).collect();
-    let union = Operation::UnionReplace;
+    let places: Vec<EditOperation> = errors.iter().map(|error| error.operation).collect();
+    let union = EditOperation::UnionReplace;
     assert_eq!(places, [union(0), union(1), union(2), union(2)], "{errors:?}");
-    assert_eq!(errors.first().cause, Cause::UnknownPath);
+    assert_eq!(errors.first().cause, EditCause::UnknownPath);
 }
 
 /// Text as a plain request: all of the layer, or more of it.

@@ -53,7 +53,7 @@ const OTHERS: [LayerKey; 2] = [LayerKey::BOOT_NATIVE, LayerKey::LEASE];
 proptest! {
     // proves 2.9, 2.24
     #[test]
-    fn the_order_of_entries_says_nothing(
+    fn order_of_union_entries_has_no_effect(
         before in prop::collection::vec(some_request(), 0..4),
         (one, other) in union(),
     ) {
@@ -81,7 +81,7 @@ proptest! {
     /// Plain requests of one origin write that origin's layer; only factory leaves go with OpenConfig.
     // proves 1.84
     #[test]
-    fn nobody_writes_the_layer_of_another(requests in prop::collection::vec(some_request(), 1..6)) {
+    fn requests_write_only_the_layer_of_their_origin(requests in prop::collection::vec(some_request(), 1..6)) {
         let mut held = start(&[]);
         for request in requests {
             let Ok(end) = held.edit(&edit(&request)) else { continue };

@@ -15,26 +15,26 @@ const FEW: usize = 8;
 
 /// Entries ascending by key. Clones share memory; a diff skips shared entries.
 #[derive(Clone, Debug)]
-pub struct List<M>(Entries<M>);
+pub struct List<M>(EntryMap<M>);
 
 #[derive(Clone, Debug)]
-enum Entries<M> {
-    Few(Vec<(Keys, Shared<M>)>),
+enum EntryMap<M> {
+    Few(Vec<(Keys, SharedEntry<M>)>),
     /// Boxed, because long lists are few, and the size of this variant would be that of every child of a branch.
-    Many(Box<OrdMap<Keys, Shared<M>>>),
+    Many(Box<OrdMap<Keys, SharedEntry<M>>>),
 }
 
 /// An entry for the map's diff, which compares entries by address.
 #[derive(Debug)]
-struct Shared<M>(Arc<Branch<M>>);
+struct SharedEntry<M>(Arc<Branch<M>>);
 
-impl<M> Clone for Shared<M> {
+impl<M> Clone for SharedEntry<M> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<M> PartialEq for Shared<M> {
+impl<M> PartialEq for SharedEntry<M> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -42,7 +42,7 @@ impl<M> PartialEq for Shared<M> {
 
 /// A key for which two lists differ, or may differ: their entries are not the same memory.
 #[derive(Debug)]
-pub struct Difference<'a, M> {
+pub struct EntryDifference<'a, M> {
     pub keys: &'a Keys,
     pub old: Option<&'a Arc<Branch<M>>>,
     pub new: Option<&'a Arc<Branch<M>>>,
@@ -50,7 +50,7 @@ pub struct Difference<'a, M> {
 
 impl<M> Default for List<M> {
     fn default() -> Self {
-        Self(Entries::Few(Vec::new()))
+        Self(EntryMap::Few(Vec::new()))
     }
 }
 
@@ -65,8 +65,8 @@ impl<M: Eq> Eq for List<M> {}
 impl<M> List<M> {
     pub fn len(&self) -> usize {
         match &self.0 {
-            Entries::Few(few) => few.len(),
-            Entries::Many(many) => many.len(),
+            EntryMap::Few(few) => few.len(),
+            EntryMap::Many(many) => many.len(),
         }
     }
 
@@ -76,25 +76,25 @@ impl<M> List<M> {
 
     pub fn get(&self, keys: &Keys) -> Option<&Arc<Branch<M>>> {
         match &self.0 {
-            Entries::Few(few) => find(few, keys).ok().map(|at| &few[at].1.0),
-            Entries::Many(many) => many.get(keys).map(|entry| &entry.0),
+            EntryMap::Few(few) => find(few, keys).ok().map(|at| &few[at].1.0),
+            EntryMap::Many(many) => many.get(keys).map(|entry| &entry.0),
         }
     }
 
     /// Entries ascending by key.
     pub fn iter(&self) -> Box<dyn Iterator<Item = (&Keys, &Arc<Branch<M>>)> + '_> {
         match &self.0 {
-            Entries::Few(few) => Box::new(few.iter().map(|(keys, entry)| (keys, &entry.0))),
-            Entries::Many(many) => Box::new(many.iter().map(|(keys, entry)| (keys, &entry.0))),
+            EntryMap::Few(few) => Box::new(few.iter().map(|(keys, entry)| (keys, &entry.0))),
+            EntryMap::Many(many) => Box::new(many.iter().map(|(keys, entry)| (keys, &entry.0))),
         }
     }
 
     /// Adds or replaces an entry, and returns the replaced one.
     pub fn put(&mut self, keys: Keys, entry: Arc<Branch<M>>) -> Option<Arc<Branch<M>>> {
         self.grow();
-        let entry = Shared(entry);
+        let entry = SharedEntry(entry);
         match &mut self.0 {
-            Entries::Few(few) => match find(few, &keys) {
+            EntryMap::Few(few) => match find(few, &keys) {
                 Ok(at) => Some(std::mem::replace(&mut few[at].1, entry).0),
                 Err(at) => {
                     // Most short lists have one entry, while a vector would reserve four.
@@ -105,22 +105,22 @@ impl<M> List<M> {
                     None
                 }
             },
-            Entries::Many(many) => many.insert(keys, entry).map(|old| old.0),
+            EntryMap::Many(many) => many.insert(keys, entry).map(|old| old.0),
         }
     }
 
     pub fn remove(&mut self, keys: &Keys) -> Option<Arc<Branch<M>>> {
         match &mut self.0 {
-            Entries::Few(few) => find(few, keys).ok().map(|at| few.remove(at).1.0),
-            Entries::Many(many) => many.remove(keys).map(|old| old.0),
+            EntryMap::Few(few) => find(few, keys).ok().map(|at| few.remove(at).1.0),
+            EntryMap::Many(many) => many.remove(keys).map(|old| old.0),
         }
     }
 
     /// True when both lists certainly share every entry. Entries are not compared.
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Entries::Few(one), Entries::Few(other)) => one == other,
-            (Entries::Many(one), Entries::Many(other)) => one.ptr_eq(other),
+            (EntryMap::Few(one), EntryMap::Few(other)) => one == other,
+            (EntryMap::Many(one), EntryMap::Many(other)) => one.ptr_eq(other),
             _ => false,
         }
     }
@@ -130,9 +130,9 @@ impl<M> List<M> {
     pub fn differences<'a>(
         old: &'a Self,
         new: &'a Self,
-    ) -> Box<dyn Iterator<Item = Difference<'a, M>> + 'a> {
+    ) -> Box<dyn Iterator<Item = EntryDifference<'a, M>> + 'a> {
         match (&old.0, &new.0) {
-            (Entries::Many(old), Entries::Many(new)) => Box::new(old.diff(new).map(difference)),
+            (EntryMap::Many(old), EntryMap::Many(new)) => Box::new(old.diff(new).map(difference)),
             _ => Box::new(merged(old, new)),
         }
     }
@@ -144,10 +144,10 @@ impl<M> List<M> {
 
     /// Switches from the vector to the map when the vector is full.
     fn grow(&mut self) {
-        if let Entries::Few(few) = &mut self.0
+        if let EntryMap::Few(few) = &mut self.0
             && few.len() >= FEW
         {
-            self.0 = Entries::Many(Box::new(std::mem::take(few).into_iter().collect()));
+            self.0 = EntryMap::Many(Box::new(std::mem::take(few).into_iter().collect()));
         }
     }
 }
@@ -159,8 +159,8 @@ impl<M: Clone> List<M> {
             self.put(keys.clone(), Arc::new(make()));
         }
         let entry = match &mut self.0 {
-            Entries::Few(few) => find(few, keys).ok().map(|at| &mut few[at].1),
-            Entries::Many(many) => many.get_mut(keys),
+            EntryMap::Few(few) => find(few, keys).ok().map(|at| &mut few[at].1),
+            EntryMap::Many(many) => many.get_mut(keys),
         };
         Arc::make_mut(&mut entry.expect("the entry was there or was just put there").0)
     }
@@ -173,7 +173,7 @@ impl<M: Clone> List<M> {
         make: impl FnOnce() -> Branch<M>,
         act: impl FnOnce(&mut Branch<M>) -> R,
     ) -> R {
-        let Entries::Many(many) = &mut self.0 else { return act(self.entry_mut(keys, make)) };
+        let EntryMap::Many(many) = &mut self.0 else { return act(self.entry_mut(keys, make)) };
         if let Some(entry) = many.get_mut(keys) {
             return act(Arc::make_mut(&mut entry.0));
         }
@@ -194,16 +194,16 @@ impl<M> FromIterator<(Keys, Arc<Branch<M>>)> for List<M> {
     }
 }
 
-fn find<M>(few: &[(Keys, Shared<M>)], keys: &Keys) -> Result<usize, usize> {
+fn find<M>(few: &[(Keys, SharedEntry<M>)], keys: &Keys) -> Result<usize, usize> {
     few.binary_search_by(|(other, _)| other.cmp(keys))
 }
 
-fn difference<'a, M>(item: DiffItem<'a, 'a, Keys, Shared<M>>) -> Difference<'a, M> {
+fn difference<'a, M>(item: DiffItem<'a, 'a, Keys, SharedEntry<M>>) -> EntryDifference<'a, M> {
     match item {
-        DiffItem::Add(keys, new) => Difference { keys, old: None, new: Some(&new.0) },
-        DiffItem::Remove(keys, old) => Difference { keys, old: Some(&old.0), new: None },
+        DiffItem::Add(keys, new) => EntryDifference { keys, old: None, new: Some(&new.0) },
+        DiffItem::Remove(keys, old) => EntryDifference { keys, old: Some(&old.0), new: None },
         DiffItem::Update { old: (keys, old), new: (_, new) } => {
-            Difference { keys, old: Some(&old.0), new: Some(&new.0) }
+            EntryDifference { keys, old: Some(&old.0), new: Some(&new.0) }
         }
     }
 }
@@ -212,7 +212,7 @@ fn difference<'a, M>(item: DiffItem<'a, 'a, Keys, Shared<M>>) -> Difference<'a, 
 fn merged<'a, M>(
     old: &'a List<M>,
     new: &'a List<M>,
-) -> impl Iterator<Item = Difference<'a, M>> + 'a {
+) -> impl Iterator<Item = EntryDifference<'a, M>> + 'a {
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     std::iter::from_fn(move || {
         loop {
@@ -231,7 +231,7 @@ fn merged<'a, M>(
             {
                 continue;
             }
-            return Some(Difference { keys, old, new });
+            return Some(EntryDifference { keys, old, new });
         }
     })
 }

@@ -20,11 +20,11 @@ use std::sync::Arc;
 pub use branch::{Branch, Child, Leaf};
 pub use diff::Change;
 pub(crate) use diff::beside;
-pub use list::{Difference, List};
-pub use select::Selecting;
+pub use list::{EntryDifference, List};
+pub use select::SelectVisitor;
 
 use crate::instance::{InstancePath, Step};
-use crate::resolve::Pattern;
+use crate::resolve::PathPattern;
 use crate::schema::{NodeId, NodeKind, Schema};
 
 /// One tree of one schema.
@@ -156,7 +156,7 @@ impl<M: Clone + Eq> Tree<M> {
     }
 
     /// Nodes that match `pattern`, in schema order, with their concrete paths.
-    pub fn select(&self, pattern: &Pattern) -> Vec<(InstancePath, Found<'_, M>)> {
+    pub fn select(&self, pattern: &PathPattern) -> Vec<(InstancePath, Found<'_, M>)> {
         let mut found = Vec::new();
         let _all_of_it = self.select_into(pattern, &mut found);
         found
@@ -165,8 +165,8 @@ impl<M: Clone + Eq> Tree<M> {
     /// Passes the nodes that match `pattern` to `out`, in schema order, until it stops the search.
     pub fn select_into<'a>(
         &'a self,
-        pattern: &Pattern,
-        out: &mut impl Selecting<'a, M>,
+        pattern: &PathPattern,
+        out: &mut impl SelectVisitor<'a, M>,
     ) -> ControlFlow<()> {
         select::select(Found::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
     }

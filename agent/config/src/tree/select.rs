@@ -7,7 +7,7 @@ use crate::instance::{InstancePath, Step};
 use crate::resolve::{KeyPattern, PatternStep};
 
 /// Receives the matches of a pattern, and the steps of the search. Either method can end the search.
-pub trait Selecting<'a, M> {
+pub trait SelectVisitor<'a, M> {
     /// Called for each child or entry that is visited.
     fn look(&mut self) -> ControlFlow<()>;
 
@@ -15,7 +15,7 @@ pub trait Selecting<'a, M> {
 }
 
 /// Collects all matches.
-impl<'a, M> Selecting<'a, M> for Vec<(InstancePath, Found<'a, M>)> {
+impl<'a, M> SelectVisitor<'a, M> for Vec<(InstancePath, Found<'a, M>)> {
     fn look(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
@@ -31,7 +31,7 @@ pub(super) fn select<'a, M>(
     found: Found<'a, M>,
     steps: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut impl Selecting<'a, M>,
+    out: &mut impl SelectVisitor<'a, M>,
 ) -> ControlFlow<()> {
     let Some((step, rest)) = steps.split_first() else {
         return out.found(path, found);
@@ -53,7 +53,7 @@ fn entries<'a, M>(
     pattern: &KeyPattern,
     rest: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut impl Selecting<'a, M>,
+    out: &mut impl SelectVisitor<'a, M>,
 ) -> ControlFlow<()> {
     if let Some(keys) = pattern.concrete() {
         return match list.get(&keys) {
@@ -78,7 +78,7 @@ fn below<'a, M>(
     step: Step,
     rest: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut impl Selecting<'a, M>,
+    out: &mut impl SelectVisitor<'a, M>,
 ) -> ControlFlow<()> {
     path.0.push(step);
     let flow = select(found, rest, path, out);

@@ -58,7 +58,7 @@ fn leaves_come_in_schema_order_with_their_keys() {
 }
 
 #[test]
-fn what_a_removal_empties_goes_too() {
+fn removal_prunes_empty_ancestors() {
     let start = [
         "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.1]/prefix-length=24",
         "/interfaces/interface[name=eth0]/mtu=1400",
@@ -109,7 +109,7 @@ fn patterns_select_in_order() {
 }
 
 #[test]
-fn a_diff_tells_the_outermost_change() {
+fn diff_reports_the_outermost_change() {
     let old = tree(&["/system/hostname=a", "/interfaces/interface[name=eth0]/mtu=1400"]);
     let new = tree(&["/system/hostname=b", "/interfaces/interface[name=eth1]/mtu=1400"]);
     let mut seen = Vec::new();
@@ -143,17 +143,17 @@ fn an_edit_leaves_clones_alone_and_shares_the_rest() {
 
 /// A key that counts how often it is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Counted(u32);
+struct CountingKey(u32);
 
 thread_local!(static COMPARED: Cell<usize> = const { Cell::new(0) });
 
-impl PartialOrd for Counted {
+impl PartialOrd for CountingKey {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Counted {
+impl Ord for CountingKey {
     fn cmp(&self, other: &Self) -> Ordering {
         COMPARED.set(COMPARED.get() + 1);
         self.0.cmp(&other.0)
@@ -163,24 +163,24 @@ impl Ord for Counted {
 /// Property of the map that our diffs rely on.
 #[test]
 fn the_diff_of_persistent_maps_skips_what_they_share() {
-    let old: OrdMap<Counted, u32> = (0..100_000).map(|n| (Counted(n), n)).collect();
+    let old: OrdMap<CountingKey, u32> = (0..100_000).map(|n| (CountingKey(n), n)).collect();
     for change in [0, 50_000, 99_999] {
         let mut new = old.clone();
-        new.insert(Counted(change), u32::MAX);
+        new.insert(CountingKey(change), u32::MAX);
         COMPARED.set(0);
         assert_eq!(old.diff(&new).count(), 1);
         assert!(COMPARED.get() < 200, "{} comparisons for one change", COMPARED.get());
     }
     let mut new = old.clone();
-    new.remove(&Counted(7));
-    new.insert(Counted(200_000), 1);
+    new.remove(&CountingKey(7));
+    new.insert(CountingKey(200_000), 1);
     COMPARED.set(0);
     assert_eq!(old.diff(&new).count(), 2);
     assert!(COMPARED.get() < 400, "{} comparisons", COMPARED.get());
 }
 
 #[test]
-fn one_route_among_many_costs_next_to_nothing() {
+fn list_differences_skip_shared_entries() {
     let list = schema().find("/interfaces/interface").unwrap();
     let entry = |n: u32| {
         let keys = Keys::single(Value::Str(format!("eth{n}").into()));

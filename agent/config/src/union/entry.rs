@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::list::Lists;
-use super::resolve::{Defaults, Resolved};
-use super::{Outputs, Pair, Problem, ProvKind, Provenance, Union};
+use super::list::ListResult;
+use super::resolve::{Defaults, ResolvedLeaf};
+use super::{EntryResult, EntryVersions, Problem, ProvKind, Provenance, Union};
 use crate::instance::{Keys, Step};
 use crate::layer::{Mark, Owners};
 use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
@@ -24,22 +24,22 @@ impl<'a> Union<'a> {
     pub(super) fn entry(
         &mut self,
         anchor: AnchorId,
-        inputs: &[Pair<'a>],
-        old: &Outputs,
-    ) -> Outputs {
-        if inputs.iter().all(Pair::is_same) || self.cancel.is_cancelled() {
+        inputs: &[EntryVersions<'a>],
+        old: &EntryResult,
+    ) -> EntryResult {
+        if inputs.iter().all(EntryVersions::is_same) || self.cancel.is_cancelled() {
             return old.clone();
         }
         self.work.entries += 1;
         if inputs.iter().all(|pair| pair.new.is_none()) {
-            return Outputs::default();
+            return EntryResult::default();
         }
         let models = self.models;
         let it = &models.map.anchors[anchor];
         let without_shell = self.without_shell(it, inputs, old);
         let asked = without_shell.as_deref().unwrap_or(inputs);
         let (absent, problems) = (self.is_absent(it, asked), self.problems.len());
-        let lists: Vec<Lists> =
+        let lists: Vec<ListResult> =
             it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
         let mut effective = Branch::with_capacity(it.leaves.len());
         effective.given = anchor != 0;
@@ -55,7 +55,7 @@ impl<'a> Union<'a> {
             put_list(&mut effective, &models.map.anchors[*child].native, &lists.effective);
         }
         effective.fit();
-        Outputs {
+        EntryResult {
             effective: (!absent).then(|| Arc::new(effective)),
             openconfig: self.openconfig_view(it, inputs, &lists, &overlays),
             native: self.native_view(it, inputs, &lists, &overlays),
@@ -64,7 +64,7 @@ impl<'a> Union<'a> {
 
     /// True when the entry must not exist: a boot text says `no ENTRY`, or the entry consists only of leaves that
     /// are to be absent. ([`Mark::Absent`] on the key, with `given`, distinguishes the two.)
-    fn is_absent(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
+    fn is_absent(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> bool {
         let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
         let mut exists = false;
         for (slot, pair) in self.slots.iter().zip(inputs) {
@@ -88,7 +88,7 @@ impl<'a> Union<'a> {
         self.problems.extend(found.into_iter().filter(|problem| !missing(problem)));
     }
 
-    fn check_constants(&mut self, anchor: &'a Anchor, inputs: &[Pair<'a>]) {
+    fn check_constants(&mut self, anchor: &'a Anchor, inputs: &[EntryVersions<'a>]) {
         for (steps, only) in &anchor.constants {
             for (at, pair) in inputs.iter().enumerate() {
                 let slot = self.slots[at];
@@ -108,7 +108,7 @@ impl<'a> Union<'a> {
     fn own_leaves(
         &mut self,
         anchor: &'a Anchor,
-        inputs: &[Pair<'a>],
+        inputs: &[EntryVersions<'a>],
         effective: &mut Branch<Provenance>,
         overlays: &mut Overlays<'a>,
     ) {
@@ -127,7 +127,7 @@ impl<'a> Union<'a> {
         &mut self,
         anchor: &'a Anchor,
         leaf: &'a OwnLeaf,
-        inputs: &[Pair<'a>],
+        inputs: &[EntryVersions<'a>],
         effective: &mut Branch<Provenance>,
         overlays: &mut Overlays<'a>,
     ) {
@@ -139,7 +139,8 @@ impl<'a> Union<'a> {
             return;
         }
         let mapped = leaf.openconfig.as_ref();
-        let holds = |when: Option<&crate::map::When>| when.is_none_or(|it| it.holds(effective));
+        let holds =
+            |when: Option<&crate::map::DefaultCondition>| when.is_none_or(|it| it.holds(effective));
         let rooted = anchor.list().is_some() || leaf.native.len() < 2;
         let defaults = Defaults {
             openconfig: holds(mapped.and_then(|it| it.when.as_ref())),
@@ -148,14 +149,14 @@ impl<'a> Union<'a> {
         let resolved = self.resolve(leaf, inputs, defaults);
         self.overlay(leaf, inputs, resolved.as_ref(), overlays);
         match resolved {
-            Some(Resolved { value, prov }) => put_leaf(effective, &leaf.native, value, prov),
+            Some(ResolvedLeaf { value, prov }) => put_leaf(effective, &leaf.native, value, prov),
             None if leaf.mandatory && defaults.native => self.missing(leaf, inputs),
             None => {}
         }
     }
 
     /// Provenance of an entry: every layer that has it counts as an owner.
-    fn entry_prov(&self, key: NodeId, inputs: &[Pair<'a>]) -> Provenance {
+    fn entry_prov(&self, key: NodeId, inputs: &[EntryVersions<'a>]) -> Provenance {
         let mut prov = Provenance { kind: ProvKind::Factory, owners: Owners::NONE };
         for (slot, pair) in self.slots.iter().zip(inputs) {
             let Some(branch) = pair.new else { continue };
@@ -173,11 +174,16 @@ impl<'a> Union<'a> {
 
     /// True when a layer that changed still has the entry. Otherwise the change cannot be blamed for the entry
     /// being incomplete.
-    fn is_own_doing(inputs: &[Pair<'a>]) -> bool {
+    fn is_own_doing(inputs: &[EntryVersions<'a>]) -> bool {
         inputs.iter().any(|pair| pair.new.is_some() && !pair.is_same())
     }
 
-    fn check_one_of(&mut self, anchor: &Anchor, inputs: &[Pair<'a>], entry: &Branch<Provenance>) {
+    fn check_one_of(
+        &mut self,
+        anchor: &Anchor,
+        inputs: &[EntryVersions<'a>],
+        entry: &Branch<Provenance>,
+    ) {
         let missed = !anchor.one_of.is_empty()
             && anchor.one_of.iter().all(|leaf| entry.leaf(*leaf).is_none());
         if missed && Self::is_own_doing(inputs) {
@@ -186,7 +192,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    fn missing(&mut self, leaf: &OwnLeaf, inputs: &[Pair<'a>]) {
+    fn missing(&mut self, leaf: &OwnLeaf, inputs: &[EntryVersions<'a>]) {
         if Self::is_own_doing(inputs) {
             let mut native = self.native_path();
             native.0.extend(leaf.native.iter().copied().map(Step::node));
@@ -198,8 +204,8 @@ impl<'a> Union<'a> {
     fn overlay(
         &self,
         leaf: &'a OwnLeaf,
-        inputs: &[Pair<'a>],
-        resolved: Option<&Resolved>,
+        inputs: &[EntryVersions<'a>],
+        resolved: Option<&ResolvedLeaf>,
         overlays: &mut Overlays<'a>,
     ) {
         let kind = resolved.map(|it| it.prov.kind);
@@ -230,8 +236,8 @@ impl<'a> Union<'a> {
     fn native_view(
         &self,
         anchor: &Anchor,
-        inputs: &[Pair<'a>],
-        lists: &[Lists],
+        inputs: &[EntryVersions<'a>],
+        lists: &[ListResult],
         overlays: &Overlays<'_>,
     ) -> Option<Arc<Branch<Mark>>> {
         let layer = self.client_native.and_then(|at| inputs[at].new)?;
@@ -251,8 +257,8 @@ impl<'a> Union<'a> {
     fn openconfig_view(
         &self,
         anchor: &Anchor,
-        inputs: &[Pair<'a>],
-        lists: &[Lists],
+        inputs: &[EntryVersions<'a>],
+        lists: &[ListResult],
         overlays: &Overlays<'_>,
     ) -> Option<Arc<Branch<Mark>>> {
         let layer = self.client_openconfig.and_then(|at| inputs[at].new);
@@ -281,7 +287,7 @@ impl<'a> Union<'a> {
     }
 
     /// True for entries that only the factory knows, which are shown at least with their keys.
-    fn is_factory_entry(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
+    fn is_factory_entry(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> bool {
         let native = self.client_native.and_then(|at| inputs[at].new);
         anchor.openconfig.is_some()
             && anchor.leaves.iter().filter(|leaf| leaf.key.is_some()).any(|key| {

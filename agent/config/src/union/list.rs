@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Outputs, Pair, Provenance, Union, Work};
+use super::{EntryResult, EntryVersions, Provenance, Union, WorkCount};
 use crate::instance::Keys;
 use crate::layer::Mark;
 use crate::map::{Anchor, AnchorId};
@@ -14,7 +14,7 @@ use crate::tree::{Branch, Child, Found, List};
 
 /// Result for a list.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct ListResult {
     pub(super) effective: List<Provenance>,
     pub(super) openconfig: List<Mark>,
     pub(super) native: List<Mark>,
@@ -25,22 +25,22 @@ pub(super) struct Lists {
 
 /// An entry that differs between the old and the new version of one layer.
 #[derive(Debug)]
-struct Changed<'a> {
+struct ChangedEntry<'a> {
     keys: Keys,
     slot: usize,
-    pair: Pair<'a>,
+    pair: EntryVersions<'a>,
 }
 
 /// The list of one layer, before and after.
 #[derive(Clone, Copy, Debug)]
-struct ListPair<'a> {
+struct ListVersions<'a> {
     old: &'a List<Mark>,
     new: &'a List<Mark>,
 }
 
 /// Previous result for a list.
 #[derive(Clone, Copy)]
-struct Before<'o> {
+struct PreviousList<'o> {
     effective: Option<&'o List<Provenance>>,
     native: Option<&'o List<Mark>>,
     openconfig: Option<&'o List<Mark>>,
@@ -49,22 +49,22 @@ struct Before<'o> {
 /// A result under construction.
 struct Draft {
     effective: List<Provenance>,
-    native: View,
-    openconfig: View,
+    native: ViewDraft,
+    openconfig: ViewDraft,
 }
 
 /// A computed entry.
-struct Computed<'a> {
+struct ComputedEntry<'a> {
     keys: Keys,
     openconfig_keys: Option<Keys>,
-    after: Outputs,
+    after: EntryResult,
     /// The entry in the client's layers.
     held_native: Option<&'a Arc<Branch<Mark>>>,
     held_openconfig: Option<&'a Arc<Branch<Mark>>>,
 }
 
 /// A view of a list that shares its layer's memory as long as every entry does.
-struct View {
+struct ViewDraft {
     list: List<Mark>,
     /// True when the view starts as the present layer instead of the previous view.
     of_layer: bool,
@@ -73,10 +73,15 @@ struct View {
 
 impl<'a> Union<'a> {
     /// Computes the list of anchor `child` below the entry of `inputs`.
-    pub(super) fn list(&mut self, child: AnchorId, inputs: &[Pair<'a>], old: &Outputs) -> Lists {
+    pub(super) fn list(
+        &mut self,
+        child: AnchorId,
+        inputs: &[EntryVersions<'a>],
+        old: &EntryResult,
+    ) -> ListResult {
         let anchor = &self.models.map.anchors[child];
         let pairs = self.list_pairs(anchor, inputs);
-        let before = Before {
+        let before = PreviousList {
             effective: old.effective.as_ref().and_then(|it| native_list(it, &anchor.native)),
             native: old.native.as_ref().and_then(|it| native_list(it, &anchor.native)),
             openconfig: old.openconfig.as_ref().and_then(|it| openconfig_list(it, anchor)),
@@ -84,8 +89,8 @@ impl<'a> Union<'a> {
         let client = |at: Option<usize>| at.map(|at| pairs[at]);
         let mut draft = Draft {
             effective: before.effective.cloned().unwrap_or_default(),
-            native: View::new(client(self.client_native), before.native),
-            openconfig: View::new(client(self.client_openconfig), before.openconfig),
+            native: ViewDraft::new(client(self.client_native), before.native),
+            openconfig: ViewDraft::new(client(self.client_openconfig), before.openconfig),
         };
         let changes = self.changes(anchor, &pairs);
         let groups: Vec<_> = changes.chunk_by(|one, other| one.keys == other.keys).collect();
@@ -100,7 +105,7 @@ impl<'a> Union<'a> {
                 let entry = union.list_entry(child, &pairs, group, before);
                 (entry, std::mem::take(&mut union.problems), std::mem::take(&mut union.work))
             };
-            let take = |(entry, problems, work): (_, Vec<_>, Work)| {
+            let take = |(entry, problems, work): (_, Vec<_>, WorkCount)| {
                 draft.note(entry);
                 found.extend(problems);
                 done += work.entries;
@@ -109,7 +114,7 @@ impl<'a> Union<'a> {
             self.problems.extend(found);
             self.work.entries += done;
         }
-        Lists {
+        ListResult {
             effective: draft.effective,
             openconfig_shared: draft.openconfig.shared,
             native_shared: draft.native.shared,
@@ -122,10 +127,10 @@ impl<'a> Union<'a> {
     fn list_entry(
         &mut self,
         child: AnchorId,
-        pairs: &[ListPair<'a>],
-        group: &[Changed<'a>],
-        before: Before<'_>,
-    ) -> Computed<'a> {
+        pairs: &[ListVersions<'a>],
+        group: &[ChangedEntry<'a>],
+        before: PreviousList<'_>,
+    ) -> ComputedEntry<'a> {
         let keys = group.first().map_or_else(Keys::default, |change| change.keys.clone());
         let counterpart = self.models.map.anchors[child].openconfig.as_ref();
         let openconfig_keys = counterpart.map(|it| it.openconfig_keys(&keys));
@@ -137,10 +142,10 @@ impl<'a> Union<'a> {
         let held = |at: Option<usize>| at.and_then(|at| inputs[at].new);
         let (held_native, held_openconfig) =
             (held(self.client_native), held(self.client_openconfig));
-        Computed { keys, openconfig_keys, after, held_native, held_openconfig }
+        ComputedEntry { keys, openconfig_keys, after, held_native, held_openconfig }
     }
 
-    fn list_pairs(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> Vec<ListPair<'a>> {
+    fn list_pairs(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> Vec<ListVersions<'a>> {
         let of = |at: usize, branch: Option<&'a Arc<Branch<Mark>>>| {
             let found = branch.and_then(|branch| match self.slots[at].is_openconfig() {
                 true => openconfig_list(branch, anchor),
@@ -148,7 +153,7 @@ impl<'a> Union<'a> {
             });
             found.unwrap_or(self.empty)
         };
-        let pair = |(at, pair): (usize, &Pair<'a>)| ListPair {
+        let pair = |(at, pair): (usize, &EntryVersions<'a>)| ListVersions {
             old: of(at, pair.old),
             new: of(at, pair.new),
         };
@@ -156,8 +161,8 @@ impl<'a> Union<'a> {
     }
 
     /// Changes of all layers, grouped by entry.
-    fn changes(&self, anchor: &Anchor, pairs: &[ListPair<'a>]) -> Vec<Changed<'a>> {
-        let mut changes: Vec<Changed<'a>> = Vec::new();
+    fn changes(&self, anchor: &Anchor, pairs: &[ListVersions<'a>]) -> Vec<ChangedEntry<'a>> {
+        let mut changes: Vec<ChangedEntry<'a>> = Vec::new();
         let mut contributors = 0;
         for (slot, lists) in pairs.iter().enumerate() {
             let before = changes.len();
@@ -169,8 +174,8 @@ impl<'a> Union<'a> {
                     Some(counterpart) => counterpart.native_keys(it.keys),
                     None => Some(it.keys.clone()),
                 };
-                let pair = Pair { old: it.old, new: it.new };
-                changes.extend(keys.map(|keys| Changed { keys, slot, pair }));
+                let pair = EntryVersions { old: it.old, new: it.new };
+                changes.extend(keys.map(|keys| ChangedEntry { keys, slot, pair }));
             }
             contributors += usize::from(changes.len() > before);
         }
@@ -184,32 +189,32 @@ impl<'a> Union<'a> {
     /// The entry in each layer: from its changes, or looked up where it did not change.
     fn entry_inputs(
         &self,
-        pairs: &[ListPair<'a>],
-        group: &[Changed<'a>],
+        pairs: &[ListVersions<'a>],
+        group: &[ChangedEntry<'a>],
         openconfig_keys: Option<&Keys>,
-    ) -> SmallVec<[Pair<'a>; 4]> {
-        let unchanged = |slot: usize, lists: &ListPair<'a>| {
+    ) -> SmallVec<[EntryVersions<'a>; 4]> {
+        let unchanged = |slot: usize, lists: &ListVersions<'a>| {
             let keys = match self.slots[slot].is_openconfig() {
                 true => openconfig_keys?,
                 false => &group.first()?.keys,
             };
             lists.new.get(keys).filter(|_| !lists.new.is_empty())
         };
-        let input = |(slot, lists): (usize, &ListPair<'a>)| {
+        let input = |(slot, lists): (usize, &ListVersions<'a>)| {
             let changed = group.iter().find(|it| it.slot == slot).map(|it| it.pair);
             changed.unwrap_or_else(|| {
                 let same = unchanged(slot, lists);
-                Pair { old: same, new: same }
+                EntryVersions { old: same, new: same }
             })
         };
         pairs.iter().enumerate().map(input).collect()
     }
 }
 
-impl Before<'_> {
-    fn entry(self, keys: &Keys, openconfig_keys: Option<&Keys>) -> Outputs {
+impl PreviousList<'_> {
+    fn entry(self, keys: &Keys, openconfig_keys: Option<&Keys>) -> EntryResult {
         let of = |list: Option<&List<Mark>>, keys| list?.get(keys).cloned();
-        Outputs {
+        EntryResult {
             effective: self.effective.and_then(|list| list.get(keys)).cloned(),
             native: of(self.native, keys),
             openconfig: openconfig_keys.and_then(|keys| of(self.openconfig, keys)),
@@ -218,8 +223,8 @@ impl Before<'_> {
 }
 
 impl Draft {
-    fn note(&mut self, entry: Computed<'_>) {
-        let Computed { keys, openconfig_keys, after, held_native, held_openconfig } = entry;
+    fn note(&mut self, entry: ComputedEntry<'_>) {
+        let ComputedEntry { keys, openconfig_keys, after, held_native, held_openconfig } = entry;
         self.native.note(&keys, after.native, held_native);
         if let Some(keys) = &openconfig_keys {
             self.openconfig.note(keys, after.openconfig, held_openconfig);
@@ -238,8 +243,8 @@ pub(super) fn is_asked_for(entry: &Branch<Mark>) -> bool {
     entry.children().iter().any(|(_, child)| explicit(child))
 }
 
-impl View {
-    fn new(layer: Option<ListPair<'_>>, old: Option<&List<Mark>>) -> Self {
+impl ViewDraft {
+    fn new(layer: Option<ListVersions<'_>>, old: Option<&List<Mark>>) -> Self {
         let shared = match (layer, old) {
             (Some(layer), Some(old)) => layer.old.is_same(old),
             (Some(layer), None) => layer.old.is_empty(),

@@ -91,7 +91,7 @@ pub(crate) fn unite(
     old: (&Layers, &Images),
     new: &Layers,
     cancel: &Cancel,
-) -> (Images, Vec<Problem>, Work) {
+) -> (Images, Vec<Problem>, WorkCount) {
     let (nothing, no_images) = (Layers::new(), Images::default());
     // A switch changes the rank of all leaves of a layer, so the union starts from scratch.
     let (old, images) = if old.0.off == new.off { old } else { (&nothing, &no_images) };
@@ -100,21 +100,21 @@ pub(crate) fn unite(
     let (old, new) = (&*old, &*new);
     let mut union = Union::new((models, cancel), old, new, &empty);
     let inputs = union.roots(old, new);
-    let outputs = union.entry(0, &inputs, &Outputs::of(images));
+    let outputs = union.entry(0, &inputs, &EntryResult::of(images));
     let images = outputs.into_images();
     (images, union.problems, union.work)
 }
 
 /// Amount of work, which tests check instead of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkCount {
     /// Number of native list entries that were computed.
     pub entries: usize,
 }
 
 /// A layer with content, before or after.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct InputLayer {
     layer: LayerKey,
     /// True when the layer's owner is switched off.
     off: bool,
@@ -122,14 +122,14 @@ struct Slot {
 
 /// The entry in one layer, before and after.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pair<'a> {
+struct EntryVersions<'a> {
     old: Option<&'a Arc<Branch<Mark>>>,
     new: Option<&'a Arc<Branch<Mark>>>,
 }
 
 /// Result for one entry.
 #[derive(Clone, Debug, Default)]
-struct Outputs {
+struct EntryResult {
     effective: Option<Arc<Branch<Provenance>>>,
     openconfig: Option<Arc<Branch<Mark>>>,
     native: Option<Arc<Branch<Mark>>>,
@@ -138,7 +138,7 @@ struct Outputs {
 struct Union<'a> {
     models: &'a Models,
     /// Layers with content, strongest first. The inputs of an entry have this order.
-    slots: Vec<Slot>,
+    slots: Vec<InputLayer>,
     /// True when a boot layer is in force.
     boot: bool,
     /// Layers whose owners are switched off.
@@ -151,7 +151,7 @@ struct Union<'a> {
     /// Native entries on the way to the current place.
     place: Vec<(AnchorId, Keys)>,
     problems: Vec<Problem>,
-    work: Work,
+    work: WorkCount,
 }
 
 impl<'a> Union<'a> {
@@ -162,7 +162,7 @@ impl<'a> Union<'a> {
         empty: &'a List<Mark>,
     ) -> Self {
         let holds = |layer: &LayerKey| !old.tree(*layer).is_empty() || !new.tree(*layer).is_empty();
-        let slot = |layer: LayerKey| Slot { layer, off: new.off.contains(layer) };
+        let slot = |layer: LayerKey| InputLayer { layer, off: new.off.contains(layer) };
         let slots: Vec<_> = LayerKey::ALL.into_iter().filter(holds).map(slot).collect();
         let at = |layer| slots.iter().position(|slot| slot.layer == layer);
         Self {
@@ -176,7 +176,7 @@ impl<'a> Union<'a> {
             cancel,
             place: Vec::new(),
             problems: Vec::new(),
-            work: Work::default(),
+            work: WorkCount::default(),
         }
     }
 
@@ -186,13 +186,13 @@ impl<'a> Union<'a> {
             slots: self.slots.clone(),
             place: self.place.clone(),
             problems: Vec::new(),
-            work: Work::default(),
+            work: WorkCount::default(),
             ..*self
         }
     }
 
-    fn roots(&self, old: &'a Layers, new: &'a Layers) -> Vec<Pair<'a>> {
-        let pair = |slot: &Slot| Pair {
+    fn roots(&self, old: &'a Layers, new: &'a Layers) -> Vec<EntryVersions<'a>> {
+        let pair = |slot: &InputLayer| EntryVersions {
             old: Some(old.tree(slot.layer).root()),
             new: Some(new.tree(slot.layer).root()),
         };
@@ -218,7 +218,7 @@ impl<'a> Union<'a> {
     }
 }
 
-impl Pair<'_> {
+impl EntryVersions<'_> {
     fn is_same(&self) -> bool {
         match (self.old, self.new) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
@@ -228,7 +228,7 @@ impl Pair<'_> {
     }
 }
 
-impl Outputs {
+impl EntryResult {
     fn of(images: &Images) -> Self {
         Self {
             effective: Some(images.effective.root().clone()),
@@ -246,7 +246,7 @@ impl Outputs {
     }
 }
 
-impl Slot {
+impl InputLayer {
     fn is_openconfig(self) -> bool {
         self.layer.origin == Origin::OpenConfig
     }

@@ -1,19 +1,19 @@
 //! Refusal of client entries that set items reserved for a service.
 
-use super::{Pair, Problem, Slot, Union};
+use super::{EntryVersions, InputLayer, Problem, Union};
 use crate::instance::Step;
 use crate::layer::{LayerKey, Mark, Namespace, Owner};
 use crate::map::{Anchor, OwnLeaf, leaf_at};
 use crate::tree::{Found, Leaf};
 
-type Entry<'a> = &'a std::sync::Arc<crate::tree::Branch<Mark>>;
+type EntryBranch<'a> = &'a std::sync::Arc<crate::tree::Branch<Mark>>;
 
 impl<'a> Union<'a> {
     /// Records a problem for each reserved item of this entry that a client sets. Omitting or hiding an item is
     /// permitted, because the owner's copy stays.
-    pub(super) fn check_reserved(&mut self, anchor: &'a Anchor, inputs: &[Pair<'a>]) {
+    pub(super) fn check_reserved(&mut self, anchor: &'a Anchor, inputs: &[EntryVersions<'a>]) {
         for at in 0..inputs.len() {
-            let (slot, Pair { old, new }) = (self.slots[at], inputs[at]);
+            let (slot, EntryVersions { old, new }) = (self.slots[at], inputs[at]);
             let Some(new) = new.filter(|_| !inputs[at].is_same()) else { continue };
             self.check_never(anchor, slot, new);
             if self.boot && slot.layer.owner == Owner::Client {
@@ -22,7 +22,7 @@ impl<'a> Union<'a> {
         }
     }
 
-    fn check_never(&mut self, anchor: &'a Anchor, slot: Slot, entry: Entry<'_>) {
+    fn check_never(&mut self, anchor: &'a Anchor, slot: InputLayer, entry: EntryBranch<'_>) {
         for never in anchor.never.iter().filter(|_| slot.is_openconfig()) {
             if Found::Branch(entry).get(&never.steps).is_none() {
                 continue;
@@ -38,12 +38,12 @@ impl<'a> Union<'a> {
     fn check_boot(
         &mut self,
         anchor: &'a Anchor,
-        inputs: &[Pair<'a>],
-        slot: Slot,
-        old: Option<Entry<'_>>,
-        new: Entry<'_>,
+        inputs: &[EntryVersions<'a>],
+        slot: InputLayer,
+        old: Option<EntryBranch<'_>>,
+        new: EntryBranch<'_>,
     ) {
-        let boot: Vec<(Slot, Entry<'_>)> = self
+        let boot: Vec<(InputLayer, EntryBranch<'_>)> = self
             .slots
             .iter()
             .zip(inputs)
@@ -88,7 +88,7 @@ impl<'a> Union<'a> {
 
 /// True when a boot layer holds the entry as such, or says that it is to be absent. False for the root, which is
 /// not an entry.
-fn holds_entry(anchor: &Anchor, slot: Slot, entry: Entry<'_>) -> bool {
+fn holds_entry(anchor: &Anchor, slot: InputLayer, entry: EntryBranch<'_>) -> bool {
     let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
     slot.is_openconfig()
         || entry.given
@@ -96,7 +96,7 @@ fn holds_entry(anchor: &Anchor, slot: Slot, entry: Entry<'_>) -> bool {
 }
 
 /// A layer's copy of a leaf, in the layer's own model.
-fn leaf_of<'e>(leaf: &OwnLeaf, slot: Slot, entry: Entry<'e>) -> Option<&'e Leaf<Mark>> {
+fn leaf_of<'e>(leaf: &OwnLeaf, slot: InputLayer, entry: EntryBranch<'e>) -> Option<&'e Leaf<Mark>> {
     if !slot.is_openconfig() {
         return leaf_at(entry, &leaf.native);
     }

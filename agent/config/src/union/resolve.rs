@@ -1,6 +1,6 @@
 //! Choice among the layers' values of one leaf.
 
-use super::{Pair, Problem, ProvKind, Provenance, Slot, Union};
+use super::{EntryVersions, InputLayer, Problem, ProvKind, Provenance, Union};
 use crate::instance::Step;
 use crate::layer::{Mark, Owner, Owners};
 use crate::map::{MappedLeaf, OwnLeaf, leaf_at};
@@ -28,14 +28,14 @@ struct Candidate {
     rank: Rank,
     kind: ProvKind,
     value: Option<Value>,
-    slot: Slot,
+    slot: InputLayer,
     owners: Owners,
     /// Original value, if set in OpenConfig.
     openconfig: Option<Value>,
 }
 
 /// Effective value of a leaf.
-pub(super) struct Resolved {
+pub(super) struct ResolvedLeaf {
     pub(super) value: Value,
     pub(super) prov: Provenance,
 }
@@ -45,9 +45,9 @@ impl Union<'_> {
     pub(super) fn resolve(
         &mut self,
         leaf: &OwnLeaf,
-        inputs: &[Pair<'_>],
+        inputs: &[EntryVersions<'_>],
         defaults: Defaults,
-    ) -> Option<Resolved> {
+    ) -> Option<ResolvedLeaf> {
         let mut best: Option<Candidate> = None;
         for (at, pair) in inputs.iter().enumerate() {
             let Some(branch) = pair.new else { continue };
@@ -65,9 +65,9 @@ impl Union<'_> {
         }
         match best.and_then(|best| Some((best.value?, best.kind, best.owners))) {
             Some((value, kind, owners)) => {
-                Some(Resolved { value, prov: Provenance { kind, owners } })
+                Some(ResolvedLeaf { value, prov: Provenance { kind, owners } })
             }
-            None => leaf.default.clone().filter(|_| defaults.native).map(|value| Resolved {
+            None => leaf.default.clone().filter(|_| defaults.native).map(|value| ResolvedLeaf {
                 value,
                 prov: Provenance { kind: ProvKind::NativeDefault, owners: Owners::NONE },
             }),
@@ -78,7 +78,7 @@ impl Union<'_> {
         &mut self,
         mapped: &MappedLeaf,
         branch: &std::sync::Arc<Branch<Mark>>,
-        slot: Slot,
+        slot: InputLayer,
         defaults: Defaults,
     ) -> Option<Candidate> {
         let entry = Found::Branch(branch);
@@ -148,7 +148,7 @@ impl Union<'_> {
         });
     }
 
-    pub(super) fn unsupported(&mut self, slot: Slot, steps: &[Step], reason: String) {
+    pub(super) fn unsupported(&mut self, slot: InputLayer, steps: &[Step], reason: String) {
         let Some(mut openconfig) = self.openconfig_path() else { return };
         openconfig.0.extend_from_slice(steps);
         self.problems.push(Problem::Unsupported { layer: slot.layer, openconfig, reason });
@@ -167,14 +167,14 @@ impl Candidate {
         rank: Rank,
         kind: ProvKind,
         value: Option<Value>,
-        slot: Slot,
+        slot: InputLayer,
         openconfig: Option<Value>,
     ) -> Self {
         Self { rank, kind, value, slot, owners: Owners::of(slot.layer), openconfig }
     }
 }
 
-fn native_candidate(leaf: &OwnLeaf, branch: &Branch<Mark>, slot: Slot) -> Option<Candidate> {
+fn native_candidate(leaf: &OwnLeaf, branch: &Branch<Mark>, slot: InputLayer) -> Option<Candidate> {
     let found = leaf_at(branch, &leaf.native)?;
     let value = Some(found.value.clone());
     Some(match found.meta {
@@ -186,7 +186,7 @@ fn native_candidate(leaf: &OwnLeaf, branch: &Branch<Mark>, slot: Slot) -> Option
     })
 }
 
-fn explicit_rank(slot: Slot) -> Rank {
+fn explicit_rank(slot: InputLayer) -> Rank {
     match slot.layer.owner {
         Owner::Gnsi | Owner::Boot if slot.off => Rank::SwitchedOff,
         Owner::Gnsi => Rank::Gnsi,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{Outputs, Pair, Union};
+use super::{EntryResult, EntryVersions, Union};
 use crate::layer::{LayerKey, Mark};
 use crate::map::{Anchor, Map, leaf_at};
 use crate::tree::{Branch, Child, Found, List};
@@ -50,7 +50,7 @@ impl Map {
             Child::List(list) => {
                 let empty = List::default();
                 let old = old.and_then(|old| old.list(*node)).unwrap_or(&empty);
-                let adds = |it: crate::tree::Difference<'_, Mark>| {
+                let adds = |it: crate::tree::EntryDifference<'_, Mark>| {
                     it.new.is_some_and(|new| self.adds_more_than_keys(it.old, new))
                 };
                 List::differences(old, list).any(adds)
@@ -66,11 +66,11 @@ impl<'a> Union<'a> {
     pub(super) fn without_shell(
         &self,
         anchor: &Anchor,
-        inputs: &[Pair<'a>],
-        old: &Outputs,
-    ) -> Option<SmallVec<[Pair<'a>; 4]>> {
+        inputs: &[EntryVersions<'a>],
+        old: &EntryResult,
+    ) -> Option<SmallVec<[EntryVersions<'a>; 4]>> {
         let at = self.client_openconfig?;
-        let Pair { old: before, new } = inputs[at];
+        let EntryVersions { old: before, new } = inputs[at];
         let (entry, map) = (new?, &self.models.map);
         let key = anchor.leaves.iter().find(|leaf| leaf.key.is_some())?;
         if map.adds_more_than_keys(before, entry) || self.native_client_has_leaf(anchor, inputs) {
@@ -84,13 +84,13 @@ impl<'a> Union<'a> {
         if asked_for && !map.is_shell(entry) {
             return None;
         }
-        let mut own: SmallVec<[Pair<'a>; 4]> = inputs.iter().copied().collect();
+        let mut own: SmallVec<[EntryVersions<'a>; 4]> = inputs.iter().copied().collect();
         own[at].new = None;
         Some(own)
     }
 
     /// True when client native has a leaf of the entry itself, in which case a shell counts as a regular entry.
-    fn native_client_has_leaf(&self, anchor: &Anchor, inputs: &[Pair<'a>]) -> bool {
+    fn native_client_has_leaf(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> bool {
         let Some(entry) = self.client_native.and_then(|at| inputs[at].new) else { return false };
         anchor.leaves.iter().filter(|leaf| leaf.key.is_none()).any(|leaf| {
             leaf_at(entry, &leaf.native).is_some_and(|held| held.meta == Mark::Explicit)

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::Path;
 
-pub(super) struct Seeds<'a> {
+pub(super) struct Corpus<'a> {
     texts: Vec<String>,
     words: &'a [&'a str],
 }
 
-impl<'a> Seeds<'a> {
+impl<'a> Corpus<'a> {
     pub(super) fn read(name: &str, words: &'a [&'a str]) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/fuzz/__fuzz__")

@@ -8,16 +8,16 @@
 
 mod edits;
 
-use holdfast_config::cli::{self, Act, Statement};
-use holdfast_config::json::{self, Flavour, Parsed};
+use holdfast_config::cli::{self, Statement, StatementAction};
+use holdfast_config::json::{self, DocumentContent, Flavour};
 use holdfast_config::tree::{Found, Leaf, Tree};
 use holdfast_config::{InstancePath, Models, Path, Schema};
 
-use self::edits::Seeds;
+use self::edits::Corpus;
 
 /// Runs one target over octets and over edited seeds.
 fn fuzz(name: &str, words: &[&str], check: impl Fn(&str) + std::panic::RefUnwindSafe) {
-    let seeds = Seeds::read(name, words);
+    let seeds = Corpus::read(name, words);
     bolero::check!().for_each(|input: &[u8]| {
         check(&String::from_utf8_lossy(input));
         check(&seeds.edited(input));
@@ -86,9 +86,11 @@ fn tree_of(schema: &Schema, statements: &[Statement]) -> Tree<()> {
     let mut tree = Tree::new();
     for it in statements {
         match &it.act {
-            Act::Set(value) => tree.set_leaf(schema, &it.path, Leaf::new(value.clone(), ())),
-            Act::Enter => tree.branch_mut(schema, &it.path.0, &()).given = true,
-            Act::No => drop(tree.remove(schema, &it.path)),
+            StatementAction::Set(value) => {
+                tree.set_leaf(schema, &it.path, Leaf::new(value.clone(), ()))
+            }
+            StatementAction::Enter => tree.branch_mut(schema, &it.path.0, &()).given = true,
+            StatementAction::No => drop(tree.remove(schema, &it.path)),
         }
     }
     tree
@@ -193,8 +195,8 @@ fn json_documents() {
 
 fn check_document(schema: &Schema, text: &str, flavour: Flavour) {
     let read = |text: &[u8]| json::parse(schema, &InstancePath::root(), text, flavour, true, ());
-    let tree = |content: Parsed<()>| match content {
-        Parsed::Branch(branch) => Tree::from_root(branch.into()),
+    let tree = |content: DocumentContent<()>| match content {
+        DocumentContent::Branch(branch) => Tree::from_root(branch.into()),
         other => panic!("the root is a branch: {other:?}"),
     };
     match read(text.as_bytes()) {

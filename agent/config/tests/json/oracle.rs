@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use holdfast_config::json::{Flavour, Parsed, parse, print};
-use holdfast_config::schema::types::{Base, Type};
+use holdfast_config::json::{DocumentContent, Flavour, parse, print};
+use holdfast_config::schema::types::{BuiltinType, Type};
 use holdfast_config::schema::{Node, NodeKind, Origin};
 use holdfast_config::tree::{Found, Tree};
 use holdfast_config::{InstancePath, Schema};
@@ -87,13 +87,13 @@ impl Choices<'_> {
     }
 }
 
-struct Grower<'a> {
+struct DocumentGenerator<'a> {
     schema: &'a Schema,
     choices: Choices<'a>,
     out: String,
 }
 
-impl Grower<'_> {
+impl DocumentGenerator<'_> {
     fn object(&mut self, node: &Node) {
         self.out.push('{');
         let mut first = true;
@@ -171,17 +171,17 @@ impl Grower<'_> {
 /// True for types whose values RFC 7951 writes as strings.
 fn is_quoted(ty: &Type) -> bool {
     match &ty.base {
-        Base::Int { bits, .. } | Base::Uint { bits, .. } => *bits == 64,
-        Base::Bool | Base::Empty => false,
+        BuiltinType::Int { bits, .. } | BuiltinType::Uint { bits, .. } => *bits == 64,
+        BuiltinType::Bool | BuiltinType::Empty => false,
         _ => true,
     }
 }
 
 fn names(ty: &Type) -> Vec<String> {
     match &ty.base {
-        Base::Enum(members) => members.iter().map(|m| m.name.to_string()).collect(),
-        Base::Identity(known) => known.iter().map(|i| i.qualified.to_string()).collect(),
-        Base::Union(members) => members.iter().flat_map(|m| names(m)).collect(),
+        BuiltinType::Enum(members) => members.iter().map(|m| m.name.to_string()).collect(),
+        BuiltinType::Identity(known) => known.iter().map(|i| i.qualified.to_string()).collect(),
+        BuiltinType::Union(members) => members.iter().flat_map(|m| names(m)).collect(),
         _ => Vec::new(),
     }
 }
@@ -222,7 +222,8 @@ fn oracle(context: &Context, text: &str) -> Result<(), String> {
 
 fn check(origin: Origin, choices: &[u8]) {
     with_models(origin, |schema, context| {
-        let mut grower = Grower { schema, choices: Choices(choices), out: String::new() };
+        let mut grower =
+            DocumentGenerator { schema, choices: Choices(choices), out: String::new() };
         grower.object(schema.node(schema.root()));
         let text = grower.out;
         let ours = parse(schema, &InstancePath::root(), text.as_bytes(), Flavour::Ietf, false, ());
@@ -239,13 +240,13 @@ fn check(origin: Origin, choices: &[u8]) {
 
 /// True for errors that libyang leaves to its validation, and our parser finds at once.
 fn is_stricter(error: &holdfast_config::json::JsonError) -> bool {
-    use holdfast_config::json::Fault;
-    matches!(error.fault, Fault::Duplicate | Fault::KeyMismatch { .. })
+    use holdfast_config::json::JsonErrorKind;
+    matches!(error.fault, JsonErrorKind::Duplicate | JsonErrorKind::KeyMismatch { .. })
 }
 
 /// Checks that printed documents are parsed back unchanged in both flavours, and that libyang accepts them.
-fn check_round_trip(schema: &Schema, context: &Context, content: Parsed<()>) {
-    let Parsed::Branch(branch) = content else { panic!("the root is a branch") };
+fn check_round_trip(schema: &Schema, context: &Context, content: DocumentContent<()>) {
+    let DocumentContent::Branch(branch) = content else { panic!("the root is a branch") };
     let tree = Tree::from_root(branch.into());
     for flavour in [Flavour::Ietf, Flavour::Plain] {
         let found = Found::Branch(tree.root());
@@ -254,7 +255,7 @@ fn check_round_trip(schema: &Schema, context: &Context, content: Parsed<()>) {
         };
         let text = String::from_utf8(printed).unwrap();
         let again = parse(schema, &InstancePath::root(), text.as_bytes(), flavour, false, ());
-        let Ok(Parsed::Branch(again)) = again.map(|document| document.content) else {
+        let Ok(DocumentContent::Branch(again)) = again.map(|document| document.content) else {
             panic!("what was printed is refused: {text}");
         };
         assert_eq!(Tree::from_root(again.into()), tree, "{text}");

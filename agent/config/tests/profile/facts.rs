@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_config::schema::types::{Base, Type};
-use holdfast_config::schema::{Leaf, Node, NodeId, NodeKind, Schema};
+use holdfast_config::schema::types::{BuiltinType, Type};
+use holdfast_config::schema::{LeafSchema, Node, NodeId, NodeKind, Schema};
 use holdfast_config::value::Value;
 use serde_json::json;
 
@@ -92,7 +92,7 @@ fn each_condition_is_understood() {
 }
 
 #[test]
-fn each_configured_leaf_is_mirrored_in_state() {
+fn each_configured_leaf_has_a_state_leaf() {
     let rows = read("nodes.tsv");
     for row in rows.iter().filter(|r| r["kind"].starts_with("leaf")) {
         if let Some(above) = parent(&row["path"]).strip_suffix("/config") {
@@ -110,7 +110,7 @@ fn each_identity_that_fits_is_in_the_table() {
         .map(|r| format!("{}:{}", r["module"], r["identity"]))
         .collect();
     for leaf in schema.nodes().iter().filter_map(|n| n.leaf.as_ref()) {
-        if let Base::Identity(fitting) = &leaf.ty.base {
+        if let BuiltinType::Identity(fitting) = &leaf.ty.base {
             assert!(!fitting.is_empty());
             assert!(fitting.iter().all(|i| known.contains(&i.qualified.to_string())));
         }
@@ -167,7 +167,7 @@ fn kind(node: &Node) -> &'static str {
     }
 }
 
-fn check_leaf(schema: &Schema, leaf: &Leaf, row: &Row) {
+fn check_leaf(schema: &Schema, leaf: &LeafSchema, row: &Row) {
     let path = &row["path"];
     assert_eq!(leaf.mandatory, row["mandatory"] == "true", "mandatory of {path}");
     assert_eq!(leaf.units.as_deref().unwrap_or_default(), row["units"], "units of {path}");
@@ -215,22 +215,24 @@ fn members(spec: serde_json::Value) -> Vec<serde_json::Value> {
 }
 
 /// A compiled type in the form of the table.
-fn spec(ty: &Type, leaf: &Leaf) -> serde_json::Value {
+fn spec(ty: &Type, leaf: &LeafSchema) -> serde_json::Value {
     match &ty.base {
-        Base::Bool => json!({"base": "boolean"}),
-        Base::Empty => json!({"base": "empty"}),
-        Base::Int { bits, ranges } => {
+        BuiltinType::Bool => json!({"base": "boolean"}),
+        BuiltinType::Empty => json!({"base": "empty"}),
+        BuiltinType::Int { bits, ranges } => {
             let whole = (i64::MIN >> (64 - bits), i64::MAX >> (64 - bits));
             restricted(format!("int{bits}"), "range", ranges.as_ref(), whole)
         }
-        Base::Uint { bits, ranges } => restricted(
+        BuiltinType::Uint { bits, ranges } => restricted(
             format!("uint{bits}"),
             "range",
             ranges.as_ref(),
             (0, u64::MAX >> (64 - bits)),
         ),
-        Base::Decimal { scale, .. } => json!({"base": "decimal64", "fraction_digits": scale}),
-        Base::Str { lengths, patterns } => {
+        BuiltinType::Decimal { scale, .. } => {
+            json!({"base": "decimal64", "fraction_digits": scale})
+        }
+        BuiltinType::Str { lengths, patterns } => {
             let mut spec = restricted("string".into(), "length", lengths.as_ref(), (0, u64::MAX));
             let texts = |inverted| {
                 patterns.iter().filter(move |p| p.inverted == inverted).map(|p| p.xsd.to_string())
@@ -243,10 +245,10 @@ fn spec(ty: &Type, leaf: &Leaf) -> serde_json::Value {
             }
             spec
         }
-        Base::Binary { lengths } => {
+        BuiltinType::Binary { lengths } => {
             restricted("binary".into(), "length", lengths.as_ref(), (0, u64::MAX))
         }
-        Base::Enum(members) => {
+        BuiltinType::Enum(members) => {
             let mut spec = json!({"base": "enumeration"});
             spec["enums"] = members.iter().map(|m| json!(m.name.as_str())).collect();
             if members.iter().enumerate().any(|(i, m)| m.value != i32::try_from(i).unwrap()) {
@@ -254,14 +256,14 @@ fn spec(ty: &Type, leaf: &Leaf) -> serde_json::Value {
             }
             spec
         }
-        Base::Identity(_) => {
+        BuiltinType::Identity(_) => {
             let bases: Vec<_> = leaf.identity_bases.iter().map(|b| b.to_string()).collect();
             json!({"base": "identityref", "bases": bases})
         }
-        Base::Bits(names) => {
+        BuiltinType::Bits(names) => {
             json!({"base": "bits", "bits": names.iter().map(|n| n.as_str()).collect::<Vec<_>>()})
         }
-        Base::Union(members) => {
+        BuiltinType::Union(members) => {
             json!({"base": "union", "members": members.iter().map(|m| spec(m, leaf)).collect::<Vec<_>>()})
         }
     }

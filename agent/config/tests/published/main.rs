@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use holdfast_config::cli::{self, Grammar, SHOWS};
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, Edit, Layers, Models, Path, Payload, Target, reserved};
+use holdfast_config::{Configuration, Edit, EditTarget, Layers, Models, Path, Payload, reserved};
 
 const BEGIN: &str = "<!-- written by the test `published` of holdfast-config: begin -->\n";
 const END: &str = "<!-- end -->\n";
@@ -24,20 +24,20 @@ const ENTRIES: [(&str, Origin, &str); 3] = [
     ("CLI text", Origin::Native, "system motd-banner cli"),
 ];
 
-fn entry(number: usize) -> (Target, Payload) {
+fn entry(number: usize) -> (EditTarget, Payload) {
     let (name, origin, text) = ENTRIES[number];
     let payload = match name {
         "CLI text" => Payload::Cli { text: text.to_owned() },
         _ => Payload::Json { text: text.as_bytes().to_vec().into(), ietf: false },
     };
-    (Target { origin, path: Path::root() }, payload)
+    (EditTarget { origin, path: Path::root() }, payload)
 }
 
 fn empty(models: &Arc<Models>) -> Configuration {
     Configuration::new(models.clone(), Layers::new())
 }
 
-fn union(models: &Arc<Models>, entries: Vec<(Target, Payload)>) -> Result<(), String> {
+fn union(models: &Arc<Models>, entries: Vec<(EditTarget, Payload)>) -> Result<(), String> {
     let edit = Edit { union_replace: entries, ..Edit::default() };
     empty(models).edit(&edit).map(|_| ()).map_err(|errors| errors.to_string())
 }
@@ -175,7 +175,7 @@ fn the_user_guide_says_what_the_code_does() {
 
 // proves 2.64
 #[test]
-fn the_misleading_phrase_is_nowhere() {
+fn documents_do_not_speak_of_a_full_device_configuration() {
     let phrase = ["full device", "configuration"].join(" ");
     let texts = ["README.md", "ARCHITECTURE.md", "packaging/user-guide.md"].map(file);
     let yang = fs::read_dir(file("agent/config/yang")).unwrap().map(|it| it.unwrap().path());

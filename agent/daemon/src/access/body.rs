@@ -9,17 +9,17 @@ use http::HeaderMap;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tonic::{Status, body::Body};
 
-use super::Right;
+use super::CallPermission;
 
 /// Waits for the loss of a right. The future is made when a direction first has nothing to pass on: most unary
 /// calls never need it.
 struct Loss {
-    right: Right,
+    right: CallPermission,
     waiting: Option<Pin<Box<dyn Future<Output = Status> + Send>>>,
 }
 
 impl Loss {
-    fn of(right: Right) -> Self {
+    fn of(right: CallPermission) -> Self {
         Self { right, waiting: None }
     }
 
@@ -38,7 +38,7 @@ pub(super) struct RequestBody {
 }
 
 impl RequestBody {
-    pub(super) fn new(body: Body, right: Right) -> Self {
+    pub(super) fn new(body: Body, right: CallPermission) -> Self {
         Self { body: Some(body), loss: Loss::of(right) }
     }
 
@@ -87,7 +87,7 @@ pub(super) struct ResponseBody {
 }
 
 impl ResponseBody {
-    pub(super) fn new(body: Body, right: Right) -> Self {
+    pub(super) fn new(body: Body, right: CallPermission) -> Self {
         Self { body: Some(body), loss: Loss::of(right) }
     }
 

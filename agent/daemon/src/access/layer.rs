@@ -10,10 +10,10 @@ use http::{Request, Response};
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::Right;
+use super::CallPermission;
 use super::body::{RequestBody, ResponseBody};
 use super::right::Call;
-use crate::auth::{Admission, Authenticator};
+use crate::auth::{Authenticator, LoginContext};
 use crate::gnsi::Gnsi;
 use crate::methods::Methods;
 use crate::tls::Peer;
@@ -31,13 +31,13 @@ impl Layer {
         Self { authenticator, gnsi, methods: Arc::new(Methods::new()) }
     }
 
-    fn right(&self, request: &Request<Body>) -> Result<Right, Status> {
-        let admission = request.extensions().get::<Admission>().cloned();
+    fn right(&self, request: &Request<Body>) -> Result<CallPermission, Status> {
+        let admission = request.extensions().get::<LoginContext>().cloned();
         let peer = request.extensions().get::<Peer>().cloned();
         let (Some(admission), Some(peer)) = (admission, peer) else {
             return Err(Status::unauthenticated("the request carries no authenticated caller"));
         };
-        Ok(Right::of_call(Call {
+        Ok(CallPermission::of_call(Call {
             authenticator: self.authenticator.clone(),
             gnsi: self.gnsi.clone(),
             admission,

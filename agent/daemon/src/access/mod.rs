@@ -2,7 +2,7 @@
 //!
 //! Users, roles, policies, TLS profiles and the switch of gNSI each count their changes in one [`holdfast_base::AccessEpoch`].
 //! [`Layer`] sits behind authentication and authorization, in front of every service, and gives each call a
-//! [`Right`]. While the epoch does not move, checking a right is one comparison; when it moves, authentication and
+//! [`CallPermission`]. While the epoch does not move, checking a right is one comparison; when it moves, authentication and
 //! authorization are asked again, once for each call. The loss of a right ends both directions of a stream: the
 //! client reads the reason, the handler finds its stream broken. A unary call whose request has arrived in full is
 //! carried out.
@@ -18,4 +18,4 @@ mod right;
 mod tests;
 
 pub use self::layer::Layer;
-pub(crate) use self::right::Right;
+pub(crate) use self::right::CallPermission;

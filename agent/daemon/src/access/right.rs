@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tonic::{Extensions, Status};
 use tracing::info;
 
-use crate::auth::{Admission, Authenticator};
+use crate::auth::{Authenticator, LoginContext};
 use crate::gnsi::Gnsi;
 use crate::tls::Peer;
 
@@ -23,7 +23,7 @@ const SWITCHED: &str = "/gnsi.";
 
 /// The right of one call; clones share it. Each request has it in its extensions.
 #[derive(Clone, Debug)]
-pub(crate) struct Right(Arc<Shared>);
+pub(crate) struct CallPermission(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -38,7 +38,7 @@ struct Shared {
 pub(super) struct Call {
     pub(super) authenticator: Authenticator,
     pub(super) gnsi: Gnsi,
-    pub(super) admission: Admission,
+    pub(super) admission: LoginContext,
     pub(super) peer: Peer,
     pub(super) path: String,
     /// Headers without the password.
@@ -53,11 +53,11 @@ struct State {
     until: Option<UnixTime>,
     /// Status that the call was cut with; never cleared.
     lost: Option<Status>,
-    /// Set when the handler ends the call by itself, see [`Right::let_end`].
+    /// Set when the handler ends the call by itself, see [`CallPermission::let_end`].
     is_ending: bool,
 }
 
-impl Right {
+impl CallPermission {
     pub(super) fn of_call(call: Call) -> Self {
         let epoch = call.gnsi.access().clone();
         let until = call.authenticator.certificate_until(&call.peer);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use holdfast_base::{Clock, Role};
 use holdfast_config::Models;
-use holdfast_security::authz::{Installed, Upload};
+use holdfast_security::authz::{InstalledPolicy, Upload};
 use holdfast_security::credentialz::CryptHash;
 use holdfast_store::Store;
 use http::HeaderMap;
@@ -24,13 +24,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use super::Right;
+use super::CallPermission;
 use super::body::RequestBody;
 use super::right::Call;
 use crate::auth::{Authenticator, CertificateTrust, Credentials};
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::tests::certz::rig::Authority;
-use crate::settings::SpeaksFor;
+use crate::settings::ImpersonationPolicy;
 use crate::tls::{Peer, PeerCertificate};
 use crate::users::{Password, Users};
 
@@ -75,7 +75,8 @@ impl Rig {
             crate::northbound::pathz_draft,
         )
         .unwrap();
-        let trust = CertificateTrust { role: Role::ReadOnly, speaks_for: SpeaksFor::Anyone };
+        let trust =
+            CertificateTrust { role: Role::ReadOnly, speaks_for: ImpersonationPolicy::Anyone };
         let authenticator = Authenticator::new(users.clone(), trust, gnsi.clone());
         let rig = Self { users, gnsi, authenticator, root, _folder: folder };
         rig.change("user ada admin secret").await;
@@ -83,7 +84,7 @@ impl Rig {
     }
 
     /// Begins a call of ada with her password, or of the holder of this certificate.
-    async fn call(&self, path: &str, certificate: Option<PeerCertificate>) -> Right {
+    async fn call(&self, path: &str, certificate: Option<PeerCertificate>) -> CallPermission {
         let credentials = match certificate {
             Some(_) => Credentials::default(),
             None => Credentials {
@@ -93,7 +94,7 @@ impl Rig {
         };
         let peer = Peer::of(([127, 0, 0, 1], 1).into(), certificate);
         let admission = self.authenticator.admission(credentials, &peer).await.unwrap();
-        Right::of_call(Call {
+        CallPermission::of_call(Call {
             authenticator: self.authenticator.clone(),
             gnsi: self.gnsi.clone(),
             admission,
@@ -140,7 +141,7 @@ impl Rig {
 }
 
 /// Policy with one rule: it allows this caller this RPC.
-fn policy(caller: &str, rpc: &str) -> Installed {
+fn policy(caller: &str, rpc: &str) -> InstalledPolicy {
     let text = serde_json::json!({"name": "policy", "allow_rules": [{
         "name": "rule", "source": {"principals": [caller]}, "request": {"paths": [rpc]}}]});
     let text = text.to_string();
@@ -196,7 +197,7 @@ async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
 }
 
 #[tokio::test]
-async fn what_began_with_a_tried_password_ends_when_that_is_taken_back() {
+async fn calls_begun_with_a_trial_password_end_at_its_rollback() {
     let rig = Rig::new().await;
     rig.change("user ada admin other").await;
     rig.change(&format!("give ada {SECRET}")).await;

@@ -3,15 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_security::acctz::{
-    Account, Activity, Authn, AuthnOutcome, Authz, AuthzOutcome, Payload, Rpc, Session, Stage,
-    Text, User,
+    Account, Activity, Authn, AuthnOutcome, Authz, AuthzOutcome, BoundedText, Payload, Rpc,
+    Session, SessionStage, User,
 };
 use holdfast_store::accounts::{AccountingLog, Refused};
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
 use super::{authn, given_up, refused, user};
-use crate::auth::{Login, LoginOutcome, Refusal};
+use crate::auth::{Login, LoginOutcome, LoginRefusal};
 use crate::methods::{MAX_PAYLOAD, Method, Methods};
 use crate::tls::{Peer, source_of};
 
@@ -26,7 +26,7 @@ fn user_of(login: &Login) -> User {
         LoginOutcome::Abandoned { name } => Some(name),
         LoginOutcome::Unknown => None,
     };
-    let identity = name.map_or_else(Text::default, |name| name.as_str().into());
+    let identity = name.map_or_else(BoundedText::default, |name| name.as_str().into());
     User { identity, ..User::default() }
 }
 
@@ -44,7 +44,7 @@ fn missing_caller(login: &Login) -> Option<(&'static str, Option<SmolStr>)> {
     match login.outcome() {
         LoginOutcome::Identified(_) => None,
         LoginOutcome::Refused { name, refusal } => {
-            let compared = matches!(refusal, Refusal::WrongPassword);
+            let compared = matches!(refusal, LoginRefusal::WrongPassword);
             Some((refusal.word(), name.filter(|_| compared).cloned()))
         }
         LoginOutcome::Abandoned { name } => Some(("given up", Some(name.clone()))),
@@ -63,7 +63,7 @@ pub(super) struct Call {
     methods: Arc<Methods>,
     pub(super) login: Login,
     peer: Option<Peer>,
-    channel: Text,
+    channel: BoundedText,
     path: String,
     /// `None` for a method of no known service.
     method: Option<Method>,
@@ -90,8 +90,9 @@ impl Call {
         path: &str,
         peer: Option<Peer>,
     ) -> Self {
-        let channel =
-            peer.as_ref().map_or_else(Text::default, |peer| peer.next_call().to_string().into());
+        let channel = peer
+            .as_ref()
+            .map_or_else(BoundedText::default, |peer| peer.next_call().to_string().into());
         let method = methods.method(path).cloned();
         let (login, state) = (Login::default(), Mutex::default());
         Self { accounts, methods, login, peer, channel, path: path.to_owned(), method, state }
@@ -137,8 +138,8 @@ impl Call {
         let asked = state.all_heard || first_message(&state.heard).is_some();
         if state.streaming && asked && !state.begun {
             state.begun = true;
-            let authz = Authz { outcome: AuthzOutcome::Permit, detail: Text::default() };
-            self.record(Stage::Login, self.payload(state), authz);
+            let authz = Authz { outcome: AuthzOutcome::Permit, detail: BoundedText::default() };
+            self.record(SessionStage::Login, self.payload(state), authz);
             state.heard = Vec::new();
         }
     }
@@ -151,8 +152,8 @@ impl Call {
         self.begin(state);
         let authz = self.authz(&status);
         match state.begun {
-            true => self.record(Stage::Logout, None, authz),
-            false => self.record(Stage::Once, self.payload(state), authz),
+            true => self.record(SessionStage::Logout, None, authz),
+            false => self.record(SessionStage::Once, self.payload(state), authz),
         }
     }
 
@@ -175,13 +176,13 @@ impl Call {
         Authz { outcome, detail: detail(status).into() }
     }
 
-    fn record(&self, stage: Stage, payload: Option<Payload>, authz: Authz) {
+    fn record(&self, stage: SessionStage, payload: Option<Payload>, authz: Authz) {
         let session = Session {
             transport: self.peer.as_ref().map(|peer| (peer.local, peer.address)),
             channel: self.channel.clone(),
             stage,
             user: user_of(&self.login),
-            authn: (stage != Stage::Logout).then(|| authn_of(&self.login)).flatten(),
+            authn: (stage != SessionStage::Logout).then(|| authn_of(&self.login)).flatten(),
         };
         let (family, path) = (Methods::family(&self.path), self.path.as_str().into());
         let activity = Activity::Rpc(Rpc { family, path, payload, authz });

@@ -7,11 +7,11 @@
 mod call;
 mod layer;
 
-use holdfast_base::{Caller, Source};
+use holdfast_base::{AuthMethod, Caller};
 use holdfast_security::acctz::{Authn, AuthnKind, AuthnOutcome, User};
 
 pub use self::layer::{Accounted, Layer};
-use crate::auth::Refusal;
+use crate::auth::LoginRefusal;
 
 /// The identified caller, for a record.
 pub(crate) fn user(caller: &Caller) -> User {
@@ -24,30 +24,32 @@ pub(crate) fn user(caller: &Caller) -> User {
 
 /// Method by which the caller was identified.
 pub(crate) fn authn(caller: &Caller) -> Authn {
-    let (kind, cause) = match caller.source {
-        Source::Password => (AuthnKind::Password, "".into()),
-        Source::NamedByCertificateHolder | Source::Certificate => {
+    let (kind, cause) = match caller.auth_method {
+        AuthMethod::Password => (AuthnKind::Password, "".into()),
+        AuthMethod::NameWithCertificate | AuthMethod::Certificate => {
             (AuthnKind::TlsCertificate, "".into())
         }
-        Source::Local { uid } => (AuthnKind::None, format!("uid {uid}").into()),
+        AuthMethod::Local { uid } => (AuthnKind::None, format!("uid {uid}").into()),
     };
     Authn { kind, outcome: AuthnOutcome::Success, cause }
 }
 
 /// Reason why the caller was not identified.
-fn refused(refusal: &Refusal) -> Authn {
+fn refused(refusal: &LoginRefusal) -> Authn {
     let kind = match refusal {
-        Refusal::WrongPassword
-        | Refusal::BackOff { .. }
-        | Refusal::Busy
-        | Refusal::PasswordReplaced => AuthnKind::Password,
-        Refusal::NamelessCertificate | Refusal::OtherName(_) | Refusal::Certificate(_) => {
-            AuthnKind::TlsCertificate
+        LoginRefusal::WrongPassword
+        | LoginRefusal::BackOff { .. }
+        | LoginRefusal::Busy
+        | LoginRefusal::PasswordReplaced => AuthnKind::Password,
+        LoginRefusal::NamelessCertificate
+        | LoginRefusal::OtherName(_)
+        | LoginRefusal::Certificate(_) => AuthnKind::TlsCertificate,
+        LoginRefusal::NoCredentials | LoginRefusal::NameAlone | LoginRefusal::Malformed(_) => {
+            AuthnKind::None
         }
-        Refusal::NoCredentials | Refusal::NameAlone | Refusal::Malformed(_) => AuthnKind::None,
     };
     let outcome = match refusal {
-        Refusal::Busy => AuthnOutcome::Error,
+        LoginRefusal::Busy => AuthnOutcome::Error,
         _ => AuthnOutcome::Fail,
     };
     Authn { kind, outcome, cause: refusal.to_string().into() }

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 
 use holdfast_config::cli::Statement;
-use holdfast_config::edit::{Admission, Edit, Forms, Gate, Payload, Target};
+use holdfast_config::edit::{
+    Edit, EditAuthorization, EditAuthorizer, EditTarget, Payload, RequestForms,
+};
 use holdfast_config::resolve::PatternStep;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
@@ -17,14 +19,14 @@ use super::{Agent, BOX, caller};
 
 /// Rules that permit everything, count what they are asked, and let the first question wait.
 #[derive(Debug)]
-struct Slow {
+struct SlowAdmission {
     asked: AtomicUsize,
     asked_tx: mpsc::Sender<()>,
     /// Closed when examination may go on.
     wait_rx: Mutex<mpsc::Receiver<()>>,
 }
 
-impl Admission for Slow {
+impl EditAuthorizer for SlowAdmission {
     fn may_clear(&self, _: Origin, _: &[PatternStep]) -> bool {
         true
     }
@@ -54,7 +56,7 @@ impl Admission for Slow {
         &self,
         _: &Configuration,
         _: &Layers,
-        _: Forms,
+        _: RequestForms,
     ) -> Result<(), (Origin, InstancePath)> {
         Ok(())
     }
@@ -66,7 +68,7 @@ impl Admission for Slow {
 
 /// A Set of two operations under way, which waits while its first one is examined.
 struct SlowSet {
-    rules: Arc<Slow>,
+    rules: Arc<SlowAdmission>,
     go_on: mpsc::Sender<()>,
     task: JoinHandle<Result<Committed, CommitError>>,
 }
@@ -77,14 +79,14 @@ impl SlowSet {
         let (asked_tx, asked_rx) = mpsc::channel();
         let (go_on, wait_rx) = mpsc::channel();
         let (asked, wait_rx) = (AtomicUsize::new(0), Mutex::new(wait_rx));
-        let rules = Arc::new(Slow { asked, asked_tx, wait_rx });
+        let rules = Arc::new(SlowAdmission { asked, asked_tx, wait_rx });
         let update = |leaf: &str, value: &str| {
             let path = format!("/interfaces/interface[name=eth0]/config/{leaf}");
-            let target = Target { origin: Origin::OpenConfig, path: path.parse().unwrap() };
+            let target = EditTarget { origin: Origin::OpenConfig, path: path.parse().unwrap() };
             (target, Payload::Json { text: value.as_bytes().to_vec().into(), ietf: true })
         };
         let updates = vec![update("mtu", &mtu.to_string()), update("description", "\"slow\"")];
-        let gate = Gate::new(rules.clone());
+        let gate = EditAuthorization::new(rules.clone());
         let edit = Edit { updates, gate, ..Edit::default() };
         let handle = agent.handle.clone();
         let commit = async move { handle.commit(&caller(), edit, CommitOptions::default()).await };
@@ -111,7 +113,7 @@ fn has_mtu(kernel: &SimulatedKernel, openconfig: u16) -> bool {
 }
 
 #[tokio::test]
-async fn a_set_that_nobody_waits_for_ends_while_it_is_examined() {
+async fn an_abandoned_set_ends_during_its_examination() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let (mut set, asked_rx) = SlowSet::begin(&agent, 1600);
@@ -127,7 +129,7 @@ async fn a_set_that_nobody_waits_for_ends_while_it_is_examined() {
 }
 
 #[tokio::test]
-async fn a_set_that_nobody_waits_for_is_not_begun() {
+async fn an_abandoned_set_in_the_queue_is_not_examined() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let (first, _) = SlowSet::begin(&agent, 1600);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Boot, BootChange, Configuration, Layers, Models};
@@ -17,7 +17,7 @@ use super::{Agent, BOX, caller};
 /// Lines of the command line: each as an update, or all as one union.
 fn lines(text: &str, union: bool) -> Edit {
     let payload = |line: &str| {
-        let target = Target { origin: Origin::Native, path: "/".parse().unwrap() };
+        let target = EditTarget { origin: Origin::Native, path: "/".parse().unwrap() };
         (target, Payload::Cli { text: line.to_owned() })
     };
     match union {
@@ -99,7 +99,7 @@ async fn a_veth_end_does_not_leave_the_other_one_behind() {
 }
 
 #[tokio::test]
-async fn what_a_box_boots_with_fits_the_veth_ends_of_clients() {
+async fn boot_configuration_and_clients_agree_on_veth_peers() {
     let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     commit(&agent, lines(&veth("va-vb"), false)).await.unwrap();
@@ -122,7 +122,7 @@ async fn what_a_box_boots_with_fits_the_veth_ends_of_clients() {
 
 /// A version without the rule may have stored it: the rest of the box comes up, and every way out is open.
 #[tokio::test]
-async fn ends_that_do_not_fit_and_are_stored_do_not_keep_the_agent_from_its_work() {
+async fn stored_veth_peers_that_disagree_do_not_stop_the_agent() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.stop().await;

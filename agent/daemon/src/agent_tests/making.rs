@@ -49,7 +49,7 @@ async fn state(agent: &Agent, key: &Key) -> State {
 }
 
 #[tokio::test]
-async fn what_changes_once_more_is_shown_as_it_is_in_the_end() {
+async fn a_route_lost_during_a_large_commit_is_not_published() {
     let kernel = SimulatedKernel::new(&["eth0"]);
     let (agent, _folder) = watchful(&kernel).await;
     let all = parallel::FEW + 1;
@@ -73,7 +73,7 @@ async fn what_changes_once_more_is_shown_as_it_is_in_the_end() {
 }
 
 #[tokio::test]
-async fn what_changes_before_it_is_shown_is_shown_as_it_is_then() {
+async fn a_route_lost_before_the_late_publication_is_not_published() {
     let kernel = SimulatedKernel::new(&["eth0"]);
     let (agent, _folder) = watchful(&kernel).await;
     let shown = agent.handle.revision().number;

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{Caller, Role, Source};
-use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_base::{AuthMethod, Caller, Role};
+use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
 use holdfast_config::{Models, Namespace, json, parallel};
@@ -24,10 +24,10 @@ use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, begin_software};
 use crate::packages::Packages;
-use crate::reboot::{Extent, Reboots};
+use crate::reboot::{RebootScope, Reboots};
 use crate::settings::UnknownPaths;
 use crate::slots::Slots;
-use crate::software::{Running, Software, this_boot};
+use crate::software::{RunningVersion, Software, this_boot};
 use crate::users::Users;
 
 mod abandon;
@@ -75,7 +75,7 @@ impl Agent {
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let models = Arc::new(Models::load().unwrap());
-        let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::Agent);
+        let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::Agent);
         let stored = loaded.artefacts.get(&ArtefactTable::Certz).cloned().unwrap_or_default();
         let profiles = TlsProfiles::of_box(folder, &stored);
         let transport = Box::new(transport);
@@ -95,8 +95,8 @@ impl Agent {
         let slots = Slots::new(program.exists().then_some(program));
         let packages = Packages::new(folder, slots.clone());
         packages.sweep().unwrap();
-        let running = Running::find(None, &slots).await;
-        let boot = this_boot(Extent::Agent, &reboots).unwrap();
+        let running = RunningVersion::find(None, &slots).await;
+        let boot = this_boot(RebootScope::Agent, &reboots).unwrap();
         let software = Software::new(slots, running, boot, store.clone(), &loaded.artefacts);
         let ignored = IgnoredSubscriptions::new(&models.native, UnknownPaths::Refuse).unwrap();
         let ignored = Arc::new(ignored);
@@ -145,7 +145,7 @@ impl Agent {
     /// Sends several documents in one request, which may be answered before a revision shows it.
     pub(crate) async fn update_all(&self, documents: &[&str]) -> Result<Committed, CommitError> {
         let update = |document: &&str| {
-            let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+            let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
             (target, Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true })
         };
         let edit = Edit { updates: documents.iter().map(update).collect(), ..Edit::default() };
@@ -153,7 +153,7 @@ impl Agent {
     }
 
     async fn delete(&self, path: &str) -> Result<Committed, CommitError> {
-        let target = Target { origin: Origin::OpenConfig, path: path.parse().unwrap() };
+        let target = EditTarget { origin: Origin::OpenConfig, path: path.parse().unwrap() };
         let edit = Edit { deletes: vec![target], ..Edit::default() };
         self.handle.commit(&caller(), edit, CommitOptions::default()).await
     }
@@ -234,7 +234,7 @@ async fn a_large_change_shows_what_small_ones_show() {
 
 /// A large change is answered before its revision is made; a reader waits for that revision.
 #[tokio::test]
-async fn whoever_reads_after_an_answer_sees_what_was_answered() {
+async fn current_revision_after_an_answer_has_the_commit() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
@@ -265,7 +265,7 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
 /// While the disk refuses the pre-image of a port, neither the port nor its dependents are touched. Once the disk
 /// accepts it, the port gets back its earlier state in the end.
 #[tokio::test]
-async fn what_a_port_was_before_is_written_down_or_the_port_is_left_alone() {
+async fn a_port_without_a_recorded_pre_image_is_not_changed() {
     for is_there in [true, false] {
         let ports: &[&str] = if is_there { &["eth0"] } else { &[] };
         let (kernel, folder) = (SimulatedKernel::new(ports), tempfile::tempdir().unwrap());
@@ -337,7 +337,7 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
 
 /// While the disk refuses to record a change, nothing is asked of the kernel, and the engine intends nothing of it.
 #[tokio::test]
-async fn a_change_that_cannot_be_written_down_does_not_begin() {
+async fn a_change_that_cannot_be_recorded_does_not_begin() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let asked = kernel.requests();
@@ -460,7 +460,7 @@ async fn a_refused_object_is_named_in_the_model_of_the_request() {
     for (origin, path, named) in
         [(Origin::Native, NATIVE, "/static["), (Origin::OpenConfig, OPENCONFIG, "/static-routes/")]
     {
-        let target = Target { origin, path: path.parse().unwrap() };
+        let target = EditTarget { origin, path: path.parse().unwrap() };
         let text = br#"{"next-hop": "224.0.0.1"}"#.to_vec().into();
         let updates = vec![(target, Payload::Json { text, ietf: true })];
         let edit = Edit { updates, ..Edit::default() };
@@ -473,7 +473,7 @@ async fn a_refused_object_is_named_in_the_model_of_the_request() {
 
 /// State of an object is removed with it, also when the object goes because of another one.
 #[tokio::test]
-async fn what_is_shown_does_not_depend_on_the_way_there() {
+async fn published_state_is_equal_after_a_restart() {
     const SETTLED: Duration = Duration::from_secs(10);
     for gone in [
         "/interfaces/interface[name=eth0]/subinterfaces",
@@ -497,6 +497,6 @@ async fn what_is_shown_does_not_depend_on_the_way_there() {
 }
 
 pub(crate) fn caller() -> Caller {
-    let source = Source::Local { uid: 0 };
-    Caller { name: "tests".into(), role: Role::Admin, source, peer: None }
+    let source = AuthMethod::Local { uid: 0 };
+    Caller { name: "tests".into(), role: Role::Admin, auth_method: source, peer: None }
 }

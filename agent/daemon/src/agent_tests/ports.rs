@@ -30,7 +30,7 @@ fn speed(identity: &str) -> String {
 }
 
 fn replacing(document: &str) -> Edit {
-    let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+    let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
     let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true };
     Edit { replaces: vec![(target, payload)], ..Edit::default() }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitError, CommitOptions, Datastore};
 use holdfast_platform::descriptors::link;
@@ -13,7 +13,7 @@ use super::{Agent, BOX, caller};
 
 /// Replaces `/reconciliation` by a document.
 pub(super) async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
-    let target = Target { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
+    let target = EditTarget { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
     let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: false };
     let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };
     agent.handle.commit(&caller(), edit, CommitOptions::default()).await.map(drop)
@@ -33,7 +33,7 @@ fn mtu(kernel: &SimulatedKernel) -> String {
 }
 
 #[tokio::test]
-async fn what_others_made_of_an_object_stays_as_long_as_its_policy_says_so() {
+async fn drift_policy_report_keeps_a_foreign_change() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
@@ -63,7 +63,7 @@ async fn what_others_made_of_an_object_stays_as_long_as_its_policy_says_so() {
 }
 
 #[tokio::test]
-async fn a_policy_for_what_cannot_be_is_refused_with_what_can() {
+async fn drift_policy_for_an_unknown_object_is_refused_with_the_known_kinds() {
     let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let asked = r#"{"drift-policy": [{"object": "cable/eth0", "action": "report"}]}"#;
@@ -77,7 +77,7 @@ async fn a_policy_for_what_cannot_be_is_refused_with_what_can() {
 
 /// The kernel sends no event for a new alias of a link that is down.
 #[tokio::test]
-async fn what_nobody_tells_of_is_found_by_the_clock() {
+async fn drift_without_an_event_is_found_by_the_periodic_resync() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let down = r#"{"openconfig-interfaces:interfaces": {"interface": [{"name": "eth0",

@@ -3,19 +3,19 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use holdfast_base::{Caller, Source};
+use holdfast_base::{AuthMethod, Caller};
 use rustls_pki_types::UnixTime;
 use tonic::Status;
 
 use super::layer::require_role;
-use super::{Authenticator, Credentials, Refusal};
-use crate::tls::{Peer, Standing};
+use super::{Authenticator, Credentials, LoginRefusal};
+use crate::tls::{CertificateStatus, Peer};
 use crate::users::UserEntry;
 
 /// The login of a call, with all that is needed to repeat it. The authentication layer puts it into the extensions of
 /// each request.
 #[derive(Clone, Debug)]
-pub struct Admission {
+pub struct LoginContext {
     pub(crate) caller: Caller,
     /// The access epoch before the login was checked.
     pub(crate) epoch: u64,
@@ -25,17 +25,17 @@ pub struct Admission {
 
 /// State that is noted before credentials are checked.
 #[derive(Debug)]
-pub(super) struct Entrance {
+pub(super) struct LoginStart {
     epoch: u64,
     user: Option<Arc<UserEntry>>,
 }
 
-impl Entrance {
+impl LoginStart {
     /// Makes the admission of a caller. A password that changes while it is compared counts as the earlier one, so the
     /// next check ends the call.
-    pub(super) fn admit(self, caller: Caller) -> Admission {
-        let user = self.user.filter(|_| caller.source == Source::Password);
-        Admission { caller, epoch: self.epoch, user }
+    pub(super) fn admit(self, caller: Caller) -> LoginContext {
+        let user = self.user.filter(|_| caller.auth_method == AuthMethod::Password);
+        LoginContext { caller, epoch: self.epoch, user }
     }
 }
 
@@ -49,16 +49,16 @@ impl Authenticator {
         &self,
         credentials: Credentials,
         peer: &Peer,
-    ) -> Result<Admission, Refusal> {
+    ) -> Result<LoginContext, LoginRefusal> {
         let entrance = self.entrance(&credentials);
         let peer = self.as_it_stands(peer)?;
         Ok(entrance.admit(self.identify(credentials, &peer).await?))
     }
 
-    pub(super) fn entrance(&self, credentials: &Credentials) -> Entrance {
+    pub(super) fn entrance(&self, credentials: &Credentials) -> LoginStart {
         let epoch = self.users.access().number();
         let name = credentials.name.as_ref().filter(|_| credentials.password.is_some());
-        Entrance { epoch, user: name.and_then(|name| self.users.entry(name)) }
+        LoginStart { epoch, user: name.and_then(|name| self.users.entry(name)) }
     }
 
     /// The caller as a new call would have it.
@@ -67,22 +67,22 @@ impl Authenticator {
     /// The status that a new call to `path` would be refused with.
     pub(crate) fn admit_again(
         &self,
-        admission: &Admission,
+        admission: &LoginContext,
         peer: &Peer,
         path: &str,
     ) -> Result<Caller, Status> {
         let peer = self.as_it_stands(peer)?;
         let caller = &admission.caller;
-        let caller = match caller.source {
-            Source::Password => {
+        let caller = match caller.auth_method {
+            AuthMethod::Password => {
                 let current = admission.user.as_ref();
                 let current = current.and_then(|user| self.users.same_password(&caller.name, user));
-                let user = current.ok_or(Refusal::PasswordReplaced)?;
+                let user = current.ok_or(LoginRefusal::PasswordReplaced)?;
                 self.password_caller(caller.name.clone(), &user, &peer)
             }
-            Source::NamedByCertificateHolder => self.by_name(caller.name.clone(), &peer)?,
-            Source::Certificate => self.by_certificate(&peer)?,
-            Source::Local { .. } => caller.clone(), // not over the network
+            AuthMethod::NameWithCertificate => self.by_name(caller.name.clone(), &peer)?,
+            AuthMethod::Certificate => self.by_certificate(&peer)?,
+            AuthMethod::Local { .. } => caller.clone(), // not over the network
         };
         require_role(&caller, path)?;
         Ok(caller)
@@ -92,12 +92,12 @@ impl Authenticator {
     ///
     /// # Errors
     /// When its certificate would be refused in a handshake now.
-    pub(super) fn as_it_stands<'p>(&self, peer: &'p Peer) -> Result<Cow<'p, Peer>, Refusal> {
+    pub(super) fn as_it_stands<'p>(&self, peer: &'p Peer) -> Result<Cow<'p, Peer>, LoginRefusal> {
         let Some(certificate) = &peer.certificate else { return Ok(Cow::Borrowed(peer)) };
         match self.gnsi.profiles().standing(certificate) {
-            Standing::Taken => Ok(Cow::Borrowed(peer)),
-            Standing::NotAsked => Ok(Cow::Owned(peer.without_certificate())),
-            Standing::Refused(rejection) => Err(Refusal::Certificate(rejection)),
+            CertificateStatus::Taken => Ok(Cow::Borrowed(peer)),
+            CertificateStatus::NotAsked => Ok(Cow::Owned(peer.without_certificate())),
+            CertificateStatus::Refused(rejection) => Err(LoginRefusal::Certificate(rejection)),
         }
     }
 

@@ -31,7 +31,7 @@ use tokio::{
 use tracing::info;
 
 use super::{
-    Refusal,
+    LoginRefusal,
     backoff::{BackOff, NameKey, Verdict},
 };
 use crate::tls::source_of;
@@ -52,14 +52,14 @@ pub(super) struct Attempts(Arc<Shared>);
 struct Shared {
     back_off: Mutex<BackOff>,
     /// Lanes by source, as long as attempts of the source are under way.
-    lanes: Mutex<HashMap<IpAddr, Weak<Lane>>>,
+    lanes: Mutex<HashMap<IpAddr, Weak<SourceQueue>>>,
     /// Permits for hashing and comparing.
     places: Arc<Semaphore>,
 }
 
 /// Attempts of one source.
 #[derive(Debug)]
-struct Lane {
+struct SourceQueue {
     /// Permit of the one attempt that waits for hashing.
     turn: Semaphore,
     /// Notified when an attempt was settled.
@@ -76,7 +76,7 @@ pub(super) struct Attempt {
     key: NameKey,
     /// The name in the form that the log may show.
     shown: SmolStr,
-    lane: Arc<Lane>,
+    lane: Arc<SourceQueue>,
     delay: Duration,
     settled: bool,
 }
@@ -94,14 +94,14 @@ impl Attempts {
     /// Charges an attempt: at once, before anything is awaited, unless others of its source have to be decided first.
     ///
     /// # Errors
-    /// [`Refusal::BackOff`] after failures that make the client wait, [`Refusal::Busy`] when other attempts take too
+    /// [`LoginRefusal::BackOff`] after failures that make the client wait, [`LoginRefusal::Busy`] when other attempts take too
     /// long.
     pub(super) async fn begin(
         &self,
         peer: SocketAddr,
         name: &str,
         shown: SmolStr,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Result<Attempt, LoginRefusal> {
         let source = source_of(peer.ip());
         let lane = self.lane(source);
         let key = self.back_off().key(name);
@@ -126,14 +126,14 @@ impl Attempts {
                     });
                 }
                 Verdict::Refused { retry } => {
-                    return Err(Refusal::BackOff { source_address: source, retry });
+                    return Err(LoginRefusal::BackOff { source_address: source, retry });
                 }
                 Verdict::Later => {}
             }
             if waiter.is_none() {
-                waiter = Some(Waiter::new(&lane).ok_or(Refusal::Busy)?);
+                waiter = Some(Waiter::new(&lane).ok_or(LoginRefusal::Busy)?);
             }
-            timeout_at(deadline, settled).await.map_err(|_| Refusal::Busy)?;
+            timeout_at(deadline, settled).await.map_err(|_| LoginRefusal::Busy)?;
         }
     }
 
@@ -150,7 +150,7 @@ impl Attempts {
         self.0.places.clone()
     }
 
-    fn lane(&self, source: IpAddr) -> Arc<Lane> {
+    fn lane(&self, source: IpAddr) -> Arc<SourceQueue> {
         let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lane) = lanes.get(&source).and_then(Weak::upgrade) {
             return lane;
@@ -158,7 +158,7 @@ impl Attempts {
         if lanes.len() >= LANES_TO_CLEAN {
             lanes.retain(|_, lane| lane.strong_count() > 0);
         }
-        let lane = Arc::new(Lane {
+        let lane = Arc::new(SourceQueue {
             turn: Semaphore::new(1),
             settled: Notify::new(),
             waiting: AtomicUsize::new(0),
@@ -183,13 +183,13 @@ impl Attempt {
     /// Waits for a permit to compare the password.
     ///
     /// # Errors
-    /// [`Refusal::Busy`] when others take too long.
-    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// [`LoginRefusal::Busy`] when others take too long.
+    pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, LoginRefusal> {
         let in_line = async {
             let _turn = self.lane.turn.acquire().await.ok()?;
             self.attempts.0.places.clone().acquire_owned().await.ok()
         };
-        timeout(TURN_WAIT, in_line).await.ok().flatten().ok_or(Refusal::Busy)
+        timeout(TURN_WAIT, in_line).await.ok().flatten().ok_or(LoginRefusal::Busy)
     }
 
     /// Settles an attempt with the right password: its charge is taken back.
@@ -232,11 +232,11 @@ impl Drop for Attempt {
 }
 
 /// A place among the attempts that wait to be charged.
-struct Waiter<'l>(&'l Lane);
+struct Waiter<'l>(&'l SourceQueue);
 
 impl<'l> Waiter<'l> {
     /// `None` when too many attempts wait.
-    fn new(lane: &'l Lane) -> Option<Self> {
+    fn new(lane: &'l SourceQueue) -> Option<Self> {
         let waiting = lane.waiting.fetch_add(1, Ordering::Relaxed);
         let waiter = Self(lane); // counts down again if it is dropped here
         (waiting < MAX_WAITING).then_some(waiter)

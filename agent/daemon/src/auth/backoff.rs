@@ -81,11 +81,11 @@ impl BackOff {
     /// [`BackOff::refund`].
     pub(super) fn begin(&mut self, source: IpAddr, name: NameKey, now: Instant) -> Verdict {
         let (pair, alone) = (self.pairs.ask(&(source, name), now), self.sources.ask(&source, now));
-        let retry = [pair, alone].into_iter().filter_map(Answer::wait).max();
+        let retry = [pair, alone].into_iter().filter_map(TableVerdict::wait).max();
         if let Some(retry) = retry {
             return Verdict::Refused { retry };
         }
-        if [pair, alone].contains(&Answer::Full) {
+        if [pair, alone].contains(&TableVerdict::Full) {
             return Verdict::Later;
         }
         self.pairs.begin((source, name), now);
@@ -140,13 +140,13 @@ impl Rates {
 
 /// The answer of a table about an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum TableVerdict {
     Free,
     Full,
     Wait(Duration),
 }
 
-impl Answer {
+impl TableVerdict {
     fn wait(self) -> Option<Duration> {
         match self {
             Self::Wait(retry) => Some(retry),
@@ -178,14 +178,18 @@ impl<K: Copy + Eq + Hash> Table<K> {
         Self { rates, rows: HashMap::new() }
     }
 
-    fn ask(&self, key: &K, now: Instant) -> Answer {
-        let Some(row) = self.rows.get(key) else { return Answer::Free };
+    fn ask(&self, key: &K, now: Instant) -> TableVerdict {
+        let Some(row) = self.rows.get(key) else { return TableVerdict::Free };
         let wait = row.blocked_until.saturating_duration_since(now);
         if !wait.is_zero() {
-            return Answer::Wait(wait);
+            return TableVerdict::Wait(wait);
         }
         let charged = row.remaining(self.rates, now) + row.undecided;
-        if row.undecided == 0 || charged < self.rates.free { Answer::Free } else { Answer::Full }
+        if row.undecided == 0 || charged < self.rates.free {
+            TableVerdict::Free
+        } else {
+            TableVerdict::Full
+        }
     }
 
     fn delay(&self, key: &K, now: Instant) -> Duration {
@@ -318,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_the_source_with_that_name() {
+    fn back_off_refuses_only_that_name_from_that_source() {
         let mut back_off = BackOff::new();
         let now = Instant::now();
         guess(&mut back_off, 1, "nobody", PAIRS.free + 1, now);

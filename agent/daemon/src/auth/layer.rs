@@ -14,7 +14,7 @@ use tonic::{Status, body::Body};
 use tower::Service;
 
 use super::Login;
-use super::{Admission, Authenticator, Credentials, Password, Refusal};
+use super::{Authenticator, Credentials, LoginContext, LoginRefusal, Password};
 use crate::{messages, tls::Peer, users::check_name};
 
 /// Metadata that carries the credentials (gNMI authentication document, "Credentials").
@@ -114,7 +114,7 @@ async fn admit(
     credentials: Credentials,
     login: &Login,
     request: &mut Request<Body>,
-) -> Result<Admission, Status> {
+) -> Result<LoginContext, Status> {
     // The listener adds a peer to every request. Without one, nothing is known about the connection.
     let peer = request.extensions().get::<Peer>().cloned();
     let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;
@@ -138,26 +138,26 @@ pub(super) fn require_role(caller: &Caller, path: &str) -> Result<(), Status> {
 }
 
 /// Removes the password from the request: no handler needs it, and so none can log it.
-fn take_credentials(headers: &mut HeaderMap) -> Result<Credentials, Refusal> {
+fn take_credentials(headers: &mut HeaderMap) -> Result<Credentials, LoginRefusal> {
     let name = only(headers, USERNAME)?.map(|name| std::str::from_utf8(name).map(SmolStr::new));
-    let name = name.transpose().map_err(|_| Refusal::Malformed(USERNAME))?;
+    let name = name.transpose().map_err(|_| LoginRefusal::Malformed(USERNAME))?;
     let password = only(headers, PASSWORD)?.filter(|text| !text.is_empty());
     // A text that is no valid password counts as a wrong one: it is checked and charged like any other.
     let password = password.map(|text| Password::new(text).or_else(|_| Password::new("\0")));
-    let password = password.transpose().map_err(|_| Refusal::Malformed(PASSWORD))?;
+    let password = password.transpose().map_err(|_| LoginRefusal::Malformed(PASSWORD))?;
     headers.remove(PASSWORD);
     let name = name.filter(|name| !name.is_empty());
     if name.as_ref().is_some_and(|name| check_name(name).is_err()) {
-        return Err(Refusal::Malformed(USERNAME));
+        return Err(LoginRefusal::Malformed(USERNAME));
     }
     Ok(Credentials { name, password })
 }
 
-fn only<'h>(headers: &'h HeaderMap, key: &'static str) -> Result<Option<&'h [u8]>, Refusal> {
+fn only<'h>(headers: &'h HeaderMap, key: &'static str) -> Result<Option<&'h [u8]>, LoginRefusal> {
     let mut values = headers.get_all(key).iter();
     match (values.next(), values.next()) {
         (value, None) => Ok(value.map(http::HeaderValue::as_bytes)),
-        (_, Some(_)) => Err(Refusal::Malformed(key)),
+        (_, Some(_)) => Err(LoginRefusal::Malformed(key)),
     }
 }
 
@@ -172,10 +172,10 @@ fn method_name(path: &str) -> &str {
     path.trim_start_matches('/')
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
+impl From<LoginRefusal> for Status {
+    fn from(refusal: LoginRefusal) -> Self {
         match refusal {
-            Refusal::Busy => Self::unavailable(refusal.to_string()),
+            LoginRefusal::Busy => Self::unavailable(refusal.to_string()),
             refusal => Self::unauthenticated(refusal.to_string()),
         }
     }
@@ -214,6 +214,6 @@ mod tests {
         assert_eq!(credentials.name.as_deref(), Some("ada"));
         assert!(credentials.password.is_some() && !headers.contains_key(PASSWORD));
         headers.append(USERNAME, "bob".parse().unwrap());
-        assert_eq!(take_credentials(&mut headers).unwrap_err(), Refusal::Malformed(USERNAME));
+        assert_eq!(take_credentials(&mut headers).unwrap_err(), LoginRefusal::Malformed(USERNAME));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use holdfast_base::Caller;
 use smol_str::SmolStr;
 
-use super::Refusal;
+use super::LoginRefusal;
 
 /// Result of authentication, which the authentication layer reports to the layers in front of it. Stored in the
 /// extensions of each request.
@@ -22,7 +22,7 @@ struct Progress {
 #[derive(Debug)]
 enum LoginResult {
     Identified(Caller),
-    Refused { name: Option<SmolStr>, refusal: Refusal },
+    Refused { name: Option<SmolStr>, refusal: LoginRefusal },
 }
 
 /// State of a login.
@@ -32,7 +32,7 @@ pub(crate) enum LoginOutcome<'l> {
     /// With the name that was tried.
     Refused {
         name: Option<&'l SmolStr>,
-        refusal: &'l Refusal,
+        refusal: &'l LoginRefusal,
     },
     /// A password came, and the call ended before it was checked.
     Abandoned {
@@ -54,7 +54,7 @@ impl Login {
     }
 
     /// Records a failed login; `name` is the one that was tried.
-    pub(super) fn refused(&self, name: Option<SmolStr>, refusal: &Refusal) {
+    pub(super) fn refused(&self, name: Option<SmolStr>, refusal: &LoginRefusal) {
         let _ = self.0.result.set(LoginResult::Refused { name, refusal: refusal.clone() });
     }
 

@@ -3,7 +3,7 @@
 //! [`Layer`] wraps all services of the listener. In this order:
 //! 1. a name and a password that check out: that user;
 //! 2. a name without a password, on a connection with a verified client certificate that speaks for that name
-//!    ([`SpeaksFor`]): that user;
+//!    ([`ImpersonationPolicy`]): that user;
 //! 3. a verified client certificate alone: its SPIFFE id, else its common name;
 //! 4. anything else is refused, health and reflection included.
 //!
@@ -22,7 +22,7 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_security::certz::Rejection;
 use smol_str::SmolStr;
 use tracing::{info, warn};
@@ -31,11 +31,11 @@ use zeroize::Zeroizing;
 use self::attempts::{Attempt, Attempts};
 pub(crate) use self::login::{Login, LoginOutcome};
 pub use self::{
-    again::Admission,
+    again::LoginContext,
     layer::{Authenticated, Layer},
 };
 use crate::gnsi::Gnsi;
-use crate::settings::SpeaksFor;
+use crate::settings::ImpersonationPolicy;
 use crate::tls::Peer;
 use crate::users::{Password, Tag, UserEntry, Users};
 
@@ -47,7 +47,7 @@ const URI_MARK: &str = "://";
 
 /// Reason for which a request is refused. The texts go to the client, and do not reveal which users exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum LoginRefusal {
     #[error("no credentials: send `username` and `password` metadata")]
     NoCredentials,
     #[error("a username without a password is accepted only with a client certificate")]
@@ -70,7 +70,7 @@ pub enum Refusal {
     Certificate(Rejection),
 }
 
-impl Refusal {
+impl LoginRefusal {
     /// The kind of refusal in a word or two, for accounting records, without details of the call.
     pub(crate) fn word(&self) -> &'static str {
         match self {
@@ -100,7 +100,7 @@ pub(crate) struct Credentials {
 pub struct CertificateTrust {
     /// The role of a certificate whose identity is not a local user, as long as there is no authorization policy.
     pub role: Role,
-    pub speaks_for: SpeaksFor,
+    pub speaks_for: ImpersonationPolicy,
 }
 
 /// Checks credentials against the users and the connection; clones share all state.
@@ -131,20 +131,20 @@ impl Authenticator {
         &self,
         credentials: Credentials,
         peer: &Peer,
-    ) -> Result<Caller, Refusal> {
+    ) -> Result<Caller, LoginRefusal> {
         match credentials {
             Credentials { name: Some(name), password: Some(password) } => {
                 self.by_password(name, password, peer).await
             }
             Credentials { name: Some(name), password: None } => self.by_name(name, peer),
-            Credentials { name: None, password: Some(_) } => Err(Refusal::NoCredentials),
+            Credentials { name: None, password: Some(_) } => Err(LoginRefusal::NoCredentials),
             Credentials { name: None, password: None } => self.by_certificate(peer),
         }
     }
 
     /// The caller of a name without a password: of the certificate itself, or of a user that its holder may act as.
-    fn by_name(&self, name: SmolStr, peer: &Peer) -> Result<Caller, Refusal> {
-        let certificate = peer.certificate.as_ref().ok_or(Refusal::NameAlone)?;
+    fn by_name(&self, name: SmolStr, peer: &Peer) -> Result<Caller, LoginRefusal> {
+        let certificate = peer.certificate.as_ref().ok_or(LoginRefusal::NameAlone)?;
         if certificate.identity.as_ref() == Some(&name) {
             return self.by_certificate(peer);
         }
@@ -152,24 +152,24 @@ impl Authenticator {
         let role = self.users.role(&name);
         // A URI is the name of a certificate's holder, to which a policy may grant more than to any user.
         let is_holders = role.is_none() && name.contains(URI_MARK);
-        let may_speak = self.certificates.speaks_for == SpeaksFor::Anyone && !is_holders;
+        let may_speak = self.certificates.speaks_for == ImpersonationPolicy::Anyone && !is_holders;
         if !is_own && !may_speak {
-            return Err(Refusal::OtherName(name));
+            return Err(LoginRefusal::OtherName(name));
         }
         // A user that does not exist here may only read.
         let role = role.unwrap_or(Role::ReadOnly);
-        let source = Source::NamedByCertificateHolder;
-        Ok(Caller { name, role, source, peer: Some(peer.address) })
+        let source = AuthMethod::NameWithCertificate;
+        Ok(Caller { name, role, auth_method: source, peer: Some(peer.address) })
     }
 
-    fn by_certificate(&self, peer: &Peer) -> Result<Caller, Refusal> {
-        let certificate = peer.certificate.as_ref().ok_or(Refusal::NoCredentials)?;
-        let name = certificate.identity.clone().ok_or(Refusal::NamelessCertificate)?;
+    fn by_certificate(&self, peer: &Peer) -> Result<Caller, LoginRefusal> {
+        let certificate = peer.certificate.as_ref().ok_or(LoginRefusal::NoCredentials)?;
+        let name = certificate.identity.clone().ok_or(LoginRefusal::NamelessCertificate)?;
         let role = self.users.role(&name).unwrap_or_else(|| match self.gnsi.authz.is_enforced() {
             true => Role::Admin, // the policy decides what the caller may do
             false => self.certificates.role,
         });
-        Ok(Caller { name, role, source: Source::Certificate, peer: Some(peer.address) })
+        Ok(Caller { name, role, auth_method: AuthMethod::Certificate, peer: Some(peer.address) })
     }
 
     /// The caller with this password. The attempt is charged before anything is compared, except for a login that has
@@ -179,7 +179,7 @@ impl Authenticator {
         name: SmolStr,
         password: Password,
         peer: &Peer,
-    ) -> Result<Caller, Refusal> {
+    ) -> Result<Caller, LoginRefusal> {
         let tag = self.users.tag(&password);
         if peer.remembered.is(&name, &tag)
             && let Some(user) = self.users.entry(&name).filter(|user| user.verified_as(&tag))
@@ -197,7 +197,7 @@ impl Authenticator {
             Ok(None) => {
                 attempt.failed();
                 self.report(&name, peer);
-                Err(Refusal::WrongPassword)
+                Err(LoginRefusal::WrongPassword)
             }
             Err(refusal) => {
                 attempt.not_compared();
@@ -214,7 +214,7 @@ impl Authenticator {
         name: &str,
         tag: &Tag,
         password: Password,
-    ) -> Result<Option<Arc<UserEntry>>, Refusal> {
+    ) -> Result<Option<Arc<UserEntry>>, LoginRefusal> {
         #[cfg(test)]
         self.compared.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let remembered = || self.users.entry(name).filter(|user| user.verified_as(tag));
@@ -234,7 +234,7 @@ impl Authenticator {
             let _place = place; // held until the comparison ends, even if its request is gone
             password.matches(&hash)
         });
-        let right = compared.await.map_err(|_| Refusal::Busy)?;
+        let right = compared.await.map_err(|_| LoginRefusal::Busy)?;
         let user = user.filter(|_| right);
         if let Some(user) = &user {
             user.remember(tag.clone());
@@ -244,7 +244,7 @@ impl Authenticator {
 
     fn password_caller(&self, name: SmolStr, user: &UserEntry, peer: &Peer) -> Caller {
         let role = self.users.role(&name).unwrap_or(user.role());
-        Caller { name, role, source: Source::Password, peer: Some(peer.address) }
+        Caller { name, role, auth_method: AuthMethod::Password, peer: Some(peer.address) }
     }
 
     /// The name in the form that the log may show: an unknown one may be a password typed in the wrong place.

@@ -17,10 +17,13 @@ use rustls_pki_types::CertificateDer;
 use tempfile::TempDir;
 use tokio::time::{Instant, timeout};
 
-use super::{Authenticator, CertificateTrust, Credentials, Password, Refusal, SpeaksFor, Users};
+use super::{
+    Authenticator, CertificateTrust, Credentials, ImpersonationPolicy, LoginRefusal, Password,
+    Users,
+};
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::settings::TlsSettings;
-use crate::tls::{LastStanding, Peer, PeerCertificate};
+use crate::tls::{CertificateStatusCache, Peer, PeerCertificate};
 
 /// Attempts that are compared before one has to wait: five without cost, and the one that causes the first wait.
 const COMPARED: usize = 6;
@@ -55,7 +58,7 @@ impl Rig {
             crate::northbound::pathz_draft,
         )
         .unwrap();
-        let trust = CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::Itself };
+        let trust = CertificateTrust { role: Role::Admin, speaks_for: ImpersonationPolicy::Itself };
         let rig = Self { authenticator: Authenticator::new(users, trust, gnsi), _state: state };
         tokio::time::pause(); // however long hashing takes, no failure is forgotten
         rig
@@ -66,7 +69,7 @@ impl Rig {
         peer: &Peer,
         name: &str,
         password: &str,
-    ) -> impl Future<Output = Result<Caller, Refusal>> + use<> {
+    ) -> impl Future<Output = Result<Caller, LoginRefusal>> + use<> {
         let (authenticator, peer) = (self.authenticator.clone(), peer.clone());
         let password = Some(password).filter(|text| !text.is_empty()).map(Password::new);
         let password = password.transpose().unwrap();
@@ -95,11 +98,11 @@ async fn once<F: Future>(login: &mut Pin<Box<F>>) -> Poll<F::Output> {
     std::future::poll_fn(|context| Poll::Ready(login.as_mut().poll(context))).await
 }
 
-fn outcome(answer: &Result<Caller, Refusal>) -> String {
+fn outcome(answer: &Result<Caller, LoginRefusal>) -> String {
     match answer {
         Ok(caller) => caller.name.to_string(),
-        Err(Refusal::WrongPassword) => "wrong".to_owned(),
-        Err(Refusal::BackOff { .. }) => "wait".to_owned(),
+        Err(LoginRefusal::WrongPassword) => "wrong".to_owned(),
+        Err(LoginRefusal::BackOff { .. }) => "wait".to_owned(),
         Err(other) => format!("{other:?}"),
     }
 }
@@ -163,14 +166,14 @@ async fn logins_that_come_at_once_are_compared_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn nobody_is_locked_out_by_others() {
+async fn failed_logins_lock_out_no_other_name_or_source() {
     let rig = Rig::new().await;
     let certificate = || PeerCertificate {
         identity: Some("collector".into()),
         principals: vec!["collector".into()],
         der: CertificateDer::from(Vec::new()),
         intermediates: Vec::new(),
-        standing: LastStanding::default(),
+        standing: CertificateStatusCache::default(),
     };
     let colleague = peer("192.0.2.1");
     assert!(rig.login(&colleague, "bob", "secret").await.is_ok());
@@ -217,7 +220,7 @@ async fn users_behind_one_address_mistype_without_locking_each_other_out() {
 }
 
 #[tokio::test]
-async fn a_source_of_ipv6_is_a_64() {
+async fn ipv6_sources_are_limited_by_64_prefix() {
     let rig = Rig::new().await;
     for number in 1..=COMPARED {
         let address = format!("2001:db8:1:2::{number}");

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, sync::Arc};
 
-use holdfast_bootz::{client::Connect, identity::Chain, uri::Host, wire::Connection};
+use holdfast_bootz::{client::Connect, identity::IdevidChain, uri::Host, wire::Connection};
 use hyper_util::rt::TokioIo;
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
@@ -17,7 +17,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem:
 use tokio_rustls::TlsConnector;
 use tonic::transport::Endpoint;
 
-use crate::network::{Network, NetworkError, Stream, Way};
+use crate::network::{ConnectOptions, Network, NetworkError, Stream};
 
 /// ALPN name of HTTP/2, the only protocol of bootstrap servers.
 const ALPN: &[u8] = b"h2";
@@ -44,13 +44,13 @@ impl ConnectError {
 
 /// TLS parameters of the box.
 #[derive(Debug)]
-pub(super) struct Handshakes {
+pub(super) struct BoxTls {
     provider: Arc<CryptoProvider>,
     idevid: Arc<SingleCertAndKey>,
 }
 
-impl Handshakes {
-    pub(super) fn new(chain: &Chain, key: &[u8]) -> Result<Self, rustls::Error> {
+impl BoxTls {
+    pub(super) fn new(chain: &IdevidChain, key: &[u8]) -> Result<Self, rustls::Error> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let unusable = |error: rustls_pki_types::pem::Error| {
             rustls::Error::General(format!("the key cannot be read: {error}"))
@@ -64,7 +64,7 @@ impl Handshakes {
         let builder = ClientConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
             .expect("the provider has suites for the default versions");
-        let verifier: Arc<dyn ServerCertVerifier> = match &how.trusts {
+        let verifier: Arc<dyn ServerCertVerifier> = match &how.trust_anchor {
             Some(trusted) => self.verifier(trusted)?,
             None => Arc::new(AnyServer(self.provider.clone())),
         };
@@ -96,7 +96,7 @@ impl Handshakes {
 /// Connects as the state machine requests.
 pub(super) async fn connect(
     network: &Network,
-    handshakes: &Handshakes,
+    handshakes: &BoxTls,
     how: Connect,
 ) -> Result<Connection, ConnectError> {
     let (host, name) = match &how.server.host {
@@ -107,7 +107,7 @@ pub(super) async fn connect(
         }
     };
     let tls = Some(TlsConnector::from(Arc::new(handshakes.config(&how)?)));
-    let way = Way { name, tls, interface: how.interface.as_deref() };
+    let way = ConnectOptions { name, tls, interface: how.interface.as_deref() };
     let (stream, address) = network.reach(&host, how.server.port, &way).await?;
     speak(stream, address).await
 }

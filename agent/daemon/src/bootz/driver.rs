@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use holdfast_base::{Caller, Chain, Role, Source, Undertaking};
+use holdfast_base::{AuthMethod, Caller, Chain, Role, Undertaking};
 use holdfast_bootz::{
     client::{
-        Action, Client, Command, Connect, Event, Install, Outcome, State, Surroundings, Task, Work,
+        Action, Client, Connect, Event, Install, OperatorCommand, State, StepContext, Task,
+        TaskOutcome, WorkId,
     },
-    payload::Payload,
-    wire::{Connection, Exchange, Refused},
+    payload::BootstrapPayload,
+    wire::{BootstrapStreamCall, Connection, RpcError},
 };
 use holdfast_config::schema::Origin;
 use holdfast_config::{LayerKey, Mark, Namespace, Tree};
@@ -25,21 +26,21 @@ use tokio::{
 use tonic::Code;
 use tracing::{error, info, warn};
 
-use super::{Ask, Equipment, NAME, Shown, connect, image, keep};
+use super::{BootzStatus, CommandRequest, DriverResources, NAME, connect, image, keep};
 use crate::gnsi::Gnsi;
 use crate::northbound;
 use crate::reboot::{Reboots, reset_to_factory};
 
 /// Result of a piece of work: its outcome, and the connection or stream for the next one.
-struct Ended {
-    work: Work,
-    outcome: Outcome,
+struct WorkResult {
+    work: WorkId,
+    outcome: TaskOutcome,
     connection: Option<Connection>,
-    exchange: Option<Exchange>,
+    exchange: Option<BootstrapStreamCall>,
 }
 
-impl Ended {
-    fn with(work: Work, outcome: Outcome) -> Self {
+impl WorkResult {
+    fn with(work: WorkId, outcome: TaskOutcome) -> Self {
         Self { work, outcome, connection: None, exchange: None }
     }
 }
@@ -47,17 +48,17 @@ impl Ended {
 /// Owns the state machine, and everything that it has started.
 pub(super) struct Driver<D> {
     client: Client,
-    equipment: Arc<Equipment>,
+    equipment: Arc<DriverResources>,
     core: D,
     gnsi: Gnsi,
     reboots: Reboots,
-    tasks: JoinSet<Ended>,
+    tasks: JoinSet<WorkResult>,
     connection: Option<Connection>,
-    exchange: Option<Exchange>,
-    due: Option<(Work, Instant)>,
+    exchange: Option<BootstrapStreamCall>,
+    due: Option<(WorkId, Instant)>,
     /// While an attempt or a report is made; not between two of them, which may be for ever.
     undertaking: Option<Undertaking>,
-    shown_tx: watch::Sender<Shown>,
+    shown_tx: watch::Sender<BootzStatus>,
     /// Client configuration at the last check.
     clients: [Tree<Mark>; 2],
 }
@@ -65,12 +66,12 @@ pub(super) struct Driver<D> {
 impl<D: Datastore> Driver<D> {
     pub(super) fn new(
         client: Client,
-        equipment: Equipment,
+        equipment: DriverResources,
         core: D,
         gnsi: Gnsi,
         reboots: Reboots,
-    ) -> (Self, watch::Receiver<Shown>) {
-        let (shown_tx, shown_rx) = watch::channel(Shown::new(client.record().clone()));
+    ) -> (Self, watch::Receiver<BootzStatus>) {
+        let (shown_tx, shown_rx) = watch::channel(BootzStatus::new(client.record().clone()));
         let driver = Self {
             clients: clients(&core),
             client,
@@ -89,7 +90,7 @@ impl<D: Datastore> Driver<D> {
     }
 
     /// The loop awaits nothing but the next event.
-    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Ask>) {
+    pub(super) async fn run(mut self, mut commands: mpsc::Receiver<CommandRequest>) {
         self.show().await;
         let mut changes = self.core.watch();
         let now = self.core.configuration();
@@ -99,9 +100,9 @@ impl<D: Datastore> Driver<D> {
             let (due, busy) = (self.due, self.client.record().parameters.is_some());
             let event = tokio::select! {
                 ask = commands.recv() => match ask {
-                    Some(Ask { command, taken }) => {
+                    Some(CommandRequest { command, taken }) => {
                         let _asker_is_gone = taken.send(());
-                        if let Command::Start(_) = &command {
+                        if let OperatorCommand::Start(_) = &command {
                             self.clients = clients(&self.core);
                         }
                         Event::Command(command)
@@ -134,7 +135,7 @@ impl<D: Datastore> Driver<D> {
     }
 
     /// Event of completed work. The deadline of a task that panicked will expire.
-    fn ended(&mut self, ended: Result<Ended, JoinError>) -> Option<Event> {
+    fn ended(&mut self, ended: Result<WorkResult, JoinError>) -> Option<Event> {
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) if error.is_cancelled() => return None,
@@ -153,7 +154,7 @@ impl<D: Datastore> Driver<D> {
     async fn step(&mut self, event: Event) {
         let actions = decide(&mut self.client, event);
         self.undertaking = match (self.client.state(), self.undertaking.take()) {
-            (State::Resting | State::Waiting, _) => None,
+            (State::Idle | State::Waiting, _) => None,
             (_, None) => Some(self.reboots.undertakings().begin("a bootstrap")),
             (_, begun) => begun,
         };
@@ -171,11 +172,11 @@ impl<D: Datastore> Driver<D> {
                 self.shown_tx.send_modify(|shown| shown.set(record));
                 self.show().await; // each status is published, however briefly it lasts
             }
-            Action::Tell(what) => {
+            Action::Log(what) => {
                 info!(target: "holdfast::bootz", "{}", secrets::message(&what));
                 self.shown_tx.send_modify(|shown| shown.tell(&what));
             }
-            Action::Abandon => {
+            Action::CancelWork => {
                 self.tasks.abort_all();
                 (self.connection, self.exchange, self.due) = (None, None, None);
             }
@@ -191,7 +192,7 @@ impl<D: Datastore> Driver<D> {
         self.core.show_state(leaves).await;
     }
 
-    fn begin(&mut self, work: Work, task: Task) {
+    fn begin(&mut self, work: WorkId, task: Task) {
         let equipment = self.equipment.clone();
         match task {
             Task::Lease => {
@@ -200,7 +201,7 @@ impl<D: Datastore> Driver<D> {
                         Some(dhcp) => dhcp.servers().await,
                         None => Err("no port is there to ask on: see --bootz-port".to_owned()),
                     };
-                    Ended::with(work, Outcome::Leased(found))
+                    WorkResult::with(work, TaskOutcome::Leased(found))
                 });
             }
             Task::Connect(how) => {
@@ -210,27 +211,29 @@ impl<D: Datastore> Driver<D> {
                 let connection = self.connection.clone();
                 self.tasks.spawn(async move {
                     let answer = match connection {
-                        Some(mut connection) => connection.data(request).await.map(Box::new),
+                        Some(mut connection) => {
+                            connection.get_bootstrap_data(request).await.map(Box::new)
+                        }
                         None => Err(not_connected()),
                     };
-                    Ended::with(work, Outcome::Data(answer))
+                    WorkResult::with(work, TaskOutcome::Data(answer))
                 });
             }
             Task::Report(request) => {
                 let connection = self.connection.clone();
                 self.tasks.spawn(async move {
                     let answer = match connection {
-                        Some(mut connection) => connection.report(request).await,
+                        Some(mut connection) => connection.report_status(request).await,
                         None => Err(not_connected()),
                     };
-                    Ended::with(work, Outcome::Reported(answer))
+                    WorkResult::with(work, TaskOutcome::Reported(answer))
                 });
             }
             Task::OpenStream(first) => {
                 let connection = self.connection.clone();
                 self.tasks.spawn(async move {
                     let opened = match connection {
-                        Some(mut connection) => connection.stream(first).await,
+                        Some(mut connection) => connection.open_stream(first).await,
                         None => Err(not_connected()),
                     };
                     answer(work, opened).await
@@ -249,8 +252,8 @@ impl<D: Datastore> Driver<D> {
                 let exchange = self.exchange.take(); // the stream is still needed after the signature
                 self.tasks.spawn_blocking(move || {
                     let signed = equipment.key.sign(&octets);
-                    let outcome = Outcome::Signed(signed.map_err(|error| error.to_string()));
-                    Ended { exchange, ..Ended::with(work, outcome) }
+                    let outcome = TaskOutcome::Signed(signed.map_err(|error| error.to_string()));
+                    WorkResult { exchange, ..WorkResult::with(work, outcome) }
                 });
             }
             Task::Install(wanted) => {
@@ -288,59 +291,65 @@ fn decide(client: &mut Client, event: Event) -> Vec<Action> {
     let mut random = |octets: &mut [u8]| {
         rand::fill(octets).expect("the system has random numbers"); // assumed for every handshake too
     };
-    client.step(event, &mut Surroundings { now: UnixTime::now(), random: &mut random })
+    client.step(event, &mut StepContext { now: UnixTime::now(), random: &mut random })
 }
 
 /// Waits for the deadline of the current work; forever without one.
-async fn elapsed(due: Option<(Work, Instant)>) -> Option<Work> {
+async fn elapsed(due: Option<(WorkId, Instant)>) -> Option<WorkId> {
     let (work, at) = due?;
     sleep_until(at).await;
     Some(work)
 }
 
-async fn reach(work: Work, equipment: Arc<Equipment>, how: Connect) -> Ended {
+async fn reach(work: WorkId, equipment: Arc<DriverResources>, how: Connect) -> WorkResult {
     match connect::connect(&equipment.network, &equipment.tls, how).await {
-        Ok(connection) => {
-            Ended { connection: Some(connection), ..Ended::with(work, Outcome::Connected(Ok(()))) }
-        }
-        Err(error) => Ended::with(work, Outcome::Connected(Err(error.told()))),
+        Ok(connection) => WorkResult {
+            connection: Some(connection),
+            ..WorkResult::with(work, TaskOutcome::Connected(Ok(())))
+        },
+        Err(error) => WorkResult::with(work, TaskOutcome::Connected(Err(error.told()))),
     }
 }
 
 /// Waits for the next message of a stream.
-async fn answer(work: Work, exchange: Result<Exchange, Refused>) -> Ended {
+async fn answer(work: WorkId, exchange: Result<BootstrapStreamCall, RpcError>) -> WorkResult {
     match exchange {
         Ok(mut exchange) => {
-            let message = exchange.answer().await.map(Box::new);
-            let outcome = Outcome::Message(message);
-            Ended { exchange: Some(exchange), ..Ended::with(work, outcome) }
+            let message = exchange.receive().await.map(Box::new);
+            let outcome = TaskOutcome::Message(message);
+            WorkResult { exchange: Some(exchange), ..WorkResult::with(work, outcome) }
         }
-        Err(refused) => Ended::with(work, Outcome::Message(Err(refused))),
+        Err(refused) => WorkResult::with(work, TaskOutcome::Message(Err(refused))),
     }
 }
 
-async fn install(work: Work, equipment: Arc<Equipment>, wanted: Install) -> Ended {
-    let Equipment { network, folder, software, .. } = &*equipment;
+async fn install(work: WorkId, equipment: Arc<DriverResources>, wanted: Install) -> WorkResult {
+    let DriverResources { network, folder, software, .. } = &*equipment;
     let installed = image::install(network, wanted, software, folder).await;
     let installed = installed.map_err(|error| Chain(&error).to_string());
-    Ended::with(work, Outcome::Installed(installed))
+    WorkResult::with(work, TaskOutcome::Installed(installed))
 }
 
 /// Applies the payload, all of it or nothing.
-async fn apply(work: Work, core: impl Datastore, gnsi: Gnsi, payload: Box<Payload>) -> Ended {
+async fn apply(
+    work: WorkId,
+    core: impl Datastore,
+    gnsi: Gnsi,
+    payload: Box<BootstrapPayload>,
+) -> WorkResult {
     let applied = northbound::bootstrap(&core, &gnsi, &caller(), &payload).await;
-    Ended::with(work, Outcome::Applied(applied))
+    WorkResult::with(work, TaskOutcome::Applied(applied))
 }
 
-fn not_connected() -> Refused {
-    Refused { code: Code::Unavailable, message: "the connection is gone".to_owned() }
+fn not_connected() -> RpcError {
+    RpcError { code: Code::Unavailable, message: "the connection is gone".to_owned() }
 }
 
 fn caller() -> Caller {
     Caller {
         name: SmolStr::new_static(NAME),
         role: Role::Admin,
-        source: Source::Local { uid: nix::unistd::geteuid().as_raw() },
+        auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
         peer: None,
     }
 }

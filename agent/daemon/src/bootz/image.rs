@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use holdfast_bootz::client::{Install, Installed};
+use holdfast_bootz::client::{Install, InstallResult};
 
 use crate::{
-    image::{self, Digest, ImageError, Method, Source},
+    image::{self, Digest, DigestMethod, ImageError, ImageSource},
     network::Network,
-    slots::Runs,
+    slots::ActivationTime,
     software::{ActivateError, Software},
 };
 
@@ -29,13 +29,13 @@ pub(super) async fn install(
     wanted: Install,
     software: &Software,
     folder: &Path,
-) -> Result<Installed, InstallError> {
+) -> Result<InstallResult, InstallError> {
     let file = folder.join(FILE);
     let installed = fetch_and_install(network, wanted, software, &file).await;
     let _was_never_made = tokio::fs::remove_file(&file).await;
     installed.map(|runs| match runs {
-        Runs::Now => Installed::Running,
-        Runs::AfterReboot => Installed::AtReboot,
+        ActivationTime::Now => InstallResult::Running,
+        ActivationTime::AfterReboot => InstallResult::AtReboot,
     })
 }
 
@@ -44,11 +44,11 @@ async fn fetch_and_install(
     wanted: Install,
     software: &Software,
     file: &Path,
-) -> Result<Runs, InstallError> {
-    let Install { image, trusts } = wanted;
-    let source = Source { network: network.clone(), trusts: Some(trusts) };
+) -> Result<ActivationTime, InstallError> {
+    let Install { image, trust_anchor: trusts } = wanted;
+    let source = ImageSource { network: network.clone(), trusts: Some(trusts) };
     image::fetch(&source, &image.url, file).await?;
-    let digest = Digest { method: Method::Sha256, octets: image.digest.to_vec() };
+    let digest = Digest { method: DigestMethod::Sha256, octets: image.digest.to_vec() };
     digest.require(file, &image.url).await?;
     Ok(software.install_and_activate(file, &image.version, super::NAME).await?)
 }

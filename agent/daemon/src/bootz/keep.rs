@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use holdfast_bootz::client::{Parameters, Record, Telemetry};
+use holdfast_bootz::client::{BootstrapRecord, Parameters, Telemetry};
 use holdfast_store::{BOOTZ_FOLDER, StoreError, create_private_folder, write_private_file};
 use serde::de::DeserializeOwned;
 
@@ -23,8 +23,8 @@ pub(super) fn folder(state: &Path) -> Result<PathBuf, StoreError> {
     Ok(folder)
 }
 
-pub(super) fn read(folder: &Path) -> Result<Record, BootzError> {
-    Ok(Record {
+pub(super) fn read(folder: &Path) -> Result<BootstrapRecord, BootzError> {
+    Ok(BootstrapRecord {
         parameters: read_file::<Parameters>(&folder.join(PARAMETERS))?,
         telemetry: read_file::<Telemetry>(&folder.join(TELEMETRY))?.unwrap_or_default(),
     })
@@ -32,7 +32,7 @@ pub(super) fn read(folder: &Path) -> Result<Record, BootzError> {
 
 /// Writes the telemetry first: while the parameters exist, the work continues after a restart and updates the
 /// telemetry again.
-pub(super) fn write(folder: &Path, record: &Record) -> Result<(), StoreError> {
+pub(super) fn write(folder: &Path, record: &BootstrapRecord) -> Result<(), StoreError> {
     let text = |json: serde_json::Result<Vec<u8>>| json.expect("text and numbers can be written");
     write_private_file(&folder.join(TELEMETRY), &text(serde_json::to_vec(&record.telemetry)))?;
     let path = folder.join(PARAMETERS);

@@ -16,9 +16,9 @@ use std::{
 };
 
 use holdfast_bootz::{
-    client::{Client, Command, Flows, Profile},
-    identity::{Chain, IdentityError, SigningKey},
-    image::Slot,
+    client::{BootstrapSettings, Client, Flows, OperatorCommand},
+    identity::{IdentityError, IdevidChain, SigningKey},
+    image::InstalledSoftware,
     retry::Backoff,
 };
 use holdfast_core::Datastore;
@@ -28,10 +28,10 @@ use rustls_pki_types::{CertificateDer, pem, pem::PemObject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::{driver::Driver, shown::Shown};
+use self::{driver::Driver, shown::BootzStatus};
 use crate::{
     device::Device,
-    dhcp::{self, Dhcp, Held},
+    dhcp::{self, Dhcp, PortLeases},
     gnsi::Gnsi,
     network::Network,
     settings::{BootzRpc, BootzSettings},
@@ -70,23 +70,23 @@ pub enum BootzError {
 /// Handle of the running client; clones share it. The client ends with the process.
 #[derive(Clone, Debug)]
 pub struct Bootz {
-    command_tx: mpsc::Sender<Ask>,
-    shown_rx: watch::Receiver<Shown>,
-    held_rx: Option<watch::Receiver<Held>>,
+    command_tx: mpsc::Sender<CommandRequest>,
+    shown_rx: watch::Receiver<BootzStatus>,
+    held_rx: Option<watch::Receiver<PortLeases>>,
 }
 
 /// A command, and the channel for its acceptance.
 #[derive(Debug)]
-struct Ask {
-    command: Command,
+struct CommandRequest {
+    command: OperatorCommand,
     taken: oneshot::Sender<()>,
 }
 
 /// Resources of the driver, read once.
 #[derive(Debug)]
-struct Equipment {
+struct DriverResources {
     key: SigningKey,
-    tls: connect::Handshakes,
+    tls: connect::BoxTls,
     software: Software,
     folder: PathBuf,
     network: Network,
@@ -123,9 +123,10 @@ pub async fn start(
 
 impl Bootz {
     /// Sends a command; true when it was accepted.
-    pub async fn command(&self, command: Command) -> bool {
+    pub async fn command(&self, command: OperatorCommand) -> bool {
         let (taken, answered) = oneshot::channel();
-        self.command_tx.send(Ask { command, taken }).await.is_ok() && answered.await.is_ok()
+        self.command_tx.send(CommandRequest { command, taken }).await.is_ok()
+            && answered.await.is_ok()
     }
 
     /// Status text: recent steps, leases, and the present state.
@@ -146,40 +147,40 @@ fn equip(
     netns: Netns,
     core: &impl Datastore,
     software: &Software,
-) -> Result<Option<(Profile, Equipment)>, BootzError> {
+) -> Result<Option<(BootstrapSettings, DriverResources)>, BootzError> {
     let Some(certificate) = &settings.bootz_idevid_cert else { return Ok(None) };
     let missing = |option| BootzError::Missing { option };
     let key = settings.bootz_idevid_key.as_ref().ok_or_else(|| missing("--bootz-idevid-key"))?;
     let vendor = settings.bootz_vendor_ca.as_ref().ok_or_else(|| missing("--bootz-vendor-ca"))?;
     let serial = settings.bootz_serial.clone().ok_or_else(|| missing("--bootz-serial"))?;
-    let chain = Chain::from_pem(&read(certificate)?)?;
+    let chain = IdevidChain::from_pem(&read(certificate)?)?;
     let key = zeroize::Zeroizing::new(read(key)?);
     let (folder, netns) = (keep::folder(state)?, Arc::new(netns));
     let port = settings.bootz_port.as_deref();
     let dhcp = port.map(|port| dhcp::start(port, netns.clone(), &folder, core.clone()));
-    let equipment = Equipment {
-        tls: connect::Handshakes::new(&chain, &key)?,
+    let equipment = DriverResources {
+        tls: connect::BoxTls::new(&chain, &key)?,
         key: SigningKey::from_pem(&key, &chain)?,
         software: software.clone(),
         folder,
         network: Network::new(netns),
         dhcp: dhcp.transpose().map_err(BootzError::Dhcp)?,
     };
-    let profile = Profile {
+    let profile = BootstrapSettings {
         manufacturer: settings.bootz_manufacturer.clone(),
         part_number: settings.bootz_part_number.clone(),
         serial,
         idevid: chain,
-        vendor: read_vendor(vendor)?,
+        voucher_anchors: read_vendor(vendor)?,
         checks_ownership: !settings.bootz_trust_any_server,
         flows: match settings.bootz_rpc {
             BootzRpc::Either => Flows::Either,
             BootzRpc::Stream => Flows::Stream,
             BootzRpc::Unary => Flows::Unary,
         },
-        slot: Slot {
+        software: InstalledSoftware {
             running: software.running().to_owned(),
-            installs: software.slots().program().is_ok(),
+            can_install: software.slots().program().is_ok(),
         },
         backoff: Backoff::default(),
         port: settings.bootz_port.clone(),

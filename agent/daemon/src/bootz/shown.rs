@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
-use holdfast_bootz::client::{Record, Stage};
+use holdfast_bootz::client::{BootstrapRecord, BootstrapStage};
 use holdfast_config::{Elem, InstancePath, Path, Schema, Value};
 
 /// Lines of the status text that are kept: a few attempts of about ten steps.
@@ -10,13 +10,13 @@ const ACCOUNT: usize = 64;
 
 /// Recent steps, and the state of the client.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shown {
+pub(super) struct BootzStatus {
     account: VecDeque<Arc<str>>,
-    record: Record,
+    record: BootstrapRecord,
 }
 
-impl Shown {
-    pub(super) fn new(record: Record) -> Self {
+impl BootzStatus {
+    pub(super) fn new(record: BootstrapRecord) -> Self {
         Self { account: VecDeque::new(), record }
     }
 
@@ -27,7 +27,7 @@ impl Shown {
         self.account.push_back(line.into());
     }
 
-    pub(super) fn set(&mut self, record: Record) {
+    pub(super) fn set(&mut self, record: BootstrapRecord) {
         self.record = record;
     }
 
@@ -52,7 +52,7 @@ fn path(native: &Schema, leaf: &str) -> Option<InstancePath> {
     native.resolve_write(&Path { elems }).ok()
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for BootzStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in &self.account {
             writeln!(f, "  {line}")?;
@@ -62,8 +62,8 @@ impl fmt::Display for Shown {
             None => writeln!(f, "bootz: nothing to do")?,
             Some(parameters) => {
                 let stage = match parameters.stage {
-                    Stage::Attempting => "attempting",
-                    Stage::Reporting { .. } => "reporting",
+                    BootstrapStage::Attempting => "attempting",
+                    BootstrapStage::Reporting { .. } => "reporting",
                 };
                 writeln!(f, "bootz: {stage} by {}", parameters.entry)?;
             }

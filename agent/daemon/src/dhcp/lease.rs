@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_bootz::{dhcp, uri::Server};
+use holdfast_bootz::{dhcp, uri::ServerUri};
 use holdfast_config::{LeasedPort, LeasedRoute};
 use ipnet::{IpNet, Ipv4Net};
 use mozim::{DhcpV4Lease, DhcpV6Lease};
@@ -34,7 +34,7 @@ pub(super) struct Lease {
     pub granted: u64,
     /// Bootstrap servers that came with the lease. Not kept in the file: each attempt asks for them again.
     #[serde(skip)]
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerUri>,
     /// Reasons for which servers of the option are missing from `servers`.
     #[serde(skip)]
     pub ignored: Vec<String>,
@@ -98,7 +98,7 @@ impl Lease {
         Ok(lease)
     }
 
-    fn offer(&mut self, offer: Result<dhcp::Offer, dhcp::OptionError>) {
+    fn offer(&mut self, offer: Result<dhcp::SztpRedirect, dhcp::OptionError>) {
         match offer {
             Ok(offer) => {
                 self.servers.extend(offer.servers);
@@ -136,13 +136,13 @@ fn routes(given: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
 
 /// The leases of one port.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct PortLeases {
     port: SmolStr,
     v4: Option<(Lease, Instant)>,
     v6: Option<(Lease, Instant)>,
 }
 
-impl Held {
+impl PortLeases {
     pub(super) fn nothing(port: SmolStr) -> Self {
         Self { port, v4: None, v6: None }
     }
@@ -185,8 +185,8 @@ impl Held {
     }
 
     /// The bootstrap servers of both leases, each once.
-    pub(super) fn servers(&self) -> Vec<Server> {
-        let mut servers: Vec<Server> = Vec::new();
+    pub(super) fn servers(&self) -> Vec<ServerUri> {
+        let mut servers: Vec<ServerUri> = Vec::new();
         for server in self.each().flat_map(|(lease, _)| &lease.servers) {
             if !servers.contains(server) {
                 servers.push(server.clone());
@@ -206,7 +206,7 @@ impl Held {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for PortLeases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (lease, ends) in self.each() {
             let left = ends.saturating_duration_since(Instant::now()).as_secs();
@@ -218,7 +218,7 @@ impl fmt::Display for Held {
 
 /// Content of the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct LeaseFile {
     port: SmolStr,
     leases: Vec<Lease>,
 }
@@ -229,9 +229,9 @@ pub(super) fn file(folder: &Path) -> PathBuf {
 
 /// Reads the leases that this port had before the process ended and that are still valid. A file that cannot be
 /// read counts as empty: the servers are asked again.
-pub(super) fn read(file: &Path, port: &SmolStr, now: u64) -> Held {
-    let mut held = Held::nothing(port.clone());
-    let kept = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Kept>(&text).ok());
+pub(super) fn read(file: &Path, port: &SmolStr, now: u64) -> PortLeases {
+    let mut held = PortLeases::nothing(port.clone());
+    let kept = fs::read(file).ok().and_then(|text| serde_json::from_slice::<LeaseFile>(&text).ok());
     for lease in kept.filter(|kept| kept.port == *port).into_iter().flat_map(|kept| kept.leases) {
         if let Some(left) = lease.left(now) {
             let seconds = u32::try_from(left.as_secs()).expect("no more than what was given");
@@ -241,7 +241,7 @@ pub(super) fn read(file: &Path, port: &SmolStr, now: u64) -> Held {
     held
 }
 
-pub(super) fn write(file: &Path, held: &Held) -> Result<(), StoreError> {
+pub(super) fn write(file: &Path, held: &PortLeases) -> Result<(), StoreError> {
     if held.is_nothing() {
         return match fs::remove_file(file) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -251,7 +251,7 @@ pub(super) fn write(file: &Path, held: &Held) -> Result<(), StoreError> {
         };
     }
     let leases = held.each().map(|(lease, _)| lease.clone()).collect();
-    let kept = Kept { port: held.port.clone(), leases };
+    let kept = LeaseFile { port: held.port.clone(), leases };
     let text = serde_json::to_vec(&kept).expect("text and numbers can be written");
     write_private_file(file, &text)
 }

@@ -20,8 +20,8 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::{Caller, Chain, Role, Source};
-use holdfast_bootz::uri::Server;
+use holdfast_base::{AuthMethod, Caller, Chain, Role};
+use holdfast_bootz::uri::ServerUri;
 use holdfast_config::{LayerKey, LeasedPort};
 use holdfast_core::{Datastore, Intent};
 use holdfast_platform::netns::Netns;
@@ -34,8 +34,8 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-pub use self::lease::Held;
 use self::lease::Lease;
+pub use self::lease::PortLeases;
 
 /// Requests for servers that wait: there is one bootstrap, so requests come one after the other.
 const ASK_QUEUE_DEPTH: usize = 1;
@@ -46,13 +46,13 @@ const LEASE_QUEUE_DEPTH: usize = 2;
 const OTHER_FAMILY: Duration = Duration::from_secs(10);
 
 /// The servers that the leases name, or why there is no lease.
-type Answer = Result<Vec<Server>, String>;
+type ServersResult = Result<Vec<ServerUri>, String>;
 
 /// The running clients; clones share them. They end when the last is dropped.
 #[derive(Clone, Debug)]
 pub struct Dhcp {
-    ask_tx: mpsc::Sender<oneshot::Sender<Answer>>,
-    held_rx: watch::Receiver<Held>,
+    ask_tx: mpsc::Sender<oneshot::Sender<ServersResult>>,
+    held_rx: watch::Receiver<PortLeases>,
 }
 
 impl Dhcp {
@@ -62,7 +62,7 @@ impl Dhcp {
     /// # Errors
     ///
     /// When the leases cannot be brought into force.
-    pub async fn servers(&self) -> Answer {
+    pub async fn servers(&self) -> ServersResult {
         let (answer, answered) = oneshot::channel();
         let stopped = || "the DHCP client has stopped".to_owned();
         self.ask_tx.send(answer).await.map_err(|_| stopped())?;
@@ -70,7 +70,7 @@ impl Dhcp {
     }
 
     /// The leases of the port, with a notice of each change.
-    pub fn held(&self) -> watch::Receiver<Held> {
+    pub fn held(&self) -> watch::Receiver<PortLeases> {
         self.held_rx.clone()
     }
 }
@@ -97,7 +97,7 @@ pub fn start(
         clients
     };
     let held = lease::read(&lease::file(folder), &port.into(), port::now());
-    let (leasing, dhcp) = Leasing::new(held, lease::file(folder), core, begin);
+    let (leasing, dhcp) = LeaseTask::new(held, lease::file(folder), core, begin);
     thread::Builder::new().name("dhcp".to_owned()).spawn(move || match netns.enter() {
         Ok(()) => runtime.block_on(leasing.run()),
         Err(error) => error!(error = %Chain(&error), "cannot ask DHCP servers"),
@@ -113,31 +113,31 @@ pub async fn withdraw(core: &impl Datastore) {
 }
 
 /// The loop that owns the leases.
-struct Leasing<D, B> {
-    held: Held,
+struct LeaseTask<D, B> {
+    held: PortLeases,
     file: PathBuf,
     core: D,
     /// Starts the clients of the port.
     begin: B,
     clients: JoinSet<()>,
-    ask_rx: mpsc::Receiver<oneshot::Sender<Answer>>,
+    ask_rx: mpsc::Receiver<oneshot::Sender<ServersResult>>,
     lease_tx: mpsc::Sender<Lease>,
     lease_rx: mpsc::Receiver<Lease>,
-    held_tx: watch::Sender<Held>,
-    asked: Option<Asked>,
+    held_tx: watch::Sender<PortLeases>,
+    asked: Option<ServersRequest>,
 }
 
 /// The call of [`Dhcp::servers`] that is waiting.
-struct Asked {
-    answer: oneshot::Sender<Answer>,
+struct ServersRequest {
+    answer: oneshot::Sender<ServersResult>,
     /// Families that have got a lease since the call: IPv4, IPv6.
     told: [bool; 2],
     /// End of the wait for the other family.
     until: Option<Instant>,
 }
 
-impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
-    fn new(held: Held, file: PathBuf, core: D, begin: B) -> (Self, Dhcp) {
+impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B> {
+    fn new(held: PortLeases, file: PathBuf, core: D, begin: B) -> (Self, Dhcp) {
         let (ask_tx, ask_rx) = mpsc::channel(ASK_QUEUE_DEPTH);
         let (lease_tx, lease_rx) = mpsc::channel(LEASE_QUEUE_DEPTH);
         let (held_tx, held_rx) = watch::channel(held.clone());
@@ -172,8 +172,8 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
     }
 
     /// Starts the clients again, after the port is up: a box fresh from the factory may have it shut down.
-    async fn ask(&mut self, answer: oneshot::Sender<Answer>) {
-        self.asked = Some(Asked { answer, told: [false; 2], until: None });
+    async fn ask(&mut self, answer: oneshot::Sender<ServersResult>) {
+        self.asked = Some(ServersRequest { answer, told: [false; 2], until: None });
         self.held.forget_servers();
         self.clients.abort_all();
         if let Err(why) = bring(&self.core, vec![self.held.port()]).await {
@@ -219,7 +219,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> Leasing<D, B> {
         bring(&self.core, vec![self.held.port()]).await
     }
 
-    fn answer(&mut self, answer: Answer) {
+    fn answer(&mut self, answer: ServersResult) {
         if let Some(asked) = self.asked.take() {
             let _asker_is_gone = asked.answer.send(answer);
         }
@@ -251,7 +251,7 @@ fn caller() -> Caller {
     Caller {
         name: SmolStr::new_static("dhcp"),
         role: Role::Admin,
-        source: Source::Local { uid: nix::unistd::geteuid().as_raw() },
+        auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
         peer: None,
     }
 }

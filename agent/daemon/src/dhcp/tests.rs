@@ -44,7 +44,7 @@ fn lease(address: &str, seconds: u32, servers: &[&str]) -> Lease {
 
 #[allow(clippy::disallowed_methods, reason = "a test counts what it is told")]
 fn begin(
-    held: Held,
+    held: PortLeases,
     folder: &std::path::Path,
     agent: &Agent,
 ) -> (Dhcp, UnboundedReceiver<mpsc::Sender<Lease>>, JoinHandle<()>) {
@@ -54,7 +54,7 @@ fn begin(
         JoinSet::new()
     };
     let file = lease::file(folder);
-    let (leasing, dhcp) = Leasing::new(held, file, agent.handle.clone(), clients);
+    let (leasing, dhcp) = LeaseTask::new(held, file, agent.handle.clone(), clients);
     (dhcp, begun, tokio::spawn(leasing.run()))
 }
 
@@ -62,12 +62,12 @@ impl Rig {
     async fn new() -> Self {
         let (kernel, folder) = (SimulatedKernel::new(&[PORT]), TempDir::new().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
-        let (dhcp, begun, task) = begin(Held::nothing(PORT.into()), folder.path(), &agent);
+        let (dhcp, begun, task) = begin(PortLeases::nothing(PORT.into()), folder.path(), &agent);
         Self { agent, kernel, folder, dhcp, begun, task }
     }
 
     /// Asks for servers, and delivers these leases to the waiting call.
-    async fn asked(&mut self, given: &[Lease]) -> Answer {
+    async fn asked(&mut self, given: &[Lease]) -> ServersResult {
         let dhcp = self.dhcp.clone();
         let asked = tokio::spawn(async move { dhcp.servers().await });
         let told = self.begun.recv().await.unwrap();
@@ -119,7 +119,7 @@ async fn a_lease_reaches_the_kernel_before_its_servers_are_told() {
 }
 
 #[tokio::test]
-async fn what_a_server_gives_next_takes_the_place_of_what_it_gave_before() {
+async fn a_new_lease_replaces_the_lease_before_it() {
     let mut rig = Rig::new().await;
     rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
     let servers = rig.asked(&[lease("192.0.2.10/24", 3600, &["bootz://a:1"])]).await.unwrap();
@@ -177,13 +177,13 @@ async fn a_lease_outlives_the_process_for_as_long_as_it_was_given() {
     // The lease ends while the agent is down.
     let file = lease::file(rig.folder.path());
     let over = Lease { granted: port::now() - 61, ..lease(FIRST, 60, &[]) };
-    let mut held = Held::nothing(PORT.into());
+    let mut held = PortLeases::nothing(PORT.into());
     held.put(over);
     lease::write(&file, &held).unwrap();
     let mut rig = rig.restart().await;
     rig.until(&LINK).await;
     let lasts = |seconds, age: u64, port: &str| {
-        let mut held = Held::nothing(PORT.into());
+        let mut held = PortLeases::nothing(PORT.into());
         held.put(Lease { granted: 1_000, ..lease(FIRST, seconds, &[]) });
         lease::write(&file, &held).unwrap();
         !lease::read(&file, &port.into(), 1_000 + age).is_nothing()

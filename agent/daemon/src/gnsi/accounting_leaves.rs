@@ -9,9 +9,9 @@ use holdfast_store::accounts::{AccountingLog, SOURCES, Served, SourceKind};
 
 /// Paths of the counters.
 #[derive(Clone, Debug)]
-pub(super) struct Counted {
+pub(super) struct AccountingLeaves {
     accounts: AccountingLog,
-    sources: Vec<Source>,
+    sources: Vec<SourceLeaves>,
     requests: InstancePath,
     responses: InstancePath,
     truncated: InstancePath,
@@ -19,13 +19,13 @@ pub(super) struct Counted {
 
 /// One kind of source. Its list entry has two keys, which are leaves as well.
 #[derive(Clone, Debug)]
-struct Source {
+struct SourceLeaves {
     kind: SourceKind,
     names: [(InstancePath, Value); 2],
     records: InstancePath,
 }
 
-impl Counted {
+impl AccountingLeaves {
     pub(super) fn new(native: &Schema, accounts: AccountingLog) -> Result<Self, MissingNode> {
         let server = |name: &str| {
             let entry: &[_] = &[("name", GRPC_SERVER)];
@@ -55,7 +55,7 @@ impl Counted {
     }
 }
 
-impl Polled for Counted {
+impl Polled for AccountingLeaves {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         let Served { requests, responses, truncated } = self.accounts.served();
         let served = [
@@ -69,7 +69,7 @@ impl Polled for Counted {
     }
 }
 
-fn source(native: &Schema, kind: SourceKind) -> Result<Source, MissingNode> {
+fn source(native: &Schema, kind: SourceKind) -> Result<SourceLeaves, MissingNode> {
     let (service, name) = words(kind);
     let keys: &[_] = &[("service", service), ("type", name)];
     let leaf = |leaf: &str| {
@@ -78,7 +78,7 @@ fn source(native: &Schema, kind: SourceKind) -> Result<Source, MissingNode> {
     };
     let word = |text: &'static str| Value::Enum(text.into());
     let names = [(leaf("service")?, word(service)), (leaf("type")?, word(name))];
-    Ok(Source { kind, names, records: leaf("records")? })
+    Ok(SourceLeaves { kind, names, records: leaf("records")? })
 }
 
 /// Names of a kind of source in the models.

@@ -5,12 +5,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use holdfast_base::{AccessEpoch, Caller, Chain, Source, Switch};
+use holdfast_base::{AccessEpoch, AuthMethod, Caller, Chain, Switch};
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Step, Value};
 use holdfast_core::{Polled, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
-use holdfast_security::authz::{Call, Decision, Installed, Policy, Upload};
+use holdfast_security::authz::{Call, Decision, InstalledPolicy, Policy, Upload};
 use holdfast_security::rotation::created_on_ns;
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use http::HeaderMap;
@@ -25,7 +25,7 @@ use crate::tls::Peer;
 const POLICY: &str = "policy";
 
 /// A policy; `None` before the first one.
-pub(crate) type State = Option<Arc<Installed>>;
+pub(crate) type State = Option<Arc<InstalledPolicy>>;
 
 /// Authorization of rpcs.
 pub(crate) struct Authz {
@@ -75,7 +75,7 @@ struct Nodes {
 
 /// Reason for denying a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Denied {
+pub(crate) enum Denial {
     #[error("no rule of the authorization policy allows `{caller}` to call {rpc}")]
     ByDefault { caller: String, rpc: String },
     #[error("rule `{rule}` of the authorization policy denies `{caller}` to call {rpc}")]
@@ -119,7 +119,7 @@ impl Authz {
         rpc: &str,
         headers: &HeaderMap,
         now_ns: u64,
-    ) -> Result<(), Denied> {
+    ) -> Result<(), Denial> {
         let verdict = verdict(&self.enforced(), (caller, peer), rpc, headers);
         if let Some(counters) = self.counters.get(rpc) {
             counters.count(verdict.is_ok(), now_ns);
@@ -280,14 +280,14 @@ impl fmt::Debug for Authz {
 
 /// Parses the stored policy. It was accepted once, possibly by an agent that knows more; a policy that this agent
 /// cannot parse allows nothing, and is kept unchanged.
-fn installed(artefact: &Artefact) -> Installed {
+fn installed(artefact: &Artefact) -> InstalledPolicy {
     let text = String::from_utf8_lossy(&artefact.content).into_owned();
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
     let upload = Upload { version: version.clone(), created_on, text: text.clone() };
     upload.install().unwrap_or_else(|reason| {
         error!(error = %Chain(&reason), "the stored authorization policy cannot be read: no RPC is allowed until \
             gNSI is switched off on the box");
-        Installed { version, created_on, text, policy: Policy::closed() }
+        InstalledPolicy { version, created_on, text, policy: Policy::closed() }
     })
 }
 
@@ -297,7 +297,7 @@ fn verdict(
     (caller, peer): (&Caller, Option<&Peer>),
     rpc: &str,
     headers: &HeaderMap,
-) -> Result<(), Denied> {
+) -> Result<(), Denial> {
     let Some(installed) = state else { return Ok(()) };
     let principals = principals(caller, peer);
     let header = |key: &str| joined(headers, key);
@@ -308,16 +308,16 @@ fn verdict(
     };
     let (caller, rpc) = (caller.name.to_string(), rpc.trim_start_matches('/').to_owned());
     Err(match denied {
-        Some(rule) => Denied::ByRule { caller, rpc, rule: rule.to_owned() },
-        None => Denied::ByDefault { caller, rpc },
+        Some(rule) => Denial::ByRule { caller, rpc, rule: rule.to_owned() },
+        None => Denial::ByDefault { caller, rpc },
     })
 }
 
 /// All names of the caller: the name from the metadata alone, or all names in the certificate.
 fn principals<'a>(caller: &'a Caller, peer: Option<&'a Peer>) -> Vec<&'a str> {
-    let certificate = match caller.source {
-        Source::Certificate => peer.and_then(|peer| peer.certificate.as_ref()),
-        Source::Password | Source::NamedByCertificateHolder | Source::Local { .. } => None,
+    let certificate = match caller.auth_method {
+        AuthMethod::Certificate => peer.and_then(|peer| peer.certificate.as_ref()),
+        AuthMethod::Password | AuthMethod::NameWithCertificate | AuthMethod::Local { .. } => None,
     };
     let names = certificate.iter().flat_map(|it| &it.principals).map(|name| name.as_str());
     std::iter::once(caller.name.as_str()).chain(names).collect()

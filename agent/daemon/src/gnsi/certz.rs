@@ -15,8 +15,8 @@ use holdfast_base::{AccessEpoch, Chain, Clock, now_ns};
 use holdfast_config::{MissingNode, Schema};
 use holdfast_core::CertificateId;
 use holdfast_security::certz::{
-    BoxIdentity, CertzError, Encoding, EntityKind, Freshness, OfBox, PrivateKey, Profile, Profiles,
-    SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
+    BoxIdentity, BoxIdentityKind, CertzError, Encoding, EntityKind, Freshness, PrivateKey, Profile,
+    Profiles, SYSTEM_DEFAULT_PROFILE, StoredEntity, private_key,
 };
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Store};
 use rustls::{ServerConfig, sign::CertifiedKey};
@@ -27,7 +27,7 @@ use tracing::{error, info};
 use super::{RotationLock, ServerState};
 use crate::{
     settings::TlsSettings,
-    tls::{self, Filed, PeerCertificate, Standing, TlsError},
+    tls::{self, CertificateStatus, FileIdentity, PeerCertificate, TlsError},
 };
 
 /// All profiles, in force and final, with the identities of the box; clones share them.
@@ -39,7 +39,7 @@ struct Shared {
     files: TlsSettings,
     state_dir: PathBuf,
     addresses: Vec<IpAddr>,
-    in_force: ArcSwap<InForce>,
+    in_force: ArcSwap<TlsSnapshot>,
     /// Profiles on disk. The lock also serializes changes of these and of those in force.
     last: Mutex<Profiles>,
     binding: OnceLock<CertificateId>,
@@ -53,9 +53,9 @@ struct Shared {
 
 /// Permission for a configuration to name profiles that are not final yet. Ends on drop.
 #[derive(Debug)]
-pub(crate) struct Promise(TlsProfiles);
+pub(crate) struct TrialProfilesGuard(TlsProfiles);
 
-impl Drop for Promise {
+impl Drop for TrialProfilesGuard {
     fn drop(&mut self) {
         self.0.promise_only(Profiles::default());
     }
@@ -84,8 +84,8 @@ impl Certz {
 
 /// A consistent snapshot, ready for handshakes.
 #[derive(Debug)]
-struct InForce {
-    own: tls::Own,
+struct TlsSnapshot {
+    own: tls::DefaultTls,
     own_config: Arc<ServerConfig>,
     profiles: Profiles,
     /// TLS settings of the profiles that have a certificate chain.
@@ -103,7 +103,7 @@ pub(crate) struct Connections {
 
 /// Profile for new connections.
 #[derive(Clone, Debug)]
-pub(crate) struct Serving {
+pub(crate) struct ServerProfile {
     pub(crate) id: SmolStr,
     pub(crate) profile: Profile,
     /// Expiry of its certificate, in seconds since 1970.
@@ -153,7 +153,7 @@ impl TlsProfiles {
         let own = tls::own(&files, &state_dir, &addresses)?;
         let identity = Identity { own: own.clone(), addresses: addresses.clone() };
         let profiles = restored(stored, &identity);
-        let in_force = ArcSwap::from_pointee(InForce::new(own, profiles.clone(), None)?);
+        let in_force = ArcSwap::from_pointee(TlsSnapshot::new(own, profiles.clone(), None)?);
         let (last, binding) = (Mutex::new(profiles), OnceLock::new());
         let (promised, connections) = (Mutex::default(), Connections::default());
         Ok(Self(Arc::new(Shared {
@@ -193,7 +193,7 @@ impl TlsProfiles {
     }
 
     /// Profile for the next connection.
-    pub(crate) fn serving(&self) -> Serving {
+    pub(crate) fn serving(&self) -> ServerProfile {
         let in_force = self.0.in_force.load();
         let bound = self.bound().filter(|id| in_force.configs.contains_key(id));
         let profile = bound.as_ref().and_then(|id| in_force.profiles.profile(id)).cloned();
@@ -202,11 +202,12 @@ impl TlsProfiles {
             Some(profile) => profile.chain.as_ref().map(|chain| chain.value.expires_on()),
             None => {
                 let own = in_force.own.certified.clone();
-                let chain = holdfast_security::certz::Chain::identity(&id, OfBox::Server, own);
+                let chain =
+                    holdfast_security::certz::Chain::identity(&id, BoxIdentityKind::Server, own);
                 chain.ok().map(|chain| chain.expires_on())
             }
         };
-        Serving { id, profile: profile.unwrap_or_default(), expires_on }
+        ServerProfile { id, profile: profile.unwrap_or_default(), expires_on }
     }
 
     /// Id of the configured profile, even if that is unusable.
@@ -237,7 +238,7 @@ impl TlsProfiles {
 
     /// Validity of a client certificate from an earlier handshake, by the profile in force, or the final one while
     /// another is being tried. Checked once for each change.
-    pub(crate) fn standing(&self, certificate: &PeerCertificate) -> Standing {
+    pub(crate) fn standing(&self, certificate: &PeerCertificate) -> CertificateStatus {
         let (epoch, now) = (self.0.access.get().map_or(0, AccessEpoch::number), self.now());
         let clients = || {
             let in_force = self.0.in_force.load_full();
@@ -264,16 +265,16 @@ impl TlsProfiles {
     pub(crate) fn bring_into_force(&self, profiles: &Profiles) -> Result<(), TlsError> {
         let _one_at_a_time = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.0.in_force.load_full();
-        let now = InForce::new(before.own.clone(), profiles.clone(), Some(&before))?;
+        let now = TlsSnapshot::new(before.own.clone(), profiles.clone(), Some(&before))?;
         self.0.in_force.store(Arc::new(now));
         self.count_change();
         Ok(())
     }
 
     /// Permits configurations to name these profiles, until the returned value is dropped.
-    pub(crate) fn promise(&self, profiles: &Profiles) -> Promise {
+    pub(crate) fn promise(&self, profiles: &Profiles) -> TrialProfilesGuard {
         self.promise_only(profiles.clone());
-        Promise(self.clone())
+        TrialProfilesGuard(self.clone())
     }
 
     fn promise_only(&self, profiles: Profiles) {
@@ -306,7 +307,7 @@ impl TlsProfiles {
             profiles.following(&identity).map_err(|source| TlsError::Profile { source })
         };
         let (profiles, settled) = (follow(&in_force.profiles)?, follow(&last)?);
-        self.0.in_force.store(Arc::new(InForce::new(own, profiles, None)?));
+        self.0.in_force.store(Arc::new(TlsSnapshot::new(own, profiles, None)?));
         *last = settled;
         drop(last);
         self.count_change();
@@ -324,9 +325,13 @@ impl TlsProfiles {
     }
 }
 
-impl InForce {
+impl TlsSnapshot {
     /// Computes the TLS settings of profiles that differ from `before`.
-    fn new(own: tls::Own, profiles: Profiles, before: Option<&Self>) -> Result<Self, TlsError> {
+    fn new(
+        own: tls::DefaultTls,
+        profiles: Profiles,
+        before: Option<&Self>,
+    ) -> Result<Self, TlsError> {
         let own_config = match before {
             Some(before) => before.own_config.clone(),
             None => Arc::new(tls::server_config(&own.certified, own.clients.clone())?),
@@ -371,19 +376,19 @@ impl holdfast_platform::objects::Profiles for TlsProfiles {
 
 /// Identity of the box at one moment.
 struct Identity {
-    own: tls::Own,
+    own: tls::DefaultTls,
     addresses: Vec<IpAddr>,
 }
 
 impl BoxIdentity for Identity {
     /// Returns the own identity as IDevID when no file has one.
-    fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>> {
-        let tls::Own { certified, idevid, oidevid, .. } = &self.own;
+    fn certified(&self, which: BoxIdentityKind) -> Option<Arc<CertifiedKey>> {
+        let tls::DefaultTls { certified, idevid, oidevid, .. } = &self.own;
         match (which, idevid, oidevid) {
-            (OfBox::Server, ..) | (OfBox::Idevid, Filed::NotGiven, _) => Some(certified.clone()),
-            (OfBox::Idevid, Filed::There(found), _) | (OfBox::Oidevid, _, Filed::There(found)) => {
-                Some(found.clone())
-            }
+            (BoxIdentityKind::Server, ..)
+            | (BoxIdentityKind::Idevid, FileIdentity::NotGiven, _) => Some(certified.clone()),
+            (BoxIdentityKind::Idevid, FileIdentity::There(found), _)
+            | (BoxIdentityKind::Oidevid, _, FileIdentity::There(found)) => Some(found.clone()),
             _ => None,
         }
     }

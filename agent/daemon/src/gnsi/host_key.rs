@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_has_no_numbers() {
+    fn rsa_numbers_of_other_der_are_none() {
         for der in [b"".as_slice(), b"\x30\x03\x02\x01\x00", b"\x02\x01\x00"] {
             assert!(rsa_numbers(der).is_none());
         }

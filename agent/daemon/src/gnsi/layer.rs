@@ -62,7 +62,7 @@ where
 }
 
 fn admit(authz: &Authz, request: &Request<Body>) -> Result<(), Status> {
-    let caller = &Caller::of(request.extensions())?;
+    let caller = &Caller::from_extensions(request.extensions())?;
     let peer = request.extensions().get::<Peer>();
     let rpc = request.uri().path();
     authz.judge(caller, peer, rpc, request.headers(), now_ns()).map_err(|denied| {

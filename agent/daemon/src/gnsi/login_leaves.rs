@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, MissingNode, NodeId, Step, Value};
 use holdfast_core::ServiceState;
-use holdfast_security::credentialz::{Account, Credentials, Host, Stamp};
+use holdfast_security::credentialz::{Account, Credentials, Freshness, Host};
 use holdfast_security::rotation::created_on_ns;
 use smol_str::SmolStr;
 
@@ -13,17 +13,17 @@ use smol_str::SmolStr;
 const NS_PER_S: u64 = 1_000_000_000;
 
 /// Accessor for a stamp.
-type Of<T> = fn(&T) -> Option<&Stamp>;
+type StampOf<T> = fn(&T) -> Option<&Freshness>;
 
 /// Artefacts of an account, by leaf name.
-const OF_ACCOUNT: [(&str, Of<Account>); 3] = [
+const OF_ACCOUNT: [(&str, StampOf<Account>); 3] = [
     ("password", |it| it.password.as_ref().map(|it| &it.stamp)),
     ("authorized-keys-list", |it| it.keys.as_ref().map(|it| &it.stamp)),
     ("authorized-principals-list", |it| it.principals.as_ref().map(|it| &it.stamp)),
 ];
 
 /// Artefacts of the SSH server, by leaf name.
-const OF_HOST: [(&str, Of<Host>); 3] = [
+const OF_HOST: [(&str, StampOf<Host>); 3] = [
     ("trusted-user-ca-keys", |it| it.ca_keys.as_ref().map(|it| &it.stamp)),
     ("host-key", |it| it.keys_stamp.as_ref()),
     ("host-certificate", |it| it.certificates_stamp.as_ref()),
@@ -31,19 +31,19 @@ const OF_HOST: [(&str, Of<Host>); 3] = [
 
 /// Schema nodes, looked up once.
 #[derive(Debug)]
-pub(crate) struct LoginLeaves {
+pub(crate) struct CredentialLeaves {
     system: NodeId,
     user: NodeId,
     /// In the entry of a user: leaves for version and creation time of each artefact, with the accessor of its
     /// stamp.
-    of_account: Vec<([Vec<Step>; 2], Of<Account>)>,
-    of_host: Vec<([InstancePath; 2], Of<Host>)>,
+    of_account: Vec<([Vec<Step>; 2], StampOf<Account>)>,
+    of_host: Vec<([InstancePath; 2], StampOf<Host>)>,
     certificate_expires_on: InstancePath,
     glome_enabled: InstancePath,
     glome_version: InstancePath,
 }
 
-impl LoginLeaves {
+impl CredentialLeaves {
     pub(super) fn find(native: &Schema) -> Result<Self, MissingNode> {
         let find = |path: &str| native.find(path).ok_or_else(|| MissingNode(path.to_owned()));
         let state = Step::node(find("/system/user/state")?);
@@ -105,7 +105,10 @@ impl LoginLeaves {
 }
 
 /// Leaves for version and creation time; absent without a stamp.
-fn stamped(leaves: [InstancePath; 2], stamp: Option<&Stamp>) -> [(InstancePath, Option<Value>); 2] {
+fn stamped(
+    leaves: [InstancePath; 2],
+    stamp: Option<&Freshness>,
+) -> [(InstancePath, Option<Value>); 2] {
     let [version, created_on] = leaves;
     let age = stamp.and_then(|it| created_on_ns(it.created_on));
     let name = stamp.map(|it| Value::Str(it.version.clone()));

@@ -13,15 +13,15 @@ use holdfast_platform::descriptors::credential;
 use holdfast_platform::values::{CredentialFile, GlomeLogin, Password, SshServer};
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::{
-    AuthorizedKey, BoxKey, Credentials, CryptHash, Digest, GLOME_FILE, PublicKey, Rendered, Stamp,
-    Stamped,
+    AuthorizedKey, BoxKey, Credentials, CryptHash, Digest, Freshness, GLOME_FILE, PublicKey,
+    RenderedCredentials, Versioned,
 };
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use smol_str::SmolStr;
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
-use super::{RotationLock, vault::LoginVault};
+use super::{RotationLock, vault::CredentialVault};
 use crate::users::Users;
 
 /// Permissions of files for root only.
@@ -33,7 +33,7 @@ const SSH_FOLDER: &str = "etc/ssh";
 
 /// Credentials in force and on disk; clones share them.
 #[derive(Clone, Debug)]
-pub struct Logins(Arc<Shared>);
+pub struct CredentialState(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -41,7 +41,7 @@ struct Shared {
     last: ArcSwap<Credentials>,
     /// Credentials in force, which a rotation may be trying.
     current: ArcSwap<Credentials>,
-    vault: Arc<LoginVault>,
+    vault: Arc<CredentialVault>,
     users: Users,
     store: Store,
     root: PathBuf,
@@ -49,13 +49,13 @@ struct Shared {
     rotation_lock: RotationLock,
 }
 
-impl Logins {
+impl CredentialState {
     /// Starts with the stored credentials. Must run within the runtime.
     pub fn new(stored: &Artefacts, users: Users, store: Store, root: PathBuf) -> Self {
         let empty = BTreeMap::new();
         let stored = stored.get(&ArtefactTable::Credentialz).unwrap_or(&empty);
         let credentials = Arc::new(read(stored));
-        let vault = Arc::new(LoginVault::new(stored, store.clone(), Handle::current()));
+        let vault = Arc::new(CredentialVault::new(stored, store.clone(), Handle::current()));
         let logins = Self(Arc::new(Shared {
             last: ArcSwap::new(Arc::clone(&credentials)),
             current: ArcSwap::new(Arc::clone(&credentials)),
@@ -98,7 +98,7 @@ impl Logins {
 
     /// Makes the secrets of all these credentials available to transports.
     pub fn hold(&self, all: &[&Credentials]) {
-        let rendered: Vec<Rendered> = all.iter().map(|it| it.render()).collect();
+        let rendered: Vec<RenderedCredentials> = all.iter().map(|it| it.render()).collect();
         self.0.vault.hold(&rendered);
     }
 
@@ -156,7 +156,7 @@ impl Logins {
     }
 }
 
-impl CredentialSource for Logins {
+impl CredentialSource for CredentialState {
     fn last(&self) -> Arc<Credentials> {
         self.last()
     }
@@ -201,7 +201,7 @@ fn read(stored: &BTreeMap<String, Artefact>) -> Credentials {
 }
 
 /// Values of the engine for credentials: names, digests and permissions.
-fn values(rendered: &Rendered) -> BTreeMap<Key, SharedValue> {
+fn values(rendered: &RenderedCredentials) -> BTreeMap<Key, SharedValue> {
     let mut values: BTreeMap<Key, SharedValue> = BTreeMap::new();
     for file in &rendered.files {
         if file.path == GLOME_FILE {
@@ -257,11 +257,11 @@ fn in_force<'c>(given: &'c Credentials, layers: &Layers) -> Cow<'c, Credentials>
     Cow::Owned(all)
 }
 
-fn unversioned<T>(value: T) -> Stamped<T> {
-    Stamped { stamp: Stamp::default(), value }
+fn unversioned<T>(value: T) -> Versioned<T> {
+    Versioned { stamp: Freshness::default(), value }
 }
 
-fn difference(from: &Rendered, to: &Rendered) -> Values {
+fn difference(from: &RenderedCredentials, to: &RenderedCredentials) -> Values {
     let (old, mut new) = (values(from), values(to));
     let keys: BTreeSet<Key> = old.keys().chain(new.keys()).cloned().collect();
     let differs = |key: &Key| match (old.get(key), new.get(key)) {

@@ -30,16 +30,16 @@ use holdfast_store::accounts::{AccountingLog, DEFAULT_HISTORY};
 use holdfast_store::{Artefacts, Store};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::accounting_leaves::Counted;
+use self::accounting_leaves::AccountingLeaves;
 pub(crate) use self::authz::Authz;
 pub use self::certz::TlsProfiles;
-pub(crate) use self::certz::{Certz, Promise};
+pub(crate) use self::certz::{Certz, TrialProfilesGuard};
 pub use self::host_key::{HostKeyError, make_host_key};
 pub use self::layer::Layer;
-pub(crate) use self::login_leaves::LoginLeaves;
-pub use self::logins::Logins;
+pub(crate) use self::login_leaves::CredentialLeaves;
+pub use self::logins::CredentialState;
 pub(crate) use self::pathz::Pathz;
-pub use self::pathz::ReadPolicy;
+pub use self::pathz::PolicyParser;
 pub use self::rotations::{RotationGuard, RotationLock, Rotations};
 pub(crate) use self::server_state::ServerState;
 use crate::users::Users;
@@ -48,12 +48,12 @@ use crate::users::Users;
 #[derive(Clone, Debug)]
 pub struct Gnsi {
     pub(crate) accounts: AccountingLog,
-    counted: Arc<Counted>,
+    counted: Arc<AccountingLeaves>,
     pub(crate) authz: Arc<Authz>,
     pub(crate) certz: Certz,
     pub(crate) pathz: Arc<Pathz>,
-    pub logins: Logins,
-    pub(crate) login_leaves: Arc<LoginLeaves>,
+    pub logins: CredentialState,
+    pub(crate) login_leaves: Arc<CredentialLeaves>,
     switch: Switch,
     access: AccessEpoch,
     pub rotations: Rotations,
@@ -72,9 +72,9 @@ impl Gnsi {
         artefacts: &Artefacts,
         root: &std::path::Path,
         profiles: TlsProfiles,
-        read_policy: ReadPolicy,
+        read_policy: PolicyParser,
     ) -> Result<Self, MissingNode> {
-        let logins = Logins::new(artefacts, users.clone(), store.clone(), root.to_owned());
+        let logins = CredentialState::new(artefacts, users.clone(), store.clone(), root.to_owned());
         let (switch, native) = (Switch::default(), &models.native);
         users.obey(switch.clone());
         let access = users.access().clone();
@@ -83,13 +83,13 @@ impl Gnsi {
         let pathz = Pathz::new(models, store.clone(), artefacts, switch.clone(), read_policy)?;
         let accounts = AccountingLog::new(History::new(DEFAULT_HISTORY, now_ns()));
         Ok(Self {
-            counted: Arc::new(Counted::new(native, accounts.clone())?),
+            counted: Arc::new(AccountingLeaves::new(native, accounts.clone())?),
             accounts,
             authz: Arc::new(authz),
             certz: Certz::new(native, store.clone(), profiles)?,
             pathz: Arc::new(pathz),
             logins,
-            login_leaves: Arc::new(LoginLeaves::find(native)?),
+            login_leaves: Arc::new(CredentialLeaves::find(native)?),
             switch,
             access,
             rotations: Rotations::default(),
@@ -136,7 +136,7 @@ impl Gnsi {
         core: &impl Datastore,
         switch: impl Fn() -> bool + Send + Sync + 'static,
     ) {
-        self.switch.follow(switch);
+        self.switch.set_source(switch);
         let mut state = self.authz.first_state();
         state.extend(self.pathz.first_state());
         state.extend(self.counted.first_state());

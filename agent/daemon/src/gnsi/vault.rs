@@ -6,7 +6,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_platform::Vault;
-use holdfast_security::credentialz::{Digest, Rendered};
+use holdfast_security::credentialz::{Digest, RenderedCredentials};
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
@@ -18,7 +18,7 @@ const KEPT: &str = "kept/";
 type Contents = HashMap<Digest, Zeroizing<Vec<u8>>>;
 
 /// Source of secrets for transports.
-pub(super) struct LoginVault {
+pub(super) struct CredentialVault {
     /// Secrets of credentials that may come into force.
     held: Mutex<Contents>,
     /// Contents of what is in force, secrets of clients included, and of what may take its place.
@@ -30,13 +30,13 @@ pub(super) struct LoginVault {
     runtime: Handle,
 }
 
-impl fmt::Debug for LoginVault {
+impl fmt::Debug for CredentialVault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LoginVault(..)")
     }
 }
 
-impl LoginVault {
+impl CredentialVault {
     /// Starts with the original secrets from earlier runs.
     pub(super) fn new(stored: &BTreeMap<String, Artefact>, store: Store, runtime: Handle) -> Self {
         let kept = stored.iter().filter_map(|(name, artefact)| {
@@ -48,12 +48,12 @@ impl LoginVault {
     }
 
     /// Replaces the available secrets by those of these credentials.
-    pub(super) fn hold<'r>(&self, all: impl IntoIterator<Item = &'r Rendered>) {
+    pub(super) fn hold<'r>(&self, all: impl IntoIterator<Item = &'r RenderedCredentials>) {
         *lock(&self.held) = contents(all);
     }
 
     /// Holds what these need, which are in force, or may come into force.
-    pub(super) fn hold_in_force<'r>(&self, all: impl IntoIterator<Item = &'r Rendered>) {
+    pub(super) fn hold_in_force<'r>(&self, all: impl IntoIterator<Item = &'r RenderedCredentials>) {
         *lock(&self.in_force) = contents(all);
     }
 
@@ -69,7 +69,7 @@ impl LoginVault {
     }
 }
 
-impl Vault for LoginVault {
+impl Vault for CredentialVault {
     fn find(&self, digest: &Digest) -> Option<Zeroizing<Vec<u8>>> {
         let all = [&self.held, &self.in_force, &self.kept];
         all.into_iter().find_map(|contents| lock(contents).get(digest).cloned())
@@ -90,7 +90,7 @@ impl Vault for LoginVault {
     }
 }
 
-fn contents<'r>(all: impl IntoIterator<Item = &'r Rendered>) -> Contents {
+fn contents<'r>(all: impl IntoIterator<Item = &'r RenderedCredentials>) -> Contents {
     let mut contents = Contents::new();
     for rendered in all {
         let files = rendered.files.iter().map(|file| (file.digest(), file.content.clone()));

@@ -7,8 +7,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use holdfast_base::Caller;
 use holdfast_security::acctz::{
-    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
-    Session, Stage, Text, User, secrets,
+    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText, Command,
+    CommandKind, Session, SessionStage, User, secrets,
 };
 use holdfast_store::accounts::AccountingLog;
 
@@ -43,7 +43,7 @@ pub(super) async fn account(
 }
 
 /// The request body for the record, if it can be parsed; empty for a caller without permission.
-fn arguments(body: &[u8], admitted: bool) -> Vec<Text> {
+fn arguments(body: &[u8], admitted: bool) -> Vec<BoundedText> {
     if body.is_empty() || !admitted {
         return Vec::new();
     }
@@ -63,8 +63,8 @@ fn session(caller: Option<&Caller>, peer: LocalPeer) -> Session {
     };
     Session {
         transport: None,
-        channel: Text::default(),
-        stage: Stage::Once,
+        channel: BoundedText::default(),
+        stage: SessionStage::Once,
         user,
         authn: Some(authn),
     }

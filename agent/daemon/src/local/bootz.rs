@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_bootz::client::{Command, Entry};
+use holdfast_bootz::client::{OperatorCommand, ServerDiscovery};
 use serde::{Deserialize, Serialize};
 
 use super::failure;
@@ -15,7 +15,7 @@ use crate::bootz::Bootz;
 
 /// Request to bootstrap from this server, or from those that DHCP names. The wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct BootzStart {
+pub struct BootzStartRequest {
     pub bootz_uri: Option<String>,
     pub src_interface: Option<String>,
 }
@@ -37,33 +37,36 @@ async fn status(State(bootz): State<Option<Bootz>>) -> Response {
     }
 }
 
-async fn start(State(bootz): State<Option<Bootz>>, Json(asked): Json<BootzStart>) -> Response {
+async fn start(
+    State(bootz): State<Option<Bootz>>,
+    Json(asked): Json<BootzStartRequest>,
+) -> Response {
     let refused = |why: String| failure(StatusCode::BAD_REQUEST, why);
     let entry = match (asked.bootz_uri, asked.src_interface) {
         (None, None) if bootz.as_ref().is_some_and(|bootz| !bootz.has_port()) => {
             let why = "this agent was started without a port for DHCP: see --bootz-port";
             return failure(StatusCode::CONFLICT, why.to_owned());
         }
-        (None, None) => Entry::Dhcp,
+        (None, None) => ServerDiscovery::Dhcp,
         (Some(uri), Some(interface)) if !interface.is_empty() => match uri.parse() {
-            Ok(server) => Entry::Named { server, interface },
+            Ok(server) => ServerDiscovery::Named { server, interface },
             Err(error) => return refused(format!("{error}")),
         },
         (Some(_), _) => return refused("the interface has no name".to_owned()),
         (None, Some(_)) => return refused("the server has no URI".to_owned()),
     };
-    command(bootz, Command::Start(entry)).await
+    command(bootz, OperatorCommand::Start(entry)).await
 }
 
 async fn terminate(State(bootz): State<Option<Bootz>>) -> Response {
-    command(bootz, Command::Terminate).await
+    command(bootz, OperatorCommand::Terminate).await
 }
 
 async fn reset(State(bootz): State<Option<Bootz>>) -> Response {
-    command(bootz, Command::Reset).await
+    command(bootz, OperatorCommand::Reset).await
 }
 
-async fn command(bootz: Option<Bootz>, command: Command) -> Response {
+async fn command(bootz: Option<Bootz>, command: OperatorCommand) -> Response {
     match bootz {
         Some(bootz) if bootz.command(command).await => StatusCode::NO_CONTENT.into_response(),
         Some(_) => failure(StatusCode::CONFLICT, "the agent is stopping".to_owned()),

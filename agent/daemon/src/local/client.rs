@@ -15,8 +15,10 @@ use serde::Serialize;
 use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
-use super::maintain::ResetToFactory;
-use super::{BootzStart, Failure, SwitchEntry, UserEntry, UserToDelete, UserToSet};
+use super::maintain::FactoryResetRequest;
+use super::{
+    BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
+};
 use crate::users::Password;
 
 /// Time limit for an answer. The state of a large box takes longest.
@@ -67,7 +69,7 @@ impl Client {
     ///
     /// # Errors
     /// When no agent runs.
-    pub async fn users(&self) -> Result<Vec<UserEntry>, ClientError> {
+    pub async fn users(&self) -> Result<Vec<UserSummary>, ClientError> {
         Ok(serde_json::from_slice(&self.ask(Method::GET, "/users", Bytes::new()).await?)?)
     }
 
@@ -83,7 +85,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let password =
             password.map(|given| given.text().map(str::to_owned).ok_or(ClientError::Password));
-        let user = UserToSet {
+        let user = SetUserRequest {
             name: name.into(),
             role: role.to_string(),
             password: password.transpose()?,
@@ -96,7 +98,7 @@ impl Client {
     /// # Errors
     /// When no agent runs, or there is no such user.
     pub async fn delete_user(&self, name: &str) -> Result<(), ClientError> {
-        self.post("/users/delete", &UserToDelete { name: name.into() }).await
+        self.post("/users/delete", &DeleteUserRequest { name: name.into() }).await
     }
 
     /// Lists the switches.
@@ -120,7 +122,7 @@ impl Client {
     /// # Errors
     /// When no agent runs, or the reset fails.
     pub async fn factory_reset(&self, retain_certificates: bool) -> Result<(), ClientError> {
-        self.post("/factory-reset", &ResetToFactory { retain_certificates }).await
+        self.post("/factory-reset", &FactoryResetRequest { retain_certificates }).await
     }
 
     /// Starts a bootstrap.
@@ -135,7 +137,7 @@ impl Client {
     ) -> Result<(), ClientError> {
         let bootz_uri = bootz_uri.map(ToOwned::to_owned);
         let src_interface = src_interface.map(ToOwned::to_owned);
-        self.post("/bootz/start", &BootzStart { bootz_uri, src_interface }).await
+        self.post("/bootz/start", &BootzStartRequest { bootz_uri, src_interface }).await
     }
 
     /// Ends a bootstrap.

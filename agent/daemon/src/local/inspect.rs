@@ -11,10 +11,10 @@ use holdfast_config::{
 use holdfast_core::{Datastore, Statuses};
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, State, Status};
-use holdfast_telemetry::view::overlaid;
+use holdfast_telemetry::view::with_polled_leaves;
 use serde_json::{Map, Value};
 
-use crate::{northbound::boot_document, settings::Shown};
+use crate::{northbound::boot_document, settings::ShowContent};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -22,7 +22,7 @@ type Failure = Box<dyn Error + Send + Sync>;
 #[tonic::async_trait]
 pub trait Inspect: Send + Sync + 'static {
     /// Text of one `holdfast show` command.
-    async fn show(&self, what: Shown) -> Result<String, Failure>;
+    async fn show(&self, what: ShowContent) -> Result<String, Failure>;
 }
 
 /// Formats the newest revision, and the values of the engine.
@@ -31,13 +31,13 @@ pub struct Inspector<C>(pub C);
 
 #[tonic::async_trait]
 impl<C: Datastore + Statuses> Inspect for Inspector<C> {
-    async fn show(&self, what: Shown) -> Result<String, Failure> {
+    async fn show(&self, what: ShowContent) -> Result<String, Failure> {
         match what {
-            Shown::Config => document(&self.0, true).await,
-            Shown::State => document(&self.0, false).await,
-            Shown::Boot => boot_document(&self.0.configuration()),
-            Shown::Values => Ok(table(&self.0.statuses(false).await?, &registry())),
-            Shown::Pending => Ok(table(&self.0.statuses(true).await?, &registry())),
+            ShowContent::Config => document(&self.0, true).await,
+            ShowContent::State => document(&self.0, false).await,
+            ShowContent::Boot => boot_document(&self.0.configuration()),
+            ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &registry())),
+            ShowContent::Pending => Ok(table(&self.0.statuses(true).await?, &registry())),
         }
     }
 }
@@ -53,7 +53,7 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
         // Keys are printed with their entry. Alone they are not configuration, since a port without any has them
         // too.
         let shown = |node: &Node| node.config == config && !is_key(schema, node);
-        let tree = overlaid(schema, revision.tree(origin), polled, now_ns());
+        let tree = with_polled_leaves(schema, revision.tree(origin), polled, now_ns());
         let printed =
             print(schema, schema.root(), Found::Branch(tree.root()), Flavour::Ietf, &shown);
         let value =

@@ -23,12 +23,12 @@ pub struct SwitchEntry {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct ResetToFactory {
+pub(super) struct FactoryResetRequest {
     pub(super) retain_certificates: bool,
 }
 
 #[derive(Clone)]
-struct Maintained<C> {
+struct MaintenanceState<C> {
     core: C,
     reboots: Reboots,
 }
@@ -39,10 +39,10 @@ pub fn maintenance_routes<C: Datastore>(core: C, reboots: Reboots) -> Router {
         .route("/switches", get(switches::<C>))
         .route("/switches/set", post(switch::<C>))
         .route("/factory-reset", post(factory_reset::<C>))
-        .with_state(Maintained { core, reboots })
+        .with_state(MaintenanceState { core, reboots })
 }
 
-async fn switches<C: Datastore>(State(it): State<Maintained<C>>) -> Json<Vec<SwitchEntry>> {
+async fn switches<C: Datastore>(State(it): State<MaintenanceState<C>>) -> Json<Vec<SwitchEntry>> {
     let configuration = it.core.configuration();
     let entry = |service: Namespace| SwitchEntry {
         service: service.name().to_owned(),
@@ -52,7 +52,7 @@ async fn switches<C: Datastore>(State(it): State<Maintained<C>>) -> Json<Vec<Swi
 }
 
 async fn switch<C: Datastore>(
-    State(it): State<Maintained<C>>,
+    State(it): State<MaintenanceState<C>>,
     Extension(caller): Extension<Caller>,
     Json(entry): Json<SwitchEntry>,
 ) -> Response {
@@ -64,9 +64,9 @@ async fn switch<C: Datastore>(
 }
 
 async fn factory_reset<C: Datastore>(
-    State(it): State<Maintained<C>>,
+    State(it): State<MaintenanceState<C>>,
     Extension(caller): Extension<Caller>,
-    Json(ResetToFactory { retain_certificates }): Json<ResetToFactory>,
+    Json(FactoryResetRequest { retain_certificates }): Json<FactoryResetRequest>,
 ) -> Response {
     match reset_to_factory(&it.core, &it.reboots, &caller, retain_certificates).await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),

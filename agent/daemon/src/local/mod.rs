@@ -27,7 +27,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::{Caller, Chain, Role, Source, http1};
+use holdfast_base::{AuthMethod, Caller, Chain, Role, http1};
 use holdfast_store::accounts::AccountingLog;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -35,12 +35,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_util::task::AbortOnDropHandle;
 use zeroize::{Zeroize, Zeroizing};
 
-pub use self::bootz::{BootzStart, bootz_routes};
+pub use self::bootz::{BootzStartRequest, bootz_routes};
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector};
 pub use self::maintain::{SwitchEntry, maintenance_routes};
 use crate::{
-    settings::Shown,
+    settings::ShowContent,
     users::{Password, UserError, Users},
 };
 
@@ -58,12 +58,12 @@ pub struct LocalError {
 
 /// The serving socket. Dropping it stops the task and removes the file.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalServer {
     path: PathBuf,
     task: AbortOnDropHandle<()>,
 }
 
-impl Local {
+impl LocalServer {
     /// Waits until the socket is no longer served, for any reason. Must not be called again afterwards.
     pub async fn ended(&mut self) {
         // A panic was logged when it happened.
@@ -72,21 +72,21 @@ impl Local {
 }
 
 #[cfg(test)]
-impl Local {
+impl LocalServer {
     /// A socket served by the given task.
     pub(crate) fn of(task: impl Future<Output = ()> + Send + 'static) -> Self {
         Self { path: PathBuf::new(), task: AbortOnDropHandle::new(tokio::spawn(task)) }
     }
 }
 
-impl Drop for Local {
+impl Drop for LocalServer {
     fn drop(&mut self) {
         let _gone_already = fs::remove_file(&self.path);
     }
 }
 
 /// Dependencies of the socket's handlers.
-pub struct Served {
+pub struct LocalDependencies {
     pub inspect: Arc<dyn Inspect>,
     pub users: Users,
     /// Accounting records of requests.
@@ -95,7 +95,7 @@ pub struct Served {
     pub more: Router,
 }
 
-impl fmt::Debug for Served {
+impl fmt::Debug for LocalDependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Served").field("accounts", &self.accounts).finish_non_exhaustive()
     }
@@ -107,16 +107,16 @@ impl fmt::Debug for Served {
 ///
 /// # Errors
 /// When the socket cannot be created.
-pub fn start(path: &Path, served: Served) -> Result<Local, LocalError> {
+pub fn start(path: &Path, served: LocalDependencies) -> Result<LocalServer, LocalError> {
     let failed = |source| LocalError { path: path.into(), source };
     let listener = bind(path).map_err(failed)?;
-    let Served { inspect, users, accounts, more } = served;
+    let LocalDependencies { inspect, users, accounts, more } = served;
     let routes = Router::new()
-        .route("/show/config", get(|agent| show(agent, Shown::Config)))
-        .route("/show/state", get(|agent| show(agent, Shown::State)))
-        .route("/show/values", get(|agent| show(agent, Shown::Values)))
-        .route("/show/pending", get(|agent| show(agent, Shown::Pending)))
-        .route("/show/boot", get(|agent| show(agent, Shown::Boot)))
+        .route("/show/config", get(|agent| show(agent, ShowContent::Config)))
+        .route("/show/state", get(|agent| show(agent, ShowContent::State)))
+        .route("/show/values", get(|agent| show(agent, ShowContent::Values)))
+        .route("/show/pending", get(|agent| show(agent, ShowContent::Pending)))
+        .route("/show/boot", get(|agent| show(agent, ShowContent::Boot)))
         .route("/users", get(list_users))
         .route("/users/set", post(set_user))
         .route("/users/delete", post(delete_user))
@@ -128,7 +128,7 @@ pub fn start(path: &Path, served: Served) -> Result<Local, LocalError> {
     let task = tokio::spawn(http1::serve(listener, bounds, move |stream| {
         routes.clone().layer(Extension(ConnectInfo(LocalPeer::of(stream))))
     }));
-    Ok(Local { path: path.into(), task: AbortOnDropHandle::new(task) })
+    Ok(LocalServer { path: path.into(), task: AbortOnDropHandle::new(task) })
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
@@ -159,7 +159,7 @@ impl LocalPeer {
         Some(Caller {
             name: SmolStr::new_static("local"),
             role: Role::Admin,
-            source: Source::Local { uid },
+            auth_method: AuthMethod::Local { uid },
             peer: None,
         })
     }
@@ -191,27 +191,27 @@ struct LocalAgent {
 
 /// A user, in the wire format of the socket.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct UserEntry {
+pub struct UserSummary {
     pub name: String,
     pub role: String,
 }
 
 /// A user to create, with a cleartext password: the socket does not leave the box.
 #[derive(Serialize, Deserialize)]
-struct UserToSet {
+struct SetUserRequest {
     name: String,
     role: String,
     password: Option<String>,
 }
 
-impl Drop for UserToSet {
+impl Drop for SetUserRequest {
     fn drop(&mut self) {
         self.password.zeroize();
     }
 }
 
 #[derive(Serialize, Deserialize)]
-struct UserToDelete {
+struct DeleteUserRequest {
     name: String,
 }
 
@@ -222,20 +222,23 @@ struct Failure {
     error: String,
 }
 
-async fn show(State(agent): State<LocalAgent>, what: Shown) -> Response {
+async fn show(State(agent): State<LocalAgent>, what: ShowContent) -> Response {
     match agent.inspect.show(what).await {
         Ok(text) => text.into_response(),
         Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, Chain(&*error).to_string()),
     }
 }
 
-async fn list_users(State(agent): State<LocalAgent>) -> Json<Vec<UserEntry>> {
+async fn list_users(State(agent): State<LocalAgent>) -> Json<Vec<UserSummary>> {
     let entry =
-        |(name, role): (SmolStr, Role)| UserEntry { name: name.into(), role: role.to_string() };
+        |(name, role): (SmolStr, Role)| UserSummary { name: name.into(), role: role.to_string() };
     Json(agent.users.list().into_iter().map(entry).collect())
 }
 
-async fn set_user(State(agent): State<LocalAgent>, Json(mut user): Json<UserToSet>) -> Response {
+async fn set_user(
+    State(agent): State<LocalAgent>,
+    Json(mut user): Json<SetUserRequest>,
+) -> Response {
     let role = match user.role.parse() {
         Ok(role) => role,
         Err(error) => return failure(StatusCode::BAD_REQUEST, Chain(&error).to_string()),
@@ -248,7 +251,10 @@ async fn set_user(State(agent): State<LocalAgent>, Json(mut user): Json<UserToSe
     }
 }
 
-async fn delete_user(State(agent): State<LocalAgent>, Json(user): Json<UserToDelete>) -> Response {
+async fn delete_user(
+    State(agent): State<LocalAgent>,
+    Json(user): Json<DeleteUserRequest>,
+) -> Response {
     changed(agent.users.delete(&user.name.into()).await)
 }
 
@@ -274,19 +280,19 @@ fn failure(status: StatusCode, error: String) -> Response {
 mod tests {
     use std::error::Error;
 
-    use holdfast_security::acctz::{Activity, AuthzOutcome, History, Text};
+    use holdfast_security::acctz::{Activity, AuthzOutcome, BoundedText, History};
     use tempfile::TempDir;
 
     use super::*;
     use holdfast_store::Store;
 
-    struct Toy;
+    struct FakeInspect;
 
     #[tonic::async_trait]
-    impl Inspect for Toy {
-        async fn show(&self, what: Shown) -> Result<String, Box<dyn Error + Send + Sync>> {
+    impl Inspect for FakeInspect {
+        async fn show(&self, what: ShowContent) -> Result<String, Box<dyn Error + Send + Sync>> {
             match what {
-                Shown::State => Err("the core is busy".into()),
+                ShowContent::State => Err("the core is busy".into()),
                 what => Ok(format!("this is {}\n", what.as_str())),
             }
         }
@@ -301,8 +307,8 @@ mod tests {
         fs::write(&path, "left by an agent that was killed").unwrap();
         let users = Users::new(loaded.users, store).unwrap();
         let accounts = AccountingLog::new(History::new(1 << 20, 1));
-        let served = Served {
-            inspect: Arc::new(Toy),
+        let served = LocalDependencies {
+            inspect: Arc::new(FakeInspect),
             users: users.clone(),
             accounts: accounts.clone(),
             more: Router::new(),
@@ -357,7 +363,7 @@ mod tests {
             let record = reader.next().await.record;
             assert_eq!(record.account.session.user.identity.as_str(), "local");
             let Activity::Command(done) = &record.account.activity else { panic!("{record:?}") };
-            let given = done.arguments.iter().map(Text::as_str).collect::<String>();
+            let given = done.arguments.iter().map(BoundedText::as_str).collect::<String>();
             let told = (done.command.as_str(), given.as_str(), done.authz.detail.as_str());
             assert_eq!(told, (command, arguments, detail));
             assert_eq!(done.authz.outcome, AuthzOutcome::Permit);

@@ -18,9 +18,9 @@ use prost::encoding::WireType;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
-use self::rules::Rule;
+use self::rules::RecordingRule;
 pub(crate) use self::served::{SERVED, rpcs};
-use self::walk::Walk;
+use self::walk::Redactor;
 
 /// Octets of one request that are read and kept. More would let one Set fill the history, and cost time in every call.
 pub const MAX_PAYLOAD: usize = 8 * 1024;
@@ -51,7 +51,7 @@ struct Message {
 enum Field {
     Message(usize),
     Number { wire: WireType, repeated: bool },
-    Octets(Rule),
+    Octets(RecordingRule),
 }
 
 impl Methods {
@@ -98,7 +98,7 @@ impl Methods {
     /// Copies what may be recorded of a request. `octets` is its beginning, or all of it if `whole`.
     pub fn payload(&self, method: &Method, octets: &[u8], whole: bool) -> Payload {
         let message = &self.messages[method.request];
-        let mut walk = Walk::new(&self.messages, MAX_PAYLOAD);
+        let mut walk = Redactor::new(&self.messages, MAX_PAYLOAD);
         let octets = walk.copy(message, octets, whole);
         Payload { message: message.name.clone(), octets, cut: walk.cut }
     }

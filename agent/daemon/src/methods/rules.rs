@@ -4,7 +4,7 @@ use holdfast_security::acctz::secrets::is_secret;
 
 /// Treatment of the octets of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(super) enum RecordingRule {
     Keep,
     Withhold,
     /// A JSON document: members with secret names are withheld.
@@ -64,21 +64,21 @@ const HARMLESS: [&str; 23] = [
     "google.protobuf.Any.type_url",
 ];
 
-pub(super) fn of_string(package: &str, message: &str, field: &str) -> Rule {
+pub(super) fn of_string(package: &str, message: &str, field: &str) -> RecordingRule {
     match (message, field) {
-        ("gnmi.TypedValue", "ascii_val") => Rule::Lines,
-        ("gnmi.TypedValue", _) => Rule::Value,
-        _ if OPEN.contains(&package) && !is_secret(field) => Rule::Keep,
-        _ if HARMLESS.contains(&format!("{message}.{field}").as_str()) => Rule::Keep,
-        _ => Rule::Withhold,
+        ("gnmi.TypedValue", "ascii_val") => RecordingRule::Lines,
+        ("gnmi.TypedValue", _) => RecordingRule::Value,
+        _ if OPEN.contains(&package) && !is_secret(field) => RecordingRule::Keep,
+        _ if HARMLESS.contains(&format!("{message}.{field}").as_str()) => RecordingRule::Keep,
+        _ => RecordingRule::Withhold,
     }
 }
 
 /// Rule for octets. Those of unknown meaning are withheld: keys, files, encoded messages.
-pub(super) fn of_bytes(message: &str, field: &str) -> Rule {
+pub(super) fn of_bytes(message: &str, field: &str) -> RecordingRule {
     match (message, field) {
-        ("gnmi.TypedValue", "json_val" | "json_ietf_val") => Rule::Json,
-        _ => Rule::Withhold,
+        ("gnmi.TypedValue", "json_val" | "json_ietf_val") => RecordingRule::Json,
+        _ => RecordingRule::Withhold,
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) const SERVED: [&str; 11] = [
     "grpc.health.v1.Health",
 ];
 
-/// Paths of all RPCs of the listener in HTTP/2, `/package.Service/Method`, reflection included.
+/// Paths of all RPCs of the listener in HTTP/2, `/package.Service/DigestMethod`, reflection included.
 pub(crate) fn rpcs() -> Vec<String> {
     let sets = [
         FILE_DESCRIPTOR_SET,

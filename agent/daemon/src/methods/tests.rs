@@ -192,7 +192,7 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
 
 // proves 5.100, 5.101
 #[test]
-fn what_is_harmless_is_the_same_message() {
+fn a_message_without_secrets_is_copied_unchanged() {
     let request = PingRequest {
         destination: "192.0.2.1".to_owned(),
         count: -1,

@@ -9,7 +9,7 @@ use holdfast_security::acctz::secrets::{self, WITHHELD};
 use prost::Message as _;
 use prost::encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint};
 
-use super::rules::Rule;
+use super::rules::RecordingRule;
 use super::{Field, Message};
 
 /// Depth of nested messages that are copied. Those of the protocols nest half as deep; a deeper one only costs time.
@@ -20,7 +20,7 @@ const FRAME: usize = 10;
 const CUT_JSON: &[u8] = br#""(cut)""#;
 
 /// State of one copy.
-pub(super) struct Walk<'m> {
+pub(super) struct Redactor<'m> {
     messages: &'m [Message],
     /// Octets that may still be written.
     left: usize,
@@ -32,7 +32,7 @@ pub(super) struct Walk<'m> {
 
 /// Place of the walk in the message.
 #[derive(Clone, Copy)]
-struct At {
+struct CopyPosition {
     depth: usize,
     /// True when the path of the update leads to a secret.
     secret: bool,
@@ -40,7 +40,7 @@ struct At {
     whole: bool,
 }
 
-impl<'m> Walk<'m> {
+impl<'m> Redactor<'m> {
     pub(super) fn new(messages: &'m [Message], left: usize) -> Self {
         Self { messages, left, cut: false, prefix: None }
     }
@@ -52,13 +52,13 @@ impl<'m> Walk<'m> {
         }
         let whole = whole && from.len() <= self.left;
         let from = &from[..from.len().min(self.left)];
-        self.message(message, from, At { depth: 0, secret: false, whole })
+        self.message(message, from, CopyPosition { depth: 0, secret: false, whole })
     }
 
-    fn message(&mut self, message: &Message, mut from: &[u8], at: At) -> Vec<u8> {
+    fn message(&mut self, message: &Message, mut from: &[u8], at: CopyPosition) -> Vec<u8> {
         let mut to = Vec::new();
         let secret = at.secret || message.name == "gnmi.Update" && self.leads_to_secret(from, at);
-        let at = At { secret, ..at };
+        let at = CopyPosition { secret, ..at };
         while !from.is_empty() && self.field(message, &mut from, &mut to, at).is_some() {}
         self.cut |= !from.is_empty() || !at.whole;
         to
@@ -70,7 +70,7 @@ impl<'m> Walk<'m> {
         message: &Message,
         from: &mut &[u8],
         to: &mut Vec<u8>,
-        at: At,
+        at: CopyPosition,
     ) -> Option<()> {
         let (number, wire) = decode_key(from).ok()?;
         let field = message.fields.get(&number);
@@ -86,12 +86,12 @@ impl<'m> Walk<'m> {
             return Some(());
         };
         self.left = self.left.checked_sub(FRAME)?;
-        let at = At { whole, ..at };
+        let at = CopyPosition { whole, ..at };
         let copied = match *field {
             Field::Message(_) if at.depth == MAX_DEPTH => return None,
             Field::Message(place) => {
                 let messages = self.messages;
-                self.message(&messages[place], here, At { depth: at.depth + 1, ..at })
+                self.message(&messages[place], here, CopyPosition { depth: at.depth + 1, ..at })
             }
             Field::Number { .. } if at.secret => return Some(()),
             Field::Number { wire, repeated: true } if whole && are_numbers(wire, here) => {
@@ -115,7 +115,7 @@ impl<'m> Walk<'m> {
         (number, wire): (u32, WireType),
         from: &mut &[u8],
         to: &mut Vec<u8>,
-        at: At,
+        at: CopyPosition,
     ) -> Option<()> {
         let before = *from;
         skip_number(wire, from)?;
@@ -133,25 +133,27 @@ impl<'m> Walk<'m> {
         Some(())
     }
 
-    fn octets(&mut self, rule: Rule, here: &[u8], at: At) -> Option<Vec<u8>> {
+    fn octets(&mut self, rule: RecordingRule, here: &[u8], at: CopyPosition) -> Option<Vec<u8>> {
         match rule {
-            _ if at.secret && rule != Rule::Keep => self.bounded(withheld(rule)),
-            Rule::Withhold => self.bounded(withheld(rule)),
-            Rule::Json if at.whole => {
+            _ if at.secret && rule != RecordingRule::Keep => self.bounded(withheld(rule)),
+            RecordingRule::Withhold => self.bounded(withheld(rule)),
+            RecordingRule::Json if at.whole => {
                 let kept = secrets::json(here);
                 let kept = kept.unwrap_or_else(|| withheld(rule).to_vec());
                 let fits = kept.len() <= self.left;
                 self.cut |= !fits;
                 self.bounded(if fits { &kept } else { CUT_JSON })
             }
-            Rule::Json => self.bounded(CUT_JSON),
-            Rule::Lines => self.text(&secrets::text(&String::from_utf8_lossy(here)), at),
-            Rule::Keep | Rule::Value => self.text(&String::from_utf8_lossy(here), at),
+            RecordingRule::Json => self.bounded(CUT_JSON),
+            RecordingRule::Lines => self.text(&secrets::text(&String::from_utf8_lossy(here)), at),
+            RecordingRule::Keep | RecordingRule::Value => {
+                self.text(&String::from_utf8_lossy(here), at)
+            }
         }
     }
 
     /// The beginning of a text, as much as fits.
-    fn text(&mut self, text: &str, at: At) -> Option<Vec<u8>> {
+    fn text(&mut self, text: &str, at: CopyPosition) -> Option<Vec<u8>> {
         let end = text.floor_char_boundary(self.left);
         let whole = at.whole && end == text.len();
         self.cut |= !whole;
@@ -168,7 +170,7 @@ impl<'m> Walk<'m> {
     }
 
     /// True for an update whose path has a secret name, or may have one.
-    fn leads_to_secret(&self, update: &[u8], at: At) -> bool {
+    fn leads_to_secret(&self, update: &[u8], at: CopyPosition) -> bool {
         let path = if at.whole { path_of(update) } else { first_path_of(update) };
         let Some(path) = path else { return true };
         let named = |path: &gnmi::Path| path.elem.iter().any(|elem| secrets::is_secret(&elem.name));
@@ -206,9 +208,9 @@ fn are_numbers(wire: WireType, mut from: &[u8]) -> bool {
     true
 }
 
-fn withheld(rule: Rule) -> &'static [u8] {
+fn withheld(rule: RecordingRule) -> &'static [u8] {
     match rule {
-        Rule::Json => br#""(withheld)""#,
+        RecordingRule::Json => br#""(withheld)""#,
         _ => WITHHELD.as_bytes(),
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use holdfast_base::Caller;
-use holdfast_bootz::payload::Payload;
-use holdfast_config::{Boot, BootChange, Seeds};
+use holdfast_bootz::payload::BootstrapPayload;
+use holdfast_config::{Boot, BootChange, InitialConfiguration};
 use holdfast_core::Datastore;
 use tracing::info;
 
@@ -22,11 +22,11 @@ pub async fn bootstrap(
     core: &impl Datastore,
     gnsi: &Gnsi,
     caller: &Caller,
-    payload: &Payload,
+    payload: &BootstrapPayload,
 ) -> Result<Vec<String>, String> {
     let told = |refusal: Refusal| refusal.text().to_owned();
     let (boot, artefacts) = read(payload).map_err(told)?;
-    let seeds = Seeds {
+    let seeds = InitialConfiguration {
         vendor: payload.boot_config.dynamic_vendor_config.to_vec(),
         openconfig: payload.boot_config.dynamic_oc_config.to_vec(),
     };
@@ -46,7 +46,7 @@ pub async fn bootstrap(
 }
 
 /// Reads the payload. An empty message counts as absent, because a new box has nothing that it could remove.
-fn read(payload: &Payload) -> Result<(Boot, Artefacts), Refusal> {
+fn read(payload: &BootstrapPayload) -> Result<(Boot, Artefacts), Refusal> {
     fn filled<T: Clone + Default + PartialEq>(given: &Option<T>) -> Option<T> {
         given.clone().filter(|it| *it != T::default())
     }

@@ -93,7 +93,7 @@ fn scalar(value: &Value) -> typed_value::Value {
 
 /// Value that a Set supplies for one path.
 #[derive(Debug)]
-pub(super) enum Supplied {
+pub(super) enum SetValue {
     Json {
         text: prost::bytes::Bytes,
         ietf: bool,
@@ -103,7 +103,7 @@ pub(super) enum Supplied {
     Text(String),
 }
 
-impl Supplied {
+impl SetValue {
     pub(super) fn read(update: &gnmi::Update) -> Result<Self, Refusal> {
         #[expect(deprecated, reason = "old clients send `value`; it is read, never written")]
         let old = &update.value;

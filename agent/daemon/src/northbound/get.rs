@@ -11,36 +11,38 @@ use holdfast_base::now_ns;
 use holdfast_config::edit::ANNOTATION;
 use holdfast_config::limits::{ANSWER_SIZE, LimitExceeded, MESSAGE_SIZE, REQUEST_PATHS};
 use holdfast_config::schema::{Node, Origin};
-use holdfast_config::tree::{Child, Found, Selecting, Tree};
+use holdfast_config::tree::{Child, Found, SelectVisitor, Tree};
 use holdfast_config::{InstancePath, Path, Value, json};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
-use holdfast_telemetry::view::overlaid;
-use holdfast_telemetry::{Class, Item, Kind, LeavesCache, Progress, Selection, Stamp, Walk};
+use holdfast_telemetry::view::with_polled_leaves;
+use holdfast_telemetry::{
+    ChangeDetection, LeafSetCache, LeafVersion, ReadType, Selection, TreeUpdate, Walk, WalkProgress,
+};
 use prost::Message;
 use smol_str::SmolStr;
 
 use super::encoding::Encoding;
-use super::extensions::ReadWishes;
+use super::extensions::ReadExtensions;
 use super::path::{elems_to_wire, to_wire};
-use super::reads::{PORTION, Reads, Stop, Work};
-use super::request::{AdmittedPath, ReadPath, Reader};
+use super::reads::{PORTION, ReadBudget, ReadPool, ReadStop};
+use super::request::{AdmittedPath, ReadPath, ReadRequest};
 use super::show;
 use super::status::Refusal;
 use super::unknown::{OrUnknown, all_known};
-use crate::gnsi::pathz::{Rights, visible_while};
+use crate::gnsi::pathz::{PathPermissions, visible_while};
 
 pub(super) async fn get<D: Datastore>(
     core: &D,
-    reads: &Reads,
-    rights: Option<&Arc<Rights>>,
+    reads: &ReadPool,
+    rights: Option<&Arc<PathPermissions>>,
     request: gnmi::GetRequest,
 ) -> Result<gnmi::GetResponse, Refusal> {
     REQUEST_PATHS.check(request.path.len())?;
-    let wishes = ReadWishes::of_get(&request.extension)?;
+    let wishes = ReadExtensions::of_get(&request.extension)?;
     let (kind, prefix) = (read_kind(request.r#type)?, request.prefix.clone());
-    let reader = Reader::new(core, rights, prefix, kind, &request.use_models, wishes.depth)?;
+    let reader = ReadRequest::new(core, rights, prefix, kind, &request.use_models, wishes.depth)?;
     let joined = reader.joined(request.path.iter().map(Some))?;
     if joined.iter().flatten().any(|path| path.cli) {
         return show::get(core, reads, reader, all_known(joined)?, &request, kind).await;
@@ -49,16 +51,16 @@ pub(super) async fn get<D: Datastore>(
     let admitted = reader.admitted(joined).await?;
     let reader = Arc::new(reader);
     let asking = Arc::clone(&reader);
-    let asked = reads.run(move |work| Asked::read(&asking, &admitted, work)).await?;
-    let view = View::take(core, asked.polled).await;
-    let answer = move |work: &Work| {
-        let making = Making { work, room: AnswerSize::default(), cache: RefCell::default() };
+    let asked = reads.run(move |work| ResolvedPaths::read(&asking, &admitted, work)).await?;
+    let view = GetSnapshot::take(core, asked.polled).await;
+    let answer = move |work: &ReadBudget| {
+        let making = AnswerContext { work, room: AnswerSize::default(), cache: RefCell::default() };
         let view = view.complete(&reader, work)?;
         let notification = |path| {
             let reader = &*reader;
-            Answer { reader, view: &view, encoding, path, making: &making }.notification()
+            PathAnswer { reader, view: &view, encoding, path, making: &making }.notification()
         };
-        let notification = asked.paths.iter().map(notification).collect::<Result<_, Stop>>()?;
+        let notification = asked.paths.iter().map(notification).collect::<Result<_, ReadStop>>()?;
         Ok(gnmi::GetResponse { notification, ..Default::default() })
     };
     reads.run(answer).await
@@ -66,26 +68,26 @@ pub(super) async fn get<D: Datastore>(
 
 /// The paths of a request, looked up.
 #[derive(Debug)]
-struct Asked {
+struct ResolvedPaths {
     paths: Vec<ReadPath>,
     /// Origins with leaves that are wanted and have to be read for this request.
     polled: Vec<Origin>,
 }
 
-impl Asked {
+impl ResolvedPaths {
     fn read<D: Datastore>(
-        reader: &Reader<D>,
+        reader: &ReadRequest<D>,
         admitted: &[OrUnknown<AdmittedPath>],
-        work: &Work,
-    ) -> Result<Self, Stop> {
+        work: &ReadBudget,
+    ) -> Result<Self, ReadStop> {
         let paths = all_known(reader.resolved(admitted, work)?)?;
         let mut polled = Vec::new();
-        let mut cache = LeavesCache::default();
+        let mut cache = LeafSetCache::default();
         for path in &paths {
             work.spend(path.patterns.len())?;
             let origin = path.joined.origin;
             if !polled.contains(&origin)
-                && reader.selection(&mut cache, path, Class::Polled).is_some()
+                && reader.selection(&mut cache, path, ChangeDetection::Polled).is_some()
             {
                 polled.push(origin);
             }
@@ -94,12 +96,12 @@ impl Asked {
     }
 }
 
-fn read_kind(number: i32) -> Result<Kind, Refusal> {
+fn read_kind(number: i32) -> Result<ReadType, Refusal> {
     Ok(match DataType::try_from(number) {
-        Ok(DataType::All) => Kind::All,
-        Ok(DataType::Config) => Kind::Config,
-        Ok(DataType::State) => Kind::State,
-        Ok(DataType::Operational) => Kind::Operational,
+        Ok(DataType::All) => ReadType::All,
+        Ok(DataType::Config) => ReadType::Config,
+        Ok(DataType::State) => ReadType::State,
+        Ok(DataType::Operational) => ReadType::Operational,
         Err(_) => return Err(Refusal::invalid(format!("there is no data type {number}"))),
     })
 }
@@ -109,16 +111,16 @@ const OVERLAY: usize = 4;
 
 /// Snapshot from which all paths of the request are answered.
 #[derive(Clone, Debug)]
-struct View {
-    openconfig: Tree<Stamp>,
-    native: Tree<Stamp>,
+struct GetSnapshot {
+    openconfig: Tree<LeafVersion>,
+    native: Tree<LeafVersion>,
     annotation: Option<SmolStr>,
     /// Leaves that were read for this request and are yet to be laid over the trees.
     polled: Vec<(Origin, Vec<(InstancePath, Value)>)>,
     time_ns: u64,
 }
 
-impl View {
+impl GetSnapshot {
     async fn take<D: Datastore>(core: &D, origins: Vec<Origin>) -> Self {
         let revision = core.current_revision().await;
         let mut polled = Vec::with_capacity(origins.len());
@@ -135,25 +137,29 @@ impl View {
     }
 
     /// Lays the leaves that were read over the trees.
-    fn complete<D: Datastore>(&self, reader: &Reader<D>, work: &Work) -> Result<Self, Stop> {
+    fn complete<D: Datastore>(
+        &self,
+        reader: &ReadRequest<D>,
+        work: &ReadBudget,
+    ) -> Result<Self, ReadStop> {
         let mut view = Self { polled: Vec::new(), ..self.clone() };
         for (origin, leaves) in &self.polled {
             work.spend(leaves.len() * OVERLAY)?;
             let (schema, tree) = (reader.schema(*origin), view.tree(*origin));
-            let tree = overlaid(schema, tree, leaves.clone(), self.time_ns);
+            let tree = with_polled_leaves(schema, tree, leaves.clone(), self.time_ns);
             *view.tree_mut(*origin) = tree;
         }
         Ok(view)
     }
 
-    fn tree(&self, origin: Origin) -> &Tree<Stamp> {
+    fn tree(&self, origin: Origin) -> &Tree<LeafVersion> {
         match origin {
             Origin::OpenConfig => &self.openconfig,
             Origin::Native => &self.native,
         }
     }
 
-    fn tree_mut(&mut self, origin: Origin) -> &mut Tree<Stamp> {
+    fn tree_mut(&mut self, origin: Origin) -> &mut Tree<LeafVersion> {
         match origin {
             Origin::OpenConfig => &mut self.openconfig,
             Origin::Native => &mut self.native,
@@ -197,23 +203,23 @@ fn memory_of(update: &gnmi::Update) -> usize {
 }
 
 /// One path about to be answered.
-struct Answer<'a, D> {
-    reader: &'a Reader<D>,
-    view: &'a View,
+struct PathAnswer<'a, D> {
+    reader: &'a ReadRequest<D>,
+    view: &'a GetSnapshot,
     encoding: Encoding,
     path: &'a ReadPath,
-    making: &'a Making<'a>,
+    making: &'a AnswerContext<'a>,
 }
 
 /// The parts that all notifications of an answer share while they are made.
-struct Making<'a> {
-    work: &'a Work,
+struct AnswerContext<'a> {
+    work: &'a ReadBudget,
     room: AnswerSize,
-    cache: RefCell<LeavesCache>,
+    cache: RefCell<LeafSetCache>,
 }
 
-impl<D: Datastore> Answer<'_, D> {
-    fn notification(&self) -> Result<gnmi::Notification, Stop> {
+impl<D: Datastore> PathAnswer<'_, D> {
+    fn notification(&self) -> Result<gnmi::Notification, ReadStop> {
         self.making.work.spend(1)?;
         let update = match self.encoding {
             Encoding::Proto => self.leaves()?,
@@ -236,11 +242,11 @@ impl<D: Datastore> Answer<'_, D> {
     }
 
     /// True when the path has data, and all of it is below the wanted depth.
-    fn is_cut_off(&self) -> Result<bool, Stop> {
+    fn is_cut_off(&self) -> Result<bool, ReadStop> {
         if self.reader.filter(self.origin()).depth.is_none() {
             return Ok(false);
         }
-        let mut found = Finding { answer: self, is_there: false };
+        let mut found = VisibilityCheck { answer: self, is_there: false };
         for pattern in self.path.patterns.iter() {
             let flow = self.view.tree(self.origin()).select_into(pattern, &mut found);
             match (flow, found.is_there) {
@@ -253,9 +259,9 @@ impl<D: Datastore> Answer<'_, D> {
     }
 
     /// One update for each leaf.
-    fn leaves(&self) -> Result<Vec<gnmi::Update>, Stop> {
+    fn leaves(&self) -> Result<Vec<gnmi::Update>, ReadStop> {
         let cache = &mut self.making.cache.borrow_mut();
-        let Some(selection) = self.reader.selection(cache, self.path, Class::All) else {
+        let Some(selection) = self.reader.selection(cache, self.path, ChangeDetection::All) else {
             return Ok(Vec::new());
         };
         let schema = self.reader.schema(self.origin());
@@ -264,12 +270,14 @@ impl<D: Datastore> Answer<'_, D> {
         loop {
             let before = walk.visited();
             let update = match walk.next_within(before + PORTION) {
-                Progress::Item(Item::Leaf { path, leaf, .. }) => path.last().map(|step| {
-                    let value = self.encoding.leaf(schema, step.node, &leaf.value);
-                    update(to_wire(schema, &path[self.prefix_len().min(path.len())..]), value)
-                }),
-                Progress::Item(_) | Progress::Paused => None,
-                Progress::Ended => return Ok(updates),
+                WalkProgress::Update(TreeUpdate::Leaf { path, leaf, .. }) => {
+                    path.last().map(|step| {
+                        let value = self.encoding.leaf(schema, step.node, &leaf.value);
+                        update(to_wire(schema, &path[self.prefix_len().min(path.len())..]), value)
+                    })
+                }
+                WalkProgress::Update(_) | WalkProgress::Paused => None,
+                WalkProgress::Ended => return Ok(updates),
             };
             self.making.work.spend(walk.visited() - before)?;
             if let Some(update) = update {
@@ -280,9 +288,9 @@ impl<D: Datastore> Answer<'_, D> {
     }
 
     /// One update for each thing the path names, with all that is in it.
-    fn documents(&self) -> Result<Vec<gnmi::Update>, Stop> {
+    fn documents(&self) -> Result<Vec<gnmi::Update>, ReadStop> {
         let cache = &mut self.making.cache.borrow_mut();
-        let selection = self.reader.full_selection(cache, self.path, Class::All);
+        let selection = self.reader.full_selection(cache, self.path, ChangeDetection::All);
         let mut documents = Documents { answer: self, selection, updates: Vec::new() };
         for pattern in self.path.patterns.iter() {
             if self.view.tree(self.origin()).select_into(pattern, &mut documents).is_break() {
@@ -302,9 +310,9 @@ impl<D: Datastore> Answer<'_, D> {
     fn seen<'f>(
         &self,
         path: &InstancePath,
-        found: Found<'f, Stamp>,
-        room: &'f mut Option<Child<Stamp>>,
-    ) -> ControlFlow<(), Option<Found<'f, Stamp>>> {
+        found: Found<'f, LeafVersion>,
+        room: &'f mut Option<Child<LeafVersion>>,
+    ) -> ControlFlow<(), Option<Found<'f, LeafVersion>>> {
         let Some(view) = self.reader.rights(self.origin()) else {
             return ControlFlow::Continue(Some(found));
         };
@@ -315,8 +323,8 @@ impl<D: Datastore> Answer<'_, D> {
 
     /// Adds the annotation of the root, which is configuration of the client, to the document of the root.
     fn annotated(&self, document: Vec<u8>) -> Vec<u8> {
-        let kind = self.reader.filter(self.origin()).kind;
-        let configuration = matches!(kind, Kind::All | Kind::Config);
+        let kind = self.reader.filter(self.origin()).read_type;
+        let configuration = matches!(kind, ReadType::All | ReadType::Config);
         let annotation = self.view.annotation.as_ref();
         let here = configuration && self.origin() == Origin::OpenConfig;
         let Some(annotation) = annotation.filter(|_| here) else { return document };
@@ -326,7 +334,7 @@ impl<D: Datastore> Answer<'_, D> {
     fn document(
         &self,
         path: &InstancePath,
-        found: Found<'_, Stamp>,
+        found: Found<'_, LeafVersion>,
         selection: &Selection,
     ) -> ControlFlow<(), Option<gnmi::TypedValue>> {
         let schema = self.reader.schema(self.origin());
@@ -335,12 +343,12 @@ impl<D: Datastore> Answer<'_, D> {
         // The printer writes keys wherever it writes an entry; they are no reason to write one.
         let entry_is_configured = matches!(found, Found::Leaf(_)) && self.is_in_given_entry(path);
         let shown = |node: &Node| {
-            selection.reaches(node.id)
-                && filter.takes(node)
+            selection.is_within_depth(node.id)
+                && filter.matches(node)
                 && (!filter.is_config_key(schema, node) || entry_is_configured)
         };
         let go_on = |octets| {
-            let fits = self.making.room.check(octets).map_err(Stop::from);
+            let fits = self.making.room.check(octets).map_err(ReadStop::from);
             self.making.work.flow(fits.and_then(|()| self.making.work.spend(1)))
         };
         let flavour = self.encoding.flavour();
@@ -378,17 +386,17 @@ impl<D: Datastore> Answer<'_, D> {
 }
 
 /// Search for anything that the caller may see.
-struct Finding<'a, 'b, D> {
-    answer: &'b Answer<'a, D>,
+struct VisibilityCheck<'a, 'b, D> {
+    answer: &'b PathAnswer<'a, D>,
     is_there: bool,
 }
 
-impl<'t, D: Datastore> Selecting<'t, Stamp> for Finding<'_, '_, D> {
+impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for VisibilityCheck<'_, '_, D> {
     fn look(&mut self) -> ControlFlow<()> {
         self.answer.making.work.look()
     }
 
-    fn found(&mut self, path: &InstancePath, found: Found<'t, Stamp>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, found: Found<'t, LeafVersion>) -> ControlFlow<()> {
         self.is_there = self.answer.seen(path, found, &mut None)?.is_some();
         if self.is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -396,24 +404,24 @@ impl<'t, D: Datastore> Selecting<'t, Stamp> for Finding<'_, '_, D> {
 
 /// Collector of one update for each node that is found.
 struct Documents<'a, 'b, D> {
-    answer: &'b Answer<'a, D>,
+    answer: &'b PathAnswer<'a, D>,
     selection: Selection,
     updates: Vec<gnmi::Update>,
 }
 
-impl<'t, D: Datastore> Selecting<'t, Stamp> for Documents<'_, '_, D> {
+impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for Documents<'_, '_, D> {
     fn look(&mut self) -> ControlFlow<()> {
         self.answer.making.work.look()
     }
 
-    fn found(&mut self, path: &InstancePath, found: Found<'t, Stamp>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, found: Found<'t, LeafVersion>) -> ControlFlow<()> {
         let mut room = None;
         let Some(found) = self.answer.seen(path, found, &mut room)? else {
             return ControlFlow::Continue(());
         };
         if let Some(value) = self.answer.document(path, found, &self.selection)? {
             let update = update(self.answer.answer_path(path), value);
-            let fits = self.answer.making.room.add(&update).map_err(Stop::from);
+            let fits = self.answer.making.room.add(&update).map_err(ReadStop::from);
             self.answer.making.work.flow(fits)?;
             self.updates.push(update);
         }

@@ -11,24 +11,24 @@ use holdfast_proto::gnmi::{
 };
 use tonic::{Request, Response, Status, Streaming};
 
-use super::reads::Reads;
+use super::reads::ReadPool;
 use super::subscribe::sampler::Sampler;
-use super::subscribe::{self, IgnoredSubscriptions, Subscribing, Updates};
+use super::subscribe::{self, IgnoredSubscriptions, SubscriberContext, Updates};
 use super::{capabilities, get, set};
-use crate::gnsi::pathz::{Pathz, Rights};
+use crate::gnsi::pathz::{PathPermissions, Pathz};
 
 /// Serves gNMI from a datastore.
 #[derive(Debug)]
 pub(super) struct GnmiService<D> {
     sampler: Arc<Sampler<D>>,
-    reads: Reads,
+    reads: ReadPool,
     pathz: Arc<Pathz>,
     ignored: Arc<IgnoredSubscriptions>,
 }
 
 impl<D: Datastore> GnmiService<D> {
     pub(super) fn new(core: D, pathz: Arc<Pathz>, ignored: Arc<IgnoredSubscriptions>) -> Self {
-        let (sampler, reads) = (Arc::new(Sampler::new(core)), Reads::default());
+        let (sampler, reads) = (Arc::new(Sampler::new(core)), ReadPool::default());
         Self { sampler, reads, pathz, ignored }
     }
 
@@ -37,7 +37,7 @@ impl<D: Datastore> GnmiService<D> {
     }
 
     /// Shows counters of the pathz policy that did not exist before this request.
-    async fn show_counted(&self, rights: Option<&Rights>) {
+    async fn show_counted(&self, rights: Option<&PathPermissions>) {
         let fresh = rights.map(|_| self.pathz.fresh_state()).unwrap_or_default();
         if !fresh.is_empty() {
             self.core().show_state(fresh).await;
@@ -84,7 +84,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let caller = Caller::authenticated(&request)?;
         let (_, extensions, requests) = request.into_parts();
         let (policies, reads) = (self.pathz.follow(), self.reads.clone());
-        let reader = Subscribing { caller, policies, reads, ignored: self.ignored.clone() };
+        let reader = SubscriberContext { caller, policies, reads, ignored: self.ignored.clone() };
         Ok(Response::new(subscribe::open(self.sampler.clone(), reader, &extensions, requests)))
     }
 }

@@ -154,7 +154,7 @@ fn limit_as_exhaustion(mut response: http::Response<Body>) -> http::Response<Bod
 ///
 /// # Errors
 /// With the reason as text for the log.
-pub fn pathz_draft(content: &[u8]) -> Result<holdfast_security::pathz::Draft, String> {
+pub fn pathz_draft(content: &[u8]) -> Result<holdfast_security::pathz::DraftPolicy, String> {
     self::gnsi::pathz::draft(content).map_err(|status| status.to_string())
 }
 

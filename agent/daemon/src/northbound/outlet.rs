@@ -23,13 +23,13 @@ pub(super) const STUCK_CLIENT: Duration = Duration::from_secs(60);
 
 /// Reason for which a stream ended early.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum StreamError {
     /// The client has gone, so there is no status to send.
     Gone,
     Refused(Refusal),
 }
 
-impl From<Refusal> for End {
+impl From<Refusal> for StreamError {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
@@ -37,12 +37,12 @@ impl From<Refusal> for End {
 
 /// The sending half. The last one to close it says how the stream ends.
 #[derive(Debug)]
-pub(super) struct Outlet<M> {
+pub(super) struct ResponseSender<M> {
     message_tx: mpsc::Sender<M>,
     end_tx: Arc<Mutex<Option<oneshot::Sender<Status>>>>,
 }
 
-impl<M> Clone for Outlet<M> {
+impl<M> Clone for ResponseSender<M> {
     fn clone(&self) -> Self {
         Self { message_tx: self.message_tx.clone(), end_tx: self.end_tx.clone() }
     }
@@ -50,26 +50,26 @@ impl<M> Clone for Outlet<M> {
 
 /// The messages of one RPC, then its status. Dropping it stops the task that feeds it.
 #[derive(Debug)]
-pub(super) struct Messages<M> {
+pub(super) struct ResponseStream<M> {
     message_rx: mpsc::Receiver<M>,
     end_rx: Option<oneshot::Receiver<Status>>,
     task: Option<AbortOnDropHandle<()>>,
 }
 
-pub(super) fn channel<M>() -> (Outlet<M>, Messages<M>) {
+pub(super) fn channel<M>() -> (ResponseSender<M>, ResponseStream<M>) {
     let (message_tx, message_rx) = mpsc::channel(MESSAGE_QUEUE_DEPTH);
     let (end_tx, end_rx) = oneshot::channel();
     let end_tx = Arc::new(Mutex::new(Some(end_tx)));
-    let messages = Messages { message_rx, end_rx: Some(end_rx), task: None };
-    (Outlet { message_tx, end_tx }, messages)
+    let messages = ResponseStream { message_rx, end_rx: Some(end_rx), task: None };
+    (ResponseSender { message_tx, end_tx }, messages)
 }
 
-impl<M> Outlet<M> {
+impl<M> ResponseSender<M> {
     /// Waits until the client has read enough of what came before.
-    pub(super) async fn send(&self, message: M) -> Result<(), End> {
+    pub(super) async fn send(&self, message: M) -> Result<(), StreamError> {
         match timeout(STUCK_CLIENT, self.message_tx.send(message)).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(End::Gone),
+            Ok(Err(_)) => Err(StreamError::Gone),
             Err(_) => {
                 Err(Refusal::stuck(format!("the client has read nothing for {STUCK_CLIENT:?}"))
                     .into())
@@ -78,10 +78,10 @@ impl<M> Outlet<M> {
     }
 
     /// Ends the stream; after its messages the client gets the status.
-    pub(super) fn close(self, end: Result<(), End>) {
+    pub(super) fn close(self, end: Result<(), StreamError>) {
         let status = match end {
-            Ok(()) | Err(End::Gone) => return,
-            Err(End::Refused(refusal)) => Status::from(refusal),
+            Ok(()) | Err(StreamError::Gone) => return,
+            Err(StreamError::Refused(refusal)) => Status::from(refusal),
         };
         let mut end_tx = self.end_tx.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(end_tx) = end_tx.take() {
@@ -91,13 +91,13 @@ impl<M> Outlet<M> {
     }
 }
 
-impl<M> Messages<M> {
+impl<M> ResponseStream<M> {
     pub(super) fn own(&mut self, task: AbortOnDropHandle<()>) {
         self.task = Some(task);
     }
 }
 
-impl<M> Stream for Messages<M> {
+impl<M> Stream for ResponseStream<M> {
     type Item = Result<M, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

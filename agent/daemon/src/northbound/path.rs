@@ -31,7 +31,7 @@ pub(super) struct Prefix {
 
 /// A path of a request, joined with its prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Joined {
+pub(super) struct JoinedPath {
     pub(super) origin: Origin,
     pub(super) path: Path,
     /// True for the CLI origin, which is the native origin in another encoding. A write there is CLI text and has no
@@ -48,10 +48,10 @@ pub(super) struct NamedPath<'p> {
 
 impl NamedPath<'_> {
     /// The path in an origin of this agent; itself, when it names another one.
-    pub(super) fn known(self) -> Result<Joined, Self> {
+    pub(super) fn known(self) -> Result<JoinedPath, Self> {
         let cli = cli::ORIGINS.contains(&self.origin);
         match if cli { Some(Origin::Native) } else { Origin::parse(self.origin) } {
-            Some(origin) => Ok(Joined { origin, path: self.path, cli }),
+            Some(origin) => Ok(JoinedPath { origin, path: self.path, cli }),
             None => Err(self),
         }
     }
@@ -68,7 +68,7 @@ impl NamedPath<'_> {
     }
 }
 
-impl Joined {
+impl JoinedPath {
     /// The name of its origin in answers.
     pub(super) fn origin_name(&self) -> &'static str {
         if self.cli { cli::ORIGINS[0] } else { self.origin.as_str() }
@@ -95,7 +95,7 @@ impl Prefix {
     }
 
     /// Joins the prefix with a path of the same request, and finds the origin.
-    pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<Joined, Refusal> {
+    pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<JoinedPath, Refusal> {
         self.named(path)?.known().map_err(|named| {
             let reason = named.unknown_origin();
             match self.access {

@@ -26,7 +26,7 @@ pub(super) const PORTION: usize = 1024;
 
 /// All readings of one service.
 #[derive(Clone, Debug)]
-pub(super) struct Reads {
+pub(super) struct ReadPool {
     /// Permits for large readings: one for each processor but one, so that the core task and the connections always
     /// have one.
     turns: Arc<Semaphore>,
@@ -39,7 +39,7 @@ const WALKS: usize = 1;
 
 /// Reason for which a reading ended without a result.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(super) enum ReadStop {
     /// The reading is too large for where it runs.
     Large,
     /// The request is gone.
@@ -47,13 +47,13 @@ pub(super) enum Stop {
     Refused(Refusal),
 }
 
-impl From<Refusal> for Stop {
+impl From<Refusal> for ReadStop {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<LimitExceeded> for Stop {
+impl From<LimitExceeded> for ReadStop {
     fn from(error: LimitExceeded) -> Self {
         Self::Refused(error.into())
     }
@@ -61,38 +61,38 @@ impl From<LimitExceeded> for Stop {
 
 /// Counter of the nodes that one reading has visited, with its limit.
 #[derive(Debug)]
-pub(super) struct Work {
+pub(super) struct ReadBudget {
     looked_at: Cell<usize>,
     most: usize,
     abandoned: Arc<AtomicBool>,
     /// First reason for which a walk has to end.
-    stop: RefCell<Option<Stop>>,
+    stop: RefCell<Option<ReadStop>>,
 }
 
-impl Work {
+impl ReadBudget {
     fn new(most: usize, abandoned: Arc<AtomicBool>) -> Self {
         Self { looked_at: Cell::new(0), most, abandoned, stop: RefCell::default() }
     }
 
     /// Counts nodes that are looked at.
-    pub(super) fn spend(&self, nodes: usize) -> Result<(), Stop> {
+    pub(super) fn spend(&self, nodes: usize) -> Result<(), ReadStop> {
         self.looked_at.set(self.looked_at.get().saturating_add(nodes));
         if self.looked_at.get() > self.most {
-            return Err(Stop::Large);
+            return Err(ReadStop::Large);
         }
         match self.abandoned.load(Ordering::Relaxed) {
-            true => Err(Stop::Abandoned),
+            true => Err(ReadStop::Abandoned),
             false => Ok(()),
         }
     }
 
-    /// Counts one node of a walk that cannot return a [`Stop`]; [`Work::stopped`] has it afterwards.
+    /// Counts one node of a walk that cannot return a [`ReadStop`]; [`ReadBudget::stopped`] has it afterwards.
     pub(super) fn look(&self) -> ControlFlow<()> {
         self.flow(self.spend(1))
     }
 
     /// Turns a result into control flow, and keeps the reason to stop.
-    pub(super) fn flow(&self, result: Result<(), Stop>) -> ControlFlow<()> {
+    pub(super) fn flow(&self, result: Result<(), ReadStop>) -> ControlFlow<()> {
         match result {
             Ok(()) => ControlFlow::Continue(()),
             Err(stop) => {
@@ -103,8 +103,8 @@ impl Work {
     }
 
     /// Takes the reason for which the last walk ended.
-    pub(super) fn stopped(&self) -> Stop {
-        self.stop.take().unwrap_or(Stop::Abandoned)
+    pub(super) fn stopped(&self) -> ReadStop {
+        self.stop.take().unwrap_or(ReadStop::Abandoned)
     }
 
     #[cfg(test)]
@@ -114,22 +114,22 @@ impl Work {
 }
 
 /// Stops a reading on another thread when its request is dropped.
-struct AbandonOnDrop(Arc<AtomicBool>);
+struct CancelReadOnDrop(Arc<AtomicBool>);
 
-impl Drop for AbandonOnDrop {
+impl Drop for CancelReadOnDrop {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Default for Reads {
+impl Default for ReadPool {
     fn default() -> Self {
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
         Self::with_turns(processors.saturating_sub(1).max(1))
     }
 }
 
-impl Reads {
+impl ReadPool {
     fn with_turns(readings: usize) -> Self {
         Self {
             turns: Arc::new(Semaphore::new(readings)),
@@ -140,39 +140,39 @@ impl Reads {
     /// Carries out a reading, which must have no effects because it may be begun twice.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        read: impl Fn(&Work) -> Result<T, Stop> + Send + 'static,
+        read: impl Fn(&ReadBudget) -> Result<T, ReadStop> + Send + 'static,
     ) -> Result<T, Refusal> {
-        match read(&Work::new(IN_PLACE, Arc::default())) {
+        match read(&ReadBudget::new(IN_PLACE, Arc::default())) {
             Ok(result) => Ok(result),
-            Err(Stop::Refused(refusal)) => Err(refusal),
-            Err(Stop::Large | Stop::Abandoned) => self.run_beside(read).await,
+            Err(ReadStop::Refused(refusal)) => Err(refusal),
+            Err(ReadStop::Large | ReadStop::Abandoned) => self.run_beside(read).await,
         }
     }
 
     /// Carries out a reading that is known to be large.
     pub(super) async fn run_beside<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&Work) -> Result<T, Stop> + Send + 'static,
+        read: impl FnOnce(&ReadBudget) -> Result<T, ReadStop> + Send + 'static,
     ) -> Result<T, Refusal> {
         let abandoned = Arc::new(AtomicBool::new(false));
-        let _until_the_end = AbandonOnDrop(abandoned.clone());
+        let _until_the_end = CancelReadOnDrop(abandoned.clone());
         let turn = turn_of(&self.turns).await;
         let task = spawn_blocking(move || {
             let _turn = turn;
-            read(&Work::new(usize::MAX, abandoned))
+            read(&ReadBudget::new(usize::MAX, abandoned))
         });
         match task.await {
             Ok(Ok(result)) => Ok(result),
-            Ok(Err(Stop::Refused(refusal))) => Err(refusal),
+            Ok(Err(ReadStop::Refused(refusal))) => Err(refusal),
             // The runtime is stopping: nothing else gives up a reading whose request is still there.
-            Ok(Err(Stop::Large | Stop::Abandoned)) => Err(Refusal::stopping()),
+            Ok(Err(ReadStop::Large | ReadStop::Abandoned)) => Err(Refusal::stopping()),
             Err(panic) => Err(Refusal::internal(panic.to_string())),
         }
     }
 
     /// Portions for the walks of one task.
-    pub(super) fn walks(&self) -> Portions {
-        Portions { turns: self.portions.clone(), left: IN_PLACE }
+    pub(super) fn walks(&self) -> WalkQuota {
+        WalkQuota { turns: self.portions.clone(), left: IN_PLACE }
     }
 }
 
@@ -182,36 +182,36 @@ async fn turn_of(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
 
 /// Nodes that the walks of one task may visit before they have to wait for permits.
 #[derive(Debug)]
-pub(super) struct Portions {
+pub(super) struct WalkQuota {
     turns: Arc<Semaphore>,
     left: usize,
 }
 
 /// One portion of a walk. It holds a permit, except for the first [`IN_PLACE`] nodes.
 #[derive(Debug)]
-pub(super) struct Portion {
+pub(super) struct WalkPortion {
     /// Nodes that it may look at.
     pub(super) nodes: usize,
     turn: Option<OwnedSemaphorePermit>,
 }
 
-impl Portions {
+impl WalkQuota {
     /// Resets the free nodes of a task that was idle.
     pub(super) fn rested(&mut self) {
         self.left = IN_PLACE;
     }
 
     /// The next portion, once there is a permit for it.
-    pub(super) async fn next(&mut self) -> Portion {
+    pub(super) async fn next(&mut self) -> WalkPortion {
         if self.left > 0 {
-            return Portion { nodes: self.left.min(PORTION), turn: None };
+            return WalkPortion { nodes: self.left.min(PORTION), turn: None };
         }
         yield_now().await;
-        Portion { nodes: PORTION, turn: Some(turn_of(&self.turns).await) }
+        WalkPortion { nodes: PORTION, turn: Some(turn_of(&self.turns).await) }
     }
 
     /// Counts the nodes that were visited, and returns the permit.
-    pub(super) fn done(&mut self, portion: Portion, nodes: usize) {
+    pub(super) fn done(&mut self, portion: WalkPortion, nodes: usize) {
         self.left = self.left.saturating_sub(nodes);
         drop(portion.turn);
     }
@@ -230,7 +230,7 @@ mod tests {
             let here = std::thread::current().id();
             let begins = Arc::new(AtomicUsize::new(0));
             let count = begins.clone();
-            let elsewhere = Reads::default()
+            let elsewhere = ReadPool::default()
                 .run(move |work| {
                     count.fetch_add(1, Ordering::SeqCst);
                     (0..nodes).try_for_each(|_| work.spend(1))?;
@@ -245,8 +245,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_reading_without_a_client_ends_and_gives_its_turn_back() {
-        let reads = Reads::with_turns(1);
-        let endless = reads.run_beside(|work| -> Result<(), Stop> {
+        let reads = ReadPool::with_turns(1);
+        let endless = reads.run_beside(|work| -> Result<(), ReadStop> {
             loop {
                 work.spend(1)?;
             }
@@ -258,7 +258,7 @@ mod tests {
 
     #[tokio::test]
     async fn portions_need_a_turn_when_the_first_are_used_up() {
-        let reads = Reads::with_turns(1);
+        let reads = ReadPool::with_turns(1);
         let mut portions = reads.walks();
         let mut free = 0;
         let portion = loop {

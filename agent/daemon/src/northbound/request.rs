@@ -1,7 +1,7 @@
 //! The common part of Get and Subscribe requests: paths to read, in an origin, under a filter.
 //!
 //! Of several mistakes, the first in this order is reported: a limit ([`Prefix::join`]), syntax, the pathz policy
-//! ([`Reader::admitted`]), the models ([`Reader::resolved`]), the data.
+//! ([`ReadRequest::admitted`]), the models ([`ReadRequest::resolved`]), the data.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -11,27 +11,27 @@ use holdfast_config::limits::{JOINED_PATHS, NAMED_NODES};
 use holdfast_config::path::{ANY, ANY_DEPTH};
 use holdfast_config::resolve::Literal;
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Elem, Path, PathError, Pattern};
+use holdfast_config::{Elem, Path, PathError, PathPattern};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_security::pathz::NodeView;
-use holdfast_telemetry::{Class, Filter, Kind, LeavesCache, Selection};
+use holdfast_telemetry::{ChangeDetection, Filter, LeafSetCache, ReadType, Selection};
 use tokio::task::yield_now;
 
 use super::capabilities;
-use super::path::{Access, Joined, Prefix};
-use super::reads::{PORTION, Stop, Work};
+use super::path::{Access, JoinedPath, Prefix};
+use super::reads::{PORTION, ReadBudget, ReadStop};
 use super::status::Refusal;
 use super::unknown::{OrUnknown, UnknownPath};
-use crate::gnsi::pathz::{ReadSight, Rights};
+use crate::gnsi::pathz::{PathPermissions, PermittedExpansion};
 use crate::settings::UnknownPaths;
 
 /// Prefix and filter of a request, for reading its paths.
 #[derive(Debug)]
-pub(super) struct Reader<D> {
+pub(super) struct ReadRequest<D> {
     core: D,
     /// Permissions of the caller; `None` without a pathz policy.
-    rights: Option<Arc<Rights>>,
+    rights: Option<Arc<PathPermissions>>,
     pub(super) prefix: Prefix,
     unknown: UnknownPaths,
     openconfig: Filter,
@@ -41,23 +41,23 @@ pub(super) struct Reader<D> {
 /// One path of a request that the caller may ask for.
 #[derive(Clone, Debug)]
 pub(super) struct AdmittedPath {
-    joined: Joined,
+    joined: JoinedPath,
     literal: Literal,
 }
 
 /// One path of a request: its text for messages, its nodes.
 #[derive(Clone, Debug)]
 pub(super) struct ReadPath {
-    pub(super) joined: Joined,
-    pub(super) patterns: Arc<[Pattern]>,
+    pub(super) joined: JoinedPath,
+    pub(super) patterns: Arc<[PathPattern]>,
 }
 
-impl<D: Datastore> Reader<D> {
+impl<D: Datastore> ReadRequest<D> {
     pub(super) fn new(
         core: &D,
-        rights: Option<&Arc<Rights>>,
+        rights: Option<&Arc<PathPermissions>>,
         prefix: Option<gnmi::Path>,
-        kind: Kind,
+        kind: ReadType,
         models: &[gnmi::ModelData],
         depth: Option<NonZeroU32>,
     ) -> Result<Self, Refusal> {
@@ -71,8 +71,8 @@ impl<D: Datastore> Reader<D> {
             rights: rights.cloned(),
             prefix: Prefix::read(prefix, Access::Read)?,
             unknown: UnknownPaths::Refuse,
-            openconfig: Filter { kind, models: openconfig, depth },
-            native: Filter { kind, models: native, depth },
+            openconfig: Filter { read_type: kind, models: openconfig, depth },
+            native: Filter { read_type: kind, models: native, depth },
         })
     }
 
@@ -85,7 +85,7 @@ impl<D: Datastore> Reader<D> {
     pub(super) fn joined<'p>(
         &'p self,
         wire: impl ExactSizeIterator<Item = Option<&'p gnmi::Path>>,
-    ) -> Result<Vec<OrUnknown<Joined>>, Refusal> {
+    ) -> Result<Vec<OrUnknown<JoinedPath>>, Refusal> {
         JOINED_PATHS.check(self.prefix.size().saturating_mul(wire.len()))?;
         let (mut joined, mut origins, mut foreign) = (Vec::new(), Vec::new(), Vec::new());
         for path in wire {
@@ -112,7 +112,7 @@ impl<D: Datastore> Reader<D> {
     /// Checks each path against the pathz policy, before wildcards are expanded.
     pub(super) async fn admitted(
         &self,
-        joined: Vec<OrUnknown<Joined>>,
+        joined: Vec<OrUnknown<JoinedPath>>,
     ) -> Result<Vec<OrUnknown<AdmittedPath>>, Refusal> {
         for path in joined.iter().flatten().filter(|path| !path.cli) {
             self.check_form(path.origin, &path.path)?;
@@ -148,14 +148,14 @@ impl<D: Datastore> Reader<D> {
 
     /// Refuses a path that the caller has no permit for, on it or above. Nodes below it that are denied are left out
     /// later.
-    fn admit(&self, joined: Joined) -> Result<OrUnknown<AdmittedPath>, Refusal> {
+    fn admit(&self, joined: JoinedPath) -> Result<OrUnknown<AdmittedPath>, Refusal> {
         if joined.cli {
             return Ok(Err(self.ignored(UnknownPath::command(&joined))?));
         }
         // A wildcard is covered by the permissions above it, and so is an unknown name: a caller who may not read a
         // path must not learn whether the models have it.
         let literal = self.schema(joined.origin).literal(&joined.path);
-        let permitted = |rights: &Rights| match &literal.error {
+        let permitted = |rights: &PathPermissions| match &literal.error {
             None => rights.may_ask(joined.origin.into(), &literal.steps),
             Some(_) => rights.may_ask_below(joined.origin.into(), &literal.steps),
         };
@@ -169,9 +169,9 @@ impl<D: Datastore> Reader<D> {
     pub(super) fn resolved(
         &self,
         admitted: &[OrUnknown<AdmittedPath>],
-        work: &Work,
-    ) -> Result<Vec<OrUnknown<ReadPath>>, Stop> {
-        let mut known: HashMap<(Origin, &Path), OrUnknown<Arc<[Pattern]>>> = HashMap::new();
+        work: &ReadBudget,
+    ) -> Result<Vec<OrUnknown<ReadPath>>, ReadStop> {
+        let mut known: HashMap<(Origin, &Path), OrUnknown<Arc<[PathPattern]>>> = HashMap::new();
         let mut named = 0;
         let mut paths = Vec::with_capacity(admitted.len());
         for path in admitted {
@@ -200,16 +200,16 @@ impl<D: Datastore> Reader<D> {
 
     fn expand(
         &self,
-        joined: &Joined,
+        joined: &JoinedPath,
         literal: &Literal,
-        work: &Work,
-    ) -> Result<OrUnknown<Arc<[Pattern]>>, Stop> {
+        work: &ReadBudget,
+    ) -> Result<OrUnknown<Arc<[PathPattern]>>, ReadStop> {
         let (schema, steps) = (self.schema(joined.origin), literal.steps.clone());
         let unknown = |error: &PathError| Ok(Err(self.ignored(UnknownPath::node(joined, error)?)?));
         if let Some(error) = &literal.error {
             return unknown(error);
         }
-        let sight = ReadSight(self.rights(joined.origin).map(Arc::as_ref));
+        let sight = PermittedExpansion(self.rights(joined.origin).map(Arc::as_ref));
         match schema.expand(&joined.path, steps, &sight) {
             Ok(found) => {
                 work.spend(found.visited)?;
@@ -250,9 +250,9 @@ impl<D: Datastore> Reader<D> {
     /// The leaves of one class below a path; `None` when the models have no such leaf there.
     pub(super) fn selection(
         &self,
-        cache: &mut LeavesCache,
+        cache: &mut LeafSetCache,
         path: &ReadPath,
-        class: Class,
+        class: ChangeDetection,
     ) -> Option<Arc<Selection>> {
         let selection = self.full_selection(cache, path, class);
         (!selection.is_empty(self.schema(path.joined.origin))).then(|| Arc::new(selection))
@@ -261,14 +261,14 @@ impl<D: Datastore> Reader<D> {
     /// The leaves of one class below a path, which may be none.
     pub(super) fn full_selection(
         &self,
-        cache: &mut LeavesCache,
+        cache: &mut LeafSetCache,
         path: &ReadPath,
-        class: Class,
+        class: ChangeDetection,
     ) -> Selection {
         let origin = path.joined.origin;
         let (schema, patterns) = (self.schema(origin), Arc::clone(&path.patterns));
         Selection::with(cache, schema, patterns, self.filter(origin), class)
-            .through(self.rights(origin).cloned())
+            .with_permissions(self.rights(origin).cloned())
     }
 }
 

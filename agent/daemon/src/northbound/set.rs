@@ -4,34 +4,36 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_base::{Caller, beside_others, now_ns};
-use holdfast_config::edit::{Admission, Cause, Edit, Gate, Operation, Payload, Target};
+use holdfast_config::edit::{
+    Edit, EditAuthorization, EditAuthorizer, EditCause, EditOperation, EditTarget, Payload,
+};
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
 use holdfast_core::{CommitError, Datastore, UserSecrets};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
 
-use super::encoding::{self, Supplied};
-use super::extensions::{SetWishes, plan};
-use super::path::{Access, Joined, Prefix};
+use super::encoding::{self, SetValue};
+use super::extensions::{SetExtensions, plan};
+use super::path::{Access, JoinedPath, Prefix};
 use super::status::Refusal;
-use crate::gnsi::pathz::{Rights, Scope};
+use crate::gnsi::pathz::{PathPermissions, Scope};
 
 pub(super) async fn set(
     core: &impl Datastore,
     caller: &Caller,
-    rights: Option<Arc<Rights>>,
+    rights: Option<Arc<PathPermissions>>,
     request: gnmi::SetRequest,
 ) -> Result<gnmi::SetResponse, Refusal> {
-    let wishes = SetWishes::read(&request.extension)?;
+    let wishes = SetExtensions::read(&request.extension)?;
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let much = count(&request) > parallel::FEW;
     let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
     edit.keeper = UserSecrets::keeper();
-    let SetWishes { options, dry_run } = wishes;
+    let SetExtensions { options, dry_run } = wishes;
     if let Some(rights) = &rights {
         admit(rights, dry_run)?;
-        edit.gate = Gate::new(Arc::clone(rights) as Arc<dyn Admission>);
+        edit.gate = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);
     }
     if dry_run {
         let preview = core.preview(caller, edit, options).await?;
@@ -57,23 +59,26 @@ fn count(request: &gnmi::SetRequest) -> usize {
 /// permitted.
 fn note_decisions(
     core: &impl Datastore,
-    rights: &Rights,
+    rights: &PathPermissions,
     request: &gnmi::SetRequest,
-    joined: &[Joined],
+    joined: &[JoinedPath],
     error: Option<&CommitError>,
 ) {
     let (deletes, replaces) = (request.delete.len(), request.replace.len());
-    let place = |operation: Operation| match operation {
-        Operation::Delete(at) | Operation::UnionReplace(at) => Some(at),
-        Operation::Replace(at) => Some(deletes + at),
-        Operation::Update(at) => Some(deletes + replaces + at),
-        Operation::Factory | Operation::Lease | Operation::Boot(_) | Operation::Seed(_) => None,
+    let place = |operation: EditOperation| match operation {
+        EditOperation::Delete(at) | EditOperation::UnionReplace(at) => Some(at),
+        EditOperation::Replace(at) => Some(deletes + at),
+        EditOperation::Update(at) => Some(deletes + replaces + at),
+        EditOperation::Factory
+        | EditOperation::Lease
+        | EditOperation::Boot(_)
+        | EditOperation::Seed(_) => None,
     };
     let errors = match error {
         Some(CommitError::Edit(errors)) => errors.0.as_slice(),
         _ => &[],
     };
-    let denied = errors.iter().filter(|error| error.cause == Cause::Denied);
+    let denied = errors.iter().filter(|error| error.cause == EditCause::Denied);
     let denied: BTreeSet<usize> = denied.filter_map(|error| place(error.operation)).collect();
     for (at, path) in joined.iter().enumerate() {
         let refused = denied.contains(&at);
@@ -86,7 +91,7 @@ fn note_decisions(
 
 /// Refuses a dry run to a caller who may not read everything, because its answer shows effects and former values
 /// anywhere on the box.
-fn admit(rights: &Rights, dry_run: bool) -> Result<(), Refusal> {
+fn admit(rights: &PathPermissions, dry_run: bool) -> Result<(), Refusal> {
     let all = [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope));
     if dry_run && !all {
         let reason = "a dry run shows the whole configuration: the pathz policy must permit reading all of it";
@@ -96,7 +101,10 @@ fn admit(rights: &Rights, dry_run: bool) -> Result<(), Refusal> {
 }
 
 /// The edit, and the whole path of each operation in the order of the answer.
-fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<Joined>), Refusal> {
+fn read_edit(
+    prefix: &Prefix,
+    request: &gnmi::SetRequest,
+) -> Result<(Edit, Vec<JoinedPath>), Refusal> {
     let count = count(request);
     SET_OPERATIONS.check(count)?;
     JOINED_PATHS.check(prefix.size().saturating_mul(count))?;
@@ -105,7 +113,7 @@ fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<J
     let mut target = |path: Option<&gnmi::Path>| {
         let path = prefix.join(path)?;
         joined.push(path.clone());
-        Ok::<_, Refusal>((Target { origin: path.origin, path: path.path }, path.cli))
+        Ok::<_, Refusal>((EditTarget { origin: path.origin, path: path.path }, path.cli))
     };
     for path in &request.delete {
         let (target, cli) = target(Some(path))?;
@@ -126,19 +134,19 @@ fn read_edit(prefix: &Prefix, request: &gnmi::SetRequest) -> Result<(Edit, Vec<J
             read.push((target, payload));
         }
     }
-    prefix.check_shared(joined.iter().map(Joined::origin_name))?;
+    prefix.check_shared(joined.iter().map(JoinedPath::origin_name))?;
     Ok((edit, joined))
 }
 
 fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
-    match (Supplied::read(update)?, cli) {
-        (Supplied::Text(text), true) => Ok(Payload::Cli { text }),
-        (Supplied::Json { text, ietf }, false) => Ok(Payload::Json { text, ietf }),
-        (Supplied::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
+    match (SetValue::read(update)?, cli) {
+        (SetValue::Text(text), true) => Ok(Payload::Cli { text }),
+        (SetValue::Json { text, ietf }, false) => Ok(Payload::Json { text, ietf }),
+        (SetValue::Scalar(scalar), false) => Ok(Payload::Scalar(scalar)),
         (_, true) => Err(Refusal::unimplemented(
             "the encoding is unsupported here: CLI text is sent as ascii_val",
         )),
-        (Supplied::Text(_), false) => Err(encoding::unsupported("ASCII")),
+        (SetValue::Text(_), false) => Err(encoding::unsupported("ASCII")),
     }
 }
 
@@ -147,10 +155,10 @@ fn payload(update: &gnmi::Update, cli: bool) -> Result<Payload, Refusal> {
 fn answer(
     prefix: &Prefix,
     request: gnmi::SetRequest,
-    joined: &[Joined],
+    joined: &[JoinedPath],
     time_ns: u64,
 ) -> gnmi::SetResponse {
-    let common = joined.first().map(Joined::origin_name);
+    let common = joined.first().map(JoinedPath::origin_name);
     let common = common.filter(|name| joined.iter().all(|path| path.origin_name() == *name));
     let deletes =
         request.delete.into_iter().map(|path| (Some(path), update_result::Operation::Delete));
@@ -163,7 +171,7 @@ fn answer(
         .map(|it| (it.path, update_result::Operation::UnionReplace));
     let operations = deletes.chain(replaces).chain(updates).chain(unions);
     let result =
-        |((path, op), joined): ((Option<gnmi::Path>, update_result::Operation), &Joined)| {
+        |((path, op), joined): ((Option<gnmi::Path>, update_result::Operation), &JoinedPath)| {
             let origin = if common.is_some() { "" } else { joined.origin_name() };
             let path = gnmi::Path { origin: origin.to_owned(), ..path.unwrap_or_default() };
             gnmi::UpdateResult { path: Some(path), op: op as i32, ..Default::default() }

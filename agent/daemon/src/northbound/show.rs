@@ -5,26 +5,26 @@ use holdfast_config::limits::MESSAGE_SIZE;
 use holdfast_config::{Path, cli};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::{self, TypedValue, typed_value};
-use holdfast_telemetry::Kind;
+use holdfast_telemetry::ReadType;
 
-use super::path::{Joined, Prefix, elems_to_wire};
-use super::reads::{Reads, Work};
-use super::request::Reader;
+use super::path::{JoinedPath, Prefix, elems_to_wire};
+use super::reads::{ReadBudget, ReadPool};
+use super::request::ReadRequest;
 use super::status::Refusal;
 
 /// Answers a Get of CLI text, with one notification for each command. Each text shows the whole configuration.
 pub(super) async fn get<D: Datastore>(
     core: &D,
-    reads: &Reads,
-    reader: Reader<D>,
-    paths: Vec<Joined>,
+    reads: &ReadPool,
+    reader: ReadRequest<D>,
+    paths: Vec<JoinedPath>,
     request: &gnmi::GetRequest,
-    kind: Kind,
+    kind: ReadType,
 ) -> Result<gnmi::GetResponse, Refusal> {
     check(&paths, request, kind)?;
     paths.iter().try_for_each(|path| reader.admit_text(&path.path))?;
     let (configuration, prefix) = (core.configuration(), reader.prefix);
-    let answer = move |work: &Work| {
+    let answer = move |work: &ReadBudget| {
         let mut octets = 0;
         let mut notification = Vec::with_capacity(paths.len());
         for path in &paths {
@@ -40,7 +40,7 @@ pub(super) async fn get<D: Datastore>(
     reads.run_beside(answer).await
 }
 
-fn text_of(prefix: &Prefix, path: &Joined, text: String) -> gnmi::Notification {
+fn text_of(prefix: &Prefix, path: &JoinedPath, text: String) -> gnmi::Notification {
     let own = Path { elems: path.path.elems[prefix.len()..].to_vec() };
     let update = gnmi::Update {
         path: Some(elems_to_wire(&own)),
@@ -52,7 +52,7 @@ fn text_of(prefix: &Prefix, path: &Joined, text: String) -> gnmi::Notification {
 }
 
 /// Refuses options that CLI text cannot follow: it has one encoding, and a command itself selects what it shows.
-fn check(paths: &[Joined], request: &gnmi::GetRequest, kind: Kind) -> Result<(), Refusal> {
+fn check(paths: &[JoinedPath], request: &gnmi::GetRequest, kind: ReadType) -> Result<(), Refusal> {
     if let Some(other) = paths.iter().find(|path| !path.cli) {
         return Err(Refusal::malformed(
             other.path.to_string(),
@@ -65,7 +65,7 @@ fn check(paths: &[Joined], request: &gnmi::GetRequest, kind: Kind) -> Result<(),
             "origin `{origin}` is answered in encoding ASCII, every other is unsupported"
         )));
     }
-    if !matches!(kind, Kind::All | Kind::Config) || !request.use_models.is_empty() {
+    if !matches!(kind, ReadType::All | ReadType::Config) || !request.use_models.is_empty() {
         let reason =
             "a command says what it shows: type STATE or OPERATIONAL and use_models cannot choose";
         return Err(Refusal::invalid(reason));

@@ -6,13 +6,13 @@
 use std::fmt;
 
 use holdfast_base::Chain;
-use holdfast_config::edit::{Cause, EditError, EditErrors, Operation};
+use holdfast_config::edit::{EditCause, EditError, EditErrors, EditOperation};
 use holdfast_config::limits::{ERROR_TEXT, error_text, excerpt};
 use holdfast_config::schema::Origin;
 use holdfast_config::{LimitExceeded, Path, PathError};
 use holdfast_core::{CommitError, ConfirmError, ElectionError};
 use holdfast_proto::google::rpc;
-use holdfast_security::certz::{CertzError, Kind};
+use holdfast_security::certz::{CertzError, CertzErrorKind};
 use holdfast_store::StoreError;
 use prost::Message;
 use tonic::{Code, Status};
@@ -33,14 +33,14 @@ const MAX_STATUS: usize = 6 * 1024;
 pub(super) struct Refusal {
     code: Code,
     text: String,
-    offenders: Vec<Offender>,
+    offenders: Vec<Violation>,
     /// Additional message of a service, for the details.
     more: Option<prost_types::Any>,
 }
 
 /// One operation or path of a request, and its mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Offender {
+pub(super) struct Violation {
     pub(super) place: String,
     pub(super) reason: String,
 }
@@ -94,12 +94,12 @@ impl Refusal {
     /// A mistake in a TLS profile, or in a request about one.
     pub(super) fn certz(error: &CertzError) -> Self {
         let code = match error.kind {
-            Kind::Invalid => Code::InvalidArgument,
-            Kind::NotFound => Code::NotFound,
-            Kind::Exists => Code::AlreadyExists,
-            Kind::Precondition => Code::FailedPrecondition,
-            Kind::Unsupported => Code::Unimplemented,
-            Kind::Internal => Code::Internal,
+            CertzErrorKind::Invalid => Code::InvalidArgument,
+            CertzErrorKind::NotFound => Code::NotFound,
+            CertzErrorKind::Exists => Code::AlreadyExists,
+            CertzErrorKind::Precondition => Code::FailedPrecondition,
+            CertzErrorKind::Unsupported => Code::Unimplemented,
+            CertzErrorKind::Internal => Code::Internal,
         };
         Self::new(code, error.to_string())
     }
@@ -182,7 +182,7 @@ impl Refusal {
     }
 
     fn details(&self) -> Vec<u8> {
-        let violation = |offender: &Offender| rpc::bad_request::FieldViolation {
+        let violation = |offender: &Violation| rpc::bad_request::FieldViolation {
             field: shortened(&offender.place),
             description: shortened(&offender.reason),
         };
@@ -218,28 +218,34 @@ impl From<&EditErrors> for Refusal {
         let first = errors.first();
         let code = match (&first.cause, first.operation) {
             // The path is inside of the message, so the message is invalid.
-            (Cause::UnknownPath, Operation::Boot(_) | Operation::Seed(_)) => Code::InvalidArgument,
-            (Cause::UnknownPath, _) => Code::NotFound,
-            (Cause::Unconfirmed, _) => Code::FailedPrecondition,
-            (Cause::Limit(_), _) => Code::ResourceExhausted,
-            (Cause::Abandoned, _) => Code::Cancelled,
-            (Cause::Reserved { .. } | Cause::Denied, _) => Code::PermissionDenied,
+            (EditCause::UnknownPath, EditOperation::Boot(_) | EditOperation::Seed(_)) => {
+                Code::InvalidArgument
+            }
+            (EditCause::UnknownPath, _) => Code::NotFound,
+            (EditCause::Unconfirmed, _) => Code::FailedPrecondition,
+            (EditCause::Limit(_), _) => Code::ResourceExhausted,
+            (EditCause::Abandoned, _) => Code::Cancelled,
+            (EditCause::Reserved { .. } | EditCause::Denied, _) => Code::PermissionDenied,
             _ => Code::InvalidArgument,
         };
         let offender = |error: &EditError| {
             let place = match error.operation {
-                Operation::Delete(index) => format!("delete[{index}]"),
-                Operation::Replace(index) => format!("replace[{index}]"),
-                Operation::Update(index) => format!("update[{index}]"),
-                Operation::UnionReplace(index) => format!("union_replace[{index}]"),
-                Operation::Factory => "factory".to_owned(),
-                Operation::Lease => "lease".to_owned(),
-                Operation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
-                Operation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
-                Operation::Seed(Origin::Native) => "boot_config.dynamic_vendor_config".to_owned(),
-                Operation::Seed(Origin::OpenConfig) => "boot_config.dynamic_oc_config".to_owned(),
+                EditOperation::Delete(index) => format!("delete[{index}]"),
+                EditOperation::Replace(index) => format!("replace[{index}]"),
+                EditOperation::Update(index) => format!("update[{index}]"),
+                EditOperation::UnionReplace(index) => format!("union_replace[{index}]"),
+                EditOperation::Factory => "factory".to_owned(),
+                EditOperation::Lease => "lease".to_owned(),
+                EditOperation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
+                EditOperation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
+                EditOperation::Seed(Origin::Native) => {
+                    "boot_config.dynamic_vendor_config".to_owned()
+                }
+                EditOperation::Seed(Origin::OpenConfig) => {
+                    "boot_config.dynamic_oc_config".to_owned()
+                }
             };
-            Offender { place, reason: error_text(error) }
+            Violation { place, reason: error_text(error) }
         };
         let offenders = errors.iter().take(MAX_OFFENDERS).map(offender).collect();
         Self { code, text: error_text(errors), offenders, more: None }
@@ -254,7 +260,7 @@ impl From<CommitError> for Refusal {
             CommitError::Edit(errors) => errors.into(),
             CommitError::Object { .. } => Self::invalid(text),
             CommitError::Failed { object, .. } => {
-                let offender = Offender { place: object.clone(), reason: text.clone() };
+                let offender = Violation { place: object.clone(), reason: text.clone() };
                 Self { code: Code::Internal, text, offenders: vec![offender], more: None }
             }
             CommitError::Confirm(error) => Self::new(confirm_code(error), text),

@@ -8,7 +8,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{Path, PathError};
 use smol_str::SmolStr;
 
-use super::path::{Access, Joined, NamedPath};
+use super::path::{Access, JoinedPath, NamedPath};
 use super::status::Refusal;
 
 /// A path that no model of this agent has.
@@ -32,14 +32,14 @@ impl UnknownPath {
     }
 
     /// A CLI command, which is no node of a model and which only Get answers.
-    pub(super) fn command(path: &Joined) -> Self {
+    pub(super) fn command(path: &JoinedPath) -> Self {
         let origin = path.origin_name();
         let reason = format!("origin `{origin}` cannot be subscribed to: Get answers its commands");
         Self { name: name(path), reason }
     }
 
     /// A path for which the schema has no node, by the error of looking it up. Other errors come back as refusals.
-    pub(super) fn node(path: &Joined, error: &PathError) -> Result<Self, Refusal> {
+    pub(super) fn node(path: &JoinedPath, error: &PathError) -> Result<Self, Refusal> {
         match error.is_unknown() {
             true => Ok(Self { name: name(path), reason: error.to_string() }),
             false => Err(Refusal::path(error, Access::Read)),
@@ -61,7 +61,7 @@ pub(super) fn all_known<T>(paths: Vec<OrUnknown<T>>) -> Result<Vec<T>, Refusal> 
     Ok(paths.into_iter().collect::<OrUnknown<Vec<T>>>()?)
 }
 
-fn name(path: &Joined) -> SmolStr {
+fn name(path: &JoinedPath) -> SmolStr {
     match (path.cli, path.origin) {
         (false, Origin::OpenConfig) => name_in("", &path.path),
         _ => name_in(path.origin_name(), &path.path),

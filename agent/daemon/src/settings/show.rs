@@ -1,7 +1,7 @@
 //! Arguments of `holdfast show`, and the address on the local socket for them.
 
 use clap::{Args, Subcommand, ValueEnum};
-use holdfast_introspect::address::Query;
+use holdfast_introspect::address::UriBuilder;
 
 use super::StateDir;
 
@@ -27,7 +27,7 @@ pub enum Show {
     /// Values that are waiting, and their missing dependencies
     Pending,
     /// Transactions, oldest first: the author, the plan and the result
-    Transactions(TransactionsShown),
+    Transactions(TransactionsArgs),
     /// History of one value
     Timeline {
         /// Key or label, as in `show values`: link/eth0, or 'link eth0'
@@ -36,7 +36,7 @@ pub enum Show {
         json: bool,
     },
     /// Values and their dependencies, as a drawing
-    Graph(GraphShown),
+    Graph(GraphArgs),
     /// Reason for the state of a value, and the owner of its configuration
     Why {
         /// Key or label of a value
@@ -62,7 +62,7 @@ pub enum Show {
 
 /// Selection of transactions.
 #[derive(Clone, Debug, Args)]
-pub struct TransactionsShown {
+pub struct TransactionsArgs {
     /// The transaction with this number, in full
     #[arg(long, value_name = "SEQ", conflicts_with_all = ["since", "until", "after", "limit"])]
     pub number: Option<u64>,
@@ -87,7 +87,7 @@ pub struct TransactionsShown {
 
 /// Content and format of a drawing.
 #[derive(Clone, Debug, Args)]
-pub struct GraphShown {
+pub struct GraphArgs {
     /// Value in the centre; without it, all values are drawn
     #[arg(conflicts_with = "transaction")]
     pub key: Option<String>,
@@ -121,11 +121,11 @@ impl Show {
     /// Address on the local socket.
     pub fn address(&self) -> String {
         match self {
-            Self::Config => Shown::Config.address(),
-            Self::State => Shown::State.address(),
-            Self::Boot => Shown::Boot.address(),
-            Self::Values => Shown::Values.address(),
-            Self::Pending => Shown::Pending.address(),
+            Self::Config => ShowContent::Config.address(),
+            Self::State => ShowContent::State.address(),
+            Self::Boot => ShowContent::Boot.address(),
+            Self::Values => ShowContent::Values.address(),
+            Self::Pending => ShowContent::Pending.address(),
             Self::Transactions(shown) => shown.address(),
             Self::Timeline { key, json } => {
                 asked("key-timeline", &[("key", Some(key.clone())), format(*json)])
@@ -145,7 +145,7 @@ impl Show {
     }
 }
 
-impl TransactionsShown {
+impl TransactionsArgs {
     fn address(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         if self.record.is_some() {
@@ -163,7 +163,7 @@ impl TransactionsShown {
     }
 }
 
-impl GraphShown {
+impl GraphArgs {
     fn address(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         let format = match self.format {
@@ -191,7 +191,7 @@ fn format(json: bool) -> (&'static str, Option<String>) {
 
 /// Address of a call below `/scheduler/` with the given arguments.
 fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
-    let mut query = Query::new(&format!("/scheduler/{call}"));
+    let mut query = UriBuilder::new(&format!("/scheduler/{call}"));
     for (name, value) in arguments {
         if let Some(value) = value {
             query.add(name, value);
@@ -202,7 +202,7 @@ fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
 
 /// Contents of a revision, or of the table of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum ShowContent {
     Config,
     State,
     Boot,
@@ -210,7 +210,7 @@ pub enum Shown {
     Pending,
 }
 
-impl Shown {
+impl ShowContent {
     /// Last segment of the address on the local socket.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -234,7 +234,7 @@ mod tests {
     use super::super::{Command, CommandLine};
 
     #[test]
-    fn what_is_shown_has_an_address() {
+    fn show_commands_have_addresses_on_the_local_socket() {
         for (words, want) in [
             ("config", "/show/config"),
             ("boot", "/show/boot"),

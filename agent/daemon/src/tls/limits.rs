@@ -53,13 +53,13 @@ pub(super) type Number = u64;
 pub(super) struct ConnectionTable<E> {
     bounds: Bounds,
     next: Number,
-    strangers: BTreeMap<Number, Stranger<E>>,
+    strangers: BTreeMap<Number, UnidentifiedConnection<E>>,
     identified: HashMap<Number, IpAddr>,
     known: HashMap<IpAddr, KnownSource>,
 }
 
 #[derive(Debug)]
-struct Stranger<E> {
+struct UnidentifiedConnection<E> {
     source: IpAddr,
     since: Instant,
     end: E,
@@ -76,7 +76,7 @@ struct KnownSource {
 
 /// Decision about a new connection.
 #[derive(Debug)]
-pub(super) struct Admission<E> {
+pub(super) struct AdmitResult<E> {
     /// Number of the connection; `None` when it is refused.
     pub(super) number: Option<Number>,
     /// Strangers to close in its favour.
@@ -95,17 +95,17 @@ impl<E> ConnectionTable<E> {
     }
 
     /// Admits a connection from `source` if there is a free place or a stranger's. `end` closes it later.
-    pub(super) fn admit(&mut self, source: IpAddr, end: E, now: Instant) -> Admission<E> {
+    pub(super) fn admit(&mut self, source: IpAddr, end: E, now: Instant) -> AdmitResult<E> {
         let ended = match self.room(source, now) {
-            Room::None => return Admission { number: None, ended: Vec::new() },
-            Room::Free => None,
-            Room::Of(stranger) => self.strangers.remove(&stranger),
+            Capacity::None => return AdmitResult { number: None, ended: Vec::new() },
+            Capacity::Free => None,
+            Capacity::Of(stranger) => self.strangers.remove(&stranger),
         };
         let number = self.next;
         self.next += 1;
-        self.strangers.insert(number, Stranger { source, since: now, end });
+        self.strangers.insert(number, UnidentifiedConnection { source, since: now, end });
         let ended = ended.into_iter().chain(self.take_overdue(now));
-        Admission { number: Some(number), ended: ended.map(|stranger| stranger.end).collect() }
+        AdmitResult { number: Some(number), ended: ended.map(|stranger| stranger.end).collect() }
     }
 
     /// Marks a connection as identified. Without effect on one that was closed meanwhile.
@@ -159,25 +159,25 @@ impl<E> ConnectionTable<E> {
     }
 
     /// Place for one more connection from `source`.
-    fn room(&self, source: IpAddr, now: Instant) -> Room {
-        let of_source = |stranger: &Stranger<E>| stranger.source == source;
+    fn room(&self, source: IpAddr, now: Instant) -> Capacity {
+        let of_source = |stranger: &UnidentifiedConnection<E>| stranger.source == source;
         let strangers = self.strangers.values().filter(|&stranger| of_source(stranger)).count();
         let identified = self.known.get(&source).map_or(0, |known| known.identified);
         if strangers >= self.bounds.strangers_per_source
             || strangers + identified >= self.bounds.per_source
         {
-            return Room::from(self.oldest(of_source));
+            return Capacity::from(self.oldest(of_source));
         }
         let preferred = self.logged_in_lately(source, now);
         let places = self.bounds.connections - if preferred { 0 } else { self.bounds.reserved };
         if self.len() < places {
-            return Room::Free;
+            return Capacity::Free;
         }
         let unknown = self.oldest(|stranger| !self.logged_in_lately(stranger.source, now));
-        Room::from(unknown.or_else(|| self.oldest(|_| preferred)))
+        Capacity::from(unknown.or_else(|| self.oldest(|_| preferred)))
     }
 
-    fn oldest(&self, eligible: impl Fn(&Stranger<E>) -> bool) -> Option<Number> {
+    fn oldest(&self, eligible: impl Fn(&UnidentifiedConnection<E>) -> bool) -> Option<Number> {
         self.strangers.iter().find(|(_, stranger)| eligible(stranger)).map(|(number, _)| *number)
     }
 
@@ -188,7 +188,7 @@ impl<E> ConnectionTable<E> {
     }
 
     /// Removes strangers whose time is over, oldest first, as long as half of the places are taken.
-    fn take_overdue(&mut self, now: Instant) -> Vec<Stranger<E>> {
+    fn take_overdue(&mut self, now: Instant) -> Vec<UnidentifiedConnection<E>> {
         let mut overdue = Vec::new();
         while self.is_half_full()
             && let Some(oldest) = self.strangers.first_entry()
@@ -209,14 +209,14 @@ impl<E> ConnectionTable<E> {
 }
 
 /// Place for a new connection.
-enum Room {
+enum Capacity {
     None,
     Free,
     /// Place of a stranger that has to be closed.
     Of(Number),
 }
 
-impl From<Option<Number>> for Room {
+impl From<Option<Number>> for Capacity {
     fn from(stranger: Option<Number>) -> Self {
         stranger.map_or(Self::None, Self::Of)
     }
@@ -237,7 +237,7 @@ mod tests {
     };
 
     #[test]
-    fn strangers_are_ended_for_others_and_nobody_else_is() {
+    fn unidentified_connections_alone_are_evicted() {
         // A single source: its own oldest stranger is closed, until all its places are identified.
         check("a a a", "");
         check("a a a a", "4 ends 1");
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_is_looked_at_when_its_time_may_be_over() {
+    fn next_check_is_when_the_grace_time_may_be_over() {
         // script, seconds until the first one is looked at
         for (script, want) in [
             ("a", Some(10)),

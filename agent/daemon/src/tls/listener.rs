@@ -27,7 +27,7 @@ use super::dscp::Dscp;
 use super::{
     TlsError,
     peer::{Peer, PeerCertificate},
-    probation::{Limits, Probation},
+    probation::{Limits, LoginGrace},
 };
 
 /// Time limit for the handshake. A slower client is gone, or hostile.
@@ -62,7 +62,7 @@ pub struct Connection {
     peer: Peer,
     /// DSCP set on the packets, if one was requested.
     marked: Option<u8>,
-    probation: Probation,
+    probation: LoginGrace,
 }
 
 impl Listener {
@@ -184,7 +184,7 @@ async fn connect(
     acceptor: TlsAcceptor,
     stream: TcpStream,
     address: SocketAddr,
-    mut probation: Probation,
+    mut probation: LoginGrace,
 ) -> io::Result<Connection> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);

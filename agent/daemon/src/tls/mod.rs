@@ -25,7 +25,7 @@ use std::{
 };
 
 use holdfast_base::Chain;
-use holdfast_security::certz::{CertzError, Clients, TrustBundle};
+use holdfast_security::certz::{CertzError, ClientRequirements, TrustBundle};
 use holdfast_store::StoreError;
 use rustls::{
     ServerConfig,
@@ -46,7 +46,7 @@ pub(crate) use self::identity::self_signed;
 pub use self::listener::{Connection, Incoming, Listener, ServerConfigs};
 pub use self::peer::{Peer, PeerCertificate};
 pub use self::source::source_of;
-pub(crate) use self::standing::{LastStanding, Standing, judge};
+pub(crate) use self::standing::{CertificateStatus, CertificateStatusCache, judge};
 use self::verifier::ClientVerifier;
 use crate::settings::TlsSettings;
 
@@ -89,25 +89,25 @@ pub enum TlsError {
 
 /// Certificates of the box itself, and client authorities of the operator; in use when no profile is bound.
 #[derive(Clone, Debug)]
-pub(crate) struct Own {
+pub(crate) struct DefaultTls {
     pub(crate) certified: Arc<CertifiedKey>,
-    pub(crate) clients: Option<Clients>,
+    pub(crate) clients: Option<ClientRequirements>,
     /// IDevID, from the manufacturer.
-    pub(crate) idevid: Filed,
+    pub(crate) idevid: FileIdentity,
     /// oIDevID, from the owner.
-    pub(crate) oidevid: Filed,
+    pub(crate) oidevid: FileIdentity,
 }
 
 /// Identity from files.
 #[derive(Clone, Debug)]
-pub(crate) enum Filed {
+pub(crate) enum FileIdentity {
     NotGiven,
     /// The files cannot be used; the reason was logged. The agent runs without the identity.
     Unusable,
     There(Arc<CertifiedKey>),
 }
 
-impl Filed {
+impl FileIdentity {
     fn read(files: Option<(&PathBuf, &PathBuf)>, provider: &CryptoProvider) -> Self {
         let Some((certificate, key)) = files else { return Self::NotGiven };
         match operators_identity(certificate, key, provider) {
@@ -130,7 +130,7 @@ pub(crate) fn own(
     settings: &TlsSettings,
     state_dir: &Path,
     addresses: &[IpAddr],
-) -> Result<Own, TlsError> {
+) -> Result<DefaultTls, TlsError> {
     let provider = aws_lc_rs::default_provider();
     let certified = match (&settings.tls_cert, &settings.tls_key) {
         (Some(certificate), Some(key)) => operators_identity(certificate, key, &provider)?,
@@ -139,11 +139,11 @@ pub(crate) fn own(
     let clients = settings.tls_client_ca.as_deref().map(client_authorities).transpose()?;
     let idevid = settings.idevid.as_ref().map(|(certificate, key)| (certificate, key));
     let oidevid = settings.oidevid_cert.as_ref().zip(settings.oidevid_key.as_ref());
-    Ok(Own {
+    Ok(DefaultTls {
         certified: Arc::new(certified),
-        clients: clients.map(Clients::of),
-        idevid: Filed::read(idevid, &provider),
-        oidevid: Filed::read(oidevid, &provider),
+        clients: clients.map(ClientRequirements::of),
+        idevid: FileIdentity::read(idevid, &provider),
+        oidevid: FileIdentity::read(oidevid, &provider),
     })
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn own(
 /// When rustls rejects its own defaults, which would be a bug.
 pub(crate) fn server_config(
     certified: &CertifiedKey,
-    clients: Option<Clients>,
+    clients: Option<ClientRequirements>,
 ) -> Result<ServerConfig, TlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())

@@ -19,8 +19,8 @@ use x509_parser::{
 };
 
 use super::dscp::Dscp;
-use super::{LastStanding, parse, probation::Known};
-use crate::users::Remembered;
+use super::{CertificateStatusCache, parse, probation::IdentifiedFlag};
+use crate::users::VerifiedLogin;
 
 /// Scheme of a SPIFFE id.
 const SPIFFE: &str = "spiffe://";
@@ -40,9 +40,9 @@ pub struct Peer {
     /// Verified client certificate, if one was requested.
     pub certificate: Option<Arc<PeerCertificate>>,
     /// Authentication results remembered for this connection.
-    pub remembered: Arc<Remembered>,
+    pub remembered: Arc<VerifiedLogin>,
     /// Set once a caller was identified on the connection.
-    pub(crate) known: Known,
+    pub(crate) known: IdentifiedFlag,
     /// Requested DSCP.
     pub dscp: Dscp,
 }
@@ -57,7 +57,7 @@ impl Peer {
             calls: Arc::default(),
             certificate: certificate.map(Arc::new),
             remembered: Arc::default(),
-            known: Known::unbound(),
+            known: IdentifiedFlag::unbound(),
             dscp: Dscp::default(),
         }
     }
@@ -83,7 +83,7 @@ pub struct PeerCertificate {
     /// Other certificates of the handshake, which may lead to an authority.
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
     /// Cached result of the last check, while the connection is open.
-    pub(crate) standing: LastStanding,
+    pub(crate) standing: CertificateStatusCache,
 }
 
 impl PeerCertificate {
@@ -95,7 +95,7 @@ impl PeerCertificate {
             Ok(certificate) => (identity(&certificate), principals(&certificate)),
             Err(_) => (None, Vec::new()),
         };
-        let (intermediates, standing) = (chain.collect(), LastStanding::default());
+        let (intermediates, standing) = (chain.collect(), CertificateStatusCache::default());
         Some(Self { identity, principals, der, intermediates, standing })
     }
 }

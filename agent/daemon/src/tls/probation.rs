@@ -19,7 +19,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::limits::{Admission, BOUNDS, ConnectionTable, Number};
+use super::limits::{AdmitResult, BOUNDS, ConnectionTable, Number};
 use super::source_of;
 
 /// Interval between log lines about refused and closed connections: a peer that connects a thousand times a second
@@ -56,7 +56,7 @@ impl Default for Limits {
 
 impl Limits {
     /// Admits a connection as a stranger; `None` when there is no place.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Probation> {
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<LoginGrace> {
         let (end_tx, end_rx) = oneshot::channel();
         let now = Instant::now();
         let admission = self.table().admit(source_of(address), end_tx, now.into_std());
@@ -66,11 +66,11 @@ impl Limits {
         }
         let permit = Arc::new(Permit { limits: self.clone(), number: admission.number? });
         let look = Box::pin(sleep(permit.next_look().unwrap_or_default()));
-        let known = Known { set: Arc::default(), permit: Arc::downgrade(&permit) };
-        Some(Probation { permit, known, state: State::Stranger { end_rx, look } })
+        let known = IdentifiedFlag { set: Arc::default(), permit: Arc::downgrade(&permit) };
+        Some(LoginGrace { permit, known, state: State::Stranger { end_rx, look } })
     }
 
-    fn log(&self, admission: &Admission<oneshot::Sender<()>>, now: Instant) {
+    fn log(&self, admission: &AdmitResult<oneshot::Sender<()>>, now: Instant) {
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.refused += usize::from(admission.number.is_none());
         tally.ended += admission.ended.len();
@@ -105,12 +105,12 @@ impl Drop for Permit {
 
 /// Flag that a caller was identified on a connection. It does not keep the place of a closed connection.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct IdentifiedFlag {
     set: Arc<AtomicBool>,
     permit: Weak<Permit>,
 }
 
-impl Known {
+impl IdentifiedFlag {
     /// A flag for tests, without a place in the table.
     #[cfg(test)]
     pub(crate) fn unbound() -> Self {
@@ -131,9 +131,9 @@ impl Known {
 
 /// Place of one connection, and the deadline for identifying its caller.
 #[derive(Debug)]
-pub(super) struct Probation {
+pub(super) struct LoginGrace {
     permit: Arc<Permit>,
-    known: Known,
+    known: IdentifiedFlag,
     state: State,
 }
 
@@ -148,8 +148,8 @@ enum State {
     Over(io::ErrorKind),
 }
 
-impl Probation {
-    pub(super) fn known(&self) -> Known {
+impl LoginGrace {
+    pub(super) fn known(&self) -> IdentifiedFlag {
         self.known.clone()
     }
 
@@ -206,17 +206,17 @@ mod tests {
     use super::super::limits::{PATIENCE, SHORT_PATIENCE};
     use super::*;
 
-    fn admit(limits: &Arc<Limits>, address: &str) -> Probation {
+    fn admit(limits: &Arc<Limits>, address: &str) -> LoginGrace {
         limits.admit(address.parse().unwrap()).unwrap()
     }
 
     /// Error with which a connection without reads ends within this time.
-    async fn ended_within(probation: &mut Probation, time: Duration) -> Option<io::ErrorKind> {
+    async fn ended_within(probation: &mut LoginGrace, time: Duration) -> Option<io::ErrorKind> {
         timeout(time, probation.over()).await.ok().map(|error| error.kind())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_stays_unknown_is_ended_and_who_is_identified_stays() {
+    async fn connections_without_a_login_end_after_the_grace_time() {
         let limits = Arc::new(Limits::default());
         let begun = Instant::now();
         let mut stranger = admit(&limits, "192.0.2.1");
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_place_of_a_stranger_goes_to_a_newcomer_of_its_source() {
+    async fn the_oldest_unidentified_connection_of_a_source_is_evicted() {
         let most = 64;
         // A host chooses its IPv6 address within a /64, but not its IPv4 address.
         for (addresses, ended) in [
@@ -277,7 +277,7 @@ mod tests {
     fn the_log_does_not_repeat_each_connection() {
         let limits = Limits::default();
         let now = Instant::now();
-        let refused = || Admission { number: None, ended: Vec::new() };
+        let refused = || AdmitResult { number: None, ended: Vec::new() };
         for _ in 0..100 {
             limits.log(&refused(), now);
         }

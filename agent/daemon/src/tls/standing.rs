@@ -2,14 +2,14 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use holdfast_security::certz::{Clients, Rejection};
+use holdfast_security::certz::{ClientRequirements, Rejection};
 use rustls_pki_types::UnixTime;
 
 use super::{PeerCertificate, parse};
 
 /// Result of verifying a certificate now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum CertificateStatus {
     Taken,
     /// Client certificates are not requested, so they identify nobody.
     NotAsked,
@@ -18,32 +18,33 @@ pub(crate) enum Standing {
 
 /// Cached result of the last verification.
 #[derive(Debug, Default)]
-pub(crate) struct LastStanding(Mutex<Option<Look>>);
+pub(crate) struct CertificateStatusCache(Mutex<Option<CachedStatus>>);
 
 #[derive(Clone, Debug)]
-struct Look {
+struct CachedStatus {
     epoch: u64,
-    standing: Standing,
+    standing: CertificateStatus,
     /// Time of the next expiry among the client's certificates.
     until: Option<UnixTime>,
 }
 
-impl LastStanding {
+impl CertificateStatusCache {
     /// The result for this access epoch, verified again unless cached.
     pub(crate) fn at(
         &self,
         epoch: u64,
         now: UnixTime,
-        look: impl FnOnce() -> (Standing, Option<UnixTime>),
-    ) -> Standing {
+        look: impl FnOnce() -> (CertificateStatus, Option<UnixTime>),
+    ) -> CertificateStatus {
         let mut last = self.last();
-        let is_known =
-            |look: &&Look| look.epoch == epoch && look.until.is_none_or(|until| now < until);
+        let is_known = |look: &&CachedStatus| {
+            look.epoch == epoch && look.until.is_none_or(|until| now < until)
+        };
         if let Some(known) = last.as_ref().filter(is_known) {
             return known.standing.clone();
         }
         let (standing, until) = look();
-        *last = Some(Look { epoch, standing: standing.clone(), until });
+        *last = Some(CachedStatus { epoch, standing: standing.clone(), until });
         standing
     }
 
@@ -51,7 +52,7 @@ impl LastStanding {
         self.last().as_ref().and_then(|look| look.until)
     }
 
-    fn last(&self) -> MutexGuard<'_, Option<Look>> {
+    fn last(&self) -> MutexGuard<'_, Option<CachedStatus>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,21 +61,21 @@ impl LastStanding {
 /// its next expiry.
 pub(crate) fn judge(
     certificate: &PeerCertificate,
-    asked: [Option<Clients>; 2],
+    asked: [Option<ClientRequirements>; 2],
     now: UnixTime,
-) -> (Standing, Option<UnixTime>) {
-    let verify = |clients: &Option<Clients>| match clients {
-        None => Standing::NotAsked,
+) -> (CertificateStatus, Option<UnixTime>) {
+    let verify = |clients: &Option<ClientRequirements>| match clients {
+        None => CertificateStatus::NotAsked,
         Some(clients) => match clients.verify(&certificate.der, &certificate.intermediates, now) {
-            Ok(()) => Standing::Taken,
-            Err(rejection) => Standing::Refused(rejection),
+            Ok(()) => CertificateStatus::Taken,
+            Err(rejection) => CertificateStatus::Refused(rejection),
         },
     };
     let [in_force, last] = asked;
     let standing = match verify(&in_force) {
-        Standing::Taken => Standing::Taken,
+        CertificateStatus::Taken => CertificateStatus::Taken,
         refused => match verify(&last) {
-            Standing::Refused(_) => refused,
+            CertificateStatus::Refused(_) => refused,
             better => better,
         },
     };
@@ -97,18 +98,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_is_looked_at_once_for_each_change_and_when_one_expires() {
+    fn certificate_status_is_verified_once_for_each_epoch_and_expiry() {
         let at = |secs| UnixTime::since_unix_epoch(std::time::Duration::from_secs(secs));
-        let (last, mut looks) = (LastStanding::default(), 0);
+        let (last, mut looks) = (CertificateStatusCache::default(), 0);
         // epoch, time, looks so far
         for (epoch, now, want) in
             [(0, 10, 1), (0, 11, 1), (0, 19, 1), (0, 20, 2), (0, 21, 2), (1, 22, 3), (1, 23, 3)]
         {
             let standing = last.at(epoch, at(now), || {
                 looks += 1;
-                (Standing::Taken, (now < 20).then(|| at(20)))
+                (CertificateStatus::Taken, (now < 20).then(|| at(20)))
             });
-            assert_eq!(standing, Standing::Taken);
+            assert_eq!(standing, CertificateStatus::Taken);
             assert_eq!(looks, want, "{epoch} {now}");
         }
     }

@@ -131,14 +131,14 @@ const NOON_OF_2030_01_01: u64 = 1_893_499_200;
 const NOON_OF_2030_01_03: u64 = NOON_OF_2030_01_01 + 2 * 86_400;
 
 /// A server with its clock, and a factory for clients, each with its own session store.
-struct Handshakes {
+struct HandshakeFixture {
     server: Arc<ServerConfig>,
     clock: Arc<ServerClock>,
     roots: RootCertStore,
     client: CertifiedKey,
 }
 
-impl Handshakes {
+impl HandshakeFixture {
     /// A server that requests client certificates or not. The client's is valid from 2030-01-01 to 2030-01-02.
     fn new(asks: bool) -> Self {
         let state = TempDir::new().unwrap();
@@ -158,7 +158,8 @@ impl Handshakes {
         let client =
             CertifiedKey::from_der(vec![leaf], key, &aws_lc_rs::default_provider()).unwrap();
 
-        let clients = asks.then(|| Clients::of(TrustBundle::new("the test", vec![ca]).unwrap()));
+        let clients =
+            asks.then(|| ClientRequirements::of(TrustBundle::new("the test", vec![ca]).unwrap()));
         let clock = Arc::new(ServerClock(AtomicU64::new(NOON_OF_2030_01_01)));
         let mut server = server_config(&box_identity, clients).unwrap();
         server.time_provider = clock.clone();
@@ -214,7 +215,7 @@ fn a_client_certificate_is_verified_in_every_handshake() {
         (&version::TLS12, false, HandshakeKind::Resumed),
     ] {
         let row = format!("{:?}, asks: {asks}", version.version);
-        let handshakes = Handshakes::new(asks);
+        let handshakes = HandshakeFixture::new(asks);
         let client = handshakes.client(version);
         assert_eq!(handshakes.connect(&client), Ok(HandshakeKind::Full), "{row}");
         assert_eq!(handshakes.connect(&client), Ok(again), "{row}");

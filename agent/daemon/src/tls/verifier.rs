@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_security::certz::{Clients, Rejection};
+use holdfast_security::certz::{ClientRequirements, Rejection};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
     client::danger::HandshakeSignatureValid,
@@ -11,15 +11,15 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
-/// Requires a certificate that [`Clients`] accept.
+/// Requires a certificate that [`ClientRequirements`] accept.
 #[derive(Debug)]
 pub(super) struct ClientVerifier {
-    clients: Clients,
+    clients: ClientRequirements,
     provider: Arc<CryptoProvider>,
 }
 
 impl ClientVerifier {
-    pub(super) fn new(clients: Clients, provider: Arc<CryptoProvider>) -> Self {
+    pub(super) fn new(clients: ClientRequirements, provider: Arc<CryptoProvider>) -> Self {
         Self { clients, provider }
     }
 }

@@ -27,9 +27,9 @@ const ADMIN: &str = "admin";
 
 /// The login that succeeded on a connection, so that a guessing client behind the same address cannot lock it out.
 #[derive(Debug, Default)]
-pub struct Remembered(Mutex<Option<(SmolStr, Tag)>>);
+pub struct VerifiedLogin(Mutex<Option<(SmolStr, Tag)>>);
 
-impl Remembered {
+impl VerifiedLogin {
     pub(crate) fn is(&self, name: &str, tag: &Tag) -> bool {
         let login = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         login.as_ref().is_some_and(|(known, known_tag)| known == name && known_tag.same(tag))
@@ -67,7 +67,7 @@ pub struct Users {
 struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
     /// Passwords from gNSI, which take precedence over those of the entries.
-    given: RwLock<Given>,
+    given: RwLock<GnsiPasswords>,
     /// Counter of the changes of users.
     access: AccessEpoch,
     /// Passwords that clients gave, as far as they were asked for, each with what the configuration refers to.
@@ -81,7 +81,7 @@ struct Shared {
 
 /// Passwords from gNSI.
 #[derive(Debug, Default)]
-struct Given {
+struct GnsiPasswords {
     /// Passwords for new logins: final, or on trial.
     in_force: BTreeMap<SmolStr, Arc<UserEntry>>,
     /// Final passwords.

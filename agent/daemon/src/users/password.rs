@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_hash_is_of_the_kind_of_another() {
+    fn dummy_hash_has_the_kind_of_a_given_hash() {
         let md5 = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
         let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
         let password = Password::new("correct horse").unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn nobodys_hash_costs_what_a_users_costs() {
+    fn dummy_hash_costs_as_much_as_a_real_one() {
         let parameters = |hash: &str| hash.rsplitn(3, '$').last().unwrap().to_owned();
         let users = Password::new("x").unwrap().hash().unwrap();
         assert_eq!(parameters(NOBODYS_HASH), parameters(&users));

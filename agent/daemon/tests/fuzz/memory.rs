@@ -8,10 +8,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The system's allocator, with a counter.
-struct Counted;
+struct CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counted = Counted;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
@@ -26,7 +26,7 @@ fn given_back(octets: usize) {
 }
 
 // SAFETY: every method passes its arguments to the system's allocator and returns its result.
-unsafe impl GlobalAlloc for Counted {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         taken(layout.size());
         // SAFETY: the caller keeps the contract of `GlobalAlloc`, which is that of the system's allocator.

@@ -10,12 +10,12 @@ use holdfast::device::Device;
 use holdfast::gnsi::{Gnsi, TlsProfiles};
 use holdfast::northbound::{self, IgnoredSubscriptions};
 use holdfast::packages::Packages;
-use holdfast::reboot::{Extent, Reboots};
+use holdfast::reboot::{RebootScope, Reboots};
 use holdfast::settings::{TlsSettings, UnknownPaths};
 use holdfast::slots::Slots;
-use holdfast::software::{Running, Software};
+use holdfast::software::{RunningVersion, Software};
 use holdfast::users::Users;
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::{Models, Namespace};
 use holdfast_core::{Core, Parts};
 use holdfast_platform::objects::Listening;
@@ -79,8 +79,13 @@ impl Rig {
             .header("te", "trailers")
             .body(Body::new(Full::new(body)))
             .unwrap();
-        let (name, source) = ("fuzz".into(), Source::Password);
-        request.extensions_mut().insert(Caller { name, role: Role::Admin, source, peer: None });
+        let (name, source) = ("fuzz".into(), AuthMethod::Password);
+        request.extensions_mut().insert(Caller {
+            name,
+            role: Role::Admin,
+            auth_method: source,
+            peer: None,
+        });
         let answer = timeout(ANSWER_TIMEOUT, self.routes.clone().oneshot(request)).await;
         let response = answer.expect("an answer begins in time").unwrap();
         let mut is_told = response.headers().contains_key("grpc-status");
@@ -119,7 +124,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     .unwrap();
     let users = Users::new(loaded.users.clone(), store.clone()).unwrap();
     let artefacts = loaded.artefacts.clone();
-    let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::System);
+    let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::System);
     let gnsi = Gnsi::new(
         &models,
         &users,
@@ -132,7 +137,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     .unwrap()
     .undertaking(reboots.undertakings().clone());
     let slots = Slots::default();
-    let running = Running::given("1.0");
+    let running = RunningVersion::given("1.0");
     let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);
     // Its readers go further than those of an agent that refuses such paths.
     let ignored = IgnoredSubscriptions::new(&models.native, UnknownPaths::Ignore).unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast::settings::SpeaksFor;
+use holdfast::settings::ImpersonationPolicy;
 use holdfast_base::Role;
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
 use holdfast_proto::gnmi::{
@@ -57,7 +57,7 @@ fn text(record: &Record) -> String {
 
 // proves 5.95, 5.99, 5.102, 6.30
 #[tokio::test]
-async fn every_call_is_taken_down_whatever_becomes_of_it() {
+async fn every_call_is_recorded_whatever_its_outcome() {
     let agent = Agent::with_users().await;
     let mut reader = agent.accounts.read(0);
     let client = agent.connect(None).await.unwrap();
@@ -123,7 +123,7 @@ async fn every_call_is_taken_down_whatever_becomes_of_it() {
 
 // proves 5.95, 5.102
 #[tokio::test]
-async fn a_login_that_is_given_up_is_taken_down_as_a_failed_one_with_its_name() {
+async fn an_abandoned_login_is_recorded_as_failed_with_its_name() {
     let agent = Agent::with_users().await;
     let mut reader = agent.accounts.read(0);
     let client = agent.connect(None).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_login_that_is_given_up_is_taken_down_as_a_failed_one_with_its_name() 
 #[tokio::test]
 async fn the_name_in_a_record_is_the_one_that_was_decided_by() {
     let authority = Authority::new("clients");
-    let agent = Agent::with_clients(&authority, Role::ReadOnly, SpeaksFor::Anyone).await;
+    let agent = Agent::with_clients(&authority, Role::ReadOnly, ImpersonationPolicy::Anyone).await;
     let mut reader = agent.accounts.read(0);
     let spiffe = "spiffe://example.com/controller";
     // common name, URIs, metadata, recorded caller, kind of login
@@ -163,7 +163,7 @@ async fn the_name_in_a_record_is_the_one_that_was_decided_by() {
 
 // proves 1.8, 5.95, 5.99, 5.100
 #[tokio::test]
-async fn a_stream_is_taken_down_when_it_opens_and_when_it_ends() {
+async fn a_stream_is_recorded_at_login_and_logout() {
     let agent = Agent::with_users().await;
     let mut reader = agent.accounts.read(0);
     let mut client = GNmiClient::new(agent.connect(None).await.unwrap().0);
@@ -218,7 +218,7 @@ async fn a_stream_is_taken_down_when_it_opens_and_when_it_ends() {
 
 // proves 5.101
 #[tokio::test]
-async fn what_is_large_is_looked_at_as_far_as_it_is_kept() {
+async fn a_large_request_is_recorded_up_to_the_payload_limit() {
     let agent = Agent::with_users().await;
     let mut reader = agent.accounts.read(0);
     let mut client = GNmiClient::new(agent.connect(None).await.unwrap().0);

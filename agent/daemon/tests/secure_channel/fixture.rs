@@ -6,7 +6,7 @@ use holdfast::{
     auth::{Authenticator, CertificateTrust},
     gnsi::{Gnsi, TlsProfiles},
     server,
-    settings::SpeaksFor,
+    settings::ImpersonationPolicy,
     settings::TlsSettings,
     tls::{self, Listener},
     users::{Password, Users},
@@ -69,7 +69,7 @@ impl Authority {
 
 /// Permissions of certificates in tests that do not choose any.
 const OF_ADMINS: CertificateTrust =
-    CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::Itself };
+    CertificateTrust { role: Role::Admin, speaks_for: ImpersonationPolicy::Itself };
 
 /// The running network side.
 pub(crate) struct Agent {
@@ -87,13 +87,13 @@ impl Agent {
     }
 
     pub(crate) async fn with_client_authority(authority: &Authority, role: Role) -> Self {
-        Self::with_clients(authority, role, SpeaksFor::Itself).await
+        Self::with_clients(authority, role, ImpersonationPolicy::Itself).await
     }
 
     pub(crate) async fn with_clients(
         authority: &Authority,
         role: Role,
-        speaks_for: SpeaksFor,
+        speaks_for: ImpersonationPolicy,
     ) -> Self {
         let certificates = CertificateTrust { role, speaks_for };
         Self::start_with(Some(authority), certificates, None).await.and_users().await
@@ -105,7 +105,8 @@ impl Agent {
 
     /// Starts an agent with an authz policy for clients of this authority, who may use any name.
     pub(crate) async fn with_policy(authority: &Authority, policy: &str) -> Self {
-        let certificates = CertificateTrust { role: Role::ReadOnly, speaks_for: SpeaksFor::Anyone };
+        let certificates =
+            CertificateTrust { role: Role::ReadOnly, speaks_for: ImpersonationPolicy::Anyone };
         let agent = Self::start_with(Some(authority), certificates, Some(policy)).await;
         agent.and_users().await
     }
@@ -149,7 +150,7 @@ impl Agent {
         let authenticator = Authenticator::new(users.clone(), certificates, gnsi.clone());
         let (_health, health) = tonic_health::server::health_reporter();
         let mut routes = Routes::builder();
-        routes.add_service(GNmiServer::new(Toy)).add_service(health);
+        routes.add_service(GNmiServer::new(CallerEcho)).add_service(health);
         let (pending, accounts) = (std::future::pending(), gnsi.accounts());
         let serving = server::serve(incoming, authenticator, gnsi, routes.routes(), pending);
         let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));
@@ -243,7 +244,7 @@ pub(crate) fn request<T>(message: T, metadata: &str) -> Request<T> {
 }
 
 /// A service that answers with its caller, as `name role`.
-struct Toy;
+struct CallerEcho;
 
 fn describe<T>(request: &Request<T>) -> Result<Option<Path>, Status> {
     assert!(request.metadata().get("password").is_none(), "no handler sees a password");
@@ -252,7 +253,7 @@ fn describe<T>(request: &Request<T>) -> Result<Option<Path>, Status> {
 }
 
 #[tonic::async_trait]
-impl GNmi for Toy {
+impl GNmi for CallerEcho {
     async fn capabilities(
         &self,
         _: Request<CapabilityRequest>,

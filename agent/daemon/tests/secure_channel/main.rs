@@ -7,7 +7,7 @@ mod fixture;
 
 use std::time::Duration;
 
-use holdfast::settings::SpeaksFor;
+use holdfast::settings::ImpersonationPolicy;
 use holdfast_base::Role;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -142,7 +142,7 @@ async fn health_is_for_those_who_log_in() {
 }
 
 #[tokio::test]
-async fn without_users_nobody_gets_in() {
+async fn logins_are_refused_without_users() {
     let agent = Agent::without_users().await;
     let client = agent.connect(None).await.unwrap();
     for metadata in
@@ -230,7 +230,7 @@ async fn with_a_client_authority_only_its_clients_connect() {
 #[tokio::test]
 async fn a_certificate_names_the_caller_unless_the_metadata_does() {
     let authority = Authority::new("ours");
-    let agent = Agent::with_clients(&authority, Role::Admin, SpeaksFor::Anyone).await;
+    let agent = Agent::with_clients(&authority, Role::Admin, ImpersonationPolicy::Anyone).await;
     let spiffe = "spiffe://example.org/collector";
     let named = format!("username {spiffe}");
     for (common_name, uris, metadata, get, set) in [

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::layout::Layout;
-use super::picture::{Picture, Tie};
+use super::picture::{EdgeKind, Picture};
 
 /// Points per inch in Graphviz; our pixels count as points.
 const POINTS: f64 = 72.0;
@@ -23,7 +23,7 @@ fn nodes(out: &mut String, picture: &Picture, layout: Option<&Layout>) -> fmt::R
     kinds.sort_unstable();
     kinds.dedup();
     for (number, kind) in kinds.iter().enumerate() {
-        writeln!(out, "  subgraph cluster_{number} {{\n    label={};", Quoted(kind))?;
+        writeln!(out, "  subgraph cluster_{number} {{\n    label={};", DotString(kind))?;
         let here = picture.nodes.iter().enumerate().filter(|(_, node)| node.kind == *kind);
         for (at, node) in here {
             let style = match (node.is_absent(), node.derived) {
@@ -35,8 +35,8 @@ fn nodes(out: &mut String, picture: &Picture, layout: Option<&Layout>) -> fmt::R
             write!(
                 out,
                 "    n{at} [label={}, tooltip={}, comment=\"{}\", style={style:?}",
-                Quoted(&node.label),
-                Quoted(&node.tooltip),
+                DotString(&node.label),
+                DotString(&node.tooltip),
                 node.state
             )?;
             if node.touched {
@@ -56,26 +56,26 @@ fn nodes(out: &mut String, picture: &Picture, layout: Option<&Layout>) -> fmt::R
 
 fn edges(out: &mut String, picture: &Picture) -> fmt::Result {
     for edge in &picture.edges {
-        let style = match edge.tie {
-            Tie::DependsOn => "solid",
-            Tie::Unmet => "solid\", color=\"red",
-            Tie::Derives => "dotted",
+        let style = match edge.kind {
+            EdgeKind::DependsOn => "solid",
+            EdgeKind::Unmet => "solid\", color=\"red",
+            EdgeKind::Derives => "dotted",
         };
         writeln!(
             out,
             "  n{} -> n{} [tooltip={}, style=\"{style}\"];",
             edge.from,
             edge.to,
-            Quoted(&edge.label)
+            DotString(&edge.label)
         )?;
     }
     Ok(())
 }
 
 /// A quoted string in the language.
-struct Quoted<'t>(&'t str);
+struct DotString<'t>(&'t str);
 
-impl fmt::Display for Quoted<'_> {
+impl fmt::Display for DotString<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
     }

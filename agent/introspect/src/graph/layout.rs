@@ -10,8 +10,8 @@ use super::picture::Picture;
 /// Width of a character in the font of labels, in pixels, rounded up.
 const CHARACTER: f64 = 7.0;
 const NODE_HEIGHT: f64 = 26.0;
-const NODE_WIDTH_LEAST: f64 = 60.0;
-pub(super) const LABEL_MOST: usize = 36;
+const MIN_NODE_WIDTH: f64 = 60.0;
+pub(super) const MAX_LABEL_CHARACTERS: usize = 36;
 /// Pixels between nodes, from a node to its box, and between boxes.
 const GAP: f64 = 12.0;
 /// Pixels between columns, for the curves of edges.
@@ -20,13 +20,13 @@ const TITLE_HEIGHT: f64 = 20.0;
 /// Nodes in one column of a box; more of them start further columns.
 const ROWS: usize = 24;
 /// Height in pixels from which the boxes of a column are placed side by side: about that of a screen.
-const COLUMN_MOST: f64 = 900.0;
+const MAX_COLUMN_HEIGHT: f64 = 900.0;
 /// Number of passes that move nodes towards their neighbours.
 const SWEEPS: usize = 4;
 
 /// A rectangle in pixels, relative to the upper left corner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Place {
+pub(super) struct Rect {
     pub(super) x: f64,
     pub(super) y: f64,
     pub(super) width: f64,
@@ -39,9 +39,9 @@ pub(super) struct Layout {
     pub(super) width: f64,
     pub(super) height: f64,
     /// Positions in the order of the nodes.
-    pub(super) nodes: Vec<Place>,
+    pub(super) nodes: Vec<Rect>,
     /// Boxes with their titles.
-    pub(super) boxes: Vec<(String, Place)>,
+    pub(super) boxes: Vec<(String, Rect)>,
 }
 
 /// Nodes of one kind.
@@ -56,14 +56,14 @@ pub(super) fn layout(picture: &Picture) -> Layout {
     let mut clusters = clusters(picture);
     let mut order: Vec<f64> = (0..picture.nodes.len()).map(|at| at as f64).collect();
     for _ in 0..SWEEPS {
-        settle(picture, &mut clusters, &mut order);
+        order_by_barycenter(picture, &mut clusters, &mut order);
     }
-    place(picture, &clusters)
+    assign_coordinates(picture, &clusters)
 }
 
 /// The label, shortened to fit its node.
-pub(super) fn shortened(label: &str) -> String {
-    match label.char_indices().nth(LABEL_MOST) {
+pub(super) fn truncated_label(label: &str) -> String {
+    match label.char_indices().nth(MAX_LABEL_CHARACTERS) {
         None => label.to_owned(),
         Some((end, _)) => format!("{}…", &label[..end]),
     }
@@ -85,7 +85,7 @@ fn clusters(picture: &Picture) -> Vec<Cluster> {
             ties[from].push(to);
         }
     }
-    let mut ranks = Ranks { ties, ranks: vec![None; kinds.len()], open: Vec::new() };
+    let mut ranks = Ranks { edges: ties, ranks: vec![None; kinds.len()], path: Vec::new() };
     let heights: Vec<usize> = (0..kinds.len()).map(|kind| ranks.height(kind)).collect();
     let highest = heights.iter().copied().max().unwrap_or_default();
     let cluster = |((kind, nodes), height): ((&str, Vec<usize>), usize)| Cluster {
@@ -100,10 +100,10 @@ fn clusters(picture: &Picture) -> Vec<Cluster> {
 
 /// Computes the rank of each kind: the length of the longest chain of dependencies.
 struct Ranks {
-    ties: Vec<Vec<usize>>,
+    edges: Vec<Vec<usize>>,
     ranks: Vec<Option<usize>>,
     /// Kinds on the current path. An edge back to one of them closes a cycle, and is ignored.
-    open: Vec<usize>,
+    path: Vec<usize>,
 }
 
 impl Ranks {
@@ -111,21 +111,21 @@ impl Ranks {
         if let Some(height) = self.ranks[kind] {
             return height;
         }
-        self.open.push(kind);
+        self.path.push(kind);
         let mut height = 0;
-        for next in self.ties[kind].clone() {
-            if !self.open.contains(&next) {
+        for next in self.edges[kind].clone() {
+            if !self.path.contains(&next) {
                 height = height.max(1 + self.height(next));
             }
         }
-        self.open.pop();
+        self.path.pop();
         self.ranks[kind] = Some(height);
         height
     }
 }
 
 /// Moves nodes, and boxes within their column, towards the middle of their neighbours.
-fn settle(picture: &Picture, clusters: &mut [Cluster], order: &mut [f64]) {
+fn order_by_barycenter(picture: &Picture, clusters: &mut [Cluster], order: &mut [f64]) {
     let mut sums = vec![(0.0, 0.0); picture.nodes.len()];
     for edge in &picture.edges {
         for (this, other) in [(edge.from, edge.to), (edge.to, edge.from)] {
@@ -160,11 +160,11 @@ fn settle(picture: &Picture, clusters: &mut [Cluster], order: &mut [f64]) {
     }
 }
 
-fn place(picture: &Picture, clusters: &[Cluster]) -> Layout {
+fn assign_coordinates(picture: &Picture, clusters: &[Cluster]) -> Layout {
     let mut layout = Layout {
         width: GAP,
         height: 0.0,
-        nodes: vec![Place::default(); picture.nodes.len()],
+        nodes: vec![Rect::default(); picture.nodes.len()],
         boxes: Vec::new(),
     };
     for column in clusters.chunk_by(|a, b| a.rank == b.rank) {
@@ -172,10 +172,10 @@ fn place(picture: &Picture, clusters: &[Cluster]) -> Layout {
         let mut y = GAP;
         let mut right = x;
         for cluster in column {
-            if y > GAP && y + height(cluster) > COLUMN_MOST {
+            if y > GAP && y + height(cluster) > MAX_COLUMN_HEIGHT {
                 (x, y) = (right + GAP * 2.0, GAP);
             }
-            let place = put(picture, cluster, x, y, &mut layout.nodes);
+            let place = place_cluster(picture, cluster, x, y, &mut layout.nodes);
             y += place.height + GAP * 2.0;
             right = right.max(x + place.width);
             layout.boxes.push((cluster.kind.clone(), place));
@@ -183,7 +183,7 @@ fn place(picture: &Picture, clusters: &[Cluster]) -> Layout {
         layout.width = right + COLUMN_GAP;
         layout.height = layout.height.max(y);
     }
-    layout.width = (layout.width - COLUMN_GAP + GAP).max(NODE_WIDTH_LEAST);
+    layout.width = (layout.width - COLUMN_GAP + GAP).max(MIN_NODE_WIDTH);
     layout.height = layout.height.max(NODE_HEIGHT);
     layout
 }
@@ -193,10 +193,10 @@ fn height(cluster: &Cluster) -> f64 {
 }
 
 /// Positions the nodes of one box and returns its rectangle.
-fn put(picture: &Picture, cluster: &Cluster, x: f64, y: f64, nodes: &mut [Place]) -> Place {
+fn place_cluster(picture: &Picture, cluster: &Cluster, x: f64, y: f64, nodes: &mut [Rect]) -> Rect {
     let width = |node: usize| {
-        let characters = shortened(&picture.nodes[node].label).chars().count() + 3;
-        (characters as f64 * CHARACTER).max(NODE_WIDTH_LEAST)
+        let characters = truncated_label(&picture.nodes[node].label).chars().count() + 3;
+        (characters as f64 * CHARACTER).max(MIN_NODE_WIDTH)
     };
     let title = cluster.kind.chars().count() as f64 * CHARACTER + GAP * 2.0;
     let (mut left, mut bottom) = (x + GAP, y);
@@ -204,11 +204,11 @@ fn put(picture: &Picture, cluster: &Cluster, x: f64, y: f64, nodes: &mut [Place]
         let widest = some.iter().map(|&node| width(node)).fold(0.0, f64::max);
         let mut top = y + TITLE_HEIGHT + GAP / 2.0;
         for &node in some {
-            nodes[node] = Place { x: left, y: top, width: widest, height: NODE_HEIGHT };
+            nodes[node] = Rect { x: left, y: top, width: widest, height: NODE_HEIGHT };
             top += NODE_HEIGHT + GAP;
         }
         left += widest + GAP;
         bottom = bottom.max(top);
     }
-    Place { x, y, width: (left - x).max(title), height: bottom - y }
+    Rect { x, y, width: (left - x).max(title), height: bottom - y }
 }

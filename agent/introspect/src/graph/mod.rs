@@ -13,44 +13,44 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use holdfast_scheduler::{Engine, Key, TxnId};
 
-use self::picture::{Drawn, Picture};
+use self::picture::{NodeSelection, Picture};
 use super::arguments::Arguments;
-use super::failure::Failure;
-use super::timeline::Past;
+use super::failure::HttpError;
+use super::timeline::KeyHistory;
 use super::{Introspect, names};
 
 /// Default number of values in a drawing: as many as a screen can show.
 const NODES: usize = 200;
 /// Largest number of values in a drawing: as many as a browser can show.
-const NODES_MOST: usize = 2000;
+const MAX_NODES: usize = 2000;
 /// Default number of steps from the central value.
 const DEPTH: usize = 2;
-const DEPTH_MOST: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 /// `GET graph`: `key` with `depth`, or `txn`, or neither for all values; `limit`, `format`.
 pub(super) async fn graph(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
-) -> Result<Response, Failure> {
-    let arguments = arguments.only(&["key", "depth", "txn", "limit", "format"], &[])?;
+) -> Result<Response, HttpError> {
+    let arguments = arguments.allow_only(&["key", "depth", "txn", "limit", "format"], &[])?;
     let format = arguments.one_of("format", &["svg", "dot", "raw", "json"])?;
-    let limit = arguments.count("limit", NODES, NODES_MOST)?;
-    let depth = arguments.count("depth", DEPTH, DEPTH_MOST)?;
+    let limit = arguments.count("limit", NODES, MAX_NODES)?;
+    let depth = arguments.count("depth", DEPTH, MAX_DEPTH)?;
     if arguments.text("key").is_none() && arguments.text("depth").is_some() {
-        return Err(Failure::bad("`depth` goes with `key`"));
+        return Err(HttpError::bad_request("`depth` goes with `key`"));
     }
     let picture = match (arguments.text("key"), arguments.number("txn")?) {
-        (Some(_), Some(_)) => return Err(Failure::bad("give `key` or `txn`, not both")),
-        (Some(key), None) => introspect.around(key.to_owned(), depth, limit).await?,
-        (None, Some(number)) => introspect.after_transaction(number, limit).await?,
-        (None, None) => introspect.whole(limit).await?,
+        (Some(_), Some(_)) => return Err(HttpError::bad_request("give `key` or `txn`, not both")),
+        (Some(key), None) => introspect.graph_around(key.to_owned(), depth, limit).await?,
+        (None, Some(number)) => introspect.graph_after_transaction(number, limit).await?,
+        (None, None) => introspect.whole_graph(limit).await?,
     };
     Ok(rendered(&picture, format))
 }
 
 /// Values in the neighbourhood of some, up to the limits of a drawing.
 pub(super) fn neighbourhood(engine: &Engine, start: Vec<Key>) -> Vec<Key> {
-    Drawn::around(engine, start, DEPTH_MOST, NODES_MOST).into_keys()
+    NodeSelection::around(engine, start, MAX_DEPTH, MAX_NODES).into_keys()
 }
 
 fn rendered(picture: &Picture, format: &str) -> Response {
@@ -70,44 +70,53 @@ fn rendered(picture: &Picture, format: &str) -> Response {
 }
 
 impl Introspect {
-    async fn around(&self, key: String, depth: usize, limit: usize) -> Result<Picture, Failure> {
+    async fn graph_around(
+        &self,
+        key: String,
+        depth: usize,
+        limit: usize,
+    ) -> Result<Picture, HttpError> {
         let render = self.render.clone();
         let look = move |inside: &holdfast_core::Inside<'_>| {
-            let key = names::find(inside.engine, &key)?;
-            let drawn = Drawn::around(inside.engine, vec![key], depth, limit);
+            let key = names::find_key(inside.engine, &key)?;
+            let drawn = NodeSelection::around(inside.engine, vec![key], depth, limit);
             Ok(drawn.picture(&render, inside.engine))
         };
         self.core.look(look).await?
     }
 
-    async fn whole(&self, limit: usize) -> Result<Picture, Failure> {
+    async fn whole_graph(&self, limit: usize) -> Result<Picture, HttpError> {
         let render = self.render.clone();
         let look = move |inside: &holdfast_core::Inside<'_>| {
-            Drawn::whole(inside.engine, limit).picture(&render, inside.engine)
+            NodeSelection::whole(inside.engine, limit).picture(&render, inside.engine)
         };
         Ok(self.core.look(look).await?)
     }
 
     /// Values of a transaction with their neighbours, in the states after it.
-    async fn after_transaction(&self, number: u64, limit: usize) -> Result<Picture, Failure> {
+    async fn graph_after_transaction(
+        &self,
+        number: u64,
+        limit: usize,
+    ) -> Result<Picture, HttpError> {
         let (render, began) = (self.render.clone(), self.started_ns);
         let look = move |inside: &holdfast_core::Inside<'_>| {
             let record = inside.engine.history().record(TxnId(number)).cloned();
             let record = record.ok_or_else(|| {
-                Failure::unknown(format!("transaction {number} is not recorded in this run"))
+                HttpError::not_found(format!("transaction {number} is not recorded in this run"))
             })?;
             let mut touched: Vec<Key> = record.keys().cloned().collect();
             touched.sort_unstable();
             touched.dedup();
-            let drawn = Drawn::around(inside.engine, touched.clone(), 1, limit);
+            let drawn = NodeSelection::around(inside.engine, touched.clone(), 1, limit);
             let mut picture = drawn.picture(&render, inside.engine);
             for node in &mut picture.nodes {
                 let Some(key) = &node.key else { continue };
                 node.touched = touched.binary_search(key).is_ok();
-                let past = Past::of(inside, key.clone());
+                let past = KeyHistory::of(inside, key.clone());
                 let mut revisions = past.revisions(began, inside.now.unix_ns).into_iter();
-                let then = revisions.find(|revision| revision.holds(record.ended_ns));
-                node.show(&render, then.map(|then| (then.state, then.value)));
+                let then = revisions.find(|revision| revision.is_valid_at(record.ended_ns));
+                node.set_state(&render, then.map(|then| (then.state, then.value)));
             }
             Ok(picture)
         };

@@ -16,7 +16,7 @@ const TOOLTIP_OCTETS: usize = 600;
 
 /// Values of a drawing, before their edges are known.
 #[derive(Debug)]
-pub(super) struct Drawn {
+pub(super) struct NodeSelection {
     keys: BTreeSet<Key>,
     /// Number of values beyond the limit.
     left_out: usize,
@@ -39,7 +39,7 @@ pub(super) struct Node {
     pub(super) kind: String,
     pub(super) state: State,
     /// True for a missing value that others wait for.
-    pub(super) ghost: bool,
+    pub(super) missing: bool,
     /// True for a part of another value.
     pub(super) derived: bool,
     /// True when the transaction in question affected it.
@@ -52,19 +52,19 @@ pub(super) struct Node {
 pub(super) struct Edge {
     pub(super) from: usize,
     pub(super) to: usize,
-    pub(super) tie: Tie,
+    pub(super) kind: EdgeKind,
     pub(super) label: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Tie {
+pub(super) enum EdgeKind {
     DependsOn,
     /// A dependency that is not met.
     Unmet,
     Derives,
 }
 
-impl Tie {
+impl EdgeKind {
     fn name(self) -> &'static str {
         match self {
             Self::DependsOn => "depends-on",
@@ -74,7 +74,7 @@ impl Tie {
     }
 }
 
-impl Drawn {
+impl NodeSelection {
     /// Values up to `depth` steps away from some.
     pub(super) fn around(engine: &Engine, start: Vec<Key>, depth: usize, most: usize) -> Self {
         let mut drawn = Self { keys: BTreeSet::new(), left_out: 0 };
@@ -120,10 +120,10 @@ impl Drawn {
         for (key, &from) in &at {
             let parts = engine.status(key).map(|status| status.parts).unwrap_or_default();
             let parts = parts.iter().filter_map(|part| at.get(part));
-            edges.extend(parts.map(|&to| Edge::new(from, to, Tie::Derives, "")));
+            edges.extend(parts.map(|&to| Edge::new(from, to, EdgeKind::Derives, "")));
             for need in engine.needs(key) {
                 let providers = at.iter().filter(|(other, _)| engine.meets(other, &need.target));
-                let tie = |to| Edge::new(from, to, Tie::DependsOn, &need.label);
+                let tie = |to| Edge::new(from, to, EdgeKind::DependsOn, &need.label);
                 edges.extend(providers.filter(|&(_, &to)| to != from).map(|(_, &to)| tie(to)));
                 if need.met || matches!(need.target, Target::Whole(_)) {
                     continue;
@@ -134,11 +134,11 @@ impl Drawn {
                 };
                 let to = drawn.unwrap_or_else(|| {
                     *ghosts.entry(need.label.clone()).or_insert_with(|| {
-                        nodes.push(Node::ghost(render, &need));
+                        nodes.push(Node::missing(render, &need));
                         nodes.len() - 1
                     })
                 });
-                edges.insert(Edge::new(from, to, Tie::Unmet, &need.label));
+                edges.insert(Edge::new(from, to, EdgeKind::Unmet, &need.label));
             }
         }
         Picture { nodes, edges: edges.into_iter().collect(), left_out: self.left_out }
@@ -146,8 +146,8 @@ impl Drawn {
 }
 
 impl Edge {
-    fn new(from: usize, to: usize, tie: Tie, label: &str) -> Self {
-        Self { from, to, tie, label: label.to_owned() }
+    fn new(from: usize, to: usize, tie: EdgeKind, label: &str) -> Self {
+        Self { from, to, kind: tie, label: label.to_owned() }
     }
 }
 
@@ -185,16 +185,16 @@ impl Node {
             label: engine.label(key),
             kind: render.kind(key).to_owned(),
             state: engine.state(key),
-            ghost: false,
+            missing: false,
             derived: status.is_some_and(|status| !status.part_of.is_empty()),
             touched: false,
             tooltip: String::new(),
         };
-        node.explain(render, observed.or(applied).or(intended));
+        node.set_tooltip(render, observed.or(applied).or(intended));
         node
     }
 
-    fn ghost(render: &Renderer, need: &DependencyStatus) -> Self {
+    fn missing(render: &Renderer, need: &DependencyStatus) -> Self {
         let key = match &need.target {
             Target::Exact(key) => Some(key),
             _ => None,
@@ -205,7 +205,7 @@ impl Node {
             label: need.label.clone(),
             kind: key.map_or("not there", |key| render.kind(key)).to_owned(),
             state: State::Nonexistent,
-            ghost: true,
+            missing: true,
             derived: false,
             touched: false,
             tooltip: format!("{} is not there", need.label),
@@ -213,13 +213,17 @@ impl Node {
     }
 
     /// Shows the node in an earlier state; as absent without one.
-    pub(super) fn show(&mut self, render: &Renderer, then: Option<(State, Option<SharedValue>)>) {
+    pub(super) fn set_state(
+        &mut self,
+        render: &Renderer,
+        then: Option<(State, Option<SharedValue>)>,
+    ) {
         let (state, value) = then.unwrap_or((State::Nonexistent, None));
         self.state = state;
-        self.explain(render, value);
+        self.set_tooltip(render, value);
     }
 
-    fn explain(&mut self, render: &Renderer, value: Option<SharedValue>) {
+    fn set_tooltip(&mut self, render: &Renderer, value: Option<SharedValue>) {
         let Some(key) = &self.key else { return };
         let value = render.value(key, value.as_ref());
         let data = value.get("Data").map(serde_json::Value::to_string).unwrap_or_default();
@@ -236,7 +240,7 @@ impl Node {
             State::Pending,
             State::Cyclic,
         ];
-        self.ghost || absent.contains(&self.state)
+        self.missing || absent.contains(&self.state)
     }
 }
 
@@ -244,11 +248,11 @@ impl Picture {
     pub(super) fn document(&self) -> serde_json::Value {
         let node = |it: &Node| {
             json!({
-                "Key": it.name, "Label": it.label, "Descriptor": it.kind, "Ghost": it.ghost,
+                "Key": it.name, "Label": it.label, "Descriptor": it.kind, "Ghost": it.missing,
                 "State": it.state.to_string(), "Derived": it.derived, "Touched": it.touched,
             })
         };
-        let edge = |it: &Edge| json!({"From": it.from, "To": it.to, "Relation": it.tie.name(), "Label": it.label});
+        let edge = |it: &Edge| json!({"From": it.from, "To": it.to, "Relation": it.kind.name(), "Label": it.label});
         json!({
             "Nodes": self.nodes.iter().map(node).collect::<Vec<_>>(),
             "Edges": self.edges.iter().map(edge).collect::<Vec<_>>(),

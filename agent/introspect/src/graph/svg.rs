@@ -5,9 +5,9 @@ use std::fmt::{self, Write as _};
 
 use holdfast_scheduler::State;
 
-use super::layout::{Layout, Place, shortened};
-use super::picture::{Edge, Node, Picture, Tie};
-use crate::address::Query;
+use super::layout::{Layout, Rect, truncated_label};
+use super::picture::{Edge, EdgeKind, Node, Picture};
+use crate::address::UriBuilder;
 
 /// Background color of a state.
 fn fill(state: State) -> &'static str {
@@ -62,18 +62,18 @@ fn document(out: &mut String, picture: &Picture, layout: &Layout) -> fmt::Result
     Ok(())
 }
 
-fn cluster(out: &mut String, kind: &str, place: &Place) -> fmt::Result {
-    let Place { x, y, width, height } = place;
+fn cluster(out: &mut String, kind: &str, place: &Rect) -> fmt::Result {
+    let Rect { x, y, width, height } = place;
     writeln!(
         out,
         r##"<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="6" fill="#f6f8fa" stroke="#d0d7de"/><text x="{}" y="{}" fill="#57606a" font-size="11">{}</text>"##,
         x + 8.0,
         y + 15.0,
-        Escaped(kind)
+        XmlText(kind)
     )
 }
 
-fn edge(out: &mut String, edge: &Edge, nodes: &[Place]) -> fmt::Result {
+fn edge(out: &mut String, edge: &Edge, nodes: &[Rect]) -> fmt::Result {
     let (from, to) = (nodes[edge.from], nodes[edge.to]);
     let (start, end) = ((from.x + from.width, middle(&from)), (to.x, middle(&to)));
     let ahead = start.0 < end.0;
@@ -81,12 +81,12 @@ fn edge(out: &mut String, edge: &Edge, nodes: &[Place]) -> fmt::Result {
     let end = if ahead { end } else { (to.x + to.width, end.1) };
     let bend = if ahead { (end.0 - start.0) / 2.0 } else { 50.0 };
     let turn = if ahead { end.0 - bend } else { end.0 + bend };
-    let (color, width) = match edge.tie {
-        Tie::DependsOn => ("#57606a", 1.0),
-        Tie::Unmet => ("#cf222e", 1.6),
-        Tie::Derives => ("#9aa4af", 1.0),
+    let (color, width) = match edge.kind {
+        EdgeKind::DependsOn => ("#57606a", 1.0),
+        EdgeKind::Unmet => ("#cf222e", 1.6),
+        EdgeKind::Derives => ("#9aa4af", 1.0),
     };
-    let dash = if edge.tie == Tie::Derives { r#" stroke-dasharray="2 3""# } else { "" };
+    let dash = if edge.kind == EdgeKind::Derives { r#" stroke-dasharray="2 3""# } else { "" };
     writeln!(
         out,
         r##"<path d="M{} {}C{} {} {turn} {} {} {}" fill="none" stroke="{color}" stroke-width="{width}"{dash} marker-end="url(#arrow)"><title>{}</title></path>"##,
@@ -97,41 +97,41 @@ fn edge(out: &mut String, edge: &Edge, nodes: &[Place]) -> fmt::Result {
         end.1,
         end.0,
         end.1,
-        Escaped(if edge.tie == Tie::Derives { "consists of" } else { &edge.label })
+        XmlText(if edge.kind == EdgeKind::Derives { "consists of" } else { &edge.label })
     )
 }
 
-fn middle(place: &Place) -> f64 {
+fn middle(place: &Rect) -> f64 {
     place.y + place.height / 2.0
 }
 
-fn node(out: &mut String, node: &Node, place: &Place) -> fmt::Result {
-    let Place { x, y, width, height } = place;
+fn node(out: &mut String, node: &Node, place: &Rect) -> fmt::Result {
+    let Rect { x, y, width, height } = place;
     let dash = if node.is_absent() { r#" stroke-dasharray="5 3""# } else { "" };
     let radius = if node.derived { 12 } else { 3 };
-    let (stroke, thick) = match (node.touched, node.ghost) {
+    let (stroke, thick) = match (node.touched, node.missing) {
         (true, _) => ("#bf8700", 3),
         (_, true) => ("#cf222e", 1),
         _ => ("#6e7781", 1),
     };
-    let mut address = Query::new("key-timeline");
+    let mut address = UriBuilder::new("key-timeline");
     address.add("key", &node.name);
     if node.key.is_some() {
         write!(
             out,
             r##"<a href="{}" data-key="{}">"##,
-            Escaped(&address.into_uri()),
-            Escaped(&node.name)
+            XmlText(&address.into_uri()),
+            XmlText(&node.name)
         )?;
     }
     write!(
         out,
         r##"<g><title>{}</title><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="{}" stroke="{stroke}" stroke-width="{thick}"{dash}/><text x="{}" y="{}" fill="#1f2328">{}</text></g>"##,
-        Escaped(&node.tooltip),
+        XmlText(&node.tooltip),
         fill(node.state),
         x + 9.0,
         y + 17.0,
-        Escaped(&shortened(&node.label))
+        XmlText(&truncated_label(&node.label))
     )?;
     if node.key.is_some() {
         out.push_str("</a>");
@@ -141,9 +141,9 @@ fn node(out: &mut String, node: &Node, place: &Place) -> fmt::Result {
 }
 
 /// Text escaped for XML.
-struct Escaped<'t>(&'t str);
+struct XmlText<'t>(&'t str);
 
-impl fmt::Display for Escaped<'_> {
+impl fmt::Display for XmlText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.chars() {
             match c {

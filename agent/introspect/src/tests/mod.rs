@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use holdfast_base::{Caller, Role, Source, Undertakings, now_ns};
+use holdfast_base::{AuthMethod, Caller, Role, Undertakings, now_ns};
 use holdfast_config::Models;
-use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitOptions, Core, Datastore, Parts};
 use holdfast_platform::objects::Listening;
@@ -23,7 +23,7 @@ mod past;
 use super::*;
 
 /// A port with an address, a route through it, and a bridge without dependencies.
-pub(super) const BOX: &str = r#"{
+pub(super) const BOX_CONFIG: &str = r#"{
     "openconfig-interfaces:interfaces": {"interface": [{
         "name": "eth0", "config": {"name": "eth0", "mtu": 1414},
         "subinterfaces": {"subinterface": [{"index": 0, "config": {"index": 0},
@@ -44,7 +44,7 @@ pub(super) const BOX: &str = r#"{
 }"#;
 
 /// An agent without a network, and its routes.
-pub(super) struct Asked {
+pub(super) struct TestAgent {
     kernel: SimulatedKernel,
     core: Core,
     routes: Router,
@@ -54,13 +54,13 @@ pub(super) struct Asked {
 
 /// A response.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
     headers: HeaderMap,
     text: String,
 }
 
-impl Asked {
+impl TestAgent {
     pub(super) async fn start(ports: &[&str]) -> Self {
         Self::run(SimulatedKernel::new(ports), TempDir::new().unwrap()).await
     }
@@ -99,13 +99,13 @@ impl Asked {
     }
 
     pub(super) async fn set(&self, document: &str) {
-        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
         let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true };
         self.edit(Edit { updates: vec![(target, payload)], ..Edit::default() }).await;
     }
 
     async fn delete(&self, path: &str) {
-        let target = Target { origin: Origin::OpenConfig, path: path.parse().unwrap() };
+        let target = EditTarget { origin: Origin::OpenConfig, path: path.parse().unwrap() };
         self.edit(Edit { deletes: vec![target], ..Edit::default() }).await;
     }
 
@@ -113,41 +113,41 @@ impl Asked {
         let caller = Caller {
             name: "ada".into(),
             role: Role::Admin,
-            source: Source::Local { uid: 0 },
+            auth_method: AuthMethod::Local { uid: 0 },
             peer: None,
         };
         // Some tests want a change that fails.
         let _ = self.core.handle().commit(&caller, edit, CommitOptions::default()).await;
     }
 
-    async fn ask(&self, method: Method, address: &str, etag: Option<&str>) -> Answer {
+    async fn send(&self, method: Method, address: &str, etag: Option<&str>) -> HttpResponse {
         let mut request = Request::builder().method(method).uri(address);
         if let Some(tag) = etag {
             request = request.header(header::IF_NONE_MATCH, tag);
         }
         let request = request.body(Body::empty()).unwrap();
-        Self::answered(self.routes.clone().oneshot(request).await.unwrap()).await
+        Self::collect_response(self.routes.clone().oneshot(request).await.unwrap()).await
     }
 
-    async fn answered(response: axum::response::Response) -> Answer {
+    async fn collect_response(response: axum::response::Response) -> HttpResponse {
         let (parts, body) = response.into_parts();
         let octets = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8(octets.to_vec()).unwrap();
-        Answer { status: parts.status, headers: parts.headers, text }
+        HttpResponse { status: parts.status, headers: parts.headers, text }
     }
 
-    async fn post(&self, address: &str, body: &str) -> Answer {
+    async fn post(&self, address: &str, body: &str) -> HttpResponse {
         let request = Request::builder().method(Method::POST).uri(address);
         let request = request.body(Body::from(body.to_owned())).unwrap();
-        Self::answered(self.routes.clone().oneshot(request).await.unwrap()).await
+        Self::collect_response(self.routes.clone().oneshot(request).await.unwrap()).await
     }
 
-    pub(super) async fn get(&self, address: &str) -> Answer {
-        self.ask(Method::GET, address, None).await
+    pub(super) async fn get(&self, address: &str) -> HttpResponse {
+        self.send(Method::GET, address, None).await
     }
 
     #[track_caller]
-    fn json(answer: &Answer) -> serde_json::Value {
+    fn json(answer: &HttpResponse) -> serde_json::Value {
         assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
         serde_json::from_str(&answer.text).unwrap()
     }
@@ -178,8 +178,8 @@ fn names(list: &serde_json::Value, member: &str) -> Vec<String> {
 
 // proves kv.P2
 #[tokio::test]
-async fn what_is_wrong_with_a_question_is_said() {
-    let agent = Asked::start(&["eth0"]).await;
+async fn invalid_requests_have_error_messages() {
+    let agent = TestAgent::start(&["eth0"]).await;
     for (address, status, error) in [
         ("txn-history?seq-num=77", 404, "transaction 77 is not recorded"),
         ("txn-history?seq-num=x", 400, "`seq-num=x` is no whole number"),
@@ -217,9 +217,9 @@ async fn what_is_wrong_with_a_question_is_said() {
 
 // proves kv.P4
 #[tokio::test]
-async fn flags_are_counted_over_revisions() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn flag_stats_count_revisions() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     agent.delete("/network-instances").await;
     let stats =
         agent.read("/scheduler/flag-stats?flag=value-state&prefix=route/&prefix=address/").await;
@@ -231,14 +231,14 @@ async fn flags_are_counted_over_revisions() {
 }
 
 #[tokio::test]
-async fn who_comes_back_after_more_than_a_page_is_told_so() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn replay_beyond_a_page_ends_with_a_missed_event() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     agent.delete("/network-instances").await;
     let (core, render) = (agent.core.handle(), document::Renderer::default());
     let introspect = Introspect { core, render, started_ns: 0, journal: None };
     for (page, want, missed) in [(2, 2, false), (1, 2, true)] {
-        let told = introspect.past(0, page).await.unwrap();
+        let told = introspect.replay_events(0, page).await.unwrap();
         assert_eq!(told.len(), want, "{told:?}");
         assert_eq!(format!("{told:?}").contains("missed"), missed, "{told:?}");
     }
@@ -248,16 +248,16 @@ async fn who_comes_back_after_more_than_a_page_is_told_so() {
 
 // proves kv.P5
 #[tokio::test]
-async fn a_resync_repairs_and_tells_what_it_did() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn downstream_resync_returns_its_transactions() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     let resync = "/scheduler/downstream-resync?verbose=1&retry=true";
-    let done = Asked::json(&agent.ask(Method::POST, resync, None).await);
+    let done = TestAgent::json(&agent.send(Method::POST, resync, None).await);
     assert_eq!(done, json!({"ResyncType": "DownstreamResync", "Transactions": []}));
     assert_eq!(agent.get(resync).await.status, StatusCode::METHOD_NOT_ALLOWED);
     for wrong in ["maybe", "false", "0"] {
         let path = format!("/scheduler/downstream-resync?retry={wrong}");
-        let answer = agent.ask(Method::POST, &path, None).await;
+        let answer = agent.send(Method::POST, &path, None).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text);
     }
 
@@ -265,7 +265,7 @@ async fn a_resync_repairs_and_tells_what_it_did() {
     let ip = "192.0.2.1".parse().unwrap();
     agent.kernel.fault_at(1, Fault::Fail(22));
     agent.kernel.delete_address("eth0", ip, 24);
-    let failed = agent.ask(Method::POST, resync, None).await;
+    let failed = agent.send(Method::POST, resync, None).await;
     assert_eq!(failed.status, StatusCode::INTERNAL_SERVER_ERROR, "{}", failed.text);
     assert!(failed.text.contains("Invalid argument"), "{}", failed.text);
     agent.stop().await;
@@ -273,9 +273,9 @@ async fn a_resync_repairs_and_tells_what_it_did() {
 
 // proves kv.P6
 #[tokio::test]
-async fn a_dump_shows_one_plane() {
-    let agent = Asked::start(&["eth0", "eth1"]).await;
-    agent.set(BOX).await;
+async fn dump_shows_one_plane() {
+    let agent = TestAgent::start(&["eth0", "eth1"]).await;
+    agent.set(BOX_CONFIG).await;
     let index = agent.read("/scheduler/dump").await;
     assert_eq!(index["Views"], json!(["SB", "NB", "cached"]));
     let at = |name: &str| {
@@ -301,9 +301,9 @@ async fn a_dump_shows_one_plane() {
 
 // proves kv.P7
 #[tokio::test]
-async fn a_status_says_why() {
-    let agent = Asked::start(&[]).await;
-    agent.set(BOX).await;
+async fn status_has_details_of_pending_values() {
+    let agent = TestAgent::start(&[]).await;
+    agent.set(BOX_CONFIG).await;
     let one = agent.read("/scheduler/status?key=link/eth0").await;
     assert_eq!(one["value"]["state"], json!("PENDING"));
     assert!(!one["value"]["details"].as_array().unwrap().is_empty(), "{one:#}");
@@ -320,9 +320,9 @@ async fn a_status_says_why() {
 
 // proves kv.P9
 #[tokio::test]
-async fn the_work_is_counted() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn stats_count_transactions_and_operations() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     agent.delete("/network-instances").await;
     let stats = agent.read("/scheduler/stats").await;
     let txn = &stats["TxnStats"];
@@ -339,9 +339,9 @@ async fn the_work_is_counted() {
 }
 
 #[tokio::test]
-async fn why_leads_to_the_leaf_and_to_the_root_of_the_trouble() {
-    let agent = Asked::start(&[]).await;
-    agent.set(BOX).await;
+async fn why_explains_leaves_owners_and_root_causes() {
+    let agent = TestAgent::start(&[]).await;
+    agent.set(BOX_CONFIG).await;
     let why = agent.read("/scheduler/why?key=route/254/198.51.100.0/24/0").await;
     assert_eq!(why["State"], json!("PENDING"), "{why:#}");
     assert_eq!(why["AskedBy"]["Client"], json!("ada"));
@@ -376,9 +376,9 @@ async fn why_leads_to_the_leaf_and_to_the_root_of_the_trouble() {
 }
 
 #[tokio::test]
-async fn a_plan_says_what_a_repair_would_do() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn plan_previews_a_repair() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     let plan = agent.read("/scheduler/plan").await;
     assert_eq!(plan["Operations"], json!([]));
     let text = agent.get("/scheduler/plan?format=text&key=link/eth0").await.text;
@@ -388,9 +388,9 @@ async fn a_plan_says_what_a_repair_would_do() {
 
 // proves kv.P8
 #[tokio::test]
-async fn the_graph_is_drawn() {
-    let agent = Asked::start(&[]).await;
-    agent.set(BOX).await;
+async fn graph_is_rendered_as_svg_dot_and_json() {
+    let agent = TestAgent::start(&[]).await;
+    agent.set(BOX_CONFIG).await;
     let svg = agent.get("/scheduler/graph").await;
     assert_eq!(svg.headers[header::CONTENT_TYPE], "image/svg+xml");
     let drawn = svg.text;
@@ -442,9 +442,9 @@ async fn the_graph_is_drawn() {
 }
 
 #[tokio::test]
-async fn events_tell_of_what_happens_and_of_what_was_missed() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn event_stream_replays_and_follows_transactions() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     let request = Request::builder().uri("/scheduler/events").header("last-event-id", "0");
     let response =
         agent.routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
@@ -467,8 +467,8 @@ async fn events_tell_of_what_happens_and_of_what_was_missed() {
 
 #[tokio::test]
 async fn metrics_health_and_the_page_are_served() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     let metrics = agent.get("/metrics").await;
     assert!(metrics.headers[header::CONTENT_TYPE].to_str().unwrap().contains("version=0.0.4"));
     for line in [
@@ -507,14 +507,14 @@ async fn metrics_health_and_the_page_are_served() {
 }
 
 #[tokio::test]
-async fn a_plan_says_what_a_change_would_do() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn plan_previews_a_change() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     let before = agent.kernel.contents();
     let change =
         json!({"update": [{"path": "/interfaces/interface[name=eth0]/config/mtu", "value": 1314}]});
     let plan = agent.post("/scheduler/plan", &change.to_string()).await;
-    let plan = Asked::json(&plan);
+    let plan = TestAgent::json(&plan);
     assert_eq!(plan["Operations"][0]["Effect"], json!("changed in place"), "{plan:#}");
     assert_eq!(plan["Operations"][0]["Object"], json!("link eth0"));
     assert!(

@@ -5,8 +5,8 @@ use super::*;
 // proves kv.P1
 #[tokio::test]
 async fn transactions_are_found_by_number_time_and_page() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     let between = now_ns();
     agent.delete("/network-instances").await;
 
@@ -33,11 +33,11 @@ async fn transactions_are_found_by_number_time_and_page() {
     assert_eq!(&agent.read(&both).await, first, "the number counts, not the window");
 
     let page = agent.get("/scheduler/txn-history?limit=1").await;
-    assert_eq!(Asked::json(&page), json!([first]));
+    assert_eq!(TestAgent::json(&page), json!([first]));
     let next = format!("</scheduler/txn-history?limit=1&after-seq={number}>; rel=\"next\"");
     assert_eq!(page.headers[header::LINK].to_str().unwrap(), next);
     let tag = page.headers[header::ETAG].to_str().unwrap();
-    let again = agent.ask(Method::GET, "/scheduler/txn-history?limit=1", Some(tag)).await;
+    let again = agent.send(Method::GET, "/scheduler/txn-history?limit=1", Some(tag)).await;
     assert_eq!(again.status, StatusCode::NOT_MODIFIED);
 
     let text =
@@ -48,10 +48,10 @@ async fn transactions_are_found_by_number_time_and_page() {
 
 // proves kv.P2, kv.P3
 #[tokio::test]
-async fn values_have_a_past() {
-    let agent = Asked::start(&[]).await;
+async fn key_timeline_lists_revisions() {
+    let agent = TestAgent::start(&[]).await;
     let before = now_ns();
-    agent.set(BOX).await;
+    agent.set(BOX_CONFIG).await;
     let waiting = now_ns();
     let mut revisions = agent.core.handle().watch();
     agent.kernel.plug("eth0");
@@ -89,16 +89,16 @@ async fn values_have_a_past() {
     let next = link.split(['<', '>']).nth(1).unwrap();
     let second = agent.read(next).await;
     assert_eq!(
-        [names(&Asked::json(&first), "Key"), names(&second, "Key")].concat(),
+        [names(&TestAgent::json(&first), "Key"), names(&second, "Key")].concat(),
         names(&now, "Key")[..4]
     );
     agent.stop().await;
 }
 
 #[tokio::test]
-async fn what_was_done_is_known_after_a_restart() {
-    let agent = Asked::start(&["eth0"]).await;
-    agent.set(BOX).await;
+async fn transactions_are_archived_over_restarts() {
+    let agent = TestAgent::start(&["eth0"]).await;
+    agent.set(BOX_CONFIG).await;
     agent.delete("/network-instances").await;
     let before = agent.read("/scheduler/txn-history").await;
     assert_eq!(before.as_array().unwrap().len(), 2);
@@ -111,7 +111,7 @@ async fn what_was_done_is_known_after_a_restart() {
     assert_eq!(why["AskedBy"]["Txn"], json!("TXN-1"));
     assert_eq!(agent.read("/scheduler/txn-history?seq-num=2").await, before[1]);
     assert_eq!(agent.read("/scheduler/txn-history?after-seq=1&limit=1").await, json!([before[1]]));
-    agent.set(BOX).await;
+    agent.set(BOX_CONFIG).await;
     let all = agent.read("/scheduler/txn-history").await;
     let numbers: Vec<_> =
         all.as_array().unwrap().iter().map(|it| it["SeqNum"].as_u64().unwrap()).collect();

@@ -25,11 +25,11 @@ pub(super) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
         .route("/", file("text/html; charset=utf-8", include_str!("index.html")))
         .route("/app.js", file("text/javascript; charset=utf-8", include_str!("app.js")))
         .route("/style.css", file("text/css; charset=utf-8", include_str!("style.css")))
-        .layer(map_response(guarded))
+        .layer(map_response(with_security_headers))
 }
 
 /// Adds the security headers to a response.
-pub(super) async fn guarded(mut response: Response) -> Response {
+pub(super) async fn with_security_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, value);
     }

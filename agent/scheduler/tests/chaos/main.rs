@@ -11,40 +11,40 @@ mod regressions;
 
 use proptest::prelude::*;
 
-use common::world::{Move, World};
+use common::world::{World, WorldEvent};
 use generate::{cases, change};
 
 /// One change of intent, atomic or not.
-fn intent() -> impl Strategy<Value = Move> {
-    (change(true), any::<bool>()).prop_map(|(change, atomic)| Move::Intend { change, atomic })
+fn intent() -> impl Strategy<Value = WorldEvent> {
+    (change(true), any::<bool>()).prop_map(|(change, atomic)| WorldEvent::Intend { change, atomic })
 }
 
 /// Events that may happen next. Impossible ones are skipped.
-fn moves(outside: bool) -> impl Strategy<Value = Vec<Move>> {
+fn moves(outside: bool) -> impl Strategy<Value = Vec<WorldEvent>> {
     let mut all = vec![
-        (6, (0..2u8).prop_map(Move::CarryOut).boxed()),
-        (5, Just(Move::Answer).boxed()),
-        (4, Just(Move::Read).boxed()),
-        (4, Just(Move::Notice).boxed()),
-        (1, Just(Move::Time).boxed()),
+        (6, (0..2u8).prop_map(WorldEvent::CarryOut).boxed()),
+        (5, Just(WorldEvent::Answer).boxed()),
+        (4, Just(WorldEvent::Read).boxed()),
+        (4, Just(WorldEvent::Notice).boxed()),
+        (1, Just(WorldEvent::Time).boxed()),
         (3, intent().boxed()),
         (
             1,
             (change(true), any::<bool>())
-                .prop_map(|(change, atomic)| Move::Prepare { change, atomic })
+                .prop_map(|(change, atomic)| WorldEvent::Prepare { change, atomic })
                 .boxed(),
         ),
-        (1, Just(Move::SetOut).boxed()),
-        (1, Just(Move::CallOff).boxed()),
+        (1, Just(WorldEvent::SetOut).boxed()),
+        (1, Just(WorldEvent::CallOff).boxed()),
     ];
     if outside {
         let names = proptest::sample::select(&generate::NAMES[..]);
-        all.push((1, names.prop_map(Move::Lose).boxed()));
+        all.push((1, names.prop_map(WorldEvent::Lose).boxed()));
         let names = proptest::sample::select(&["c", "B", "a.w", "m.w"][..]);
-        all.push((2, names.prop_map(Move::Wither).boxed()));
+        all.push((2, names.prop_map(WorldEvent::Wither).boxed()));
         all.push((
             1,
-            (0..2u8, 0..3u32).prop_map(|(which, state)| Move::Foreign(which, state)).boxed(),
+            (0..2u8, 0..3u32).prop_map(|(which, state)| WorldEvent::Foreign(which, state)).boxed(),
         ));
     }
     proptest::collection::vec(proptest::strategy::Union::new_weighted(all), 4..60)
@@ -94,7 +94,7 @@ proptest! {
         for step in before {
             world.play(step);
         }
-        world.play(Move::Crash);
+        world.play(WorldEvent::Crash);
         for step in after {
             world.play(step);
         }

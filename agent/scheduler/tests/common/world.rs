@@ -20,7 +20,7 @@ const PATIENCE: usize = 5_000;
 
 /// An event.
 #[derive(Clone, Debug)]
-pub enum Move {
+pub enum WorldEvent {
     Intend {
         change: String,
         atomic: bool,
@@ -83,7 +83,7 @@ impl World {
     /// A system that equals the intent, with nothing on its way.
     pub fn having(ours: &str) -> Self {
         let mut world = Self::default();
-        world.play(Move::Intend { change: ours.to_owned(), atomic: false });
+        world.play(WorldEvent::Intend { change: ours.to_owned(), atomic: false });
         world.rest();
         world.happened.clear();
         world
@@ -109,49 +109,49 @@ impl World {
         }
     }
 
-    pub fn play(&mut self, step: Move) {
+    pub fn play(&mut self, step: WorldEvent) {
         // The system refuses values whose dependencies failed or were removed outside.
         self.lab.strict = false;
         self.lab.stumbled = true;
         self.happened.push(format!("{step:?}"));
         match step {
-            Move::Intend { change, atomic } => {
+            WorldEvent::Intend { change, atomic } => {
                 self.intend(&change, atomic, Engine::start);
             }
-            Move::Prepare { change, atomic } => {
+            WorldEvent::Prepare { change, atomic } => {
                 let txn = self.intend(&change, atomic, Engine::prepare);
                 self.prepared.extend(txn);
             }
-            Move::SetOut => self.go_on(Engine::start_prepared),
-            Move::CallOff => self.go_on(Engine::cancel),
-            Move::CarryOut(transport) => self.carry_out(TransportId(transport), false),
-            Move::Fail(transport) => self.carry_out(TransportId(transport), true),
-            Move::Crash => self.crash(),
-            Move::Answer => {
+            WorldEvent::SetOut => self.go_on(Engine::start_prepared),
+            WorldEvent::CallOff => self.go_on(Engine::cancel),
+            WorldEvent::CarryOut(transport) => self.carry_out(TransportId(transport), false),
+            WorldEvent::Fail(transport) => self.carry_out(TransportId(transport), true),
+            WorldEvent::Crash => self.crash(),
+            WorldEvent::Answer => {
                 if let Some(done) = self.answers.pop_front() {
                     let step = self.lab.engine.completed(vec![done], self.lab.now());
                     self.take(step);
                 }
             }
-            Move::Read => {
+            WorldEvent::Read => {
                 if let Some(key) = self.reads.pop_front() {
                     self.hear(fact(&key, self.lab.system.get(&key)));
                 }
             }
-            Move::Notice => {
+            WorldEvent::Notice => {
                 if let Some(fact) = self.notices.pop_front() {
                     self.hear(fact);
                 }
             }
             // Operations given up and answered later are tested elsewhere.
-            Move::Time if self.is_answered() => self.pass_time(),
-            Move::Time => {}
-            Move::Lose(name) => {
+            WorldEvent::Time if self.is_answered() => self.pass_time(),
+            WorldEvent::Time => {}
+            WorldEvent::Lose(name) => {
                 if self.lab.system.remove(&key(name)).is_some() {
                     self.notices.push_back(fact(&key(name), None));
                 }
             }
-            Move::Wither(name) => {
+            WorldEvent::Wither(name) => {
                 let thing = self.lab.system.get_mut(&key(name)).filter(|it| it.is_reducible());
                 if let Some(thing) = thing {
                     let member = thing.tokens.iter().position(|token| token.starts_with('|'));
@@ -159,7 +159,7 @@ impl World {
                     self.notices.push_back(fact(&key(name), Some(thing)));
                 }
             }
-            Move::Foreign(which, state) => self.foreign(which, state),
+            WorldEvent::Foreign(which, state) => self.foreign(which, state),
         }
     }
 
@@ -298,13 +298,17 @@ impl World {
     /// Delivers everything on its way, and lets time pass, until nothing is left to happen.
     fn rest(&mut self) {
         while !self.prepared.is_empty() {
-            self.play(Move::SetOut);
+            self.play(WorldEvent::SetOut);
         }
         let mut until = self.lab.now + LONG;
         for _ in 0..PATIENCE {
-            for step in
-                [Move::CarryOut(0), Move::CarryOut(1), Move::Answer, Move::Notice, Move::Read]
-            {
+            for step in [
+                WorldEvent::CarryOut(0),
+                WorldEvent::CarryOut(1),
+                WorldEvent::Answer,
+                WorldEvent::Notice,
+                WorldEvent::Read,
+            ] {
                 self.play(step);
             }
             let moving = self.handed.values().any(|queue| !queue.is_empty());
@@ -326,23 +330,23 @@ impl World {
     }
 
     /// Events that may happen now, apart from outside ones.
-    pub fn enabled(&self) -> Vec<Move> {
+    pub fn enabled(&self) -> Vec<WorldEvent> {
         let mut moves = Vec::new();
         let handed = self.handed.iter().filter(|(_, queue)| !queue.is_empty());
-        moves.extend(handed.map(|(transport, _)| Move::CarryOut(transport.0)));
+        moves.extend(handed.map(|(transport, _)| WorldEvent::CarryOut(transport.0)));
         if !self.answers.is_empty() {
-            moves.push(Move::Answer);
+            moves.push(WorldEvent::Answer);
         }
         if !self.reads.is_empty() {
-            moves.push(Move::Read);
+            moves.push(WorldEvent::Read);
         }
         if !self.notices.is_empty() {
-            moves.push(Move::Notice);
+            moves.push(WorldEvent::Notice);
         }
         // Time passes when nothing else happens: giving up too early is tested elsewhere.
         let soon = self.lab.deadline.is_some_and(|deadline| deadline <= self.lab.now + LONG);
         if moves.is_empty() && soon {
-            moves.push(Move::Time);
+            moves.push(WorldEvent::Time);
         }
         moves
     }

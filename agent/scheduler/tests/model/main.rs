@@ -11,7 +11,7 @@ mod common;
 
 use std::collections::HashSet;
 
-use common::world::{Move, World};
+use common::world::{World, WorldEvent};
 
 /// A small system and its events.
 #[derive(Clone, Copy)]
@@ -41,7 +41,7 @@ const STATES_MOST: usize = 200_000;
 #[track_caller]
 fn explore(small: Small<'_>) -> usize {
     let mut seen = HashSet::new();
-    let mut open: Vec<(Vec<Move>, Used)> = vec![(Vec::new(), Used::default())];
+    let mut open: Vec<(Vec<WorldEvent>, Used)> = vec![(Vec::new(), Used::default())];
     while let Some((path, used)) = open.pop() {
         let world = replay(small, &path);
         if !seen.insert((world.digest(), used.failures, used.crashes, used.seconds)) {
@@ -65,9 +65,9 @@ fn explore(small: Small<'_>) -> usize {
     seen.len()
 }
 
-fn replay(small: Small<'_>, path: &[Move]) -> World {
+fn replay(small: Small<'_>, path: &[WorldEvent]) -> World {
     let mut world = World::having(small.ours);
-    world.play(Move::Intend { change: small.change.to_owned(), atomic: small.atomic });
+    world.play(WorldEvent::Intend { change: small.change.to_owned(), atomic: small.atomic });
     for step in path {
         world.play(step.clone());
     }
@@ -75,21 +75,21 @@ fn replay(small: Small<'_>, path: &[Move]) -> World {
 }
 
 /// Events that may follow a state.
-fn next(small: Small<'_>, world: &World, used: Used) -> Vec<(Move, Used)> {
+fn next(small: Small<'_>, world: &World, used: Used) -> Vec<(WorldEvent, Used)> {
     let mut next = Vec::new();
     for step in world.enabled() {
-        if let Move::CarryOut(transport) = step
+        if let WorldEvent::CarryOut(transport) = step
             && used.failures < small.failures
         {
-            next.push((Move::Fail(transport), Used { failures: used.failures + 1, ..used }));
+            next.push((WorldEvent::Fail(transport), Used { failures: used.failures + 1, ..used }));
         }
         next.push((step, used));
     }
     if used.crashes < small.crashes {
-        next.push((Move::Crash, Used { crashes: used.crashes + 1, ..used }));
+        next.push((WorldEvent::Crash, Used { crashes: used.crashes + 1, ..used }));
     }
     if used.seconds == 0 && !small.second.is_empty() {
-        let second = Move::Intend { change: small.second.to_owned(), atomic: true };
+        let second = WorldEvent::Intend { change: small.second.to_owned(), atomic: true };
         next.push((second, Used { seconds: 1, ..used }));
     }
     next

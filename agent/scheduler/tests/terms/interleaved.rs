@@ -47,12 +47,12 @@ fn may_need(name: &str, token: &str) -> bool {
 
 /// A system whose transports work one operation at a time, on request.
 #[derive(Default)]
-struct Slow {
+struct StepwiseLab {
     lab: Lab,
     handed_out: BTreeMap<TransportId, Vec<Operation>>,
 }
 
-impl Slow {
+impl StepwiseLab {
     fn start(&mut self, change: &str) -> holdfast_scheduler::TxnId {
         let (txn, submit) = begin(&mut self.lab, delta(change));
         self.follow(Step { submit, ..Step::default() });
@@ -109,7 +109,7 @@ proptest! {
         choices in proptest::collection::vec(0usize..2, 8),
         failing in proptest::option::of(proptest::sample::select(&["create a", "create b", "update c", "delete d"][..])),
     ) {
-        let mut slow = Slow::default();
+        let mut slow = StepwiseLab::default();
         slow.lab.commit(&before).unwrap();
         if let Some(failing) = failing {
             slow.lab.strict = false;

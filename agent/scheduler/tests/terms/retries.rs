@@ -18,7 +18,7 @@ fn tries(lab: &mut Lab) -> usize {
 }
 
 #[test]
-fn no_pause_is_longer_than_the_longest() {
+fn retry_pauses_are_bounded() {
     let mut lab = Lab::default();
     lab.failing.insert("create b".into(), busy());
     lab.commit_delta(delta("b").best_effort()).unwrap();
@@ -31,7 +31,7 @@ fn no_pause_is_longer_than_the_longest() {
 }
 
 #[test]
-fn pauses_spread_and_repeat_for_one_seed() {
+fn retry_pauses_are_reproducible_for_one_seed() {
     let course = |seed: u64| {
         let engine = Engine::new(crate::common::registry()).seeded(seed);
         let mut lab = Lab { engine, ..Lab::default() };

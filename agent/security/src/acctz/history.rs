@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::record::{Account, Activity, AuthnOutcome, Record, Stage};
+use super::record::{Account, Activity, AuthnOutcome, Record, SessionStage};
 
 /// Size of the strangers' ring: this part of the known callers' ring, in addition to it. Anybody who can connect
 /// can fill their own ring, and must not push out the records of authenticated callers.
@@ -194,7 +194,7 @@ impl RingName {
     pub fn of(account: &Account) -> Self {
         let session = &account.session;
         let succeeded = |outcome| outcome == AuthnOutcome::Success;
-        let known = session.stage == Stage::Logout
+        let known = session.stage == SessionStage::Logout
             || session.authn.as_ref().is_some_and(|authn| succeeded(authn.outcome));
         match &account.activity {
             Activity::Rpc(_) if !known => Self::Strangers,
@@ -274,7 +274,7 @@ mod tests {
 
     // proves 5.96, 5.97
     #[test]
-    fn records_strictly_after_a_time_are_told_and_what_is_missing_is_said_once() {
+    fn a_cursor_delivers_later_records_and_reports_truncation_once() {
         // begin, records that fit, pushed at; asked after; told
         for (begin, fits, pushed, after, want) in [
             (10, 9, &[20, 30][..], 0, "20 30"),
@@ -300,7 +300,7 @@ mod tests {
 
     // proves 5.97
     #[test]
-    fn who_falls_behind_is_told() {
+    fn a_slow_reader_sees_truncation() {
         let mut history = history(10, 2, &[20, 30]);
         let (mut all, mut some) = (history.cursor(0), history.cursor(20));
         for time in [40, 50] {
@@ -338,7 +338,7 @@ mod tests {
 
     // proves 5.97
     #[test]
-    fn strangers_push_out_strangers_alone_and_what_is_missing_is_said() {
+    fn unauthenticated_records_displace_only_one_another() {
         // records that fit, pushed; asked after; told
         for (fits, pushed, after, want) in [
             (4, "20 30s 40", 0, "20 30 40"),
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_ring_a_record_is_in_is_said_by_its_login() {
+    fn the_ring_of_a_record_follows_its_login() {
         let with = |change: &dyn Fn(&mut Session)| {
             let mut account = refused();
             change(&mut account.session);
@@ -372,7 +372,7 @@ mod tests {
             (outcome(AuthnOutcome::Error), RingName::Strangers),
             (outcome(AuthnOutcome::Success), RingName::Known),
             (with(&|it| it.authn = None), RingName::Strangers), // given up before anything was known
-            (with(&|it| (it.authn, it.stage) = (None, Stage::Logout)), RingName::Known),
+            (with(&|it| (it.authn, it.stage) = (None, SessionStage::Logout)), RingName::Known),
             (RingName::of(&account("x")), RingName::Known),
         ] {
             assert_eq!(ring, want);
@@ -389,7 +389,7 @@ mod tests {
     proptest! {
         /// Readers at any pace, compared with a model that keeps everything.
         #[test]
-        fn a_reader_gets_each_record_once_or_is_told(
+        fn a_cursor_delivers_each_record_once_or_reports_truncation(
             steps in proptest::collection::vec((0..3_u64, 1..30_u64, any::<bool>()), 1..60),
             fits in 1..6_usize,
             after in 0..200_u64,

@@ -13,7 +13,7 @@ pub mod secrets;
 
 pub use self::history::{Cursor, History, RingName, Told};
 pub use self::record::{
-    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
-    Family, Payload, Record, Rpc, Session, Stage, Text, User,
+    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText, Command,
+    CommandKind, Family, Payload, Record, Rpc, Session, SessionStage, User,
 };
 pub use self::repeats::Repeats;

@@ -14,15 +14,15 @@ const OVERHEAD: usize = 384;
 /// A short text. Longer input is cut, so that no client decides the size of a record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
-pub struct Text(String);
+pub struct BoundedText(String);
 
-impl Text {
+impl BoundedText {
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl Text {
+impl BoundedText {
     /// True when the end is missing.
     pub fn is_cut(&self) -> bool {
         // A character has four octets at most, so a cut text ends close to the maximum.
@@ -30,13 +30,13 @@ impl Text {
     }
 }
 
-impl From<Text> for String {
-    fn from(text: Text) -> Self {
+impl From<BoundedText> for String {
+    fn from(text: BoundedText) -> Self {
         text.0
     }
 }
 
-impl From<&str> for Text {
+impl From<&str> for BoundedText {
     fn from(text: &str) -> Self {
         if text.len() <= MAX_TEXT {
             return Self(text.to_owned());
@@ -46,7 +46,7 @@ impl From<&str> for Text {
     }
 }
 
-impl From<String> for Text {
+impl From<String> for BoundedText {
     fn from(text: String) -> Self {
         let read = text.len() <= MAX_TEXT + ELLIPSIS.len() && text.ends_with(ELLIPSIS);
         if read { Self(text) } else { text.as_str().into() }
@@ -76,8 +76,8 @@ pub struct Session {
     pub transport: Option<(SocketAddr, SocketAddr)>,
     /// Identifies the connection, so that calls of one connection can be told apart from others; both records of a
     /// stream share it.
-    pub channel: Text,
-    pub stage: Stage,
+    pub channel: BoundedText,
+    pub stage: SessionStage,
     pub user: User,
     /// Present only where a session begins, or consists of this one request.
     pub authn: Option<Authn>,
@@ -85,7 +85,7 @@ pub struct Session {
 
 /// Part of a session that a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Stage {
+pub enum SessionStage {
     /// A stream was opened.
     Login,
     /// A stream has ended.
@@ -98,17 +98,17 @@ pub enum Stage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
     /// Name that the policies decided by; for a refused login, the name that was tried.
-    pub identity: Text,
-    pub role: Text,
+    pub identity: BoundedText,
+    pub role: BoundedText,
     /// Principal of an SSH certificate.
-    pub ssh_principal: Text,
+    pub ssh_principal: BoundedText,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authn {
     pub kind: AuthnKind,
     pub outcome: AuthnOutcome,
-    pub cause: Text,
+    pub cause: BoundedText,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ pub enum AuthnOutcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authz {
     pub outcome: AuthzOutcome,
-    pub detail: Text,
+    pub detail: BoundedText,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,7 +153,7 @@ pub enum Activity {
 pub struct Rpc {
     pub family: Family,
     /// HTTP/2 path, as in `/gnmi.gNMI/Set`.
-    pub path: Text,
+    pub path: BoundedText,
     pub payload: Option<Payload>,
     pub authz: Authz,
 }
@@ -184,8 +184,8 @@ pub struct Payload {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     pub kind: CommandKind,
-    pub command: Text,
-    pub arguments: Vec<Text>,
+    pub command: BoundedText,
+    pub arguments: Vec<BoundedText>,
     pub authz: Authz,
 }
 
@@ -215,7 +215,7 @@ impl Activity {
             }
             Self::Command(Command { kind: _, command, arguments, authz }) => {
                 let arguments: usize =
-                    arguments.iter().map(|it| size_of::<Text>() + it.0.len()).sum();
+                    arguments.iter().map(|it| size_of::<BoundedText>() + it.0.len()).sum();
                 command.0.len() + arguments + authz.detail.0.len()
             }
         }
@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_has_a_size() {
+    fn a_long_text_is_cut() {
         for (text, want) in [
             ("é".repeat(MAX_TEXT), Some(MAX_TEXT)),
             (format!("x{}", "é".repeat(MAX_TEXT)), Some(MAX_TEXT - 1)),
@@ -249,13 +249,17 @@ mod tests {
             ("x".repeat(MAX_TEXT), None),
             ("short…".to_owned(), None),
         ] {
-            let cut = Text::from(text.as_str());
+            let cut = BoundedText::from(text.as_str());
             assert_eq!(cut.is_cut(), want.is_some(), "{}", text.len());
             assert_eq!(cut.as_str().len(), want.map_or(text.len(), |end| end + ELLIPSIS.len()));
             let stored = serde_json::to_string(&cut).unwrap();
-            assert_eq!(serde_json::from_str::<Text>(&stored).unwrap(), cut);
+            assert_eq!(serde_json::from_str::<BoundedText>(&stored).unwrap(), cut);
             let stored = serde_json::to_string(&text).unwrap();
-            assert_eq!(serde_json::from_str::<Text>(&stored).unwrap(), cut, "it is not trusted");
+            assert_eq!(
+                serde_json::from_str::<BoundedText>(&stored).unwrap(),
+                cut,
+                "it is not trusted"
+            );
         }
     }
 }

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_are_single_and_the_others_one_record() {
+    fn repeated_refusals_become_one_record() {
         let mut repeats = Repeats::new();
         for _ in 0..SINGLE {
             assert_eq!(texts(&repeats.add(SECOND, "a", call("/a"))), ["/a: no"]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_told_at_the_end_and_when_there_are_too_many_kinds() {
+    fn counted_refusals_are_recorded_when_a_window_closes() {
         let mut repeats = Repeats::new();
         for _ in 0..=SINGLE {
             repeats.add(SECOND, 0, call("/first"));

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_secrets() {
+    fn secret_names_are_recognised() {
         for (name, secret) in [
             ("password", true),
             ("openconfig-system:password-hashed", true),
@@ -128,7 +128,7 @@ mod tests {
 
     // proves 5.101
     #[test]
-    fn json_keeps_its_shape() {
+    fn secrets_in_json_are_withheld() {
         for (document, want) in [
             (r#"{"a":1,"oc:password":"x"}"#, Some(r#"{"a":1,"oc:password":"(withheld)"}"#)),
             (r#"[{"secrets":{"a":["x"]}}]"#, Some(r#"[{"secrets":"(withheld)"}]"#)),
@@ -144,7 +144,7 @@ mod tests {
 
     // proves 5.101
     #[test]
-    fn lines_end_at_a_secret_name() {
+    fn cli_text_is_cut_after_a_secret_name() {
         for (lines, want) in [
             ("system hostname edge\n", "system hostname edge\n"),
             ("user ada password hunter2\nmtu 1400", "user ada password (withheld)\nmtu 1400"),
@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_document_gives_a_secret_away(word in "[a-z]{12}", depth in 0..5_usize, name in "(oc:)?(password|ssh-key|my-secret)") {
+        fn no_document_leaks_a_secret(word in "[a-z]{12}", depth in 0..5_usize, name in "(oc:)?(password|ssh-key|my-secret)") {
             let inner = format!(r#"{{"{name}":["{word}",{{"a":"{word}"}}],"b":2}}"#);
             let document = (0..depth).fold(inner, |inner, _| format!(r#"{{"a":[{inner}]}}"#));
             let kept = String::from_utf8(json(document.as_bytes()).unwrap()).unwrap();
@@ -200,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn no_input_is_too_strange(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn withholding_never_panics(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
             json(&octets);
             text(&String::from_utf8_lossy(&octets));
         }

@@ -37,7 +37,7 @@ fn check(policy: &str, calls: &[(&str, &str)]) {
 
 // proves 5.17
 #[test]
-fn deny_rules_go_first_and_what_nobody_allows_is_denied() {
+fn deny_rules_come_first_and_the_default_is_deny() {
     let deny = r#"{"name":"no-set","request":{"paths":["/g/Set"]}},{"name":"not-eve","source":{"principals":["eve"]}}"#;
     let allow = r#"{"name":"ada","source":{"principals":["ada"]}},{"name":"get","request":{"paths":["/g/Get"]}}"#;
     check(
@@ -78,7 +78,7 @@ fn a_part_that_is_absent_or_empty_matches_everything() {
 
 // proves 5.19
 #[test]
-fn one_principal_one_path_all_headers_one_value_of_each() {
+fn a_rule_needs_one_principal_one_path_and_all_headers() {
     let rule = r#"{"name":"r","source":{"principals":["ada","bob"]},
         "request":{"paths":["/a","/b"],"headers":[
             {"key":"Env","values":["lab","field"]},{"key":"site","values":["x"]}]}}"#;
@@ -136,7 +136,7 @@ fn patterns_are_exact_or_have_a_star_at_one_end() {
 
 // proves 5.21
 #[test]
-fn nobody_has_the_empty_name_and_no_other() {
+fn the_empty_principal_matches_unauthenticated_peers_only() {
     let of = |pattern: &str| {
         policy("", &format!(r#"{{"name":"r","source":{{"principals":["{pattern}"]}}}}"#))
     };
@@ -155,7 +155,7 @@ fn nobody_has_the_empty_name_and_no_other() {
 
 // proves 5.13, 5.15, 5.16, 5.22, 5.23
 #[test]
-fn what_is_not_understood_is_refused() {
+fn malformed_policies_are_refused() {
     let any = r#"{"name":"any"}"#;
     let request = |request: &str| policy("", &format!(r#"{{"name":"r","request":{request}}}"#));
     let header =
@@ -227,14 +227,14 @@ fn a_new_policy_replaces_all_of_the_old_one() {
     };
     let first = upload("v1", r#"{"name":"get","request":{"paths":["/g/Get"]}}"#);
     let second = upload("v2", r#"{"name":"set","request":{"paths":["/g/Set"]}}"#);
-    let (state, ()) = Rules.apply(&None, first.clone()).unwrap();
-    assert_eq!(Rules.version_in_use(&None, &first), None);
-    assert_eq!(Rules.version_in_use(&state, &first).as_deref(), Some("v1"));
-    assert_eq!(Rules.version_in_use(&state, &second), None);
-    let (state, ()) = Rules.apply(&state, second.clone()).unwrap();
+    let (state, ()) = AuthzRules.apply(&None, first.clone()).unwrap();
+    assert_eq!(AuthzRules.version_in_use(&None, &first), None);
+    assert_eq!(AuthzRules.version_in_use(&state, &first).as_deref(), Some("v1"));
+    assert_eq!(AuthzRules.version_in_use(&state, &second), None);
+    let (state, ()) = AuthzRules.apply(&state, second.clone()).unwrap();
     let installed = state.unwrap();
     assert_eq!((installed.text.as_str(), installed.created_on), (second.text.as_str(), 7));
     assert!(decide(&installed.policy, "ada /g/Set").is_allowed());
     assert!(!decide(&installed.policy, "ada /g/Get").is_allowed());
-    Rules.apply(&None, upload("v3", "{}")).unwrap_err();
+    AuthzRules.apply(&None, upload("v3", "{}")).unwrap_err();
 }

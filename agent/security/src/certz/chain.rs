@@ -18,12 +18,12 @@ const MAX_CHAIN: usize = 16;
 /// A private key in DER. Wiped from memory on drop, and never printed.
 #[derive(Clone)]
 pub struct PrivateKey {
-    form: Form,
+    form: KeyEncoding,
     der: Zeroizing<Vec<u8>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum KeyEncoding {
     Pkcs1,
     Pkcs8,
     Sec1,
@@ -31,7 +31,7 @@ enum Form {
 
 /// An identity that the box has without any upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OfBox {
+pub enum BoxIdentityKind {
     /// Identity that servers present when no profile is configured.
     Server,
     /// IDevID, installed by the manufacturer.
@@ -40,7 +40,7 @@ pub enum OfBox {
     Oidevid,
 }
 
-impl OfBox {
+impl BoxIdentityKind {
     const ALL: [Self; 3] = [Self::Server, Self::Idevid, Self::Oidevid];
 
     /// Stored form of a chain that follows this identity: a single letter.
@@ -53,7 +53,7 @@ impl OfBox {
     }
 }
 
-impl Form {
+impl KeyEncoding {
     fn letter(self) -> u8 {
         match self {
             Self::Pkcs1 => b'1',
@@ -69,21 +69,21 @@ impl Form {
 
 /// Origin of the private key.
 #[derive(Clone, Debug)]
-pub enum Key {
+pub enum ChainKey {
     /// A key that came with the certificate, or was generated here for it.
     Own(PrivateKey),
     /// The key of a box identity; the certificates are those of the identity as well.
-    Identity(OfBox),
+    Identity(BoxIdentityKind),
 }
 
 /// Certificate chain with its key. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Chain(Arc<Shown>);
+pub struct Chain(Arc<ChainData>);
 
 #[derive(Debug)]
-struct Shown {
+struct ChainData {
     certified: Arc<CertifiedKey>,
-    key: Key,
+    key: ChainKey,
     /// Seconds since 1970 at which the leaf expires.
     expires_on: u64,
 }
@@ -100,7 +100,7 @@ impl Chain {
         key: PrivateKey,
     ) -> Result<Self, CertzError> {
         let certified = certified(what, certificates, &key)?;
-        Self::new(what, Arc::new(certified), Key::Own(key))
+        Self::new(what, Arc::new(certified), ChainKey::Own(key))
     }
 
     /// Makes a chain that follows an identity of the box.
@@ -109,18 +109,18 @@ impl Chain {
     /// When its certificate cannot be parsed.
     pub fn identity(
         what: &str,
-        which: OfBox,
+        which: BoxIdentityKind,
         certified: Arc<CertifiedKey>,
     ) -> Result<Self, CertzError> {
-        Self::new(what, certified, Key::Identity(which))
+        Self::new(what, certified, ChainKey::Identity(which))
     }
 
-    fn new(what: &str, certified: Arc<CertifiedKey>, key: Key) -> Result<Self, CertzError> {
+    fn new(what: &str, certified: Arc<CertifiedKey>, key: ChainKey) -> Result<Self, CertzError> {
         let invalid = |reason| CertzError::invalid(what, format!("certificate 1: {reason}"));
         let leaf = certified.cert.first().ok_or_else(|| invalid("there is none".to_owned()))?;
         let parsed = material::parse(leaf).map_err(invalid)?;
         let expires_on = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
-        Ok(Self(Arc::new(Shown { certified, key, expires_on })))
+        Ok(Self(Arc::new(ChainData { certified, key, expires_on })))
     }
 
     /// Certificates and signing key in the form that rustls takes for a handshake.
@@ -133,14 +133,14 @@ impl Chain {
     }
 
     /// The box identity that the chain follows, if any.
-    pub fn of_box(&self) -> Option<OfBox> {
+    pub fn of_box(&self) -> Option<BoxIdentityKind> {
         match self.0.key {
-            Key::Identity(which) => Some(which),
-            Key::Own(_) => None,
+            ChainKey::Identity(which) => Some(which),
+            ChainKey::Own(_) => None,
         }
     }
 
-    pub fn key(&self) -> &Key {
+    pub fn key(&self) -> &ChainKey {
         &self.0.key
     }
 
@@ -153,8 +153,8 @@ impl Chain {
     /// certificates back to back. A chain that follows a box identity is a letter alone.
     pub(super) fn stored(&self) -> Zeroizing<Vec<u8>> {
         let key = match &self.0.key {
-            Key::Own(key) => key,
-            Key::Identity(which) => return Zeroizing::new(vec![which.letter()]),
+            ChainKey::Own(key) => key,
+            ChainKey::Identity(which) => return Zeroizing::new(vec![which.letter()]),
         };
         let certificates = &self.0.certified.cert;
         let length = certificates.iter().map(|der| der.len()).sum::<usize>() + key.der.len() + 5;
@@ -175,12 +175,12 @@ impl Chain {
     ) -> Result<Self, CertzError> {
         let torn = || CertzError::internal(what, "the stored chain cannot be read");
         let (&letter, rest) = octets.split_first().ok_or_else(torn)?;
-        let which = OfBox::ALL.into_iter().find(|which| which.letter() == letter);
+        let which = BoxIdentityKind::ALL.into_iter().find(|which| which.letter() == letter);
         if let Some(which) = which.filter(|_| rest.is_empty()) {
             let gone = || CertzError::internal(what, "the box has no such identity any more");
             return Self::identity(what, which, identity.certified(which).ok_or_else(gone)?);
         }
-        let form = Form::of(letter).ok_or_else(torn)?;
+        let form = KeyEncoding::of(letter).ok_or_else(torn)?;
         let (length, rest) = rest.split_first_chunk().ok_or_else(torn)?;
         let length = usize::try_from(u32::from_be_bytes(*length)).map_err(|_| torn())?;
         let (key, mut rest) = rest.split_at_checked(length).ok_or_else(torn)?;
@@ -260,9 +260,9 @@ impl PrivateKey {
     /// Copies the key for the TLS library. The copy is not wiped on drop, so it should be short-lived.
     fn to_der(&self) -> PrivateKeyDer<'static> {
         match self.form {
-            Form::Pkcs1 => PrivatePkcs1KeyDer::from(self.der.to_vec()).into(),
-            Form::Pkcs8 => PrivatePkcs8KeyDer::from(self.der.to_vec()).into(),
-            Form::Sec1 => PrivateSec1KeyDer::from(self.der.to_vec()).into(),
+            KeyEncoding::Pkcs1 => PrivatePkcs1KeyDer::from(self.der.to_vec()).into(),
+            KeyEncoding::Pkcs8 => PrivatePkcs8KeyDer::from(self.der.to_vec()).into(),
+            KeyEncoding::Sec1 => PrivateSec1KeyDer::from(self.der.to_vec()).into(),
         }
     }
 }
@@ -270,9 +270,9 @@ impl PrivateKey {
 impl From<PrivateKeyDer<'static>> for PrivateKey {
     fn from(mut key: PrivateKeyDer<'static>) -> Self {
         let form = match &key {
-            PrivateKeyDer::Pkcs1(_) => Form::Pkcs1,
-            PrivateKeyDer::Sec1(_) => Form::Sec1,
-            _ => Form::Pkcs8,
+            PrivateKeyDer::Pkcs1(_) => KeyEncoding::Pkcs1,
+            PrivateKeyDer::Sec1(_) => KeyEncoding::Sec1,
+            _ => KeyEncoding::Pkcs8,
         };
         let der = Zeroizing::new(key.secret_der().to_vec());
         key.zeroize();

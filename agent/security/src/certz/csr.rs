@@ -76,7 +76,7 @@ pub enum Hash {
 
 /// A new key with its certificate signing request.
 #[derive(Debug)]
-pub struct Generated {
+pub struct GeneratedRequest {
     pub key: PrivateKey,
     pub pem: String,
 }
@@ -91,7 +91,7 @@ impl CsrParams {
     ///
     /// # Errors
     /// [`CertzError`], naming the suite, or the field that has no valid form in a request.
-    pub fn generate(&self) -> Result<Generated, CertzError> {
+    pub fn generate(&self) -> Result<GeneratedRequest, CertzError> {
         let (algorithm, rsa) = self.algorithm()?;
         let params = self.certificate_params()?;
         let failed = |error: rcgen::Error| CertzError::internal(WHAT, error.to_string());
@@ -104,7 +104,7 @@ impl CsrParams {
         let pkcs8 = PrivatePkcs8KeyDer::from(pair.serialize_der());
         pair.zeroize();
         let key = PrivateKey::from(PrivateKeyDer::from(pkcs8));
-        Ok(Generated { key, pem: request.map_err(failed)? })
+        Ok(GeneratedRequest { key, pem: request.map_err(failed)? })
     }
 
     fn algorithm(&self) -> Result<(&'static SignatureAlgorithm, Option<RsaKeySize>), CertzError> {

@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {reason}")]
 pub struct CertzError {
-    pub kind: Kind,
+    pub kind: CertzErrorKind,
     /// Part of the request, or name of the profile.
     pub what: String,
     pub reason: String,
@@ -12,7 +12,7 @@ pub struct CertzError {
 
 /// Class of the error, by what the client can do about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CertzErrorKind {
     /// Ask for something else.
     Invalid,
     /// Name something that is there.
@@ -28,31 +28,31 @@ pub enum Kind {
 }
 
 impl CertzError {
-    fn new(kind: Kind, what: impl Into<String>, reason: impl Into<String>) -> Self {
+    fn new(kind: CertzErrorKind, what: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { kind, what: what.into(), reason: reason.into() }
     }
 
     pub fn invalid(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::new(Kind::Invalid, what, reason)
+        Self::new(CertzErrorKind::Invalid, what, reason)
     }
 
     pub fn not_found(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::new(Kind::NotFound, what, reason)
+        Self::new(CertzErrorKind::NotFound, what, reason)
     }
 
     pub fn exists(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::new(Kind::Exists, what, reason)
+        Self::new(CertzErrorKind::Exists, what, reason)
     }
 
     pub fn precondition(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::new(Kind::Precondition, what, reason)
+        Self::new(CertzErrorKind::Precondition, what, reason)
     }
 
     pub fn unsupported(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::new(Kind::Unsupported, what, reason)
+        Self::new(CertzErrorKind::Unsupported, what, reason)
     }
 
     pub fn internal(what: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self::new(Kind::Internal, what, reason)
+        Self::new(CertzErrorKind::Internal, what, reason)
     }
 }

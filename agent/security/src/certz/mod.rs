@@ -20,9 +20,9 @@ mod rules;
 mod tests;
 mod trust;
 
-pub use self::chain::{Chain, Key, OfBox, PrivateKey};
-pub use self::csr::{AlternativeNames, CsrParams, Curve, Generated, Hash, RsaBits, Suite};
-pub use self::failure::{CertzError, Kind};
+pub use self::chain::{BoxIdentityKind, Chain, ChainKey, PrivateKey};
+pub use self::csr::{AlternativeNames, CsrParams, Curve, GeneratedRequest, Hash, RsaBits, Suite};
+pub use self::failure::{CertzError, CertzErrorKind};
 pub use self::material::{Encoding, certificates, private_key};
 pub use self::policy::{AuthenticationPolicy, Rule};
 pub use self::profile::{
@@ -30,5 +30,5 @@ pub use self::profile::{
     SYSTEM_DEFAULT_PROFILE, StoredEntity, Upload, Versioned,
 };
 pub use self::revocation::RevocationLists;
-pub use self::rules::{Change, Reply, Rules, State};
-pub use self::trust::{Clients, Rejection, TrustBundle};
+pub use self::rules::{CertzRules, Reply, RotationState, StreamMessage};
+pub use self::trust::{ClientRequirements, Rejection, TrustBundle};

@@ -7,8 +7,8 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 
 use super::{
-    AuthenticationPolicy, CertzError, Chain, Clients, OfBox, PrivateKey, RevocationLists,
-    TrustBundle,
+    AuthenticationPolicy, BoxIdentityKind, CertzError, Chain, ClientRequirements, PrivateKey,
+    RevocationLists, TrustBundle,
 };
 
 /// Profile that always exists and shows the identity of the box. No client can change it.
@@ -107,9 +107,9 @@ pub enum KeySource {
 
 /// Identities that the box itself can contribute to a profile.
 pub trait BoxIdentity {
-    /// Returns certificates and key of an identity. [`OfBox::Server`] always exists, and is the identity of
+    /// Returns certificates and key of an identity. [`BoxIdentityKind::Server`] always exists, and is the identity of
     /// [`SYSTEM_DEFAULT_PROFILE`].
-    fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>>;
+    fn certified(&self, which: BoxIdentityKind) -> Option<Arc<CertifiedKey>>;
 
     /// Makes a self-signed certificate.
     ///
@@ -226,7 +226,7 @@ impl Profiles {
     /// The profile of this id, if it exists and clients may change it.
     ///
     /// # Errors
-    /// [`super::Kind::Invalid`] for an empty id, `Precondition` for the default profile, `NotFound` for an unknown
+    /// [`super::CertzErrorKind::Invalid`] for an empty id, `Precondition` for the default profile, `NotFound` for an unknown
     /// one.
     pub fn changeable(&self, id: &str) -> Result<&Profile, CertzError> {
         match id {
@@ -357,7 +357,7 @@ impl Profiles {
             return Err(CertzError::invalid(WHAT, "ssl_profile_id must be given"));
         }
         if from == SYSTEM_DEFAULT_PROFILE && kind == EntityKind::CertificateChain {
-            let value = of_box(WHAT, OfBox::Server, identity)?;
+            let value = of_box(WHAT, BoxIdentityKind::Server, identity)?;
             into.chain = Some(Versioned { freshness, value });
             return Ok(());
         }
@@ -406,8 +406,12 @@ fn chain(
             })?;
             Chain::own(WHAT, certificates.clone(), key.clone())
         }
-        (ChainSource::Idevid, KeySource::Unspecified) => of_box(WHAT, OfBox::Idevid, identity),
-        (ChainSource::Oidevid, KeySource::Unspecified) => of_box(WHAT, OfBox::Oidevid, identity),
+        (ChainSource::Idevid, KeySource::Unspecified) => {
+            of_box(WHAT, BoxIdentityKind::Idevid, identity)
+        }
+        (ChainSource::Oidevid, KeySource::Unspecified) => {
+            of_box(WHAT, BoxIdentityKind::Oidevid, identity)
+        }
         (ChainSource::SelfSigned, KeySource::Unspecified | KeySource::SelfSigned) => {
             let (certificates, key) = identity.self_signed()?;
             Chain::own(WHAT, certificates, key)
@@ -416,9 +420,13 @@ fn chain(
     }
 }
 
-fn of_box(what: &str, which: OfBox, identity: &dyn BoxIdentity) -> Result<Chain, CertzError> {
+fn of_box(
+    what: &str,
+    which: BoxIdentityKind,
+    identity: &dyn BoxIdentity,
+) -> Result<Chain, CertzError> {
     let missing = || {
-        let from = if which == OfBox::Oidevid { "owner" } else { "maker" };
+        let from = if which == BoxIdentityKind::Oidevid { "owner" } else { "maker" };
         CertzError::precondition(
             what,
             format!("cert_source: this box has no identity from its {from}"),
@@ -466,11 +474,11 @@ impl Profile {
 
     /// Requirements for client certificates. `None` without a trust bundle, because clients are then not asked for
     /// one.
-    pub fn clients(&self) -> Option<Clients> {
+    pub fn clients(&self) -> Option<ClientRequirements> {
         let trust = self.trust.as_ref()?.value.clone();
         let revoked = self.revoked.as_ref().map(|it| it.value.clone());
         let policy = self.policy.as_ref().map(|it| it.value.clone());
-        Some(Clients { trust, revoked, policy })
+        Some(ClientRequirements { trust, revoked, policy })
     }
 
     /// Refuses a profile whose entities contradict each other; `changed` are the new ones, which the error names.

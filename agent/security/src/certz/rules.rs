@@ -5,16 +5,16 @@ use std::{fmt, sync::Arc};
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
 
-use super::{BoxIdentity, CertzError, Generated, PrivateKey, Profiles, Upload};
-use crate::rotation::Rotating;
+use super::{BoxIdentity, CertzError, GeneratedRequest, PrivateKey, Profiles, Upload};
+use crate::rotation::RotationRules;
 
 /// Rules by which a stream of certz changes profiles.
 #[derive(Clone, Copy, Debug)]
-pub struct Rules;
+pub struct CertzRules;
 
 /// All profiles, and the subject of the stream that changes them.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct RotationState {
     pub profiles: Profiles,
     /// `None` before the first message of a stream.
     stream: Option<Stream>,
@@ -29,9 +29,9 @@ struct Stream {
 }
 
 /// One message of a stream.
-pub enum Change {
+pub enum StreamMessage {
     /// A key was generated, with the request for its certificate.
-    Request { profile: SmolStr, generated: Generated },
+    Request { profile: SmolStr, generated: GeneratedRequest },
     Upload {
         upload: Upload,
         identity: Arc<dyn BoxIdentity + Send + Sync>,
@@ -57,13 +57,13 @@ pub enum Reply {
     Uploaded,
 }
 
-impl From<Profiles> for State {
+impl From<Profiles> for RotationState {
     fn from(profiles: Profiles) -> Self {
         Self { profiles, stream: None }
     }
 }
 
-impl State {
+impl RotationState {
     /// Refuses a message about a profile that this stream cannot change.
     ///
     /// # Errors
@@ -89,33 +89,38 @@ impl State {
     }
 }
 
-impl Rotating for Rules {
-    type State = State;
-    type Upload = Change;
+impl RotationRules for CertzRules {
+    type State = RotationState;
+    type Upload = StreamMessage;
     type Reply = Reply;
     type Refusal = CertzError;
 
-    fn version_in_use(&self, state: &State, change: &Change) -> Option<String> {
+    fn version_in_use(&self, state: &RotationState, change: &StreamMessage) -> Option<String> {
         match change {
-            Change::Request { .. } | Change::Replacement { .. } => None,
-            Change::Upload { upload, .. } => state.profiles.version_in_use(upload),
+            StreamMessage::Request { .. } | StreamMessage::Replacement { .. } => None,
+            StreamMessage::Upload { upload, .. } => state.profiles.version_in_use(upload),
         }
     }
 
-    fn apply(&self, state: &State, change: Change) -> Result<(State, Reply), CertzError> {
+    fn apply(
+        &self,
+        state: &RotationState,
+        change: StreamMessage,
+    ) -> Result<(RotationState, Reply), CertzError> {
         match change {
-            Change::Request { profile, generated } => {
+            StreamMessage::Request { profile, generated } => {
                 let stream = Stream { key: Some(generated.key), ..state.about(&profile)? };
-                let state = State { profiles: state.profiles.clone(), stream: Some(stream) };
+                let state =
+                    RotationState { profiles: state.profiles.clone(), stream: Some(stream) };
                 Ok((state, Reply::Request(generated.pem)))
             }
-            Change::Upload { upload, identity, now } => {
+            StreamMessage::Upload { upload, identity, now } => {
                 let stream = state.about(&upload.profile)?;
                 let key = stream.key.as_ref();
                 let profiles = state.profiles.with_upload(&upload, key, &*identity, now)?;
-                Ok((State { profiles, stream: Some(stream) }, Reply::Uploaded))
+                Ok((RotationState { profiles, stream: Some(stream) }, Reply::Uploaded))
             }
-            Change::Replacement { uploads, in_use, identity, now } => {
+            StreamMessage::Replacement { uploads, in_use, identity, now } => {
                 let in_use = in_use.as_deref();
                 let profiles = state.profiles.replaced(&uploads, in_use, &*identity, now)?;
                 Ok((profiles.into(), Reply::Uploaded))
@@ -124,7 +129,7 @@ impl Rotating for Rules {
     }
 }
 
-impl fmt::Debug for Change {
+impl fmt::Debug for StreamMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Request { .. } => "Request",

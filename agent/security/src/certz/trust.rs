@@ -106,7 +106,7 @@ impl std::fmt::Debug for TrustBundle {
 
 /// Requirements for client certificates: signer, revocation and authentication policy.
 #[derive(Clone, Debug)]
-pub struct Clients {
+pub struct ClientRequirements {
     pub(super) trust: TrustBundle,
     pub(super) revoked: Option<RevocationLists>,
     pub(super) policy: Option<AuthenticationPolicy>,
@@ -121,7 +121,7 @@ pub enum Rejection {
     Policy,
 }
 
-impl Clients {
+impl ClientRequirements {
     /// Requires a signature by `bundle` and nothing else.
     pub fn of(trust: TrustBundle) -> Self {
         Self { trust, revoked: None, policy: None }

@@ -1,6 +1,6 @@
 //! Credentials for SSH and the console, and the host's own identity (gNSI credentialz).
 //!
-//! Start at [`Credentials`] for the stored state, at [`Rules`] for the effect of an [`Upload`] and the reasons to
+//! Start at [`Credentials`] for the stored state, at [`CredentialzRules`] for the effect of an [`Upload`] and the reasons to
 //! refuse one, at [`render`](Credentials::render) for the resulting OpenSSH files. Nothing here knows a clock or
 //! has randomness: salts and new keys are made by the caller.
 //!
@@ -28,11 +28,12 @@ pub use self::option::{KeyOption, OptionError};
 pub use self::password::{CryptError, CryptHash, SALT_OCTETS};
 pub use self::render::{
     AUTHORIZED_KEYS_FOLDER, Digest, DigestError, FOLDER, FRAGMENT_FILE, FRAGMENT_HEADER, File,
-    GLOME_FILE, GLOME_PROGRAM, HIBA_PROGRAM, PRINCIPALS_FOLDER, Rendered, SSHD_PROGRAM, Server,
-    is_unix_name,
+    GLOME_FILE, GLOME_PROGRAM, HIBA_PROGRAM, PRINCIPALS_FOLDER, RenderedCredentials, SSHD_PROGRAM,
+    SshServerConfig, is_unix_name,
 };
 pub use self::rules::{
-    Artefact, Given, RawKey, RawOptions, RawPrincipal, Refusal, Reply, Rules, Upload,
+    AccountUpload, Artefact, CredentialzError, CredentialzRules, RawKey, RawOptions, RawPrincipal,
+    Reply, Upload,
 };
 pub use self::stored::StoredError;
 
@@ -47,14 +48,14 @@ pub struct Credentials {
 /// Credentials of one account. `None` leaves the box's own setting in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    pub password: Option<Stamped<CryptHash>>,
-    pub keys: Option<Stamped<Vec<AuthorizedKey>>>,
-    pub principals: Option<Stamped<Vec<Principal>>>,
+    pub password: Option<Versioned<CryptHash>>,
+    pub keys: Option<Versioned<Vec<AuthorizedKey>>>,
+    pub principals: Option<Versioned<Vec<Principal>>>,
 }
 
 /// Version and creation time that the client gave an artefact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Stamp {
+pub struct Freshness {
     pub version: SmolStr,
     /// Seconds since 1970, as the client sent it.
     pub created_on: u64,
@@ -62,8 +63,8 @@ pub struct Stamp {
 
 /// A value with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamped<T> {
-    pub stamp: Stamp,
+pub struct Versioned<T> {
+    pub stamp: Freshness,
     pub value: T,
 }
 
@@ -86,11 +87,11 @@ pub struct Principal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Authorities whose user certificates are accepted.
-    pub ca_keys: Option<Stamped<Vec<PublicKey>>>,
+    pub ca_keys: Option<Versioned<Vec<PublicKey>>>,
     /// Host keys. An empty list keeps the box's own.
     pub server_keys: Vec<ServerKey>,
-    pub keys_stamp: Option<Stamp>,
-    pub certificates_stamp: Option<Stamp>,
+    pub keys_stamp: Option<Freshness>,
+    pub certificates_stamp: Option<Freshness>,
     pub allowed: Option<BTreeSet<Authentication>>,
     pub principals_tool: Option<PrincipalsTool>,
     pub glome: Option<Glome>,

@@ -28,7 +28,7 @@ pub enum OptionError {
 
 /// Kind of value that an option takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
+enum ValueKind {
     Nothing,
     Text,
     /// `YYYYMMDD[HHMM[SS]]`, with or without `Z`.
@@ -38,29 +38,29 @@ enum Takes {
 }
 
 /// Number, name and kind of value of each option.
-const TABLE: [(i32, &str, Takes); 22] = [
-    (1, "agent-forwarding", Takes::Nothing),
-    (2, "cert-authority", Takes::Nothing),
-    (3, "command", Takes::Text),
-    (4, "environment", Takes::Assignment),
-    (5, "expiry-time", Takes::Time),
-    (6, "from", Takes::Text),
-    (7, "no-agent-forwarding", Takes::Nothing),
-    (8, "no-port-forwarding", Takes::Nothing),
-    (9, "no-pty", Takes::Nothing),
-    (10, "no-user-rc", Takes::Nothing),
-    (11, "no-X11-forwarding", Takes::Nothing),
-    (12, "permitlisten", Takes::Text),
-    (13, "permitopen", Takes::Text),
-    (14, "port-forwarding", Takes::Nothing),
-    (15, "principals", Takes::Text),
-    (16, "pty", Takes::Nothing),
-    (17, "no-touch-required", Takes::Nothing),
-    (18, "verify-required", Takes::Nothing),
-    (19, "restrict", Takes::Nothing),
-    (20, "tunnel", Takes::Text),
-    (21, "user-rc", Takes::Nothing),
-    (22, "X11-forwarding", Takes::Nothing),
+const TABLE: [(i32, &str, ValueKind); 22] = [
+    (1, "agent-forwarding", ValueKind::Nothing),
+    (2, "cert-authority", ValueKind::Nothing),
+    (3, "command", ValueKind::Text),
+    (4, "environment", ValueKind::Assignment),
+    (5, "expiry-time", ValueKind::Time),
+    (6, "from", ValueKind::Text),
+    (7, "no-agent-forwarding", ValueKind::Nothing),
+    (8, "no-port-forwarding", ValueKind::Nothing),
+    (9, "no-pty", ValueKind::Nothing),
+    (10, "no-user-rc", ValueKind::Nothing),
+    (11, "no-X11-forwarding", ValueKind::Nothing),
+    (12, "permitlisten", ValueKind::Text),
+    (13, "permitopen", ValueKind::Text),
+    (14, "port-forwarding", ValueKind::Nothing),
+    (15, "principals", ValueKind::Text),
+    (16, "pty", ValueKind::Nothing),
+    (17, "no-touch-required", ValueKind::Nothing),
+    (18, "verify-required", ValueKind::Nothing),
+    (19, "restrict", ValueKind::Nothing),
+    (20, "tunnel", ValueKind::Text),
+    (21, "user-rc", ValueKind::Nothing),
+    (22, "X11-forwarding", ValueKind::Nothing),
 ];
 
 impl KeyOption {
@@ -83,11 +83,11 @@ impl KeyOption {
         Self::new(row, value)
     }
 
-    fn new(row: &(i32, &'static str, Takes), value: &str) -> Result<Self, OptionError> {
+    fn new(row: &(i32, &'static str, ValueKind), value: &str) -> Result<Self, OptionError> {
         let (_, name, takes) = *row;
         match (takes, value.is_empty()) {
-            (Takes::Nothing, true) => return Ok(Self { name, value: None }),
-            (Takes::Nothing, false) => return Err(OptionError::Unwanted(name)),
+            (ValueKind::Nothing, true) => return Ok(Self { name, value: None }),
+            (ValueKind::Nothing, false) => return Err(OptionError::Unwanted(name)),
             (_, true) => return Err(OptionError::Missing(name)),
             (_, false) => {}
         }
@@ -101,10 +101,12 @@ impl KeyOption {
             return wrong("ends with a backslash, which sshd cannot read");
         }
         match takes {
-            Takes::Time if !is_time(value) => {
+            ValueKind::Time if !is_time(value) => {
                 wrong("is no time such as 20301231 or 20301231235959Z")
             }
-            Takes::Assignment if !is_assignment(value) => wrong("is not of the form NAME=value"),
+            ValueKind::Assignment if !is_assignment(value) => {
+                wrong("is not of the form NAME=value")
+            }
             _ => Ok(Self { name, value: Some(value.to_owned()) }),
         }
     }

@@ -120,10 +120,10 @@ fn hex(octets: &[u8]) -> String {
 
 /// All files and settings that the credentials result in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rendered {
+pub struct RenderedCredentials {
     pub files: Vec<File>,
     /// `None` when credentialz does not configure the server.
-    pub server: Option<Server>,
+    pub server: Option<SshServerConfig>,
     /// Password hashes by account, without names that no Unix account can have.
     pub passwords: Vec<(SmolStr, CryptHash)>,
 }
@@ -154,7 +154,7 @@ impl fmt::Debug for File {
 
 /// Configuration of the SSH server, which contains no secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Server {
+pub struct SshServerConfig {
     /// Content of [`FRAGMENT_FILE`].
     pub text: String,
     /// Files of ours that the text names, relative to the root.
@@ -173,9 +173,9 @@ pub fn is_unix_name(name: &str) -> bool {
 
 impl Credentials {
     /// Renders the files, the server's configuration and the shadow entries.
-    pub fn render(&self) -> Rendered {
-        let mut rendered = Rendered::default();
-        let mut server = Server::default();
+    pub fn render(&self) -> RenderedCredentials {
+        let mut rendered = RenderedCredentials::default();
+        let mut server = SshServerConfig::default();
         self.host_keys(&mut rendered.files, &mut server);
         self.authorities(&mut rendered.files, &mut server);
         self.host.ways(&mut server.text);
@@ -192,7 +192,7 @@ impl Credentials {
         rendered
     }
 
-    fn host_keys(&self, files: &mut Vec<File>, server: &mut Server) {
+    fn host_keys(&self, files: &mut Vec<File>, server: &mut SshServerConfig) {
         // Without a `HostKey` line the server finds the box's own keys by itself.
         let all_named = self.host.has_keys_of_its_own();
         for key in &self.host.server_keys {
@@ -220,7 +220,7 @@ impl Credentials {
         }
     }
 
-    fn authorities(&self, files: &mut Vec<File>, server: &mut Server) {
+    fn authorities(&self, files: &mut Vec<File>, server: &mut SshServerConfig) {
         let Some(keys) = self.host.ca_keys.as_ref().filter(|it| !it.value.is_empty()) else {
             return;
         };
@@ -231,7 +231,7 @@ impl Credentials {
         server.files.push(path);
     }
 
-    fn principals_tool(&self, server: &mut Server) {
+    fn principals_tool(&self, server: &mut SshServerConfig) {
         let Some(PrincipalsTool::Hiba) = self.host.principals_tool else { return };
         let certificate = self.host.server_keys.iter().position(|it| it.certificate.is_some());
         let certificate = certificate.and_then(|at| {
@@ -245,7 +245,7 @@ impl Credentials {
         server.programs.push(HIBA_PROGRAM);
     }
 
-    fn accounts(&self, rendered: &mut Rendered, server: &mut Server) {
+    fn accounts(&self, rendered: &mut RenderedCredentials, server: &mut SshServerConfig) {
         for (name, account) in self.accounts.iter().filter(|(name, _)| is_unix_name(name)) {
             let mut lines = String::new();
             if let Some(keys) = &account.keys {

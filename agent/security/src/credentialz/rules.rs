@@ -6,8 +6,8 @@ use smol_str::SmolStr;
 
 use super::{
     Account, Authentication, AuthorizedKey, BoxKey, Certificate, Credentials, CryptError,
-    CryptHash, Glome, KeyError, KeyKind, KeyOption, OptionError, Principal, PrincipalsTool,
-    PrivateKey, PublicKey, ServerKey, ServerKeySource, Stamp, Stamped, is_unix_name,
+    CryptHash, Freshness, Glome, KeyError, KeyKind, KeyOption, OptionError, Principal,
+    PrincipalsTool, PrivateKey, PublicKey, ServerKey, ServerKeySource, Versioned, is_unix_name,
 };
 
 /// Most accounts in one request. A box has tens; this bounds the work of one message.
@@ -24,7 +24,7 @@ const MAX_URL_OCTETS: usize = 1024;
 
 /// Facts about the box that the rules need: its accounts and host keys while a rotation goes on.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
+pub struct CredentialzRules {
     /// Accounts that can be given credentials.
     pub accounts: BTreeSet<SmolStr>,
     /// Host keys that the box had before credentialz.
@@ -33,9 +33,9 @@ pub struct Rules {
 
 /// A value for one account, with its version.
 #[derive(Clone, Debug)]
-pub struct Given<T> {
+pub struct AccountUpload<T> {
     pub account: SmolStr,
-    pub stamp: Stamp,
+    pub stamp: Freshness,
     pub what: T,
 }
 
@@ -75,23 +75,23 @@ impl std::fmt::Debug for Artefact {
 /// One message of a rotation.
 #[derive(Clone, Debug)]
 pub enum Upload {
-    Keys(Vec<Given<Vec<RawKey>>>),
-    Principals(Vec<Given<Vec<RawPrincipal>>>),
-    Passwords(Vec<Given<Result<CryptHash, CryptError>>>),
+    Keys(Vec<AccountUpload<Vec<RawKey>>>),
+    Principals(Vec<AccountUpload<Vec<RawPrincipal>>>),
+    Passwords(Vec<AccountUpload<Result<CryptHash, CryptError>>>),
     /// Credentials of all accounts, as in a boot configuration: accounts that are not named return to the box's
     /// own.
     Accounts(Vec<Upload>),
     CaKeys {
-        stamp: Stamp,
+        stamp: Freshness,
         keys: Vec<RawKey>,
     },
     ServerKeys {
-        stamp: Stamp,
+        stamp: Freshness,
         artefacts: Vec<Artefact>,
     },
     /// Host keys that the caller generated for this message.
     GeneratedKeys {
-        stamp: Stamp,
+        stamp: Freshness,
         keys: Vec<PrivateKey>,
     },
     Allowed(BTreeSet<Authentication>),
@@ -116,7 +116,7 @@ pub enum Reply {
 
 /// Reason for refusing an upload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum CredentialzError {
     #[error("there is no account `{0}`: credentials are given to accounts that exist")]
     UnknownAccount(String),
     #[error("account `{0}` is named twice in one request")]
@@ -157,7 +157,7 @@ pub enum Refusal {
     Glome(&'static str),
 }
 
-impl Refusal {
+impl CredentialzError {
     /// True when the request itself is valid and conflicts only with the present state.
     pub fn is_of_state(&self) -> bool {
         matches!(self, Self::HasPrincipals(_) | Self::HasTool)
@@ -172,7 +172,7 @@ impl Refusal {
 impl Upload {
     /// Accounts that the upload names.
     pub fn accounts(&self) -> Vec<SmolStr> {
-        fn names<T>(given: &[Given<T>]) -> Vec<SmolStr> {
+        fn names<T>(given: &[AccountUpload<T>]) -> Vec<SmolStr> {
             given.iter().map(|it| it.account.clone()).collect()
         }
         match self {
@@ -185,13 +185,13 @@ impl Upload {
     }
 }
 
-impl Rules {
+impl CredentialzRules {
     /// The version that an account has already and the upload names again, if any.
     pub fn version_in_use(&self, credentials: &Credentials, upload: &Upload) -> Option<String> {
         fn again<T, U>(
             credentials: &Credentials,
-            given: &[Given<T>],
-            of: impl Fn(&Account) -> Option<&Stamped<U>>,
+            given: &[AccountUpload<T>],
+            of: impl Fn(&Account) -> Option<&Versioned<U>>,
         ) -> Option<String> {
             given.iter().find_map(|it| {
                 let known = of(credentials.accounts.get(&it.account)?)?;
@@ -215,7 +215,7 @@ impl Rules {
         &self,
         credentials: &Credentials,
         upload: Upload,
-    ) -> Result<(Credentials, Reply), Refusal> {
+    ) -> Result<(Credentials, Reply), CredentialzError> {
         let mut new = credentials.clone();
         let reply = match upload {
             Upload::Keys(given) => self.keys(&mut new, given)?,
@@ -225,14 +225,16 @@ impl Rules {
             Upload::CaKeys { stamp, keys } => {
                 let value = public_keys("certificate authorities", keys)?;
                 let value = value.into_iter().map(|it| it.key).collect();
-                new.host.ca_keys = Some(Stamped { stamp, value });
+                new.host.ca_keys = Some(Versioned { stamp, value });
                 Reply::CaKeys
             }
             Upload::ServerKeys { stamp, artefacts } => {
                 self.server_keys(&mut new, stamp, artefacts)?
             }
             Upload::GeneratedKeys { stamp, keys } => generated(&mut new, stamp, keys)?,
-            Upload::Allowed(allowed) if allowed.is_empty() => return Err(Refusal::Nothing),
+            Upload::Allowed(allowed) if allowed.is_empty() => {
+                return Err(CredentialzError::Nothing);
+            }
             Upload::Allowed(allowed) => {
                 new.host.allowed = Some(allowed);
                 Reply::Allowed
@@ -250,12 +252,12 @@ impl Rules {
     fn keys(
         &self,
         new: &mut Credentials,
-        given: Vec<Given<Vec<RawKey>>>,
-    ) -> Result<Reply, Refusal> {
+        given: Vec<AccountUpload<Vec<RawKey>>>,
+    ) -> Result<Reply, CredentialzError> {
         self.known(&given, true)?;
-        for Given { account, stamp, what } in given {
+        for AccountUpload { account, stamp, what } in given {
             let value = public_keys(&format!("account `{account}`"), what)?;
-            new.accounts.entry(account).or_default().keys = Some(Stamped { stamp, value });
+            new.accounts.entry(account).or_default().keys = Some(Versioned { stamp, value });
         }
         Ok(Reply::Keys)
     }
@@ -263,15 +265,15 @@ impl Rules {
     fn principals(
         &self,
         new: &mut Credentials,
-        given: Vec<Given<Vec<RawPrincipal>>>,
-    ) -> Result<Reply, Refusal> {
+        given: Vec<AccountUpload<Vec<RawPrincipal>>>,
+    ) -> Result<Reply, CredentialzError> {
         self.known(&given, true)?;
-        for Given { account, stamp, what } in given {
+        for AccountUpload { account, stamp, what } in given {
             if !what.is_empty() && new.host.principals_tool.is_some() {
-                return Err(Refusal::HasTool);
+                return Err(CredentialzError::HasTool);
             }
             let value = principals_of(&account, what)?;
-            new.accounts.entry(account).or_default().principals = Some(Stamped { stamp, value });
+            new.accounts.entry(account).or_default().principals = Some(Versioned { stamp, value });
         }
         Ok(Reply::Principals)
     }
@@ -279,13 +281,13 @@ impl Rules {
     fn passwords(
         &self,
         new: &mut Credentials,
-        given: Vec<Given<Result<CryptHash, CryptError>>>,
-    ) -> Result<Reply, Refusal> {
+        given: Vec<AccountUpload<Result<CryptHash, CryptError>>>,
+    ) -> Result<Reply, CredentialzError> {
         self.known(&given, false)?;
-        for Given { account, stamp, what } in given {
-            let refused = |source| Refusal::Password { account: account.clone(), source };
+        for AccountUpload { account, stamp, what } in given {
+            let refused = |source| CredentialzError::Password { account: account.clone(), source };
             let value = what.map_err(refused)?;
-            new.accounts.entry(account).or_default().password = Some(Stamped { stamp, value });
+            new.accounts.entry(account).or_default().password = Some(Versioned { stamp, value });
         }
         Ok(Reply::Passwords)
     }
@@ -294,7 +296,7 @@ impl Rules {
         &self,
         new: &mut Credentials,
         parts: Vec<Upload>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, CredentialzError> {
         new.accounts.clear();
         for part in parts {
             // `new` starts out empty, so an account that has a value was named before.
@@ -303,7 +305,7 @@ impl Rules {
                 .get(account)
                 .is_some_and(has)
             {
-                true => Err(Refusal::Twice(account.clone())),
+                true => Err(CredentialzError::Twice(account.clone())),
                 false => Ok(()),
             };
             let again = |has: fn(&Account) -> bool| {
@@ -313,7 +315,7 @@ impl Rules {
                 Upload::Keys(_) => again(|it| it.keys.is_some())?,
                 Upload::Principals(_) => again(|it| it.principals.is_some())?,
                 Upload::Passwords(_) => again(|it| it.password.is_some())?,
-                _ => return Err(Refusal::NotOfAccounts),
+                _ => return Err(CredentialzError::NotOfAccounts),
             }
             (*new, _) = self.apply(new, part)?;
         }
@@ -321,23 +323,23 @@ impl Rules {
     }
 
     /// Checks that each account exists and is named once, and for SSH that a Unix account can have its name.
-    fn known<T>(&self, given: &[Given<T>], over_ssh: bool) -> Result<(), Refusal> {
+    fn known<T>(&self, given: &[AccountUpload<T>], over_ssh: bool) -> Result<(), CredentialzError> {
         match given.len() {
-            0 => return Err(Refusal::Nothing),
+            0 => return Err(CredentialzError::Nothing),
             1..=MAX_ACCOUNTS => {}
-            _ => return Err(Refusal::TooManyAccounts(MAX_ACCOUNTS)),
+            _ => return Err(CredentialzError::TooManyAccounts(MAX_ACCOUNTS)),
         }
         let mut named = BTreeSet::new();
-        for Given { account, .. } in given {
+        for AccountUpload { account, .. } in given {
             if !self.accounts.contains(account) {
                 let shown = account.escape_default().take(MAX_PRINCIPAL_OCTETS).collect();
-                return Err(Refusal::UnknownAccount(shown));
+                return Err(CredentialzError::UnknownAccount(shown));
             }
             if over_ssh && !is_unix_name(account) {
-                return Err(Refusal::NotUnix(account.clone()));
+                return Err(CredentialzError::NotUnix(account.clone()));
             }
             if !named.insert(account) {
-                return Err(Refusal::Twice(account.clone()));
+                return Err(CredentialzError::Twice(account.clone()));
             }
         }
         Ok(())
@@ -348,14 +350,15 @@ impl Rules {
     fn server_keys(
         &self,
         new: &mut Credentials,
-        stamp: Stamp,
+        stamp: Freshness,
         artefacts: Vec<Artefact>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<Reply, CredentialzError> {
         bounded("host keys", artefacts.len())?;
         let (mut keys, mut certificates) = (Vec::new(), Vec::new());
         for (at, artefact) in artefacts.iter().enumerate() {
             let number = at + 1;
-            let read = |source| Refusal::Key { what: "host keys".to_owned(), number, source };
+            let read =
+                |source| CredentialzError::Key { what: "host keys".to_owned(), number, source };
             let private = match artefact.private_key.is_empty() {
                 true => None,
                 false => Some(PrivateKey::parse(&artefact.private_key).map_err(read)?),
@@ -365,9 +368,9 @@ impl Rules {
                 false => Some(Certificate::parse_for_host(&artefact.certificate).map_err(read)?),
             };
             match (private, certificate) {
-                (None, None) => return Err(Refusal::EmptyArtefact { number }),
+                (None, None) => return Err(CredentialzError::EmptyArtefact { number }),
                 (Some(key), Some(shown)) if !shown.is_for(key.public()) => {
-                    return Err(Refusal::OtherKey { number });
+                    return Err(CredentialzError::OtherKey { number });
                 }
                 (Some(key), certificate) => {
                     keys.push(ServerKey { key: ServerKeySource::Given(key), certificate })
@@ -402,22 +405,26 @@ impl Rules {
         keys: &mut Vec<ServerKey>,
         number: usize,
         certificate: Certificate,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CredentialzError> {
         if let Some(key) = keys.iter_mut().find(|it| certificate.is_for(it.public())) {
             key.certificate = Some(certificate);
             return Ok(());
         }
         let own = self.box_keys.iter().find(|it| certificate.is_for(&it.public));
-        let own = own.ok_or(Refusal::NoSuchHostKey { number })?;
+        let own = own.ok_or(CredentialzError::NoSuchHostKey { number })?;
         let key = ServerKeySource::OfBox(own.clone());
         keys.push(ServerKey { key, certificate: Some(certificate) });
         Ok(())
     }
 }
 
-fn generated(new: &mut Credentials, stamp: Stamp, keys: Vec<PrivateKey>) -> Result<Reply, Refusal> {
+fn generated(
+    new: &mut Credentials,
+    stamp: Freshness,
+    keys: Vec<PrivateKey>,
+) -> Result<Reply, CredentialzError> {
     if keys.is_empty() {
-        return Err(Refusal::Nothing);
+        return Err(CredentialzError::Nothing);
     }
     bounded("host keys", keys.len())?;
     let public = keys.iter().map(|key| key.public().clone()).collect();
@@ -428,49 +435,52 @@ fn generated(new: &mut Credentials, stamp: Stamp, keys: Vec<PrivateKey>) -> Resu
     Ok(Reply::GeneratedKeys(public))
 }
 
-fn principals_tool(new: &mut Credentials, tool: Option<PrincipalsTool>) -> Result<Reply, Refusal> {
+fn principals_tool(
+    new: &mut Credentials,
+    tool: Option<PrincipalsTool>,
+) -> Result<Reply, CredentialzError> {
     let listed =
         |account: &Account| account.principals.as_ref().is_some_and(|list| !list.value.is_empty());
     let listed = new.accounts.iter().find(|(_, account)| listed(account));
     if let (Some(_), Some((name, _))) = (tool, listed) {
-        return Err(Refusal::HasPrincipals(name.clone()));
+        return Err(CredentialzError::HasPrincipals(name.clone()));
     }
     new.host.principals_tool = tool;
     Ok(Reply::PrincipalsTool)
 }
 
-fn public_keys(what: &str, keys: Vec<RawKey>) -> Result<Vec<AuthorizedKey>, Refusal> {
+fn public_keys(what: &str, keys: Vec<RawKey>) -> Result<Vec<AuthorizedKey>, CredentialzError> {
     bounded(what, keys.len())?;
     let key = |(at, raw): (usize, RawKey)| {
         let (what, number) = (what.to_owned(), at + 1);
         let options = raw.options.into_iter().collect::<Result<Vec<_>, _>>();
-        let options = options.map_err(|source| Refusal::Option {
+        let options = options.map_err(|source| CredentialzError::Option {
             what: format!("{what}, key"),
             number,
             source,
         })?;
-        let key = PublicKey::parse(&raw.octets, raw.kind).map_err(|source| Refusal::Key {
-            what,
-            number,
-            source,
-        })?;
+        let key = PublicKey::parse(&raw.octets, raw.kind)
+            .map_err(|source| CredentialzError::Key { what, number, source })?;
         Ok(AuthorizedKey { key, options, description: raw.description })
     };
     keys.into_iter().enumerate().map(key).collect()
 }
 
-fn principals_of(account: &SmolStr, what: Vec<RawPrincipal>) -> Result<Vec<Principal>, Refusal> {
+fn principals_of(
+    account: &SmolStr,
+    what: Vec<RawPrincipal>,
+) -> Result<Vec<Principal>, CredentialzError> {
     let label = format!("account `{account}`");
     bounded(&label, what.len())?;
     let principal = |(at, RawPrincipal { name, options }): (usize, RawPrincipal)| {
         let number = at + 1;
         let options: Result<Vec<KeyOption>, OptionError> = options.into_iter().collect();
-        let options = options.map_err(|source| Refusal::Option {
+        let options = options.map_err(|source| CredentialzError::Option {
             what: format!("{label}, principal"),
             number,
             source,
         })?;
-        let wrong = |why| Refusal::Principal { account: account.clone(), number, why };
+        let wrong = |why| CredentialzError::Principal { account: account.clone(), number, why };
         match name.as_str() {
             "" => Err(wrong("has no name")),
             long if long.len() > MAX_PRINCIPAL_OCTETS => Err(wrong("is too long")),
@@ -484,21 +494,21 @@ fn principals_of(account: &SmolStr, what: Vec<RawPrincipal>) -> Result<Vec<Princ
     what.into_iter().enumerate().map(principal).collect()
 }
 
-fn bounded(what: &str, count: usize) -> Result<(), Refusal> {
-    if count > MAX_KEYS { Err(Refusal::TooMany { what: what.to_owned() }) } else { Ok(()) }
+fn bounded(what: &str, count: usize) -> Result<(), CredentialzError> {
+    if count > MAX_KEYS { Err(CredentialzError::TooMany { what: what.to_owned() }) } else { Ok(()) }
 }
 
-fn distinct(keys: &[ServerKey]) -> Result<(), Refusal> {
+fn distinct(keys: &[ServerKey]) -> Result<(), CredentialzError> {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for (at, key) in keys.iter().enumerate() {
         if known.insert(key.public().line(), at).is_some() {
-            return Err(Refusal::SameKey { number: at + 1 });
+            return Err(CredentialzError::SameKey { number: at + 1 });
         }
     }
     Ok(())
 }
 
-fn check_glome(glome: &Glome) -> Result<(), Refusal> {
+fn check_glome(glome: &Glome) -> Result<(), CredentialzError> {
     let hexadecimal = |it: u8| it.is_ascii_hexdigit();
     let key = glome.key.len() == GLOME_KEY_DIGITS && glome.key.bytes().all(hexadecimal);
     let visible = |it: u8| it.is_ascii_graphic() && !matches!(it, b';' | b'#');
@@ -506,12 +516,14 @@ fn check_glome(glome: &Glome) -> Result<(), Refusal> {
         && glome.url_prefix.starts_with("https://")
         && glome.url_prefix.bytes().all(visible);
     match (key, glome.key_version, prefix) {
-        (false, ..) => Err(Refusal::Glome("the key has not 64 hexadecimal digits")),
+        (false, ..) => Err(CredentialzError::Glome("the key has not 64 hexadecimal digits")),
         // A GLOME message has seven bits for the index of a key.
         (_, version, _) if !(0..128).contains(&version) => {
-            Err(Refusal::Glome("the key version is not between 0 and 127"))
+            Err(CredentialzError::Glome("the key version is not between 0 and 127"))
         }
-        (.., false) => Err(Refusal::Glome("the prefix is no https URL of visible characters")),
+        (.., false) => {
+            Err(CredentialzError::Glome("the prefix is no https URL of visible characters"))
+        }
         _ => Ok(()),
     }
 }

@@ -8,9 +8,9 @@ use smol_str::SmolStr;
 use zeroize::Zeroizing;
 
 use super::{
-    Account, Authentication, AuthorizedKey, BoxKey, Certificate, Credentials, CryptHash, Glome,
-    Host, KeyOption, Principal, PrincipalsTool, PrivateKey, PublicKey, ServerKey, ServerKeySource,
-    Stamp, Stamped,
+    Account, Authentication, AuthorizedKey, BoxKey, Certificate, Credentials, CryptHash, Freshness,
+    Glome, Host, KeyOption, Principal, PrincipalsTool, PrivateKey, PublicKey, ServerKey,
+    ServerKeySource, Versioned,
 };
 
 /// Stored octets cannot be decoded. The message never quotes them.
@@ -22,9 +22,9 @@ pub struct StoredError {
 
 #[derive(Serialize, Deserialize)]
 struct AccountRow {
-    password: Option<(Stamp, Secret)>,
-    keys: Option<(Stamp, Vec<LineRow>)>,
-    principals: Option<(Stamp, Vec<LineRow>)>,
+    password: Option<(Freshness, Secret)>,
+    keys: Option<(Freshness, Vec<LineRow>)>,
+    principals: Option<(Freshness, Vec<LineRow>)>,
 }
 
 /// Row of a key or a principal.
@@ -39,10 +39,10 @@ struct LineRow {
 
 #[derive(Serialize, Deserialize)]
 struct HostRow {
-    ca_keys: Option<(Stamp, Vec<String>)>,
+    ca_keys: Option<(Freshness, Vec<String>)>,
     server_keys: Vec<ServerKeyRow>,
-    keys_stamp: Option<Stamp>,
-    certificates_stamp: Option<Stamp>,
+    keys_stamp: Option<Freshness>,
+    certificates_stamp: Option<Freshness>,
     allowed: Option<BTreeSet<Authentication>>,
     principals_tool: Option<PrincipalsTool>,
     glome: Option<Glome>,
@@ -135,7 +135,7 @@ impl Account {
         let row: AccountRow = serde_json::from_slice(octets).map_err(|_| wrong("account")())?;
         let password = row.password.map(|(stamp, text)| {
             let value = CryptHash::parse(&text.0).map_err(|_| wrong("password")())?;
-            Ok(Stamped { stamp, value })
+            Ok(Versioned { stamp, value })
         });
         let keys = row.keys.map(|(stamp, rows)| {
             let key = |row: LineRow| {
@@ -144,13 +144,16 @@ impl Account {
                 let options = read_options(row.options)?;
                 Ok(AuthorizedKey { key, options, description: row.description })
             };
-            Ok(Stamped { stamp, value: rows.into_iter().map(key).collect::<Result<_, _>>()? })
+            Ok(Versioned { stamp, value: rows.into_iter().map(key).collect::<Result<_, _>>()? })
         });
         let principals = row.principals.map(|(stamp, rows)| {
             let principal = |row: LineRow| {
                 Ok(Principal { name: row.text, options: read_options(row.options)? })
             };
-            Ok(Stamped { stamp, value: rows.into_iter().map(principal).collect::<Result<_, _>>()? })
+            Ok(Versioned {
+                stamp,
+                value: rows.into_iter().map(principal).collect::<Result<_, _>>()?,
+            })
         });
         Ok(Self {
             password: password.transpose()?,
@@ -203,7 +206,7 @@ impl Host {
             serde_json::from_slice(octets).map_err(|_| StoredError { what: "host" })?;
         let ca_keys = row.ca_keys.map(|(stamp, lines)| {
             let keys = lines.iter().map(|line| read_key(line));
-            Ok(Stamped { stamp, value: keys.collect::<Result<_, _>>()? })
+            Ok(Versioned { stamp, value: keys.collect::<Result<_, _>>()? })
         });
         let server_keys = row.server_keys.into_iter().map(read_server_key);
         Ok(Self {

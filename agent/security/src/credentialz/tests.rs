@@ -13,17 +13,17 @@ const RSA: &[u8] = include_bytes!("../../tests/data/ssh/rsa.pub");
 const WEAK: &[u8] = include_bytes!("../../tests/data/ssh/weak.pub");
 const LOCKED: &[u8] = include_bytes!("../../tests/data/ssh/locked");
 
-fn rules() -> Rules {
+fn rules() -> CredentialzRules {
     let names = ["alice", "bob", "spiffe://box/robot"];
-    Rules { accounts: names.map(SmolStr::from).into(), box_keys: Vec::new() }
+    CredentialzRules { accounts: names.map(SmolStr::from).into(), box_keys: Vec::new() }
 }
 
-fn stamp(version: &str) -> Stamp {
-    Stamp { version: version.into(), created_on: 7 }
+fn stamp(version: &str) -> Freshness {
+    Freshness { version: version.into(), created_on: 7 }
 }
 
-fn given<T>(account: &str, version: &str, what: T) -> Given<T> {
-    Given { account: account.into(), stamp: stamp(version), what }
+fn given<T>(account: &str, version: &str, what: T) -> AccountUpload<T> {
+    AccountUpload { account: account.into(), stamp: stamp(version), what }
 }
 
 fn raw(octets: &[u8]) -> RawKey {
@@ -45,7 +45,7 @@ fn server_keys(artefacts: &[(&[u8], &[u8])]) -> Upload {
 }
 
 /// The credentials after these uploads; the last one may be refused.
-fn after(rules: &Rules, uploads: Vec<Upload>) -> Result<Credentials, String> {
+fn after(rules: &CredentialzRules, uploads: Vec<Upload>) -> Result<Credentials, String> {
     uploads.into_iter().try_fold(Credentials::default(), |credentials, upload| {
         rules.apply(&credentials, upload).map(|(new, _)| new).map_err(|error| error.to_string())
     })
@@ -59,7 +59,7 @@ fn refused(uploads: Vec<Upload>, why: &str) {
 
 /// The text of a file, by the end of its path.
 #[track_caller]
-fn text(rendered: &Rendered, path: &str) -> String {
+fn text(rendered: &RenderedCredentials, path: &str) -> String {
     let file = rendered.files.iter().find(|file| file.path.contains(path));
     String::from_utf8(file.unwrap_or_else(|| panic!("{rendered:?}")).content.to_vec()).unwrap()
 }
@@ -88,12 +88,12 @@ fn lists_are_replaced_as_a_whole_and_an_empty_one_clears() {
     let both = vec![principals("bob", &["a", "b"]), principals("bob", &["c"])];
     assert_eq!(text(&after(&rules(), both).unwrap().render(), "principals/bob"), "c\n");
     let none = vec![principals("bob", &["a"]), principals("bob", &[])];
-    assert_eq!(after(&rules(), none).unwrap().render(), Rendered::default());
+    assert_eq!(after(&rules(), none).unwrap().render(), RenderedCredentials::default());
 }
 
 // proves 5.82, 5.84, 5.85
 #[test]
-fn accounts_must_exist_and_stand_once() {
+fn accounts_must_exist_and_be_unique() {
     let password = |account| Upload::Passwords(vec![given(account, "1", hash())]);
     refused(vec![Upload::Keys(vec![given("eve", "1", Vec::new())])], "no account `eve`");
     refused(vec![principals("eve", &[])], "no account `eve`");
@@ -113,7 +113,7 @@ fn hash() -> Result<CryptHash, CryptError> {
 
 // proves 5.83
 #[test]
-fn an_option_that_is_unknown_refuses_the_request() {
+fn an_invalid_key_option_refuses_the_upload() {
     let with = |options: Vec<Result<KeyOption, OptionError>>| {
         let key = RawKey { options, ..raw(USER) };
         vec![
@@ -167,7 +167,7 @@ fn every_standard_option_has_its_name() {
 }
 
 #[test]
-fn keys_come_as_lines_as_base64_and_as_octets() {
+fn public_keys_are_parsed_from_lines_base64_and_octets() {
     let text = std::str::from_utf8(USER).unwrap();
     let base64 = text.split(' ').nth(1).unwrap();
     use base64::Engine as _;
@@ -182,7 +182,7 @@ fn keys_come_as_lines_as_base64_and_as_octets() {
 }
 
 #[test]
-fn what_is_no_key_is_refused_with_its_reason() {
+fn invalid_keys_are_refused() {
     let two = [USER, EC].concat();
     // octets, what the client calls it, reason
     let public: [(&[u8], Option<KeyKind>, &str); 8] = [
@@ -243,7 +243,7 @@ fn hashes_of_crypt_are_checked_and_compared() {
 }
 
 #[test]
-fn a_password_that_is_too_long_to_be_set_fits_no_hash() {
+fn an_overlong_password_matches_no_hash() {
     for (octets, want) in [(511, true), (512, false), (1024, false)] {
         let password = vec![b'x'; octets];
         let hash = format!("$1$saltsalt${}", super::md5_crypt::hash(&password, b"saltsalt"));
@@ -255,7 +255,7 @@ fn a_password_that_is_too_long_to_be_set_fits_no_hash() {
 
 // proves 5.85
 #[test]
-fn what_is_no_hash_is_refused() {
+fn malformed_hashes_are_refused() {
     let long = "x".repeat(86);
     let sha512 = [
         String::new(),
@@ -284,7 +284,7 @@ fn what_is_no_hash_is_refused() {
 
 // proves 5.86
 #[test]
-fn the_host_is_rendered_for_the_server() {
+fn host_settings_are_rendered_for_sshd() {
     let glome = Glome {
         key: "5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb".into(),
         key_version: 1,
@@ -330,7 +330,7 @@ fn the_host_is_rendered_for_the_server() {
 
 // proves 5.86
 #[test]
-fn host_keys_that_were_made_here_replace_those_before() {
+fn generated_host_keys_replace_earlier_ones() {
     let made = PrivateKey::parse(HOST).unwrap();
     let upload = Upload::GeneratedKeys { stamp: stamp("g"), keys: vec![made.clone()] };
     let (credentials, reply) = rules().apply(&Credentials::default(), upload).unwrap();
@@ -338,12 +338,12 @@ fn host_keys_that_were_made_here_replace_those_before() {
     assert_eq!(credentials.host.keys_stamp, Some(stamp("g")));
     // An empty upload returns the server to its own keys.
     let (bare, _) = rules().apply(&credentials, server_keys(&[])).unwrap();
-    assert_eq!(bare.render(), Rendered::default());
+    assert_eq!(bare.render(), RenderedCredentials::default());
 }
 
 // proves 5.90
 #[test]
-fn a_certificate_alone_goes_to_the_key_that_is_there() {
+fn a_certificate_is_attached_to_a_present_host_key() {
     let with_key = vec![server_keys(&[(HOST, b"")]), server_keys(&[(b"", HOST_CERTIFICATE)])];
     let credentials = after(&rules(), with_key).unwrap();
     let server = credentials.render().server.unwrap().text;
@@ -352,7 +352,7 @@ fn a_certificate_alone_goes_to_the_key_that_is_there() {
 
     let path = "/etc/ssh/ssh_host_ed25519_key".to_owned();
     let public = PublicKey::parse(HOST_PUBLIC, None).unwrap();
-    let of_box = Rules { box_keys: vec![BoxKey { path, public }], ..rules() };
+    let of_box = CredentialzRules { box_keys: vec![BoxKey { path, public }], ..rules() };
     let credentials = after(&of_box, vec![server_keys(&[(b"", HOST_CERTIFICATE)])]).unwrap();
     let server = credentials.render().server.unwrap().text;
     assert!(!server.contains("HostKey ") && server.contains("HostCertificate "), "{server}");
@@ -408,7 +408,7 @@ fn a_version_is_in_use_by_its_account_alone() {
 
 // proves 5.7
 #[test]
-fn what_is_stored_reads_back() {
+fn stored_credentials_round_trip() {
     let options = vec![KeyOption::named("command", "a \"b\""), KeyOption::named("pty", "")];
     let key = RawKey { options, description: "key of alice".into(), ..raw(USER) };
     let uploads = vec![
@@ -431,7 +431,7 @@ fn what_is_stored_reads_back() {
 }
 
 #[test]
-fn certificates_say_how_long_they_hold() {
+fn the_expiry_of_certificates_is_parsed() {
     let host = Certificate::parse_for_host(HOST_CERTIFICATE).unwrap();
     assert_eq!(host.line().as_bytes(), HOST_CERTIFICATE.trim_ascii_end());
     assert!(host.is_for(&PublicKey::parse(HOST_PUBLIC, None).unwrap()));
@@ -440,7 +440,7 @@ fn certificates_say_how_long_they_hold() {
 }
 
 #[test]
-fn glome_is_checked() {
+fn glome_settings_are_validated() {
     let good = Glome { key: "0".repeat(64), key_version: 1, url_prefix: "https://x".into() };
     let with = |change: fn(&mut Glome)| {
         let mut glome = good.clone();

@@ -1,6 +1,6 @@
 //! pathz: permissions to read and write gNMI paths.
 //!
-//! Start at [`Draft::check`] for the rules of a valid policy, at [`trie`] for how it decides. The order of the
+//! Start at [`DraftPolicy::check`] for the rules of a valid policy, at [`trie`] for how it decides. The order of the
 //! rules in a policy has no meaning: of all rules for a path or an ancestor of it, the best match decides, and
 //! access is denied when none matches. Paths are text here; [`trie`] is generic over names and values, so that
 //! data is checked by schema nodes and a Probe by text, under one set of rules.
@@ -14,8 +14,8 @@ mod tests;
 pub mod trie;
 
 pub use nodes::{NodeRules, NodeView};
-pub use policy::{Draft, DraftRule, Elem, Group, Path, Policy, PolicyError, Rule};
-pub use trie::{Entry, Position, Rules, Step, View};
+pub use policy::{DraftPolicy, DraftRule, Elem, Group, Path, Policy, PolicyError, Rule};
+pub use trie::{CompiledRules, PolicyView, Position, RuleEntry, Step};
 
 use smol_str::SmolStr;
 

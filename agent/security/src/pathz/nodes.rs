@@ -2,12 +2,12 @@
 
 use holdfast_config::{NodeId, Step, Value};
 
-use super::trie::{Position, Rules, View};
+use super::trie::{CompiledRules, PolicyView, Position};
 
 /// Rules by nodes of a schema; keys by their place in the list's `key` statement.
-pub type NodeRules = Rules<NodeId, usize, Value>;
+pub type NodeRules = CompiledRules<NodeId, usize, Value>;
 /// The rules that apply to one user.
-pub type NodeView = View<NodeId, usize, Value>;
+pub type NodeView = PolicyView<NodeId, usize, Value>;
 
 /// The position one step further down a tree.
 pub fn step(view: &NodeView, from: &Position, step: &Step) -> Position {

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use smol_str::SmolStr;
 
-use super::trie::{Entry, Rules, Step};
+use super::trie::{CompiledRules, RuleEntry, Step};
 use super::{Action, Mode, Principal};
 
 /// Wildcard for any value of a key. No other use of it is valid.
@@ -35,7 +35,7 @@ pub struct Group {
 
 /// A policy that is not validated yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Draft {
+pub struct DraftPolicy {
     pub groups: Vec<Group>,
     pub rules: Vec<DraftRule>,
 }
@@ -90,7 +90,7 @@ pub enum PolicyError {
     NamelessUser { group: SmolStr },
 }
 
-impl Draft {
+impl DraftPolicy {
     /// Validates the policy.
     ///
     /// # Errors
@@ -195,8 +195,8 @@ impl Policy {
     }
 
     /// Compiles the rules for questions by text. The origin is the first step of every path.
-    pub fn by_text(&self) -> Rules<SmolStr, SmolStr, SmolStr> {
-        Rules::new(self.rules.iter().map(|rule| Entry {
+    pub fn by_text(&self) -> CompiledRules<SmolStr, SmolStr, SmolStr> {
+        CompiledRules::new(self.rules.iter().map(|rule| RuleEntry {
             mode: rule.mode,
             principal: rule.principal.clone(),
             action: rule.action,
@@ -207,7 +207,7 @@ impl Policy {
     /// Decides about one path given as text. A key that `path` leaves open stands for all values at once.
     pub fn decide(
         &self,
-        rules: &Rules<SmolStr, SmolStr, SmolStr>,
+        rules: &CompiledRules<SmolStr, SmolStr, SmolStr>,
         user: &str,
         mode: Mode,
         path: &Path,

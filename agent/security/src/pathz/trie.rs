@@ -1,6 +1,6 @@
 //! Best-match search along a path, one element at a time.
 //!
-//! Each principal has a trie of its rules for each mode. A [`View`] is the tries for one user; a [`Position`] is
+//! Each principal has a trie of its rules for each mode. A [`PolicyView`] is the tries for one user; a [`Position`] is
 //! the state of a descent in them, with the best rule so far. The cost of one step depends on the rules at that
 //! element only, not on the size of the policy. A position without rules further down is settled, and its
 //! descendants need no steps at all.
@@ -24,7 +24,7 @@ pub struct Step<N, K, V> {
 
 /// One rule.
 #[derive(Clone, Debug)]
-pub struct Entry<N, K, V> {
+pub struct RuleEntry<N, K, V> {
     pub mode: Mode,
     pub principal: Principal,
     pub action: Action,
@@ -33,23 +33,23 @@ pub struct Entry<N, K, V> {
 
 /// All rules of a policy, generic over the representation of names, keys and values.
 #[derive(Debug)]
-pub struct Rules<N, K, V> {
-    tries: HashMap<Whose, Arc<Trie<N, K, V>>>,
+pub struct CompiledRules<N, K, V> {
+    tries: HashMap<TrieKey, Arc<Trie<N, K, V>>>,
 }
 
-type Whose = (Mode, Principal);
+type TrieKey = (Mode, Principal);
 
 /// Rules that apply to one user in one mode.
 #[derive(Debug)]
-pub struct View<N, K, V> {
-    tries: Vec<Ranked<N, K, V>>,
+pub struct PolicyView<N, K, V> {
+    tries: Vec<PrincipalTrie<N, K, V>>,
     /// Steps taken, for tests: the work must be in proportion to the data that is read or written.
     steps: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Ranked<N, K, V> {
-    rank: Rank,
+struct PrincipalTrie<N, K, V> {
+    rank: PrincipalRank,
     trie: Arc<Trie<N, K, V>>,
 }
 
@@ -57,7 +57,7 @@ struct Ranked<N, K, V> {
 #[derive(Clone, Debug)]
 pub struct Position {
     /// Trie nodes with rules further down.
-    spots: SmallVec<[Spot; 2]>,
+    spots: SmallVec<[TrieNodeRef; 2]>,
     best: Option<Match>,
 }
 
@@ -75,21 +75,21 @@ struct Trie<N, K, V> {
 struct TrieNode<N, K, V> {
     /// Action of the rules that end here.
     action: Option<Action>,
-    edges: HashMap<N, Vec<Edges<K, V>>>,
+    edges: HashMap<N, Vec<EdgeGroup<K, V>>>,
 }
 
 /// Edges of one element name and one set of definite keys.
 #[derive(Debug)]
-struct Edges<K, V> {
+struct EdgeGroup<K, V> {
     keys: Vec<K>,
     /// Child nodes by the values of these keys.
-    to: HashMap<Values<V>, u32>,
+    to: HashMap<KeyValues<V>, u32>,
 }
 
-type Values<V> = SmallVec<[V; 1]>;
+type KeyValues<V> = SmallVec<[V; 1]>;
 
 #[derive(Clone, Copy, Debug)]
-struct Spot {
+struct TrieNodeRef {
     trie: u16,
     node: u32,
     /// Number of definite keys on the way.
@@ -101,25 +101,25 @@ struct Spot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Match {
     definite: u16,
-    rank: Rank,
+    rank: PrincipalRank,
     denies: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
+enum PrincipalRank {
     Group,
     User,
 }
 
-impl<N, K, V> Rules<N, K, V>
+impl<N, K, V> CompiledRules<N, K, V>
 where
     N: Clone + Eq + Hash,
     K: Clone + Ord,
     V: Clone + Eq + Hash,
 {
-    pub fn new(entries: impl IntoIterator<Item = Entry<N, K, V>>) -> Self {
-        let mut tries: HashMap<Whose, Trie<N, K, V>> = HashMap::new();
-        for Entry { mode, principal, action, path } in entries {
+    pub fn new(entries: impl IntoIterator<Item = RuleEntry<N, K, V>>) -> Self {
+        let mut tries: HashMap<TrieKey, Trie<N, K, V>> = HashMap::new();
+        for RuleEntry { mode, principal, action, path } in entries {
             tries.entry((mode, principal)).or_default().add(path, action);
         }
         let tries = tries.into_iter().map(|(whose, trie)| (whose, Arc::new(trie)));
@@ -127,27 +127,27 @@ where
     }
 
     /// Selects the rules for a user, given as the user and its groups.
-    pub fn view(&self, mode: Mode, principals: &[Principal]) -> View<N, K, V> {
+    pub fn view(&self, mode: Mode, principals: &[Principal]) -> PolicyView<N, K, V> {
         let trie = |principal: &Principal| {
             let rank = match principal {
-                Principal::User(_) => Rank::User,
-                Principal::Group(_) => Rank::Group,
+                Principal::User(_) => PrincipalRank::User,
+                Principal::Group(_) => PrincipalRank::Group,
             };
             let trie = self.tries.get(&(mode, principal.clone()))?.clone();
-            Some(Ranked { rank, trie })
+            Some(PrincipalTrie { rank, trie })
         };
-        View { tries: principals.iter().filter_map(trie).collect(), steps: AtomicU64::new(0) }
+        PolicyView { tries: principals.iter().filter_map(trie).collect(), steps: AtomicU64::new(0) }
     }
 }
 
-impl<N, K, V> View<N, K, V>
+impl<N, K, V> PolicyView<N, K, V>
 where
     N: Eq + Hash,
     V: Clone + Eq + Hash,
 {
     /// Position above the first element.
     pub fn root(&self) -> Position {
-        let spot = |trie| Spot { trie, node: 0, definite: 0 };
+        let spot = |trie| TrieNodeRef { trie, node: 0, definite: 0 };
         let tries = u16::try_from(self.tries.len()).unwrap_or(u16::MAX);
         self.position((0..tries).map(spot), None)
     }
@@ -159,15 +159,15 @@ where
         V: 'v,
     {
         self.steps.fetch_add(1, Ordering::Relaxed);
-        let mut reached: SmallVec<[Spot; 2]> = SmallVec::new();
+        let mut reached: SmallVec<[TrieNodeRef; 2]> = SmallVec::new();
         for spot in &from.spots {
             for edges in self.node(spot).edges.get(name).into_iter().flatten() {
                 let values =
-                    edges.keys.iter().map(|it| key(it).cloned()).collect::<Option<Values<V>>>();
+                    edges.keys.iter().map(|it| key(it).cloned()).collect::<Option<KeyValues<V>>>();
                 if let Some(node) = values.and_then(|values| edges.to.get(&values)) {
                     let more = u16::try_from(edges.keys.len()).unwrap_or(u16::MAX);
                     let definite = spot.definite.saturating_add(more);
-                    reached.push(Spot { trie: spot.trie, node: *node, definite });
+                    reached.push(TrieNodeRef { trie: spot.trie, node: *node, definite });
                 }
             }
         }
@@ -192,7 +192,11 @@ where
 
     /// Combines the nodes reached. A longer path beats any shorter one, so `above` counts only when no rule ends
     /// here.
-    fn position(&self, reached: impl IntoIterator<Item = Spot>, above: Option<Match>) -> Position {
+    fn position(
+        &self,
+        reached: impl IntoIterator<Item = TrieNodeRef>,
+        above: Option<Match>,
+    ) -> Position {
         let mut here = None;
         let mut spots = SmallVec::new();
         for spot in reached {
@@ -209,7 +213,7 @@ where
         Position { spots, best: here.or(above) }
     }
 
-    fn node(&self, spot: &Spot) -> &TrieNode<N, K, V> {
+    fn node(&self, spot: &TrieNodeRef) -> &TrieNode<N, K, V> {
         &self.tries[usize::from(spot.trie)].trie.nodes[spot.node as usize]
     }
 }
@@ -262,13 +266,13 @@ where
     fn child(&mut self, at: usize, step: Step<N, K, V>) -> usize {
         let Step { name, mut keys } = step;
         keys.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let (keys, values): (Vec<K>, Values<V>) = keys.into_iter().unzip();
+        let (keys, values): (Vec<K>, KeyValues<V>) = keys.into_iter().unzip();
         let fresh = self.nodes.len();
         let groups = self.nodes[at].edges.entry(name).or_default();
         let group = match groups.iter().position(|edges| edges.keys == keys) {
             Some(group) => group,
             None => {
-                groups.push(Edges { keys, to: HashMap::new() });
+                groups.push(EdgeGroup { keys, to: HashMap::new() });
                 groups.len() - 1
             }
         };

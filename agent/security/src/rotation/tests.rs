@@ -7,32 +7,32 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Words = BTreeMap<char, u8>;
+type Versions = BTreeMap<char, u8>;
 
 #[derive(Debug)]
-struct Places;
+struct LetterRules;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no letter")]
-struct NoLetter(char);
+struct NotALetter(char);
 
-impl Rotating for Places {
-    type State = Words;
+impl RotationRules for LetterRules {
+    type State = Versions;
     type Upload = (char, u8);
     type Reply = char;
-    type Refusal = NoLetter;
+    type Refusal = NotALetter;
 
-    fn version_in_use(&self, state: &Words, (place, version): &(char, u8)) -> Option<String> {
+    fn version_in_use(&self, state: &Versions, (place, version): &(char, u8)) -> Option<String> {
         state.get(place).filter(|it| *it == version).map(u8::to_string)
     }
 
     fn apply(
         &self,
-        state: &Words,
+        state: &Versions,
         (place, version): (char, u8),
-    ) -> Result<(Words, char), NoLetter> {
+    ) -> Result<(Versions, char), NotALetter> {
         if !place.is_alphabetic() {
-            return Err(NoLetter(place));
+            return Err(NotALetter(place));
         }
         let mut words = state.clone();
         words.insert(place, version);
@@ -42,16 +42,16 @@ impl Rotating for Places {
 
 /// State that a driver holds: in force, and on disk.
 #[derive(Debug, Default)]
-struct Bench {
-    in_force: Words,
-    written: Words,
+struct RotationDriver {
+    in_force: Versions,
+    written: Versions,
     story: Vec<String>,
 }
 
-impl Bench {
+impl RotationDriver {
     /// Carries out the words of a client: `a1` uploads, `a1!` overwrites, `F` finalizes, `D` finds the disk full.
     fn run(&mut self, client: &str) {
-        let mut rotation = Rotation::<Places>::open(self.written.clone());
+        let mut rotation = Rotation::<LetterRules>::open(self.written.clone());
         for word in client.split_whitespace() {
             match self.step(rotation, word) {
                 Some(next) => rotation = next,
@@ -62,7 +62,11 @@ impl Bench {
         self.take_back(roll_back);
     }
 
-    fn step(&mut self, rotation: Rotation<Places>, word: &str) -> Option<Rotation<Places>> {
+    fn step(
+        &mut self,
+        rotation: Rotation<LetterRules>,
+        word: &str,
+    ) -> Option<Rotation<LetterRules>> {
         if word == "F" || word == "D" {
             return match rotation.finalize() {
                 Ok(finalizing) => self.finalize(finalizing, word == "D"),
@@ -72,7 +76,7 @@ impl Bench {
         let mut letters = word.chars();
         let (place, version) = (letters.next().unwrap(), letters.next().unwrap());
         let version = u8::try_from(version.to_digit(10).unwrap()).unwrap();
-        match rotation.upload(&Places, (place, version), word.ends_with('!')) {
+        match rotation.upload(&LetterRules, (place, version), word.ends_with('!')) {
             Ok(trial) => {
                 assert_eq!(trial.before, self.in_force);
                 self.in_force = trial.now;
@@ -85,9 +89,9 @@ impl Bench {
 
     fn finalize(
         &mut self,
-        finalizing: Finalizing<Places>,
+        finalizing: FinalizeStep<LetterRules>,
         disk_is_full: bool,
-    ) -> Option<Rotation<Places>> {
+    ) -> Option<Rotation<LetterRules>> {
         assert_eq!((finalizing.before(), finalizing.now()), (&self.written, &self.in_force));
         if disk_is_full {
             self.take_back(Some(finalizing.failed()));
@@ -97,13 +101,13 @@ impl Bench {
         Some(finalizing.written())
     }
 
-    fn broken(&mut self, broken: Broken<Places>) -> Option<Rotation<Places>> {
+    fn broken(&mut self, broken: RotationFailure<LetterRules>) -> Option<Rotation<LetterRules>> {
         self.story.push(broken.reason.to_string());
         self.take_back(broken.roll_back);
         None
     }
 
-    fn take_back(&mut self, roll_back: Option<RollBack<Words>>) {
+    fn take_back(&mut self, roll_back: Option<RollBack<Versions>>) {
         if let Some(RollBack { from, to }) = roll_back {
             assert_eq!(from, self.in_force);
             self.in_force = to;
@@ -112,13 +116,13 @@ impl Bench {
     }
 }
 
-fn shown(words: &Words) -> String {
+fn shown(words: &Versions) -> String {
     words.iter().map(|(place, version)| format!("{place}{version}")).collect::<Vec<_>>().join(" ")
 }
 
 // proves 5.1, 5.2, 5.3, 5.8, 5.40
 #[test]
-fn what_is_tried_stays_only_when_it_is_finalized() {
+fn a_tried_state_is_kept_only_when_finalized() {
     let in_use = "version `1` is in use already: upload another one, or set force_overwrite";
     let nothing = "nothing was uploaded that could be finalized";
     // written before, what the client says, what it is told and what happens, written and in force at the end
@@ -150,7 +154,7 @@ fn what_is_tried_stays_only_when_it_is_finalized() {
         ("a1", "a2 F F", &format!("a, {nothing}"), "a2"),
         ("a1", "a2 F b1 F", "a, b", "a2 b1"),
     ] {
-        let mut bench = Bench::default();
+        let mut bench = RotationDriver::default();
         bench.run(&before.split_whitespace().map(|it| format!("{it} ")).collect::<String>());
         assert!(bench.written.is_empty(), "{before}");
         if !before.is_empty() {
@@ -168,13 +172,13 @@ proptest! {
     /// For any sequence of client messages, the last finalized state is in force at the end, and nothing else is
     /// on disk.
     #[test]
-    fn an_end_is_always_the_last_finalized_state(
+    fn a_rotation_ends_in_the_last_finalized_state(
         clients in vec(vec("[ab-][123]!?|F|D", 0..6), 1..5),
     ) {
-        let mut bench = Bench::default();
+        let mut bench = RotationDriver::default();
         for client in clients {
             let mut model = bench.written.clone();
-            let mut tried = None::<Words>;
+            let mut tried = None::<Versions>;
             for word in &client {
                 let mut letters = word.chars();
                 let first = letters.next().unwrap();
@@ -202,7 +206,7 @@ proptest! {
 
 // proves 5.9
 #[test]
-fn the_leaves_about_age_are_in_nanoseconds() {
+fn creation_times_are_converted_to_nanoseconds() {
     for (seconds, want) in [
         (0, Some(0)),
         (1_700_000_000, Some(1_700_000_000_000_000_000)),

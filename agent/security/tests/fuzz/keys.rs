@@ -1,11 +1,11 @@
 //! Keys that log in and their options, and a second reading of sshd(8) to compare with.
 
 use holdfast_security::credentialz::{
-    AUTHORIZED_KEYS_FOLDER, Credentials, Given, KeyOption, PRINCIPALS_FOLDER, PublicKey, RawKey,
-    RawOptions, RawPrincipal, Rules, Stamp, Upload,
+    AUTHORIZED_KEYS_FOLDER, AccountUpload, Credentials, CredentialzRules, Freshness, KeyOption,
+    PRINCIPALS_FOLDER, PublicKey, RawKey, RawOptions, RawPrincipal, Upload,
 };
 
-use crate::edits::Seeds;
+use crate::edits::Corpus;
 
 const WORDS: [&str; 20] = [
     "\n",
@@ -34,7 +34,7 @@ const ACCOUNT: &str = "alice";
 
 #[test]
 fn keys() {
-    let seeds = Seeds::read("keys", &WORDS);
+    let seeds = Corpus::read("keys", &WORDS);
     bolero::check!().for_each(|input: &[u8]| {
         check(&String::from_utf8_lossy(input));
         check(&seeds.edited(input));
@@ -70,13 +70,13 @@ fn check(text: &str) {
     }
 }
 
-fn of<T>(what: T) -> Given<T> {
-    Given { account: ACCOUNT.into(), stamp: Stamp::default(), what }
+fn of<T>(what: T) -> AccountUpload<T> {
+    AccountUpload { account: ACCOUNT.into(), stamp: Freshness::default(), what }
 }
 
 /// The only line of the account's file; `None` when the upload is refused.
 fn written(upload: Upload, folder: &str) -> Option<String> {
-    let rules = Rules { accounts: [ACCOUNT.into()].into(), box_keys: Vec::new() };
+    let rules = CredentialzRules { accounts: [ACCOUNT.into()].into(), box_keys: Vec::new() };
     let credentials = match rules.apply(&Credentials::default(), upload) {
         Ok((credentials, _)) => credentials,
         Err(refusal) => {

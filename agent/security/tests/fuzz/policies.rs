@@ -3,7 +3,7 @@
 use holdfast_security::authz::{Call, Decision, Policy};
 use serde_json::Value;
 
-use crate::edits::Seeds;
+use crate::edits::Corpus;
 
 const WORDS: [&str; 24] = [
     "{",
@@ -43,7 +43,7 @@ const CALLS: [(&[&str], &str, Option<&str>); 5] = [
 
 #[test]
 fn policies() {
-    let seeds = Seeds::read("policies", &WORDS);
+    let seeds = Corpus::read("policies", &WORDS);
     bolero::check!().for_each(|input: &[u8]| {
         check(&String::from_utf8_lossy(input));
         check(&seeds.edited(input));

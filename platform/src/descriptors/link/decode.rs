@@ -156,7 +156,7 @@ mod tests {
 
     /// During a topology change the kernel ages addresses faster (IEEE 802.1D-1998, 8.5.3.14); this is no drift.
     #[test]
-    fn a_bridge_that_forgets_faster_for_now_has_not_drifted() {
+    fn shorter_ageing_during_a_topology_change_is_no_drift() {
         let satisfied = |stp, ageing_time_s: u32, changing| {
             let mut message = LinkMessage::default();
             let bridge = vec![

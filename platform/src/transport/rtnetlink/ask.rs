@@ -13,8 +13,8 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteProtocol,
 };
 
-use super::frame::{Answer, Frame, HEADER_LEN, frames};
-use super::socket::{Received, RouteSocket};
+use super::frame::{Frame, FrameAnswer, HEADER_LEN, frames};
+use super::socket::{ReceiveResult, RouteSocket};
 use super::window::{put_header, put_message, wait_readable};
 use crate::values::{Family, MAIN_TABLE, OUR_PROTOCOL};
 
@@ -35,7 +35,7 @@ pub(crate) enum Listing<'a> {
 
 /// Reason why a query failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AskError {
+pub(crate) enum QueryError {
     /// The kernel refused; `ENODEV` and similar mean that there is no such object.
     #[error("the kernel refused: {}", .words.as_deref().map_or_else(|| io::Error::from_raw_os_error(*.errno).to_string(), str::to_owned))]
     Refused { errno: i32, words: Option<String> },
@@ -50,19 +50,19 @@ pub(crate) enum AskError {
 
 /// Socket for queries, with its buffers and sequence number.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct QuerySocket {
     socket: RouteSocket,
     octets: Vec<u8>,
     sequence: u32,
 }
 
 /// End of a listing.
-enum End {
+enum ListingEnd {
     Complete,
     Interrupted,
 }
 
-impl Asker {
+impl QuerySocket {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { socket: RouteSocket::for_requests()?, octets: Vec::new(), sequence: 0 })
     }
@@ -81,7 +81,7 @@ impl Asker {
         question: &RouteNetlinkMessage,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),
-    ) -> Result<(), AskError> {
+    ) -> Result<(), QueryError> {
         self.repeat(buffer, each, |octets, sequence| {
             put_message(octets, question, NLM_F_REQUEST | NLM_F_DUMP, sequence);
         })
@@ -90,13 +90,13 @@ impl Asker {
     /// Queries one object.
     ///
     /// # Errors
-    /// [`AskError::Refused`] also when the object does not exist.
+    /// [`QueryError::Refused`] also when the object does not exist.
     pub(crate) fn get(
         &mut self,
         question: &RouteNetlinkMessage,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),
-    ) -> Result<(), AskError> {
+    ) -> Result<(), QueryError> {
         // The acknowledgement marks the end of the answer.
         let flags = NLM_F_REQUEST | NLM_F_ACK;
         self.ask(buffer, each, |octets, sequence| put_message(octets, question, flags, sequence))
@@ -108,7 +108,7 @@ impl Asker {
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),
         question: impl Fn(&mut Vec<u8>, u32),
-    ) -> Result<(), AskError> {
+    ) -> Result<(), QueryError> {
         self.send(question)?;
         self.take_in(buffer, false, each).map(|_| ())
     }
@@ -117,13 +117,13 @@ impl Asker {
     /// support.
     ///
     /// # Errors
-    /// The errors of [`Asker::list`].
+    /// The errors of [`QuerySocket::list`].
     pub(crate) fn list_forwarding(
         &mut self,
         family: Family,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),
-    ) -> Result<(), AskError> {
+    ) -> Result<(), QueryError> {
         const RTM_GETNETCONF: u16 = 82;
         let header = [u8::from(address_family(family)), 0, 0, 0]; // `struct netconfmsg`, padded
         self.repeat(buffer, each, |octets, sequence| {
@@ -139,15 +139,15 @@ impl Asker {
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),
         question: impl Fn(&mut Vec<u8>, u32),
-    ) -> Result<(), AskError> {
+    ) -> Result<(), QueryError> {
         for _ in 0..ATTEMPTS {
             each(Listing::Begin);
             self.send(&question)?;
-            if let End::Complete = self.take_in(buffer, true, each)? {
+            if let ListingEnd::Complete = self.take_in(buffer, true, each)? {
                 return Ok(());
             }
         }
-        Err(AskError::Interrupted)
+        Err(QueryError::Interrupted)
     }
 
     fn send(&mut self, question: impl Fn(&mut Vec<u8>, u32)) -> io::Result<()> {
@@ -162,31 +162,31 @@ impl Asker {
         buffer: &mut [u8],
         dump: bool,
         each: &mut dyn FnMut(Listing<'_>),
-    ) -> Result<End, AskError> {
+    ) -> Result<ListingEnd, QueryError> {
         let mut interrupted = false;
         loop {
             match self.socket.receive(buffer)? {
-                Received::Datagram(length) => {
+                ReceiveResult::Datagram(length) => {
                     for frame in frames(&buffer[..length]) {
                         if frame.sequence != self.sequence {
                             continue; // belongs to an abandoned query
                         }
                         interrupted |= dump && frame.flags & NLM_F_DUMP_INTR != 0;
                         match frame.answer() {
-                            Answer::Object => each(Listing::Object(frame)),
-                            Answer::Refused(refusal) => {
+                            FrameAnswer::Object => each(Listing::Object(frame)),
+                            FrameAnswer::Refused(refusal) => {
                                 let (errno, words) = (refusal.errno, refusal.message);
-                                return Err(AskError::Refused { errno, words });
+                                return Err(QueryError::Refused { errno, words });
                             }
-                            Answer::Done if interrupted => return Ok(End::Interrupted),
-                            Answer::Done => return Ok(End::Complete),
+                            FrameAnswer::Done if interrupted => return Ok(ListingEnd::Interrupted),
+                            FrameAnswer::Done => return Ok(ListingEnd::Complete),
                         }
                     }
                 }
-                Received::Overrun => interrupted = true,
-                Received::Nothing => {
+                ReceiveResult::Overrun => interrupted = true,
+                ReceiveResult::Nothing => {
                     if !wait_readable(&self.socket)? {
-                        return Err(AskError::Silent);
+                        return Err(QueryError::Silent);
                     }
                 }
             }
@@ -281,7 +281,7 @@ mod tests {
 
     // proves kv.X22
     #[test]
-    fn an_interrupted_listing_begins_anew() {
+    fn an_interrupted_listing_is_restarted() {
         enter_fresh_namespaces();
         let script = tempfile::NamedTempFile::new().unwrap();
         let mut lines = String::new();
@@ -291,7 +291,7 @@ mod tests {
         std::fs::write(script.path(), lines).unwrap();
         ip(&format!("-batch {}", script.path().display()));
 
-        let mut asker = Asker::new().unwrap();
+        let mut asker = QuerySocket::new().unwrap();
         let (mut begun, mut seen) = (0, 0);
         asker
             .list(&addresses(Family::V4, 0), &mut vec![0; DATAGRAM_SIZE], &mut |listing| {

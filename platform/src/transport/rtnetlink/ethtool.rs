@@ -7,7 +7,7 @@ use std::io;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 
-use super::ask::{AskError, Asker, Listing};
+use super::ask::{Listing, QueryError, QuerySocket};
 use super::frame::{Frame, HEADER_LEN, aligned, u32_at};
 use super::window::put_header;
 use crate::values::{Duplex, Ethernet};
@@ -47,7 +47,7 @@ const TYPE_BITS: u16 = 0x3fff;
 /// The ethtool family, with a socket for queries to it.
 #[derive(Debug)]
 pub(super) struct Ethtool {
-    asker: Asker,
+    asker: QuerySocket,
     family: u16,
 }
 
@@ -56,8 +56,8 @@ impl Ethtool {
     ///
     /// # Errors
     /// When the kernel lacks the family.
-    pub(super) fn open(buffer: &mut [u8]) -> Result<Self, AskError> {
-        let mut asker = Asker::generic()?;
+    pub(super) fn open(buffer: &mut [u8]) -> Result<Self, QueryError> {
+        let mut asker = QuerySocket::generic()?;
         let mut family = None;
         let name = attribute(CTRL_ATTR_FAMILY_NAME, FAMILY_NAME);
         asker.ask(
@@ -97,7 +97,7 @@ impl Ethtool {
     ///
     /// # Errors
     /// The errors of a listing.
-    pub(super) fn links(&mut self, buffer: &mut [u8]) -> Result<Vec<Ethernet>, AskError> {
+    pub(super) fn links(&mut self, buffer: &mut [u8]) -> Result<Vec<Ethernet>, QueryError> {
         let (family, header, mut found) = (self.family, header(&[]), Vec::new());
         self.asker.repeat(
             buffer,
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_whatever_is_in_them() {
+    fn ethtool_answers_are_decoded_or_ignored() {
         let name = attribute(ETHTOOL_A_HEADER_DEV_NAME, b"eth0\0");
         let header = attribute(NESTED | ETHTOOL_A_LINKMODES_HEADER, &name);
         let speed = |speed: u32| attribute(ETHTOOL_A_LINKMODES_SPEED, &speed.to_ne_bytes());

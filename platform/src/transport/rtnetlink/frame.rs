@@ -43,7 +43,7 @@ pub(crate) struct Frame<'a> {
 
 /// Refusal of a request by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct KernelRefusal {
     pub errno: i32,
     /// Error message of the kernel, if it sent one.
     pub message: Option<String>,
@@ -51,10 +51,10 @@ pub(crate) struct Refusal {
 
 /// Meaning of a message as an answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum FrameAnswer {
     /// `NLMSG_ERROR` with code 0.
     Done,
-    Refused(Refusal),
+    Refused(KernelRefusal),
     /// An object.
     Object,
 }
@@ -79,15 +79,17 @@ pub(crate) fn frames(mut datagram: &[u8]) -> impl Iterator<Item = Frame<'_>> {
 
 impl Frame<'_> {
     /// Interprets the message as an answer.
-    pub(crate) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> FrameAnswer {
         if self.kind != NLMSG_ERROR && self.kind != NLMSG_DONE {
-            return Answer::Object;
+            return FrameAnswer::Object;
         }
         match u32_at(self.payload, 0).map(u32::cast_signed) {
-            None | Some(0) => Answer::Done,
+            None | Some(0) => FrameAnswer::Done,
             // Old kernels may end a dump with a positive count: only negative codes are errors.
-            Some(code) if code > 0 => Answer::Done,
-            Some(code) => Answer::Refused(Refusal { errno: -code, message: self.words() }),
+            Some(code) if code > 0 => FrameAnswer::Done,
+            Some(code) => {
+                FrameAnswer::Refused(KernelRefusal { errno: -code, message: self.words() })
+            }
         }
     }
 
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_read_whatever_its_texts_are() {
+    fn a_link_with_invalid_utf8_is_decoded() {
         fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
             let length = u16::try_from(ATTRIBUTE_HEADER_LEN + value.len()).unwrap();
             let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -225,14 +227,14 @@ mod tests {
         datagram.extend(message(16, 0, 3, &[1, 2, 3]));
         datagram.extend(message(NLMSG_DONE, 0, 4, &[0; 4]));
         let got: Vec<_> = frames(&datagram).map(|frame| (frame.sequence, frame.answer())).collect();
-        let refused = Refusal { errno: 17, message: Some("already".into()) };
+        let refused = KernelRefusal { errno: 17, message: Some("already".into()) };
         assert_eq!(
             got,
             [
-                (1, Answer::Done),
-                (2, Answer::Refused(refused)),
-                (3, Answer::Object),
-                (4, Answer::Done)
+                (1, FrameAnswer::Done),
+                (2, FrameAnswer::Refused(refused)),
+                (3, FrameAnswer::Object),
+                (4, FrameAnswer::Done)
             ]
         );
     }

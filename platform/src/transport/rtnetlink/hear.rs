@@ -15,7 +15,7 @@ use super::listener::{
 };
 use super::{Event, Task, netconf};
 use crate::links::LinkIndex;
-use crate::transport::codecs::{Class, Codecs};
+use crate::transport::codecs::{Codecs, ObjectClass};
 use crate::transport::now_ns;
 use crate::values::OperState;
 
@@ -27,7 +27,7 @@ const UP: u32 = 1;
 
 /// Classes of objects that have to be read again.
 #[derive(Debug, Default)]
-pub(super) struct Doubts {
+pub(super) struct StaleClasses {
     everything: bool,
     routes: bool,
     /// Administrative state of links by index: a link going down shows only as the difference of two messages.
@@ -36,7 +36,7 @@ pub(super) struct Doubts {
     no_routes: bool,
 }
 
-impl Doubts {
+impl StaleClasses {
     pub(super) fn any(&self) -> bool {
         self.everything || self.routes
     }
@@ -118,9 +118,9 @@ impl Task {
     pub(super) fn clear_doubts(&mut self) {
         if std::mem::take(&mut self.doubts.everything) {
             self.doubts.routes = false;
-            self.read_classes(&Class::ALL);
+            self.read_classes(&ObjectClass::ALL);
         } else if std::mem::take(&mut self.doubts.routes) {
-            self.read_classes(&[Class::Routes]);
+            self.read_classes(&[ObjectClass::Routes]);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use socket2::{SockFilter, SockRef};
 
 use super::frame::{Frame, frames};
-use super::socket::{Received, RouteSocket};
+use super::socket::{ReceiveResult, RouteSocket};
 use crate::values::{MAIN_TABLE, OUR_PROTOCOL};
 
 /// `RTNLGRP_LINK`, `_NEIGH`, `_IPV4_IFADDR`, `_IPV4_ROUTE`, `_IPV6_IFADDR`, `_IPV6_ROUTE`,
@@ -39,7 +39,7 @@ pub(crate) struct Listener {
 
 /// Result of one round of receiving.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Heard {
+pub(crate) struct DrainStatus {
     /// Messages were lost, so the known state of the namespace may be outdated.
     pub overrun: bool,
     /// More messages may be waiting.
@@ -63,13 +63,13 @@ impl Listener {
         &self,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Frame<'_>),
-    ) -> io::Result<Heard> {
-        let mut heard = Heard::default();
+    ) -> io::Result<DrainStatus> {
+        let mut heard = DrainStatus::default();
         for _ in 0..MAX_DATAGRAMS {
             match self.socket.receive(buffer)? {
-                Received::Datagram(length) => frames(&buffer[..length]).for_each(&mut *each),
-                Received::Overrun => heard.overrun = true,
-                Received::Nothing => return Ok(heard),
+                ReceiveResult::Datagram(length) => frames(&buffer[..length]).for_each(&mut *each),
+                ReceiveResult::Overrun => heard.overrun = true,
+                ReceiveResult::Nothing => return Ok(heard),
             }
         }
         heard.more = true;

@@ -30,16 +30,16 @@ mod submit;
 pub(crate) mod teardown;
 mod window;
 
-use ask::Asker;
+use ask::QuerySocket;
 use ethtool::Ethtool;
-use hear::Doubts;
+use hear::StaleClasses;
 use listener::Listener;
 use socket::{DATAGRAM_SIZE, RouteSocket};
-use submit::InHand;
+use submit::UnansweredOperations;
 use window::Window;
 
 use super::Event;
-use super::cancelled::Cancelled;
+use super::cancelled::CancelledOperations;
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use super::sysctl;
@@ -74,20 +74,20 @@ pub enum RtnetlinkError {
 /// Handle of the transport's thread, which ends when the handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Rtnetlink {
-    line: Line,
-    cancelled: Cancelled,
+    line: CommandSender,
+    cancelled: CancelledOperations,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Command channel to the thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct CommandSender {
     /// Unbounded: the waiting operations are bounded by those that the engine has in flight.
     commands: Sender<Command>,
     wake: Arc<EventFd>,
 }
 
-impl Line {
+impl CommandSender {
     /// Sends a command. After the end of the thread this has no effect.
     pub(crate) fn command(&self, command: Command) {
         if self.commands.send(command).is_ok() {
@@ -136,7 +136,7 @@ impl Rtnetlink {
         let (commands, commands_rx) = channel();
         let (ready_tx, ready) = channel();
         let woken = Arc::clone(&wake);
-        let cancelled = Cancelled::default();
+        let cancelled = CancelledOperations::default();
         let shared = cancelled.clone();
         let thread = std::thread::Builder::new()
             .name("rtnetlink".into())
@@ -157,14 +157,14 @@ impl Rtnetlink {
             .map_err(RtnetlinkError::Thread)?;
         let vanished = || RtnetlinkError::Thread(io::Error::other("it ended at once"));
         ready.recv().map_err(|_| vanished())??;
-        Ok(Self { line: Line { commands, wake }, cancelled, thread: Some(thread) })
+        Ok(Self { line: CommandSender { commands, wake }, cancelled, thread: Some(thread) })
     }
 
-    pub(crate) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &CommandSender {
         &self.line
     }
 
-    pub(crate) fn cancelled(&self) -> &Cancelled {
+    pub(crate) fn cancelled(&self) -> &CancelledOperations {
         &self.cancelled
     }
 }
@@ -197,7 +197,7 @@ pub(super) struct Task {
     codecs: Codecs,
     links: LinkIndex,
     requests: RouteSocket,
-    asker: Asker,
+    asker: QuerySocket,
     /// `None` where the kernel lacks the family.
     ethtool: Option<Ethtool>,
     listener: Listener,
@@ -206,9 +206,9 @@ pub(super) struct Task {
     mailbox: Mailbox,
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
-    doubts: Doubts,
-    in_hand: InHand,
-    cancelled: Cancelled,
+    doubts: StaleClasses,
+    in_hand: UnansweredOperations,
+    cancelled: CancelledOperations,
 }
 
 impl Task {
@@ -221,7 +221,7 @@ impl Task {
     ) -> Result<Self, RtnetlinkError> {
         let listener = Listener::open(receive_buffer).map_err(RtnetlinkError::Open)?;
         let requests = RouteSocket::for_requests().map_err(RtnetlinkError::Open)?;
-        let asker = Asker::new().map_err(RtnetlinkError::Open)?;
+        let asker = QuerySocket::new().map_err(RtnetlinkError::Open)?;
         let mut buffer = vec![0; DATAGRAM_SIZE];
         let ethtool = Ethtool::open(&mut buffer)
             .inspect_err(|error| warn!(%error, "speeds of links are not available"))
@@ -239,9 +239,9 @@ impl Task {
             mailbox,
             commands,
             wake,
-            doubts: Doubts::default(),
-            in_hand: InHand::default(),
-            cancelled: Cancelled::default(),
+            doubts: StaleClasses::default(),
+            in_hand: UnansweredOperations::default(),
+            cancelled: CancelledOperations::default(),
         };
         task.require_permission()?;
         Ok(task)

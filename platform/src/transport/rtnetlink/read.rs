@@ -11,10 +11,10 @@ use nix::errno::Errno;
 use smol_str::SmolStr;
 use tracing::warn;
 
-use super::ask::{self, AskError, Listing};
+use super::ask::{self, Listing, QueryError};
 use super::hear::facts_of;
 use super::{Event, LinkCounters, Task};
-use crate::transport::codecs::{self, Class, Query};
+use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::{now_ns, sysctl};
 use crate::values::{Ethernet, Family, Forwarding};
 
@@ -28,7 +28,7 @@ const MAX_SINGLE_ROUTES: usize = 64;
 const RETRIEVE_ATTEMPTS: usize = 5;
 
 /// Answer to a query: facts, or an error such as a missing object.
-type Facts = Result<Vec<Fact>, AskError>;
+type QueryResult = Result<Vec<Fact>, QueryError>;
 
 impl Task {
     /// Reads objects back and answers each with a fact, all in one event.
@@ -37,21 +37,21 @@ impl Task {
             return;
         }
         let mut wanted: HashSet<Key> = keys.iter().cloned().collect();
-        let mut questions: Vec<Query> = keys.iter().map(Query::of).collect();
+        let mut questions: Vec<ReadQuery> = keys.iter().map(ReadQuery::of).collect();
         let mut seen = HashSet::new();
         questions.retain(|question| seen.insert(question.clone()));
         let mut answers = Vec::new();
-        let singles = questions.iter().filter(|query| matches!(query, Query::Route(_))).count();
+        let singles = questions.iter().filter(|query| matches!(query, ReadQuery::Route(_))).count();
         for question in questions {
             let facts = match question {
-                Query::Route(_) if singles > MAX_SINGLE_ROUTES => continue,
+                ReadQuery::Route(_) if singles > MAX_SINGLE_ROUTES => continue,
                 other => self.ask(&other),
             };
             if self.take(facts, &mut wanted, &mut answers).is_err() {
                 return; // everything is read instead
             }
         }
-        let route_left = wanted.iter().any(|key| matches!(Query::of(key), Query::Route(_)));
+        let route_left = wanted.iter().any(|key| matches!(ReadQuery::of(key), ReadQuery::Route(_)));
         if route_left {
             let facts = self.list_routes();
             if self.take(facts, &mut wanted, &mut answers).is_err() {
@@ -67,7 +67,7 @@ impl Task {
     /// Moves the requested facts to the answers.
     fn take(
         &mut self,
-        facts: Facts,
+        facts: QueryResult,
         wanted: &mut HashSet<Key>,
         answers: &mut Vec<Fact>,
     ) -> Result<(), ()> {
@@ -84,25 +84,25 @@ impl Task {
         }
     }
 
-    pub(super) fn ask(&mut self, question: &Query) -> Facts {
+    pub(super) fn ask(&mut self, question: &ReadQuery) -> QueryResult {
         match question {
-            Query::Link(name) => self.get_link(name),
-            Query::Addresses(link) => self.list_of_link(link, ask::addresses),
-            Query::Neighbors(link) => self.list_of_link(link, ask::neighbors),
-            Query::Route(prefix) => {
+            ReadQuery::Link(name) => self.get_link(name),
+            ReadQuery::Addresses(link) => self.list_of_link(link, ask::addresses),
+            ReadQuery::Neighbors(link) => self.list_of_link(link, ask::neighbors),
+            ReadQuery::Route(prefix) => {
                 self.get(&ask::best_route(*prefix)).or_else(|error| match error {
                     // Unreachable, blackhole or no route at all: the list has the answer.
-                    AskError::Refused { .. } => Ok(Vec::new()),
+                    QueryError::Refused { .. } => Ok(Vec::new()),
                     other => Err(other),
                 })
             }
-            Query::Ethernet(link) => Ok(self.ethernet_of(std::slice::from_ref(link))),
-            Query::Forwarding(link, family) => Ok(self.get_forwarding(link, *family)?),
+            ReadQuery::Ethernet(link) => Ok(self.ethernet_of(std::slice::from_ref(link))),
+            ReadQuery::Forwarding(link, family) => Ok(self.get_forwarding(link, *family)?),
             _ => Ok(Vec::new()), // other transports answer these
         }
     }
 
-    fn get_link(&mut self, name: &SmolStr) -> Facts {
+    fn get_link(&mut self, name: &SmolStr) -> QueryResult {
         let facts = none_if_refused(self.get(&ask::link(name)), &[Errno::ENODEV])?;
         if facts.is_empty() {
             self.links.forget_name(name);
@@ -126,7 +126,7 @@ impl Task {
         told.map(ethernet_fact).collect()
     }
 
-    fn list_ethernet(&mut self) -> Facts {
+    fn list_ethernet(&mut self) -> QueryResult {
         let Self { ethtool, buffer, .. } = self;
         let Some(ethtool) = ethtool else { return Ok(Vec::new()) };
         Ok(ethtool.links(buffer)?.into_iter().map(ethernet_fact).collect())
@@ -145,7 +145,7 @@ impl Task {
         &mut self,
         link: &str,
         question: fn(Family, u32) -> RouteNetlinkMessage,
-    ) -> Facts {
+    ) -> QueryResult {
         let Some(index) = self.links.index(link) else { return Ok(Vec::new()) };
         let mut facts = Vec::new();
         for family in FAMILIES {
@@ -155,7 +155,7 @@ impl Task {
         Ok(facts)
     }
 
-    fn list_routes(&mut self) -> Facts {
+    fn list_routes(&mut self) -> QueryResult {
         let mut facts = Vec::new();
         for family in FAMILIES {
             let listed = none_if_refused(self.list(&ask::our_routes(family, 0)), NO_FAMILY);
@@ -168,7 +168,7 @@ impl Task {
 
     /// Lists the links. All names are recorded before any message is decoded, because links may refer to later
     /// ones.
-    fn list_links(&mut self) -> Facts {
+    fn list_links(&mut self) -> QueryResult {
         let mut messages = Vec::new();
         let Self { asker, buffer, codecs, links, doubts, .. } = self;
         asker.list(&ask::links(), buffer, &mut |listing| match listing {
@@ -188,7 +188,7 @@ impl Task {
         Ok(facts.map(|(key, value)| Fact { key, value, time_ns }).collect())
     }
 
-    fn list_forwarding(&mut self) -> Facts {
+    fn list_forwarding(&mut self) -> QueryResult {
         let mut facts = Vec::new();
         for family in FAMILIES {
             let start = facts.len();
@@ -203,7 +203,7 @@ impl Task {
         Ok(facts)
     }
 
-    fn list(&mut self, question: &RouteNetlinkMessage) -> Facts {
+    fn list(&mut self, question: &RouteNetlinkMessage) -> QueryResult {
         let mut facts = Vec::new();
         let Self { asker, buffer, codecs, links, .. } = self;
         let time_ns = now_ns();
@@ -214,7 +214,7 @@ impl Task {
         Ok(facts)
     }
 
-    fn get(&mut self, question: &RouteNetlinkMessage) -> Facts {
+    fn get(&mut self, question: &RouteNetlinkMessage) -> QueryResult {
         let mut facts = Vec::new();
         let Self { asker, buffer, codecs, links, .. } = self;
         let time_ns = now_ns();
@@ -226,7 +226,7 @@ impl Task {
         Ok(facts)
     }
 
-    fn list_class(&mut self, class: Class) -> Facts {
+    fn list_class(&mut self, class: ObjectClass) -> QueryResult {
         let families = |task: &mut Self, question: fn(Family, u32) -> RouteNetlinkMessage| {
             let mut facts = Vec::new();
             for family in FAMILIES {
@@ -235,20 +235,20 @@ impl Task {
             Ok(facts)
         };
         match class {
-            Class::Links => {
+            ObjectClass::Links => {
                 let mut facts = self.list_links()?;
                 facts.extend(self.list_ethernet()?);
                 Ok(facts)
             }
-            Class::Addresses => families(self, ask::addresses),
-            Class::Neighbors => families(self, ask::neighbors),
-            Class::Routes => self.list_routes(),
-            Class::Forwarding => self.list_forwarding(),
+            ObjectClass::Addresses => families(self, ask::addresses),
+            ObjectClass::Neighbors => families(self, ask::neighbors),
+            ObjectClass::Routes => self.list_routes(),
+            ObjectClass::Forwarding => self.list_forwarding(),
         }
     }
 
     /// Reads whole classes and reports them as complete.
-    pub(super) fn read_classes(&mut self, classes: &[Class]) {
+    pub(super) fn read_classes(&mut self, classes: &[ObjectClass]) {
         let mut kinds: Vec<KindId> = Vec::new();
         let mut facts = Vec::new();
         for class in classes {
@@ -259,7 +259,7 @@ impl Task {
                 }
                 Err(error) => {
                     warn!(?class, %error, "cannot list what the kernel has");
-                    if matches!(error, AskError::Interrupted) {
+                    if matches!(error, QueryError::Interrupted) {
                         self.doubts.all(); // again, after the notifications received meanwhile
                     }
                 }
@@ -283,11 +283,11 @@ impl Task {
             self.hear();
         }
         self.mailbox.post(Event::Observed(others));
-        self.read_classes(&Class::ALL);
+        self.read_classes(&ObjectClass::ALL);
     }
 
-    fn list_all(&mut self, facts: &mut Vec<Fact>) -> Result<(), AskError> {
-        for class in Class::ALL {
+    fn list_all(&mut self, facts: &mut Vec<Fact>) -> Result<(), QueryError> {
+        for class in ObjectClass::ALL {
             facts.extend(self.list_class(class)?);
         }
         Ok(())
@@ -312,9 +312,9 @@ impl Task {
 }
 
 /// Treats the refusals in `with` as an empty result.
-fn none_if_refused(facts: Facts, with: &[Errno]) -> Facts {
+fn none_if_refused(facts: QueryResult, with: &[Errno]) -> QueryResult {
     match facts {
-        Err(AskError::Refused { errno, .. }) if with.contains(&Errno::from_raw(errno)) => {
+        Err(QueryError::Refused { errno, .. }) if with.contains(&Errno::from_raw(errno)) => {
             Ok(Vec::new())
         }
         other => other,

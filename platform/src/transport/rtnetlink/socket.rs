@@ -18,7 +18,7 @@ pub(crate) const DATAGRAM_SIZE: usize = 64 << 10;
 
 /// Result of an attempt to receive.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Received {
+pub(crate) enum ReceiveResult {
     /// A datagram of this length is in the buffer.
     Datagram(usize),
     /// Nothing is waiting.
@@ -92,12 +92,12 @@ impl RouteSocket {
     }
 
     /// Receives the next datagram.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<ReceiveResult> {
         loop {
             match recv(self.socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT) {
-                Ok(length) => return Ok(Received::Datagram(length)),
-                Err(Errno::EAGAIN) => return Ok(Received::Nothing),
-                Err(Errno::ENOBUFS) => return Ok(Received::Overrun),
+                Ok(length) => return Ok(ReceiveResult::Datagram(length)),
+                Err(Errno::EAGAIN) => return Ok(ReceiveResult::Nothing),
+                Err(Errno::ENOBUFS) => return Ok(ReceiveResult::Overrun),
                 Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -10,13 +10,13 @@ use netlink_packet_route::link::LinkMessage;
 use nix::errno::Errno;
 use tracing::{debug, warn};
 
-use super::frame::Refusal;
+use super::frame::KernelRefusal;
 use super::teardown::together;
-use super::window::Answers;
+use super::window::WindowAnswers;
 use super::{Event, RtnetlinkError, Task};
 use crate::codec::{Request, Requests};
 use crate::descriptors::kinds;
-use crate::transport::codecs::{Class, Query};
+use crate::transport::codecs::{ObjectClass, ReadQuery};
 use crate::transport::{sysctl, texts};
 
 /// Index that no link has: `ifi_index` is signed and the kernel counts from 1.
@@ -26,12 +26,12 @@ const MAX_READ_BACK: usize = 64;
 
 /// Operations accepted and not completed yet, in order.
 #[derive(Debug, Default)]
-pub(super) struct InHand {
+pub(super) struct UnansweredOperations {
     operations: VecDeque<OpId>,
 }
 
 /// Operation of a message in the window.
-struct Owner {
+struct WindowMessage {
     /// Position of the operation in the batch.
     operation: usize,
     /// Position of the message among those of its operation.
@@ -42,7 +42,7 @@ struct Owner {
 /// A batch in progress: the messages in the window, and the outcomes of its operations.
 pub(super) struct Batch {
     pub(super) operations: Vec<Operation>,
-    owners: Vec<Owner>,
+    owners: Vec<WindowMessage>,
     /// Number of operations whose outcome was reported.
     reported: usize,
     pub(super) failures: Vec<Failure>,
@@ -56,7 +56,7 @@ pub(super) struct Failure {
     pub(super) error: OperationError,
 }
 
-impl InHand {
+impl UnansweredOperations {
     fn take_over(&mut self, operations: &[Operation]) {
         self.operations.extend(operations.iter().map(|operation| operation.id));
     }
@@ -130,7 +130,7 @@ impl Task {
             match request {
                 Request::Netlink { message, flags, forgiven } => {
                     self.window.push(&message, flags);
-                    batch.owners.push(Owner { operation, nth, forgiven });
+                    batch.owners.push(WindowMessage { operation, nth, forgiven });
                 }
                 Request::Sysctl { path, value } => {
                     self.flush(batch, operation); // the link may be created just before
@@ -152,7 +152,7 @@ impl Task {
 
     fn note_written(&mut self, batch: &mut Batch, operation: usize) {
         let key = &batch.operations[operation].key;
-        if let Ok(Some(fact)) = self.ask(&Query::of(key)).map(|mut facts| facts.pop()) {
+        if let Ok(Some(fact)) = self.ask(&ReadQuery::of(key)).map(|mut facts| facts.pop()) {
             batch.observed.push((operation, fact));
         }
     }
@@ -172,7 +172,7 @@ impl Task {
         self.mailbox.post(Event::Completed(completions));
     }
 
-    fn judge(&mut self, batch: &mut Batch, answers: Answers) {
+    fn judge(&mut self, batch: &mut Batch, answers: WindowAnswers) {
         for (position, refusal) in answers.refused {
             let Some(owner) = batch.owners.get(position) else { continue };
             if owner.forgiven.contains(&refusal.errno) {
@@ -208,7 +208,7 @@ impl Task {
         }
         if links {
             // Failed creations may have reserved names of existing links.
-            self.read_classes(&[Class::Links]);
+            self.read_classes(&[ObjectClass::Links]);
         }
         keys.truncate(MAX_READ_BACK);
         self.read(keys);
@@ -285,7 +285,7 @@ impl Batch {
 }
 
 /// Error of a refusal, with the kernel's message if there is one.
-fn failed(refusal: &Refusal) -> OperationError {
+fn failed(refusal: &KernelRefusal) -> OperationError {
     let system = || Errno::from_raw(refusal.errno).desc().to_owned();
     OperationError {
         errno: Some(refusal.errno),

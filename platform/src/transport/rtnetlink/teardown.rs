@@ -19,7 +19,7 @@ use super::Task;
 use super::ask::{self, Listing};
 use super::frame::Frame;
 use super::submit::{Batch, Failure};
-use super::window::Answers;
+use super::window::WindowAnswers;
 use crate::codec::{Request, Requests};
 use crate::descriptors::kinds;
 
@@ -33,7 +33,7 @@ const FEW: usize = 16;
 const MANY: usize = 1_024;
 
 /// A link to be deleted.
-struct Leaving {
+struct LinkDeletion {
     /// Position of its operation in the batch.
     position: usize,
     index: u32,
@@ -63,7 +63,7 @@ impl Task {
 
     /// True when the group contains no foreign link. The kernel is asked each time, because it does not announce
     /// that a link that is down joins a group.
-    fn group_is_free(&mut self, leaving: &[Leaving]) -> bool {
+    fn group_is_free(&mut self, leaving: &[LinkDeletion]) -> bool {
         let ours: HashSet<u32> = leaving.iter().map(|link| link.index).collect();
         let mut foreign = false;
         let Self { asker, buffer, .. } = self;
@@ -79,13 +79,13 @@ impl Task {
 
     /// Encodes the deletions. Requests other than a single deletion, such as for links that are not ours, are sent
     /// at once.
-    fn encode_leaving(&mut self, batch: &mut Batch, range: Range<usize>) -> Vec<Leaving> {
+    fn encode_leaving(&mut self, batch: &mut Batch, range: Range<usize>) -> Vec<LinkDeletion> {
         let start = range.start;
         let mut leaving = Vec::with_capacity(range.len());
         for position in range {
             match self.encode(&batch.operations[position]) {
                 Ok(requests) => match sole_deletion(&requests) {
-                    Some(index) => leaving.push(Leaving { position, index, requests }),
+                    Some(index) => leaving.push(LinkDeletion { position, index, requests }),
                     None => self.collect(batch, position, requests),
                 },
                 Err(error) => batch.failures.push(Failure { operation: position, nth: 0, error }),
@@ -99,7 +99,7 @@ impl Task {
     }
 
     /// Deletes the links as a group; returns those that still have to be deleted one by one.
-    fn delete_group(&mut self, leaving: Vec<Leaving>) -> Vec<Leaving> {
+    fn delete_group(&mut self, leaving: Vec<LinkDeletion>) -> Vec<LinkDeletion> {
         let joined = self.set_group(&leaving, LEAVING);
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::Group(LEAVING));
@@ -115,7 +115,7 @@ impl Task {
     }
 
     /// Moves the links to a group. The result tells for each link whether it is in the group for certain.
-    fn set_group(&mut self, leaving: &[Leaving], group: u32) -> Vec<bool> {
+    fn set_group(&mut self, leaving: &[LinkDeletion], group: u32) -> Vec<bool> {
         let mut joined = vec![true; leaving.len()];
         let mut first = 0;
         for (nth, link) in leaving.iter().enumerate() {
@@ -137,7 +137,7 @@ impl Task {
     }
 
     /// Sends the window; `None` when the answers are unknown.
-    fn answered(&mut self) -> Option<Answers> {
+    fn answered(&mut self) -> Option<WindowAnswers> {
         let answers = self.window.exchange(&self.requests, &mut self.buffer).ok()?;
         if answers.lost {
             self.doubts.all();
@@ -146,8 +146,8 @@ impl Task {
         Some(answers)
     }
 
-    fn delete_alone(&mut self, batch: &mut Batch, alone: Vec<Leaving>, range: Range<usize>) {
-        for Leaving { position, requests, .. } in alone {
+    fn delete_alone(&mut self, batch: &mut Batch, alone: Vec<LinkDeletion>, range: Range<usize>) {
+        for LinkDeletion { position, requests, .. } in alone {
             self.collect(batch, position, requests);
             if self.window.is_full() {
                 self.flush(batch, range.start);

@@ -12,8 +12,8 @@ use netlink_packet_route::RouteNetlinkMessage;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::frame::{Answer, HEADER_LEN, Refusal, aligned, frames};
-use super::socket::{Received, RouteSocket};
+use super::frame::{FrameAnswer, HEADER_LEN, KernelRefusal, aligned, frames};
+use super::socket::{ReceiveResult, RouteSocket};
 
 /// Most messages in one send: more of them gain nothing, and notifications wait until a send is over.
 const MAX_MESSAGES: usize = 128;
@@ -32,9 +32,9 @@ const ANSWER_TIMEOUT_MS: u16 = 5_000;
 
 /// Answers of the kernel to the messages of a window.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct WindowAnswers {
     /// Refused messages, in order: position in the window and reason.
-    pub refused: Vec<(usize, Refusal)>,
+    pub refused: Vec<(usize, KernelRefusal)>,
     /// An answer was dropped, so the absence of a refusal does not mean success.
     pub lost: bool,
 }
@@ -103,9 +103,9 @@ impl Window {
         &mut self,
         socket: &RouteSocket,
         buffer: &mut [u8],
-    ) -> io::Result<Answers> {
+    ) -> io::Result<WindowAnswers> {
         if self.is_empty() {
-            return Ok(Answers::default());
+            return Ok(WindowAnswers::default());
         }
         self.ask_for_acknowledgement();
         let sent = socket.send(&self.octets);
@@ -114,28 +114,30 @@ impl Window {
         answers
     }
 
-    fn answers(&self, socket: &RouteSocket, buffer: &mut [u8]) -> io::Result<Answers> {
-        let mut answers = Answers::default();
+    fn answers(&self, socket: &RouteSocket, buffer: &mut [u8]) -> io::Result<WindowAnswers> {
+        let mut answers = WindowAnswers::default();
         loop {
             match socket.receive(buffer)? {
-                Received::Datagram(length) => {
+                ReceiveResult::Datagram(length) => {
                     for frame in frames(&buffer[..length]) {
                         let position = frame.sequence.wrapping_sub(self.first_sequence) as usize;
                         if position >= self.messages {
                             continue; // late answer to an abandoned window
                         }
                         match frame.answer() {
-                            Answer::Refused(refusal) => answers.refused.push((position, refusal)),
-                            Answer::Done => {}
-                            Answer::Object => continue, // a notification
+                            FrameAnswer::Refused(refusal) => {
+                                answers.refused.push((position, refusal))
+                            }
+                            FrameAnswer::Done => {}
+                            FrameAnswer::Object => continue, // a notification
                         }
                         if position + 1 == self.messages {
                             return Ok(answers);
                         }
                     }
                 }
-                Received::Overrun => answers.lost = true,
-                Received::Nothing => {
+                ReceiveResult::Overrun => answers.lost = true,
+                ReceiveResult::Nothing => {
                     if !wait_readable(socket)? {
                         answers.lost = true;
                         return Ok(answers);

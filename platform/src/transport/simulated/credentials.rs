@@ -9,13 +9,13 @@ use holdfast_security::credentialz::Digest;
 use nix::errno::Errno;
 use smol_str::SmolStr;
 
-use super::machine::Refused;
+use super::machine::ModelResult;
 use crate::codec::Request;
 use crate::descriptors::credential;
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};
 
 #[derive(Debug, Default)]
-pub(super) struct Logins {
+pub(super) struct SimulatedCredentials {
     programs: BTreeSet<SmolStr>,
     /// Digests in the shadow file, by account.
     passwords: BTreeMap<SmolStr, Digest>,
@@ -23,7 +23,7 @@ pub(super) struct Logins {
     server: Option<String>,
 }
 
-impl Logins {
+impl SimulatedCredentials {
     pub(super) fn install(&mut self, program: &str) {
         self.programs.insert(program.into());
     }
@@ -32,7 +32,7 @@ impl Logins {
         self.passwords.insert(name.into(), Digest::of(hash.as_bytes()));
     }
 
-    pub(super) fn request(&mut self, request: &Request) -> Refused<()> {
+    pub(super) fn request(&mut self, request: &Request) -> ModelResult<()> {
         match request {
             Request::CredentialFile { path, content } => {
                 match content {

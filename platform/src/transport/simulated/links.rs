@@ -8,7 +8,7 @@ use netlink_packet_route::link::{
 use nix::errno::Errno;
 
 use super::forwarding_path;
-use super::machine::{Machine, Refusal, Refused};
+use super::machine::{KernelModel, ModelResult, SimulatedRefusal};
 use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
 
 /// Smallest and largest MTU of the model's links, octets of layer 3.
@@ -64,7 +64,7 @@ impl SimLink {
     }
 }
 
-impl Machine {
+impl KernelModel {
     /// Inserts a link with its sysctls.
     pub(super) fn insert_link(&mut self, link: SimLink) {
         self.last_index = self.last_index.max(link.index);
@@ -77,7 +77,7 @@ impl Machine {
         self.tell(index);
     }
 
-    pub(super) fn create_link(&mut self, message: &LinkMessage) -> Refused<()> {
+    pub(super) fn create_link(&mut self, message: &LinkMessage) -> ModelResult<()> {
         let name = name(message).ok_or(Errno::EINVAL)?;
         let (kind, data) = info(message).ok_or(Errno::EOPNOTSUPP)?;
         let index = self.free_index(message.header.index, name)?;
@@ -98,7 +98,7 @@ impl Machine {
             }
             (InfoKind::Bridge | InfoKind::Dummy, _) => self.insert_made(index, name, kind, data),
             _ => {
-                return Err(Refusal {
+                return Err(SimulatedRefusal {
                     errno: Errno::EOPNOTSUPP,
                     words: Some("Unknown device type"),
                 });
@@ -119,7 +119,7 @@ impl Machine {
         self.insert_link(SimLink::new(index, name, kind));
     }
 
-    fn free_index(&self, asked: u32, name: &str) -> Refused<u32> {
+    fn free_index(&self, asked: u32, name: &str) -> ModelResult<u32> {
         if self.by_name(name).is_some() {
             return Err(Errno::EEXIST.into());
         }
@@ -130,7 +130,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn change_link(&mut self, message: &LinkMessage) -> Refused<()> {
+    pub(super) fn change_link(&mut self, message: &LinkMessage) -> ModelResult<()> {
         let before = self.link(message.header.index)?.clone();
         self.apply(message)?;
         let after = self.link(message.header.index)?;
@@ -153,7 +153,7 @@ impl Machine {
         Ok(())
     }
 
-    fn apply(&mut self, message: &LinkMessage) -> Refused<()> {
+    fn apply(&mut self, message: &LinkMessage) -> ModelResult<()> {
         let index = message.header.index;
         let mut link = self.link(index)?.clone();
         if message.header.change_mask.contains(LinkFlags::Up) {
@@ -164,7 +164,7 @@ impl Machine {
                 LinkAttribute::Mtu(mtu) if MTU_RANGE.contains(mtu) => link.mtu = *mtu,
                 LinkAttribute::Mtu(_) => {
                     let words = Some("mtu greater than device maximum");
-                    return Err(Refusal { errno: Errno::EINVAL, words });
+                    return Err(SimulatedRefusal { errno: Errno::EINVAL, words });
                 }
                 LinkAttribute::Address(bytes) => {
                     link.mac = bytes.as_slice().try_into().map_err(|_| Errno::EINVAL)?;
@@ -186,7 +186,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn name_link(&mut self, message: &LinkMessage) -> Refused<()> {
+    pub(super) fn name_link(&mut self, message: &LinkMessage) -> ModelResult<()> {
         let index = message.header.index;
         let names = message.attributes.iter().find_map(|attribute| match attribute {
             LinkAttribute::PropList(props) => Some(props),
@@ -205,7 +205,7 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn delete_link(&mut self, index: u32) -> Refused<()> {
+    pub(super) fn delete_link(&mut self, index: u32) -> ModelResult<()> {
         match &self.link(index)?.kind {
             SimLinkKind::Port | SimLinkKind::Loopback => Err(Errno::EOPNOTSUPP.into()),
             _ => {

@@ -23,28 +23,28 @@ use crate::values::{Content, Family, MAIN_TABLE};
 
 /// Refusal of a request: errno, and the kernel's message if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct SimulatedRefusal {
     pub(super) errno: Errno,
     pub(super) words: Option<&'static str>,
 }
 
-impl From<Errno> for Refusal {
+impl From<Errno> for SimulatedRefusal {
     fn from(errno: Errno) -> Self {
         Self { errno, words: None }
     }
 }
 
-pub(super) type Refused<T> = Result<T, Refusal>;
+pub(super) type ModelResult<T> = Result<T, SimulatedRefusal>;
 
 /// A notification: message and header flags.
-pub(super) type Note = (RouteNetlinkMessage, u16);
+pub(super) type KernelNotification = (RouteNetlinkMessage, u16);
 
 /// Identity of a kernel route: table, prefix, metric.
 pub(super) type RouteKey = (u32, IpNet, u32);
 
 /// State of the whole box.
 #[derive(Debug, Default)]
-pub(super) struct Machine {
+pub(super) struct KernelModel {
     /// Links by index.
     pub(super) links: BTreeMap<u32, SimLink>,
     /// Addresses and neighbours by link index, family first as the kernel lists them.
@@ -56,16 +56,16 @@ pub(super) struct Machine {
     /// Files by path below the root.
     pub(super) files: BTreeMap<SmolStr, Content>,
     pub(super) hostname: SmolStr,
-    pub(super) credentials: super::credentials::Logins,
+    pub(super) credentials: super::credentials::SimulatedCredentials,
     /// Notifications that were not fetched yet.
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<KernelNotification>,
     /// IPv4 routes were dropped without notification, so routes have to be read again.
     pub(super) silent_losses: bool,
     pub(super) last_index: u32,
 }
 
-impl Machine {
-    pub(super) fn request(&mut self, request: &Request) -> Refused<()> {
+impl KernelModel {
+    pub(super) fn request(&mut self, request: &Request) -> ModelResult<()> {
         match request {
             Request::Netlink { message, flags, forgiven } => match self.netlink(message, *flags) {
                 Err(refusal) if forgiven.contains(&(refusal.errno as i32)) => Ok(()),
@@ -93,7 +93,7 @@ impl Machine {
         }
     }
 
-    fn netlink(&mut self, message: &RouteNetlinkMessage, flags: u16) -> Refused<()> {
+    fn netlink(&mut self, message: &RouteNetlinkMessage, flags: u16) -> ModelResult<()> {
         match message {
             RouteNetlinkMessage::NewLink(link) if flags & NLM_F_CREATE != 0 => {
                 self.create_link(link)
@@ -118,7 +118,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn link(&self, index: u32) -> Refused<&SimLink> {
+    pub(super) fn link(&self, index: u32) -> ModelResult<&SimLink> {
         self.links.get(&index).ok_or_else(|| Errno::ENODEV.into())
     }
 
@@ -126,13 +126,13 @@ impl Machine {
         self.links.values().find(|link| link.name == name).map(|link| link.index)
     }
 
-    fn new_address(&mut self, message: &AddressMessage, flags: u16) -> Refused<()> {
+    fn new_address(&mut self, message: &AddressMessage, flags: u16) -> ModelResult<()> {
         let index = message.header.index;
         let off = disable_ipv6_path(&self.link(index)?.name);
         let ip = address_ip(message).ok_or(Errno::EINVAL)?;
         if ip.is_ipv6() && self.sysctls.get(&off).is_some_and(|value| value != "0") {
             let words = Some("IPv6 is disabled on this device");
-            return Err(Refusal { errno: Errno::EACCES, words });
+            return Err(SimulatedRefusal { errno: Errno::EACCES, words });
         }
         let there = self.addresses.contains_key(&(index, ip));
         if there && flags & NLM_F_EXCL != 0 {
@@ -143,7 +143,7 @@ impl Machine {
         Ok(())
     }
 
-    fn delete_address(&mut self, message: &AddressMessage) -> Refused<()> {
+    fn delete_address(&mut self, message: &AddressMessage) -> ModelResult<()> {
         let ip = address_ip(message).ok_or(Errno::EINVAL)?;
         let key = (message.header.index, ip);
         let there = self
@@ -159,7 +159,7 @@ impl Machine {
         Ok(())
     }
 
-    fn new_neighbor(&mut self, message: &NeighbourMessage) -> Refused<()> {
+    fn new_neighbor(&mut self, message: &NeighbourMessage) -> ModelResult<()> {
         self.link(message.header.ifindex)?;
         let key = neighbor_key(message).ok_or(Errno::EINVAL)?;
         // Setting an identical entry gives no message.
@@ -169,10 +169,10 @@ impl Machine {
         Ok(())
     }
 
-    fn new_route(&mut self, message: &RouteMessage, flags: u16) -> Refused<()> {
+    fn new_route(&mut self, message: &RouteMessage, flags: u16) -> ModelResult<()> {
         let key = route_key(message).ok_or(Errno::EINVAL)?;
         if key.1 != key.1.trunc() {
-            return Err(Refusal {
+            return Err(SimulatedRefusal {
                 errno: Errno::EINVAL,
                 words: Some("Invalid prefix for given prefix length"),
             });
@@ -192,7 +192,7 @@ impl Machine {
     }
 
     /// Looks up the link of each next hop, or refuses the route.
-    fn resolve(&self, message: &mut RouteMessage, prefix: IpNet) -> Refused<()> {
+    fn resolve(&self, message: &mut RouteMessage, prefix: IpNet) -> ModelResult<()> {
         let single =
             !message.attributes.iter().any(|it| matches!(it, RouteAttribute::MultiPath(_)));
         if single {
@@ -222,7 +222,7 @@ impl Machine {
         Ok(())
     }
 
-    fn resolve_hop(&self, hop: &mut RouteNextHop, prefix: IpNet) -> Refused<()> {
+    fn resolve_hop(&self, hop: &mut RouteNextHop, prefix: IpNet) -> ModelResult<()> {
         let gateway = hop.attributes.iter().find_map(gateway);
         if hop.interface_index != 0 && !self.link(hop.interface_index)?.up {
             return Err(Errno::ENETDOWN.into());
@@ -238,7 +238,7 @@ impl Machine {
             .on_link(gateway)
             .find(|index| hop.interface_index == 0 || hop.interface_index == *index);
         let _ = prefix;
-        hop.interface_index = reachable.ok_or(Refusal {
+        hop.interface_index = reachable.ok_or(SimulatedRefusal {
             errno: Errno::ENETUNREACH,
             words: Some("Nexthop has invalid gateway"),
         })?;
@@ -254,7 +254,7 @@ impl Machine {
         })
     }
 
-    fn delete_route(&mut self, message: &RouteMessage) -> Refused<()> {
+    fn delete_route(&mut self, message: &RouteMessage) -> ModelResult<()> {
         let key = route_key(message).ok_or(Errno::EINVAL)?;
         let protocol = message.header.protocol;
         let ours = self.routes.get(&key).is_some_and(|kept| kept.header.protocol == protocol);

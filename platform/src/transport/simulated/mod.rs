@@ -41,7 +41,7 @@ use crate::descriptors::{self, credential, forwarding, kinds, system};
 use crate::links::{FIRST_OUR_INDEX, LinkIndex};
 use crate::values::{Content, Ethernet, Family, Forwarding, Hostname, Link, MAIN_TABLE, TextFile};
 use links::{SimLink, SimLinkKind};
-use machine::{Machine, Refusal};
+use machine::{KernelModel, SimulatedRefusal};
 
 /// Effect of a fault at the chosen request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct SimulatedKernel(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    machine: Machine,
+    machine: KernelModel,
     links: LinkIndex,
     /// Requests so far.
     requests: u64,
@@ -290,14 +290,14 @@ impl SimulatedKernel {
         self.lock().machine.is_marked(link)
     }
 
-    fn externally(&self, act: impl FnOnce(&mut Machine)) {
+    fn externally(&self, act: impl FnOnce(&mut KernelModel)) {
         let mut state = self.lock();
         act(&mut state.machine);
         state.tell();
     }
 
     /// Runs a change by another program that gives no notification, and reads the object again.
-    fn externally_seen(&self, key: Key, act: impl FnOnce(&mut Machine)) {
+    fn externally_seen(&self, key: Key, act: impl FnOnce(&mut KernelModel)) {
         let mut state = self.lock();
         act(&mut state.machine);
         state.run(Command::Read(vec![key]));
@@ -537,7 +537,7 @@ impl State {
     }
 }
 
-impl Machine {
+impl KernelModel {
     /// Runs a manual change, under the kernel's rules.
     fn request_by_hand(&mut self, message: RouteNetlinkMessage) {
         let refused = self.request(&Request::create(message));
@@ -550,7 +550,12 @@ fn forwarding_path(link: &str, family: Family) -> String {
     part.path()
 }
 
-fn address_message(machine: &Machine, link: &str, ip: IpAddr, prefix_len: u8) -> AddressMessage {
+fn address_message(
+    machine: &KernelModel,
+    link: &str,
+    ip: IpAddr,
+    prefix_len: u8,
+) -> AddressMessage {
     use netlink_packet_route::AddressFamily::{Inet, Inet6};
     let mut message = AddressMessage::default();
     message.header.index = machine.by_name(link).unwrap_or(0);
@@ -560,7 +565,7 @@ fn address_message(machine: &Machine, link: &str, ip: IpAddr, prefix_len: u8) ->
     message
 }
 
-fn error(refusal: &Refusal) -> OperationError {
+fn error(refusal: &SimulatedRefusal) -> OperationError {
     let errno = refusal.errno;
     let words = refusal.words.map_or_else(|| errno.desc().to_owned(), str::to_owned);
     let transient = matches!(

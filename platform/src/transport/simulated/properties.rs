@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_way_does_not_matter(configs in proptest::collection::vec(config(), 1..4)) {
+    fn the_box_does_not_depend_on_earlier_configurations(configs in proptest::collection::vec(config(), 1..4)) {
         let mut agent = Box_::new(&["eth0", "eth1"]);
         let before = agent.contents();
         let mut from = String::new();

@@ -136,7 +136,7 @@ pub(super) fn assert_same(after: &[String], before: &[String], what: &str) {
 }
 
 #[test]
-fn plans_are_ordered_by_what_needs_what() {
+fn plans_are_ordered_by_dependencies() {
     let check = |from: &str, to: &str, want: &str| {
         let mut agent = Box_::new(&["eth0", "eth1"]);
         commit(&mut agent, NOTHING, from);
@@ -213,7 +213,7 @@ fn plans_are_ordered_by_what_needs_what() {
 
 // proves kv.T1, kv.T3
 #[test]
-fn what_was_asked_is_in_the_kernel() {
+fn committed_objects_are_in_the_kernel() {
     let check = |to: &str, want: &[&str]| {
         let mut agent = Box_::new(&["eth0", "eth1"]);
         commit(&mut agent, NOTHING, to);
@@ -287,7 +287,7 @@ fn uplinks(agent: &Box_) -> String {
 }
 
 #[test]
-fn a_route_leaves_by_those_next_hops_that_can_be_reached() {
+fn a_multipath_route_uses_reachable_next_hops() {
     let down = UPLINKS.replace("port eth1", "port eth1 down");
     let without =
         UPLINKS.replace("address eth1 198.51.100.1/24\naddress eth1 2001:db8:b::1/64\n", "");
@@ -320,7 +320,7 @@ fn a_route_leaves_by_those_next_hops_that_can_be_reached() {
 }
 
 #[test]
-fn a_route_follows_links_and_addresses_that_others_take_and_bring() {
+fn a_multipath_route_follows_foreign_changes() {
     let mut agent = Box_::new(&["eth0", "eth1"]);
     commit(&mut agent, NOTHING, UPLINKS);
     agent.kernel.unplug("eth1");
@@ -344,7 +344,7 @@ fn a_route_follows_links_and_addresses_that_others_take_and_bring() {
 
 // proves kv.T10
 #[test]
-fn dummy_links_come_are_switched_off_are_found_again_and_go() {
+fn dummy_links_are_created_disabled_restored_and_deleted() {
     const OTHERS: &str = "port eth0 mtu 1400\naddress eth0 192.0.2.1/24";
     let with = |more: &str| format!("{OTHERS}\n{more}");
     let up =
@@ -372,7 +372,7 @@ fn dummy_links_come_are_switched_off_are_found_again_and_go() {
 
 /// For every kind of value, a change whose nth request fails, for each n.
 #[test]
-fn whatever_fails_all_is_as_before() {
+fn a_failed_change_of_any_kind_is_undone() {
     const PORT: &str = "port eth0 mtu 1400 v4-forwarding\naddress eth0 192.0.2.1/24";
     let changes = [
         (PORT, "port eth0 mtu 1300 alias x\naddress eth0 192.0.2.9/24"),
@@ -468,7 +468,7 @@ fn a_port_gets_back_what_it_had_before_us() {
 /// The kernel does not announce an alias on a link that is down. A restored alias therefore has to be read back:
 /// otherwise the engine would take the old one for the port's original alias.
 #[test]
-fn an_alias_that_was_given_back_is_not_seen_any_more() {
+fn a_restored_alias_is_read_back() {
     for (before, down) in [("", true), ("theirs", true), ("", false), ("theirs", false)] {
         let kernel = SimulatedKernel::new(&["eth0"]);
         kernel.set_alias("eth0", before);
@@ -494,7 +494,7 @@ fn an_alias_that_was_given_back_is_not_seen_any_more() {
 
 /// Attributes that the configuration never set are not compared.
 #[test]
-fn a_port_is_given_back_whatever_others_did_to_the_rest_of_it() {
+fn a_release_keeps_foreign_changes_to_open_attributes() {
     let mut agent = Box_::new(&["eth0"]);
     commit(&mut agent, NOTHING, "port eth0 mtu 1400");
     agent.kernel.set_alias("eth0", "theirs");
@@ -505,7 +505,7 @@ fn a_port_is_given_back_whatever_others_did_to_the_rest_of_it() {
 }
 
 #[test]
-fn what_others_do_to_our_objects_is_repaired() {
+fn drift_of_our_objects_is_repaired() {
     let config = "port eth0 mtu 1400
         address eth0 192.0.2.1/24
         address eth0 2001:db8::1/64
@@ -533,7 +533,7 @@ fn what_others_do_to_our_objects_is_repaired() {
 
 // proves kv.T9
 #[test]
-fn nothing_of_others_is_touched() {
+fn foreign_objects_are_not_changed() {
     let mut agent = Box_::new(&["eth0", "eth1"]);
     agent.kernel.add_foreign_route("10.0.0.0/8".parse().unwrap());
     agent.kernel.add_address("eth1", [198, 51, 100, 1].into(), 24);
@@ -553,7 +553,7 @@ fn nothing_of_others_is_touched() {
 }
 
 #[test]
-fn what_crashed_halfway_is_found_by_its_mark() {
+fn marked_objects_without_intent_are_deleted_at_start() {
     let kernel = SimulatedKernel::new(&["eth0"]);
     let config = "bridge br0\naddress eth0 192.0.2.1/24\nport eth0\nroute 10.0.0.0/8 drop";
     let mut agent = Box_::on(kernel.clone());

@@ -6,7 +6,7 @@ use super::writing::tree;
 use super::*;
 use crate::instance::Step;
 use crate::layer::Mark;
-use crate::schema::types::{Base, Type};
+use crate::schema::types::{BuiltinType, Type};
 use crate::schema::{Node, NodeKind};
 use crate::tree::{Leaf, Tree};
 
@@ -68,10 +68,10 @@ impl Choices<'_> {
 
 fn names(ty: &Type) -> Vec<String> {
     match &ty.base {
-        Base::Enum(members) => members.iter().map(|it| it.name.to_string()).collect(),
-        Base::Identity(known) => known.iter().map(|it| it.qualified.to_string()).collect(),
-        Base::Bits(bits) => vec![bits.join(" ")],
-        Base::Union(members) => members.iter().flat_map(|it| names(it)).collect(),
+        BuiltinType::Enum(members) => members.iter().map(|it| it.name.to_string()).collect(),
+        BuiltinType::Identity(known) => known.iter().map(|it| it.qualified.to_string()).collect(),
+        BuiltinType::Bits(bits) => vec![bits.join(" ")],
+        BuiltinType::Union(members) => members.iter().flat_map(|it| names(it)).collect(),
         _ => Vec::new(),
     }
 }
@@ -142,7 +142,7 @@ proptest! {
 
     // proves 2.25
     #[test]
-    fn what_is_printed_is_read_back(
+    fn printed_trees_are_parsed_back(
         octets in prop::collection::vec(any::<u8>(), 0..600),
         texts in prop::collection::vec(any::<String>(), 0..4),
     ) {
@@ -151,7 +151,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics_and_what_is_accepted_is_kept(text in ".{0,200}", lines in prop::collection::vec("(no )?(interface|system|cage|zoo|eth0|mtu|[ \t!#\"\\\\]|7|1400|hostname|a){1,6}", 0..6)) {
+    fn arbitrary_text_is_parsed_without_panic(text in ".{0,200}", lines in prop::collection::vec("(no )?(interface|system|cage|zoo|eth0|mtu|[ \t!#\"\\\\]|7|1400|hostname|a){1,6}", 0..6)) {
         for schema in [native(), odd()] {
             for text in [&text, &lines.join("\n"), &lines.join("\n  ")] {
                 match parse(schema, text) {

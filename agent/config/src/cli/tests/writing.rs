@@ -14,13 +14,13 @@ pub(super) fn tree(schema: &Schema, statements: &[Statement]) -> Tree<Mark> {
 fn apply(schema: &Schema, tree: &mut Tree<Mark>, statements: &[Statement]) {
     for statement in statements {
         match &statement.act {
-            Act::Set(value) => {
+            StatementAction::Set(value) => {
                 tree.set_leaf(schema, &statement.path, Leaf::new(value.clone(), Mark::Explicit));
             }
-            Act::Enter => {
+            StatementAction::Enter => {
                 tree.branch_mut(schema, &statement.path.0, &Mark::Explicit).given = true;
             }
-            Act::No => drop(tree.remove(schema, &statement.path)),
+            StatementAction::No => drop(tree.remove(schema, &statement.path)),
         }
     }
 }
@@ -124,7 +124,7 @@ fn check_running(factory: &str, edits: &str, elsewhere: &str, want: &str) {
         let mut factory = Tree::new();
         for it in parse(schema, text).unwrap() {
             match it.act {
-                Act::Set(value) => {
+                StatementAction::Set(value) => {
                     factory.set_leaf(schema, &it.path, Leaf::new(value, Mark::Factory))
                 }
                 _ => factory.branch_mut(schema, &it.path.0, &Mark::Factory).given = true,
@@ -147,7 +147,7 @@ fn check_running(factory: &str, edits: &str, elsewhere: &str, want: &str) {
 
 // proves 2.25, 2.26
 #[test]
-fn what_runs_is_the_factory_with_a_few_lines() {
+fn running_config_is_relative_to_the_factory() {
     let factory =
         "interface eth0\n  enabled false\ninterface eth1\n  enabled false\nsystem hostname box";
     check_running(factory, "", "", "");

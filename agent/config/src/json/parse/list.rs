@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BranchSeed, Fault, Reader, new_branch};
+use super::{BranchSeed, DocumentReader, JsonErrorKind, new_branch};
 use crate::instance::Keys;
 use crate::parallel;
 use crate::schema::Node;
@@ -15,7 +15,7 @@ use crate::tree::{Branch, List};
 
 /// Parses an array of entries.
 pub(super) struct ListSeed<'a, 'r, M> {
-    pub(super) reader: &'a Reader<'r, M>,
+    pub(super) reader: &'a DocumentReader<'r, M>,
     pub(super) node: &'a Node,
 }
 
@@ -58,14 +58,14 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for ListSeed<'_, '_, M> {
             let branch = Arc::new(branch);
             if list.put(keys, branch.clone()).is_some() {
                 segment(&branch);
-                return Err(reader.fail(Fault::Duplicate));
+                return Err(reader.fail(JsonErrorKind::Duplicate));
             }
         }
         Ok(list)
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<List<M>, E> {
-        Err(self.reader.fail(Fault::Null))
+        Err(self.reader.fail(JsonErrorKind::Null))
     }
 
     other_shapes!(List<M>, "an array of objects": bool i64 u64 f64 str map);
@@ -87,7 +87,7 @@ impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
         let (node, meta, progress) = (self.node, &self.reader.meta, self.reader.progress);
         let reader = || {
             let (meta, failure) = (meta.clone(), RefCell::default());
-            Reader { schema, flavour, writable, meta, failure, split, progress }
+            DocumentReader { schema, flavour, writable, meta, failure, split, progress }
         };
         let (mut list, mut sound) = (List::default(), true);
         let take = |entry: Option<(Keys, _)>| {
@@ -100,7 +100,7 @@ impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
     }
 }
 
-impl<M: Clone + Send + Sync> Reader<'_, M> {
+impl<M: Clone + Send + Sync> DocumentReader<'_, M> {
     /// Parses one entry of a split list.
     fn entry(&self, node: &Node, text: &str) -> Option<(Keys, Arc<Branch<M>>)> {
         self.progress.check().ok()?;

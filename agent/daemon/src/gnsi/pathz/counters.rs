@@ -28,18 +28,18 @@ pub(crate) struct Tally {
 }
 
 /// Key of a counter: a node of one origin. Their number is bounded by that of the schema nodes.
-pub(crate) type Asked = (Scope, NodeId);
+pub(crate) type CounterKey = (Scope, NodeId);
 
 /// All counters.
 #[derive(Debug)]
 pub(crate) struct Counters {
     /// Schema paths of the nodes of both models, as text.
     names: [Vec<SmolStr>; 2],
-    counted: Mutex<Counted>,
+    counted: Mutex<CounterTable>,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
+struct CounterTable {
     by_path: BTreeMap<SmolStr, Counts>,
     /// Paths whose counters were not published yet.
     fresh: Vec<SmolStr>,
@@ -52,7 +52,7 @@ impl Counters {
     }
 
     /// Counts one decision.
-    pub(crate) fn count(&self, (scope, node): Asked, mode: Mode, permitted: bool) {
+    pub(crate) fn count(&self, (scope, node): CounterKey, mode: Mode, permitted: bool) {
         let path = self.name(scope, node);
         let mut counted = self.counted();
         if !counted.by_path.contains_key(&path) {
@@ -79,7 +79,7 @@ impl Counters {
         self.counted().by_path.iter().map(|(path, counts)| (path.clone(), *counts)).collect()
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
+    fn counted(&self) -> MutexGuard<'_, CounterTable> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 
 use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::{Elem, Models, Path, PathError, Pattern, PatternStep, Value, cli};
-use holdfast_security::pathz::{self, Action, Entry, Mode, NodeRules, Policy, Rules, Step};
+use holdfast_config::{Elem, Models, Path, PathError, PathPattern, PatternStep, Value, cli};
+use holdfast_security::pathz::{
+    self, Action, CompiledRules, Mode, NodeRules, Policy, RuleEntry, Step,
+};
 use smol_str::SmolStr;
 
 use super::counters::Counters;
-use super::rights::Rights;
+use super::rights::PathPermissions;
 
 /// Origin that a rule can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,62 +62,62 @@ impl From<Origin> for Scope {
 /// many kinds of boxes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rule `{id}` can never be met")]
-pub struct Misfit {
+pub struct RulePathError {
     pub id: SmolStr,
     pub source: PathError,
 }
 
 /// A compiled policy.
 #[derive(Debug)]
-pub struct Judge {
+pub struct CompiledPolicy {
     models: Arc<Models>,
     policy: Policy,
-    texts: Rules<SmolStr, SmolStr, SmolStr>,
+    texts: CompiledRules<SmolStr, SmolStr, SmolStr>,
     scopes: [NodeRules; 3],
 }
 
 /// Path of a rule or a question, in canonical form as far as the models have it.
-struct Known {
+struct ResolvedPath {
     text: pathz::Path,
-    nodes: Option<(Scope, Pattern)>,
+    nodes: Option<(Scope, PathPattern)>,
 }
 
-impl Judge {
+impl CompiledPolicy {
     /// Resolves the paths of all rules.
     ///
     /// # Errors
     /// When a path has keys that its node lacks, or invalid key values, so that the rule can never apply.
-    pub fn new(models: Arc<Models>, policy: Policy) -> Result<Self, Misfit> {
+    pub fn new(models: Arc<Models>, policy: Policy) -> Result<Self, RulePathError> {
         let mut texts = Vec::new();
         let mut scopes = [Vec::new(), Vec::new(), Vec::new()];
         for rule in policy.rules() {
-            let known = Known::of(&models, &rule.path)
-                .map_err(|source| Misfit { id: rule.id.clone(), source })?;
+            let known = ResolvedPath::of(&models, &rule.path)
+                .map_err(|source| RulePathError { id: rule.id.clone(), source })?;
             let (mode, principal, action) = (rule.mode, rule.principal.clone(), rule.action);
             let path = known.text.steps().collect();
-            texts.push(Entry { mode, principal: principal.clone(), action, path });
+            texts.push(RuleEntry { mode, principal: principal.clone(), action, path });
             if let Some((scope, pattern)) = known.nodes {
                 let path = pattern.0.iter().map(node_step).collect();
-                scopes[scope as usize].push(Entry { mode, principal, action, path });
+                scopes[scope as usize].push(RuleEntry { mode, principal, action, path });
             }
         }
-        let (texts, scopes) = (Rules::new(texts), scopes.map(Rules::new));
+        let (texts, scopes) = (CompiledRules::new(texts), scopes.map(CompiledRules::new));
         Ok(Self { models, policy, texts, scopes })
     }
 
     /// A policy without rules, which permits nothing.
     pub(super) fn closed(models: &Arc<Models>) -> Self {
-        let (texts, scopes) = (Rules::new([]), [(); 3].map(|()| Rules::new([])));
+        let (texts, scopes) = (CompiledRules::new([]), [(); 3].map(|()| CompiledRules::new([])));
         Self { models: Arc::clone(models), policy: Policy::default(), texts, scopes }
     }
 
     /// Permissions of one user. Decisions are counted.
-    pub(crate) fn rights(&self, user: &str, counters: &Arc<Counters>) -> Rights {
+    pub(crate) fn rights(&self, user: &str, counters: &Arc<Counters>) -> PathPermissions {
         let principals = self.policy.principals(user);
         let view =
             |scope: Scope, mode| Arc::new(self.scopes[scope as usize].view(mode, &principals));
         let views = |mode| [Scope::OpenConfig, Scope::Native, Scope::Text].map(|it| view(it, mode));
-        Rights::new(views(Mode::Read), views(Mode::Write), Arc::clone(counters))
+        PathPermissions::new(views(Mode::Read), views(Mode::Write), Arc::clone(counters))
     }
 
     /// Decides about one path, which may leave keys open. From the first open name on, the path is ignored: the
@@ -124,12 +126,12 @@ impl Judge {
     /// # Errors
     /// When the path contradicts the models.
     pub fn decide(&self, user: &str, mode: Mode, path: &pathz::Path) -> Result<Action, PathError> {
-        let known = Known::of(&self.models, path)?;
+        let known = ResolvedPath::of(&self.models, path)?;
         Ok(self.policy.decide(&self.texts, user, mode, &known.text))
     }
 }
 
-impl Known {
+impl ResolvedPath {
     fn of(models: &Models, path: &pathz::Path) -> Result<Self, PathError> {
         let literal = in_words(path);
         let Some(scope) = Scope::of(&path.origin) else {

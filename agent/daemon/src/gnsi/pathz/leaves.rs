@@ -6,7 +6,7 @@ use holdfast_core::ServiceState;
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::rotation::created_on_ns;
 
-use super::Installed;
+use super::InstalledPolicy;
 use super::counters::{Counts, Tally};
 
 const ACTIVE: &str = "ACTIVE";
@@ -70,12 +70,12 @@ impl Leaves {
     }
 
     /// Leaves for the policy being tried, or for none.
-    pub(super) fn sandbox(&self, installed: Option<&Installed>) -> ServiceState {
+    pub(super) fn sandbox(&self, installed: Option<&InstalledPolicy>) -> ServiceState {
         self.of_instance(SANDBOX, installed)
     }
 
     /// Leaves for the policy in force, which is shown in two places.
-    pub(super) fn active(&self, installed: Option<&Installed>) -> ServiceState {
+    pub(super) fn active(&self, installed: Option<&InstalledPolicy>) -> ServiceState {
         let mut state = self.of_instance(ACTIVE, installed);
         let server = self.server();
         state.push((joined(&server, &self.server_version), version(installed)));
@@ -100,7 +100,11 @@ impl Leaves {
         leaves
     }
 
-    fn of_instance(&self, instance: &'static str, installed: Option<&Installed>) -> ServiceState {
+    fn of_instance(
+        &self,
+        instance: &'static str,
+        installed: Option<&InstalledPolicy>,
+    ) -> ServiceState {
         let keys = Keys::single(Value::Enum(instance.into()));
         let entry = [Step::node(self.system), Step::entry(self.policy, keys)];
         let name = installed.map(|_| Value::Enum(instance.into()));
@@ -123,11 +127,11 @@ impl Leaves {
     }
 }
 
-fn version(installed: Option<&Installed>) -> Option<Value> {
+fn version(installed: Option<&InstalledPolicy>) -> Option<Value> {
     installed.map(|it| Value::Str(it.version.as_str().into()))
 }
 
-fn created_on(installed: Option<&Installed>) -> Option<Value> {
+fn created_on(installed: Option<&InstalledPolicy>) -> Option<Value> {
     installed.and_then(|it| created_on_ns(it.created_on)).map(Value::Uint)
 }
 

@@ -19,43 +19,43 @@ use std::sync::{Arc, PoisonError, RwLock};
 use holdfast_base::{Chain, Switch};
 use holdfast_config::{InstancePath, MissingNode, Models, Value};
 use holdfast_core::{Polled, ServiceState};
-use holdfast_security::pathz::{Draft, Policy};
+use holdfast_security::pathz::{DraftPolicy, Policy};
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use tokio::sync::watch;
 use tracing::error;
 
 pub(crate) use self::counters::Counters;
-pub use self::judge::{Judge, Misfit, Scope};
+pub use self::judge::{CompiledPolicy, RulePathError, Scope};
 use self::leaves::Leaves;
 #[cfg(test)]
 pub use self::prune::visible;
 pub use self::prune::visible_while;
-pub use self::rights::{ReadSight, Rights};
-pub(crate) use self::rotation::{Rules, Upload};
+pub use self::rights::{PathPermissions, PermittedExpansion};
+pub(crate) use self::rotation::{PathzRules, Upload};
 use super::RotationLock;
 
 /// Name of the service's only artefact.
 const POLICY: &str = "policy";
 
 /// A policy; `None` before the first one.
-pub(crate) type State = Option<Arc<Installed>>;
+pub(crate) type State = Option<Arc<InstalledPolicy>>;
 
 /// An uploaded policy with its compiled form.
 #[derive(Debug)]
-pub(crate) struct Installed {
+pub(crate) struct InstalledPolicy {
     pub(crate) version: String,
     /// Seconds since 1970, as the client sent it.
     pub(crate) created_on: u64,
     /// Content as uploaded, to be returned on request.
     pub(crate) content: Vec<u8>,
-    pub(crate) judge: Arc<Judge>,
+    pub(crate) judge: Arc<CompiledPolicy>,
 }
 
 /// Authorization of gNMI paths.
 #[derive(Debug)]
 pub(crate) struct Pathz {
     pub(crate) rotation_lock: RotationLock,
-    pub(crate) rules: Rules,
+    pub(crate) rules: PathzRules,
     /// Policy in force, which is on disk.
     active: watch::Sender<State>,
     /// Last upload of a rotation in progress.
@@ -67,7 +67,7 @@ pub(crate) struct Pathz {
 }
 
 /// Reads a policy as it was uploaded. The error says why it cannot be read.
-pub type ReadPolicy = fn(&[u8]) -> Result<Draft, String>;
+pub type PolicyParser = fn(&[u8]) -> Result<DraftPolicy, String>;
 
 impl Pathz {
     pub(super) fn new(
@@ -75,13 +75,13 @@ impl Pathz {
         store: Store,
         artefacts: &Artefacts,
         switch: Switch,
-        read: ReadPolicy,
+        read: PolicyParser,
     ) -> Result<Self, MissingNode> {
         let artefact = artefacts.get(&ArtefactTable::Pathz).and_then(|all| all.get(POLICY));
         let last = artefact.map(|artefact| Arc::new(installed(models, artefact, read)));
         Ok(Self {
             rotation_lock: RotationLock::default(),
-            rules: Rules { models: Arc::clone(models) },
+            rules: PathzRules { models: Arc::clone(models) },
             active: watch::Sender::new(last),
             sandbox: RwLock::default(),
             switch,
@@ -102,17 +102,18 @@ impl Pathz {
     }
 
     /// Permissions of one user at present; `None` when nothing is restricted.
-    pub(crate) fn rights(&self, user: &str) -> Option<Arc<Rights>> {
+    pub(crate) fn rights(&self, user: &str) -> Option<Arc<PathPermissions>> {
         if !self.switch.is_on() {
             return None;
         }
-        let rights = |installed: &Arc<Installed>| installed.judge.rights(user, &self.counters);
+        let rights =
+            |installed: &Arc<InstalledPolicy>| installed.judge.rights(user, &self.counters);
         self.active.borrow().as_ref().map(rights).map(Arc::new)
     }
 
     /// Subscribes to changes of the final policy.
-    pub(crate) fn follow(self: &Arc<Self>) -> Policies {
-        Policies { pathz: Arc::clone(self), active_rx: self.active.subscribe() }
+    pub(crate) fn follow(self: &Arc<Self>) -> PolicyWatch {
+        PolicyWatch { pathz: Arc::clone(self), active_rx: self.active.subscribe() }
     }
 
     /// Sets or clears the sandbox policy. Returns the resulting state leaves.
@@ -158,10 +159,10 @@ impl Pathz {
 
     /// Sets a policy without a rotation.
     #[cfg(test)]
-    pub(crate) fn enforce(&self, judge: Option<Arc<Judge>>) {
+    pub(crate) fn enforce(&self, judge: Option<Arc<CompiledPolicy>>) {
         let (version, created_on, content) = (String::new(), 0, Vec::new());
         self.settle(
-            &judge.map(|judge| Arc::new(Installed { version, created_on, content, judge })),
+            &judge.map(|judge| Arc::new(InstalledPolicy { version, created_on, content, judge })),
         );
     }
 }
@@ -175,14 +176,14 @@ impl Polled for Pathz {
 
 /// The policy under which a request began.
 #[derive(Debug)]
-pub(crate) struct Policies {
+pub(crate) struct PolicyWatch {
     pathz: Arc<Pathz>,
     active_rx: watch::Receiver<State>,
 }
 
-impl Policies {
+impl PolicyWatch {
     /// Permissions of one user under the present policy, which counts as seen from now on.
-    pub(crate) fn rights(&mut self, user: &str) -> Option<Arc<Rights>> {
+    pub(crate) fn rights(&mut self, user: &str) -> Option<Arc<PathPermissions>> {
         self.active_rx.mark_unchanged();
         self.pathz.rights(user)
     }
@@ -201,7 +202,7 @@ impl Policies {
 
 /// Parses the stored policy. It was accepted once, possibly by an agent that knows more; a policy that this agent
 /// cannot parse permits nothing, and is kept unchanged.
-fn installed(models: &Arc<Models>, artefact: &Artefact, read: ReadPolicy) -> Installed {
+fn installed(models: &Arc<Models>, artefact: &Artefact, read: PolicyParser) -> InstalledPolicy {
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
     let content = artefact.content.to_vec();
     let read = read(&content);
@@ -209,12 +210,12 @@ fn installed(models: &Arc<Models>, artefact: &Artefact, read: ReadPolicy) -> Ins
     let judge = judge.unwrap_or_else(|reason| {
         error!(%reason, "the stored pathz policy cannot be read: no path may be read or written until gNSI is \
             switched off on the box");
-        Judge::closed(models)
+        CompiledPolicy::closed(models)
     });
-    Installed { version, created_on, content, judge: Arc::new(judge) }
+    InstalledPolicy { version, created_on, content, judge: Arc::new(judge) }
 }
 
-fn judge_of(models: &Arc<Models>, draft: Draft) -> Result<Judge, String> {
+fn judge_of(models: &Arc<Models>, draft: DraftPolicy) -> Result<CompiledPolicy, String> {
     let policy: Policy = draft.check().map_err(|error| error.to_string())?;
-    Judge::new(Arc::clone(models), policy).map_err(|error| Chain(&error).to_string())
+    CompiledPolicy::new(Arc::clone(models), policy).map_err(|error| Chain(&error).to_string())
 }

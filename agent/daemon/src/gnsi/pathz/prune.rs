@@ -36,7 +36,7 @@ pub fn visible_while<M: Clone + Eq>(
     ControlFlow::Continue(match found {
         Found::Leaf(leaf) => (at.action() == Action::Permit).then(|| Child::Leaf(leaf.clone())),
         Found::Branch(branch) => {
-            let pruned = Pruning { schema, view, go_on }.branch(&at, branch)?;
+            let pruned = Pruner { schema, view, go_on }.branch(&at, branch)?;
             pruned.map(Child::Container)
         }
         // A pattern names entries, never the list itself.
@@ -44,21 +44,21 @@ pub fn visible_while<M: Clone + Eq>(
     })
 }
 
-struct Pruning<'a> {
+struct Pruner<'a> {
     schema: &'a Schema,
     view: &'a NodeView,
     go_on: &'a dyn Fn() -> ControlFlow<()>,
 }
 
 /// The remaining part; `Break` when pruning was stopped.
-type Pruned<T> = ControlFlow<(), Option<T>>;
+type PruneResult<T> = ControlFlow<(), Option<T>>;
 
-impl Pruning<'_> {
+impl Pruner<'_> {
     fn branch<M: Clone + Eq>(
         &self,
         at: &Position,
         branch: &Arc<Branch<M>>,
-    ) -> Pruned<Arc<Branch<M>>> {
+    ) -> PruneResult<Arc<Branch<M>>> {
         (self.go_on)()?;
         let whole = at.action() == Action::Permit;
         if at.is_settled() {
@@ -83,7 +83,12 @@ impl Pruning<'_> {
         ControlFlow::Continue(Some(Arc::new(kept)))
     }
 
-    fn child<M: Clone + Eq>(&self, at: &Position, to: Step, child: &Child<M>) -> Pruned<Child<M>> {
+    fn child<M: Clone + Eq>(
+        &self,
+        at: &Position,
+        to: Step,
+        child: &Child<M>,
+    ) -> PruneResult<Child<M>> {
         if let Child::List(list) = child {
             let mut kept: Vec<(Keys, Arc<Branch<M>>)> = Vec::new();
             for (keys, entry) in list.iter() {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use holdfast_config::cli::{Act, Statement};
-use holdfast_config::edit::{Admission, Forms};
-use holdfast_config::resolve::Sight;
+use holdfast_config::cli::{Statement, StatementAction};
+use holdfast_config::edit::{EditAuthorizer, RequestForms};
+use holdfast_config::resolve::SchemaFilter;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Change, Found, Leaf, Tree};
 use holdfast_config::{
@@ -21,7 +21,7 @@ const ROOT: NodeId = NodeId(0);
 
 /// Permissions of one user, for the duration of one request.
 #[derive(Debug)]
-pub struct Rights {
+pub struct PathPermissions {
     read: [Arc<NodeView>; 3],
     write: [Arc<NodeView>; 3],
     counters: Arc<Counters>,
@@ -40,7 +40,7 @@ fn permits_pattern(view: &NodeView, pattern: &[PatternStep]) -> bool {
     permits(&pattern.iter().fold(view.root(), |at, it| pattern_step(view, &at, it)))
 }
 
-impl Rights {
+impl PathPermissions {
     pub(super) fn new(
         read: [Arc<NodeView>; 3],
         write: [Arc<NodeView>; 3],
@@ -98,34 +98,34 @@ impl Rights {
 
 /// Limit for expanding a reader's wildcards in the schema: subtrees in which no entry can be read are skipped.
 #[derive(Clone, Copy, Debug)]
-pub struct ReadSight<'a>(pub Option<&'a NodeView>);
+pub struct PermittedExpansion<'a>(pub Option<&'a NodeView>);
 
 /// Readability of all instances of one schema node.
 #[derive(Debug)]
-pub struct Readable {
+pub struct ExpansionPosition {
     /// Position without any keys.
     position: Position,
     /// True when more may be readable in some entries on the way.
     some: bool,
 }
 
-impl Sight for ReadSight<'_> {
-    type At = Option<Readable>;
+impl SchemaFilter for PermittedExpansion<'_> {
+    type NodeState = Option<ExpansionPosition>;
 
-    fn root(&self) -> Self::At {
-        self.0.map(|view| Readable { position: view.root(), some: false })
+    fn root(&self) -> Self::NodeState {
+        self.0.map(|view| ExpansionPosition { position: view.root(), some: false })
     }
 
-    fn below(&self, at: &Self::At, child: NodeId) -> Option<Self::At> {
+    fn below(&self, at: &Self::NodeState, child: NodeId) -> Option<Self::NodeState> {
         let (Some(view), Some(above)) = (self.0, at) else { return Some(None) };
         let position = view.step(&above.position, &child, |_| None);
         let some = above.some || view.permits_some(&child);
         let readable = some || permits(&position) || view.leads_to_permit(&child);
-        readable.then_some(Some(Readable { position, some }))
+        readable.then_some(Some(ExpansionPosition { position, some }))
     }
 }
 
-impl Admission for Rights {
+impl EditAuthorizer for PathPermissions {
     fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool {
         permits_pattern(self.write(origin.into()), named)
     }
@@ -141,8 +141,8 @@ impl Admission for Rights {
         }
         let held = before.config_view(Origin::Native).get(path);
         let same = match (act, held) {
-            (Act::Set(value), Some(Found::Leaf(held))) => held.value == *value,
-            (Act::Enter, Some(Found::Branch(_))) => true,
+            (StatementAction::Set(value), Some(Found::Leaf(held))) => held.value == *value,
+            (StatementAction::Enter, Some(Found::Branch(_))) => true,
             _ => false,
         };
         same && self.may_read(Origin::Native, path)
@@ -179,13 +179,13 @@ impl Admission for Rights {
         &self,
         before: &Configuration,
         after: &Layers,
-        written: Forms,
+        written: RequestForms,
     ) -> Result<(), (Origin, InstancePath)> {
         let annotated = before.layers().annotation == after.annotation;
         if !annotated && !permits(&self.write(Scope::OpenConfig).root()) {
             return Err((Origin::OpenConfig, InstancePath::root()));
         }
-        let changes = Changes { rights: self, before, after };
+        let changes = LayerChanges { rights: self, before, after };
         let nothing = |_: &InstancePath, _: Option<&Leaf<Mark>>| false;
         changes.judge(Scope::OpenConfig, Origin::OpenConfig, &nothing)?;
         // A factory leaf follows the permission of its OpenConfig counterparts, as far as they are shown.
@@ -208,7 +208,7 @@ impl Admission for Rights {
     }
 }
 
-impl Rights {
+impl PathPermissions {
     /// True when a native path has OpenConfig counterparts, and all of them may be written.
     fn may_write_shown(&self, before: &Configuration, native: &InstancePath) -> bool {
         let shown = before.models().map.up_path(native);
@@ -218,21 +218,21 @@ impl Rights {
 }
 
 /// Exception for a leaf (or an entry with nothing but keys) that may be written although the rules deny it.
-type Excused<'a> = &'a dyn Fn(&InstancePath, Option<&Leaf<Mark>>) -> bool;
+type WriteException<'a> = &'a dyn Fn(&InstancePath, Option<&Leaf<Mark>>) -> bool;
 
 /// Differences in the client's layers.
-struct Changes<'a> {
-    rights: &'a Rights,
+struct LayerChanges<'a> {
+    rights: &'a PathPermissions,
     before: &'a Configuration,
     after: &'a Layers,
 }
 
-impl Changes<'_> {
+impl LayerChanges<'_> {
     fn judge(
         &self,
         scope: Scope,
         origin: Origin,
-        excused: Excused<'_>,
+        excused: WriteException<'_>,
     ) -> Result<(), (Origin, InstancePath)> {
         let (view, schema) = (self.rights.write(scope), self.before.models().schema(origin));
         let root = view.root();
@@ -272,7 +272,7 @@ struct Search<'a> {
     schema: &'a Schema,
     /// Current path; at the end, that of the result.
     path: InstancePath,
-    excused: Excused<'a>,
+    excused: WriteException<'a>,
 }
 
 impl Search<'_> {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use holdfast_config::Models;
-use holdfast_security::pathz::{Draft, PolicyError};
-use holdfast_security::rotation::Rotating;
+use holdfast_security::pathz::{DraftPolicy, PolicyError};
+use holdfast_security::rotation::RotationRules;
 
-use super::{Installed, Judge, Misfit, State};
+use super::{CompiledPolicy, InstalledPolicy, RulePathError, State};
 
 /// Models for the validation of uploads.
 #[derive(Debug)]
-pub(crate) struct Rules {
+pub(crate) struct PathzRules {
     pub(crate) models: Arc<Models>,
 }
 
@@ -21,32 +21,32 @@ pub(crate) struct Upload {
     /// Seconds since 1970.
     pub(crate) created_on: u64,
     pub(crate) content: Vec<u8>,
-    pub(crate) draft: Draft,
+    pub(crate) draft: DraftPolicy,
 }
 
 /// Reason for refusing a policy.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum UploadError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
-    Misfit(#[from] Misfit),
+    Misfit(#[from] RulePathError),
 }
 
-impl Rotating for Rules {
+impl RotationRules for PathzRules {
     type State = State;
     type Upload = Upload;
     type Reply = ();
-    type Refusal = Refused;
+    type Refusal = UploadError;
 
     fn version_in_use(&self, state: &State, upload: &Upload) -> Option<String> {
         let held = state.as_ref().map(|installed| &installed.version)?;
         (*held == upload.version).then(|| held.clone())
     }
 
-    fn apply(&self, _state: &State, upload: Upload) -> Result<(State, ()), Refused> {
+    fn apply(&self, _state: &State, upload: Upload) -> Result<(State, ()), UploadError> {
         let Upload { version, created_on, content, draft } = upload;
-        let judge = Arc::new(Judge::new(Arc::clone(&self.models), draft.check()?)?);
-        Ok((Some(Arc::new(Installed { version, created_on, content, judge })), ()))
+        let judge = Arc::new(CompiledPolicy::new(Arc::clone(&self.models), draft.check()?)?);
+        Ok((Some(Arc::new(InstalledPolicy { version, created_on, content, judge })), ()))
     }
 }

@@ -14,7 +14,7 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{self, Extension, commit, config_subscription, history};
 
-use self::plan::Wish;
+use self::plan::PlanOption;
 use super::status::Refusal;
 
 /// Time in which a commit must be confirmed if the client names none.
@@ -27,7 +27,7 @@ const MAX_ID: usize = 256;
 
 /// Options of a Set, from its extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SetWishes {
+pub(super) struct SetExtensions {
     pub(super) options: CommitOptions,
     /// True when the effects are to be reported, and nothing is to be changed.
     pub(super) dry_run: bool,
@@ -35,7 +35,7 @@ pub(super) struct SetWishes {
 
 /// Options of a Get or Subscribe, from its extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct ReadWishes {
+pub(super) struct ReadExtensions {
     /// Levels below each path that are wanted; all for `None`.
     pub(super) depth: Option<NonZeroU32>,
     /// True when configuration alone is wanted, with a mark after each commit.
@@ -43,19 +43,21 @@ pub(super) struct ReadWishes {
     history: Option<gnmi_ext::History>,
 }
 
-impl SetWishes {
+impl SetExtensions {
     pub(super) fn read(extensions: &[Extension]) -> Result<Self, Refusal> {
         let mut wishes = Self::default();
         for ext in known(extensions)? {
             match ext {
-                Known::Commit(commit) => {
+                KnownExtension::Commit(commit) => {
                     wishes.options.confirmation = Some(confirmation(commit)?);
                 }
-                Known::Arbitration(arbitration) => {
+                KnownExtension::Arbitration(arbitration) => {
                     wishes.options.election = Some(election(arbitration)?);
                 }
-                Known::Plan(Wish::DryRun) => wishes.dry_run = true,
-                Known::Plan(Wish::Expected(hash)) => wishes.options.expected_plan = Some(hash),
+                KnownExtension::Plan(PlanOption::DryRun) => wishes.dry_run = true,
+                KnownExtension::Plan(PlanOption::Expected(hash)) => {
+                    wishes.options.expected_plan = Some(hash)
+                }
                 other => return Err(other.misplaced("a Set")),
             }
         }
@@ -63,7 +65,7 @@ impl SetWishes {
     }
 }
 
-impl ReadWishes {
+impl ReadExtensions {
     pub(super) fn of_get(extensions: &[Extension]) -> Result<Self, Refusal> {
         let wishes = Self::read(extensions, "a Get")?;
         match (&wishes.history, wishes.configuration) {
@@ -85,8 +87,8 @@ impl ReadWishes {
         let mut wishes = Self::default();
         for ext in known(extensions)? {
             match ext {
-                Known::Depth(depth) => wishes.depth = NonZeroU32::new(depth.level),
-                Known::ConfigSubscription(wanted) => match wanted.action {
+                KnownExtension::Depth(depth) => wishes.depth = NonZeroU32::new(depth.level),
+                KnownExtension::ConfigSubscription(wanted) => match wanted.action {
                     Some(config_subscription::Action::Start(_)) => wishes.configuration = true,
                     _ => {
                         let text =
@@ -94,9 +96,9 @@ impl ReadWishes {
                         return Err(Refusal::invalid(text));
                     }
                 },
-                Known::History(history) => wishes.history = Some(*history),
+                KnownExtension::History(history) => wishes.history = Some(*history),
                 // A reader need not be the master, and a master may read.
-                Known::Arbitration(_) => {}
+                KnownExtension::Arbitration(_) => {}
                 other => return Err(other.misplaced(rpc)),
             }
         }
@@ -107,35 +109,35 @@ impl ReadWishes {
 /// Refuses extensions of Capabilities, which has nothing to limit or to commit.
 pub(super) fn check_none(extensions: &[Extension]) -> Result<(), Refusal> {
     match known(extensions)?.first() {
-        None | Some(Known::Arbitration(_)) => Ok(()),
+        None | Some(KnownExtension::Arbitration(_)) => Ok(()),
         Some(other) => Err(other.misplaced("Capabilities")),
     }
 }
 
 /// An extension that this agent knows.
 #[derive(Debug)]
-enum Known<'a> {
+enum KnownExtension<'a> {
     Arbitration(&'a gnmi_ext::MasterArbitration),
     History(&'a gnmi_ext::History),
     Commit(&'a gnmi_ext::Commit),
     Depth(&'a gnmi_ext::Depth),
     ConfigSubscription(&'a gnmi_ext::ConfigSubscription),
-    Plan(Wish),
+    Plan(PlanOption),
 }
 
-fn known(extensions: &[Extension]) -> Result<Vec<Known<'_>>, Refusal> {
-    let mut all: Vec<Known<'_>> = Vec::new();
+fn known(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>, Refusal> {
+    let mut all: Vec<KnownExtension<'_>> = Vec::new();
     for ext in extensions.iter().filter_map(|extension| extension.ext.as_ref()) {
         let known = match ext {
             Ext::RegisteredExt(registered) if registered.id == plan::ID => {
-                Known::Plan(Wish::read(&registered.msg)?)
+                KnownExtension::Plan(PlanOption::read(&registered.msg)?)
             }
             Ext::RegisteredExt(_) => continue,
-            Ext::MasterArbitration(arbitration) => Known::Arbitration(arbitration),
-            Ext::History(history) => Known::History(history),
-            Ext::Commit(commit) => Known::Commit(commit),
-            Ext::Depth(depth) => Known::Depth(depth),
-            Ext::ConfigSubscription(wanted) => Known::ConfigSubscription(wanted),
+            Ext::MasterArbitration(arbitration) => KnownExtension::Arbitration(arbitration),
+            Ext::History(history) => KnownExtension::History(history),
+            Ext::Commit(commit) => KnownExtension::Commit(commit),
+            Ext::Depth(depth) => KnownExtension::Depth(depth),
+            Ext::ConfigSubscription(wanted) => KnownExtension::ConfigSubscription(wanted),
         };
         if all.iter().any(|other| other.name() == known.name()) {
             let text = format!("the extension `{}` is given twice", known.name());
@@ -146,7 +148,7 @@ fn known(extensions: &[Extension]) -> Result<Vec<Known<'_>>, Refusal> {
     Ok(all)
 }
 
-impl Known<'_> {
+impl KnownExtension<'_> {
     fn name(&self) -> &'static str {
         match self {
             Self::Arbitration(_) => "master_arbitration",

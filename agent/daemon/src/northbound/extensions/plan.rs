@@ -17,12 +17,12 @@ pub(in super::super) const ID: i32 = 26150;
 
 /// Request of a client in the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum PlanOption {
     DryRun,
     Expected(PlanHash),
 }
 
-impl Wish {
+impl PlanOption {
     pub(super) fn read(message: &[u8]) -> Result<Self, Refusal> {
         let plan = Plan::decode(message).map_err(|error| {
             Refusal::invalid(format!("the extension {ID} is not a holdfast.Plan: {error}"))

@@ -22,9 +22,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
-use crate::access::Right;
+use crate::access::CallPermission;
 use crate::gnsi::{Gnsi, Rotations};
-use crate::northbound::gnsi::{Artefacts, Seeds, may_finalize};
+use crate::northbound::gnsi::{ArtefactTrial, Artefacts, may_finalize};
 use crate::northbound::status::Refusal;
 
 /// Time after which a tried boot configuration is taken back: a person who checks that the box is still reachable needs
@@ -33,7 +33,7 @@ const TRIAL: Duration = Duration::from_secs(600);
 /// Answers that wait for the client: each step has one.
 const ANSWERS: usize = 4;
 
-type Answers = mpsc::Sender<Result<SetBootConfigVerifiedResponse, Status>>;
+type AnswerSender = mpsc::Sender<Result<SetBootConfigVerifiedResponse, Status>>;
 
 /// Serves gnoi.bootconfig from a datastore.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
     ) -> Result<Response<Self::SetBootConfigVerifiedStream>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfigVerified")?;
-        let right = Right::of(request.extensions())?;
+        let right = CallPermission::of(request.extensions())?;
         let (answers, stream) = mpsc::channel(ANSWERS);
         let (core, gnsi, requests) = (self.core.clone(), self.gnsi.clone(), request.into_inner());
         // A task of its own, because a trial is also taken back when the client and its stream are gone.
@@ -101,9 +101,9 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
 async fn verified<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
-    (caller, right): (&Caller, &Right),
+    (caller, right): (&Caller, &CallPermission),
     mut requests: Streaming<SetBootConfigVerifiedRequest>,
-    answers: &Answers,
+    answers: &AnswerSender,
 ) -> Result<(), Refusal> {
     let unread = |status: Status| Refusal::aborted(status.message());
     let first = requests.message().await.map_err(unread)?.and_then(|request| request.set_request);
@@ -115,23 +115,23 @@ async fn verified<D: Datastore>(
     let told = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
     let end = match told {
         Ok(()) => next_end(&mut requests, &gnsi.rotations).await,
-        Err(_) => End::Cut,
+        Err(_) => TrialEnd::Cut,
     };
     let end = match end {
-        End::Finalized => match may_finalize(right, true) {
-            Ok(()) => End::Finalized,
-            Err(refusal) => End::Denied(refusal),
+        TrialEnd::Finalized => match may_finalize(right, true) {
+            Ok(()) => TrialEnd::Finalized,
+            Err(refusal) => TrialEnd::Denied(refusal),
         },
         end => end,
     };
     match end {
-        End::Finalized => trial.keep(core, gnsi, caller).await?,
+        TrialEnd::Finalized => trial.keep(core, gnsi, caller).await?,
         _ => {
             info!(caller = %caller.name, reason = end.reason(), "rolling back the trial of a boot configuration");
             trial.take_back(core, caller, &end.refusal()).await?;
         }
     }
-    if let End::Finalized | End::RolledBack(_) = end {
+    if let TrialEnd::Finalized | TrialEnd::RolledBack(_) = end {
         let _client_is_gone = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
         return Ok(());
     }
@@ -140,7 +140,7 @@ async fn verified<D: Datastore>(
 
 /// Boot configuration and artefacts that are in force until the client decides.
 struct Trial {
-    seeds: Seeds,
+    seeds: ArtefactTrial,
     with_boot: bool,
 }
 
@@ -156,7 +156,8 @@ impl Trial {
             return Err(Refusal::invalid("`set` has nothing that could be tried"));
         }
         let boot = boot.map(|boot| BootChange::Try(Arc::new(boot)));
-        let mut seeds = Seeds::try_all(core, gnsi, caller, boot.as_ref(), artefacts).await?;
+        let mut seeds =
+            ArtefactTrial::try_all(core, gnsi, caller, boot.as_ref(), artefacts).await?;
         let with_boot = boot.is_some();
         if let Some(boot) = boot
             && let Err(refusal) = change(core, caller, boot).await
@@ -204,7 +205,7 @@ impl Trial {
 }
 
 /// End of a trial.
-enum End {
+enum TrialEnd {
     Finalized,
     RolledBack(String),
     /// The stream ended without a decision.
@@ -216,7 +217,7 @@ enum End {
     Stopping,
 }
 
-impl End {
+impl TrialEnd {
     fn reason(&self) -> &str {
         match self {
             Self::Finalized => "it is finalized",
@@ -248,21 +249,21 @@ impl End {
 async fn next_end(
     requests: &mut Streaming<SetBootConfigVerifiedRequest>,
     rotations: &Rotations,
-) -> End {
+) -> TrialEnd {
     let message = tokio::select! {
         message = timeout(TRIAL, requests.message()) => message,
-        () = rotations.stopping() => return End::Stopping,
+        () = rotations.stopping() => return TrialEnd::Stopping,
     };
     match message {
         Ok(Ok(Some(request))) => match request.set_request {
-            Some(set_boot_config_verified_request::SetRequest::Finalize(_)) => End::Finalized,
+            Some(set_boot_config_verified_request::SetRequest::Finalize(_)) => TrialEnd::Finalized,
             Some(set_boot_config_verified_request::SetRequest::Rollback(rollback)) => {
-                End::RolledBack(rollback.reason)
+                TrialEnd::RolledBack(rollback.reason)
             }
-            Some(set_boot_config_verified_request::SetRequest::Set(_)) | None => End::Wrong,
+            Some(set_boot_config_verified_request::SetRequest::Set(_)) | None => TrialEnd::Wrong,
         },
-        Ok(Ok(None) | Err(_)) => End::Cut,
-        Err(_) => End::Late,
+        Ok(Ok(None) | Err(_)) => TrialEnd::Cut,
+        Err(_) => TrialEnd::Late,
     }
 }
 
@@ -291,7 +292,7 @@ pub(in crate::northbound) async fn set_boot<D: Datastore>(
     let (core, caller, own) = (core.clone(), caller.clone(), gnsi.clone());
     let SetBoot { boot, artefacts, beside } = set;
     let set = async move {
-        let seeds = Seeds::try_all(&core, &own, &caller, boot.as_ref(), artefacts).await?;
+        let seeds = ArtefactTrial::try_all(&core, &own, &caller, boot.as_ref(), artefacts).await?;
         let changes = seeds.changes().into_iter().chain(beside).collect();
         match write(&core, &own, &caller, boot, changes).await {
             Ok(()) => seeds.settle().await,
@@ -330,7 +331,7 @@ pub(super) async fn examine(
     request: SetBootConfigRequest,
 ) -> Result<(), Refusal> {
     let SetBoot { boot, artefacts, .. } = read(request)?;
-    Seeds::examine(core, gnsi, boot.as_ref(), artefacts).await
+    ArtefactTrial::examine(core, gnsi, boot.as_ref(), artefacts).await
 }
 
 /// Reads a request.

@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use tonic::{Status, Streaming};
 use tracing::info;
 
-use crate::image::{Digest, Method};
+use crate::image::{Digest, DigestMethod};
 use crate::northbound::status::Refusal;
-use crate::packages::{Incoming, PackageError, Packages};
+use crate::packages::{PackageError, PackageUpload, Packages};
 use crate::slots::check_version;
 use crate::software::{ActivateError, Software};
 
@@ -74,7 +74,7 @@ fn activation(software: &Software, package: &Package) -> Result<Option<String>, 
 /// Receives octets up to the digest.
 async fn contents(
     requests: &mut Streaming<SetPackageRequest>,
-    incoming: &mut Incoming,
+    incoming: &mut PackageUpload,
     is_remote: bool,
 ) -> Result<HashType, Status> {
     loop {
@@ -123,9 +123,9 @@ async fn next(
 /// Reads a gnoi.types.HashType: raw octets, and their method.
 fn digest(hash: HashType) -> Result<Digest, Refusal> {
     let method = match HashMethod::try_from(hash.method) {
-        Ok(HashMethod::Sha256) => Method::Sha256,
-        Ok(HashMethod::Sha512) => Method::Sha512,
-        Ok(HashMethod::Md5) => Method::Md5,
+        Ok(HashMethod::Sha256) => DigestMethod::Sha256,
+        Ok(HashMethod::Sha512) => DigestMethod::Sha512,
+        Ok(HashMethod::Md5) => DigestMethod::Md5,
         Ok(HashMethod::Unspecified) | Err(_) => {
             let method = hash.method;
             return Err(Refusal::invalid(format!(
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn a_hash_is_raw_octets_of_a_method_that_is_said() {
         for (method, length, want) in [
-            (HashMethod::Sha256, 32, Some(Method::Sha256)),
-            (HashMethod::Sha512, 64, Some(Method::Sha512)),
-            (HashMethod::Md5, 16, Some(Method::Md5)),
+            (HashMethod::Sha256, 32, Some(DigestMethod::Sha256)),
+            (HashMethod::Sha512, 64, Some(DigestMethod::Sha512)),
+            (HashMethod::Md5, 16, Some(DigestMethod::Md5)),
             (HashMethod::Unspecified, 32, None),
             (HashMethod::Sha256, 64, None), // hexadecimal digits
             (HashMethod::Sha256, 0, None),

@@ -12,8 +12,8 @@ use futures::Stream;
 use holdfast_base::Chain;
 use holdfast_platform::objects::DEFAULT_INSTANCE;
 use holdfast_platform::probe::{
-    By, Echoed, HopAnswer, Interval, MIN_INTERVAL, Outcome, PingSettings, ProbeError, Probes,
-    Summary, Target, Trace, TraceSettings, Why,
+    HopAnswer, Interval, MIN_INTERVAL, PingReply, PingSettings, PingStatistics, ProbeError,
+    ProbeOutcome, Probes, Target, Trace, TraceProtocol, TraceSettings, UnreachableReason,
 };
 use holdfast_proto::gnoi::system::traceroute_request::L4Protocol;
 use holdfast_proto::gnoi::system::traceroute_response::State;
@@ -48,7 +48,8 @@ const MAX_SIZE_V6: usize = 65_527;
 /// Default number of hops of a trace.
 const HOPS: u8 = 30;
 
-pub(in crate::northbound) type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(in crate::northbound) type AnswerStream<T> =
+    Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Probes of other hosts, and permits that limit how many run at once.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Prober {
     pub(super) async fn ping(
         &self,
         request: PingRequest,
-    ) -> Result<Answers<PingResponse>, Refusal> {
+    ) -> Result<AnswerStream<PingResponse>, Refusal> {
         let settings = ping_settings(&request).await?;
         let destination = settings.target.destination;
         let turn = self.turn()?;
@@ -84,7 +85,7 @@ impl Prober {
     pub(super) async fn trace(
         &self,
         request: TracerouteRequest,
-    ) -> Result<Answers<TracerouteResponse>, Refusal> {
+    ) -> Result<AnswerStream<TracerouteResponse>, Refusal> {
         let settings = trace_settings(&request).await?;
         let first = introduction(&request, &settings);
         let turn = self.turn()?;
@@ -100,12 +101,12 @@ impl Prober {
     }
 }
 
-type Sender<T> = mpsc::Sender<Result<T, Status>>;
+type AnswerSender<T> = mpsc::Sender<Result<T, Status>>;
 
 async fn follow(
     mut trace: Trace,
     first: TracerouteResponse,
-    answers: Sender<TracerouteResponse>,
+    answers: AnswerSender<TracerouteResponse>,
 ) -> Result<(), ProbeError> {
     let mut told = answers.send(Ok(first)).await;
     while told.is_ok()
@@ -117,7 +118,10 @@ async fn follow(
 }
 
 /// Starts a task that sends answers, and returns their stream. The task ends when the stream is dropped.
-fn stream<T, F>(turn: OwnedSemaphorePermit, tell: impl FnOnce(Sender<T>) -> F) -> Answers<T>
+fn stream<T, F>(
+    turn: OwnedSemaphorePermit,
+    tell: impl FnOnce(AnswerSender<T>) -> F,
+) -> AnswerStream<T>
 where
     T: Send + 'static,
     F: Future<Output = Result<(), ProbeError>> + Send + 'static,
@@ -190,9 +194,9 @@ async fn trace_settings(request: &TracerouteRequest) -> Result<TraceSettings, Re
         )));
     }
     let by = match L4Protocol::try_from(request.l4protocol) {
-        Ok(L4Protocol::Icmp) => By::Icmp,
-        Ok(L4Protocol::Udp) => By::Udp,
-        Ok(L4Protocol::Tcp) => By::Tcp,
+        Ok(L4Protocol::Icmp) => TraceProtocol::Icmp,
+        Ok(L4Protocol::Udp) => TraceProtocol::Udp,
+        Ok(L4Protocol::Tcp) => TraceProtocol::Tcp,
         Err(_) => {
             let number = request.l4protocol;
             return Err(Refusal::invalid(format!(
@@ -303,7 +307,7 @@ fn introduction(request: &TracerouteRequest, settings: &TraceSettings) -> Tracer
     }
 }
 
-fn answer(echoed: Echoed) -> PingResponse {
+fn answer(echoed: PingReply) -> PingResponse {
     PingResponse {
         source: echoed.from.to_string(),
         time: nanos(echoed.time),
@@ -314,7 +318,7 @@ fn answer(echoed: Echoed) -> PingResponse {
     }
 }
 
-fn summary(destination: IpAddr, summary: Summary) -> PingResponse {
+fn summary(destination: IpAddr, summary: PingStatistics) -> PingResponse {
     PingResponse {
         source: destination.to_string(),
         time: nanos(summary.elapsed),
@@ -339,20 +343,20 @@ fn hop(answer: HopAnswer) -> TracerouteResponse {
     }
 }
 
-fn state(outcome: Outcome) -> State {
+fn state(outcome: ProbeOutcome) -> State {
     match outcome {
-        Outcome::Expired | Outcome::Reached => State::Default,
-        Outcome::Silent => State::None,
-        Outcome::Unreachable(why) => match why {
-            Why::Network => State::NetworkUnreachable,
-            Why::Host => State::HostUnreachable,
-            Why::Protocol => State::ProtocolUnreachable,
-            Why::SourceRoute => State::SourceRouteFailed,
-            Why::TooLong => State::FragmentationNeeded,
-            Why::Prohibited => State::Prohibited,
-            Why::PrecedenceViolation => State::PrecedenceViolation,
-            Why::PrecedenceCutoff => State::PrecedenceCutoff,
-            Why::Other => State::Icmp,
+        ProbeOutcome::Expired | ProbeOutcome::Reached => State::Default,
+        ProbeOutcome::Silent => State::None,
+        ProbeOutcome::Unreachable(why) => match why {
+            UnreachableReason::Network => State::NetworkUnreachable,
+            UnreachableReason::Host => State::HostUnreachable,
+            UnreachableReason::Protocol => State::ProtocolUnreachable,
+            UnreachableReason::SourceRoute => State::SourceRouteFailed,
+            UnreachableReason::TooLong => State::FragmentationNeeded,
+            UnreachableReason::Prohibited => State::Prohibited,
+            UnreachableReason::PrecedenceViolation => State::PrecedenceViolation,
+            UnreachableReason::PrecedenceCutoff => State::PrecedenceCutoff,
+            UnreachableReason::Other => State::Icmp,
         },
     }
 }

@@ -6,7 +6,7 @@ use holdfast_proto::gnoi::system::kill_process_request;
 use tracing::info;
 
 use crate::northbound::status::Refusal;
-use crate::processes::{Activity, KillError, Signal, Wanted, signal};
+use crate::processes::{KillError, ProcessSelector, Signal, SignalOutcome, signal};
 use crate::reboot::Reboots;
 
 /// Signals a process of the agent. The agent itself restarts in place, as for a reboot of the agent.
@@ -27,15 +27,15 @@ pub(super) fn kill(
             )));
         }
     };
-    let wanted = Wanted {
+    let wanted = ProcessSelector {
         pid: Some(request.pid).filter(|pid| *pid != 0),
         name: Some(request.name).filter(|name| !name.is_empty()),
     };
     let activity = signal(&wanted, told, request.restart)?;
     info!(caller = %caller.name, ?wanted, signal = ?told, "signalling a process");
     match activity {
-        Activity::Signalled => Ok(()),
-        Activity::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),
+        SignalOutcome::Signalled => Ok(()),
+        SignalOutcome::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),
     }
 }
 

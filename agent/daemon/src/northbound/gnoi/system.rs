@@ -15,12 +15,12 @@ use nix::time::{ClockId, clock_gettime};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::component::require_processor;
-use super::probe::{Answers, Prober};
+use super::probe::{AnswerStream, Prober};
 use super::{package, process};
 use crate::device::Device;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
-use crate::reboot::{Extent, Last, RebootError, Reboots, Wish};
+use crate::reboot::{LastReboot, RebootError, RebootScope, Reboots, RequestedReboot};
 use crate::software::Software;
 
 /// Serves gnoi.system.
@@ -41,8 +41,8 @@ impl SystemService {
 
 #[tonic::async_trait]
 impl System for SystemService {
-    type PingStream = Answers<PingResponse>;
-    type TracerouteStream = Answers<TracerouteResponse>;
+    type PingStream = AnswerStream<PingResponse>;
+    type TracerouteStream = AnswerStream<TracerouteResponse>;
 
     async fn time(&self, request: Request<TimeRequest>) -> Result<Response<TimeResponse>, Status> {
         Caller::authenticated(&request)?;
@@ -59,7 +59,7 @@ impl System for SystemService {
             request.into_inner();
         let extent = extent(method, self.reboots.setting())?;
         whole_box(&subcomponents)?;
-        let wish = Wish { extent, delay: Duration::from_nanos(delay), reason, force };
+        let wish = RequestedReboot { extent, delay: Duration::from_nanos(delay), reason, force };
         self.reboots.ask(wish).map_err(Refusal::from)?;
         Ok(Response::new(RebootResponse {}))
     }
@@ -145,12 +145,12 @@ fn whole_box(subcomponents: &[holdfast_proto::gnoi::types::Path]) -> Result<(), 
 
 /// The extent of a reboot method. WARM is "reload configuration but not underlying hardware" in system.proto, which a
 /// restart of the agent does; COLD includes the operating system and the hardware.
-fn extent(method: i32, setting: Extent) -> Result<Extent, Refusal> {
+fn extent(method: i32, setting: RebootScope) -> Result<RebootScope, Refusal> {
     let method = RebootMethod::try_from(method).unwrap_or(RebootMethod::Unknown);
     match (method, setting) {
-        (RebootMethod::Warm, _) => Ok(Extent::Agent),
-        (RebootMethod::Cold, Extent::System) => Ok(Extent::System),
-        (RebootMethod::Cold, Extent::Agent) => Err(Refusal::invalid(
+        (RebootMethod::Warm, _) => Ok(RebootScope::Agent),
+        (RebootMethod::Cold, RebootScope::System) => Ok(RebootScope::System),
+        (RebootMethod::Cold, RebootScope::Agent) => Err(Refusal::invalid(
             "method COLD is not supported: this agent runs with `--reboot agent`, and starts itself anew (WARM), not the box",
         )),
         (other, _) => {
@@ -161,10 +161,10 @@ fn extent(method: i32, setting: Extent) -> Result<Extent, Refusal> {
 }
 
 /// The reboot method of an extent; UNKNOWN without one.
-fn method_of(extent: Option<Extent>) -> RebootMethod {
+fn method_of(extent: Option<RebootScope>) -> RebootMethod {
     match extent {
-        Some(Extent::System) => RebootMethod::Cold,
-        Some(Extent::Agent) => RebootMethod::Warm,
+        Some(RebootScope::System) => RebootMethod::Cold,
+        Some(RebootScope::Agent) => RebootMethod::Warm,
         None => RebootMethod::Unknown,
     }
 }
@@ -191,8 +191,8 @@ fn status(reboots: &Reboots) -> RebootStatusResponse {
         };
     }
     let outcome = match &last {
-        Last { failure: Some(_), .. } => reboot_status::Status::RetriableFailure,
-        Last { count: 0, .. } => reboot_status::Status::Unknown,
+        LastReboot { failure: Some(_), .. } => reboot_status::Status::RetriableFailure,
+        LastReboot { count: 0, .. } => reboot_status::Status::Unknown,
         _ => reboot_status::Status::Success,
     };
     RebootStatusResponse {

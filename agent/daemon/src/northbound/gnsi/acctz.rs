@@ -6,15 +6,15 @@ use holdfast_core::Datastore;
 use holdfast_proto::gnsi::acctz;
 use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStream;
 use holdfast_security::acctz::{
-    Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind, Family,
-    Rpc, Session, Stage, Text, Told, User,
+    Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText, Command,
+    CommandKind, Family, Rpc, Session, SessionStage, Told, User,
 };
 use holdfast_store::accounts::{AccountingLog, Reader};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
 use super::admin;
-use crate::northbound::outlet::{self, End, Messages, Outlet};
+use crate::northbound::outlet::{self, ResponseSender, ResponseStream, StreamError};
 use crate::northbound::status::Refusal;
 
 /// Nanoseconds in a second.
@@ -37,7 +37,7 @@ impl<D> AcctzService<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> AcctzStream for AcctzService<D> {
-    type RecordSubscribeStream = Messages<acctz::RecordResponse>;
+    type RecordSubscribeStream = ResponseStream<acctz::RecordResponse>;
 
     async fn record_subscribe(
         &self,
@@ -54,7 +54,10 @@ impl<D: Datastore> AcctzStream for AcctzService<D> {
 }
 
 /// Sends each record, until the client is gone or does not read.
-async fn tell(mut reader: Reader, outlet: Outlet<acctz::RecordResponse>) -> Result<(), End> {
+async fn tell(
+    mut reader: Reader,
+    outlet: ResponseSender<acctz::RecordResponse>,
+) -> Result<(), StreamError> {
     loop {
         let told = reader.next().await;
         outlet.send(to_wire(&told)).await?;
@@ -101,9 +104,9 @@ fn timestamp(time_ns: u64) -> prost_types::Timestamp {
 fn session(session: &Session) -> acctz::SessionInfo {
     let Session { transport, channel, stage, user, authn } = session;
     let stage = match stage {
-        Stage::Login => acctz::session_info::SessionStatus::Login,
-        Stage::Logout => acctz::session_info::SessionStatus::Logout,
-        Stage::Once => acctz::session_info::SessionStatus::Once,
+        SessionStage::Login => acctz::session_info::SessionStatus::Login,
+        SessionStage::Logout => acctz::session_info::SessionStatus::Logout,
+        SessionStage::Once => acctz::session_info::SessionStatus::Once,
     };
     let User { identity, role, ssh_principal } = user;
     let user = acctz::UserDetail {
@@ -192,11 +195,11 @@ fn cmd(command: &Command) -> acctz::CommandService {
         cmd: text(&command.command),
         cmd_args: command.arguments.iter().map(text).collect(),
         cmd_istruncated: command.command.is_cut(),
-        cmd_args_istruncated: command.arguments.iter().any(Text::is_cut),
+        cmd_args_istruncated: command.arguments.iter().any(BoundedText::is_cut),
         authz: Some(authz_detail(&command.authz)),
     }
 }
 
-fn text(text: &Text) -> String {
+fn text(text: &BoundedText) -> String {
     text.as_str().to_owned()
 }

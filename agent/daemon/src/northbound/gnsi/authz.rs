@@ -6,11 +6,11 @@ use holdfast_core::Datastore;
 use holdfast_proto::gnsi::authz::{
     self, authz_server, rotate_authz_request, rotate_authz_response,
 };
-use holdfast_security::authz::{Rules, Upload};
+use holdfast_security::authz::{AuthzRules, Upload};
 use holdfast_store::{ArtefactChange, Store};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::rotate::{self, Answers, Command, Messages, Rotated, State};
+use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages, State};
 use super::{admin, reader};
 use crate::gnsi::{Authz, Gnsi, RotationLock, Rotations};
 use crate::northbound::status::Refusal;
@@ -18,24 +18,24 @@ use crate::northbound::status::Refusal;
 /// Serves gnsi.authz.
 #[derive(Debug)]
 pub(in crate::northbound) struct AuthzService<D> {
-    face: Arc<Face<D>>,
+    face: Arc<RotatableAuthz<D>>,
     rotations: Rotations,
 }
 
 /// State that a rotation works on.
 #[derive(Debug)]
-pub(in crate::northbound) struct Face<D> {
+pub(in crate::northbound) struct RotatableAuthz<D> {
     authz: Arc<Authz>,
     core: D,
 }
 
 impl<D: Datastore> AuthzService<D> {
     pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi) -> Self {
-        Self { face: Arc::new(Face::new(core, gnsi)), rotations: gnsi.rotations.clone() }
+        Self { face: Arc::new(RotatableAuthz::new(core, gnsi)), rotations: gnsi.rotations.clone() }
     }
 }
 
-impl<D: Datastore> Face<D> {
+impl<D: Datastore> RotatableAuthz<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
         Self { authz: Arc::clone(&gnsi.authz), core }
     }
@@ -43,7 +43,7 @@ impl<D: Datastore> Face<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> authz_server::Authz for AuthzService<D> {
-    type RotateStream = Answers<authz::RotateAuthzResponse>;
+    type RotateStream = AnswerStream<authz::RotateAuthzResponse>;
 
     async fn rotate(
         &self,
@@ -92,12 +92,12 @@ impl<D: Datastore> authz_server::Authz for AuthzService<D> {
     }
 }
 
-impl<D: Datastore> Rotated for Face<D> {
-    type Rules = Rules;
+impl<D: Datastore> Rotatable for RotatableAuthz<D> {
+    type Rules = AuthzRules;
     const NAME: &'static str = "gnsi.authz";
 
-    fn rules(&self) -> &Rules {
-        &Rules
+    fn rules(&self) -> &AuthzRules {
+        &AuthzRules
     }
 
     fn rotation_lock(&self) -> &RotationLock {
@@ -133,15 +133,15 @@ impl<D: Datastore> Rotated for Face<D> {
 /// The messages of Rotate.
 struct Rotate;
 
-impl<D: Datastore> Messages<Face<D>> for Rotate {
+impl<D: Datastore> RotateMessages<RotatableAuthz<D>> for Rotate {
     type Request = authz::RotateAuthzRequest;
     type Response = authz::RotateAuthzResponse;
 
     async fn read(
-        _service: &Face<D>,
-        _current: &State<Face<D>>,
+        _service: &RotatableAuthz<D>,
+        _current: &State<RotatableAuthz<D>>,
         request: Self::Request,
-    ) -> Result<Command<Face<D>>, Refusal> {
+    ) -> Result<Command<RotatableAuthz<D>>, Refusal> {
         default_profile(&request.authz_profile_id)?;
         match request.rotate_request {
             Some(rotate_authz_request::RotateRequest::UploadRequest(given)) => {

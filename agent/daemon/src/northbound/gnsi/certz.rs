@@ -13,7 +13,7 @@ use holdfast_proto::bootz::{CertzProfile, CertzProfiles};
 use holdfast_proto::gnsi::certz::{
     self, certz_server, rotate_certificate_request, rotate_certificate_response,
 };
-use holdfast_security::certz::{CertzError, Change, Profiles, Reply, Rules, Upload};
+use holdfast_security::certz::{CertzError, CertzRules, Profiles, Reply, StreamMessage, Upload};
 use holdfast_store::{ArtefactChange, Store};
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status, Streaming};
 
 use self::wire_entities::{csr_params, entities};
-use super::rotate::{self, Answers, Command, Messages, Rotated, State};
+use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages, State};
 use super::{admin, reader};
 use crate::gnsi::certz::differences;
 use crate::gnsi::{Certz, Gnsi, RotationGuard, RotationLock, Rotations, TlsProfiles};
@@ -30,20 +30,20 @@ use crate::northbound::status::Refusal;
 /// Serves gnsi.certz.
 #[derive(Debug)]
 pub(in crate::northbound) struct CertzService<D> {
-    face: Arc<Face<D>>,
+    face: Arc<RotatableCertz<D>>,
     rotations: Rotations,
 }
 
 /// State that a rotation works on.
 #[derive(Debug)]
-pub(in crate::northbound) struct Face<D> {
+pub(in crate::northbound) struct RotatableCertz<D> {
     certz: Certz,
     core: D,
 }
 
 impl<D: Datastore> CertzService<D> {
     pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi) -> Self {
-        Self { face: Arc::new(Face::new(core, gnsi)), rotations: gnsi.rotations.clone() }
+        Self { face: Arc::new(RotatableCertz::new(core, gnsi)), rotations: gnsi.rotations.clone() }
     }
 
     /// Checks the caller, for a change if there is an `attempt`, and takes the lock of the service.
@@ -76,7 +76,7 @@ impl<D: Datastore> CertzService<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> certz_server::Certz for CertzService<D> {
-    type RotateStream = Answers<certz::RotateCertificateResponse>;
+    type RotateStream = AnswerStream<certz::RotateCertificateResponse>;
 
     async fn rotate(
         &self,
@@ -141,7 +141,7 @@ impl<D: Datastore> certz_server::Certz for CertzService<D> {
     }
 }
 
-impl<D: Datastore> Face<D> {
+impl<D: Datastore> RotatableCertz<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
         Self { certz: gnsi.certz.clone(), core }
     }
@@ -162,12 +162,12 @@ impl<D: Datastore> Face<D> {
     }
 }
 
-impl<D: Datastore> Rotated for Face<D> {
-    type Rules = Rules;
+impl<D: Datastore> Rotatable for RotatableCertz<D> {
+    type Rules = CertzRules;
     const NAME: &'static str = "gnsi.certz";
 
-    fn rules(&self) -> &Rules {
-        &Rules
+    fn rules(&self) -> &CertzRules {
+        &CertzRules
     }
 
     fn rotation_lock(&self) -> &RotationLock {
@@ -208,15 +208,15 @@ impl<D: Datastore> Rotated for Face<D> {
 /// The messages of Rotate.
 struct Rotate;
 
-impl<D: Datastore> Messages<Face<D>> for Rotate {
+impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
     type Request = certz::RotateCertificateRequest;
     type Response = certz::RotateCertificateResponse;
 
     async fn read(
-        service: &Face<D>,
-        current: &State<Face<D>>,
+        service: &RotatableCertz<D>,
+        current: &State<RotatableCertz<D>>,
         request: Self::Request,
-    ) -> Result<Command<Face<D>>, Refusal> {
+    ) -> Result<Command<RotatableCertz<D>>, Refusal> {
         let certz::RotateCertificateRequest { force_overwrite, ssl_profile_id, rotate_request } =
             request;
         let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
@@ -230,14 +230,17 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
                 }
                 let params = csr_params(asked.params.unwrap_or_default());
                 let generated = in_background(move || params.generate()).await?;
-                Ok(Command::Upload { upload: Change::Request { profile, generated }, overwrite })
+                Ok(Command::Upload {
+                    upload: StreamMessage::Request { profile, generated },
+                    overwrite,
+                })
             }
             Some(rotate_certificate_request::RotateRequest::Certificates(upload)) => {
                 // A bundle of 20 000 authorities takes a second to parse.
                 let entities = in_background(move || entities(upload.entities)).await?;
                 let upload = Upload { profile, entities };
                 let identity = service.certz.profiles.identity();
-                let change = Change::Upload { upload, identity, now: UnixTime::now() };
+                let change = StreamMessage::Upload { upload, identity, now: UnixTime::now() };
                 Ok(Command::Upload { upload: change, overwrite })
             }
             Some(rotate_certificate_request::RotateRequest::FinalizeRotation(
@@ -277,7 +280,7 @@ pub(super) async fn replacement(
     given: CertzProfiles,
     in_use: Option<SmolStr>,
     profiles: &TlsProfiles,
-) -> Result<Change, Refusal> {
+) -> Result<StreamMessage, Refusal> {
     let uploads = in_background(move || {
         let upload = |profile: CertzProfile| {
             let entities = entities(profile.certz.unwrap_or_default().entities)?;
@@ -286,7 +289,7 @@ pub(super) async fn replacement(
         given.profiles.into_iter().map(upload).collect::<Result<Vec<_>, CertzError>>()
     });
     let (uploads, identity) = (uploads.await?, profiles.identity());
-    Ok(Change::Replacement { uploads, in_use, identity, now: UnixTime::now() })
+    Ok(StreamMessage::Replacement { uploads, in_use, identity, now: UnixTime::now() })
 }
 
 /// Runs long computations on another thread, so that other tasks need not wait.

@@ -21,7 +21,7 @@ pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;
 pub(super) use self::pathz::PathzService;
 pub(super) use self::rotate::may_finalize;
-pub(crate) use self::seed::{Artefacts, Seeds};
+pub(crate) use self::seed::{ArtefactTrial, Artefacts};
 use tonic::{Request, Status};
 
 use super::status::Refusal;

@@ -7,15 +7,17 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnsi::pathz::{
     self, authorization_rule, pathz_server, rotate_request, rotate_response,
 };
-use holdfast_security::pathz::{Action, Draft, DraftRule, Elem, Group, Mode, Path, Principal};
+use holdfast_security::pathz::{
+    Action, DraftPolicy, DraftRule, Elem, Group, Mode, Path, Principal,
+};
 use holdfast_store::{ArtefactChange, Store};
 use prost::Message;
 use smol_str::SmolStr;
 use tonic::{Request, Response, Status, Streaming};
 
-use super::rotate::{self, Answers, Command, Messages, Rotated, State};
+use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages, State};
 use super::{admin, reader};
-use crate::gnsi::pathz::{Installed, Pathz, Rules, Upload};
+use crate::gnsi::pathz::{InstalledPolicy, Pathz, PathzRules, Upload};
 use crate::gnsi::{Gnsi, RotationLock, Rotations};
 use crate::northbound::path::elements;
 use crate::northbound::status::Refusal;
@@ -23,26 +25,26 @@ use crate::northbound::status::Refusal;
 /// Serves gnsi.pathz.
 #[derive(Debug)]
 pub(in crate::northbound) struct PathzService<D> {
-    face: Arc<Face<D>>,
+    face: Arc<RotatablePathz<D>>,
     rotations: Rotations,
 }
 
 /// State that a rotation works on.
 #[derive(Debug)]
-pub(in crate::northbound) struct Face<D> {
+pub(in crate::northbound) struct RotatablePathz<D> {
     pathz: Arc<Pathz>,
     core: D,
 }
 
 impl<D: Datastore> PathzService<D> {
     pub(in crate::northbound) fn new(core: D, gnsi: &Gnsi) -> Self {
-        Self { face: Arc::new(Face::new(core, gnsi)), rotations: gnsi.rotations.clone() }
+        Self { face: Arc::new(RotatablePathz::new(core, gnsi)), rotations: gnsi.rotations.clone() }
     }
 }
 
 #[tonic::async_trait]
 impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
-    type RotateStream = Answers<pathz::RotateResponse>;
+    type RotateStream = AnswerStream<pathz::RotateResponse>;
 
     async fn rotate(
         &self,
@@ -94,13 +96,13 @@ impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
     }
 }
 
-impl<D> Face<D> {
+impl<D> RotatablePathz<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
         Self { pathz: Arc::clone(&gnsi.pathz), core }
     }
 
     /// The policy of an instance; `None` when no policy is in force.
-    fn instance(&self, number: i32) -> Result<Option<Arc<Installed>>, Refusal> {
+    fn instance(&self, number: i32) -> Result<Option<Arc<InstalledPolicy>>, Refusal> {
         match pathz::PolicyInstance::try_from(number) {
             Ok(pathz::PolicyInstance::Active) => Ok(self.pathz.active()),
             Ok(pathz::PolicyInstance::Sandbox) => {
@@ -117,11 +119,11 @@ impl<D> Face<D> {
     }
 }
 
-impl<D: Datastore> Rotated for Face<D> {
-    type Rules = Rules;
+impl<D: Datastore> Rotatable for RotatablePathz<D> {
+    type Rules = PathzRules;
     const NAME: &'static str = "gnsi.pathz";
 
-    fn rules(&self) -> &Rules {
+    fn rules(&self) -> &PathzRules {
         &self.pathz.rules
     }
 
@@ -159,17 +161,17 @@ impl<D: Datastore> Rotated for Face<D> {
 /// The messages of Rotate.
 struct Rotate;
 
-impl<D: Datastore> Messages<Face<D>> for Rotate {
+impl<D: Datastore> RotateMessages<RotatablePathz<D>> for Rotate {
     type Request = pathz::RotateRequest;
     type Response = pathz::RotateResponse;
     /// After a finalize, the client may upload the next policy.
     const GOES_ON: bool = true;
 
     async fn read(
-        _service: &Face<D>,
-        _current: &State<Face<D>>,
+        _service: &RotatablePathz<D>,
+        _current: &State<RotatablePathz<D>>,
         request: Self::Request,
-    ) -> Result<Command<Face<D>>, Refusal> {
+    ) -> Result<Command<RotatablePathz<D>>, Refusal> {
         match request.rotate_request {
             Some(rotate_request::RotateRequest::UploadRequest(upload)) => {
                 let upload = read_upload(upload)?;
@@ -192,7 +194,7 @@ impl<D: Datastore> Messages<Face<D>> for Rotate {
 }
 
 /// Reads a stored policy, which has the octets of the upload.
-pub(crate) fn draft(content: &[u8]) -> Result<Draft, Status> {
+pub(crate) fn draft(content: &[u8]) -> Result<DraftPolicy, Status> {
     let policy = pathz::AuthorizationPolicy::decode(content)
         .map_err(|error| Refusal::internal(error.to_string()))?;
     Ok(read_policy(policy)?)
@@ -206,14 +208,14 @@ pub(super) fn read_upload(upload: pathz::UploadRequest) -> Result<Upload, Refusa
     Ok(Upload { version, created_on, content, draft: read_policy(policy)? })
 }
 
-fn read_policy(policy: pathz::AuthorizationPolicy) -> Result<Draft, Refusal> {
+fn read_policy(policy: pathz::AuthorizationPolicy) -> Result<DraftPolicy, Refusal> {
     let group = |group: pathz::Group| Group {
         name: group.name.into(),
         users: group.users.into_iter().map(|user| user.name.into()).collect(),
     };
     let groups = policy.groups.into_iter().map(group).collect();
     let rules = policy.rules.into_iter().map(read_rule).collect::<Result<_, _>>()?;
-    Ok(Draft { groups, rules })
+    Ok(DraftPolicy { groups, rules })
 }
 
 fn read_rule(rule: pathz::AuthorizationRule) -> Result<DraftRule, Refusal> {

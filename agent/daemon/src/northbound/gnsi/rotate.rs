@@ -1,7 +1,7 @@
 //! The driver of rotations: feeds the client's messages into the state machine, and carries out its results.
 //!
 //! Start at [`serve`] for a stream, at [`try_uploads`] for artefacts that come without one. [`Rotation`] decides what
-//! is accepted and what is rolled back, the service carries it out as [`Rotated`], and [`Messages`] translates. Every
+//! is accepted and what is rolled back, the service carries it out as [`Rotatable`], and [`RotateMessages`] translates. Every
 //! end without finalize is a rollback: the stream is closed or broken, a step fails or panics, the client is silent for
 //! too long, the agent stops. The rollback runs in a task of its own, so it happens even if the client has gone. After
 //! an end without a rollback, such as kill -9, the next start has the final state, because uploads on trial are never
@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use holdfast_base::{Caller, Chain};
-use holdfast_security::rotation::{Broken, Finalizing, Reason, RollBack, Rotating, Rotation};
+use holdfast_security::rotation::{
+    FinalizeStep, RollBack, Rotation, RotationError, RotationFailure, RotationRules,
+};
 use holdfast_store::{ArtefactChange, Store};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -22,7 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 use tracing::{info, warn};
 
-use crate::access::Right;
+use crate::access::CallPermission;
 use crate::gnsi::{RotationGuard, RotationLock, Rotations};
 use crate::northbound::status::Refusal;
 
@@ -30,9 +32,9 @@ use crate::northbound::status::Refusal;
 const ANSWERS: usize = 4;
 
 /// A service whose artefacts can be rotated.
-pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
+pub(in crate::northbound) trait Rotatable: Send + Sync + 'static {
     /// State machine rules for the artefacts of the service.
-    type Rules: Rotating<
+    type Rules: RotationRules<
             State: Send + Sync + 'static,
             Upload: Send,
             Reply: Send,
@@ -53,7 +55,7 @@ pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
     fn last(&self) -> State<Self>;
 
     /// Status for an upload that is refused.
-    fn refused(&self, refusal: &<Self::Rules as Rotating>::Refusal) -> Refusal {
+    fn refused(&self, refusal: &<Self::Rules as RotationRules>::Refusal) -> Refusal {
         Refusal::invalid(Chain(refusal).to_string())
     }
 
@@ -75,7 +77,9 @@ pub(in crate::northbound) trait Rotated: Send + Sync + 'static {
 }
 
 /// The messages of a stream that rotates, from wire to domain and back.
-pub(in crate::northbound) trait Messages<S: Rotated>: Send + 'static {
+pub(in crate::northbound) trait RotateMessages<S: Rotatable>:
+    Send + 'static
+{
     type Request: Send + 'static;
     /// Answer of the stream; an empty one confirms a finalize.
     type Response: Default + Send + 'static;
@@ -95,16 +99,16 @@ pub(in crate::northbound) trait Messages<S: Rotated>: Send + 'static {
 }
 
 /// All artefacts of a service.
-pub(in crate::northbound) type State<S> = <<S as Rotated>::Rules as Rotating>::State;
+pub(in crate::northbound) type State<S> = <<S as Rotatable>::Rules as RotationRules>::State;
 /// Artefacts of one message.
-pub(in crate::northbound) type Upload<S> = <<S as Rotated>::Rules as Rotating>::Upload;
+pub(in crate::northbound) type Upload<S> = <<S as Rotatable>::Rules as RotationRules>::Upload;
 /// Result of an upload that is in force.
-pub(in crate::northbound) type Reply<S> = <<S as Rotated>::Rules as Rotating>::Reply;
+pub(in crate::northbound) type Reply<S> = <<S as Rotatable>::Rules as RotationRules>::Reply;
 /// Stream of answers to a client.
-pub(in crate::northbound) type Answers<R> = ReceiverStream<Result<R, Status>>;
+pub(in crate::northbound) type AnswerStream<R> = ReceiverStream<Result<R, Status>>;
 
 /// One message of a client.
-pub(in crate::northbound) enum Command<S: Rotated + ?Sized> {
+pub(in crate::northbound) enum Command<S: Rotatable + ?Sized> {
     Upload { upload: Upload<S>, overwrite: bool },
     Finalize,
 }
@@ -113,13 +117,13 @@ pub(in crate::northbound) enum Command<S: Rotated + ?Sized> {
 ///
 /// # Errors
 /// UNAVAILABLE when another rotation is in progress, or the agent is stopping.
-pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
+pub(in crate::northbound) fn serve<S: Rotatable, M: RotateMessages<S>>(
     service: Arc<S>,
     rotations: &Rotations,
     caller: Caller,
     request: Request<Streaming<M::Request>>,
-) -> Result<Answers<M::Response>, Status> {
-    let right = Right::of(request.extensions())?;
+) -> Result<AnswerStream<M::Response>, Status> {
+    let right = CallPermission::of(request.extensions())?;
     let requests = request.into_inner();
     let guard = take(&*service)?;
     let (answers, stream) = mpsc::channel(ANSWERS);
@@ -142,7 +146,7 @@ pub(in crate::northbound) fn serve<S: Rotated, M: Messages<S>>(
 
 /// Uploads that came without a stream, in force on trial. Dropping this does not roll them back.
 #[must_use = "what is tried has to be kept or undone"]
-pub(in crate::northbound) struct Trying<S: Rotated> {
+pub(in crate::northbound) struct UploadTrial<S: Rotatable> {
     service: Arc<S>,
     caller: Caller,
     rotation: Rotation<S::Rules>,
@@ -153,11 +157,11 @@ pub(in crate::northbound) struct Trying<S: Rotated> {
 ///
 /// # Errors
 /// When one of them is refused or cannot be carried out; all are rolled back then.
-pub(in crate::northbound) async fn try_uploads<S: Rotated>(
+pub(in crate::northbound) async fn try_uploads<S: Rotatable>(
     service: Arc<S>,
     caller: &Caller,
     uploads: Vec<Upload<S>>,
-) -> Result<Trying<S>, Refusal> {
+) -> Result<UploadTrial<S>, Refusal> {
     let guard = take(&*service)?;
     let driver = Driver { service: &*service, caller };
     let mut rotation = Rotation::open(service.last());
@@ -167,24 +171,27 @@ pub(in crate::northbound) async fn try_uploads<S: Rotated>(
             Err(fallen) => return Err(driver.fall(fallen).await),
         }
     }
-    Ok(Trying { service, caller: caller.clone(), rotation, _guard: guard })
+    Ok(UploadTrial { service, caller: caller.clone(), rotation, _guard: guard })
 }
 
 /// Checks that an upload would be accepted now, without bringing it into force.
-pub(super) fn examine_upload<S: Rotated>(service: &S, upload: Upload<S>) -> Result<(), Refusal> {
+pub(super) fn examine_upload<S: Rotatable>(service: &S, upload: Upload<S>) -> Result<(), Refusal> {
     let trial = Rotation::open(service.last()).upload(service.rules(), upload, true);
     trial.map(drop).map_err(|broken| why(service, &broken.reason))
 }
 
-fn why<S: Rotated>(service: &S, reason: &Reason<<S::Rules as Rotating>::Refusal>) -> Refusal {
+fn why<S: Rotatable>(
+    service: &S,
+    reason: &RotationError<<S::Rules as RotationRules>::Refusal>,
+) -> Refusal {
     match reason {
-        Reason::Refused(refusal) => service.refused(refusal),
-        reason @ Reason::VersionInUse { .. } => Refusal::exists(reason.to_string()),
-        reason @ Reason::NothingUploaded => Refusal::precondition(reason.to_string()),
+        RotationError::Refused(refusal) => service.refused(refusal),
+        reason @ RotationError::VersionInUse { .. } => Refusal::exists(reason.to_string()),
+        reason @ RotationError::NothingUploaded => Refusal::precondition(reason.to_string()),
     }
 }
 
-impl<S: Rotated> Trying<S> {
+impl<S: Rotatable> UploadTrial<S> {
     /// State that is in force.
     pub(in crate::northbound) fn now(&self) -> &State<S> {
         self.rotation.current()
@@ -213,7 +220,7 @@ impl<S: Rotated> Trying<S> {
     }
 }
 
-fn take<S: Rotated>(service: &S) -> Result<RotationGuard, Refusal> {
+fn take<S: Rotatable>(service: &S) -> Result<RotationGuard, Refusal> {
     let busy = || Refusal::busy(format!("another rotation of {} is in progress", S::NAME));
     service.rotation_lock().take().ok_or_else(busy)
 }
@@ -222,13 +229,13 @@ fn take<S: Rotated>(service: &S) -> Result<RotationGuard, Refusal> {
 struct Client<'a, Request, Response> {
     requests: Streaming<Request>,
     answers: mpsc::Sender<Result<Response, Status>>,
-    right: Right,
+    right: CallPermission,
     rotations: &'a Rotations,
     idle: Duration,
 }
 
 /// Reason for which there are no more messages of a client.
-enum Gone {
+enum StreamEnd {
     /// The client has closed the stream without a finalize.
     Closed,
     Broken,
@@ -237,26 +244,26 @@ enum Gone {
 }
 
 impl<Request, Response> Client<'_, Request, Response> {
-    async fn next(&mut self) -> Result<Request, Gone> {
+    async fn next(&mut self) -> Result<Request, StreamEnd> {
         let message = async {
             tokio::select! {
                 biased; // messages that a client sent before it went count
                 message = self.requests.message() => match message {
                     Ok(Some(request)) => Ok(request),
-                    Ok(None) => Err(Gone::Closed),
-                    Err(_) => Err(Gone::Broken),
+                    Ok(None) => Err(StreamEnd::Closed),
+                    Err(_) => Err(StreamEnd::Broken),
                 },
-                () = self.answers.closed() => Err(Gone::Broken),
-                () = self.rotations.stopping() => Err(Gone::Stopping),
+                () = self.answers.closed() => Err(StreamEnd::Broken),
+                () = self.rotations.stopping() => Err(StreamEnd::Stopping),
             }
         };
-        timeout(self.idle, message).await.unwrap_or(Err(Gone::Silent(self.idle)))
+        timeout(self.idle, message).await.unwrap_or(Err(StreamEnd::Silent(self.idle)))
     }
 
-    async fn tell(&self, answer: Response) -> Result<(), Gone> {
+    async fn tell(&self, answer: Response) -> Result<(), StreamEnd> {
         match timeout(self.idle, self.answers.send(Ok(answer))).await {
-            Ok(sent) => sent.map_err(|_| Gone::Broken),
-            Err(_) => Err(Gone::Silent(self.idle)),
+            Ok(sent) => sent.map_err(|_| StreamEnd::Broken),
+            Err(_) => Err(StreamEnd::Silent(self.idle)),
         }
     }
 
@@ -272,7 +279,7 @@ impl<Request, Response> Client<'_, Request, Response> {
     }
 }
 
-impl Gone {
+impl StreamEnd {
     /// Status for the client, if it is still there, after the rollback.
     fn refusal(&self) -> Refusal {
         match self {
@@ -288,19 +295,19 @@ impl Gone {
 }
 
 /// A step that succeeded.
-struct Done<S: Rotated> {
+struct StepSuccess<S: Rotatable> {
     next: Rotation<S::Rules>,
-    outcome: Outcome<S>,
+    outcome: StepOutcome<S>,
 }
 
 /// Result of a step, for the client.
-enum Outcome<S: Rotated> {
+enum StepOutcome<S: Rotatable> {
     Tried(Reply<S>),
     Final,
 }
 
 /// A step that failed, and the rollback that it needs.
-struct Fallen<S: Rotated> {
+struct StepFailure<S: Rotatable> {
     refusal: Refusal,
     roll_back: Option<RollBack<State<S>>>,
 }
@@ -310,9 +317,9 @@ struct Driver<'a, S> {
     caller: &'a Caller,
 }
 
-impl<S: Rotated> Driver<'_, S> {
+impl<S: Rotatable> Driver<'_, S> {
     /// Handles the messages of a stream to its end, and returns the last answer.
-    async fn follow<M: Messages<S>>(
+    async fn follow<M: RotateMessages<S>>(
         &self,
         client: &mut Client<'_, M::Request, M::Response>,
     ) -> Option<Result<M::Response, Status>> {
@@ -329,9 +336,9 @@ impl<S: Rotated> Driver<'_, S> {
             };
             rotation = done.next;
             let answer = match done.outcome {
-                Outcome::Tried(reply) => M::answer(reply),
-                Outcome::Final if M::GOES_ON => M::Response::default(),
-                Outcome::Final => return Some(Ok(M::Response::default())),
+                StepOutcome::Tried(reply) => M::answer(reply),
+                StepOutcome::Final if M::GOES_ON => M::Response::default(),
+                StepOutcome::Final => return Some(Ok(M::Response::default())),
             };
             if let Err(gone) = client.tell(answer).await {
                 return self.gone(rotation, &gone).await.map(Err);
@@ -339,12 +346,12 @@ impl<S: Rotated> Driver<'_, S> {
         }
     }
 
-    async fn step<M: Messages<S>>(
+    async fn step<M: RotateMessages<S>>(
         &self,
         rotation: Rotation<S::Rules>,
         request: M::Request,
-        right: &Right,
-    ) -> Result<Done<S>, Fallen<S>> {
+        right: &CallPermission,
+    ) -> Result<StepSuccess<S>, StepFailure<S>> {
         let read = M::read(self.service, rotation.current(), request);
         match guarded("reading the message", read).await {
             Ok(Command::Upload { upload, overwrite }) => {
@@ -352,12 +359,12 @@ impl<S: Rotated> Driver<'_, S> {
             }
             Ok(Command::Finalize) => {
                 if let Err(refusal) = may_finalize(right, !M::GOES_ON) {
-                    return Err(Fallen { refusal, roll_back: rotation.end() });
+                    return Err(StepFailure { refusal, roll_back: rotation.end() });
                 }
                 let finalizing = rotation.finalize().map_err(|broken| self.broken(broken))?;
                 self.finalize(finalizing).await
             }
-            Err(refusal) => Err(Fallen { refusal, roll_back: rotation.end() }),
+            Err(refusal) => Err(StepFailure { refusal, roll_back: rotation.end() }),
         }
     }
 
@@ -366,24 +373,27 @@ impl<S: Rotated> Driver<'_, S> {
         rotation: Rotation<S::Rules>,
         upload: Upload<S>,
         overwrite: bool,
-    ) -> Result<Done<S>, Fallen<S>> {
+    ) -> Result<StepSuccess<S>, StepFailure<S>> {
         let trial = rotation.upload(self.service.rules(), upload, overwrite);
         let trial = trial.map_err(|broken| self.broken(broken))?;
         let activated = self.service.activate(&trial.before, &trial.now);
         if let Err(refusal) = guarded("activating the upload", activated).await {
-            return Err(Fallen { refusal, roll_back: trial.rotation.end() });
+            return Err(StepFailure { refusal, roll_back: trial.rotation.end() });
         }
         info!(service = S::NAME, caller = %self.caller.name, "an upload is tried");
-        Ok(Done { next: trial.rotation, outcome: Outcome::Tried(trial.reply) })
+        Ok(StepSuccess { next: trial.rotation, outcome: StepOutcome::Tried(trial.reply) })
     }
 
-    async fn finalize(&self, finalizing: Finalizing<S::Rules>) -> Result<Done<S>, Fallen<S>> {
+    async fn finalize(
+        &self,
+        finalizing: FinalizeStep<S::Rules>,
+    ) -> Result<StepSuccess<S>, StepFailure<S>> {
         let written = async {
             let changes = self.service.changes(finalizing.before(), finalizing.now());
             Ok(self.service.store().write_artefacts(changes).await?)
         };
         if let Err(refusal) = guarded("recording the upload", written).await {
-            return Err(Fallen { refusal, roll_back: Some(finalizing.failed()) });
+            return Err(StepFailure { refusal, roll_back: Some(finalizing.failed()) });
         }
         let settled = async {
             self.service.settle(finalizing.now()).await;
@@ -391,25 +401,25 @@ impl<S: Rotated> Driver<'_, S> {
         };
         if let Err(refusal) = guarded("settling", settled).await {
             // The upload is on disk, so it is not rolled back: a restart has it in force.
-            return Err(Fallen { refusal, roll_back: None });
+            return Err(StepFailure { refusal, roll_back: None });
         }
         info!(service = S::NAME, caller = %self.caller.name, "an upload is final");
-        Ok(Done { next: finalizing.written(), outcome: Outcome::Final })
+        Ok(StepSuccess { next: finalizing.written(), outcome: StepOutcome::Final })
     }
 
-    fn broken(&self, broken: Broken<S::Rules>) -> Fallen<S> {
-        Fallen { refusal: why(self.service, &broken.reason), roll_back: broken.roll_back }
+    fn broken(&self, broken: RotationFailure<S::Rules>) -> StepFailure<S> {
+        StepFailure { refusal: why(self.service, &broken.reason), roll_back: broken.roll_back }
     }
 
-    async fn fall(&self, fallen: Fallen<S>) -> Refusal {
+    async fn fall(&self, fallen: StepFailure<S>) -> Refusal {
         self.take_back(fallen.roll_back, &fallen.refusal).await;
         fallen.refusal
     }
 
     /// Rolls back after the client has gone. One that closed its stream with no upload on trial gets no status.
-    async fn gone(&self, rotation: Rotation<S::Rules>, gone: &Gone) -> Option<Status> {
+    async fn gone(&self, rotation: Rotation<S::Rules>, gone: &StreamEnd) -> Option<Status> {
         let (roll_back, refusal) = (rotation.end(), gone.refusal());
-        if roll_back.is_none() && matches!(gone, Gone::Closed) {
+        if roll_back.is_none() && matches!(gone, StreamEnd::Closed) {
             return None;
         }
         self.take_back(roll_back, &refusal).await;
@@ -430,7 +440,10 @@ impl<S: Rotated> Driver<'_, S> {
 
 /// Checks the permission once more, since the caller may have been removed after the stream began. The finalized state
 /// may withdraw the caller's own permission; with `is_end`, the call is allowed to end nevertheless.
-pub(in crate::northbound) fn may_finalize(right: &Right, is_end: bool) -> Result<(), Refusal> {
+pub(in crate::northbound) fn may_finalize(
+    right: &CallPermission,
+    is_end: bool,
+) -> Result<(), Refusal> {
     right.ask().map_err(Refusal::lost_right)?;
     if is_end {
         right.let_end();

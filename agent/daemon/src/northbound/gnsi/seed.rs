@@ -1,8 +1,8 @@
 //! Artefacts that come without a stream: with a boot configuration, or with a bootstrap.
 //!
-//! Each service handles its artefacts like those of a rotation: [`Seeds::try_all`] brings all of them into force, or
-//! none. Then [`Seeds::changes`] lists the changes to record and [`Seeds::settle`] notes that they are recorded, or
-//! [`Seeds::undo`] rolls back. One of the last two must follow, so the caller runs in a task that does not end with the
+//! Each service handles its artefacts like those of a rotation: [`ArtefactTrial::try_all`] brings all of them into force, or
+//! none. Then [`ArtefactTrial::changes`] lists the changes to record and [`ArtefactTrial::settle`] notes that they are recorded, or
+//! [`ArtefactTrial::undo`] rolls back. One of the last two must follow, so the caller runs in a task that does not end with the
 //! client.
 
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use holdfast_store::ArtefactChange;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 
-use super::rotate::{Rotated, Trying, Upload, examine_upload, try_uploads};
+use super::rotate::{Rotatable, Upload, UploadTrial, examine_upload, try_uploads};
 use super::{authz, certz, credentialz, pathz, switched_on};
-use crate::gnsi::{Gnsi, Promise};
+use crate::gnsi::{Gnsi, TrialProfilesGuard};
 use crate::northbound::status::Refusal;
 
 /// Artefacts for the gNSI services; `None` for a service whose artefacts stay.
@@ -35,34 +35,34 @@ pub(crate) struct Artefacts {
 /// Artefacts that are in force on trial.
 #[must_use = "what is tried has to be kept or undone"]
 #[derive(Default)]
-pub(crate) struct Seeds {
-    tried: Vec<Box<dyn Seed>>,
-    promise: Option<Promise>,
+pub(crate) struct ArtefactTrial {
+    tried: Vec<Box<dyn ServiceTrial>>,
+    promise: Option<TrialProfilesGuard>,
 }
 
 /// An upload, and the service that it is for.
-type Offer<F> = Option<(F, Upload<F>)>;
+type ServiceUpload<F> = Option<(F, Upload<F>)>;
 
 /// All uploads, translated for their services.
-struct Offers<D: Datastore> {
-    authz: Offer<authz::Face<D>>,
-    pathz: Offer<pathz::Face<D>>,
-    certz: Offer<certz::Face<D>>,
-    credentials: Offer<credentialz::Face<D>>,
+struct ServiceUploads<D: Datastore> {
+    authz: ServiceUpload<authz::RotatableAuthz<D>>,
+    pathz: ServiceUpload<pathz::RotatablePathz<D>>,
+    certz: ServiceUpload<certz::RotatableCertz<D>>,
+    credentials: ServiceUpload<credentialz::RotatableCredentialz<D>>,
 }
 
 /// Uploads on trial of one service.
 #[tonic::async_trait]
-trait Seed: Send + Sync {
+trait ServiceTrial: Send + Sync {
     fn changes(&self) -> Vec<ArtefactChange>;
     async fn settle(self: Box<Self>);
     async fn undo(self: Box<Self>, why: &Refusal);
 }
 
 #[tonic::async_trait]
-impl<S: Rotated> Seed for Trying<S> {
+impl<S: Rotatable> ServiceTrial for UploadTrial<S> {
     fn changes(&self) -> Vec<ArtefactChange> {
-        Trying::changes(self)
+        UploadTrial::changes(self)
     }
 
     async fn settle(self: Box<Self>) {
@@ -81,7 +81,7 @@ impl Artefacts {
     }
 }
 
-impl Seeds {
+impl ArtefactTrial {
     /// Brings all artefacts into force on trial. They are checked against the configuration with `boot`.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl Seeds {
         coming: &Configuration,
         artefacts: Artefacts,
     ) -> Result<(), Refusal> {
-        let offers = Offers::read(core, gnsi, coming, artefacts).await?;
+        let offers = ServiceUploads::read(core, gnsi, coming, artefacts).await?;
         if let Some((face, upload)) = offers.authz {
             self.add(face, caller, upload).await?;
         }
@@ -134,7 +134,7 @@ impl Seeds {
         Ok(())
     }
 
-    async fn add<S: Rotated>(
+    async fn add<S: Rotatable>(
         &mut self,
         face: S,
         caller: &Caller,
@@ -160,8 +160,8 @@ impl Seeds {
             return Ok(());
         }
         switched_on(core)?;
-        let Offers { authz, pathz, certz, credentials } =
-            Offers::read(core, gnsi, &coming, artefacts).await?;
+        let ServiceUploads { authz, pathz, certz, credentials } =
+            ServiceUploads::read(core, gnsi, &coming, artefacts).await?;
         take_offer(authz)?;
         take_offer(pathz)?;
         take_offer(certz)?;
@@ -194,7 +194,7 @@ impl Seeds {
     }
 }
 
-impl<D: Datastore> Offers<D> {
+impl<D: Datastore> ServiceUploads<D> {
     /// Translates artefacts. `coming` is the configuration that they will be in force with.
     async fn read(
         core: &D,
@@ -204,20 +204,21 @@ impl<D: Datastore> Offers<D> {
     ) -> Result<Self, Refusal> {
         let mut offers = Self { authz: None, pathz: None, certz: None, credentials: None };
         if let Some(given) = artefacts.authz {
-            let face = authz::Face::new(core.clone(), gnsi);
+            let face = authz::RotatableAuthz::new(core.clone(), gnsi);
             offers.authz = Some((face, authz::upload(given)));
         }
         if let Some(given) = artefacts.pathz {
-            let face = pathz::Face::new(core.clone(), gnsi);
+            let face = pathz::RotatablePathz::new(core.clone(), gnsi);
             offers.pathz = Some((face, pathz::read_upload(given)?));
         }
         if let Some(given) = artefacts.certz {
-            let (face, profiles) = (certz::Face::new(core.clone(), gnsi), &gnsi.certz.profiles);
+            let (face, profiles) =
+                (certz::RotatableCertz::new(core.clone(), gnsi), &gnsi.certz.profiles);
             let upload = certz::replacement(given, bound_in(coming), profiles).await?;
             offers.certz = Some((face, upload));
         }
         if let Some(given) = artefacts.credentials {
-            let face = credentialz::Face::new(core.clone(), gnsi);
+            let face = credentialz::RotatableCredentialz::new(core.clone(), gnsi);
             let upload = credentialz::replacement(given).await?;
             let upload = face.about_accounts(upload, |name| is_user_in(coming, name)).await?;
             offers.credentials = Some((face, upload));
@@ -227,11 +228,11 @@ impl<D: Datastore> Offers<D> {
 }
 
 /// Checks an upload by the rules of its service.
-fn take_offer<S: Rotated>(offer: Offer<S>) -> Result<(), Refusal> {
+fn take_offer<S: Rotatable>(offer: ServiceUpload<S>) -> Result<(), Refusal> {
     offer.map_or(Ok(()), |(face, upload)| examine_upload(&face, upload))
 }
 
-impl std::fmt::Debug for Seeds {
+impl std::fmt::Debug for ArtefactTrial {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} services", self.tried.len())
     }

@@ -25,17 +25,17 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Extensions, Status};
 
 pub use self::ignored::IgnoredSubscriptions;
-use self::outlet::Outlet;
+use self::outlet::UpdateSender;
 pub(super) use self::outlet::Updates;
 #[cfg(test)]
 pub(super) use self::plan::DEFAULT_SAMPLE_INTERVAL;
-use self::plan::Plan;
+use self::plan::SubscriptionPlan;
 use self::sampler::Sampler;
 use self::stream::Subscriber;
-use super::outlet::{End, channel};
-use super::reads::Reads;
+use super::outlet::{StreamError, channel};
+use super::reads::ReadPool;
 use super::status::Refusal;
-use crate::gnsi::pathz::Policies;
+use crate::gnsi::pathz::PolicyWatch;
 use crate::tls::{Dscp, Peer};
 
 /// Polls of one RPC that wait for the one being answered. The transport slows down a client that polls faster than it
@@ -48,17 +48,17 @@ const POLICY_REPLACED: &str =
 
 /// The subscriber, its pathz policy, and permits for its readings.
 #[derive(Debug)]
-pub(super) struct Subscribing {
+pub(super) struct SubscriberContext {
     pub(super) caller: Caller,
-    pub(super) policies: Policies,
-    pub(super) reads: Reads,
+    pub(super) policies: PolicyWatch,
+    pub(super) reads: ReadPool,
     pub(super) ignored: Arc<IgnoredSubscriptions>,
 }
 
 /// Starts the task of one Subscribe RPC. The task ends with the returned stream.
 pub(super) fn open<D, R>(
     sampler: Arc<Sampler<D>>,
-    reader: Subscribing,
+    reader: SubscriberContext,
     extensions: &Extensions,
     requests: R,
 ) -> Updates
@@ -79,19 +79,21 @@ where
 /// Serves one RPC to its end, which is `Ok` for ONCE, and for POLL when the client has no more to ask.
 async fn serve<D, R>(
     sampler: &Sampler<D>,
-    mut reader: Subscribing,
+    mut reader: SubscriberContext,
     dscp: Option<Dscp>,
     mut requests: R,
-    outlet: Outlet,
-) -> Result<(), End>
+    outlet: UpdateSender,
+) -> Result<(), StreamError>
 where
     D: Datastore,
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin,
 {
-    let first = requests.next().await.ok_or(End::Gone)?.map_err(|_| End::Gone)?;
+    let first = requests.next().await.ok_or(StreamError::Gone)?.map_err(|_| StreamError::Gone)?;
     let rights = reader.policies.rights(&reader.caller.name);
     let unknown = reader.ignored.setting(sampler.core());
-    let plan = Plan::read(sampler.core(), &reader.reads, rights.as_ref(), unknown, first).await;
+    let plan =
+        SubscriptionPlan::read(sampler.core(), &reader.reads, rights.as_ref(), unknown, first)
+            .await;
     let fresh = rights.map(|_| reader.policies.fresh_state()).unwrap_or_default();
     if !fresh.is_empty() {
         sampler.core().show_state(fresh).await;
@@ -122,13 +124,13 @@ async fn watch_requests<R>(
     mut requests: R,
     mode: subscription_list::Mode,
     poll_tx: mpsc::Sender<()>,
-) -> End
+) -> StreamError
 where
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin,
 {
     while let Some(request) = requests.next().await {
         match request.map(|request| request.request) {
-            Err(_) => return End::Gone,
+            Err(_) => return StreamError::Gone,
             Ok(Some(subscribe_request::Request::Poll(_)))
                 if mode == subscription_list::Mode::Poll =>
             {

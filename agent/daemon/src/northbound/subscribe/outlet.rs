@@ -7,30 +7,30 @@ use holdfast_proto::gnmi::{self, SubscribeResponse};
 use holdfast_proto::gnmi_ext::config_subscription::Action;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{ConfigSubscription, ConfigSubscriptionSyncDone, Extension};
-use holdfast_telemetry::{Boundary, Item, Progress, Walk};
+use holdfast_telemetry::{Boundary, TreeUpdate, Walk, WalkProgress};
 use prost::Message;
 
 use super::super::encoding::Encoding;
-use super::super::outlet::{self, End};
+use super::super::outlet::{self, StreamError};
 use super::super::path::to_wire;
-use super::super::reads::Portions;
+use super::super::reads::WalkQuota;
 
 /// Leaves and octets after which a notification is sent although more belongs to its instant:
 /// clients limit messages, 4 MiB is a common default.
 const MAX_LEAVES: usize = 512;
 const MAX_OCTETS: usize = 1024 * 1024;
 /// The sending half of one Subscribe RPC.
-pub(super) type Outlet = outlet::Outlet<SubscribeResponse>;
+pub(super) type UpdateSender = outlet::ResponseSender<SubscribeResponse>;
 /// The messages of one Subscribe RPC, then its status.
-pub(in super::super) type Updates = outlet::Messages<SubscribeResponse>;
+pub(in super::super) type Updates = outlet::ResponseStream<SubscribeResponse>;
 
-impl Outlet {
-    pub(super) async fn sync(&self) -> Result<(), End> {
+impl UpdateSender {
+    pub(super) async fn sync(&self) -> Result<(), StreamError> {
         self.respond(Some(Response::SyncResponse(true)), Vec::new()).await
     }
 
     /// Marks the end of all changes of one commit.
-    pub(super) async fn sync_done(&self, boundary: &Boundary) -> Result<(), End> {
+    pub(super) async fn sync_done(&self, boundary: &Boundary) -> Result<(), StreamError> {
         let done = ConfigSubscriptionSyncDone {
             commit_confirm_id: boundary.confirm_id.as_deref().unwrap_or_default().to_owned(),
             server_commit_id: boundary.transaction.to_string(),
@@ -41,7 +41,7 @@ impl Outlet {
         self.respond(None, vec![Extension { ext }]).await
     }
 
-    pub(super) async fn notify(&self, notification: gnmi::Notification) -> Result<(), End> {
+    pub(super) async fn notify(&self, notification: gnmi::Notification) -> Result<(), StreamError> {
         self.respond(Some(Response::Update(notification)), Vec::new()).await
     }
 
@@ -49,14 +49,14 @@ impl Outlet {
         &self,
         response: Option<Response>,
         extension: Vec<Extension>,
-    ) -> Result<(), End> {
+    ) -> Result<(), StreamError> {
         self.send(SubscribeResponse { response, extension }).await
     }
 }
 
 /// Time stamps of the notifications.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Time {
+pub(super) enum TimestampMode {
     /// The time at which each leaf changed; removals have the time of the revision that shows them.
     OfEvent { revision_ns: u64 },
     /// The time at which all leaves were read.
@@ -65,7 +65,7 @@ pub(super) enum Time {
 
 /// The part of a walk that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tell {
+pub(super) enum SendFilter {
     All,
     Deletes,
     Updates,
@@ -73,25 +73,25 @@ pub(super) enum Tell {
 
 /// Notifications that are being made: consecutive items with one time stamp go into one.
 #[derive(Debug)]
-pub(super) struct Teller<'a> {
-    pub(super) outlet: &'a Outlet,
+pub(super) struct NotificationWriter<'a> {
+    pub(super) outlet: &'a UpdateSender,
     pub(super) schema: &'a Schema,
     pub(super) encoding: Encoding,
     pub(super) prefix: gnmi::Path,
-    pub(super) time: Time,
+    pub(super) time: TimestampMode,
     pending: gnmi::Notification,
     octets: usize,
     /// Complete notifications that are not sent yet.
     complete: Vec<gnmi::Notification>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> NotificationWriter<'a> {
     pub(super) fn new(
-        outlet: &'a Outlet,
+        outlet: &'a UpdateSender,
         schema: &'a Schema,
         encoding: Encoding,
         prefix: gnmi::Path,
-        time: Time,
+        time: TimestampMode,
     ) -> Self {
         let (pending, complete) = (gnmi::Notification::default(), Vec::new());
         Self { outlet, schema, encoding, prefix, time, pending, octets: 0, complete }
@@ -101,9 +101,9 @@ impl<'a> Teller<'a> {
     pub(super) async fn tell(
         &mut self,
         mut walk: Walk,
-        tell: Tell,
-        portions: &mut Portions,
-    ) -> Result<(), End> {
+        tell: SendFilter,
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
         loop {
             let portion = portions.next().await;
             let before = walk.visited();
@@ -119,16 +119,16 @@ impl<'a> Teller<'a> {
     }
 
     /// Adds the items of one portion; true at the end of the walk.
-    fn tell_portion(&mut self, walk: &mut Walk, tell: Tell, until: usize) -> bool {
+    fn tell_portion(&mut self, walk: &mut Walk, tell: SendFilter, until: usize) -> bool {
         loop {
             let (time_ns, item) = match walk.next_within(until) {
-                Progress::Item(item) => self.to_wire(item),
-                Progress::Paused => return false,
-                Progress::Ended => return true,
+                WalkProgress::Update(item) => self.to_wire(item),
+                WalkProgress::Paused => return false,
+                WalkProgress::Ended => return true,
             };
             let wanted = match &item {
-                Wire::Delete(_) => tell != Tell::Updates,
-                Wire::Update(_) => tell != Tell::Deletes,
+                WireItem::Delete(_) => tell != SendFilter::Updates,
+                WireItem::Update(_) => tell != SendFilter::Deletes,
             };
             if wanted {
                 self.add(time_ns, item);
@@ -137,7 +137,7 @@ impl<'a> Teller<'a> {
     }
 
     /// Sends all notifications, also the incomplete one.
-    pub(super) async fn flush(&mut self) -> Result<(), End> {
+    pub(super) async fn flush(&mut self) -> Result<(), StreamError> {
         self.finish();
         for notification in std::mem::take(&mut self.complete) {
             self.outlet.notify(notification).await?;
@@ -155,7 +155,7 @@ impl<'a> Teller<'a> {
         self.complete.push(gnmi::Notification { prefix, ..notification });
     }
 
-    fn add(&mut self, time_ns: u64, item: Wire) {
+    fn add(&mut self, time_ns: u64, item: WireItem) {
         let timestamp = time_ns.cast_signed();
         let full = self.pending.update.len() + self.pending.delete.len() >= MAX_LEAVES
             || self.octets >= MAX_OCTETS;
@@ -164,27 +164,30 @@ impl<'a> Teller<'a> {
         }
         self.pending.timestamp = timestamp;
         match item {
-            Wire::Delete(path) => self.pending.delete.push(path),
-            Wire::Update(update) => {
+            WireItem::Delete(path) => self.pending.delete.push(path),
+            WireItem::Update(update) => {
                 self.octets += update.encoded_len();
                 self.pending.update.push(update);
             }
         }
     }
 
-    fn to_wire(&self, item: Item<'_>) -> (u64, Wire) {
+    fn to_wire(&self, item: TreeUpdate<'_>) -> (u64, WireItem) {
         match (item, self.time) {
-            (Item::Gone(path), Time::OfEvent { revision_ns: time_ns })
-            | (Item::Gone(path) | Item::Reborn { path, .. }, Time::OfReading { time_ns })
-            | (Item::Reborn { path, time_ns }, Time::OfEvent { .. }) => {
-                (time_ns, Wire::Delete(to_wire(self.schema, path)))
+            (TreeUpdate::Deleted(path), TimestampMode::OfEvent { revision_ns: time_ns })
+            | (
+                TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. },
+                TimestampMode::OfReading { time_ns },
+            )
+            | (TreeUpdate::Recreated { path, time_ns }, TimestampMode::OfEvent { .. }) => {
+                (time_ns, WireItem::Delete(to_wire(self.schema, path)))
             }
-            (Item::Leaf { path, leaf, missed }, time) => {
+            (TreeUpdate::Leaf { path, leaf, missed }, time) => {
                 let time_ns = match time {
-                    Time::OfEvent { .. } => leaf.meta.time_ns,
-                    Time::OfReading { time_ns } => time_ns,
+                    TimestampMode::OfEvent { .. } => leaf.meta.time_ns,
+                    TimestampMode::OfReading { time_ns } => time_ns,
                 };
-                (time_ns, Wire::Update(self.update(path, &leaf.value, missed)))
+                (time_ns, WireItem::Update(self.update(path, &leaf.value, missed)))
             }
         }
     }
@@ -201,7 +204,7 @@ impl<'a> Teller<'a> {
 }
 
 #[derive(Debug)]
-enum Wire {
+enum WireItem {
     Delete(gnmi::Path),
     Update(gnmi::Update),
 }

@@ -9,17 +9,17 @@ use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_request;
 use holdfast_proto::gnmi::subscription_list::Mode;
-use holdfast_telemetry::{Class, Kind, LeavesCache, Selection};
+use holdfast_telemetry::{ChangeDetection, LeafSetCache, ReadType, Selection};
 use smol_str::SmolStr;
 
 use super::super::encoding::Encoding;
-use super::super::extensions::ReadWishes;
+use super::super::extensions::ReadExtensions;
 use super::super::path::Prefix;
-use super::super::reads::{Reads, Stop, Work};
-use super::super::request::{AdmittedPath, ReadPath, Reader};
+use super::super::reads::{ReadBudget, ReadPool, ReadStop};
+use super::super::request::{AdmittedPath, ReadPath, ReadRequest};
 use super::super::status::Refusal;
 use super::super::unknown::OrUnknown;
-use crate::gnsi::pathz::Rights;
+use crate::gnsi::pathz::PathPermissions;
 use crate::settings::UnknownPaths;
 
 /// The shortest interval between samples, and the one that interval 0 means. Reading all counters
@@ -32,14 +32,14 @@ const MAX_DSCP: u32 = 63;
 
 /// A subscription list that will be served.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct SubscriptionPlan {
     pub(super) mode: Mode,
     pub(super) encoding: Encoding,
     pub(super) updates_only: bool,
     /// True when configuration alone is wanted, with a mark after each commit.
     pub(super) configuration: bool,
     pub(super) prefix: Prefix,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SubscriptionPart>,
     /// The paths of subscriptions that are left out, since no model has them.
     pub(super) ignored: Vec<SmolStr>,
     pub(super) marking: Option<u8>,
@@ -47,16 +47,16 @@ pub(super) struct Plan {
 
 /// Leaves of one subscription that are sent at the same pace.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct SubscriptionPart {
     pub(super) selection: Arc<Selection>,
     /// True when some of the leaves are polled.
     pub(super) polled: bool,
-    pub(super) pace: Pace,
+    pub(super) pace: StreamMode,
 }
 
 /// The occasions on which a stream sends its leaves again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum StreamMode {
     /// A change sends the changed leaves; a heartbeat, if there is one, sends all of them.
     Changes { heartbeat: Option<Duration> },
     Samples {
@@ -70,11 +70,11 @@ pub(super) enum Pace {
     },
 }
 
-impl Plan {
+impl SubscriptionPlan {
     pub(super) async fn read<D: Datastore>(
         core: &D,
-        reads: &Reads,
-        rights: Option<&Arc<Rights>>,
+        reads: &ReadPool,
+        rights: Option<&Arc<PathPermissions>>,
         unknown: UnknownPaths,
         request: gnmi::SubscribeRequest,
     ) -> Result<Self, Refusal> {
@@ -87,16 +87,18 @@ impl Plan {
         SUBSCRIPTIONS.check(list.subscription.len())?;
         let mode = Mode::try_from(list.mode)
             .map_err(|_| Refusal::invalid(format!("there is no mode {}", list.mode)))?;
-        let wishes = ReadWishes::of_subscribe(&request.extension, mode)?;
+        let wishes = ReadExtensions::of_subscribe(&request.extension, mode)?;
         let marking = list.qos.map(|qos| marking(qos.marking)).transpose()?;
-        let kind = if wishes.configuration { Kind::Config } else { Kind::All };
-        let reader = Reader::new(core, rights, list.prefix, kind, &list.use_models, wishes.depth)?
-            .with(unknown);
+        let kind = if wishes.configuration { ReadType::Config } else { ReadType::All };
+        let reader =
+            ReadRequest::new(core, rights, list.prefix, kind, &list.use_models, wishes.depth)?
+                .with(unknown);
         let joined = reader.joined(list.subscription.iter().map(|it| it.path.as_ref()))?;
         let admitted = reader.admitted(joined).await?;
         let prefix = reader.prefix.clone();
         let subscriptions = list.subscription;
-        let split = move |work: &Work| split_all(&reader, &admitted, &subscriptions, mode, work);
+        let split =
+            move |work: &ReadBudget| split_all(&reader, &admitted, &subscriptions, mode, work);
         let (parts, ignored) = reads.run(split).await?;
         let encoding = Encoding::read(list.encoding)?;
         let (updates_only, configuration) = (list.updates_only, wishes.configuration);
@@ -107,12 +109,12 @@ impl Plan {
 /// The parts of all subscriptions, and the paths of those that are ignored. Other fields of an ignored subscription are
 /// not checked.
 fn split_all<D: Datastore>(
-    reader: &Reader<D>,
+    reader: &ReadRequest<D>,
     admitted: &[OrUnknown<AdmittedPath>],
     subscriptions: &[gnmi::Subscription],
     mode: Mode,
-    work: &Work,
-) -> Result<(Vec<Part>, Vec<SmolStr>), Stop> {
+    work: &ReadBudget,
+) -> Result<(Vec<SubscriptionPart>, Vec<SmolStr>), ReadStop> {
     let paths = reader.resolved(admitted, work)?;
     let cache = RefCell::default();
     let (mut parts, mut ignored) = (Vec::new(), Vec::new());
@@ -142,30 +144,30 @@ fn marking(marking: u32) -> Result<u8, Refusal> {
 
 /// One subscription about to be split into parts.
 struct Split<'a, D> {
-    reader: &'a Reader<D>,
+    reader: &'a ReadRequest<D>,
     path: &'a ReadPath,
-    cache: &'a RefCell<LeavesCache>,
+    cache: &'a RefCell<LeafSetCache>,
 }
 
 impl<D: Datastore> Split<'_, D> {
-    fn at_once(&self) -> Option<Part> {
-        self.part(Class::All, Pace::Changes { heartbeat: None })
+    fn at_once(&self) -> Option<SubscriptionPart> {
+        self.part(ChangeDetection::All, StreamMode::Changes { heartbeat: None })
     }
 
-    fn stream(&self, wire: &gnmi::Subscription) -> Result<Vec<Part>, Refusal> {
+    fn stream(&self, wire: &gnmi::Subscription) -> Result<Vec<SubscriptionPart>, Refusal> {
         let heartbeat = interval("heartbeat_interval", wire.heartbeat_interval)?;
         let parts = match gnmi::SubscriptionMode::try_from(wire.mode) {
             Ok(gnmi::SubscriptionMode::TargetDefined) => self.target_defined(wire, heartbeat)?,
             Ok(gnmi::SubscriptionMode::OnChange) => self.on_change(heartbeat)?,
             Ok(gnmi::SubscriptionMode::Sample) => {
                 let every = interval("sample_interval", wire.sample_interval)?;
-                let pace = Pace::Samples {
+                let pace = StreamMode::Samples {
                     interval: every.unwrap_or(MIN_SAMPLE_INTERVAL),
                     suppress: wire.suppress_redundant,
                     heartbeat,
                     deletes: true,
                 };
-                [self.part(Class::All, pace), None]
+                [self.part(ChangeDetection::All, pace), None]
             }
             Err(_) => return Err(Refusal::invalid(format!("there is no mode {}", wire.mode))),
         };
@@ -176,31 +178,37 @@ impl<D: Datastore> Split<'_, D> {
         &self,
         wire: &gnmi::Subscription,
         heartbeat: Option<Duration>,
-    ) -> Result<[Option<Part>; 2], Refusal> {
+    ) -> Result<[Option<SubscriptionPart>; 2], Refusal> {
         if wire.sample_interval != 0 {
             let reason = "a sample_interval on a TARGET_DEFINED subscription";
             return Err(Refusal::malformed(self.path.joined.path.to_string(), reason));
         }
-        let pace = Pace::Samples {
+        let pace = StreamMode::Samples {
             interval: DEFAULT_SAMPLE_INTERVAL,
             suppress: false,
             heartbeat,
             deletes: false,
         };
-        Ok([self.part(Class::Event, Pace::Changes { heartbeat }), self.part(Class::Polled, pace)])
+        Ok([
+            self.part(ChangeDetection::Event, StreamMode::Changes { heartbeat }),
+            self.part(ChangeDetection::Polled, pace),
+        ])
     }
 
     /// Splits an ON_CHANGE subscription. Leaves without events are sampled at the agent's own interval; a path that
     /// names nothing else is refused.
-    fn on_change(&self, heartbeat: Option<Duration>) -> Result<[Option<Part>; 2], Refusal> {
-        let pace = Pace::Samples {
+    fn on_change(
+        &self,
+        heartbeat: Option<Duration>,
+    ) -> Result<[Option<SubscriptionPart>; 2], Refusal> {
+        let pace = StreamMode::Samples {
             interval: DEFAULT_SAMPLE_INTERVAL,
             suppress: true,
             heartbeat,
             deletes: false,
         };
-        let events = self.part(Class::Event, Pace::Changes { heartbeat });
-        let polled = self.part(Class::Polled, pace);
+        let events = self.part(ChangeDetection::Event, StreamMode::Changes { heartbeat });
+        let polled = self.part(ChangeDetection::Polled, pace);
         if let (None, Some(polled)) = (&events, &polled) {
             let schema = self.reader.schema(self.path.joined.origin);
             let leaf = polled.selection.first_leaf(schema).unwrap_or_default();
@@ -210,11 +218,15 @@ impl<D: Datastore> Split<'_, D> {
         Ok([events, polled])
     }
 
-    fn part(&self, class: Class, pace: Pace) -> Option<Part> {
+    fn part(&self, class: ChangeDetection, pace: StreamMode) -> Option<SubscriptionPart> {
         let cache = &mut self.cache.borrow_mut();
         let selection = self.reader.selection(cache, self.path, class)?;
-        let polled = self.reader.selection(cache, self.path, Class::Polled).is_some();
-        Some(Part { selection, polled: polled && class != Class::Event, pace })
+        let polled = self.reader.selection(cache, self.path, ChangeDetection::Polled).is_some();
+        Some(SubscriptionPart {
+            selection,
+            polled: polled && class != ChangeDetection::Event,
+            pace,
+        })
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Tree;
-use holdfast_telemetry::view::overlaid;
-use holdfast_telemetry::{Revision, Stamp};
+use holdfast_telemetry::view::with_polled_leaves;
+use holdfast_telemetry::{LeafVersion, Revision};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -30,7 +30,7 @@ pub(in super::super) struct Sampler<D> {
 /// A revision, with polled leaves laid over it.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    pub(super) tree: Tree<Stamp>,
+    pub(super) tree: Tree<LeafVersion>,
     /// Time of the reading, in nanoseconds since 1970.
     pub(super) time_ns: u64,
     tick: Option<Instant>,
@@ -38,7 +38,7 @@ pub(super) struct Sample {
 
 impl Sample {
     /// A sample of a tree without polled leaves.
-    pub(super) fn of(tree: Tree<Stamp>, time_ns: u64) -> Self {
+    pub(super) fn of(tree: Tree<LeafVersion>, time_ns: u64) -> Self {
         Self { tree, time_ns, tick: None }
     }
 }
@@ -81,7 +81,8 @@ impl<D: Datastore> Sampler<D> {
     pub(super) async fn read(&self, origin: Origin, revision: &Revision, tick: Instant) -> Sample {
         let leaves = self.core.polled(origin).await;
         let time_ns = now_ns();
-        let tree = overlaid(self.core.schema(origin), revision.tree(origin), leaves, time_ns);
+        let tree =
+            with_polled_leaves(self.core.schema(origin), revision.tree(origin), leaves, time_ns);
         Sample { tree, time_ns, tick: Some(tick) }
     }
 }

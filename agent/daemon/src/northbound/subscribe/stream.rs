@@ -12,33 +12,33 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::outlet::End;
-use super::super::reads::{Portions, Reads};
+use super::super::outlet::StreamError;
+use super::super::reads::{ReadPool, WalkQuota};
 use super::super::status::Refusal;
-use super::outlet::{Outlet, Tell, Teller, Time};
-use super::plan::{Pace, Part, Plan};
+use super::outlet::{NotificationWriter, SendFilter, TimestampMode, UpdateSender};
+use super::plan::{StreamMode, SubscriptionPart, SubscriptionPlan};
 use super::sampler::{Sample, Sampler};
 
 /// The task of one Subscribe RPC.
 #[derive(Debug)]
 pub(super) struct Subscriber<'a, D> {
     sampler: &'a Sampler<D>,
-    plan: Plan,
-    outlet: Outlet,
-    reads: Reads,
+    plan: SubscriptionPlan,
+    outlet: UpdateSender,
+    reads: ReadPool,
 }
 
 /// Samples that the parts of one answer share, by origin.
 #[derive(Debug, Default)]
-struct Samples {
+struct SampleCache {
     openconfig: Option<Sample>,
     native: Option<Sample>,
 }
 
 /// A part of a stream, with its progress and its next due times.
 #[derive(Debug)]
-struct Live {
-    part: Part,
+struct ActivePart {
+    part: SubscriptionPart,
     cursor: Cursor,
     /// Number of the revision up to which changes were sent.
     told: u64,
@@ -47,11 +47,16 @@ struct Live {
 }
 
 impl<'a, D: Datastore> Subscriber<'a, D> {
-    pub(super) fn new(sampler: &'a Sampler<D>, plan: Plan, outlet: Outlet, reads: Reads) -> Self {
+    pub(super) fn new(
+        sampler: &'a Sampler<D>,
+        plan: SubscriptionPlan,
+        outlet: UpdateSender,
+        reads: ReadPool,
+    ) -> Self {
         Self { sampler, plan, outlet, reads }
     }
 
-    pub(super) async fn run(self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), End> {
+    pub(super) async fn run(self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), StreamError> {
         let portions = &mut self.reads.walks();
         match self.plan.mode {
             Mode::Once => self.tell_once(portions).await,
@@ -68,23 +73,23 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     /// Sends all present values, then sync; sync alone for a client that wants updates only.
-    async fn tell_once(&self, portions: &mut Portions) -> Result<(), End> {
+    async fn tell_once(&self, portions: &mut WalkQuota) -> Result<(), StreamError> {
         if !self.plan.updates_only {
             let revision = self.sampler.core().current_revision().await;
-            let mut samples = Samples::default();
+            let mut samples = SampleCache::default();
             for part in &self.plan.parts {
                 let sample = self.sample_now(part, &revision, &mut samples).await;
-                let time = Time::OfReading { time_ns: sample.time_ns };
+                let time = TimestampMode::OfReading { time_ns: sample.time_ns };
                 let mut teller = self.teller(part, time);
                 let walk = Walk::whole(part.selection.clone(), &sample.tree);
-                teller.tell(walk, Tell::All, portions).await?;
+                teller.tell(walk, SendFilter::All, portions).await?;
                 teller.flush().await?;
             }
         }
         self.outlet.sync().await
     }
 
-    async fn stream(&self, portions: &mut Portions) -> Result<(), End> {
+    async fn stream(&self, portions: &mut WalkQuota) -> Result<(), StreamError> {
         // Subscribed before the first revision is taken, so that no commit is missed between the two.
         let mut commits = self.plan.configuration.then(|| self.sampler.core().boundaries());
         let mut revision_rx = self.sampler.core().watch();
@@ -95,7 +100,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         self.outlet.sync().await?;
         loop {
             portions.rested();
-            let due = lives.iter().filter_map(Live::due).min();
+            let due = lives.iter().filter_map(ActivePart::due).min();
             tokio::select! {
                 changed = revision_rx.changed(), if commits.is_none() => {
                     changed.map_err(|_| Refusal::stopping())?;
@@ -105,7 +110,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                 boundary = next_commit(commits.as_mut()) => {
                     let boundary = boundary?;
                     self.tell_changes(&mut lives, &boundary.revision, portions).await?;
-                    if lives.iter().any(Live::follows_changes) {
+                    if lives.iter().any(ActivePart::follows_changes) {
                         self.outlet.sync_done(&boundary).await?;
                     }
                 }
@@ -118,25 +123,34 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     async fn begin(
         &self,
         revision: &Arc<Revision>,
-        portions: &mut Portions,
-    ) -> Result<Vec<Live>, End> {
-        let mut samples = Samples::default();
+        portions: &mut WalkQuota,
+    ) -> Result<Vec<ActivePart>, StreamError> {
+        let mut samples = SampleCache::default();
         let mut lives = Vec::with_capacity(self.plan.parts.len());
         for part in &self.plan.parts {
             let sample = self.sample_now(part, revision, &mut samples).await;
             let mut cursor = Cursor::new(part.selection.clone(), sample.tree.clone());
             if !self.plan.updates_only {
                 let time = match part.pace {
-                    Pace::Changes { .. } => Time::OfEvent { revision_ns: revision.time_ns },
-                    Pace::Samples { .. } => Time::OfReading { time_ns: sample.time_ns },
+                    StreamMode::Changes { .. } => {
+                        TimestampMode::OfEvent { revision_ns: revision.time_ns }
+                    }
+                    StreamMode::Samples { .. } => {
+                        TimestampMode::OfReading { time_ns: sample.time_ns }
+                    }
                 };
                 let mut teller = self.teller(part, time);
-                teller.tell(cursor.whole(&sample.tree), Tell::All, portions).await?;
+                teller.tell(cursor.whole(&sample.tree), SendFilter::All, portions).await?;
                 teller.flush().await?;
             }
             let part = part.clone();
-            let mut live =
-                Live { part, cursor, told: revision.number, sample_due: None, heartbeat_due: None };
+            let mut live = ActivePart {
+                part,
+                cursor,
+                told: revision.number,
+                sample_due: None,
+                heartbeat_due: None,
+            };
             live.schedule(self.sampler, Instant::now());
             lives.push(live);
         }
@@ -145,10 +159,10 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
 
     async fn tell_changes(
         &self,
-        lives: &mut [Live],
+        lives: &mut [ActivePart],
         revision: &Revision,
-        portions: &mut Portions,
-    ) -> Result<(), End> {
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
         for live in lives.iter_mut().filter(|live| live.follows_changes()) {
             self.tell_news(live, revision, portions).await?;
         }
@@ -157,21 +171,26 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
 
     async fn tell_news(
         &self,
-        live: &mut Live,
+        live: &mut ActivePart,
         revision: &Revision,
-        portions: &mut Portions,
-    ) -> Result<(), End> {
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
         if revision.number <= live.told {
             return Ok(()); // a heartbeat has already sent it
         }
         live.told = revision.number;
         let tree = revision.tree(live.part.selection.origin);
-        let mut teller = self.teller(&live.part, Time::OfEvent { revision_ns: revision.time_ns });
-        teller.tell(live.cursor.next(tree, Compare::Events), Tell::All, portions).await?;
+        let mut teller =
+            self.teller(&live.part, TimestampMode::OfEvent { revision_ns: revision.time_ns });
+        teller.tell(live.cursor.next(tree, Compare::Events), SendFilter::All, portions).await?;
         teller.flush().await
     }
 
-    async fn tell_due(&self, lives: &mut [Live], portions: &mut Portions) -> Result<(), End> {
+    async fn tell_due(
+        &self,
+        lives: &mut [ActivePart],
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
         let now = Instant::now();
         for live in lives {
             let heartbeat = live.heartbeat_due.is_some_and(|due| due <= now);
@@ -188,38 +207,44 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     /// Sends a sample or a heartbeat.
     async fn tell_again(
         &self,
-        live: &mut Live,
+        live: &mut ActivePart,
         tick: Instant,
         heartbeat: bool,
-        portions: &mut Portions,
-    ) -> Result<(), End> {
+        portions: &mut WalkQuota,
+    ) -> Result<(), StreamError> {
         let (suppress, deletes) = match live.part.pace {
-            Pace::Changes { .. } => {
+            StreamMode::Changes { .. } => {
                 // Removals that were not sent yet must not get lost by the repetition.
                 let revision = self.sampler.core().revision();
                 self.tell_news(live, &revision, portions).await?;
                 (false, false)
             }
-            Pace::Samples { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
+            StreamMode::Samples { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
         };
         let sample = self.sample_at(&live.part, tick).await;
-        let mut teller = self.teller(&live.part, Time::OfReading { time_ns: sample.time_ns });
+        let mut teller =
+            self.teller(&live.part, TimestampMode::OfReading { time_ns: sample.time_ns });
         if suppress {
-            let tell = if deletes { Tell::All } else { Tell::Updates };
+            let tell = if deletes { SendFilter::All } else { SendFilter::Updates };
             teller.tell(live.cursor.next(&sample.tree, Compare::Values), tell, portions).await?;
         } else {
             if deletes {
                 let walk = live.cursor.next(&sample.tree, Compare::Values);
-                teller.tell(walk, Tell::Deletes, portions).await?;
+                teller.tell(walk, SendFilter::Deletes, portions).await?;
             }
-            teller.tell(live.cursor.whole(&sample.tree), Tell::All, portions).await?;
+            teller.tell(live.cursor.whole(&sample.tree), SendFilter::All, portions).await?;
         }
         teller.flush().await
     }
 
     /// The leaves of a part, laid over this revision. Polled leaves are read now, unless another part of the answer has
     /// read them.
-    async fn sample_now(&self, part: &Part, revision: &Revision, samples: &mut Samples) -> Sample {
+    async fn sample_now(
+        &self,
+        part: &SubscriptionPart,
+        revision: &Revision,
+        samples: &mut SampleCache,
+    ) -> Sample {
         let origin = part.selection.origin;
         if !part.polled {
             return Sample::of(revision.tree(origin).clone(), now_ns());
@@ -235,7 +260,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     /// The leaves of a part, at an instant that it shares with other streams.
-    async fn sample_at(&self, part: &Part, tick: Instant) -> Sample {
+    async fn sample_at(&self, part: &SubscriptionPart, tick: Instant) -> Sample {
         let origin = part.selection.origin;
         if part.polled {
             self.sampler.sample(origin, tick).await
@@ -244,17 +269,17 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         }
     }
 
-    fn teller(&self, part: &Part, time: Time) -> Teller<'_> {
+    fn teller(&self, part: &SubscriptionPart, time: TimestampMode) -> NotificationWriter<'_> {
         let origin = part.selection.origin;
         let schema = self.sampler.core().schema(origin);
         let prefix = self.plan.prefix.root(origin);
-        Teller::new(&self.outlet, schema, self.plan.encoding, prefix, time)
+        NotificationWriter::new(&self.outlet, schema, self.plan.encoding, prefix, time)
     }
 }
 
-impl Live {
+impl ActivePart {
     fn follows_changes(&self) -> bool {
-        matches!(self.part.pace, Pace::Changes { .. })
+        matches!(self.part.pace, StreamMode::Changes { .. })
     }
 
     fn due(&self) -> Option<Instant> {
@@ -264,8 +289,8 @@ impl Live {
     /// Moves due times that have passed to their next instants.
     fn schedule<D: Datastore>(&mut self, sampler: &Sampler<D>, now: Instant) {
         let (interval, heartbeat) = match self.part.pace {
-            Pace::Changes { heartbeat } => (None, heartbeat),
-            Pace::Samples { interval, heartbeat, .. } => (Some(interval), heartbeat),
+            StreamMode::Changes { heartbeat } => (None, heartbeat),
+            StreamMode::Samples { interval, heartbeat, .. } => (Some(interval), heartbeat),
         };
         let next = |due: Option<Instant>, interval| match due {
             Some(due) if due > now => due,

@@ -11,7 +11,7 @@ use holdfast_proto::gnsi::acctz::record_response::ServiceRequest;
 use holdfast_proto::gnsi::acctz::{RecordRequest, RecordResponse, grpc_service};
 use holdfast_security::acctz::{
     Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
-    Family, History, Payload, Rpc, Session, Stage, User,
+    Family, History, Payload, Rpc, Session, SessionStage, User,
 };
 use holdfast_store::accounts::{AccountingLog, MIN_HISTORY, SOURCES, Served, SourceKind};
 use prost_types::Timestamp;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tonic::transport::Channel;
 use tonic::{Code, Streaming};
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{self, channel};
 use crate::agent_tests::Agent;
 use crate::device::Device;
@@ -35,33 +35,33 @@ const ROOM: usize = 4 << 20;
 type Collector = AcctzStreamClient<Channel>;
 
 /// A datastore, and an accounting log of the test's own.
-struct Kept {
-    core: Fake,
+struct BackendWithAccounting {
+    core: FakeDatastore,
     accounts: AccountingLog,
 }
 
-impl harness::Served for Kept {
-    type Core = Fake;
+impl harness::TestBackend for BackendWithAccounting {
+    type Core = FakeDatastore;
 
-    fn datastore(&self) -> Fake {
-        harness::Served::datastore(&self.core)
+    fn datastore(&self) -> FakeDatastore {
+        harness::TestBackend::datastore(&self.core)
     }
 
     fn device(&self) -> Device {
-        harness::Served::device(&self.core)
+        harness::TestBackend::device(&self.core)
     }
 
     fn gnsi(&self) -> Gnsi {
-        harness::Served::gnsi(&self.core).accounting(self.accounts.clone())
+        harness::TestBackend::gnsi(&self.core).accounting(self.accounts.clone())
     }
 
     fn ignored(&self) -> Arc<IgnoredSubscriptions> {
-        harness::Served::ignored(&self.core)
+        harness::TestBackend::ignored(&self.core)
     }
 }
 
 async fn collector_as(accounts: &AccountingLog, role: Option<Role>) -> Collector {
-    let kept = Kept { core: Fake::new(), accounts: accounts.clone() };
+    let kept = BackendWithAccounting { core: FakeDatastore::new(), accounts: accounts.clone() };
     Collector::new(channel(&kept, role).await)
 }
 
@@ -79,7 +79,7 @@ fn call(number: usize) -> Account {
     let session = Session {
         transport: Some(ends),
         channel: "7".into(),
-        stage: Stage::Login,
+        stage: SessionStage::Login,
         user: User { identity: "ada".into(), role: "admin".into(), ssh_principal: "p".into() },
         authn: Some(Authn {
             kind: AuthnKind::TlsCertificate,
@@ -200,7 +200,7 @@ async fn records_after_a_time_come_and_then_those_that_happen() {
 }
 
 #[tokio::test]
-async fn what_is_no_time_or_no_collector_is_refused() {
+async fn record_subscribe_refuses_invalid_timestamps_and_readers() {
     let accounts = accounts(ROOM);
     let mut client = collector(&accounts).await;
     for (seconds, nanos) in [(-1, 0), (1, -1), (1, 1_000_000_000), (i64::MAX, 0)] {

@@ -31,7 +31,7 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::*;
 use crate::agent_tests::Agent;
 
@@ -49,11 +49,11 @@ const BORN: u64 = 1_700_000_000;
 
 type Authz = AuthzClient<Channel>;
 
-async fn authz(core: &impl Served) -> Authz {
+async fn authz(core: &impl TestBackend) -> Authz {
     AuthzClient::new(channel_of(core, Some(caller("ada", Role::Admin))).await)
 }
 
-async fn system_of(core: &impl Served, name: &str) -> SystemClient<Channel> {
+async fn system_of(core: &impl TestBackend, name: &str) -> SystemClient<Channel> {
     SystemClient::new(channel_of(core, Some(caller(name, Role::Admin))).await)
 }
 
@@ -124,7 +124,7 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
         let version_now = format!("{kind:?}");
         let Rotation { request_tx, responses } =
             Rotation::trying(&mut client, &version_now, ADA).await;
-        kind.finalizes(request_tx, responses, finalize(), Afterwards::Ends).await;
+        kind.finalizes(request_tx, responses, finalize(), AfterFinalize::Ends).await;
         assert_eq!(version(&mut client).await, version_now);
     }
 }
@@ -156,7 +156,7 @@ async fn may_ask_for_the_time(client: &mut SystemClient<Channel>) -> bool {
 // proves 5.14, 5.26, 5.27, 5.29, 5.30
 #[tokio::test]
 async fn before_the_first_policy_everything_is_allowed_and_afterwards_nothing_but_what_it_allows() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = authz(&core).await;
     let mut eve = system_of(&core, "eve").await;
     assert_eq!(get(&mut client).await, Err(Code::FailedPrecondition));
@@ -189,7 +189,7 @@ async fn before_the_first_policy_everything_is_allowed_and_afterwards_nothing_bu
 // proves 5.24, 5.31, 6.30
 #[tokio::test]
 async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut ada = authz(&core).await;
     let eve = || channel_of(&core, Some(caller("eve", Role::Admin)));
     let health = HealthCheckRequest::default;
@@ -261,7 +261,7 @@ async fn first<T>(answer: Result<tonic::Response<Streaming<T>>, Status>) -> Resu
 // proves 5.1, 5.2, 5.4, 5.28, 5.32
 #[tokio::test]
 async fn a_policy_is_enforced_while_it_is_tried_and_goes_with_its_stream() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = authz(&core).await;
     let mut eve = system_of(&core, "eve").await;
     install(&mut client, "v1", ADA).await;
@@ -296,8 +296,8 @@ async fn a_policy_is_enforced_while_it_is_tried_and_goes_with_its_stream() {
 
 // proves 5.3, 5.6, 5.8, 5.13
 #[tokio::test]
-async fn what_cannot_be_is_refused_and_changes_nothing() {
-    let core = Fake::new();
+async fn invalid_authz_rotations_are_refused_and_change_nothing() {
+    let core = FakeDatastore::new();
     let mut client = authz(&core).await;
     install(&mut client, "v1", ADA).await;
     let profile = |profile: &str| RotateAuthzRequest {
@@ -347,7 +347,7 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
 // proves 5.2
 #[tokio::test(start_paused = true)]
 async fn a_rotation_that_is_forgotten_is_taken_back() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = authz(&core).await;
     let mut rotation = Rotation::trying(&mut client, "v1", ADA_ALONE).await;
     assert_eq!(version(&mut client).await, "v1");
@@ -360,7 +360,7 @@ async fn a_rotation_that_is_forgotten_is_taken_back() {
 // proves 3.37
 #[tokio::test]
 async fn an_agent_that_stops_takes_rotations_back_and_begins_no_others() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = authz(&core).await;
     let mut rotation = Rotation::trying(&mut client, "v1", ADA_ALONE).await;
     core.gnsi().rotations.stop(Duration::from_secs(60)).await;
@@ -442,7 +442,7 @@ async fn leaf(client: &mut Client, path: &str) -> String {
 
 // proves 5.34
 #[tokio::test]
-async fn what_the_policy_decides_is_counted_for_each_rpc() {
+async fn authz_decisions_are_counted_for_each_rpc() {
     let folder = TempDir::new().unwrap();
     let agent = agent(&folder).await;
     let mut gnmi = client_as_ada(&agent).await;
@@ -520,7 +520,7 @@ async fn an_operator_who_switches_gnsi_off_is_not_locked_out() {
 // proves 1.7
 #[tokio::test]
 async fn a_reader_asks_and_rotates_nothing() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = AuthzClient::new(channel(&core, Some(Role::ReadOnly)).await);
     assert_eq!(probe(&mut client, "eve", "/x.Y/Z").await.0, Action::Permit);
     let status = Rotation::open(&mut client).await.err().unwrap();
@@ -530,7 +530,7 @@ async fn a_reader_asks_and_rotates_nothing() {
 // proves 3.3, 3.6
 #[tokio::test]
 async fn a_policy_that_comes_with_a_boot_configuration_is_kept_by_gnsi() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = authz(&core).await;
     let mut boots =
         BootConfigClient::new(channel_of(&core, Some(caller("ada", Role::Admin))).await);

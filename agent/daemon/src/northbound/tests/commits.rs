@@ -33,7 +33,7 @@ pub(super) struct Rig {
 
 /// State that a rollback must restore.
 #[derive(Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct BoxSnapshot {
     layers: [String; 2],
     annotation: Option<String>,
     kernel: Vec<String>,
@@ -71,11 +71,11 @@ impl Rig {
     }
 
     #[track_caller]
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> BoxSnapshot {
         let configuration = self.agent.handle.configuration();
         let layers = configuration.layers();
         let tree = |origin| format!("{:?}", layers.tree(LayerKey::client(origin)));
-        Seen {
+        BoxSnapshot {
             layers: [tree(Origin::OpenConfig), tree(Origin::Native)],
             annotation: layers.annotation.as_ref().map(ToString::to_string),
             kernel: self.kernel.contents(),
@@ -88,7 +88,7 @@ impl Rig {
     }
 
     /// Waits until a revision shows the earlier state.
-    pub(super) async fn until(&self, before: &Seen) {
+    pub(super) async fn until(&self, before: &BoxSnapshot) {
         let mut revisions = self.agent.handle.watch();
         while self.seen() != *before {
             revisions.changed().await.unwrap();
@@ -98,7 +98,7 @@ impl Rig {
 
 // proves 2.14
 #[tokio::test]
-async fn who_is_not_master_replaces_no_union() {
+async fn union_replace_without_mastership_is_refused() {
     let mut rig = Rig::new().await;
     let union = |mtu: u16| {
         format!(
@@ -222,7 +222,7 @@ async fn a_restart_takes_an_unconfirmed_commit_back_with_the_note_on_the_root() 
 
 // proves 1.135
 #[tokio::test]
-async fn what_others_change_in_the_meantime_stands() {
+async fn a_rollback_keeps_changes_of_other_owners() {
     for restarted in [false, true] {
         let mut rig = Rig::new().await;
         let before = rig.seen();
@@ -345,7 +345,7 @@ async fn a_follower_of_the_configuration_is_told_where_each_commit_ends() {
 
 // proves 1.144
 #[tokio::test]
-async fn each_commit_is_told_by_itself_also_to_who_reads_late() {
+async fn commits_are_sent_one_by_one_to_a_late_follower() {
     let mut rig = Rig::new().await;
     use gnmi::subscription_list::Mode;
     let request = gnmi::SubscribeRequest {
@@ -415,7 +415,7 @@ async fn a_reader_sees_a_rollback_once() {
 
 // proves 1.132
 #[tokio::test]
-async fn what_the_kernel_is_silent_about_is_taken_back_as_well() {
+async fn a_rollback_restores_leaves_without_kernel_events() {
     // eth1 is down, so the kernel sends no event for its alias.
     const DESCRIBED: &str =
         r#"update holdfast_native:/interfaces/interface[name=eth1] {"description": "native"}"#;

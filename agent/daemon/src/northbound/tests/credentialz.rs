@@ -181,7 +181,7 @@ fn password(account: &str, version: &str) -> rotate_account_credentials_request:
 
 // proves 5.1, 5.2, 5.82, 5.89
 #[tokio::test]
-async fn what_is_tried_is_in_force_until_the_stream_ends() {
+async fn trial_credentials_are_in_force_until_the_stream_ends() {
     let mut rig = Rig::new(&[SSHD]).await;
     let fresh = rig.kernel.contents();
     let mut rotation = rig.accounts().await.unwrap();
@@ -201,7 +201,7 @@ async fn what_is_tried_is_in_force_until_the_stream_ends() {
 
 // proves 5.1, 5.7, 3.33, 3.37
 #[tokio::test]
-async fn what_is_final_stays_over_a_restart() {
+async fn final_credentials_survive_a_restart() {
     let mut rig = Rig::new(&[SSHD]).await;
     let fresh = rig.kernel.contents();
     rig.finalized(keys("alice", "1", Vec::new())).await.unwrap();
@@ -227,7 +227,7 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
             credentialz::FinalizeRequest {},
         ));
         let Stream { requests, answers } = rotation;
-        kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
+        kind.finalizes(requests, answers, finalize, AfterFinalize::Ends).await;
 
         let mut rotation = rig.hosts().await.expect("the one before is over");
         let authentication_types = vec![credentialz::AuthenticationType::Pubkey.into()];
@@ -240,7 +240,7 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
             credentialz::FinalizeRequest {},
         ));
         let Stream { requests, answers } = rotation;
-        kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
+        kind.finalizes(requests, answers, finalize, AfterFinalize::Ends).await;
     }
 }
 

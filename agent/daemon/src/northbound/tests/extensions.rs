@@ -7,7 +7,7 @@ use holdfast_proto::{gnmi, holdfast};
 use prost::Message;
 use tonic::Code;
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::*;
 
 /// One extension as text: `depth 2`, `begin ID SECONDS`, `confirm ID`, `cancel ID`, `extend ID SECONDS`,
@@ -78,7 +78,7 @@ pub(super) fn extensions(texts: &str) -> Vec<Extension> {
 // proves 1.127, 1.128, 1.133, 1.137, 1.141, 1.142
 #[tokio::test]
 async fn extensions_that_are_wrong_or_out_of_place_are_refused_by_name() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let before = core.revision().number;
     for (texts, word) in [
@@ -145,8 +145,8 @@ async fn extensions_that_are_wrong_or_out_of_place_are_refused_by_name() {
 
 // proves 1.127
 #[tokio::test]
-async fn extensions_that_nobody_here_knows_change_nothing() {
-    let core = Fake::new();
+async fn unknown_extensions_are_ignored() {
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let mut unknown = extensions("unknown");
     unknown.push(Extension::default());
@@ -164,8 +164,8 @@ async fn extensions_that_nobody_here_knows_change_nothing() {
 }
 
 /// A box with a leaf on each level of the interface tree.
-async fn box_with_a_port() -> (Fake, Client) {
-    let core = Fake::new();
+async fn box_with_a_port() -> (FakeDatastore, Client) {
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(
         &mut client,

@@ -14,7 +14,7 @@ use holdfast_core::{
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
 use holdfast_telemetry::{
-    Boundaries, Boundary, BoundarySender, Change, Draft, Mutation, Plane, Revision,
+    Boundaries, Boundary, BoundarySender, Draft, Mutation, Plane, Revision, RevisionChange,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -23,19 +23,19 @@ use crate::device::Device;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::IgnoredSubscriptions;
 use crate::packages::Packages;
-use crate::reboot::{Extent, Reboots};
+use crate::reboot::{RebootScope, Reboots};
 use crate::settings::UnknownPaths;
 use crate::slots::Slots;
-use crate::software::{Running, Software};
+use crate::software::{RunningVersion, Software};
 use crate::users::Users;
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
 
 #[derive(Clone, Debug)]
-pub(super) struct Fake(Arc<Inside>);
+pub(super) struct FakeDatastore(Arc<FakeState>);
 
 #[derive(Debug)]
-struct Inside {
+struct FakeState {
     configuration: Mutex<Configuration>,
     /// `None` after the end.
     revision_tx: Mutex<Option<watch::Sender<Arc<Revision>>>>,
@@ -51,7 +51,7 @@ struct Inside {
     folder: tempfile::TempDir,
 }
 
-impl Fake {
+impl FakeDatastore {
     pub(super) fn new() -> Self {
         Self::with_slots(|_| Slots::default(), "1.0")
     }
@@ -63,11 +63,11 @@ impl Fake {
         let (store, loaded) = Store::open(folder.path()).unwrap();
         let profiles = TlsProfiles::of_box(folder.path(), &BTreeMap::new());
         let (slots, artefacts) = (slots(folder.path()), &loaded.artefacts);
-        let running = Running::given(runs);
+        let running = RunningVersion::given(runs);
         let software =
             Software::new(slots.clone(), running, "first".into(), store.clone(), artefacts);
-        let reboots = Reboots::new(&loaded.notes, store.clone(), Extent::System);
-        Self(Arc::new(Inside {
+        let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::System);
+        Self(Arc::new(FakeState {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
             boundary_tx: BoundarySender::default(),
@@ -139,7 +139,8 @@ impl Fake {
     /// Sets an OpenConfig state leaf.
     pub(super) fn state(&self, path: &str, value: &str) {
         let (path, value) = leaf(path, value);
-        let change = Change { origin: Origin::OpenConfig, path, mutation: Mutation::Set(value) };
+        let change =
+            RevisionChange { origin: Origin::OpenConfig, path, mutation: Mutation::Set(value) };
         self.publish(|draft| draft.apply(change));
     }
 
@@ -147,7 +148,9 @@ impl Fake {
     pub(super) fn gone(&self, path: &str) {
         let path = instance(path);
         let mutation = Mutation::Gone(Plane::State);
-        self.publish(|draft| draft.apply(Change { origin: Origin::OpenConfig, path, mutation }));
+        self.publish(|draft| {
+            draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation })
+        });
     }
 
     /// Sets a leaf without events, which readers have to poll.
@@ -198,7 +201,7 @@ fn leaf(path: &str, value: &str) -> (InstancePath, Value) {
     (path, value)
 }
 
-impl Datastore for Fake {
+impl Datastore for FakeDatastore {
     fn schema(&self, origin: Origin) -> &Schema {
         MODELS.schema(origin)
     }
@@ -244,7 +247,7 @@ impl Datastore for Fake {
                         Some(value) => Mutation::Set(value.clone()),
                         None => Mutation::Gone(Plane::State),
                     };
-                    draft.apply(Change { origin, path, mutation });
+                    draft.apply(RevisionChange { origin, path, mutation });
                 }
             }
         });
@@ -291,7 +294,11 @@ impl Datastore for Fake {
         let mut configuration = self.0.configuration.lock().unwrap();
         let revision = self.publish(|draft| {
             for origin in [Origin::OpenConfig, Origin::Native] {
-                draft.follow(origin, configuration.config_view(origin), next.config_view(origin));
+                draft.apply_diff(
+                    origin,
+                    configuration.config_view(origin),
+                    next.config_view(origin),
+                );
             }
         });
         *configuration = next;

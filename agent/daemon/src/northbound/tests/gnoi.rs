@@ -31,15 +31,15 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{channel, client, get_request, set_request, value};
-use crate::reboot::Extent;
+use crate::reboot::RebootScope;
 
 type Boots = BootConfigClient<Channel>;
 
 const MGMT: &str = r#"{"holdfast:interfaces":{"interface":[{"name":"mgmt0","enabled":true}]}}"#;
 
-async fn boots(core: &Fake) -> Boots {
+async fn boots(core: &FakeDatastore) -> Boots {
     BootConfigClient::new(channel(core, Some(Role::Admin)).await)
 }
 
@@ -67,7 +67,7 @@ async fn get(client: &mut Boots) -> Option<bootz::BootConfig> {
     client.get_boot_config(GetBootConfigRequest {}).await.unwrap().into_inner().boot_config
 }
 
-fn hostname(core: &Fake) -> Option<String> {
+fn hostname(core: &FakeDatastore) -> Option<String> {
     let configuration = core.configuration();
     let path = configuration.models().native.resolve_write(&"/system/hostname".parse().unwrap());
     configuration.effective().leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
@@ -76,7 +76,7 @@ fn hostname(core: &Fake) -> Option<String> {
 // proves 3.7, 3.25, 3.26, 3.27, 3.30, 4.75, 4.77, 4.78, 4.82, 6.10
 #[tokio::test]
 async fn a_boot_configuration_is_set_as_a_whole_and_read_as_it_was_set() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = boots(&core).await;
     assert_eq!(get(&mut client).await, None);
     set(&mut client, config(MGMT, "one")).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_boot_configuration_is_set_as_a_whole_and_read_as_it_was_set() {
 // proves 3.11, 3.12, 3.14, 3.17, 3.24
 #[tokio::test]
 async fn clients_are_told_what_is_reserved_and_for_whom() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     set(&mut boots(&core).await, config(MGMT, "boot")).await.unwrap();
     let mut gnmi = client(&core).await;
     let users = "/system/aaa/authentication/users/user[username=ada]/config";
@@ -188,7 +188,7 @@ impl Trial {
 }
 
 /// Waits for a host name: the trial of a cut stream is rolled back without a request.
-async fn until(core: &Fake, name: &str) {
+async fn until(core: &FakeDatastore, name: &str) {
     while hostname(core).as_deref() != Some(name) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -197,7 +197,7 @@ async fn until(core: &Fake, name: &str) {
 // proves 4.80, 4.81, 6.10
 #[tokio::test]
 async fn a_boot_configuration_that_is_not_finalized_is_taken_back() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = boots(&core).await;
     set(&mut client, config(MGMT, "one")).await.unwrap();
 
@@ -231,7 +231,7 @@ async fn a_boot_configuration_that_is_not_finalized_is_taken_back() {
 
 #[tokio::test]
 async fn a_trial_begins_with_what_is_to_be_tried() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = boots(&core).await;
     for first in [
         set_boot_config_verified_request::SetRequest::Finalize(FinalizeRequest {}),
@@ -260,7 +260,7 @@ pub(super) fn reboot(method: RebootMethod, delay: Duration, message: &str) -> Re
 // proves 6.1, 6.4, 6.5, 6.6, 6.30
 #[tokio::test]
 async fn reboots_are_asked_for_shown_and_given_up() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
     let shown = client.time(TimeRequest {}).await.unwrap().into_inner().time;
     assert!(now_ns().abs_diff(shown) < ns(Duration::from_secs(1)));
@@ -298,8 +298,8 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> String 
 }
 
 #[tokio::test]
-async fn what_cannot_be_pinged_or_traced_is_named() {
-    let mut client = SystemClient::new(channel(&Fake::new(), Some(Role::Admin)).await);
+async fn invalid_ping_and_traceroute_requests_name_the_field() {
+    let mut client = SystemClient::new(channel(&FakeDatastore::new(), Some(Role::Admin)).await);
     let here = || PingRequest { destination: "127.0.0.1".into(), ..Default::default() };
     for (request, code, word) in [
         (PingRequest::default(), Code::InvalidArgument, "destination"),
@@ -352,7 +352,7 @@ fn component(name: &str) -> Path {
 // proves 6.8, 6.31
 #[tokio::test]
 async fn the_one_processor_is_switched_to_by_doing_nothing() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
     let switch = |path| SwitchControlProcessorRequest { control_processor: path };
     let answer = client.switch_control_processor(switch(Some(component("cpu0")))).await.unwrap();
@@ -382,7 +382,7 @@ fn kill(
 // proves 6.9
 #[tokio::test]
 async fn only_processes_of_the_agent_are_signalled() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
     let me = std::process::id();
     for (request, code) in [
@@ -427,7 +427,7 @@ async fn only_processes_of_the_agent_are_signalled() {
 
     client.kill_process(kill(me, "", kill_process_request::Signal::Term, true)).await.unwrap();
     let pending = core.reboots().pending().unwrap();
-    assert_eq!(pending.extent, Extent::Agent); // whatever a reboot of the box is
+    assert_eq!(pending.extent, RebootScope::Agent); // whatever a reboot of the box is
 }
 
 fn part(request: set_package_request::Request) -> SetPackageRequest {
@@ -456,7 +456,7 @@ fn sha256(of: &[u8]) -> SetPackageRequest {
 // proves 6.7, 6.32
 #[tokio::test]
 async fn a_package_is_kept_whole_or_not_at_all() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
     let mut send =
         async |parts: Vec<SetPackageRequest>| client.set_package(tokio_stream::iter(parts)).await;
@@ -515,7 +515,7 @@ async fn a_package_is_kept_whole_or_not_at_all() {
 // proves 6.11
 #[tokio::test]
 async fn a_factory_reset_that_cannot_be_says_what_it_lacks() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     set(&mut boots(&core).await, config(MGMT, "one")).await.unwrap();
     let mut client = FactoryResetClient::new(channel(&core, Some(Role::Admin)).await);
     for (request, want) in [
@@ -537,7 +537,7 @@ async fn a_factory_reset_that_cannot_be_says_what_it_lacks() {
 // proves 1.7
 #[tokio::test]
 async fn a_reader_changes_nothing() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let channel = || channel(&core, Some(Role::ReadOnly));
     let mut client = BootConfigClient::new(channel().await);
     let status = set(&mut client, config(MGMT, "one")).await.unwrap_err();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{Caller, Role, Source};
+use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::Path;
 use holdfast_core::{CoreHandle, Datastore};
 use holdfast_proto::gnmi::g_nmi_client::GNmiClient;
@@ -21,8 +21,8 @@ use tonic::service::InterceptorLayer;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Status, Streaming};
 
-use super::fake::Fake;
-use crate::access::Right;
+use super::fake::FakeDatastore;
+use crate::access::CallPermission;
 use crate::agent_tests::Agent;
 use crate::device::Device;
 use crate::gnsi::{self, Gnsi};
@@ -34,7 +34,7 @@ const PIPE: usize = 64 * 1024;
 pub(super) type Client = GNmiClient<Channel>;
 
 /// A server side for a channel.
-pub(super) trait Served {
+pub(super) trait TestBackend {
     type Core: Datastore;
     fn datastore(&self) -> Self::Core;
     fn device(&self) -> Device;
@@ -42,7 +42,7 @@ pub(super) trait Served {
     fn ignored(&self) -> Arc<IgnoredSubscriptions>;
 }
 
-impl Served for Fake {
+impl TestBackend for FakeDatastore {
     type Core = Self;
 
     fn datastore(&self) -> Self {
@@ -50,19 +50,19 @@ impl Served for Fake {
     }
 
     fn device(&self) -> Device {
-        Fake::device(self)
+        FakeDatastore::device(self)
     }
 
     fn gnsi(&self) -> Gnsi {
-        Fake::gnsi(self)
+        FakeDatastore::gnsi(self)
     }
 
     fn ignored(&self) -> Arc<IgnoredSubscriptions> {
-        Fake::ignored(self)
+        FakeDatastore::ignored(self)
     }
 }
 
-impl Served for Agent {
+impl TestBackend for Agent {
     type Core = CoreHandle;
 
     fn datastore(&self) -> CoreHandle {
@@ -83,31 +83,31 @@ impl Served for Agent {
 }
 
 /// A client with the role admin.
-pub(super) async fn client(core: &impl Served) -> Client {
+pub(super) async fn client(core: &impl TestBackend) -> Client {
     client_as(core, Role::Admin).await
 }
 
-pub(super) async fn client_as(core: &impl Served, role: Role) -> Client {
+pub(super) async fn client_as(core: &impl TestBackend, role: Role) -> Client {
     GNmiClient::new(channel(core, Some(role)).await)
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE)
 }
 
-pub(super) async fn channel(core: &impl Served, role: Option<Role>) -> Channel {
+pub(super) async fn channel(core: &impl TestBackend, role: Option<Role>) -> Channel {
     channel_of(core, role.map(|role| caller("test", role))).await
 }
 
 /// A caller who logged in with a password.
 pub(super) fn caller(name: &str, role: Role) -> Caller {
-    Caller { name: name.into(), role, source: Source::Password, peer: None }
+    Caller { name: name.into(), role, auth_method: AuthMethod::Password, peer: None }
 }
 
 /// A channel of one caller, or without an authenticated caller.
-pub(super) async fn channel_of(core: &impl Served, caller: Option<Caller>) -> Channel {
+pub(super) async fn channel_of(core: &impl TestBackend, caller: Option<Caller>) -> Channel {
     let authenticate = move |mut request: Request<()>| {
         if let Some(caller) = &caller {
             request.extensions_mut().insert(caller.clone());
-            request.extensions_mut().insert(Right::for_good());
+            request.extensions_mut().insert(CallPermission::for_good());
         }
         Ok::<_, Status>(request)
     };
@@ -352,7 +352,7 @@ pub(super) enum FinalizingClient {
 
 /// The stream of a rotation after its finalize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Afterwards {
+pub(super) enum AfterFinalize {
     Ends,
     GoesOn,
 }
@@ -366,7 +366,7 @@ impl FinalizingClient {
         requests: mpsc::Sender<Q>,
         mut answers: Streaming<A>,
         finalize: Q,
-        afterwards: Afterwards,
+        afterwards: AfterFinalize,
     ) where
         Q: std::fmt::Debug,
         A: Default + PartialEq + std::fmt::Debug,
@@ -374,7 +374,7 @@ impl FinalizingClient {
         requests.send(finalize).await.unwrap();
         let mut open = Some(requests).filter(|_| matches!(self, Self::Waits));
         assert_eq!(answers.message().await.unwrap(), Some(A::default()), "{self:?}");
-        if afterwards == Afterwards::GoesOn {
+        if afterwards == AfterFinalize::GoesOn {
             open = None;
         }
         assert_eq!(answers.message().await.unwrap(), None, "{self:?}");

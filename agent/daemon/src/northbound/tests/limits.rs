@@ -12,7 +12,7 @@ use holdfast_proto::gnsi::pathz;
 use holdfast_proto::gnsi::pathz::pathz_client::PathzClient;
 use tonic::{Code, Status};
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{
     Client, Subscription, channel, client, get_request, json, list, path, set, subscribe,
 };
@@ -54,7 +54,7 @@ async fn subscribed(client: &mut Client, list: gnmi::SubscriptionList) -> Result
 /// All places of a request that have a path.
 #[tokio::test]
 async fn a_path_over_a_limit_is_refused_wherever_it_stands() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let mut policies = PathzClient::new(channel(&core, Some(Role::Admin)).await);
     let keys: String = (0..17).map(|at| format!("[k{at}=v]")).collect();
@@ -113,7 +113,7 @@ async fn a_path_over_a_limit_is_refused_wherever_it_stands() {
 
 #[tokio::test]
 async fn paths_subscriptions_and_what_they_name_are_counted() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let paths = |count: usize, one: gnmi::Path| gnmi::GetRequest {
         path: vec![one; count],
@@ -147,7 +147,7 @@ async fn paths_subscriptions_and_what_they_name_are_counted() {
 
 #[tokio::test]
 async fn an_answer_is_counted_while_it_is_made() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let port = |at| {
         format!(
@@ -169,7 +169,7 @@ async fn an_answer_is_counted_while_it_is_made() {
 
 #[tokio::test]
 async fn an_error_text_is_cut_and_says_so() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let long = "long".repeat(50_000);
     let port = format!("/interfaces/interface[name={long}]");
@@ -197,7 +197,7 @@ async fn an_error_text_is_cut_and_says_so() {
 async fn the_first_mistake_in_order_is_told() {
     const CLOSED: &str = "user other + read /";
     const NO_SYSTEM: &str = "user test + read /; user test - read /system";
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(&mut client, r#"update /system/config/hostname "box""#).await;
     let nameless = named(&["interfaces", ""]);

@@ -9,7 +9,7 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{self, Encoding, TypedValue, typed_value};
 use tonic::Code;
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, value,
 };
@@ -17,7 +17,7 @@ use super::harness::{
 const ETH0: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 
 /// Native configuration of clients as CLI text, one line for each leaf.
-fn held(core: &Fake) -> String {
+fn held(core: &FakeDatastore) -> String {
     cli::show(&core.configuration(), "show running-config").unwrap()
 }
 
@@ -61,7 +61,7 @@ async fn operations_mean_what_they_mean_in_openconfig() {
         ("replace / {}".into(), whole),
     ];
     for (operations, want) in rows {
-        let core = Fake::new();
+        let core = FakeDatastore::new();
         let mut client = client(&core).await;
         set(&mut client, &format!(r#"update {ETH0} {{"description":"a","mtu":1400}}"#)).await;
         set(&mut client, &operations).await;
@@ -72,7 +72,7 @@ async fn operations_mean_what_they_mean_in_openconfig() {
 // proves 2.55, 1.73, 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
 #[tokio::test]
 async fn refusals_have_the_codes_of_openconfig() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let rows = [
         (format!("update {ETH0}/nonsense 1"), Code::NotFound, "nonsense"),
@@ -124,7 +124,7 @@ async fn got(client: &mut Client, at: &str, encoding: Encoding) -> Vec<String> {
 // proves 2.55, 1.36, 1.37, 1.38, 1.39
 #[tokio::test]
 async fn every_encoding_is_read_and_written() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let at = |leaf: &str| format!("{ETH0}/{leaf}");
     let scalars = [
@@ -172,7 +172,7 @@ async fn every_encoding_is_read_and_written() {
 // proves 2.55
 #[tokio::test]
 async fn subscriptions_follow_native_leaves() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(&mut client, &format!("update {ETH0}/mtu 1400")).await;
     let at = format!("{ETH0}/mtu");
@@ -196,7 +196,7 @@ async fn subscriptions_follow_native_leaves() {
 // proves 2.55
 #[tokio::test]
 async fn every_native_leaf_can_be_asked_for() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let schema = core.schema(Origin::Native);
     let leaves = schema.nodes().iter().filter(|node| node.leaf.is_some());

@@ -22,11 +22,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use super::fake::Fake;
-use super::harness::{Served, channel};
+use super::fake::FakeDatastore;
+use super::harness::{TestBackend, channel};
 use crate::agent_tests::Agent;
 use crate::image::MAX_IMAGE;
-use crate::reboot::Extent;
+use crate::reboot::RebootScope;
 use crate::slots::Slots;
 use crate::slots::tests::program;
 
@@ -47,13 +47,13 @@ activate) [ "$2" != stuck ] || exit 1; echo "$2" >next; exit 100 ;;
 list) cat running; ls slots ;;
 esac"#;
 
-async fn client(core: &impl Served) -> Client {
+async fn client(core: &impl TestBackend) -> Client {
     OsClient::new(channel(core, Some(Role::Admin)).await).max_encoding_message_size(usize::MAX)
 }
 
 /// A box with slots that runs version 1.0.
-fn with_slots() -> Fake {
-    Fake::with_slots(slots, "1.0")
+fn with_slots() -> FakeDatastore {
+    FakeDatastore::with_slots(slots, "1.0")
 }
 
 pub(super) fn slots(folder: &Path) -> Slots {
@@ -121,7 +121,7 @@ fn text(response: InstallResponse) -> String {
 }
 
 /// Number of files in the folder for incoming images.
-fn arrivals(core: &Fake) -> usize {
+fn arrivals(core: &FakeDatastore) -> usize {
     fs::read_dir(core.state_folder().join("packages")).map_or(0, Iterator::count)
 }
 
@@ -158,7 +158,7 @@ async fn an_image_comes_in_pieces_and_is_installed_whole() {
 
 // proves 6.12
 #[tokio::test]
-async fn what_is_wrong_with_an_image_is_told_without_a_status() {
+async fn faults_of_an_image_are_install_errors() {
     let core = with_slots();
     let mut client = client(&core).await;
     let standby = install_request::Request::TransferRequest(TransferRequest {
@@ -296,7 +296,7 @@ async fn activate(client: &mut Client, request: ActivateRequest) -> Result<Strin
 // proves 6.12, 6.13
 #[tokio::test]
 async fn a_box_without_slots_says_which_setting_it_lacks() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let told = install(&mut client, vec![wanted("2.0", 0), content("x"), end()]).await;
     assert_eq!(told.len(), 1);
@@ -343,7 +343,7 @@ async fn a_version_is_activated_if_it_is_there() {
     assert_eq!(activate(&mut client, to("1.0")).await.unwrap(), "ok");
     let pending = core.reboots().pending().unwrap();
     assert_eq!((next().as_str(), &*pending.reason), ("1.0\n", "version 1.0 is activated"));
-    assert_eq!(pending.extent, Extent::System, "by the operator's setting");
+    assert_eq!(pending.extent, RebootScope::System, "by the operator's setting");
     let refused = activate(&mut client, to("2.0")).await.unwrap_err();
     assert_eq!((refused.code(), next().as_str()), (Code::FailedPrecondition, "1.0\n"));
     assert_eq!(activate(&mut client, later).await.unwrap(), "ok");
@@ -376,7 +376,7 @@ struct Rig {
 
 /// Event after an activation.
 #[derive(Clone, Copy, Debug)]
-enum Then {
+enum AfterActivation {
     /// The agent is killed and started again.
     Killed,
     /// The box boots the activated version.
@@ -400,14 +400,14 @@ impl Rig {
         self.folder.path().join(name)
     }
 
-    async fn then(self, then: Then) -> Self {
-        let boots = !matches!(then, Then::Killed);
+    async fn then(self, then: AfterActivation) -> Self {
+        let boots = !matches!(then, AfterActivation::Killed);
         if boots {
             let reboots = &self.agent.device.reboots;
             let _is_pending = reboots.at_once(String::new());
             reboots.due().await;
         }
-        if let Then::Boots = then {
+        if let AfterActivation::Boots = then {
             fs::copy(self.file("next"), self.file("running")).unwrap();
         }
         let Self { kernel, folder, agent } = self;
@@ -451,8 +451,8 @@ fn coming(hostname: &str) -> ActivateRequest {
 
 // proves 4.83, 6.13, 6.14
 #[tokio::test]
-async fn what_comes_with_an_activation_is_in_force_when_its_version_first_runs() {
-    use Then::{Boots, FallsBack, Killed};
+async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
+    use AfterActivation::{Boots, FallsBack, Killed};
     let fell_back = "version 2.0 was activated, 1.0 runs";
     let new = || (Some("new".to_owned()), Some("new".to_owned()));
     for (course, version, message, seen) in [
@@ -492,7 +492,7 @@ async fn what_comes_with_an_activation_is_in_force_when_its_version_first_runs()
 
 // proves 4.83, 6.14
 #[tokio::test]
-async fn what_cannot_come_into_force_any_more_is_told() {
+async fn verify_reports_a_boot_config_that_no_longer_applies() {
     let rig = Rig::new().await;
     let mut client = client(&rig.agent).await;
     assert_eq!(activate(&mut client, coming("new")).await.unwrap(), "ok");
@@ -500,7 +500,7 @@ async fn what_cannot_come_into_force_any_more_is_told() {
     let off =
         holdfast_core::Intent::Switch { service: holdfast_config::Namespace::Gnsi, on: false };
     rig.agent.handle.change(&crate::agent_tests::caller(), off).await.unwrap();
-    let rig = rig.then(Then::Boots).await;
+    let rig = rig.then(AfterActivation::Boots).await;
     let (version, message) = rig.verify().await;
     assert_eq!(version, "2.0");
     assert!(
@@ -508,7 +508,7 @@ async fn what_cannot_come_into_force_any_more_is_told() {
         "{message}"
     );
     assert_eq!(rig.seen(), (None, None));
-    let rig = rig.then(Then::Killed).await;
+    let rig = rig.then(AfterActivation::Killed).await;
     assert_eq!(rig.verify().await, (version, message));
     rig.agent.stop().await;
 }
@@ -516,7 +516,7 @@ async fn what_cannot_come_into_force_any_more_is_told() {
 /// Versions that SetPackage and a bootstrap install count as activations.
 #[tokio::test]
 async fn a_package_that_is_activated_takes_the_place_of_an_activation() {
-    use Then::{Boots, FallsBack};
+    use AfterActivation::{Boots, FallsBack};
     for (then, version, message) in
         [(Boots, "3.0", ""), (FallsBack, "1.0", "version 3.0 was activated, 1.0 runs")]
     {
@@ -547,7 +547,7 @@ async fn the_last_activation_counts_and_takes_what_came_with_it() {
     fs::write(rig.file("slots/stuck"), "").unwrap();
     let failed = activate(&mut client, ActivateRequest { version: "stuck".into(), ..coming("x") });
     assert!(failed.await.unwrap().starts_with("UNSPECIFIED"));
-    let rig = rig.then(Then::Boots).await;
+    let rig = rig.then(AfterActivation::Boots).await;
     assert_eq!(rig.hostname().as_deref(), Some("second"));
     rig.agent.stop().await;
 }

@@ -8,7 +8,7 @@ use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 use tonic::Code;
 
 use super::extensions::extensions;
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, text,
     update, value,
@@ -25,8 +25,8 @@ const NO_STATE: &str = "user test + read /interfaces; \
     user test + read /interfaces/interface[name=*]/state/counters";
 
 /// A box with eth0 and eth1 configured, eth0 up with a counter, and a host name.
-async fn box_with_ports() -> (Fake, Client) {
-    let core = Fake::new();
+async fn box_with_ports() -> (FakeDatastore, Client) {
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(
         &mut client,
@@ -426,7 +426,7 @@ async fn a_dry_run_needs_to_read_everything() {
 /// written.
 #[tokio::test]
 async fn judging_costs_what_is_written() {
-    use holdfast_config::edit::{Edit, Gate, Payload, Target};
+    use holdfast_config::edit::{Edit, EditAuthorization, EditTarget, Payload};
     use holdfast_config::schema::Origin;
     let entry =
         |port: usize| format!(r#"{{"name":"p{port}","config":{{"name":"p{port}","mtu":1414}}}}"#);
@@ -435,14 +435,14 @@ async fn judging_costs_what_is_written() {
     set(&mut client, &format!(r#"update /interfaces {{"interface":[{}]}}"#, ports.join(","))).await;
     let steps = |rules: &str, text: &str| {
         let held = std::sync::Arc::new(rights(&judge(rules), "test"));
-        let target = Target {
+        let target = EditTarget {
             origin: Origin::OpenConfig,
             path: "/interfaces/interface[name=p3]/config/mtu".parse().unwrap(),
         };
         let payload = Payload::Json { text: text.as_bytes().to_vec().into(), ietf: true };
         let edit = Edit {
             updates: vec![(target, payload)],
-            gate: Gate::new(held.clone()),
+            gate: EditAuthorization::new(held.clone()),
             ..Edit::default()
         };
         let done = core.configuration().edit(&edit).is_ok();

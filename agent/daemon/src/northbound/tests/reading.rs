@@ -9,14 +9,14 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{Client, channel, client, get_request, path, set, text, value};
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
 
 /// A box with eth0 and eth1 configured, eth0 up with a counter.
-async fn box_with_ports() -> (Fake, Client) {
-    let core = Fake::new();
+async fn box_with_ports() -> (FakeDatastore, Client) {
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(
         &mut client,
@@ -33,7 +33,7 @@ async fn box_with_ports() -> (Fake, Client) {
 // proves 1.45, 1.46, 1.47
 #[tokio::test]
 async fn capabilities_tell_version_models_and_encodings() {
-    let mut client = client(&Fake::new()).await;
+    let mut client = client(&FakeDatastore::new()).await;
     let answer =
         client.capabilities(gnmi::CapabilityRequest::default()).await.unwrap().into_inner();
     assert_eq!(answer.g_nmi_version, "0.10.0");
@@ -251,7 +251,7 @@ async fn old_elements_are_read_and_not_written() {
 
 // proves 1.26
 #[tokio::test]
-async fn what_a_module_adds_is_in_the_origin_of_the_tree_it_adds_to() {
+async fn augmented_nodes_are_in_the_origin_of_the_tree() {
     let (_core, mut client) = box_with_ports().await;
     let at = "/interfaces/interface[name=eth0]/openconfig-if-ethernet:ethernet/config/mac-address";
     set(&mut client, &format!(r#"update openconfig:{at} "02:00:00:00:00:01""#)).await;
@@ -280,7 +280,7 @@ async fn use_models_hides_the_leaves_of_others() {
 }
 
 #[tokio::test]
-async fn a_port_that_nobody_configured_is_state_alone() {
+async fn an_unconfigured_port_has_state_alone() {
     let (core, mut client) = box_with_ports().await;
     core.state("/interfaces/interface[name=eth7]/state/oper-status", "DOWN");
     for encoding in [gnmi::Encoding::JsonIetf, gnmi::Encoding::Proto] {
@@ -331,7 +331,7 @@ async fn only_paths_that_cover_such_leaves_are_read_from_the_box() {
 // proves 1.10
 #[tokio::test]
 async fn health_and_reflection_are_served() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let channel = channel(&core, Some(Role::ReadOnly)).await;
     let request = tonic_health::pb::HealthCheckRequest { service: "gnmi.gNMI".into() };
     let health = HealthClient::new(channel.clone()).check(request).await.unwrap().into_inner();

@@ -24,9 +24,9 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::commits::{MTU, Rig};
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::gnoi::{config, package, reboot, request};
-use super::harness::{Served, channel, client, set_request};
+use super::harness::{TestBackend, channel, client, set_request};
 use super::os::{part, slots, wanted};
 use crate::agent_tests::Agent;
 
@@ -36,7 +36,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 struct Rebooter(SystemClient<Channel>);
 
 impl Rebooter {
-    async fn new(core: &impl Served) -> Self {
+    async fn new(core: &impl TestBackend) -> Self {
         Self(SystemClient::new(channel(core, Some(Role::Admin)).await))
     }
 
@@ -81,7 +81,7 @@ fn open<T: Send + 'static>(
 
 // proves 6.4
 #[tokio::test]
-async fn what_a_reboot_would_cut_off_holds_it_up_unless_it_is_forced() {
+async fn undertakings_refuse_a_reboot_without_force() {
     let mode = Permissions::from_mode(0o700); // it holds more than the agent's files
     let folder = tempfile::Builder::new().permissions(mode).tempdir().unwrap();
     let kernel = SimulatedKernel::new(&["eth0"]);
@@ -150,7 +150,7 @@ async fn a_method_does_what_its_name_says_or_is_refused() {
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("--reboot agent"), "{refused:?}");
 
-    let core = Fake::new(); // with `--reboot system`
+    let core = FakeDatastore::new(); // with `--reboot system`
     let mut of_box = Rebooter::new(&core).await;
     for method in [RebootMethod::Cold, RebootMethod::Warm] {
         of_box.0.reboot(reboot(method, Duration::ZERO, "now")).await.unwrap();

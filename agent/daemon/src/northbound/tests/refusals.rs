@@ -9,7 +9,7 @@ use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{
     Subscription, channel, client, client_as, get_request, list, path, set, set_request, subscribe,
     update,
@@ -21,7 +21,7 @@ const ETH0: &str = r#"update /interfaces/interface[name=eth0]/config {"name":"et
 // proves 1.19, 1.22, 1.23, 1.28, 1.42, 1.49, 1.54, 1.55, 1.56
 #[tokio::test]
 async fn bad_gets_get_their_codes() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(&mut client, ETH0).await;
     let get = |paths: &[&str]| get_request(paths);
@@ -102,7 +102,7 @@ async fn bad_gets_get_their_codes() {
 
 #[tokio::test]
 async fn sets_over_a_limit_are_refused_by_its_name() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(&mut client, ETH0).await;
     let before = holdfast_core::Datastore::revision(&core).number;
@@ -174,7 +174,7 @@ async fn sets_over_a_limit_are_refused_by_its_name() {
 // proves 1.15, 1.22, 1.23, 1.28, 1.42, 1.73, 1.74, 1.75, 1.78, 1.79, 1.80, 1.81
 #[tokio::test]
 async fn bad_sets_get_their_codes_and_change_nothing() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(&mut client, ETH0).await;
     let before = holdfast_core::Datastore::revision(&core).number;
@@ -335,7 +335,7 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
 // proves 1.95, 1.96, 1.97, 1.105, 1.107, 1.110, 1.111
 #[tokio::test]
 async fn bad_subscriptions_get_their_codes() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let stream = |it: &str| subscribe(list(Mode::Stream, &[it]));
     let with = |change: &dyn Fn(&mut gnmi::SubscriptionList)| {
@@ -408,7 +408,7 @@ async fn bad_subscriptions_get_their_codes() {
 // proves 1.96
 #[tokio::test]
 async fn a_second_list_ends_its_own_stream_only() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let first = subscribe(list(Mode::Stream, &["change /system"]));
     let mut good = Subscription::open(&mut client, first.clone()).await;
@@ -426,7 +426,7 @@ async fn a_second_list_ends_its_own_stream_only() {
 // proves 1.83
 #[tokio::test]
 async fn all_failing_operations_are_in_the_details() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let request = set_request(&format!(
         r#"delete /system/nonsense; update /system/config/hostname "box"; update {MTU} "abc""#
@@ -443,7 +443,7 @@ async fn all_failing_operations_are_in_the_details() {
 
 #[tokio::test]
 async fn failures_of_the_core_have_their_codes() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let rows = [
         (
@@ -477,8 +477,8 @@ async fn failures_of_the_core_have_their_codes() {
 }
 
 #[tokio::test]
-async fn nobody_is_served_without_a_caller_and_readers_do_not_write() {
-    let core = Fake::new();
+async fn calls_without_a_caller_and_writes_of_readers_are_refused() {
+    let core = FakeDatastore::new();
     let mut stranger = super::harness::Client::new(channel(&core, None).await);
     let status = stranger.get(get_request(&["/"])).await.unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated);

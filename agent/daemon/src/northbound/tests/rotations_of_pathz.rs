@@ -13,10 +13,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{
-    Afterwards, Client, FinalizingClient, Subscription, channel, client, get_request, list, path,
-    set, subscribe, value,
+    AfterFinalize, Client, FinalizingClient, Subscription, channel, client, get_request, list,
+    path, set, subscribe, value,
 };
 use crate::agent_tests::Agent;
 
@@ -142,8 +142,8 @@ async fn read(client: &mut Client, at: &str) -> String {
     }
 }
 
-async fn box_with_a_name() -> (Fake, Client, Pathz) {
-    let core = Fake::new();
+async fn box_with_a_name() -> (FakeDatastore, Client, Pathz) {
+    let core = FakeDatastore::new();
     let mut gnmi = client(&core).await;
     set(&mut gnmi, &format!(r#"update {HOSTNAME} "box""#)).await;
     let pathz = PathzClient::new(channel(&core, Some(Role::Admin)).await);
@@ -163,7 +163,7 @@ async fn a_finalize_is_answered_and_the_stream_goes_on() {
             Some(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}));
         let finalize = pathz::RotateRequest { rotate_request, force_overwrite: false };
         let Rotation { request_tx, responses } = rotation;
-        kind.finalizes(request_tx, responses, finalize, Afterwards::GoesOn).await;
+        kind.finalizes(request_tx, responses, finalize, AfterFinalize::GoesOn).await;
         assert_eq!(probe(&mut pathz, Active).await, format!("Permit {version}"));
     }
 }
@@ -367,7 +367,7 @@ async fn a_policy_survives_a_restart_and_a_candidate_does_not() {
 
 // proves 5.59
 #[tokio::test]
-async fn what_is_decided_is_counted_by_schema_path() {
+async fn pathz_decisions_are_counted_by_schema_path() {
     let (_agent, mut gnmi, mut pathz, _folder) = agent().await;
     set(&mut gnmi, &format!(r#"update {HOSTNAME} "box""#)).await;
     let mut rotation = Rotation::open(&mut pathz).await;

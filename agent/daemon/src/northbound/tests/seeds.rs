@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_base::Role;
-use holdfast_bootz::payload::Payload;
+use holdfast_bootz::payload::BootstrapPayload;
 use holdfast_config::layer::Namespace;
 use holdfast_core::{Datastore, Intent};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
@@ -25,11 +25,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
-use super::certz::rig::{Authority, Running, chain, trust};
+use super::certz::rig::{Authority, ListeningAgent, chain, trust};
 use super::harness::{caller, channel, channel_of, path};
 use crate::local::{Inspect, Inspector};
 use crate::northbound::bootstrap;
-use crate::settings::Shown;
+use crate::settings::ShowContent;
 
 /// A policy that allows every caller everything.
 const OPEN: &str = r#"{"name":"open","allow_rules":[{"name":"all"}]}"#;
@@ -40,7 +40,7 @@ const CAROLS: &str = "carols-secret";
 struct Rig {
     kernel: SimulatedKernel,
     folder: TempDir,
-    running: Running,
+    running: ListeningAgent,
     root: Authority,
 }
 
@@ -50,7 +50,7 @@ impl Rig {
         kernel.install("usr/sbin/sshd");
         kernel.add_account("alice", "!");
         let folder = TempDir::new().unwrap();
-        let running = Running::on(&kernel, &folder).await;
+        let running = ListeningAgent::on(&kernel, &folder).await;
         Self { kernel, folder, running, root: Authority::new("root") }
     }
 
@@ -62,10 +62,10 @@ impl Rig {
     /// Restarts after a kill, without time for a rollback.
     async fn killed(self) -> Self {
         let Self { kernel, folder, running, root } = self;
-        let Running { agent, _server, .. } = running;
+        let ListeningAgent { agent, _server, .. } = running;
         drop(_server);
         agent.stop().await;
-        let running = Running::on(&kernel, &folder).await;
+        let running = ListeningAgent::on(&kernel, &folder).await;
         Self { kernel, folder, running, root }
     }
 
@@ -233,16 +233,16 @@ async fn everything_that_comes_with_a_boot_configuration_is_in_force_and_stays()
 }
 
 /// The text that a refusal must have, and the mistake that is put into a valid request.
-type Wrong = (&'static str, fn(&Rig, &mut SetBootConfigRequest));
+type InvalidBootConfig = (&'static str, fn(&Rig, &mut SetBootConfigRequest));
 
 // proves 4.56, 4.76, 4.82
 #[tokio::test]
-async fn what_is_wrong_with_one_part_leaves_all_of_them() {
+async fn one_invalid_part_leaves_boot_config_and_artefacts_unchanged() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
     rig.running.shown("p").await;
     let before = rig.seen();
-    let rows: &[Wrong] = &[
+    let rows: &[InvalidBootConfig] = &[
         ("hostname", |_, it| {
             let vendor = r#"{"holdfast:system":{"hostname":7}}"#.to_owned();
             it.boot_config.as_mut().unwrap().vendor_config = vendor.into();
@@ -298,7 +298,7 @@ async fn what_is_wrong_with_one_part_leaves_all_of_them() {
 
 // proves 4.76
 #[tokio::test]
-async fn an_accident_on_the_way_leaves_all_of_them() {
+async fn disk_and_kernel_failures_leave_boot_config_and_artefacts_unchanged() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
     rig.running.shown("p").await;
@@ -431,7 +431,7 @@ async fn gnsi_that_is_switched_off_takes_nothing() {
     assert_eq!((status.code(), rig.seen()), (Code::FailedPrecondition, before));
 }
 
-fn payload(rig: &Rig) -> Payload {
+fn payload(rig: &Rig) -> BootstrapPayload {
     let SetBootConfigRequest { boot_config, authz, pathz, certz, credentials, .. } =
         rig.everything("one", "v1");
     let response = bootz::BootstrapDataResponse {
@@ -441,7 +441,7 @@ fn payload(rig: &Rig) -> Payload {
         credentials,
         ..bootz::BootstrapDataResponse::default()
     };
-    Payload {
+    BootstrapPayload {
         response,
         boot_config: boot_config.unwrap(),
         server_trust_cert: Vec::new().into(),
@@ -449,20 +449,20 @@ fn payload(rig: &Rig) -> Payload {
     }
 }
 
-async fn bootstrapped(rig: &Rig, payload: &Payload) -> Result<Vec<String>, String> {
+async fn bootstrapped(rig: &Rig, payload: &BootstrapPayload) -> Result<Vec<String>, String> {
     let agent = &rig.running.agent;
     bootstrap(&agent.handle, &agent.gnsi, &caller("bootz", Role::Admin), payload).await
 }
 
 /// The text that a refusal must have, and the mistake that is put into a payload.
-type Malformed = (&'static str, fn(&mut Payload));
+type InvalidPayload = (&'static str, fn(&mut BootstrapPayload));
 
 // proves 4.55, 4.58, 4.59, 4.60
 #[tokio::test]
 async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole() {
     let rig = Rig::new().await;
     let factory = rig.seen();
-    let rows: &[Malformed] = &[
+    let rows: &[InvalidPayload] = &[
         ("policy", |it| it.response.authz.as_mut().unwrap().policy = "{}".to_owned()),
         ("policy", |it| it.response.pathz.as_mut().unwrap().policy = None),
         ("certificates", |it| {
@@ -499,7 +499,7 @@ async fn metadata_is_the_owners_and_is_shown_to_those_who_may_see_what_boots() {
     let rig = Rig::new().await;
     let agent = &rig.running.agent;
     let shown = async || -> serde_json::Value {
-        let text = Inspector(agent.handle.clone()).show(Shown::Boot).await.unwrap();
+        let text = Inspector(agent.handle.clone()).show(ShowContent::Boot).await.unwrap();
         serde_json::from_str(&text).unwrap()
     };
     assert_eq!(shown().await, json!({"boot-config": null, "is-tried": false}));

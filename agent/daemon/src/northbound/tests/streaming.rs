@@ -8,7 +8,7 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_response;
 use holdfast_proto::gnmi::subscription_list::Mode;
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{Client, Subscription, client, list, set, subscribe, text};
 use crate::northbound::outlet::STUCK_CLIENT;
 use crate::northbound::subscribe::DEFAULT_SAMPLE_INTERVAL;
@@ -17,8 +17,8 @@ const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";
 const COUNTERS: &str = "/interfaces/interface[name=eth0]/state/counters";
 
-async fn eth0() -> (Fake, Client) {
-    let core = Fake::new();
+async fn eth0() -> (FakeDatastore, Client) {
+    let core = FakeDatastore::new();
     core.state(STATUS, "UP");
     core.polled_leaf(COUNTER, "1");
     let client = client(&core).await;
@@ -127,7 +127,7 @@ async fn an_entry_that_goes_is_one_delete() {
 
 // proves 1.114, 1.115
 #[tokio::test(start_paused = true)]
-async fn what_a_set_does_is_one_notification_and_defaults_come_back_as_values() {
+async fn a_set_is_one_notification_and_restored_defaults_are_updates() {
     let (_core, mut client) = eth0().await;
     let config = "/interfaces/interface[name=eth0]/config";
     set(
@@ -154,7 +154,7 @@ async fn what_a_set_does_is_one_notification_and_defaults_come_back_as_values() 
 
 // proves 1.68
 #[tokio::test(start_paused = true)]
-async fn a_failed_set_is_not_heard_of() {
+async fn a_failed_set_sends_no_notification() {
     let (_core, mut client) = eth0().await;
     let mut changes = stream(&mut client, &["change /system"]).await;
     assert_eq!(changes.next().await, "sync");

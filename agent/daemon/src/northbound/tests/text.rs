@@ -5,7 +5,7 @@ use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::Subscription;
 use super::harness::{Client, client, list, path, set, subscribe, text};
 
@@ -43,7 +43,7 @@ fn check_refused(
 // proves 1.25, 1.40, 1.61
 #[tokio::test]
 async fn show_commands_are_answered_as_text() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(
         &mut client,
@@ -89,8 +89,8 @@ interface eth0 # client native, client openconfig
 
 // proves 1.40, 1.42, 1.61
 #[tokio::test]
-async fn what_is_no_show_command_is_refused_with_those_that_are() {
-    let mut client = client(&Fake::new()).await;
+async fn unknown_show_commands_are_refused_with_the_known_ones() {
+    let mut client = client(&FakeDatastore::new()).await;
     for command in
         ["cli:/show version", "cli:/", "cli:/running-config", "cli:/show interfaces/interface"]
     {
@@ -119,7 +119,7 @@ async fn what_is_no_show_command_is_refused_with_those_that_are() {
 // proves 1.42
 #[tokio::test]
 async fn texts_are_not_subscribed_to() {
-    let mut client = client(&Fake::new()).await;
+    let mut client = client(&FakeDatastore::new()).await;
     for mode in [gnmi::subscription_list::Mode::Once, gnmi::subscription_list::Mode::Stream] {
         let request = subscribe(list(mode, &["target cli:/show/factory"]));
         let mut subscription = Subscription::open(&mut client, request).await;
@@ -133,8 +133,8 @@ fn ascii(text: &str) -> Option<TypedValue> {
 
 // proves 1.42, 2.53
 #[tokio::test]
-async fn what_is_no_text_is_not_written() {
-    let mut client = client(&Fake::new()).await;
+async fn writes_to_the_cli_origin_need_ascii_values() {
+    let mut client = client(&FakeDatastore::new()).await;
     let delete = gnmi::SetRequest { delete: vec![path("cli:/")], ..Default::default() };
     check_refused(client.set(delete).await, Code::InvalidArgument, "send `no`");
     let json = super::harness::update("cli:/", "{}");
@@ -163,7 +163,7 @@ const RUNNING: &str = "cli:/show running-config";
 // proves 1.24, 1.25, 2.25, 2.51
 #[tokio::test]
 async fn a_text_replaces_the_last_one_wherever_its_path_points() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     for (number, origin) in
         ["cli:/", "holdfast_cli:/", "cli:/no/such[thing=x]", "cli:/*/..."].into_iter().enumerate()
@@ -183,7 +183,7 @@ async fn a_text_replaces_the_last_one_wherever_its_path_points() {
 #[tokio::test]
 async fn a_text_that_was_read_is_sent_back_beside_openconfig() {
     const OPENCONFIG: &str = r#"{"openconfig-system:system":{"config":{"motd-banner":"oc"}}}"#;
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let union = |text: &str| gnmi::SetRequest {
         union_replace: vec![super::harness::update("/", OPENCONFIG), written("cli:/", text)],
@@ -207,7 +207,7 @@ async fn a_text_that_was_read_is_sent_back_beside_openconfig() {
 // proves 2.51, 2.52, 2.56, 2.57
 #[tokio::test]
 async fn one_replace_and_any_updates_are_one_text() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(&mut client, r#"update /interfaces/interface[name=eth0]/config/description "oc""#).await;
     replace(&mut client, "cli:/", "interface eth1 mtu 1400").await;
@@ -241,7 +241,7 @@ async fn one_replace_and_any_updates_are_one_text() {
 // proves 1.67, 1.81, 1.83
 #[tokio::test]
 async fn every_bad_line_is_told_and_nothing_is_done() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let before = replace(&mut client, "cli:/", "system hostname box").await.timestamp;
     let text = "system hostname other\ninterface eth0\n  mtu 9\n  mut 1400\ninterfce eth1\n";

@@ -8,7 +8,7 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use tonic::Code;
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, text, value,
 };
@@ -37,8 +37,8 @@ async fn configure(client: &mut Client, word: &str) {
 }
 
 /// A box with one port that is up.
-async fn eth0(word: &str) -> (Fake, Client) {
-    let core = Fake::new();
+async fn eth0(word: &str) -> (FakeDatastore, Client) {
+    let core = FakeDatastore::new();
     core.state(STATUS, "UP");
     let mut client = client(&core).await;
     configure(&mut client, word).await;
@@ -120,7 +120,7 @@ async fn a_list_of_nothing_else_is_an_empty_subscription() {
 
 /// Each row is one more subscription behind an unknown one, or a change of the list.
 #[tokio::test]
-async fn whatever_else_is_wrong_is_refused_as_before() {
+async fn other_mistakes_are_refused_beside_an_ignored_path() {
     type Change = Box<dyn Fn(&mut gnmi::SubscriptionList)>;
     let also = |wire: gnmi::Path| -> Change {
         Box::new(move |list| list.subscription[1].path = Some(wire.clone()))
@@ -215,7 +215,7 @@ async fn get_and_set_stay_strict() {
 
 /// Those who may not read a path are not told whether a model has it: neither by the answer nor by the counts.
 #[tokio::test]
-async fn the_policy_of_paths_is_asked_before_the_models() {
+async fn pathz_is_checked_before_the_models() {
     const NO_SYSTEM: &str = "user test + read /; user test - read /system; \
         user test + read holdfast_native:/; user test + write /; user test + write holdfast_native:/";
     let (core, mut client) = eth0("ignore").await;
@@ -249,7 +249,7 @@ async fn the_configuration_goes_before_the_command_line() {
     let native = Models::load().unwrap().native;
     for option in [UnknownPaths::Refuse, UnknownPaths::Ignore] {
         let ignored = IgnoredSubscriptions::new(&native, option).unwrap();
-        let core = Fake::new();
+        let core = FakeDatastore::new();
         let mut client = client(&core).await;
         assert_eq!(ignored.setting(&core), option, "nothing is configured");
         for (word, want) in [("refuse", UnknownPaths::Refuse), ("ignore", UnknownPaths::Ignore)] {
@@ -262,7 +262,7 @@ async fn the_configuration_goes_before_the_command_line() {
 }
 
 #[tokio::test]
-async fn what_was_ignored_is_counted_by_path() {
+async fn ignored_subscriptions_are_counted_by_path() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let mut client = client(&agent).await;

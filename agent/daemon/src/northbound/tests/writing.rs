@@ -5,7 +5,7 @@ use holdfast_proto::gnmi::typed_value;
 use holdfast_proto::gnmi::update_result::Operation;
 use holdfast_proto::{gnmi, gnmi_ext};
 
-use super::fake::Fake;
+use super::fake::FakeDatastore;
 use super::harness::{Client, client, get_request, path, set, set_request, text, update, value};
 
 // proves 1.63, 1.64, 1.69, 1.70, 1.71, 1.76, 1.77
@@ -76,7 +76,7 @@ async fn operations_have_their_order_and_meaning() {
         ),
     ];
     for (first, second, leaf, want) in rows {
-        let mut client = client(&Fake::new()).await;
+        let mut client = client(&FakeDatastore::new()).await;
         if !first.is_empty() {
             set(&mut client, &format!("update {eth0}/description {first}")).await;
         }
@@ -89,7 +89,7 @@ async fn operations_have_their_order_and_meaning() {
 #[tokio::test]
 async fn an_update_joins_a_leaf_list_and_a_replace_takes_its_place() {
     let search = "/system/dns/config/search";
-    let mut client = client(&Fake::new()).await;
+    let mut client = client(&FakeDatastore::new()).await;
     for (operation, want) in [
         (format!(r#"update {search} ["b.net","a.net"]"#), r#"["b.net","a.net"]"#),
         (format!(r#"update {search} ["c.net","a.net"]"#), r#"["b.net","a.net","c.net"]"#),
@@ -123,7 +123,7 @@ async fn an_update_joins_a_leaf_list_and_a_replace_takes_its_place() {
 // proves 1.21, 1.27, 1.66
 #[tokio::test]
 async fn each_operation_has_its_result_in_the_order_of_the_request() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let operations = r#"update /config/domain-name "b"; delete /config/motd-banner; replace /config/hostname "box"; update /config/login-banner "hi"; delete /config/login-banner"#;
     let prefix = gnmi::Path { target: "box".into(), ..path("/system") };
@@ -150,7 +150,7 @@ async fn each_operation_has_its_result_in_the_order_of_the_request() {
 // proves 1.16, 1.65
 #[tokio::test]
 async fn an_empty_request_and_an_unknown_extension_are_fine() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let answer = client.set(gnmi::SetRequest::default()).await.unwrap().into_inner();
     assert!(answer.response.is_empty() && answer.timestamp > 0);
@@ -170,7 +170,7 @@ async fn an_empty_request_and_an_unknown_extension_are_fine() {
 // proves 1.84
 #[tokio::test]
 async fn origins_are_written_apart_and_together() {
-    let mut client = client(&Fake::new()).await;
+    let mut client = client(&FakeDatastore::new()).await;
     let native = "holdfast_native:/interfaces/interface[name=eth0]/ipv4/forwarding";
     let operations = format!(r#"update {native} true; update /system/config/hostname "box""#);
     let answer = set(&mut client, &operations).await;
@@ -205,7 +205,7 @@ async fn scalars_and_old_forms_are_taken() {
         },
     ];
     for row in rows {
-        let mut client = client(&Fake::new()).await;
+        let mut client = client(&FakeDatastore::new()).await;
         let request = gnmi::SetRequest { update: vec![row.clone()], ..Default::default() };
         match client.set(request).await {
             Ok(_) => assert_eq!(read(&mut client, mtu).await, "1514", "{row:?}"),
@@ -217,7 +217,7 @@ async fn scalars_and_old_forms_are_taken() {
 // proves 1.17
 #[tokio::test]
 async fn messages_of_more_than_ten_megabytes_are_taken_and_too_large_ones_refused() {
-    let mut client = client(&Fake::new()).await;
+    let mut client = client(&FakeDatastore::new()).await;
     let banner = |megabytes: usize| {
         let text = "x".repeat(megabytes * 1024 * 1024);
         set_request(&format!(r#"update /system/config/motd-banner "{text}""#))
@@ -232,7 +232,7 @@ async fn messages_of_more_than_ten_megabytes_are_taken_and_too_large_ones_refuse
 // proves 1.62
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_get_sees_all_of_a_set_or_nothing() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let (mut writer, mut reader) = (client(&core).await, client(&core).await);
     set(&mut writer, r#"update /system/config {"hostname":"n0","domain-name":"n0"}"#).await;
     let writing = tokio::spawn(async move {
@@ -255,8 +255,8 @@ async fn a_get_sees_all_of_a_set_or_nothing() {
 
 // proves 1.60
 #[tokio::test]
-async fn what_get_shows_of_the_root_can_be_sent_back() {
-    let core = Fake::new();
+async fn a_get_of_the_root_can_be_sent_back_in_a_replace() {
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let operations = r#"update /system/config/hostname "box"; update /interfaces {"interface":[{"name":"eth0","config":{"name":"eth0","mtu":1514},"subinterfaces":{"subinterface":[{"index":0,"openconfig-if-ip:ipv4":{"addresses":{"address":[{"ip":"10.0.0.1","config":{"ip":"10.0.0.1","prefix-length":24}}]}}}]}}]}; update /network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static] {"static-routes":{"static":[{"prefix":"10.9.0.0/16","config":{"prefix":"10.9.0.0/16"},"next-hops":{"next-hop":[{"index":"a","config":{"index":"a","next-hop":"10.0.0.2"}}]}}]}}"#;
     set(&mut client, operations).await;
@@ -295,7 +295,7 @@ async fn a_change_is_the_same_from_the_root_from_its_container_and_at_its_leaf()
     ];
     let mut all = Vec::new();
     for row in rows {
-        let mut client = client(&Fake::new()).await;
+        let mut client = client(&FakeDatastore::new()).await;
         set(&mut client, r#"update /interfaces/interface[name=eth0]/config {"name":"eth0","description":"a","mtu":1514}"#).await;
         set(&mut client, row).await;
         all.push(read(&mut client, "/interfaces").await);
@@ -309,7 +309,7 @@ async fn a_change_is_the_same_from_the_root_from_its_container_and_at_its_leaf()
 // proves 1.67
 #[tokio::test]
 async fn one_bad_operation_of_either_origin_undoes_all() {
-    let core = Fake::new();
+    let core = FakeDatastore::new();
     let mut client = client(&core).await;
     set(&mut client, r#"update /system/config/hostname "before""#).await;
     let before = core.revision();

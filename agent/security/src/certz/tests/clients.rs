@@ -51,7 +51,7 @@ fn a_revoked_client_is_refused() {
 
 // proves 5.74
 #[test]
-fn a_policy_says_which_authority_signs_for_whom() {
+fn an_authentication_policy_binds_subjects_to_authorities() {
     let (root, other) = (Authority::new("root"), Authority::new("other"));
     let middle = root.below("middle");
     let rule = |name: &str, subject: &str, authority: &Authority| Rule {
@@ -87,7 +87,7 @@ fn a_policy_says_which_authority_signs_for_whom() {
 }
 
 #[test]
-fn a_policy_that_makes_no_sense_is_refused() {
+fn a_malformed_authentication_policy_is_refused() {
     let digest = "0".repeat(64);
     let rule = |name: &str, subjects: &[&str], authorities: &[&str]| Rule {
         name: name.into(),

@@ -118,8 +118,8 @@ impl TestBox {
 }
 
 impl BoxIdentity for TestBox {
-    fn certified(&self, which: OfBox) -> Option<Arc<CertifiedKey>> {
-        (which != OfBox::Oidevid).then(|| self.0.clone())
+    fn certified(&self, which: BoxIdentityKind) -> Option<Arc<CertifiedKey>> {
+        (which != BoxIdentityKind::Oidevid).then(|| self.0.clone())
     }
 
     fn self_signed(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKey), CertzError> {

@@ -29,7 +29,7 @@ fn params(suite: Option<Suite>) -> CsrParams {
 
 // proves 5.78
 #[test]
-fn the_box_says_which_suites_it_can_make() {
+fn can_generate_reports_the_supported_suites() {
     use Curve::{P256, P384, P521};
     use Hash::{Sha256, Sha384, Sha512};
     for bits in [RsaBits::B2048, RsaBits::B3072, RsaBits::B4096] {
@@ -53,17 +53,17 @@ fn the_box_says_which_suites_it_can_make() {
         assert_eq!(params.generate().is_ok(), want, "{curve:?} {hash:?}");
     }
     assert!(!params(None).can_generate());
-    assert_eq!(params(None).generate().unwrap_err().kind, Kind::Unsupported);
+    assert_eq!(params(None).generate().unwrap_err().kind, CertzErrorKind::Unsupported);
 }
 
 #[test]
-fn a_field_that_cannot_stand_in_a_request_is_named() {
+fn an_invalid_csr_field_is_named() {
     let good = params(Some(Suite::Ecdsa(Curve::P256, Hash::Sha256)));
     let bad = |change: fn(&mut CsrParams), want: &str| {
         let mut params = good.clone();
         change(&mut params);
         let error = params.generate().unwrap_err();
-        assert_eq!(error.kind, Kind::Invalid);
+        assert_eq!(error.kind, CertzErrorKind::Invalid);
         assert!(error.to_string().starts_with(&format!("generate_csr.params.{want}: ")), "{error}");
         assert!(!params.can_generate());
     };
@@ -81,7 +81,7 @@ fn a_field_that_cannot_stand_in_a_request_is_named() {
 
 // proves 5.67
 #[test]
-fn a_signed_request_goes_with_the_key_that_was_made_for_it() {
+fn a_signed_csr_is_installed_with_its_generated_key() {
     let root = Authority::new("root");
     let profiles = Profiles::default().with_added("p").unwrap();
     let mut other: Option<PrivateKey> = None;
@@ -106,7 +106,7 @@ fn a_signed_request_goes_with_the_key_that_was_made_for_it() {
             let taken = with(Some(&made.key)).unwrap();
             let shown = taken.profile("p").unwrap().chain.clone().unwrap().value;
             assert_eq!(shown.certified().cert, certificates);
-            assert_eq!(with(None).unwrap_err().kind, Kind::Invalid);
+            assert_eq!(with(None).unwrap_err().kind, CertzErrorKind::Invalid);
             if let Some(other) = &other {
                 let said = with(Some(other)).unwrap_err().to_string();
                 assert!(said.contains("the private key is not that of the first"), "{said}");
@@ -128,7 +128,7 @@ fn is_signed(request: &X509CertificationRequest<'_>, suite: Suite) -> bool {
 }
 
 #[test]
-fn a_request_says_what_was_asked() {
+fn a_csr_contains_the_requested_fields() {
     let made = params(Some(Suite::Ecdsa(Curve::P256, Hash::Sha256))).generate().unwrap();
     let (_, block) = x509_parser::pem::parse_x509_pem(made.pem.as_bytes()).unwrap();
     let (_, request) = X509CertificationRequest::from_der(&block.contents).unwrap();

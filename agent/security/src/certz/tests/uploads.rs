@@ -3,11 +3,11 @@
 use x509_parser::{certification_request::X509CertificationRequest, prelude::FromDer};
 
 use super::*;
-use crate::rotation::Rotating;
+use crate::rotation::RotationRules;
 
 /// Result of an upload to a profile that trusts `root` and has a certificate signed by it.
 #[track_caller]
-fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (Kind, &str)>) {
+fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (CertzErrorKind, &str)>) {
     let made = profiles.with_upload(&upload, None, &TestBox::new(), now());
     match (made, want) {
         (Ok(made), Ok(want)) => {
@@ -28,7 +28,7 @@ fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (Kind, &str)>) 
 
 // proves 5.62, 5.64, 5.65, 5.66, 5.68, 5.69, 5.70, 5.71
 #[test]
-fn an_upload_is_taken_whole_or_refused_with_its_reason() {
+fn an_upload_is_applied_whole_or_refused() {
     let (root, other) = (Authority::new("root"), Authority::new("other"));
     let (server, server_key) = root.leaf(&named("server", &[]));
     let (foreign, foreign_key) = other.leaf(&named("server", &[]));
@@ -59,7 +59,8 @@ fn an_upload_is_taken_whole_or_refused_with_its_reason() {
         )
         .unwrap(),
     );
-    let (invalid, missing, precondition) = (Kind::Invalid, Kind::NotFound, Kind::Precondition);
+    let (invalid, missing, precondition) =
+        (CertzErrorKind::Invalid, CertzErrorKind::NotFound, CertzErrorKind::Precondition);
     for (contents, want) in [
         (vec![chain(&server, &server_key)], Ok("certificate-chain")),
         (vec![trust(&[&root])], Ok("trust-bundle")),
@@ -166,26 +167,26 @@ fn profiles_come_and_go() {
     let two = profiles.with_added("a").unwrap().with_added("b").unwrap();
     assert_eq!(two.ids().collect::<Vec<_>>(), [SYSTEM_DEFAULT_PROFILE, "a", "b"]);
     for (id, want) in [
-        ("", Kind::Invalid),
-        ("a b", Kind::Invalid),
-        ("a/b", Kind::Invalid),
-        ("a", Kind::Exists),
-        (SYSTEM_DEFAULT_PROFILE, Kind::Exists),
+        ("", CertzErrorKind::Invalid),
+        ("a b", CertzErrorKind::Invalid),
+        ("a/b", CertzErrorKind::Invalid),
+        ("a", CertzErrorKind::Exists),
+        (SYSTEM_DEFAULT_PROFILE, CertzErrorKind::Exists),
     ] {
         assert_eq!(two.with_added(id).unwrap_err().kind, want, "{id}");
     }
     for (id, in_use, want) in [
-        ("", false, Kind::Invalid),
-        ("c", false, Kind::NotFound),
-        ("a", true, Kind::Precondition),
-        (SYSTEM_DEFAULT_PROFILE, false, Kind::Precondition),
+        ("", false, CertzErrorKind::Invalid),
+        ("c", false, CertzErrorKind::NotFound),
+        ("a", true, CertzErrorKind::Precondition),
+        (SYSTEM_DEFAULT_PROFILE, false, CertzErrorKind::Precondition),
     ] {
         assert_eq!(two.without(id, in_use).unwrap_err().kind, want, "{id}");
     }
     let one = two.without("a", false).unwrap();
     assert_eq!(one.ids().collect::<Vec<_>>(), [SYSTEM_DEFAULT_PROFILE, "b"]);
     let many = (0..64).try_fold(profiles, |all, number| all.with_added(&format!("p{number}")));
-    assert_eq!(many.unwrap().with_added("one more").unwrap_err().kind, Kind::Invalid);
+    assert_eq!(many.unwrap().with_added("one more").unwrap_err().kind, CertzErrorKind::Invalid);
 }
 
 // proves 5.8
@@ -203,20 +204,20 @@ fn a_version_is_in_use_by_the_entity_of_the_same_kind() {
 
 // proves 5.64, 5.67
 #[test]
-fn a_stream_is_about_one_profile_and_its_key() {
+fn a_stream_is_bound_to_one_profile_and_key() {
     let root = Authority::new("root");
     let profiles = Profiles::default().with_added("p").unwrap().with_added("q").unwrap();
     let request = |profile: &str| {
         let suite = Some(Suite::Ecdsa(Curve::P256, Hash::Sha256));
         let generated = CsrParams { suite, ..CsrParams::default() }.generate().unwrap();
-        Change::Request { profile: profile.into(), generated }
+        StreamMessage::Request { profile: profile.into(), generated }
     };
-    let upload = |profile: &str, content: Content| Change::Upload {
+    let upload = |profile: &str, content: Content| StreamMessage::Upload {
         upload: Upload { profile: profile.into(), ..to_p(vec![content]) },
         identity: Arc::new(TestBox::new()),
         now: now(),
     };
-    let begun = Rules.apply(&State::from(profiles.clone()), request("p")).unwrap();
+    let begun = CertzRules.apply(&RotationState::from(profiles.clone()), request("p")).unwrap();
     let (asked, Reply::Request(pem)) = begun else { panic!("a request is answered by one") };
     assert_eq!(asked.profiles.profile("p").unwrap().freshness(EntityKind::CertificateChain), None);
     let (_, block) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
@@ -229,22 +230,28 @@ fn a_stream_is_about_one_profile_and_its_key() {
         let source = ChainSource::Given(vec![signed.der().clone()]);
         Content::Chain(source, KeySource::Generated)
     };
-    let (taken, reply) = Rules.apply(&asked, upload("p", chain())).unwrap();
+    let (taken, reply) = CertzRules.apply(&asked, upload("p", chain())).unwrap();
     assert_eq!(reply, Reply::Uploaded);
     assert!(taken.profiles.profile("p").unwrap().chain.is_some());
-    let (again, _) = Rules.apply(&taken, upload("p", trust(&[&root]))).unwrap();
+    let (again, _) = CertzRules.apply(&taken, upload("p", trust(&[&root]))).unwrap();
     for (state, change) in [
         (&asked, request("q")),
         (&asked, upload("q", chain())),
         (&again, upload("q", trust(&[&root]))),
         (&asked, request("")),
     ] {
-        let refused = Rules.apply(state, change).unwrap_err();
-        assert_eq!((refused.kind, refused.what.as_str()), (Kind::Invalid, "ssl_profile_id"));
+        let refused = CertzRules.apply(state, change).unwrap_err();
+        assert_eq!(
+            (refused.kind, refused.what.as_str()),
+            (CertzErrorKind::Invalid, "ssl_profile_id")
+        );
     }
     // The next stream knows nothing of that key.
-    let next = State::from(profiles);
-    assert_eq!(Rules.apply(&next, upload("p", chain())).unwrap_err().kind, Kind::Invalid);
+    let next = RotationState::from(profiles);
+    assert_eq!(
+        CertzRules.apply(&next, upload("p", chain())).unwrap_err().kind,
+        CertzErrorKind::Invalid
+    );
 }
 
 #[test]
@@ -300,7 +307,7 @@ fn a_bundle_of_another_implementation_is_read() {
 
 // proves 5.7
 #[test]
-fn what_is_stored_comes_back() {
+fn stored_entities_round_trip() {
     let root = Authority::new("root");
     let (server, key) = root.leaf(&named("server", &[]));
     let rule = |name: &str, subject: &str| Rule {
@@ -340,7 +347,7 @@ fn what_is_stored_comes_back() {
 }
 
 #[test]
-fn keys_are_not_shown() {
+fn debug_output_contains_no_private_key() {
     /// Where the secret number is in the PKCS#8 form of a P-256 key (RFC 5915 section 3).
     const SECRET: std::ops::Range<usize> = 36..68;
     let (server, key) = Authority::new("root").leaf(&named("server", &[]));

@@ -66,7 +66,7 @@ fn the_best_match_decides() {
 
 // proves 5.42, 5.46, 5.48
 #[test]
-fn without_a_rule_about_it_nothing_is_permitted() {
+fn a_path_without_a_rule_is_denied() {
     check("", "ada", "/a", false);
     check("user ada + read /a/b", "ada", "/a", false);
     check("user ada + read /a/b", "ada", "/a/bc", false);
@@ -86,7 +86,7 @@ fn without_a_rule_about_it_nothing_is_permitted() {
 /// Example 5: a customer's controller may see its own port, but not how it is addressed.
 // proves 5.49, 5.50
 #[test]
-fn what_is_asked_for_needs_a_permit_of_its_own_or_above_it() {
+fn access_needs_a_permit_on_the_path_or_above() {
     const RULES: &str = "user customer-controller1 + read /interfaces/interface[name=eth1]; \
         user customer-controller1 - read /interfaces/interface[name=eth1]/subinterfaces; \
         user telemetry + read /interfaces; \
@@ -140,7 +140,7 @@ fn a_position_is_settled_where_no_rule_lies_below() {
 
 // proves 5.41, 5.47
 #[test]
-fn a_policy_that_leaves_something_open_is_refused() {
+fn an_incomplete_policy_is_refused() {
     let whole = DraftRule {
         id: "one".into(),
         principal: Some(Principal::User("ada".into())),
@@ -179,23 +179,23 @@ fn a_policy_that_leaves_something_open_is_refused() {
     ];
     for (rule, want) in rows {
         let rules = vec![rule.clone()];
-        let got = Draft { groups: groups(), rules }.check().err();
+        let got = DraftPolicy { groups: groups(), rules }.check().err();
         assert_eq!(got.map_or(String::new(), |error| error.to_string()), want, "{rule:?}");
     }
     let rules = vec![whole.clone(), whole];
-    let twice = Draft { groups: groups(), rules }.check().unwrap_err();
+    let twice = DraftPolicy { groups: groups(), rules }.check().unwrap_err();
     assert_eq!(twice.to_string(), "rule `one` is there twice");
 }
 
 #[test]
-fn groups_have_names_that_tell_them_apart() {
+fn groups_and_users_need_unique_names() {
     let group = |name: &str, user: &str| Group { name: name.into(), users: vec![user.into()] };
     for (groups, want) in [
         (vec![group("", "ada")], "a group has no name"),
         (vec![group("a", "")], "group `a` has a user without a name"),
         (vec![group("a", "ada"), group("a", "bob")], "group `a` is defined twice"),
     ] {
-        let got = Draft { groups, rules: Vec::new() }.check().unwrap_err();
+        let got = DraftPolicy { groups, rules: Vec::new() }.check().unwrap_err();
         assert_eq!(got.to_string(), want);
     }
 }
@@ -219,7 +219,7 @@ fn groups() -> Vec<Group> {
 fn policy(rules: &str) -> Result<Policy, PolicyError> {
     let texts = rules.split(';').map(str::trim).filter(|text| !text.is_empty());
     let rules = texts.enumerate().map(|(id, text)| read_rule(id, text)).collect();
-    Draft { groups: groups(), rules }.check()
+    DraftPolicy { groups: groups(), rules }.check()
 }
 
 fn read_rule(id: usize, text: &str) -> DraftRule {

@@ -40,7 +40,7 @@ proptest! {
             let rules = Just(draft.rules.clone()).prop_shuffle();
             let shuffled = rules.prop_map({
                 let groups = draft.groups.clone();
-                move |rules| Draft { rules, groups: groups.clone() }
+                move |rules| DraftPolicy { rules, groups: groups.clone() }
             });
             (Just(draft), shuffled)
         }),
@@ -57,7 +57,7 @@ proptest! {
 
     /// Rules below a settled position never change the decision.
     #[test]
-    fn what_is_settled_stays_as_it_is(draft in draft(), path in path()) {
+    fn a_settled_decision_holds_for_descendants(draft in draft(), path in path()) {
         let policy = draft.check().unwrap();
         let rules = policy.by_text();
         let view = rules.view(Mode::Read, &policy.principals("ada"));
@@ -118,7 +118,7 @@ fn is_better(one: &Rule, other: &Rule) -> bool {
     rank(one) > rank(other)
 }
 
-fn draft() -> impl Strategy<Value = Draft> {
+fn draft() -> impl Strategy<Value = DraftPolicy> {
     let members = || proptest::sample::subsequence(&USERS[..], 0..=USERS.len());
     (vec(rule(), 0..24), members(), members()).prop_map(|(rules, red, blue)| {
         let group = |(name, users): (&str, Vec<&str>)| Group {
@@ -128,7 +128,7 @@ fn draft() -> impl Strategy<Value = Draft> {
         let groups = GROUPS.into_iter().zip([red, blue]).map(group).collect();
         let numbered =
             |(id, rule): (usize, DraftRule)| DraftRule { id: id.to_string().into(), ..rule };
-        Draft { groups, rules: rules.into_iter().enumerate().map(numbered).collect() }
+        DraftPolicy { groups, rules: rules.into_iter().enumerate().map(numbered).collect() }
     })
 }
 

@@ -7,7 +7,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Child, Found, Leaf, Tree};
 use holdfast_config::{InstancePath, Path, Value};
 use holdfast_security::pathz::{Action, Mode};
-use holdfast_telemetry::{Class, Filter, Item, Selection, Stamp, Walk};
+use holdfast_telemetry::{ChangeDetection, Filter, LeafVersion, Selection, TreeUpdate, Walk};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -89,10 +89,10 @@ proptest! {
         let path: Path = wanted.parse().unwrap();
         let literal = schema.literal(&path).steps;
         let seen_of = |patterns| {
-            let selection = Selection::new(schema, patterns, &Filter::default(), Class::All);
-            seen(&mut Walk::whole(Arc::new(selection.through(Some(view.clone()))), &tree)).told
+            let selection = Selection::new(schema, patterns, &Filter::default(), ChangeDetection::All);
+            seen(&mut Walk::whole(Arc::new(selection.with_permissions(Some(view.clone()))), &tree)).told
         };
-        let some = schema.expand(&path, literal, &ReadSight(Some(view))).unwrap();
+        let some = schema.expand(&path, literal, &PermittedExpansion(Some(view))).unwrap();
         let all = schema.resolve_read(&path).unwrap();
         prop_assert!(some.patterns.iter().all(|pattern| all.contains(pattern)));
         prop_assert_eq!(seen_of(some.patterns), seen_of(all));
@@ -136,8 +136,9 @@ fn a_reader_pays_for_what_is_read() {
         let view = rights.read(Scope::OpenConfig).clone();
         let patterns = MODELS.openconfig.resolve_read(&path.parse().unwrap()).unwrap();
         let selection =
-            Selection::new(&MODELS.openconfig, patterns, &Filter::default(), Class::All);
-        let told = seen(&mut Walk::whole(Arc::new(selection.through(Some(view.clone()))), &tree));
+            Selection::new(&MODELS.openconfig, patterns, &Filter::default(), ChangeDetection::All);
+        let told =
+            seen(&mut Walk::whole(Arc::new(selection.with_permissions(Some(view.clone()))), &tree));
         (told.told.len(), view.steps())
     };
     assert_eq!(read("/interfaces/interface[name=p3]"), (2, 2));
@@ -146,32 +147,35 @@ fn a_reader_pays_for_what_is_read() {
     assert_eq!(read("/interfaces"), (2 * PORTS - 2, 1 + all)); // one for each entry, none within
 }
 
-struct Seen {
+struct WalkedLeaves {
     told: BTreeSet<String>,
     gone: Vec<String>,
 }
 
-fn seen(walk: &mut Walk) -> Seen {
+fn seen(walk: &mut Walk) -> WalkedLeaves {
     let text = |path: &[holdfast_config::Step]| {
         InstancePath(path.to_vec()).to_path(&MODELS.openconfig).to_string()
     };
-    let mut seen = Seen { told: BTreeSet::new(), gone: Vec::new() };
+    let mut seen = WalkedLeaves { told: BTreeSet::new(), gone: Vec::new() };
     while let Some(item) = walk.next() {
         match item {
-            Item::Leaf { path, .. } => drop(seen.told.insert(text(path))),
-            Item::Gone(path) | Item::Reborn { path, .. } => seen.gone.push(text(path)),
+            TreeUpdate::Leaf { path, .. } => drop(seen.told.insert(text(path))),
+            TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. } => {
+                seen.gone.push(text(path))
+            }
         }
     }
     seen
 }
 
-fn selection(rights: &Rights) -> Arc<Selection> {
+fn selection(rights: &PathPermissions) -> Arc<Selection> {
     let patterns = MODELS.openconfig.resolve_read(&Path::root()).unwrap();
-    let selection = Selection::new(&MODELS.openconfig, patterns, &Filter::default(), Class::All);
-    Arc::new(selection.through(Some(rights.read(Scope::OpenConfig).clone())))
+    let selection =
+        Selection::new(&MODELS.openconfig, patterns, &Filter::default(), ChangeDetection::All);
+    Arc::new(selection.with_permissions(Some(rights.read(Scope::OpenConfig).clone())))
 }
 
-fn leaves_of(tree: Option<Child<Stamp>>) -> BTreeSet<String> {
+fn leaves_of(tree: Option<Child<LeafVersion>>) -> BTreeSet<String> {
     let mut leaves = BTreeSet::new();
     if let Some(tree) = &tree {
         Found::from(tree).walk(&mut InstancePath::root(), &mut |path, _| {
@@ -181,7 +185,7 @@ fn leaves_of(tree: Option<Child<Stamp>>) -> BTreeSet<String> {
     leaves
 }
 
-fn permitted(judge: &Judge, leaf: &str) -> bool {
+fn permitted(judge: &CompiledPolicy, leaf: &str) -> bool {
     judge.decide("ada", Mode::Read, &read_path(leaf)).unwrap() == Action::Permit
 }
 
@@ -192,13 +196,13 @@ fn key_of(leaf: &str) -> Option<String> {
 }
 
 /// A tree of these leaves. Entries with different `born` in two trees were deleted in between.
-fn tree(leaves: &BTreeSet<String>, born: u32) -> Tree<Stamp> {
+fn tree(leaves: &BTreeSet<String>, born: u32) -> Tree<LeafVersion> {
     let mut tree = Tree::new();
     for leaf in leaves {
         let path = MODELS.schema(Origin::OpenConfig).resolve_write(&leaf.parse().unwrap()).unwrap();
         // The entry of eth0 is never deleted.
         let born = if leaf.contains("eth0") { 1 } else { born };
-        let stamp = Stamp { time_ns: born.into(), changes: 1, born };
+        let stamp = LeafVersion { time_ns: born.into(), changes: 1, incarnation: born };
         let value = match leaf.ends_with("/name") {
             true => Value::Str(leaf.split(['=', ']']).nth(1).unwrap_or_default().into()),
             false => Value::Str(leaf.as_str().into()),

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 
 use holdfast_config::{Models, Path};
 use holdfast_security::pathz::{
-    self, Action, Draft, DraftRule, Group, Mode, Policy, PolicyError, Principal,
+    self, Action, DraftPolicy, DraftRule, Group, Mode, Policy, PolicyError, Principal,
 };
 
 use super::*;
@@ -15,12 +15,12 @@ pub(crate) static MODELS: LazyLock<Arc<Models>> =
     LazyLock::new(|| Arc::new(Models::load().unwrap()));
 
 /// Group `staff` is ada and test.
-pub(crate) fn judge(rules: &str) -> Arc<Judge> {
-    Arc::new(Judge::new(MODELS.clone(), policy(rules).unwrap()).unwrap())
+pub(crate) fn judge(rules: &str) -> Arc<CompiledPolicy> {
+    Arc::new(CompiledPolicy::new(MODELS.clone(), policy(rules).unwrap()).unwrap())
 }
 
 /// Permissions of one user, with counters that are not used.
-pub(crate) fn rights(judge: &Judge, user: &str) -> Rights {
+pub(crate) fn rights(judge: &CompiledPolicy, user: &str) -> PathPermissions {
     judge.rights(user, &Arc::new(Counters::new(&MODELS)))
 }
 
@@ -28,7 +28,7 @@ fn policy(rules: &str) -> Result<Policy, PolicyError> {
     let staff = Group { name: "staff".into(), users: vec!["ada".into(), "test".into()] };
     let texts = rules.split(';').map(str::trim).filter(|text| !text.is_empty());
     let rules = texts.enumerate().map(|(id, text)| read_rule(id, text)).collect();
-    Draft { groups: vec![staff], rules }.check()
+    DraftPolicy { groups: vec![staff], rules }.check()
 }
 
 fn read_rule(id: usize, text: &str) -> DraftRule {
@@ -106,7 +106,7 @@ fn a_rule_that_contradicts_the_models_is_refused() {
         ("/interfaces/interface[name=a]/subinterfaces/subinterface[index=x]", "is not a uint32"),
     ] {
         let policy = policy(&format!("user ada - read {path}")).unwrap();
-        let misfit = Judge::new(MODELS.clone(), policy).unwrap_err();
+        let misfit = CompiledPolicy::new(MODELS.clone(), policy).unwrap_err();
         assert_eq!(misfit.id, "0");
         assert!(misfit.source.to_string().contains(want), "{}", misfit.source);
     }

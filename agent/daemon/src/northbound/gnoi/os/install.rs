@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::image::{ImageError, MAX_IMAGE};
 use crate::northbound::status::Refusal;
-use crate::packages::{Incoming, PackageError, Packages};
+use crate::packages::{PackageError, PackageUpload, Packages};
 use crate::slots::{Flaw, SlotError, check_version};
 use crate::software::Software;
 
@@ -34,7 +34,7 @@ const PROGRESS_TIME: Duration = Duration::from_secs(10);
 /// Time of silence after which an image is given up: no other client can send one meanwhile.
 const SILENCE: Duration = Duration::from_secs(60);
 
-pub(super) type Answers = Result<InstallResponse, Status>;
+pub(super) type InstallAnswer = Result<InstallResponse, Status>;
 
 /// One stream.
 pub(super) struct Transfer {
@@ -42,7 +42,7 @@ pub(super) struct Transfer {
     pub(super) packages: Packages,
     pub(super) undertakings: Undertakings,
     pub(super) caller: Caller,
-    pub(super) answers: mpsc::Sender<Answers>,
+    pub(super) answers: mpsc::Sender<InstallAnswer>,
 }
 
 /// Failure that ends the stream: as an `InstallError`, or as a status.
@@ -54,7 +54,7 @@ enum Failure {
 
 /// Progress that the client was sent.
 struct Progress<'a> {
-    answers: &'a mpsc::Sender<Answers>,
+    answers: &'a mpsc::Sender<InstallAnswer>,
     octets: u64,
     at: Instant,
 }
@@ -110,7 +110,7 @@ impl Transfer {
 /// Receives pieces up to the end of the transfer.
 async fn contents(
     requests: &mut Streaming<InstallRequest>,
-    incoming: &mut Incoming,
+    incoming: &mut PackageUpload,
     size: u64,
     progress: &mut Progress<'_>,
 ) -> Result<(), Failure> {
@@ -178,7 +178,7 @@ impl Progress<'_> {
 }
 
 /// Checks the announced size against the limit and the free space; zero means unknown.
-fn require_room(incoming: &Incoming, size: u64) -> Result<(), Failure> {
+fn require_room(incoming: &PackageUpload, size: u64) -> Result<(), Failure> {
     if size > MAX_IMAGE {
         let detail = format!("package_size {size} is more than the {MAX_IMAGE} octets of an image");
         return Err(Failure::Told(Type::TooLarge, detail));

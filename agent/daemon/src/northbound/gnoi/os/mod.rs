@@ -5,7 +5,7 @@
 
 mod install;
 
-use holdfast_base::{Caller, Chain, Role, Source};
+use holdfast_base::{AuthMethod, Caller, Chain, Role};
 use holdfast_core::Datastore;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::os::activate_error::Type;
@@ -24,14 +24,14 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{error, info};
 
-use self::install::{ANSWERS, Answers, Transfer};
+use self::install::{ANSWERS, InstallAnswer, Transfer};
 use super::boot_config::{self, SetBoot};
 use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
 use crate::reboot::{RebootError, Reboots};
-use crate::software::{ActivateError, Coming, Software};
+use crate::software::{ActivateError, PendingBootConfig, Software};
 
 /// Serves gnoi.os.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl<D: Datastore> OsService<D> {
 
 #[tonic::async_trait]
 impl<D: Datastore> Os for OsService<D> {
-    type InstallStream = ReceiverStream<Answers>;
+    type InstallStream = ReceiverStream<InstallAnswer>;
 
     async fn install(
         &self,
@@ -189,12 +189,16 @@ pub(in crate::northbound) async fn begin_software<D: Datastore>(
     }
 }
 
-async fn come<D: Datastore>(core: &D, gnsi: &Gnsi, coming: Coming) -> Result<(), Refusal> {
-    let Coming { by, boot_config, .. } = coming;
+async fn come<D: Datastore>(
+    core: &D,
+    gnsi: &Gnsi,
+    coming: PendingBootConfig,
+) -> Result<(), Refusal> {
+    let PendingBootConfig { by, boot_config, .. } = coming;
     let set = SetBootConfigRequest::decode(&boot_config[..]);
     let set = set.map_err(|error| Refusal::internal(error.to_string()))?;
-    let source = Source::Local { uid: geteuid().as_raw() };
-    let caller = Caller { name: by.into(), role: Role::Admin, source, peer: None };
+    let source = AuthMethod::Local { uid: geteuid().as_raw() };
+    let caller = Caller { name: by.into(), role: Role::Admin, auth_method: source, peer: None };
     let beside = Software::completion();
     boot_config::set_boot(core, gnsi, &caller, SetBoot { beside, ..boot_config::read(set)? }).await
 }

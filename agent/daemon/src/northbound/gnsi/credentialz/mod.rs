@@ -10,25 +10,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use holdfast_base::{Caller, Chain, Role, Source};
+use holdfast_base::{AuthMethod, Caller, Chain, Role};
 use holdfast_core::Datastore;
 use holdfast_core::{self, CommitError, Intent};
 use holdfast_proto::bootz;
 use holdfast_proto::gnsi::credentialz;
 use holdfast_proto::gnsi::credentialz::credentialz_server::{Credentialz, CredentialzServer};
 use holdfast_security::credentialz::{
-    Credentials, KeyKind, PrivateKey, Reply, Rules, SALT_OCTETS, Upload,
+    Credentials, CredentialzRules, KeyKind, PrivateKey, Reply, SALT_OCTETS, Upload,
 };
-use holdfast_security::rotation::Rotating;
+use holdfast_security::rotation::RotationRules;
 use holdfast_store::{ArtefactChange, Store};
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::error;
 
-use super::rotate::{self, Answers, Command, Messages, Rotated};
+use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages};
 use super::{admin, reader};
-use crate::gnsi::{self, Gnsi, LoginLeaves, Logins, RotationLock, Rotations};
+use crate::gnsi::{self, CredentialLeaves, CredentialState, Gnsi, RotationLock, Rotations};
 use crate::northbound::status::Refusal;
 
 /// Host keys that one request may generate: an RSA key takes a second or more.
@@ -39,21 +39,23 @@ const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// The four RPCs.
 #[derive(Debug)]
 pub(in crate::northbound) struct CredentialzService<D> {
-    face: Arc<Face<D>>,
+    face: Arc<RotatableCredentialz<D>>,
     rotations: Rotations,
 }
 
 impl<D: Datastore> CredentialzService<D> {
     pub(in crate::northbound) fn server(core: D, gnsi: &Gnsi) -> CredentialzServer<Self> {
-        let (face, rotations) = (Arc::new(Face::new(core, gnsi)), gnsi.rotations.clone());
+        let (face, rotations) =
+            (Arc::new(RotatableCredentialz::new(core, gnsi)), gnsi.rotations.clone());
         CredentialzServer::new(Self { face, rotations })
     }
 }
 
 #[tonic::async_trait]
 impl<D: Datastore> Credentialz for CredentialzService<D> {
-    type RotateAccountCredentialsStream = Answers<credentialz::RotateAccountCredentialsResponse>;
-    type RotateHostParametersStream = Answers<credentialz::RotateHostParametersResponse>;
+    type RotateAccountCredentialsStream =
+        AnswerStream<credentialz::RotateAccountCredentialsResponse>;
+    type RotateHostParametersStream = AnswerStream<credentialz::RotateHostParametersResponse>;
 
     async fn can_generate_key(
         &self,
@@ -79,7 +81,8 @@ impl<D: Datastore> Credentialz for CredentialzService<D> {
     ) -> Result<Response<Self::RotateAccountCredentialsStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI RotateAccountCredentials")?;
         let face = Arc::clone(&self.face);
-        rotate::serve::<_, OfAccounts>(face, &self.rotations, caller, request).map(Response::new)
+        rotate::serve::<_, RotateAccountCredentials>(face, &self.rotations, caller, request)
+            .map(Response::new)
     }
 
     async fn rotate_host_parameters(
@@ -88,35 +91,36 @@ impl<D: Datastore> Credentialz for CredentialzService<D> {
     ) -> Result<Response<Self::RotateHostParametersStream>, Status> {
         let caller = admin(&self.face.core, &request, "gNSI RotateHostParameters")?;
         let face = Arc::clone(&self.face);
-        rotate::serve::<_, OfHost>(face, &self.rotations, caller, request).map(Response::new)
+        rotate::serve::<_, RotateHostParameters>(face, &self.rotations, caller, request)
+            .map(Response::new)
     }
 }
 
 /// An upload, with the facts of the box that its check needs.
 #[derive(Debug)]
-pub(in crate::northbound) struct Asked {
-    rules: Rules,
+pub(in crate::northbound) struct UploadInContext {
+    rules: CredentialzRules,
     upload: Upload,
 }
 
-/// The rules of both rotations.
+/// The rules of both rotations, for uploads in their context.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::northbound) struct Asking;
+pub(in crate::northbound) struct RulesInContext;
 
-impl Rotating for Asking {
+impl RotationRules for RulesInContext {
     type State = Arc<Credentials>;
-    type Upload = Asked;
+    type Upload = UploadInContext;
     type Reply = Reply;
-    type Refusal = holdfast_security::credentialz::Refusal;
+    type Refusal = holdfast_security::credentialz::CredentialzError;
 
-    fn version_in_use(&self, state: &Self::State, asked: &Asked) -> Option<String> {
+    fn version_in_use(&self, state: &Self::State, asked: &UploadInContext) -> Option<String> {
         asked.rules.version_in_use(state, &asked.upload)
     }
 
     fn apply(
         &self,
         state: &Self::State,
-        asked: Asked,
+        asked: UploadInContext,
     ) -> Result<(Self::State, Reply), Self::Refusal> {
         let (new, reply) = asked.rules.apply(state, asked.upload)?;
         Ok((Arc::new(new), reply))
@@ -125,17 +129,17 @@ impl Rotating for Asking {
 
 /// State that both rotations work on.
 #[derive(Debug)]
-pub(in crate::northbound) struct Face<D> {
+pub(in crate::northbound) struct RotatableCredentialz<D> {
     core: D,
-    logins: Logins,
-    leaves: Arc<LoginLeaves>,
-    rules: Asking,
+    logins: CredentialState,
+    leaves: Arc<CredentialLeaves>,
+    rules: RulesInContext,
 }
 
-impl<D: Datastore> Face<D> {
+impl<D: Datastore> RotatableCredentialz<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
         let (logins, leaves) = (gnsi.logins.clone(), Arc::clone(&gnsi.login_leaves));
-        Self { core, logins, leaves, rules: Asking }
+        Self { core, logins, leaves, rules: RulesInContext }
     }
 
     /// Adds the accounts of the upload that exist: gRPC users, accounts of the box, or users of the configuration that
@@ -144,19 +148,22 @@ impl<D: Datastore> Face<D> {
         &self,
         upload: Upload,
         coming: impl Fn(&str) -> bool,
-    ) -> Result<Asked, Refusal> {
+    ) -> Result<UploadInContext, Refusal> {
         let (names, users) = (upload.accounts(), self.logins.users());
         let known = names.iter().filter(|name| users.role(name).is_some() || coming(name));
         let mut accounts: BTreeSet<SmolStr> = known.cloned().collect();
         accounts.extend(self.core.accounts_of_box(names).await?);
-        Ok(Asked { rules: Rules { accounts, box_keys: Vec::new() }, upload })
+        Ok(UploadInContext { rules: CredentialzRules { accounts, box_keys: Vec::new() }, upload })
     }
 
     /// Adds the host keys that the box itself has.
-    async fn about_host(&self, upload: Upload) -> Result<Asked, Refusal> {
+    async fn about_host(&self, upload: Upload) -> Result<UploadInContext, Refusal> {
         let logins = self.logins.clone();
         let box_keys = beside(move || Ok(logins.box_keys())).await?;
-        Ok(Asked { rules: Rules { accounts: BTreeSet::new(), box_keys }, upload })
+        Ok(UploadInContext {
+            rules: CredentialzRules { accounts: BTreeSet::new(), box_keys },
+            upload,
+        })
     }
 
     async fn public_keys(&self) -> Result<Vec<credentialz::PublicKey>, Refusal> {
@@ -172,11 +179,11 @@ impl<D: Datastore> Face<D> {
     }
 }
 
-impl<D: Datastore> Rotated for Face<D> {
-    type Rules = Asking;
+impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
+    type Rules = RulesInContext;
     const NAME: &'static str = "credentialz";
 
-    fn rules(&self) -> &Asking {
+    fn rules(&self) -> &RulesInContext {
         &self.rules
     }
 
@@ -193,7 +200,7 @@ impl<D: Datastore> Rotated for Face<D> {
         self.logins.last()
     }
 
-    fn refused(&self, refusal: &holdfast_security::credentialz::Refusal) -> Refusal {
+    fn refused(&self, refusal: &holdfast_security::credentialz::CredentialzError) -> Refusal {
         refused(refusal)
     }
 
@@ -242,17 +249,17 @@ impl<D: Datastore> Rotated for Face<D> {
 }
 
 /// The messages of RotateAccountCredentials.
-struct OfAccounts;
+struct RotateAccountCredentials;
 
-impl<D: Datastore> Messages<Face<D>> for OfAccounts {
+impl<D: Datastore> RotateMessages<RotatableCredentialz<D>> for RotateAccountCredentials {
     type Request = credentialz::RotateAccountCredentialsRequest;
     type Response = credentialz::RotateAccountCredentialsResponse;
 
     async fn read(
-        service: &Face<D>,
+        service: &RotatableCredentialz<D>,
         _current: &Arc<Credentials>,
         request: Self::Request,
-    ) -> Result<Command<Face<D>>, Refusal> {
+    ) -> Result<Command<RotatableCredentialz<D>>, Refusal> {
         use credentialz::rotate_account_credentials_request::Request;
         let overwrite = request.force_overwrite;
         let upload = match request.request {
@@ -280,17 +287,17 @@ impl<D: Datastore> Messages<Face<D>> for OfAccounts {
 }
 
 /// The messages of RotateHostParameters.
-struct OfHost;
+struct RotateHostParameters;
 
-impl<D: Datastore> Messages<Face<D>> for OfHost {
+impl<D: Datastore> RotateMessages<RotatableCredentialz<D>> for RotateHostParameters {
     type Request = credentialz::RotateHostParametersRequest;
     type Response = credentialz::RotateHostParametersResponse;
 
     async fn read(
-        service: &Face<D>,
+        service: &RotatableCredentialz<D>,
         _current: &Arc<Credentials>,
         request: Self::Request,
-    ) -> Result<Command<Face<D>>, Refusal> {
+    ) -> Result<Command<RotatableCredentialz<D>>, Refusal> {
         use credentialz::rotate_host_parameters_request::Request;
         let upload = match request.request {
             Some(Request::SshCaPublicKey(keys)) => translate::ca_keys(keys)?,
@@ -346,15 +353,20 @@ pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Ref
 
 /// Author of the change in the history. The log has the client that opened the stream.
 fn author() -> Caller {
-    let source = Source::Local { uid: 0 };
-    Caller { name: SmolStr::new_static("credentialz"), role: Role::Admin, source, peer: None }
+    let source = AuthMethod::Local { uid: 0 };
+    Caller {
+        name: SmolStr::new_static("credentialz"),
+        role: Role::Admin,
+        auth_method: source,
+        peer: None,
+    }
 }
 
 fn nothing() -> Refusal {
     Refusal::invalid("the message has no request")
 }
 
-fn refused(refusal: &holdfast_security::credentialz::Refusal) -> Refusal {
+fn refused(refusal: &holdfast_security::credentialz::CredentialzError) -> Refusal {
     let text = Chain(refusal).to_string();
     match refusal {
         it if it.is_of_state() => Refusal::precondition(text),

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use holdfast_proto::gnsi::credentialz;
 use holdfast_security::credentialz::{
-    Artefact, Authentication, CryptError, CryptHash, Given, Glome, KeyKind, KeyOption, OptionError,
-    PrincipalsTool, PublicKey, RawKey, RawOptions, RawPrincipal, SALT_OCTETS, Stamp, Upload,
+    AccountUpload, Artefact, Authentication, CryptError, CryptHash, Freshness, Glome, KeyKind,
+    KeyOption, OptionError, PrincipalsTool, PublicKey, RawKey, RawOptions, RawPrincipal,
+    SALT_OCTETS, Upload,
 };
 
 use crate::northbound::status::Refusal;
@@ -15,8 +16,8 @@ fn unknown(field: &str, number: i32) -> Refusal {
     Refusal::invalid(format!("{field}: there is no value {number}"))
 }
 
-fn stamp(version: String, created_on: u64) -> Stamp {
-    Stamp { version: version.into(), created_on }
+fn stamp(version: String, created_on: u64) -> Freshness {
+    Freshness { version: version.into(), created_on }
 }
 
 pub(super) fn keys(request: credentialz::AuthorizedKeysRequest) -> Result<Upload, Refusal> {
@@ -30,7 +31,11 @@ pub(super) fn keys(request: credentialz::AuthorizedKeysRequest) -> Result<Upload
             })
         });
         let what = what.collect::<Result<_, Refusal>>()?;
-        Ok(Given { account: it.account.into(), stamp: stamp(it.version, it.created_on), what })
+        Ok(AccountUpload {
+            account: it.account.into(),
+            stamp: stamp(it.version, it.created_on),
+            what,
+        })
     };
     request.credentials.into_iter().map(account).collect::<Result<_, _>>().map(Upload::Keys)
 }
@@ -42,7 +47,7 @@ pub(super) fn principals(request: credentialz::AuthorizedUsersRequest) -> Upload
             .into_iter()
             .map(|it| RawPrincipal { name: it.authorized_user, options: options(it.options) });
         let stamp = stamp(it.version, it.created_on);
-        Given { account: it.account.into(), stamp, what: what.collect() }
+        AccountUpload { account: it.account.into(), stamp, what: what.collect() }
     };
     Upload::Principals(request.policies.into_iter().map(policy).collect())
 }
@@ -62,7 +67,11 @@ pub(super) fn passwords(
             Some(Value::CryptoHash(hash)) => crypt_hash(hash)?,
             None => Err(CryptError::Empty),
         };
-        Ok(Given { account: it.account.into(), stamp: stamp(it.version, it.created_on), what })
+        Ok(AccountUpload {
+            account: it.account.into(),
+            stamp: stamp(it.version, it.created_on),
+            what,
+        })
     };
     request.accounts.into_iter().map(account).collect::<Result<_, _>>().map(Upload::Passwords)
 }
@@ -103,7 +112,7 @@ pub(super) fn server_keys(request: credentialz::ServerKeysRequest) -> Upload {
 /// The kinds of keys to generate, and their version.
 pub(super) fn generate(
     request: credentialz::GenerateKeysRequest,
-) -> Result<(Stamp, Vec<KeyKind>), Refusal> {
+) -> Result<(Freshness, Vec<KeyKind>), Refusal> {
     let kind = |number: i32| match key_gen(number) {
         Some(kind) => Ok(kind),
         None => Err(unknown("generate_keys.key_params", number)),

@@ -9,7 +9,7 @@ use holdfast_proto::gnsi::certz;
 use holdfast_proto::gnsi::certz::certificate::{self, KeySource};
 use holdfast_proto::gnsi::certz::existing_entity::EntityType;
 use holdfast_proto::gnsi::certz::rotate_certificate_request;
-use holdfast_security::certz::{ChainSource, Content, Entity, Freshness, OfBox, Upload};
+use holdfast_security::certz::{BoxIdentityKind, ChainSource, Content, Entity, Freshness, Upload};
 use holdfast_store::Artefact;
 use rcgen::{CertificateParams, SubjectPublicKeyInfo};
 use rustls_pki_types::UnixTime;
@@ -21,7 +21,7 @@ use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::prelude::FromDer;
 
 use self::rig::*;
-use super::harness::{Afterwards, FinalizingClient};
+use super::harness::{AfterFinalize, FinalizingClient};
 use crate::gnsi::TlsProfiles;
 use crate::gnsi::certz::differences;
 use crate::settings::TlsSettings;
@@ -30,7 +30,7 @@ use crate::settings::TlsSettings;
 #[tokio::test]
 async fn profiles_come_and_go() {
     let folder = TempDir::new().unwrap();
-    let running = Running::start(&folder).await;
+    let running = ListeningAgent::start(&folder).await;
     let ada = running.ada().await;
     let default = "system_default_profile";
     assert_eq!(ada.list().await.unwrap(), [default]);
@@ -114,14 +114,14 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
             ..certz::RotateCertificateRequest::default()
         };
         let Rotation { requests, answers, .. } = rotation;
-        kind.finalizes(requests, answers, finalize, Afterwards::Ends).await;
+        kind.finalizes(requests, answers, finalize, AfterFinalize::Ends).await;
     }
     assert_eq!(ada.delete("new").await, Ok(()), "no rotation is left");
 }
 
 // proves 5.1, 5.2, 5.71, 5.72, 5.76
 #[tokio::test]
-async fn new_connections_meet_what_is_tried_and_open_ones_what_is_final() {
+async fn trial_profiles_apply_to_new_connections_alone() {
     let folder = TempDir::new().unwrap();
     let (root, other) = (Authority::new("root"), Authority::new("other"));
     let (running, ada) = bound(&folder, &root).await;
@@ -160,17 +160,17 @@ async fn new_connections_meet_what_is_tried_and_open_ones_what_is_final() {
 
 // proves 5.7
 #[tokio::test]
-async fn what_is_final_is_there_after_a_restart_and_what_is_tried_is_not() {
+async fn final_profiles_survive_a_restart_and_trials_do_not() {
     let folder = TempDir::new().unwrap();
     let (root, other) = (Authority::new("root"), Authority::new("other"));
     let (running, ada) = bound(&folder, &root).await;
     let client = root.client("eve", 1);
     let mut rotation = ada.rotate().await;
     rotation.upload("p", vec![chain("v2", &other.server()), trust("v2", &[&other])]).await.unwrap();
-    let Running { agent, _server, .. } = running;
+    let ListeningAgent { agent, _server, .. } = running;
     drop((_server, rotation, ada));
     agent.stop().await; // nothing was said to be kept
-    let running = Running::start(&folder).await;
+    let running = ListeningAgent::start(&folder).await;
     running.shown("p").await;
     let eve = running.connect(&root.pem, Some(&client)).await.unwrap();
     assert_eq!(eve.list().await.unwrap(), ["system_default_profile", "p"]);
@@ -181,7 +181,7 @@ async fn what_is_final_is_there_after_a_restart_and_what_is_tried_is_not() {
 
 // proves 5.64, 5.66, 5.69
 #[tokio::test]
-async fn what_is_wrong_with_a_message_has_its_code() {
+async fn invalid_certz_messages_have_their_codes() {
     let folder = TempDir::new().unwrap();
     let root = Authority::new("root");
     let (_running, ada) = bound(&folder, &root).await;
@@ -332,7 +332,7 @@ async fn revocation_and_policy_hold_at_the_next_handshake() {
 async fn readers_see_what_new_connections_meet() {
     let folder = TempDir::new().unwrap();
     let root = Authority::new("root");
-    let running = Running::start(&folder).await;
+    let running = ListeningAgent::start(&folder).await;
     running.shown("system_default_profile").await;
     let ada = running.ada().await;
     let state = ada.state().await;
@@ -416,9 +416,12 @@ async fn identities_of_the_box_are_shown_from_their_files() {
         leaf.issuer().to_string()
     };
     let shown = |which| identity.certified(which).map(|it| issuer(&it)).unwrap_or_default();
-    assert_eq!(shown(OfBox::Idevid), "CN=maker");
-    assert_eq!(shown(OfBox::Oidevid), "CN=owner");
-    assert!(!shown(OfBox::Server).contains("maker"), "what the server shows by itself stays");
+    assert_eq!(shown(BoxIdentityKind::Idevid), "CN=maker");
+    assert_eq!(shown(BoxIdentityKind::Oidevid), "CN=owner");
+    assert!(
+        !shown(BoxIdentityKind::Server).contains("maker"),
+        "what the server shows by itself stays"
+    );
 
     let mut all = holdfast_security::certz::Profiles::default();
     for (id, source) in [("m", ChainSource::Idevid), ("o", ChainSource::Oidevid)] {
@@ -434,7 +437,7 @@ async fn identities_of_the_box_are_shown_from_their_files() {
         ..TlsSettings::default()
     };
     let broken = TlsProfiles::new(broken, state.clone(), &[address], &BTreeMap::new()).unwrap();
-    assert!(broken.identity().certified(OfBox::Idevid).is_none());
+    assert!(broken.identity().certified(BoxIdentityKind::Idevid).is_none());
 
     // Stored rows follow the files.
     let rows = differences(&holdfast_security::certz::Profiles::default(), &all);

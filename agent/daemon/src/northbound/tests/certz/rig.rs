@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use holdfast_base::{Caller, Role, Source};
-use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_base::{AuthMethod, Caller, Role};
+use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitError, CommitOptions, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
@@ -29,10 +29,10 @@ use tonic::{Code, Request, Status, Streaming};
 
 use crate::agent_tests::Agent;
 use crate::auth::{Authenticator, CertificateTrust};
-use crate::northbound::tests::harness::{Served, path};
+use crate::northbound::tests::harness::{TestBackend, path};
 use crate::northbound::{MAX_MESSAGE_SIZE, routes};
 use crate::server;
-use crate::settings::SpeaksFor;
+use crate::settings::ImpersonationPolicy;
 use crate::tls::{self, Listener};
 use crate::users::Password;
 
@@ -112,7 +112,7 @@ impl Authority {
 }
 
 /// An agent with its listener.
-pub(crate) struct Running {
+pub(crate) struct ListeningAgent {
     pub(crate) agent: Agent,
     pub(crate) address: SocketAddr,
     /// Certificate that clients trust before the server is bound to a profile.
@@ -120,7 +120,7 @@ pub(crate) struct Running {
     pub(crate) _server: AbortOnDropHandle<()>,
 }
 
-impl Running {
+impl ListeningAgent {
     pub(crate) async fn start(folder: &TempDir) -> Self {
         Self::on(&SimulatedKernel::new(&["eth0"]), folder).await
     }
@@ -134,10 +134,11 @@ impl Running {
         let password = Password::new("secret").unwrap();
         users.set("ada".into(), Role::Admin, Some(password)).await.unwrap();
         let gnsi = agent.gnsi.clone();
-        let certificates = CertificateTrust { role: Role::Admin, speaks_for: SpeaksFor::default() };
+        let certificates =
+            CertificateTrust { role: Role::Admin, speaks_for: ImpersonationPolicy::default() };
         let authenticator = Authenticator::new(users, certificates, gnsi.clone());
         let incoming = listener.accept(gnsi.profiles());
-        let device = Served::device(&agent);
+        let device = TestBackend::device(&agent);
         let routes = routes(agent.handle.clone(), device, &gnsi, agent.ignored.clone());
         let routes = routes.await.unwrap();
         let serving = server::serve(incoming, authenticator, gnsi, routes, std::future::pending());
@@ -151,7 +152,7 @@ impl Running {
         &self,
         authority: &str,
         identity: Option<&Pair>,
-    ) -> Result<Connected, String> {
+    ) -> Result<TestConnection, String> {
         let trusted = Certificate::from_pem(authority);
         let mut config = ClientTlsConfig::new().ca_certificate(trusted).domain_name("localhost");
         if let Some(Pair { certificate, key }) = identity {
@@ -160,7 +161,7 @@ impl Running {
         let endpoint = Endpoint::from_shared(format!("https://{}", self.address)).unwrap();
         let channel = endpoint.tls_config(config).unwrap().connect().await;
         let channel = channel.map_err(|error| format!("{error:?}"))?;
-        let connected = Connected { channel, by_password: identity.is_none() };
+        let connected = TestConnection { channel, by_password: identity.is_none() };
         // With TLS 1.3 a client learns of its refusal when it reads.
         let asked = gnmi::CapabilityRequest::default();
         match GNmiClient::new(connected.intercepted()).capabilities(asked).await {
@@ -170,7 +171,7 @@ impl Running {
     }
 
     /// Opens a connection with the box's own identity and the password of ada.
-    pub(crate) async fn ada(&self) -> Connected {
+    pub(crate) async fn ada(&self) -> TestConnection {
         self.connect(&self.own, None).await.unwrap()
     }
 
@@ -179,11 +180,12 @@ impl Running {
             r#"{{"openconfig-system:system": {{"openconfig-system-grpc:grpc-servers": {{
             "grpc-server": [{{"name": "DEFAULT", "config": {{"name": "DEFAULT", "certificate-id": "{id}"}}}}]}}}}}}"#
         );
-        let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+        let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
         let payload = Payload::Json { text: text.into(), ietf: true };
         let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
-        let source = Source::Password;
-        let test = Caller { name: "test".into(), role: Role::Admin, source, peer: None };
+        let source = AuthMethod::Password;
+        let test =
+            Caller { name: "test".into(), role: Role::Admin, auth_method: source, peer: None };
         self.agent.handle.commit(&test, edit, CommitOptions::default()).await.map(drop)
     }
 
@@ -198,12 +200,12 @@ impl Running {
 }
 
 /// One connection, of a user with a password or of a certificate alone.
-pub(crate) struct Connected {
+pub(crate) struct TestConnection {
     pub(crate) channel: Channel,
     pub(crate) by_password: bool,
 }
 
-pub(crate) type Intercepted =
+pub(crate) type AuthenticatedChannel =
     InterceptedService<Channel, fn(Request<()>) -> Result<Request<()>, Status>>;
 
 pub(crate) fn with_password(mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -212,14 +214,14 @@ pub(crate) fn with_password(mut request: Request<()>) -> Result<Request<()>, Sta
     Ok(request)
 }
 
-impl Connected {
-    pub(crate) fn intercepted(&self) -> Intercepted {
+impl TestConnection {
+    pub(crate) fn intercepted(&self) -> AuthenticatedChannel {
         let plain: fn(Request<()>) -> Result<Request<()>, Status> = Ok;
         let with = if self.by_password { with_password } else { plain };
         InterceptedService::new(self.channel.clone(), with)
     }
 
-    pub(crate) fn certz(&self) -> CertzClient<Intercepted> {
+    pub(crate) fn certz(&self) -> CertzClient<AuthenticatedChannel> {
         CertzClient::new(self.intercepted()).max_encoding_message_size(MAX_MESSAGE_SIZE)
     }
 
@@ -455,8 +457,8 @@ pub(crate) fn policy(version: &str, subject: &str, authority: &Authority) -> cer
 }
 
 /// Starts an agent bound to the profile `p`, with a certificate of `root` and `root` as its trust anchor.
-pub(crate) async fn bound(folder: &TempDir, root: &Authority) -> (Running, Connected) {
-    let running = Running::start(folder).await;
+pub(crate) async fn bound(folder: &TempDir, root: &Authority) -> (ListeningAgent, TestConnection) {
+    let running = ListeningAgent::start(folder).await;
     let ada = running.ada().await;
     ada.add("p").await.unwrap();
     let entities = vec![chain("v1", &root.server()), trust("v1", &[root])];
