@@ -14,7 +14,7 @@ use super::intent::Intent;
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::task::{CoreTask, Work};
 use super::transaction::{Stage, Ticket, Transaction};
-use super::{Answer, CommitError, CommitRequest, Committed};
+use super::{Answer, CommitError, CommitRequest, CommitStamp};
 
 /// Time until a rollback that could not be recorded is tried again.
 const ROLLBACK_RETRY: Duration = Duration::from_secs(5);
@@ -111,8 +111,8 @@ impl CoreTask {
     }
 
     /// Answer to a request that changes no configuration.
-    pub(super) fn unchanged(&self) -> Committed {
-        Committed { time_ns: now_ns(), revision: self.revision_tx.borrow().number }
+    pub(super) fn unchanged(&self) -> CommitStamp {
+        CommitStamp { time_ns: now_ns(), revision: self.revision_tx.borrow().number }
     }
 
     fn confirm(&mut self, ticket: Ticket, options: CommitOptions) {

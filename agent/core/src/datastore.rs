@@ -14,7 +14,7 @@ use holdfast_telemetry::{Boundaries, Revision};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::{CommitError, CommitOptions, Committed, Intent, Preview, ServiceState};
+use crate::{CommitError, CommitOptions, CommitStamp, Intent, Preview, ServiceState};
 
 /// Snapshots to read, and transactions to change them.
 pub trait Datastore: Clone + Send + Sync + 'static {
@@ -54,7 +54,7 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         caller: &Caller,
         edit: Edit,
         options: CommitOptions,
-    ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
+    ) -> impl Future<Output = Result<CommitStamp, CommitError>> + Send;
 
     /// Plans a request and returns its effects, without changing anything.
     fn preview(
@@ -69,7 +69,7 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         &self,
         caller: &Caller,
         intent: Intent,
-    ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
+    ) -> impl Future<Output = Result<CommitStamp, CommitError>> + Send;
 }
 
 /// Source of the values in the engine.

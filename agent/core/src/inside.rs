@@ -20,14 +20,14 @@ const STATUSES_TOLD: usize = 256;
 /// The core as a question sees it. The loop waits meanwhile, so a question takes time in proportion to its answer, and
 /// answers are rendered elsewhere.
 #[derive(Debug)]
-pub struct Inside<'a> {
+pub struct CoreView<'a> {
     pub engine: &'a Engine,
     pub configuration: &'a Configuration,
     pub now: Now,
     objects: &'a Objects,
 }
 
-impl Inside<'_> {
+impl CoreView<'_> {
     pub fn models(&self) -> &Models {
         &self.objects.models
     }
@@ -38,7 +38,7 @@ impl Inside<'_> {
 }
 
 /// One question, with its answer channel inside.
-pub(super) struct Look(Box<dyn FnOnce(&Inside<'_>) + Send>);
+pub(super) struct Look(Box<dyn FnOnce(&CoreView<'_>) + Send>);
 
 impl fmt::Debug for Look {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,7 +48,7 @@ impl fmt::Debug for Look {
 
 /// Events for listeners.
 #[derive(Clone, Debug)]
-pub enum Told {
+pub enum CoreEvent {
     /// A transaction has ended.
     Transaction(Arc<Record>),
     /// Values whose state, or the reason for it, has changed; `omitted` more are not listed.
@@ -76,14 +76,14 @@ pub(super) struct Resync {
 /// Sends events to listeners. Labels of values are made only while there is a listener for all events.
 #[derive(Clone, Debug)]
 pub(super) struct Teller {
-    all: broadcast::Sender<Told>,
+    all: broadcast::Sender<CoreEvent>,
     records: broadcast::Sender<Arc<Record>>,
 }
 
 /// Source of receivers for new listeners, as long as the core runs.
 #[derive(Clone, Debug)]
 pub(super) struct Ear {
-    all: broadcast::WeakSender<Told>,
+    all: broadcast::WeakSender<CoreEvent>,
     records: broadcast::WeakSender<Arc<Record>>,
 }
 
@@ -106,7 +106,7 @@ impl Teller {
         for record in ended {
             // There may be no listener.
             let _ = self.records.send(Arc::clone(record));
-            let _ = self.all.send(Told::Transaction(Arc::clone(record)));
+            let _ = self.all.send(CoreEvent::Transaction(Arc::clone(record)));
         }
         if step.changed.is_empty() || self.all.receiver_count() == 0 {
             return;
@@ -117,14 +117,14 @@ impl Teller {
         };
         let changed = step.changed.iter().take(STATUSES_TOLD).map(short).collect();
         let omitted = step.changed.len().saturating_sub(STATUSES_TOLD);
-        let _ = self.all.send(Told::Statuses { changed, omitted });
+        let _ = self.all.send(CoreEvent::Statuses { changed, omitted });
     }
 }
 
 impl CoreTask {
     pub(super) fn answer(&mut self, query: Query) {
         match query {
-            Query::Look(Look(look)) => look(&Inside {
+            Query::Look(Look(look)) => look(&CoreView {
                 engine: &self.engine,
                 configuration: &self.configuration,
                 now: self.now(),
@@ -180,12 +180,12 @@ impl CoreHandle {
     ///
     /// # Errors
     /// When the core has stopped.
-    pub async fn look<T: Send + 'static>(
+    pub async fn inspect<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Inside<'_>) -> T + Send + 'static,
+        question: impl FnOnce(&CoreView<'_>) -> T + Send + 'static,
     ) -> Result<T, CommitError> {
         let (answer, answered) = oneshot::channel();
-        let look = move |inside: &Inside<'_>| drop(answer.send(question(inside)));
+        let look = move |view: &CoreView<'_>| drop(answer.send(question(view)));
         self.query(Query::Look(Look(Box::new(look)))).await?;
         answered.await.map_err(|_| CommitError::Stopped)
     }
@@ -211,7 +211,7 @@ impl CoreHandle {
     }
 
     /// Subscribes to all events from now on; the receiver is closed once the core has stopped.
-    pub fn listen(&self) -> broadcast::Receiver<Told> {
+    pub fn listen(&self) -> broadcast::Receiver<CoreEvent> {
         let teller = self.ear.all.upgrade();
         teller.map_or_else(|| broadcast::channel(1).1, |teller| teller.subscribe())
     }

@@ -17,11 +17,11 @@ pub type Values = Vec<(Key, Option<SharedValue>)>;
 
 /// A change of the credentials of credentialz.
 #[derive(Clone, Debug)]
-pub struct Logins {
+pub struct CredentialChange {
     pub from: Arc<Credentials>,
     pub to: Arc<Credentials>,
     /// True when earlier credentials are restored: they come back as far as possible, like at a start.
-    pub taken_back: bool,
+    pub is_restored: bool,
 }
 
 /// One change of the layers. All of them take the same way: examined, recorded, planned, executed, made final.
@@ -37,7 +37,7 @@ pub enum Intent {
     Rollback(Layers),
     /// Credentials, which no layer holds; their values have names and digests only. The service keeps them over
     /// restarts.
-    Logins(Logins),
+    Credentials(CredentialChange),
     /// All that DHCP servers have given; it replaces the leases of before.
     Lease(Vec<LeasedPort>),
     /// Removes all layers but the factory configuration. State outside of the layers is removed at the next start.
@@ -56,7 +56,7 @@ impl Intent {
         match self {
             Self::Edit(edit) => edit.cancel.clone(),
             Self::Boot { .. } | Self::Switch { .. } | Self::Rollback(_) => Cancel::default(),
-            Self::Logins(_) | Self::Lease(_) | Self::FactoryReset { .. } => Cancel::default(),
+            Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => Cancel::default(),
         }
     }
 
@@ -67,7 +67,7 @@ impl Intent {
             Self::Boot { .. } => "boot",
             Self::Switch { .. } => "switch",
             Self::Rollback(_) => "rollback",
-            Self::Logins(_) => "credentials",
+            Self::Credentials(_) => "credentials",
             Self::Lease(_) => "lease",
             Self::FactoryReset { .. } => "factory reset",
         }
@@ -91,7 +91,7 @@ impl Intent {
             Self::Boot { change, .. } => old.boot_changed(change),
             Self::Switch { service, on } => Ok(old.switched(*service, *on)),
             Self::Rollback(before) => Ok(old.with_client_of(before)),
-            Self::Logins(_) => Ok(old.clone()),
+            Self::Credentials(_) => Ok(old.clone()),
             Self::Lease(ports) => old.leased(ports),
             Self::FactoryReset { .. } => Ok(old.factory_reset()),
         }
@@ -108,7 +108,7 @@ impl Intent {
         let (old, new) = (old.layers(), new.layers());
         match self {
             Self::FactoryReset { .. } => Values::new(), // all that there are go
-            Self::Logins(logins) => source.difference((&logins.from, old), (&logins.to, new)),
+            Self::Credentials(logins) => source.difference((&logins.from, old), (&logins.to, new)),
             _ => source.difference((given, old), (given, new)),
         }
     }
@@ -120,7 +120,7 @@ impl Intent {
                 vec![Change::factory_reset(*retain_certificates)]
             }
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
-            Self::Rollback(_) | Self::Logins(_) | Self::Lease(_) => Vec::new(),
+            Self::Rollback(_) | Self::Credentials(_) | Self::Lease(_) => Vec::new(),
         }
     }
 

@@ -55,10 +55,12 @@ pub use confirm::ConfirmError;
 pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
-pub use inside::{Inside, ShortStatus, Told};
-pub use intent::{Intent, Logins, Values};
+pub use inside::{CoreEvent, CoreView, ShortStatus};
+pub use intent::{CredentialChange, Intent, Values};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
-pub use preview::{ConfigChange, Listed, MAX_LISTED, ObjectChange, ObjectEffect, Preview, Waiting};
+pub use preview::{
+    BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
+};
 pub use secret_keeper::UserSecrets;
 pub use startup::{Parts, StartError};
 pub use users::ConfiguredUsers;
@@ -94,11 +96,11 @@ pub struct CoreHandle {
     /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
     collector: Option<Arc<Collector>>,
     /// Counters of services of the agent, which no revision holds.
-    polled: Arc<[Arc<dyn Polled>]>,
+    polled: Arc<[Arc<dyn PolledState>]>,
 }
 
 /// State that services of the agent keep and that changes without an event: counters, and when they moved last.
-pub trait Polled: std::fmt::Debug + Send + Sync {
+pub trait PolledState: std::fmt::Debug + Send + Sync {
     /// Present values of the leaves, by native path.
     fn leaves(&self) -> Vec<(InstancePath, Value)>;
 }
@@ -108,7 +110,7 @@ pub type ServiceState = Vec<(InstancePath, Option<Value>)>;
 
 /// Result of a change that is durable and in the kernel. [`Datastore::current_revision`] shows it from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Committed {
+pub struct CommitStamp {
     /// Time of the commit, in nanoseconds since 1970.
     pub time_ns: u64,
     /// Number of the first revision that shows the change.
@@ -166,7 +168,7 @@ struct CommitRequest {
 /// Reply channel of a request.
 #[derive(Debug)]
 enum Answer {
-    Commit(oneshot::Sender<Result<Committed, CommitError>>),
+    Commit(oneshot::Sender<Result<CommitStamp, CommitError>>),
     /// A dry run: it ends when its plan is made.
     Preview(oneshot::Sender<Result<Preview, CommitError>>),
 }
@@ -242,7 +244,7 @@ impl CoreHandle {
         caller: &Caller,
         intent: Intent,
         options: CommitOptions,
-    ) -> Result<Committed, CommitError> {
+    ) -> Result<CommitStamp, CommitError> {
         let (answer, answered) = oneshot::channel();
         self.send(caller, intent, options, Answer::Commit(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
@@ -301,9 +303,9 @@ impl Datastore for CoreHandle {
     }
 
     async fn accounts_of_box(&self, names: Vec<SmolStr>) -> Result<BTreeSet<SmolStr>, CommitError> {
-        self.look(move |inside| {
+        self.inspect(move |view| {
             let there = |name: &SmolStr| {
-                let [.., observed] = inside.engine.planes(&credential::account_key(name));
+                let [.., observed] = view.engine.planes(&credential::account_key(name));
                 observed.is_some()
             };
             names.into_iter().filter(there).collect()
@@ -328,7 +330,7 @@ impl Datastore for CoreHandle {
         caller: &Caller,
         edit: Edit,
         options: CommitOptions,
-    ) -> Result<Committed, CommitError> {
+    ) -> Result<CommitStamp, CommitError> {
         let _waiting = CancelOnDrop(edit.cancel.clone());
         self.change_with(caller, Intent::Edit(edit), options).await
     }
@@ -345,7 +347,7 @@ impl Datastore for CoreHandle {
         answered.await.unwrap_or(Err(CommitError::Stopped))
     }
 
-    async fn change(&self, caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
+    async fn change(&self, caller: &Caller, intent: Intent) -> Result<CommitStamp, CommitError> {
         self.change_with(caller, intent, CommitOptions::default()).await
     }
 }
@@ -357,12 +359,12 @@ impl Statuses for CoreHandle {
         pending_only: bool,
     ) -> Result<Vec<Status>, Box<dyn std::error::Error + Send + Sync>> {
         if !pending_only {
-            return Ok(self.look(|inside| inside.engine.statuses()).await?);
+            return Ok(self.inspect(|view| view.engine.statuses()).await?);
         }
-        let asked = |inside: &Inside<'_>| {
-            (inside.engine.pending(), inside.objects().clone(), inside.configuration.clone())
+        let asked = |view: &CoreView<'_>| {
+            (view.engine.pending(), view.objects().clone(), view.configuration.clone())
         };
-        let (mut pending, registry, configuration) = self.look(asked).await?;
+        let (mut pending, registry, configuration) = self.inspect(asked).await?;
         pending.extend(waiting::statuses(&registry, &configuration));
         pending.sort_by(|one, other| one.key.cmp(&other.key));
         Ok(pending)

@@ -18,15 +18,15 @@ pub const MAX_LISTED: usize = 10_000;
 pub struct Preview {
     /// Hash of the plan; a commit that carries it is refused if its plan is another one.
     pub hash: PlanHash,
-    pub configuration: Listed<ConfigChange>,
+    pub configuration: BoundedList<ConfigChange>,
     /// In the order of the plan.
-    pub operations: Listed<ObjectChange>,
-    pub pending: Listed<Waiting>,
+    pub operations: BoundedList<ObjectChange>,
+    pub pending: BoundedList<PendingObject>,
 }
 
 /// An object that would wait, and the labels of what it needs and what is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct PendingObject {
     pub object: String,
     /// Empty if the object waits for an identity that another object holds.
     pub waits_for: Vec<String>,
@@ -34,7 +34,7 @@ pub struct Waiting {
 
 /// The first [`MAX_LISTED`] items, and the number of all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed<T> {
+pub struct BoundedList<T> {
     pub first: Vec<T>,
     pub total: usize,
 }
@@ -73,13 +73,13 @@ pub enum ObjectEffect {
     GivenBack,
 }
 
-impl<T> Default for Listed<T> {
+impl<T> Default for BoundedList<T> {
     fn default() -> Self {
         Self { first: Vec::new(), total: 0 }
     }
 }
 
-impl<T> Listed<T> {
+impl<T> BoundedList<T> {
     fn push(&mut self, item: impl FnOnce() -> T) {
         if self.first.len() < MAX_LISTED {
             self.first.push(item());
@@ -93,8 +93,8 @@ pub(super) fn differences(
     models: &Models,
     old: &Configuration,
     new: &Configuration,
-) -> Listed<ConfigChange> {
-    let mut listed = Listed::default();
+) -> BoundedList<ConfigChange> {
+    let mut listed = BoundedList::default();
     for origin in [Origin::OpenConfig, Origin::Native] {
         Tree::diff(old.config_view(origin), new.config_view(origin), &mut |path, change| {
             let text = |found: Found<'_, _>| {
@@ -130,11 +130,15 @@ fn changed(
 }
 
 impl Preview {
-    pub(super) fn new(engine: &Engine, plan: &Plan, configuration: Listed<ConfigChange>) -> Self {
-        let mut pending = Listed::default();
+    pub(super) fn new(
+        engine: &Engine,
+        plan: &Plan,
+        configuration: BoundedList<ConfigChange>,
+    ) -> Self {
+        let mut pending = BoundedList::default();
         for (key, needs) in plan.waiting() {
             let waits_for = || needs.map(ToString::to_string).collect();
-            pending.push(|| Waiting { object: label(engine, key), waits_for: waits_for() });
+            pending.push(|| PendingObject { object: label(engine, key), waits_for: waits_for() });
         }
         let hash = PlanHash(plan.hash());
         Self { hash, configuration, operations: operations(engine, plan), pending }
@@ -147,10 +151,10 @@ fn label(engine: &Engine, key: &Key) -> String {
 }
 
 /// Operations of a plan, those on one object merged into one, in the order in which objects are first touched.
-fn operations(engine: &Engine, plan: &Plan) -> Listed<ObjectChange> {
+fn operations(engine: &Engine, plan: &Plan) -> BoundedList<ObjectChange> {
     let mut places: HashMap<&Key, Option<usize>> = HashMap::new();
     let mut gone_along: HashSet<&Key> = HashSet::new();
-    let mut listed: Listed<ObjectChange> = Listed::default();
+    let mut listed: BoundedList<ObjectChange> = BoundedList::default();
     for operation in plan.operations() {
         let along = gone_along.contains(&operation.key);
         if let Some(place) = places.get(&operation.key).copied() {

@@ -10,7 +10,7 @@ use holdfast_config::{Configuration, parallel};
 use holdfast_telemetry::Boundary;
 use tokio::task::spawn_blocking;
 
-use super::Committed;
+use super::CommitStamp;
 use super::making::Made;
 use super::task::{CoreTask, Work};
 use super::transaction::{Commit, Stage, Transaction};
@@ -50,7 +50,7 @@ impl CoreTask {
             return transaction.ticket.answer(Ok(done));
         }
         self.behind_tx.send_replace(true);
-        transaction.ticket.answer(Ok(Committed { time_ns, revision: last.number + 1 }));
+        transaction.ticket.answer(Ok(CommitStamp { time_ns, revision: last.number + 1 }));
         transaction.stage = Stage::Revealing(commit);
         self.transaction = Some(transaction);
         self.work.0.push(Box::pin(async {
@@ -96,11 +96,11 @@ impl CoreTask {
         commit: &Commit,
         transaction: &Transaction,
         made: Option<Made>,
-    ) -> Committed {
+    ) -> CommitStamp {
         let both = (&commit.old, &self.configuration, commit.time_ns);
         let revision = self.publisher.commit(&self.engine, both, &transaction.changes, made);
         self.revision_tx.send_replace(revision.clone());
-        let done = Committed { time_ns: revision.time_ns, revision: revision.number };
+        let done = CommitStamp { time_ns: revision.time_ns, revision: revision.number };
         let confirm_id = commit.confirm_id.clone();
         self.boundary_tx.tell(Boundary { revision, transaction: transaction.number, confirm_id });
         done

@@ -34,7 +34,8 @@ use super::reconcile;
 use super::task::{CoreTask, WorkSet};
 use super::transaction::{Candidate, Changed};
 use super::{
-    BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, Polled, QUERY_QUEUE_DEPTH,
+    BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, CommitError, Core, CoreHandle, PolledState,
+    QUERY_QUEUE_DEPTH,
 };
 
 /// The number of a box's first transaction.
@@ -47,7 +48,7 @@ pub struct Parts {
     pub events: Events,
     pub collector: Option<Collector>,
     /// Counters of services of the agent.
-    pub polled: Vec<Arc<dyn Polled>>,
+    pub polled: Vec<Arc<dyn PolledState>>,
     /// TLS profiles that the gRPC server may be bound to; without them, the default profile alone.
     pub profiles: Option<Arc<dyn Profiles>>,
     pub store: Store,
@@ -57,7 +58,7 @@ pub struct Parts {
     /// Version of the running software, to be shown as state.
     pub software_version: String,
     /// Credentials, which come to values of no layer.
-    pub logins: Option<Arc<dyn CredentialSource>>,
+    pub credential_source: Option<Arc<dyn CredentialSource>>,
     /// Factory configuration; read on the very first start, and kept in the layers from then on.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
@@ -96,7 +97,9 @@ impl Core {
     /// When stored data cannot be read, or new data cannot be written.
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
-        let Parts { polled, profiles, store, loaded, listening, factory, logins, .. } = parts;
+        let Parts {
+            polled, profiles, store, loaded, listening, factory, credential_source, ..
+        } = parts;
         let (software, undertakings) = (parts.software_version, parts.undertakings);
         let objects = Arc::new(Objects::new(Arc::clone(&models), profiles)?);
         let next_number = loaded.last_transaction + 1;
@@ -109,8 +112,8 @@ impl Core {
             // Recorded before it is carried out, so that the next start knows of it.
             store.write(rows.into_iter().map(holdfast_store::Change::from).collect()).await?;
         }
-        let credentials = logins.as_ref().map(|it| it.last()).unwrap_or_default();
-        let login_source = logins;
+        let credentials = credential_source.as_ref().map(|it| it.last()).unwrap_or_default();
+        let login_source = credential_source;
         let logins = login_source.as_ref().map(|it| it.values(configuration.layers()));
         let logins: Vec<_> = logins.unwrap_or_default();
         let mut intent = objects.values(&configuration);

@@ -189,11 +189,15 @@ impl CoreTask {
         transaction.is_rollback = intent.is_rollback();
         transaction.is_admitted = intent.is_admitted();
         transaction.cancel = intent.cancel();
-        transaction.is_unrecorded = matches!(intent, Intent::Logins(_));
+        transaction.is_unrecorded = matches!(intent, Intent::Credentials(_));
         transaction.logins = match &intent {
-            Intent::Logins(logins) => {
+            Intent::Credentials(logins) => {
                 let credentials = Some(Arc::clone(&logins.to));
-                LoginChange { taken_back: logins.taken_back, credentials, ..LoginChange::default() }
+                LoginChange {
+                    taken_back: logins.is_restored,
+                    credentials,
+                    ..LoginChange::default()
+                }
             }
             Intent::FactoryReset { .. } => self.no_logins(),
             _ => LoginChange::default(),

@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use super::intent::{Intent, Values};
 use super::making::Told;
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
-use super::preview::{ConfigChange, Listed, Preview};
-use super::{Answer, CommitError, CommitRequest, Committed};
+use super::preview::{BoundedList, ConfigChange, Preview};
+use super::{Answer, CommitError, CommitRequest, CommitStamp};
 
 /// The reply channel of a request, and its name in logs.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Candidate {
     /// Credentials that differ, of no layer.
     pub(super) logins: Values,
     /// For a dry run: differences in the configuration that clients see.
-    pub(super) differences: Option<Listed<ConfigChange>>,
+    pub(super) differences: Option<BoundedList<ConfigChange>>,
 }
 
 /// One native object that a request changes.
@@ -234,7 +234,7 @@ impl Ticket {
     }
 
     /// Sends and logs the result. It stands even if the client has gone.
-    pub(super) fn answer(&mut self, result: Result<Committed, CommitError>) {
+    pub(super) fn answer(&mut self, result: Result<CommitStamp, CommitError>) {
         let Some(answer) = self.answer.take() else { return };
         let elapsed = self.since.elapsed();
         match &result {

@@ -368,7 +368,7 @@ async fn start_core(
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
     let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
-    let logins: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
+    let credential_source: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
     let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
@@ -384,7 +384,7 @@ async fn start_core(
         loaded,
         listening,
         software_version: software.running().to_owned(),
-        logins,
+        credential_source,
         factory,
         undertakings: reboots.undertakings().clone(),
     };
@@ -470,7 +470,7 @@ mod tests {
             match part {
                 "the core" => {
                     assert!(ended.as_mut().now_or_never().is_none(), "everything is at work");
-                    let question = agent.handle.look(|_| -> () { panic!("as a bug would") });
+                    let question = agent.handle.inspect(|_| -> () { panic!("as a bug would") });
                     assert!(question.await.is_err());
                 }
                 "the store" => {
@@ -494,7 +494,7 @@ mod tests {
         let (begun_tx, begun) = oneshot::channel();
         let core = agent.handle.clone();
         let hanging = tokio::spawn(async move {
-            let hung = core.look(move |_| {
+            let hung = core.inspect(move |_| {
                 begun_tx.send(()).unwrap();
                 held.recv().unwrap();
             });

@@ -25,10 +25,10 @@ impl Introspect {
         loop {
             // Initially, and after lost notifications, the history itself is read.
             let since = last;
-            let look = move |inside: &holdfast_core::Inside<'_>| {
-                inside.engine.history().after(TxnId(since)).cloned().collect::<Vec<_>>()
+            let question = move |view: &holdfast_core::CoreView<'_>| {
+                view.engine.history().after(TxnId(since)).cloned().collect::<Vec<_>>()
             };
-            let Ok(records) = self.core.look(look).await else { return };
+            let Ok(records) = self.core.inspect(question).await else { return };
             for record in records {
                 last = last.max(record.txn.0);
                 self.append_to_journal(&journal, record);
@@ -56,10 +56,10 @@ impl Introspect {
 
     /// Number of the first transaction in memory; earlier ones are in the journal.
     async fn first_in_memory(&self) -> Result<u64, HttpError> {
-        let look = |inside: &holdfast_core::Inside<'_>| {
-            inside.engine.history().records().next().map_or(u64::MAX, |first| first.txn.0)
+        let question = |view: &holdfast_core::CoreView<'_>| {
+            view.engine.history().records().next().map_or(u64::MAX, |first| first.txn.0)
         };
-        Ok(self.core.look(look).await?)
+        Ok(self.core.inspect(question).await?)
     }
 
     /// Transactions of earlier runs in a window, ascending.

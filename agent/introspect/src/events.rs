@@ -12,7 +12,7 @@ use axum::extract;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures::{Stream, StreamExt, stream};
-use holdfast_core::{ShortStatus, Told};
+use holdfast_core::{CoreEvent, ShortStatus};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -99,14 +99,16 @@ impl Introspect {
     }
 }
 
-fn core_event(render: &Renderer, told: Option<Told>) -> Event {
+fn core_event(render: &Renderer, told: Option<CoreEvent>) -> Event {
     match told {
         None => event("missed", None, &json!({})),
-        Some(Told::Transaction(record)) => {
+        Some(CoreEvent::Transaction(record)) => {
             event("transaction", Some(record.txn.0), &json!(render.transaction(&record)))
         }
-        Some(Told::Statuses { omitted, .. }) if omitted > 0 => event("missed", None, &json!({})),
-        Some(Told::Statuses { changed, .. }) => {
+        Some(CoreEvent::Statuses { omitted, .. }) if omitted > 0 => {
+            event("missed", None, &json!({}))
+        }
+        Some(CoreEvent::Statuses { changed, .. }) => {
             let changed: Vec<_> = changed.iter().map(|it| status_summary(render, it)).collect();
             event("status", None, &json!(changed))
         }

@@ -2,7 +2,7 @@
 //! on the local socket and optionally on the loopback device ([`tcp`]).
 //!
 //! Start at [`routes`]. A handler parses its arguments ([`arguments`]), asks the core one short question
-//! ([`holdfast_core::Inside`]) and formats the answer outside of the core ([`document`]). Invalid requests are
+//! ([`holdfast_core::CoreView`]) and formats the answer outside of the core ([`document`]). Invalid requests are
 //! answered with 400 and unknown objects with 404, both as `{"Error": text}`. Lists come in pages: a `Link` header
 //! leads to the next one.
 //!

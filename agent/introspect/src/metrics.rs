@@ -21,7 +21,7 @@ const HEALTHY_WITHIN: Duration = Duration::from_secs(2);
 const NANOSECONDS: f64 = 1e9;
 /// `GET /health`: 200 while the core answers.
 pub(super) async fn health(extract::State(introspect): extract::State<Introspect>) -> Response {
-    let answered = timeout(HEALTHY_WITHIN, introspect.core.look(|_| ())).await;
+    let answered = timeout(HEALTHY_WITHIN, introspect.core.inspect(|_| ())).await;
     let (code, status) = match answered {
         Ok(Ok(())) => (StatusCode::OK, "running"),
         Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
@@ -35,13 +35,13 @@ pub(super) async fn metrics(
     extract::State(introspect): extract::State<Introspect>,
 ) -> Result<Response, HttpError> {
     let started = introspect.started_ns as f64 / NANOSECONDS;
-    let text = introspect.core.look(move |inside| {
+    let text = introspect.core.inspect(move |view| {
         let mut page = Exposition::default();
         page.metric("holdfast_build_info", "gauge", "Always 1; the version is in the label.");
         page.line(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
         page.metric("holdfast_start_time_seconds", "gauge", "When the agent began, since 1970.");
         page.line(&[], started);
-        page.engine(inside.engine);
+        page.engine(view.engine);
         page.text
     });
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];

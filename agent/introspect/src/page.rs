@@ -52,10 +52,10 @@ impl Introspect {
             after.as_ref().is_none_or(|after| key > after)
                 && prefixes.as_ref().is_none_or(|all| all.iter().any(|it| key.starts_with(it)))
         };
-        let asked = self.core.look(move |inside| {
-            let mut keys = inside.engine.keys(&wanted);
+        let asked = self.core.inspect(move |view| {
+            let mut keys = view.engine.keys(&wanted);
             if past {
-                let history = inside.engine.history();
+                let history = view.engine.history();
                 keys.extend(history.keys().filter(|key| wanted(key)).cloned());
             }
             keys

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Edit, EditTarget, Path, Payload};
-use holdfast_core::{CommitOptions, Datastore, Inside, ObjectEffect, Preview, UserSecrets};
+use holdfast_core::{CommitOptions, CoreView, Datastore, ObjectEffect, Preview, UserSecrets};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
 use serde_json::json;
@@ -27,15 +27,15 @@ pub(super) async fn plan_repair(
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     let named: Vec<String> = arguments.all("key").map(str::to_owned).collect();
     let render = introspect.render.clone();
-    let look = move |inside: &Inside<'_>| {
-        let keys = named.iter().map(|text| names::find_key(inside.engine, text));
+    let question = move |view: &CoreView<'_>| {
+        let keys = named.iter().map(|text| names::find_key(view.engine, text));
         let keys = keys.collect::<Result<Vec<Key>, HttpError>>()?;
         let keys = Some(keys.as_slice()).filter(|keys| !keys.is_empty());
-        let plan = inside.engine.plan_repair(keys);
+        let plan = view.engine.plan_repair(keys);
         let plan = plan.map_err(|refused| HttpError::internal(refused.to_string()))?;
         Ok::<_, HttpError>(plan_document(&render, &plan))
     };
-    let document = introspect.core.look(look).await??;
+    let document = introspect.core.inspect(question).await??;
     Ok(if text { page::text(as_text(&document), None) } else { Json(document).into_response() })
 }
 

@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
-use holdfast_core::Inside;
+use holdfast_core::CoreView;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::recorded;
 use holdfast_platform::values::{Link, LinkKind};
@@ -56,8 +56,8 @@ pub(super) async fn recording(
     arguments.required("seq-num")?;
     let number = arguments.number("seq-num")?.unwrap_or_default();
     let (render, began) = (introspect.render.clone(), introspect.started_ns);
-    let look = move |inside: &Inside<'_>| {
-        let record = inside.engine.history().record(TxnId(number)).cloned();
+    let question = move |view: &CoreView<'_>| {
+        let record = view.engine.history().record(TxnId(number)).cloned();
         let record = record.ok_or_else(|| {
             HttpError::not_found(format!("transaction {number} is not recorded in this run"))
         })?;
@@ -65,13 +65,12 @@ pub(super) async fn recording(
             let why = format!("transaction {number} is too large: its history is not complete");
             return Err(HttpError::not_found(why));
         }
-        Ok(recording_of(inside, &render, &record, began))
+        Ok(recording_of(view, &render, &record, began))
     };
-    Ok(Json(introspect.core.look(look).await??).into_response())
+    Ok(Json(introspect.core.inspect(question).await??).into_response())
 }
 
-fn recording_of(
-    inside: &Inside<'_>,
+fn recording_of(view: &CoreView<'_>,
     render: &Renderer,
     record: &Record,
     began_ns: u64,
@@ -82,13 +81,13 @@ fn recording_of(
         data: value
             .map_or(serde_json::Value::Null, |value| recorded::to_json(key.kind(), &**value)),
     };
-    let around = neighbourhood(inside.engine, touched);
+    let around = neighbourhood(view.engine, touched);
     let before = around.iter().filter_map(|key| {
-        let past = KeyHistory::of(inside, key.clone());
+        let past = KeyHistory::of(view, key.clone());
         if !is_base(&past) {
             return None;
         }
-        let revisions = past.revisions(began_ns, inside.now.unix_ns);
+        let revisions = past.revisions(began_ns, view.now.unix_ns);
         let then =
             revisions.into_iter().find(|revision| revision.is_valid_at(record.started_ns))?;
         Some(value(key, Some(&then.value?)))
@@ -100,7 +99,7 @@ fn recording_of(
     Recording {
         format: FORMAT,
         seq_num: record.txn.0,
-        ports: ports(inside),
+        ports: ports(view),
         before: before.collect(),
         asked: record.requested.iter().map(|(key, it)| value(key, it.as_ref())).collect(),
         operations: done.map(operation).collect(),
@@ -114,10 +113,10 @@ fn is_base(past: &KeyHistory) -> bool {
     asked || now.is_some_and(|now| now.intended.is_some() && now.part_of.is_empty())
 }
 
-fn ports(inside: &Inside<'_>) -> Vec<String> {
-    let keys = inside.engine.keys(|key| key.kind() == kinds::LINK);
+fn ports(view: &CoreView<'_>) -> Vec<String> {
+    let keys = view.engine.keys(|key| key.kind() == kinds::LINK);
     let port = |key: &Key| {
-        let [.., observed] = inside.engine.planes(key);
+        let [.., observed] = view.engine.planes(key);
         let link = observed?.as_any().downcast_ref::<Link>()?;
         (link.kind == LinkKind::Physical).then(|| link.name.to_string())
     };

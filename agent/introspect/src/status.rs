@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
-use holdfast_core::Inside;
+use holdfast_core::CoreView;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Tally};
 use serde_json::json;
 
@@ -49,16 +49,16 @@ fn parse_state(text: &str) -> Result<State, HttpError> {
 impl Introspect {
     /// Status of one value and its parts.
     pub(super) async fn status_of(&self, key: String) -> Result<(Status, Vec<Status>), HttpError> {
-        let look = move |inside: &Inside<'_>| {
-            let key = names::find_key(inside.engine, &key)?;
-            with_parts(inside, &key).ok_or_else(|| {
+        let question = move |view: &CoreView<'_>| {
+            let key = names::find_key(view.engine, &key)?;
+            with_parts(view, &key).ok_or_else(|| {
                 HttpError::not_found(format!(
                     "{} is gone; its timeline tells more",
-                    inside.engine.label(&key)
+                    view.engine.label(&key)
                 ))
             })
         };
-        self.core.look(look).await?
+        self.core.inspect(question).await?
     }
 
     pub(super) async fn statuses(
@@ -68,8 +68,8 @@ impl Introspect {
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(STATUSES_AT_ONCE) {
             let some = some.to_vec();
-            let asked = self.core.look(move |inside| {
-                some.iter().filter_map(|key| with_parts(inside, key)).collect::<Vec<_>>()
+            let asked = self.core.inspect(move |view| {
+                some.iter().filter_map(|key| with_parts(view, key)).collect::<Vec<_>>()
             });
             found.extend(asked.await?);
         }
@@ -77,9 +77,9 @@ impl Introspect {
     }
 }
 
-fn with_parts(inside: &Inside<'_>, key: &Key) -> Option<(Status, Vec<Status>)> {
-    let status = inside.engine.status(key).filter(|it| it.state != State::Nonexistent)?;
-    let parts = status.parts.iter().filter_map(|part| inside.engine.status(part));
+fn with_parts(view: &CoreView<'_>, key: &Key) -> Option<(Status, Vec<Status>)> {
+    let status = view.engine.status(key).filter(|it| it.state != State::Nonexistent)?;
+    let parts = status.parts.iter().filter_map(|part| view.engine.status(part));
     let parts = parts.collect();
     Some((status, parts))
 }
@@ -137,8 +137,8 @@ pub(super) async fn stats(
     arguments: Arguments,
 ) -> Result<Response, HttpError> {
     arguments.allow_only(&[], &[])?;
-    let document = introspect.core.look(|inside| {
-        let engine = inside.engine;
+    let document = introspect.core.inspect(|view| {
+        let engine = view.engine;
         let counters = engine.counters();
         let states: BTreeMap<String, usize> = engine
             .state_counts()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
-use holdfast_core::Inside;
+use holdfast_core::CoreView;
 use holdfast_scheduler::{
     Key, OperationResult, Outcome, Record, SharedValue, State, Status, Target, TxnId,
 };
@@ -44,16 +44,16 @@ pub(super) struct KeyHistory {
 }
 
 impl KeyHistory {
-    pub(super) fn of(inside: &Inside<'_>, key: Key) -> Self {
-        let records = inside.engine.history().touching(&key).cloned().collect();
-        let now = inside.engine.status(&key).filter(|now| now.state != State::Nonexistent);
+    pub(super) fn of(view: &CoreView<'_>, key: Key) -> Self {
+        let records = view.engine.history().touching(&key).cloned().collect();
+        let now = view.engine.status(&key).filter(|now| now.state != State::Nonexistent);
         Self { key, records, current: now, targets: Vec::new() }
     }
 
-    fn with_targets(mut self, inside: &Inside<'_>) -> Self {
-        let needs = inside.engine.needs(&self.key);
+    fn with_targets(mut self, view: &CoreView<'_>) -> Self {
+        let needs = view.engine.needs(&self.key);
         let targets: Vec<Target> = needs.iter().map(|need| need.target.clone()).collect();
-        let found = inside.engine.providers(&targets, MATCHES_SHOWN);
+        let found = view.engine.providers(&targets, MATCHES_SHOWN);
         let labels = needs.into_iter().map(|need| need.label);
         self.targets =
             labels.zip(targets).zip(found).map(|((label, it), keys)| (label, it, keys)).collect();
@@ -272,11 +272,11 @@ pub(super) async fn flags(
     for text in arguments.all("prefix") {
         prefixes.extend(names::key_prefixes(introspect.render.registry(), text)?);
     }
-    let asked = introspect.core.look(move |inside| {
+    let asked = introspect.core.inspect(move |view| {
         let wanted =
             |key: &Key| prefixes.is_empty() || prefixes.iter().any(|it| key.starts_with(it));
-        let mut keys = inside.engine.keys(wanted);
-        keys.extend(inside.engine.history().keys().filter(|key| wanted(key)).cloned());
+        let mut keys = view.engine.keys(wanted);
+        keys.extend(view.engine.history().keys().filter(|key| wanted(key)).cloned());
         keys.sort_unstable();
         keys.dedup();
         keys
@@ -301,14 +301,13 @@ impl Introspect {
     /// All revisions of one value, oldest first, including those of earlier runs.
     async fn timeline(&self, key: String) -> Result<Vec<serde_json::Value>, HttpError> {
         let text = key.clone();
-        let look = move |inside: &Inside<'_>| {
-            let key = names::find_key(inside.engine, &text)?;
+        let question = move |view: &CoreView<'_>| {
+            let key = names::find_key(view.engine, &text)?;
             Ok::<_, HttpError>((
-                KeyHistory::of(inside, key).with_targets(inside),
-                inside.now.unix_ns,
+                KeyHistory::of(view, key).with_targets(view), view.now.unix_ns,
             ))
         };
-        let (past, now_ns) = match self.core.look(look).await? {
+        let (past, now_ns) = match self.core.inspect(question).await? {
             Ok(found) => found,
             Err(unknown) => {
                 let earlier = self.archived_revisions(key, self.started_ns).await?;
@@ -327,13 +326,13 @@ impl Introspect {
         keys: Vec<Key>,
     ) -> Result<(Vec<KeyHistory>, u64), HttpError> {
         let mut pasts = Vec::with_capacity(keys.len());
-        let mut now_ns = self.core.look(|inside| inside.now.unix_ns).await?;
+        let mut now_ns = self.core.inspect(|view| view.now.unix_ns).await?;
         for some in keys.chunks(PASTS_AT_ONCE) {
             let some = some.to_vec();
-            let asked = self.core.look(move |inside| {
+            let asked = self.core.inspect(move |view| {
                 let pasts: Vec<_> =
-                    some.into_iter().map(|key| KeyHistory::of(inside, key)).collect();
-                (pasts, inside.now.unix_ns)
+                    some.into_iter().map(|key| KeyHistory::of(view, key)).collect();
+                (pasts, view.now.unix_ns)
             });
             let (more, now) = asked.await?;
             pasts.extend(more);

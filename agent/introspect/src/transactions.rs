@@ -80,10 +80,10 @@ impl TransactionFilter {
 impl Introspect {
     /// The transaction with this number.
     pub(super) async fn transaction(&self, number: u64) -> Result<TransactionDocument, HttpError> {
-        let look = move |inside: &holdfast_core::Inside<'_>| {
-            inside.engine.history().record(TxnId(number)).cloned()
+        let question = move |view: &holdfast_core::CoreView<'_>| {
+            view.engine.history().record(TxnId(number)).cloned()
         };
-        match self.core.look(look).await? {
+        match self.core.inspect(question).await? {
             Some(record) => Ok(self.render.transaction(&record)),
             None => self.archived_transaction(number).await?.ok_or_else(|| {
                 HttpError::not_found(format!("transaction {number} is not recorded"))
@@ -97,8 +97,8 @@ impl Introspect {
         window: TransactionFilter,
     ) -> Result<Vec<TransactionDocument>, HttpError> {
         let mut found = self.archived_transactions(window).await?;
-        let records = self.core.look(move |inside| {
-            let records = inside.engine.history().after(TxnId(window.after));
+        let records = self.core.inspect(move |view| {
+            let records = view.engine.history().after(TxnId(window.after));
             let wanted = records.filter(|record| window.matches(record));
             wanted.take(window.limit).cloned().collect::<Vec<Arc<Record>>>()
         });

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Found, Leaf};
 use holdfast_config::{InstancePath, Path, ProvKind, Provenance, Tree};
-use holdfast_core::Inside;
+use holdfast_core::CoreView;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
 use serde_json::json;
@@ -48,19 +48,19 @@ pub(super) async fn explain(
 impl Introspect {
     async fn explain_value(&self, key: String) -> Result<serde_json::Value, HttpError> {
         let render = self.render.clone();
-        let look = move |inside: &Inside<'_>| {
-            let key = names::find_key(inside.engine, &key)?;
-            let status = inside.engine.status(&key);
+        let question = move |view: &CoreView<'_>| {
+            let key = names::find_key(view.engine, &key)?;
+            let status = view.engine.status(&key);
             let status = status.filter(|status| status.state != State::Nonexistent);
             let status = status.ok_or_else(|| {
                 HttpError::not_found(format!(
                     "{} is gone; its timeline tells more",
-                    inside.engine.label(&key)
+                    view.engine.label(&key)
                 ))
             })?;
-            Ok::<_, HttpError>(Explainer { inside, render: &render }.document(&status))
+            Ok::<_, HttpError>(Explainer { view, render: &render }.document(&status))
         };
-        let mut document: serde_json::Value = self.core.look(look).await??;
+        let mut document: serde_json::Value = self.core.inspect(question).await??;
         if document["AskedBy"].is_null() {
             let names = document["Bases"].as_array().into_iter().flatten();
             let names = names.filter_map(|name| name.as_str().map(str::to_owned)).collect();
@@ -78,22 +78,22 @@ impl Introspect {
         let path: Path =
             path.parse().map_err(|error| HttpError::bad_request(format!("{error}")))?;
         let render = self.render.clone();
-        let look = move |inside: &Inside<'_>| {
-            let schema = inside.models().schema(origin);
+        let question = move |view: &CoreView<'_>| {
+            let schema = view.models().schema(origin);
             let found = schema.resolve_write(&path);
             let found = found.map_err(|error| HttpError::bad_request(error.to_string()))?;
-            let reason = Explainer { inside, render: &render };
+            let reason = Explainer { view, render: &render };
             let objects = reason.objects(origin, &found);
             let objects: Vec<_> = objects.iter().map(|key| reason.object(key)).collect();
             Ok(json!({"Path": path.to_string(), "Objects": objects}))
         };
-        self.core.look(look).await?
+        self.core.inspect(question).await?
     }
 }
 
 /// Computes answers within the core.
 struct Explainer<'a> {
-    inside: &'a Inside<'a>,
+    view: &'a CoreView<'a>,
     render: &'a Renderer,
 }
 
@@ -113,7 +113,7 @@ impl Explainer<'_> {
             "PartOf": status.part_of.iter().map(|key| self.render.key(key)).collect::<Vec<_>>(),
             "Parts": self.parts(status),
             "NeededBy": self
-                .inside
+                .view
                 .engine
                 .dependents(&status.key, SHOWN)
                 .iter()
@@ -123,7 +123,7 @@ impl Explainer<'_> {
     }
 
     fn summary(&self, key: &Key) -> serde_json::Value {
-        let engine = self.inside.engine;
+        let engine = self.view.engine;
         json!({
             "Key": self.render.key(key),
             "Label": engine.label(key),
@@ -133,7 +133,7 @@ impl Explainer<'_> {
 
     /// Parts of a value. Properties are left out, as their state is that of the value.
     fn parts(&self, status: &Status) -> Vec<serde_json::Value> {
-        let known = |key: &&Key| self.inside.engine.status(key).is_some();
+        let known = |key: &&Key| self.view.engine.status(key).is_some();
         status.parts.iter().filter(known).map(|key| self.summary(key)).collect()
     }
 
@@ -143,7 +143,7 @@ impl Explainer<'_> {
         let mut at = 0;
         while let Some(key) = bases.get(at).cloned() {
             at += 1;
-            let above = self.inside.engine.status(&key).map(|it| it.part_of).unwrap_or_default();
+            let above = self.view.engine.status(&key).map(|it| it.part_of).unwrap_or_default();
             for key in above {
                 if !bases.contains(&key) {
                     bases.push(key);
@@ -165,13 +165,13 @@ impl Explainer<'_> {
             State::Obtained => "the system has it, and it is not configured".to_owned(),
             State::InProgress => "an operation on it is under way".to_owned(),
             State::Cyclic => {
-                let circle = status.detail.cycle.iter().map(|key| self.inside.engine.label(key));
+                let circle = status.detail.cycle.iter().map(|key| self.view.engine.label(key));
                 format!("it waits for itself: {}", circle.collect::<Vec<_>>().join(", "))
             }
             State::Pending if !status.detail.unmet.is_empty() => waits(),
             State::Conflict => {
                 let holder = status.detail.conflict.as_ref();
-                let holder = holder.map(|key| self.inside.engine.label(key));
+                let holder = holder.map(|key| self.view.engine.label(key));
                 format!("{} holds what it needs", holder.unwrap_or_default())
             }
             State::Missing => "it was applied, and is gone from the system since".to_owned(),
@@ -185,7 +185,7 @@ impl Explainer<'_> {
 
     /// Shortest path of dependencies from a waiting value to one without a further explanation.
     fn dependency_chain(&self, start: &Key) -> Vec<serde_json::Value> {
-        let engine = self.inside.engine;
+        let engine = self.view.engine;
         let mut came_from: BTreeMap<Key, (Key, String)> = BTreeMap::new();
         let mut queue = VecDeque::from([start.clone()]);
         while let Some(key) = queue.pop_front() {
@@ -243,7 +243,7 @@ impl Explainer<'_> {
 
     /// The last transaction in which a client requested the value, or one that it is a part of.
     fn requested_by(&self, bases: &[Key]) -> serde_json::Value {
-        let history = self.inside.engine.history();
+        let history = self.view.engine.history();
         let of = |key: &Key| {
             let records = history.touching(key).filter(|record| {
                 record.author.is_some() && record.requested.iter().any(|(asked, _)| asked == key)
@@ -265,7 +265,7 @@ impl Explainer<'_> {
     fn leaves(&self, bases: &[Key]) -> Vec<serde_json::Value> {
         let entries: BTreeSet<InstancePath> =
             bases.iter().filter_map(|key| self.entry(key)).collect();
-        let effective = self.inside.configuration.effective();
+        let effective = self.view.configuration.effective();
         let mut leaves = Vec::new();
         for entry in entries {
             let Some(Found::Branch(branch)) = effective.get(&entry) else { continue };
@@ -282,7 +282,7 @@ impl Explainer<'_> {
     }
 
     fn leaf(&self, path: &InstancePath, leaf: &Leaf<Provenance>) -> serde_json::Value {
-        let models = self.inside.models();
+        let models = self.view.models();
         let mut above = models.map.up_path(path);
         if above.is_empty() {
             // A key has no counterpart of its own: the entry has one.
@@ -308,20 +308,20 @@ impl Explainer<'_> {
 
     /// Entry of the native tree that a value stands for.
     fn entry(&self, key: &Key) -> Option<InstancePath> {
-        let planes = self.inside.engine.planes(key);
+        let planes = self.view.engine.planes(key);
         let value: &SharedValue = planes.into_iter().flatten().next()?;
         let value = Some(&**value);
         let planes = Planes { intended: value, applied: value, observed: value };
-        Some(self.inside.objects().state(key, planes)?.path)
+        Some(self.view.objects().state(key, planes)?.path)
     }
 
     /// Values from the configuration at and below a path.
     fn objects(&self, origin: Origin, path: &InstancePath) -> Vec<Key> {
         let natives = match origin {
-            Origin::Native => leaves_at_or_below(self.inside.configuration.effective(), path),
+            Origin::Native => leaves_at_or_below(self.view.configuration.effective(), path),
             Origin::OpenConfig => {
-                let view = self.inside.configuration.config_view(origin);
-                let map = &self.inside.models().map;
+                let view = self.view.configuration.config_view(origin);
+                let map = &self.view.models().map;
                 leaves_at_or_below(view, path)
                     .iter()
                     .filter_map(|leaf| map.down_path(leaf))
@@ -335,12 +335,12 @@ impl Explainer<'_> {
     /// Object that contains a native path.
     fn object_at(&self, path: &InstancePath) -> Option<Key> {
         let above = (1..=path.0.len()).rev().map(|end| InstancePath(path.0[..end].to_vec()));
-        above.into_iter().find_map(|path| self.inside.objects().key(&path).ok())
+        above.into_iter().find_map(|path| self.view.objects().key(&path).ok())
     }
 
     fn object(&self, key: &Key) -> serde_json::Value {
         let mut document = self.summary(key);
-        let status = self.inside.engine.status(key);
+        let status = self.view.engine.status(key);
         document["Parts"] = status.iter().flat_map(|status| self.parts(status)).collect();
         document["Because"] = json!(status.as_ref().map(|status| self.state_reason(status)));
         document

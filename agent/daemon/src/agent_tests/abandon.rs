@@ -11,7 +11,7 @@ use holdfast_config::resolve::PatternStep;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
 use holdfast_config::{Configuration, InstancePath, Layers, Mark};
-use holdfast_core::{CommitError, CommitOptions, Committed, Datastore};
+use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
 use tokio::task::JoinHandle;
 
@@ -70,7 +70,7 @@ impl EditAuthorizer for SlowAdmission {
 struct SlowSet {
     rules: Arc<SlowAdmission>,
     go_on: mpsc::Sender<()>,
-    task: JoinHandle<Result<Committed, CommitError>>,
+    task: JoinHandle<Result<CommitStamp, CommitError>>,
 }
 
 impl SlowSet {

@@ -6,7 +6,7 @@ use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Boot, BootChange, Configuration, Layers, Models};
-use holdfast_core::{CommitError, CommitOptions, Committed, Datastore, Intent, Statuses};
+use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, Intent, Statuses};
 use holdfast_platform::descriptors::link;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_platform::values::{Link, LinkKind};
@@ -29,7 +29,7 @@ fn lines(text: &str, union: bool) -> Edit {
     }
 }
 
-async fn commit(agent: &Agent, edit: Edit) -> Result<Committed, CommitError> {
+async fn commit(agent: &Agent, edit: Edit) -> Result<CommitStamp, CommitError> {
     agent.handle.commit(&caller(), edit, CommitOptions::default()).await
 }
 

@@ -45,7 +45,7 @@ fn first() -> Key {
 
 async fn state(agent: &Agent, key: &Key) -> State {
     let key = key.clone();
-    agent.handle.look(move |inside| inside.engine.state(&key)).await.unwrap()
+    agent.handle.inspect(move |view| view.engine.state(&key)).await.unwrap()
 }
 
 #[tokio::test]

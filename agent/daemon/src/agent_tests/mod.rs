@@ -10,7 +10,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::tree::Found;
 use holdfast_config::{Models, Namespace, json, parallel};
 use holdfast_core::{
-    CommitError, CommitOptions, Committed, Core, CoreHandle, Datastore, Intent, Parts, Statuses,
+    CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Intent, Parts, Statuses,
 };
 use holdfast_platform::objects::Listening;
 use holdfast_platform::probe::Probes;
@@ -114,7 +114,7 @@ impl Agent {
             listening: Listening::default(),
             factory: None,
             software_version: software.running().to_owned(),
-            logins: Some(Arc::new(gnsi.logins.clone())),
+            credential_source: Some(Arc::new(gnsi.logins.clone())),
             undertakings: reboots.undertakings().clone(),
         };
         let core = Core::start(parts).await.unwrap();
@@ -136,14 +136,14 @@ impl Agent {
         self.store.clone()
     }
 
-    pub(crate) async fn update(&self, document: &str) -> Result<Committed, CommitError> {
+    pub(crate) async fn update(&self, document: &str) -> Result<CommitStamp, CommitError> {
         let done = self.update_all(&[document]).await;
         self.handle.current_revision().await;
         done
     }
 
     /// Sends several documents in one request, which may be answered before a revision shows it.
-    pub(crate) async fn update_all(&self, documents: &[&str]) -> Result<Committed, CommitError> {
+    pub(crate) async fn update_all(&self, documents: &[&str]) -> Result<CommitStamp, CommitError> {
         let update = |document: &&str| {
             let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
             (target, Payload::Json { text: document.as_bytes().to_vec().into(), ietf: true })
@@ -152,7 +152,7 @@ impl Agent {
         self.handle.commit(&caller(), edit, CommitOptions::default()).await
     }
 
-    async fn delete(&self, path: &str) -> Result<Committed, CommitError> {
+    async fn delete(&self, path: &str) -> Result<CommitStamp, CommitError> {
         let target = EditTarget { origin: Origin::OpenConfig, path: path.parse().unwrap() };
         let edit = Edit { deletes: vec![target], ..Edit::default() };
         self.handle.commit(&caller(), edit, CommitOptions::default()).await

@@ -35,7 +35,7 @@ fn replacing(document: &str) -> Edit {
     Edit { replaces: vec![(target, payload)], ..Edit::default() }
 }
 
-async fn replace(agent: &Agent, document: &str) -> Result<Committed, CommitError> {
+async fn replace(agent: &Agent, document: &str) -> Result<CommitStamp, CommitError> {
     let edit = replacing(document);
     let done = agent.handle.commit(&caller(), edit, CommitOptions::default()).await;
     agent.handle.current_revision().await;

@@ -21,7 +21,7 @@ pub(super) async fn held(agent: &Agent, document: &str) -> Result<(), CommitErro
 
 /// Polls until the link is in the wanted state, because the test does not get the kernel's events.
 async fn until(agent: &Agent, wanted: State) {
-    let state = || agent.handle.look(|inside| inside.engine.state(&link::key("eth0")));
+    let state = || agent.handle.inspect(|view| view.engine.state(&link::key("eth0")));
     while state().await.unwrap() != wanted {
         tokio::task::yield_now().await;
     }

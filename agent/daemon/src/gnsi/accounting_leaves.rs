@@ -2,7 +2,7 @@
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Value};
-use holdfast_core::{Polled, ServiceState};
+use holdfast_core::{PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::acctz::{CommandKind, Family};
 use holdfast_store::accounts::{AccountingLog, SOURCES, Served, SourceKind};
@@ -55,7 +55,7 @@ impl AccountingLeaves {
     }
 }
 
-impl Polled for AccountingLeaves {
+impl PolledState for AccountingLeaves {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         let Served { requests, responses, truncated } = self.accounts.served();
         let served = [

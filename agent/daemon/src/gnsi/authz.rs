@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use holdfast_base::{AccessEpoch, AuthMethod, Caller, Chain, Switch};
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Step, Value};
-use holdfast_core::{Polled, ServiceState};
+use holdfast_core::{PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::authz::{Call, Decision, InstalledPolicy, Policy, Upload};
 use holdfast_security::rotation::created_on_ns;
@@ -219,7 +219,7 @@ impl Authz {
     }
 }
 
-impl Polled for Authz {
+impl PolledState for Authz {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         let mut leaves = Vec::with_capacity(self.counters.len() * 4);
         for Counters { entry, allowed, denied } in self.counters.values() {

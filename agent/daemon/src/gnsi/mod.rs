@@ -3,7 +3,7 @@
 //! [`Gnsi`] is made from the content of the store, before serving starts. Services change it by rotations
 //! (`northbound::gnsi`), one at a time for each [`RotationLock`]; the listener and the layers before the services only
 //! read it. State leaves in the native model show it to clients: those with events by
-//! [`holdfast_core::Datastore::show_state`], counters by [`Polled`].
+//! [`holdfast_core::Datastore::show_state`], counters by [`PolledState`].
 
 mod accounting_leaves;
 mod authz;
@@ -23,7 +23,7 @@ use holdfast_base::{AccessEpoch, Switch, Undertakings, now_ns};
 use holdfast_config::MissingNode;
 
 use holdfast_config::Models;
-use holdfast_core::{AccessChanges, CertificateId, Datastore, Polled};
+use holdfast_core::{AccessChanges, CertificateId, Datastore, PolledState};
 use holdfast_security::acctz::History;
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::accounts::{AccountingLog, DEFAULT_HISTORY};
@@ -125,7 +125,7 @@ impl Gnsi {
     }
 
     /// Polled leaves.
-    pub fn polled(&self) -> Vec<Arc<dyn Polled>> {
+    pub fn polled(&self) -> Vec<Arc<dyn PolledState>> {
         let server = Arc::new(self.certz.state.clone());
         vec![self.authz.clone(), server, self.pathz.clone(), self.counted.clone()]
     }

@@ -2,7 +2,7 @@
 
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Value};
-use holdfast_core::{CertificateId, Datastore, Polled, ServiceState};
+use holdfast_core::{CertificateId, Datastore, PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::certz::{EntityKind, Freshness};
 use holdfast_security::rotation::created_on_ns;
@@ -99,7 +99,7 @@ impl ServerState {
     }
 }
 
-impl Polled for ServerState {
+impl PolledState for ServerState {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         let counts = self.profiles.connections().counts();
         let mut leaves = Vec::new();

@@ -156,7 +156,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         listening: Listening::default(),
         factory: None,
         software_version: "1.0".into(),
-        logins: None,
+        credential_source: None,
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await.unwrap();

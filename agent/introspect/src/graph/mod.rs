@@ -77,20 +77,20 @@ impl Introspect {
         limit: usize,
     ) -> Result<Picture, HttpError> {
         let render = self.render.clone();
-        let look = move |inside: &holdfast_core::Inside<'_>| {
-            let key = names::find_key(inside.engine, &key)?;
-            let drawn = NodeSelection::around(inside.engine, vec![key], depth, limit);
-            Ok(drawn.picture(&render, inside.engine))
+        let question = move |view: &holdfast_core::CoreView<'_>| {
+            let key = names::find_key(view.engine, &key)?;
+            let drawn = NodeSelection::around(view.engine, vec![key], depth, limit);
+            Ok(drawn.picture(&render, view.engine))
         };
-        self.core.look(look).await?
+        self.core.inspect(question).await?
     }
 
     async fn whole_graph(&self, limit: usize) -> Result<Picture, HttpError> {
         let render = self.render.clone();
-        let look = move |inside: &holdfast_core::Inside<'_>| {
-            NodeSelection::whole(inside.engine, limit).picture(&render, inside.engine)
+        let question = move |view: &holdfast_core::CoreView<'_>| {
+            NodeSelection::whole(view.engine, limit).picture(&render, view.engine)
         };
-        Ok(self.core.look(look).await?)
+        Ok(self.core.inspect(question).await?)
     }
 
     /// Values of a transaction with their neighbours, in the states after it.
@@ -100,26 +100,26 @@ impl Introspect {
         limit: usize,
     ) -> Result<Picture, HttpError> {
         let (render, began) = (self.render.clone(), self.started_ns);
-        let look = move |inside: &holdfast_core::Inside<'_>| {
-            let record = inside.engine.history().record(TxnId(number)).cloned();
+        let question = move |view: &holdfast_core::CoreView<'_>| {
+            let record = view.engine.history().record(TxnId(number)).cloned();
             let record = record.ok_or_else(|| {
                 HttpError::not_found(format!("transaction {number} is not recorded in this run"))
             })?;
             let mut touched: Vec<Key> = record.keys().cloned().collect();
             touched.sort_unstable();
             touched.dedup();
-            let drawn = NodeSelection::around(inside.engine, touched.clone(), 1, limit);
-            let mut picture = drawn.picture(&render, inside.engine);
+            let drawn = NodeSelection::around(view.engine, touched.clone(), 1, limit);
+            let mut picture = drawn.picture(&render, view.engine);
             for node in &mut picture.nodes {
                 let Some(key) = &node.key else { continue };
                 node.touched = touched.binary_search(key).is_ok();
-                let past = KeyHistory::of(inside, key.clone());
-                let mut revisions = past.revisions(began, inside.now.unix_ns).into_iter();
+                let past = KeyHistory::of(view, key.clone());
+                let mut revisions = past.revisions(began, view.now.unix_ns).into_iter();
                 let then = revisions.find(|revision| revision.is_valid_at(record.ended_ns));
                 node.set_state(&render, then.map(|then| (then.state, then.value)));
             }
             Ok(picture)
         };
-        self.core.look(look).await?
+        self.core.inspect(question).await?
     }
 }

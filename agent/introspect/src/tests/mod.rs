@@ -89,7 +89,7 @@ impl TestAgent {
             store: store.clone(),
             loaded,
             factory: None,
-            logins: None,
+            credential_source: None,
             listening: Listening::default(),
             undertakings: Undertakings::default(),
         };

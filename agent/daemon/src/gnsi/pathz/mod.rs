@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use holdfast_base::{Chain, Switch};
 use holdfast_config::{InstancePath, MissingNode, Models, Value};
-use holdfast_core::{Polled, ServiceState};
+use holdfast_core::{PolledState, ServiceState};
 use holdfast_security::pathz::{DraftPolicy, Policy};
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use tokio::sync::watch;
@@ -167,7 +167,7 @@ impl Pathz {
     }
 }
 
-impl Polled for Pathz {
+impl PolledState for Pathz {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         let counters = self.counters.read();
         counters.iter().flat_map(|(path, counts)| self.leaves.counters(path, counts)).collect()

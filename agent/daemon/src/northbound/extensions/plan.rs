@@ -2,7 +2,9 @@
 //!
 //! `holdfast.Plan`, in `proto/protos/holdfast/plan.proto`.
 
-use holdfast_core::{ConfigChange, Listed, ObjectChange, ObjectEffect, PlanHash, Preview, Waiting};
+use holdfast_core::{
+    BoundedList, ConfigChange, ObjectChange, ObjectEffect, PendingObject, PlanHash, Preview,
+};
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{Extension, RegisteredExtension};
 use holdfast_proto::holdfast::plan::Content;
@@ -68,7 +70,7 @@ fn preview_message(preview: Preview) -> holdfast::Preview {
     }
 }
 
-fn listed<T, W>(listed: Listed<T>, message: fn(T) -> W) -> Vec<W> {
+fn listed<T, W>(listed: BoundedList<T>, message: fn(T) -> W) -> Vec<W> {
     listed.first.into_iter().map(message).collect()
 }
 
@@ -78,8 +80,8 @@ fn configuration_change(change: ConfigChange) -> holdfast::ConfigurationChange {
     holdfast::ConfigurationChange { origin: origin.as_str().to_owned(), path, before, after }
 }
 
-fn pending_object(waiting: Waiting) -> holdfast::Pending {
-    let Waiting { object, waits_for } = waiting;
+fn pending_object(waiting: PendingObject) -> holdfast::Pending {
+    let PendingObject { object, waits_for } = waiting;
     holdfast::Pending { object, waits_for }
 }
 

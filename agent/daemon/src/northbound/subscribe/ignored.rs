@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use clap::ValueEnum;
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, Keys, MissingNode, Value};
-use holdfast_core::{Datastore, Polled, ServiceState};
+use holdfast_core::{Datastore, PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use smol_str::SmolStr;
 use tracing::{info, warn};
@@ -124,7 +124,7 @@ impl IgnoredSubscriptions {
     }
 }
 
-impl Polled for IgnoredSubscriptions {
+impl PolledState for IgnoredSubscriptions {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
         let table = self.table();
         let count = |(path, counted): (&SmolStr, &PathCount)| {

@@ -9,7 +9,7 @@ use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
 use holdfast_core::{
-    CommitError, CommitOptions, Committed, Datastore, Intent, Polled, Preview, ServiceState,
+    CommitError, CommitOptions, CommitStamp, Datastore, Intent, PolledState, Preview, ServiceState,
 };
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
@@ -271,19 +271,19 @@ impl Datastore for FakeDatastore {
         caller: &Caller,
         edit: Edit,
         options: CommitOptions,
-    ) -> Result<Committed, CommitError> {
+    ) -> Result<CommitStamp, CommitError> {
         if options != CommitOptions::default() {
             let reason = "only plain Sets are understood".into();
             return Err(CommitError::Internal { reason });
         }
         if edit.is_empty() {
             let revision = self.revision();
-            return Ok(Committed { time_ns: now_ns(), revision: revision.number });
+            return Ok(CommitStamp { time_ns: now_ns(), revision: revision.number });
         }
         self.change(caller, Intent::Edit(edit)).await
     }
 
-    async fn change(&self, _caller: &Caller, intent: Intent) -> Result<Committed, CommitError> {
+    async fn change(&self, _caller: &Caller, intent: Intent) -> Result<CommitStamp, CommitError> {
         if let Some(error) = self.0.failure.lock().unwrap().take() {
             return Err(error);
         }
@@ -305,6 +305,6 @@ impl Datastore for FakeDatastore {
         let boundary =
             Boundary { revision: revision.clone(), transaction: revision.number, confirm_id: None };
         self.0.boundary_tx.tell(boundary);
-        Ok(Committed { time_ns: revision.time_ns, revision: revision.number })
+        Ok(CommitStamp { time_ns: revision.time_ns, revision: revision.number })
     }
 }

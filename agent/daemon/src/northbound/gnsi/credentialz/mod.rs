@@ -211,8 +211,8 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
     ) -> Result<(), Refusal> {
         self.logins.hold(&[&self.logins.last(), before, now]);
         let (from, to) = (Arc::clone(before), Arc::clone(now));
-        let logins = holdfast_core::Logins { from, to, taken_back: false };
-        self.core.change(&author(), Intent::Logins(logins)).await?;
+        let change = holdfast_core::CredentialChange { from, to, is_restored: false };
+        self.core.change(&author(), Intent::Credentials(change)).await?;
         self.logins.enter(now);
         self.core.show_state(self.leaves.shown(before, now)).await;
         Ok(())
@@ -229,10 +229,13 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
     /// Rolls back as far as possible: the engine repairs a failed change later.
     async fn roll_back(&self, from: &Arc<Credentials>, to: &Arc<Credentials>) {
         self.logins.hold(&[to, from]);
-        let logins =
-            holdfast_core::Logins { from: Arc::clone(from), to: Arc::clone(to), taken_back: true };
+        let change = holdfast_core::CredentialChange {
+            from: Arc::clone(from),
+            to: Arc::clone(to),
+            is_restored: true,
+        };
         loop {
-            let intent = Intent::Logins(logins.clone());
+            let intent = Intent::Credentials(change.clone());
             match self.core.change(&author(), intent).await {
                 Ok(_) => break,
                 Err(CommitError::Overloaded) => tokio::time::sleep(TRY_AGAIN).await,
