@@ -16,12 +16,12 @@ pub struct AccessChanges {
     binding: CertificateId,
     system: NodeId,
     user: NodeId,
-    last: Deciding,
+    last: AccessSettings,
 }
 
-/// The part of a configuration that decides.
+/// The part of a configuration that decides on access.
 #[derive(Clone, Debug)]
-struct Deciding {
+struct AccessSettings {
     users: Option<List<Provenance>>,
     profile: Option<SmolStr>,
     gnsi: bool,
@@ -39,7 +39,7 @@ impl AccessChanges {
         let (system, user) = (find("/system")?, find("/system/user")?);
         let binding = CertificateId::new(models, configuration_rx.clone())?;
         let configuration = configuration_rx.borrow_and_update().clone();
-        let last = Deciding::of(&configuration, &binding, (system, user));
+        let last = AccessSettings::of(&configuration, &binding, (system, user));
         Some(Self { configuration_rx, binding, system, user, last })
     }
 
@@ -47,7 +47,7 @@ impl AccessChanges {
     pub async fn changed(&mut self) -> bool {
         while self.configuration_rx.changed().await.is_ok() {
             let configuration = self.configuration_rx.borrow_and_update().clone();
-            let now = Deciding::of(&configuration, &self.binding, (self.system, self.user));
+            let now = AccessSettings::of(&configuration, &self.binding, (self.system, self.user));
             if !now.is_same(&self.last) {
                 self.last = now;
                 return true;
@@ -57,7 +57,7 @@ impl AccessChanges {
     }
 }
 
-impl Deciding {
+impl AccessSettings {
     fn of(
         configuration: &Configuration,
         binding: &CertificateId,

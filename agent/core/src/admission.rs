@@ -1,46 +1,171 @@
-//! Judgement of changed objects by what is beside them: the kernel, and the other objects of the configuration.
+//! Admission of requests: the door of every commit.
+//!
+//! A client's request passes if its client still waits, if the writer is the master of its role, and if it fits the
+//! commit that waits to be confirmed. Changes by the agent itself (boot, leases, switches, credentials, a factory reset)
+//! always pass.
 
-use holdfast_config::schema::Origin;
-use holdfast_platform::objects::state::Planes;
-use holdfast_scheduler::{Key, SharedValue};
+use std::time::Duration;
 
-use super::CommitError;
-use super::publish::seen;
+use super::commit::{CommitInFlight, Input, Reply};
+use super::confirm::{ConfirmError, Window};
+use super::intent::Intent;
+use super::options::{CommitOptions, ConfirmAction, Confirmation};
 use super::task::CoreTask;
-use super::transaction::Changed;
+use super::{CommitError, CommitRequest, ReplySender};
+
+/// Kind of a request that passed admission.
+#[derive(Debug, PartialEq, Eq)]
+enum RequestKind {
+    /// A request that changes nothing, and is answered at once.
+    Nothing,
+    /// A change, or the beginning of a commit that must be confirmed.
+    Change,
+    Confirm,
+    Cancel,
+    Extend {
+        rollback_after: Duration,
+    },
+}
 
 impl CoreTask {
-    /// Refuses changed values that the kernel contradicts, or that do not fit other objects.
-    pub(super) fn admit_values(
-        &self,
-        changes: &[Changed],
-        origin: Origin,
-    ) -> Result<(), CommitError> {
-        let registry = &self.objects.registry;
-        let asked = changes.iter().map(|it| (&it.path, &it.key, it.value.as_ref()));
-        // First, since what the kernel shows under the name of an end may be the far end of another one.
-        let admitted = registry.admit_pairs(&self.pairs, asked);
-        admitted.map_err(|error| self.objects.refused(&error, origin))?;
-        for Changed { path, value, .. } in changes {
-            if let Some(value) = value {
-                let admitted = registry.admit(path, &**value, |key| self.planes(key));
-                admitted.map_err(|error| self.objects.refused(&error, origin))?;
+    /// Begins a request, if the caller is the master of its role and the request fits the commit that waits.
+    pub(super) fn admit(&mut self, request: CommitRequest) {
+        if request.intent.cancel().is_cancelled() {
+            return Reply::of(request).0.send(Err(CommitError::Abandoned));
+        }
+        let (kind, received) = (self.classify(&request), request.received);
+        let (mut reply, intent, options) = Reply::of(request);
+        match kind {
+            Err(error) => reply.send(Err(error)),
+            Ok(RequestKind::Nothing) => reply.send(Ok(self.unchanged())),
+            Ok(RequestKind::Change) => self.begin_change(reply, intent, options),
+            Ok(RequestKind::Confirm) => {
+                let commit = CommitInFlight::confirmation(self.next_number, reply, options);
+                self.begin_commit(commit, Input::Confirm);
+            }
+            Ok(RequestKind::Cancel) => self.roll_back(reply),
+            Ok(RequestKind::Extend { rollback_after }) => {
+                if let Some(window) = &mut self.window {
+                    window.until = received.duration_since(self.started) + rollback_after;
+                }
+                reply.send(Ok(self.unchanged()));
             }
         }
-        Ok(())
     }
 
-    /// The values of a key, without the observed one where that is the far end of a veth link of ours.
-    fn planes(&self, key: &Key) -> Planes<'_> {
-        let [intended, applied, observed] = self.engine.planes(key);
-        seen([intended, applied, observed.filter(|it| !self.comes_along(key, it))])
+    fn classify(&mut self, request: &CommitRequest) -> Result<RequestKind, CommitError> {
+        let Intent::Edit(edit) = &request.intent else { return Ok(RequestKind::Change) };
+        let CommitOptions { expected_plan, confirmation, election } = &request.options;
+        let dry_run = matches!(request.reply, ReplySender::Preview(_));
+        match election {
+            Some(election) if dry_run => self.elections.check(election)?,
+            Some(election) => self.elections.hold(election)?,
+            None => {}
+        }
+        let changes_nothing = edit.is_empty() && confirmation.is_none() && !dry_run;
+        if changes_nothing && election.is_some() {
+            return Ok(RequestKind::Nothing);
+        }
+        let window = self.window.as_ref();
+        Ok(match fits(window, confirmation.as_ref(), edit.is_empty())? {
+            RequestKind::Change if changes_nothing && expected_plan.is_none() => {
+                RequestKind::Nothing
+            }
+            RequestKind::Change => RequestKind::Change,
+            _ if dry_run => return Err(ConfirmError::DryRun.into()),
+            other => other,
+        })
     }
 
-    /// True for the far end of a veth link that we made: it has no mark of ours, and goes when that link does.
-    fn comes_along(&self, key: &Key, observed: &SharedValue) -> bool {
-        let Some(near) = self.pairs.near_end(key, &**observed) else { return false };
-        let [.., shown] = self.engine.planes(&near);
-        let kind = self.engine.registry().descriptor(near.kind());
-        kind.zip(shown).is_some_and(|(kind, shown)| kind.owned(&**shown))
+    fn begin_change(&mut self, reply: Reply, mut intent: Intent, options: CommitOptions) {
+        let number = self.next_number;
+        self.next_number += 1;
+        let commit = CommitInFlight::change(number, reply, &mut intent, options);
+        self.begin_commit(commit, Input::Change(Box::new(intent)));
+    }
+
+    /// Begins to take back the commit that waits to be confirmed.
+    pub(super) fn roll_back(&mut self, reply: Reply) {
+        if let Some(window) = &self.window {
+            let before = window.before.clone();
+            self.begin_change(reply, Intent::Rollback(before), CommitOptions::default());
+        }
+    }
+}
+
+/// Checks that a request fits the commit that waits. With `is_empty`, the request has no operations of its own.
+fn fits(
+    window: Option<&Window>,
+    confirmation: Option<&Confirmation>,
+    is_empty: bool,
+) -> Result<RequestKind, ConfirmError> {
+    let Some(Confirmation { id, action }) = confirmation else { return unoccupied(window) };
+    let (what, kind) = match *action {
+        ConfirmAction::Begin { .. } => return unoccupied(window),
+        ConfirmAction::Confirm => ("confirms", RequestKind::Confirm),
+        ConfirmAction::Cancel => ("cancels", RequestKind::Cancel),
+        ConfirmAction::Extend { rollback_after } => {
+            ("extends", RequestKind::Extend { rollback_after })
+        }
+    };
+    match window {
+        _ if !is_empty => Err(ConfirmError::WithPayload { what }),
+        None => Err(ConfirmError::NoneWaits),
+        Some(window) if window.id != *id => Err(ConfirmError::OtherId { given: id.clone() }),
+        Some(_) => Ok(kind),
+    }
+}
+
+fn unoccupied(window: Option<&Window>) -> Result<RequestKind, ConfirmError> {
+    match window {
+        Some(window) => Err(ConfirmError::Waiting { id: window.id.clone() }),
+        None => Ok(RequestKind::Change),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_base::Undertakings;
+    use holdfast_config::Layers;
+
+    use super::*;
+
+    // proves 1.130, 1.131, 1.134
+    #[test]
+    fn one_commit_waits_and_only_its_own_requests_pass() {
+        let after = Duration::from_secs(1);
+        let _undertaking = Undertakings::default().begin("a");
+        let waiting = Window { id: "a".into(), before: Layers::new(), until: after, _undertaking };
+        let with = |id: &str, action| Some(Confirmation { id: id.into(), action });
+        let begin = ConfirmAction::Begin { rollback_after: after };
+        let extend = ConfirmAction::Extend { rollback_after: after };
+        let occupied = || Err(ConfirmError::Waiting { id: "a".into() });
+        let other = || Err(ConfirmError::OtherId { given: "b".into() });
+        let extended = || Ok(RequestKind::Extend { rollback_after: after });
+        for (asked, free, taken) in [
+            (None, Ok(RequestKind::Change), occupied()),
+            (with("a", begin), Ok(RequestKind::Change), occupied()),
+            (with("b", begin), Ok(RequestKind::Change), occupied()),
+            (
+                with("a", ConfirmAction::Confirm),
+                Err(ConfirmError::NoneWaits),
+                Ok(RequestKind::Confirm),
+            ),
+            (with("b", ConfirmAction::Confirm), Err(ConfirmError::NoneWaits), other()),
+            (
+                with("a", ConfirmAction::Cancel),
+                Err(ConfirmError::NoneWaits),
+                Ok(RequestKind::Cancel),
+            ),
+            (with("b", ConfirmAction::Cancel), Err(ConfirmError::NoneWaits), other()),
+            (with("a", extend), Err(ConfirmError::NoneWaits), extended()),
+            (with("b", extend), Err(ConfirmError::NoneWaits), other()),
+        ] {
+            assert_eq!(fits(None, asked.as_ref(), true), free, "{asked:?}");
+            assert_eq!(fits(Some(&waiting), asked.as_ref(), true), taken, "{asked:?}");
+        }
+        let confirm = with("a", ConfirmAction::Confirm);
+        let refused = fits(Some(&waiting), confirm.as_ref(), false);
+        assert_eq!(refused, Err(ConfirmError::WithPayload { what: "confirms" }));
     }
 }

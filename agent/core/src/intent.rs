@@ -98,7 +98,7 @@ impl Intent {
     }
 
     /// Credentials that differ after it, as values: `given` are those of credentialz before.
-    pub(super) fn login_values(
+    pub(super) fn credential_values(
         &self,
         source: &dyn CredentialSource,
         given: &Arc<Credentials>,
@@ -108,8 +108,16 @@ impl Intent {
         let (old, new) = (old.layers(), new.layers());
         match self {
             Self::FactoryReset { .. } => Values::new(), // all that there are go
-            Self::Credentials(logins) => source.difference((&logins.from, old), (&logins.to, new)),
+            Self::Credentials(change) => source.difference((&change.from, old), (&change.to, new)),
             _ => source.difference((given, old), (given, new)),
+        }
+    }
+
+    /// The credentials of credentialz that are in force after it, if it changes them.
+    pub(super) fn credentials(&self) -> Option<Arc<Credentials>> {
+        match self {
+            Self::Credentials(change) => Some(Arc::clone(&change.to)),
+            _ => None,
         }
     }
 
@@ -127,6 +135,12 @@ impl Intent {
     /// True when the client's layers go back to an earlier state, so that no commit waits to be confirmed any more.
     pub(super) fn is_rollback(&self) -> bool {
         matches!(self, Self::Rollback(_) | Self::FactoryReset { .. })
+    }
+
+    /// True when an earlier state comes back, as far as possible, like at a start.
+    pub(super) fn is_best_effort(&self) -> bool {
+        let is_restored = matches!(self, Self::Credentials(change) if change.is_restored);
+        is_restored || self.is_rollback()
     }
 
     /// True when the configuration was accepted before: it is not validated again, and comes back as far as possible,

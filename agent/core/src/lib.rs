@@ -1,8 +1,9 @@
 //! The one owner of layers and engine.
 //!
-//! Start at [`Datastore::change`] to follow a change, at [`task`] for the loop. Everything that takes time (parsing a
-//! request, the store, the kernel) comes back to the loop as an event, so facts flow while a change is carried out.
-//! Readers never come here: they take the newest [`Revision`] from a `watch` channel.
+//! Start at [`Datastore::change`] to follow a change, at [`commit`] for the states that it passes, at [`task`] for the
+//! loop. Everything that takes time (parsing a request, the store, the kernel) comes back to the loop as an event, so
+//! facts flow while a change is carried out. Readers never come here: they take the newest [`Revision`] from a `watch`
+//! channel.
 //!
 //! Absent on purpose: retries of failed requests (the client decides), decisions about order or dependencies (the plan
 //! holds them), and anything that knows gRPC.
@@ -11,25 +12,26 @@ mod abandon;
 mod access;
 mod admission;
 mod binding;
+mod commit;
 mod confirm;
 mod credentials;
 mod datastore;
 mod election;
-mod inside;
+mod events;
+mod examination;
 mod intent;
-mod making;
 mod options;
 mod outbox;
+mod pending;
+mod planning;
 mod preview;
-mod publish;
+mod publication;
 mod reconcile;
-mod reveal;
 mod secret_keeper;
 mod startup;
 mod task;
-mod transaction;
 mod users;
-mod waiting;
+mod view;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,7 +57,7 @@ pub use confirm::ConfirmError;
 pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
-pub use inside::{CoreEvent, CoreView, ShortStatus};
+pub use events::{CoreEvent, ShortStatus};
 pub use intent::{CredentialChange, Intent, Values};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use preview::{
@@ -64,6 +66,7 @@ pub use preview::{
 pub use secret_keeper::UserSecrets;
 pub use startup::{Parts, StartError};
 pub use users::ConfiguredUsers;
+pub use view::CoreView;
 
 /// Changes that wait for the one in flight. A controller has one under way at a time; more than this is a flood.
 const COMMIT_QUEUE_DEPTH: usize = 64;
@@ -87,7 +90,7 @@ pub struct CoreHandle {
     commit_tx: mpsc::Sender<CommitRequest>,
     query_tx: mpsc::Sender<Query>,
     beat_tx: mpsc::Sender<oneshot::Sender<()>>,
-    ear: inside::Ear,
+    event_source: events::EventSource,
     revision_rx: watch::Receiver<Arc<Revision>>,
     behind_rx: watch::Receiver<bool>,
     configuration_rx: watch::Receiver<Configuration>,
@@ -162,12 +165,12 @@ struct CommitRequest {
     intent: Intent,
     options: CommitOptions,
     received: Instant,
-    answer: Answer,
+    reply: ReplySender,
 }
 
 /// Reply channel of a request.
 #[derive(Debug)]
-enum Answer {
+enum ReplySender {
     Commit(oneshot::Sender<Result<CommitStamp, CommitError>>),
     /// A dry run: it ends when its plan is made.
     Preview(oneshot::Sender<Result<Preview, CommitError>>),
@@ -176,13 +179,13 @@ enum Answer {
 /// Requests of the local socket and of services that change no configuration.
 #[derive(Debug)]
 enum Query {
-    Look(inside::Look),
+    Inspect(view::Inspection),
     /// Sets state leaves of a service; answered when a revision shows them.
-    Show(ServiceState, oneshot::Sender<()>),
+    ShowState(ServiceState, oneshot::Sender<()>),
     /// Reads the whole box again; answered with the transactions since, when the repairs are done.
     Resync(oneshot::Sender<Vec<Arc<Record>>>),
     /// Waits until nothing is under way.
-    Settled(oneshot::Sender<()>),
+    AwaitIdle(oneshot::Sender<()>),
 }
 
 impl Core {
@@ -246,7 +249,7 @@ impl CoreHandle {
         options: CommitOptions,
     ) -> Result<CommitStamp, CommitError> {
         let (answer, answered) = oneshot::channel();
-        self.send(caller, intent, options, Answer::Commit(answer))?;
+        self.send(caller, intent, options, ReplySender::Commit(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
     }
 
@@ -255,10 +258,10 @@ impl CoreHandle {
         caller: &Caller,
         intent: Intent,
         options: CommitOptions,
-        answer: Answer,
+        reply: ReplySender,
     ) -> Result<(), CommitError> {
         let (caller, received) = (caller.clone(), Instant::now());
-        let request = CommitRequest { caller, intent, options, received, answer };
+        let request = CommitRequest { caller, intent, options, received, reply };
         self.commit_tx.try_send(request).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => CommitError::Overloaded,
             mpsc::error::TrySendError::Closed(_) => CommitError::Stopped,
@@ -316,7 +319,7 @@ impl Datastore for CoreHandle {
     async fn show_state(&self, leaves: ServiceState) {
         let (shown, answered) = oneshot::channel();
         // A core that has stopped shows nothing, and no client is left to read it.
-        if self.query_tx.send(Query::Show(leaves, shown)).await.is_ok() {
+        if self.query_tx.send(Query::ShowState(leaves, shown)).await.is_ok() {
             let _stopped_meanwhile = answered.await;
         }
     }
@@ -343,7 +346,7 @@ impl Datastore for CoreHandle {
     ) -> Result<Preview, CommitError> {
         let _waiting = CancelOnDrop(edit.cancel.clone());
         let (answer, answered) = oneshot::channel();
-        self.send(caller, Intent::Edit(edit), options, Answer::Preview(answer))?;
+        self.send(caller, Intent::Edit(edit), options, ReplySender::Preview(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
     }
 
@@ -365,7 +368,7 @@ impl Statuses for CoreHandle {
             (view.engine.pending(), view.objects().clone(), view.configuration.clone())
         };
         let (mut pending, registry, configuration) = self.inspect(asked).await?;
-        pending.extend(waiting::statuses(&registry, &configuration));
+        pending.extend(pending::statuses(&registry, &configuration));
         pending.sort_by(|one, other| one.key.cmp(&other.key));
         Ok(pending)
     }

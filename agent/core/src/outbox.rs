@@ -2,16 +2,17 @@
 //!
 //! Before an object is taken over, what it was before has to be durable, or a crash could never give it back. So what
 //! comes with pre-images waits until the store has them, and whatever comes later waits behind it: the transports are
-//! told everything in the order in which the engine said it.
+//! given everything in the order in which the engine said it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holdfast_base::Chain;
+use holdfast_platform::stored;
 use holdfast_scheduler::{Completion, Key, Operation, OperationError, SharedValue, Step};
 use holdfast_store::StoreError;
 
-use super::startup::Objects;
-use super::task::{CoreTask, Work};
+use super::commit::Input;
+use super::task::{CoreTask, JobResult};
 
 /// Batches that the transports have not been given yet.
 #[derive(Debug, Default)]
@@ -56,8 +57,14 @@ impl Outbox {
 }
 
 impl CoreTask {
+    /// Sends a step of the engine to listeners, and hands it out.
+    pub(super) fn follow(&mut self, step: Step) {
+        self.event_tx.send(&self.engine, &step);
+        self.hand_out(step);
+    }
+
     /// Does what the engine says.
-    pub(super) fn carry_out(&mut self, step: Step) {
+    pub(super) fn hand_out(&mut self, step: Step) {
         let Step { restores, submit, cancel, read, finished, reached, changed, retrieve, deadline } =
             step;
         debug_assert!(reached.is_empty(), "the core starts no change that waits for a level");
@@ -71,21 +78,18 @@ impl CoreTask {
         // The transports begin while what changed is noted.
         let batch = Batch { restores, submit, read };
         if self.outbox.waiting.is_empty() && !self.outbox.is_held(&batch) {
-            self.hand_out(batch);
+            self.submit(batch);
         } else {
             self.outbox.waiting.push_back(batch);
             if self.outbox.waiting.len() == 1 {
                 self.write_restores();
             }
         }
-        let busy = self.transaction.as_mut().map(|transaction| &mut transaction.withheld);
-        self.publisher.touch(changed, busy);
-        for outcome in finished {
-            self.conclude(outcome);
-        }
+        self.publisher.mark_dirty(changed);
+        self.inputs.extend(finished.into_iter().map(Input::Engine));
     }
 
-    fn hand_out(&mut self, batch: Batch) {
+    fn submit(&mut self, batch: Batch) {
         let Batch { submit, read, .. } = batch;
         if !submit.is_empty() {
             self.transport.submit(submit);
@@ -99,8 +103,8 @@ impl CoreTask {
     fn write_restores(&mut self) {
         let Some(first) = self.outbox.waiting.front_mut() else { return };
         self.outbox.owed.extend(std::mem::take(&mut first.restores));
-        let written = self.store.write(Objects::restore_rows(&self.outbox.owed));
-        self.work.0.push(Box::pin(async move { Work::RestoresWritten(written.await) }));
+        let written = self.store.write(restore_rows(&self.outbox.owed));
+        self.jobs.push(async move { JobResult::RestoresWritten(written.await) });
     }
 
     /// The first batch may go, but for what the store refused; then what waits behind it.
@@ -110,7 +114,7 @@ impl CoreTask {
             Err(error) => self.fail_adoptions(&error),
         }
         while let Some(batch) = self.outbox.waiting.pop_front() {
-            self.hand_out(batch);
+            self.submit(batch);
             if self.outbox.waiting.front().is_some_and(|next| self.outbox.is_held(next)) {
                 return self.write_restores();
             }
@@ -131,4 +135,13 @@ impl CoreTask {
         let step = self.engine.completed(failed.collect(), self.now());
         self.follow(step);
     }
+}
+
+/// Rows that record, or remove, the pre-images of adopted objects.
+fn restore_rows(restores: &BTreeMap<Key, Option<SharedValue>>) -> Vec<holdfast_store::Change> {
+    let row = |(key, value): (&Key, &Option<SharedValue>)| {
+        let octets = value.as_ref().and_then(|value| stored::to_bytes(&**value));
+        holdfast_store::Change::restore(key.as_bytes().to_vec(), octets)
+    };
+    restores.iter().map(row).collect()
 }

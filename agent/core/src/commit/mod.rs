@@ -1,0 +1,394 @@
+//! One commit as a state machine without I/O: inputs in, effects out.
+//!
+//! Every change takes this way: a Set and its dry run, a commit that must be confirmed and its confirmation or rollback,
+//! boot configuration, leases, switches, credentials, a factory reset. Start at [`Commit::on`]; `effects.rs` carries the
+//! effects out in their order, and brings each result back as an input.
+//!
+//! ```text
+//!    Change: examine                                        Confirm: confirm
+//!        |                                                         |
+//!        v         Cancel, or refused                              v
+//!    Examining ---------------------------> answered          Confirming
+//!        | Examined: plan                   with its               | Finished: close the
+//!        v         refused                  error                  v window, answer
+//!    Planning ----------------------------> answered            (Ended)
+//!        | |       a dry run
+//!        | +------------------------------> answered with the preview
+//!        | Planned: record
+//!        v
+//!    Preparing
+//!        | Prepared
+//!        v         the engine gives it up
+//!    Recording --------------------------> GivenUp
+//!        | |       the disk refuses: cancel   | Recorded: as from Executing
+//!        | +-----------------------------> Reverting -- Engine --> answered with the error
+//!        | Recorded: start                    ^
+//!        v         failed: abort              |
+//!    Executing --> Aborting -- Finished ------|------------------> answered with the error
+//!        | Engine: finalize                   | UndoStarted
+//!        v         the disk refuses: undo     |
+//!    Finalizing -----------------------> StartingUndo
+//!        | Finished: apply
+//!        v         a small commit: publish
+//!    Applying ----------------------------> answered
+//!        | Applied: answer a large one
+//!        v
+//!    Replying
+//!        | Replied: build its revision
+//!        v
+//!    Building -- Built: publish --> (Ended)
+//! ```
+//!
+//! Every answer but that of a large commit ends the machine. Credentials alone are not recorded: they skip the disk, and
+//! are in force when the engine is done. A client that goes counts until the change is recorded (Cancel); later the
+//! change is carried out. The deadline of a commit that must be confirmed begins another commit, the rollback.
+//!
+//! Absent on purpose: time, the store, the engine and the reply channel, which the effects have.
+
+mod effects;
+mod in_flight;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use holdfast_config::{Configuration, parallel};
+use holdfast_scheduler::{Outcome, TxnId};
+use holdfast_store::StoreError;
+use smol_str::SmolStr;
+
+pub(super) use self::in_flight::CommitInFlight;
+pub(super) use self::reply::Reply;
+use super::examination::{Candidate, CredentialValues, ValueChange};
+use super::intent::Intent;
+use super::publication::{BuilderPanicked, RevisionBuilder};
+use super::{CommitError, CommitStamp};
+
+/// The state machine of one commit.
+#[derive(Debug)]
+pub(super) struct Commit {
+    kind: CommitKind,
+    state: State,
+}
+
+/// Kinds of commits, by the effects that they need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommitKind {
+    Recorded,
+    /// A change of nothing that the core keeps over restarts; the store is not asked then.
+    Unrecorded,
+    DryRun,
+}
+
+/// State of a commit: the input that it waits for.
+#[derive(Debug)]
+enum State {
+    Admitted,
+    /// A thread works out the meaning of the request.
+    Examining,
+    Planning,
+    Preparing,
+    /// The store records the change; the engine has prepared the plan.
+    Recording {
+        txn: TxnId,
+        change: Box<PlannedChange>,
+    },
+    /// The store records the change, and the engine has ended its transaction meanwhile.
+    GivenUp {
+        outcome: Outcome,
+        change: Box<PlannedChange>,
+    },
+    /// The engine carries out the plan.
+    Executing {
+        txn: TxnId,
+        change: Box<PlannedChange>,
+    },
+    /// The store makes the change final.
+    Finalizing {
+        change: Box<PlannedChange>,
+    },
+    /// The store takes the change back; `error` will be the answer.
+    Aborting {
+        error: CommitError,
+    },
+    StartingUndo {
+        error: StoreError,
+    },
+    /// The engine takes the change back, because the store could not record it or make it final.
+    Reverting {
+        txn: TxnId,
+        error: StoreError,
+    },
+    /// The change is final.
+    Applying {
+        is_large: bool,
+    },
+    /// The answer is on its way, before any revision shows the change.
+    Replying {
+        applied: Arc<AppliedChange>,
+    },
+    /// A thread builds the revision that shows the change.
+    Building {
+        applied: Arc<AppliedChange>,
+    },
+    /// The store makes the commit final that waits to be confirmed.
+    Confirming,
+    Ended,
+}
+
+/// Input of the state machine. `P` is a plan with the rows laid out for it, which the machine hands on unopened.
+#[derive(Debug)]
+pub(super) enum Input<P> {
+    /// A request that passed admission.
+    Change(Box<Intent>),
+    /// A confirmation of the commit that waits for it.
+    Confirm,
+    /// The client has gone before anything was recorded.
+    Cancel,
+    Examined(Result<Box<Candidate>, CommitError>),
+    Planned(Result<P, CommitError>),
+    /// The engine has taken the plan over.
+    Prepared {
+        txn: TxnId,
+        change: Box<PlannedChange>,
+    },
+    Recorded(Result<(), StoreError>),
+    /// Outcome of a transaction of the engine, of this commit or another one.
+    Engine(Outcome),
+    /// Result of making the change final, or of taking it back, in the store.
+    Finished(Result<(), StoreError>),
+    /// Start of the plan that takes the change back; `None` if there can be no such plan.
+    UndoStarted(Option<TxnId>),
+    Applied(Arc<AppliedChange>),
+    /// The answer of a large commit is on its way.
+    Replied,
+    Built(BuildResult),
+}
+
+/// Effect of an input, carried out before the next one.
+#[derive(Debug)]
+pub(super) enum Effect<P> {
+    Examine(Box<Intent>),
+    Plan(Box<Candidate>),
+    /// Has the store write the rows, and the engine take the plan over.
+    Record(P),
+    /// Has the engine begin with the plan, which is durable now.
+    Start(TxnId),
+    /// Has the engine take back the plan that could not be recorded.
+    Cancel(TxnId),
+    /// Makes the change final in the store.
+    Finalize,
+    /// Takes the change back in the store.
+    Abort,
+    /// Takes back in the kernel what the store could not make final.
+    Undo(Box<PlannedChange>),
+    /// Puts changed credentials in force.
+    SetCredentials(CredentialValues),
+    /// Puts the configuration in force.
+    Apply(Box<PlannedChange>),
+    /// Has a thread build the revision that shows the change.
+    Build(Arc<AppliedChange>),
+    /// Publishes the revision that shows the change; one that was built for it is used.
+    Publish(Arc<AppliedChange>, Option<BuildResult>),
+    /// Has the store make the commit final that waits to be confirmed.
+    Confirm,
+    /// Ends the wait for a confirmation.
+    CloseWindow,
+    /// Has the state of the objects shown that was deferred until the end of the commit.
+    Release,
+    Answer(Result<CommitStamp, CommitError>),
+    /// Answers a change that the newest revision does not show; readers wait for it from now on.
+    AnswerAhead(CommitStamp),
+    /// Answers a request that changed no configuration.
+    AnswerUnchanged,
+    /// Answers a dry run with its plan.
+    AnswerPreview(P),
+}
+
+/// A change that the engine has taken over: everything that its commit puts in force.
+#[derive(Debug)]
+pub(super) struct PlannedChange {
+    pub(super) configuration: Configuration,
+    pub(super) values: Vec<ValueChange>,
+    pub(super) credentials: CredentialValues,
+}
+
+/// A change that is in force, and that no revision shows yet.
+#[derive(Debug)]
+pub(super) struct AppliedChange {
+    /// The configuration before the commit.
+    pub(super) old: Configuration,
+    pub(super) values: Vec<ValueChange>,
+    /// Id of the commit that must be confirmed, if this commit is the one or takes it back.
+    pub(super) confirm_id: Option<SmolStr>,
+    pub(super) stamp: CommitStamp,
+}
+
+/// Result of building the revision of a large commit.
+pub(super) type BuildResult = Result<Box<RevisionBuilder>, BuilderPanicked>;
+
+impl Commit {
+    pub(super) fn new(kind: CommitKind) -> Self {
+        Self { kind, state: State::Admitted }
+    }
+
+    pub(super) fn kind(&self) -> CommitKind {
+        self.kind
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.state, State::Ended)
+    }
+
+    /// True while a commit was answered that no revision shows.
+    pub(super) fn is_publishing(&self) -> bool {
+        matches!(self.state, State::Replying { .. } | State::Building { .. })
+    }
+
+    /// Handles an input and returns its effects in order. An input that the state does not wait for has none: the end of
+    /// another transaction of the engine, or a client that goes when its change is recorded.
+    pub(super) fn on<P>(&mut self, input: Input<P>) -> Vec<Effect<P>> {
+        let state = std::mem::replace(&mut self.state, State::Ended);
+        let (next, effects) = self.step(state, input);
+        self.state = next;
+        effects
+    }
+
+    fn step<P>(&self, state: State, input: Input<P>) -> (State, Vec<Effect<P>>) {
+        match (state, input) {
+            (State::Admitted, Input::Change(intent)) => {
+                (State::Examining, vec![Effect::Examine(intent)])
+            }
+            (State::Admitted, Input::Confirm) => (State::Confirming, vec![Effect::Confirm]),
+            (State::Examining, Input::Cancel) => refuse(CommitError::Abandoned),
+            (State::Examining, Input::Examined(Ok(candidate))) => {
+                (State::Planning, vec![Effect::Plan(candidate)])
+            }
+            (State::Examining, Input::Examined(Err(error))) => refuse(error),
+            (State::Planning, Input::Planned(planned)) => self.after_plan(planned),
+            (State::Preparing, Input::Prepared { txn, change }) => {
+                (State::Recording { txn, change }, Vec::new())
+            }
+            (State::Recording { txn, change }, input) => while_recording(txn, change, input),
+            (State::GivenUp { outcome, change }, Input::Recorded(Ok(()))) => {
+                self.after_execution(outcome, change)
+            }
+            (State::GivenUp { .. }, Input::Recorded(Err(error))) => {
+                refuse(CommitError::Store(error))
+            }
+            (State::Executing { txn, change }, Input::Engine(outcome)) if outcome.txn() == txn => {
+                self.after_execution(outcome, change)
+            }
+            (State::Finalizing { change }, Input::Finished(Ok(()))) => after_finalize(change),
+            (State::Finalizing { change }, Input::Finished(Err(error))) => {
+                (State::StartingUndo { error }, vec![Effect::Undo(change)])
+            }
+            (State::Aborting { error }, Input::Finished(_)) => refuse(error),
+            (State::StartingUndo { error }, Input::UndoStarted(Some(txn))) => {
+                (State::Reverting { txn, error }, Vec::new())
+            }
+            (State::StartingUndo { error }, Input::UndoStarted(None)) => {
+                refuse(CommitError::Store(error))
+            }
+            (State::Reverting { txn, error }, Input::Engine(outcome)) if outcome.txn() == txn => {
+                refuse(CommitError::Store(error))
+            }
+            (State::Applying { is_large }, Input::Applied(applied)) => {
+                after_apply(is_large, applied)
+            }
+            (State::Replying { applied }, Input::Replied) => {
+                (State::Building { applied: Arc::clone(&applied) }, vec![Effect::Build(applied)])
+            }
+            (State::Building { applied }, Input::Built(built)) => {
+                (State::Ended, vec![Effect::Publish(applied, Some(built))])
+            }
+            (State::Confirming, Input::Finished(Ok(()))) => {
+                (State::Ended, vec![Effect::CloseWindow, Effect::Release, Effect::AnswerUnchanged])
+            }
+            (State::Confirming, Input::Finished(Err(error))) => refuse(CommitError::Store(error)),
+            (state, _) => (state, Vec::new()),
+        }
+    }
+
+    fn after_plan<P>(&self, planned: Result<P, CommitError>) -> (State, Vec<Effect<P>>) {
+        match planned {
+            Ok(planned) if self.kind == CommitKind::DryRun => {
+                (State::Ended, vec![Effect::Release, Effect::AnswerPreview(planned)])
+            }
+            Ok(planned) => (State::Preparing, vec![Effect::Record(planned)]),
+            Err(error) => refuse(error),
+        }
+    }
+
+    /// Goes on after the end of the plan. What was not recorded is in force now, or was taken back.
+    fn after_execution<P>(
+        &self,
+        outcome: Outcome,
+        change: Box<PlannedChange>,
+    ) -> (State, Vec<Effect<P>>) {
+        let is_recorded = self.kind == CommitKind::Recorded;
+        match failure(outcome) {
+            None if is_recorded => (State::Finalizing { change }, vec![Effect::Finalize]),
+            None => {
+                let set = Effect::SetCredentials(change.credentials);
+                (State::Ended, vec![set, Effect::Release, Effect::AnswerUnchanged])
+            }
+            Some(error) if is_recorded => (State::Aborting { error }, vec![Effect::Abort]),
+            Some(error) => refuse(error),
+        }
+    }
+}
+
+/// Ends the commit with an error: nothing has changed, or everything was taken back.
+fn refuse<P>(error: CommitError) -> (State, Vec<Effect<P>>) {
+    (State::Ended, vec![Effect::Release, Effect::Answer(Err(error))])
+}
+
+/// Handles an input while the store records the change.
+fn while_recording<P>(
+    txn: TxnId,
+    change: Box<PlannedChange>,
+    input: Input<P>,
+) -> (State, Vec<Effect<P>>) {
+    match input {
+        Input::Recorded(Ok(())) => (State::Executing { txn, change }, vec![Effect::Start(txn)]),
+        Input::Recorded(Err(error)) => (State::Reverting { txn, error }, vec![Effect::Cancel(txn)]),
+        Input::Engine(outcome) if outcome.txn() == txn => {
+            (State::GivenUp { outcome, change }, Vec::new())
+        }
+        _ => (State::Recording { txn, change }, Vec::new()),
+    }
+}
+
+/// Puts a final change in force.
+fn after_finalize<P>(mut change: Box<PlannedChange>) -> (State, Vec<Effect<P>>) {
+    let is_large = change.configuration.work().entries > parallel::FEW;
+    let credentials = std::mem::take(&mut change.credentials);
+    let effects = vec![Effect::SetCredentials(credentials), Effect::Apply(change)];
+    (State::Applying { is_large }, effects)
+}
+
+/// Publishes a small change and answers it; a large one is answered first.
+fn after_apply<P>(is_large: bool, applied: Arc<AppliedChange>) -> (State, Vec<Effect<P>>) {
+    let stamp = applied.stamp;
+    if is_large {
+        return (State::Replying { applied }, vec![Effect::AnswerAhead(stamp)]);
+    }
+    (State::Ended, vec![Effect::Publish(applied, None), Effect::Answer(Ok(stamp))])
+}
+
+/// The error of a plan that did not come to its end.
+fn failure(outcome: Outcome) -> Option<CommitError> {
+    match outcome {
+        Outcome::Done { .. } => None,
+        Outcome::Cancelled { .. } => Some(CommitError::Stopped),
+        Outcome::Refused { reason, .. } => Some(CommitError::planning(&reason)),
+        Outcome::Failed { label, error, undone, .. } => Some(CommitError::Failed {
+            object: label,
+            errno: error.errno,
+            message: error.message,
+            undone,
+        }),
+    }
+}

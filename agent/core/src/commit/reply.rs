@@ -1,0 +1,93 @@
+//! The answer to one request.
+
+use std::time::Instant;
+
+use holdfast_base::Chain;
+use holdfast_scheduler::Author;
+use holdfast_security::acctz::secrets;
+use tokio::sync::oneshot;
+
+use crate::intent::Intent;
+use crate::options::CommitOptions;
+use crate::preview::Preview;
+use crate::{CommitError, CommitRequest, CommitStamp, ReplySender};
+
+/// The reply channel of a request, and its name in logs.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// Random identifier of the request, in logs and in the engine's history.
+    trace: u64,
+    caller: String,
+    /// Name of the kind of change, for logs and the engine's history.
+    name: &'static str,
+    since: Instant,
+    /// `None` once the request is answered.
+    sender: Option<ReplySender>,
+}
+
+impl Reply {
+    /// Splits a request into its reply, its intent and its options.
+    pub(crate) fn of(request: CommitRequest) -> (Self, Intent, CommitOptions) {
+        let CommitRequest { caller, intent, options, reply, .. } = request;
+        let reply = Self {
+            trace: rand::random(),
+            caller: caller.name.to_string(),
+            name: intent.name(),
+            since: Instant::now(),
+            sender: Some(reply),
+        };
+        (reply, intent, options)
+    }
+
+    /// Reply to a change that the agent makes by itself; no client waits for it.
+    pub(crate) fn to_agent(name: &'static str) -> Self {
+        let (sender, _nobody) = oneshot::channel();
+        let (caller, sender) = ("agent".to_owned(), Some(ReplySender::Commit(sender)));
+        Self { trace: rand::random(), caller, name, since: Instant::now(), sender }
+    }
+
+    pub(crate) fn is_dry_run(&self) -> bool {
+        matches!(self.sender, Some(ReplySender::Preview(_)))
+    }
+
+    /// Name of the kind of change.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn author(&self) -> Author {
+        Author { client: self.caller.clone(), trace: format!("{:016x}", self.trace) }
+    }
+
+    /// Sends and logs the result. It stands even if the client has gone.
+    pub(crate) fn send(&mut self, result: Result<CommitStamp, CommitError>) {
+        let Some(sender) = self.sender.take() else { return };
+        let elapsed = self.since.elapsed();
+        match &result {
+            Ok(stamp) => tracing::info!(
+                trace = format_args!("{:016x}", self.trace),
+                caller = %self.caller, what = self.name, revision = stamp.revision, ?elapsed, "committed"
+            ),
+            Err(error) => {
+                // The text may repeat secrets that the client sent; they are left out, like in accounting records.
+                let error = secrets::message(&Chain(error).to_string());
+                tracing::info!(
+                    trace = format_args!("{:016x}", self.trace),
+                    caller = %self.caller, what = self.name, error, ?elapsed, "refused"
+                );
+            }
+        }
+        match (sender, result) {
+            (ReplySender::Commit(sender), result) => drop(sender.send(result)),
+            (ReplySender::Preview(sender), Err(error)) => drop(sender.send(Err(error))),
+            (ReplySender::Preview(_), Ok(_)) => {} // a dry run is never committed
+        }
+    }
+
+    /// Answers a dry run.
+    pub(crate) fn send_preview(&mut self, preview: Preview) {
+        if let Some(ReplySender::Preview(sender)) = self.sender.take() {
+            drop(sender.send(Ok(preview))); // the client may have gone
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Rows of the state machine: state and input, next state and effects.
+
+use std::sync::{Arc, LazyLock};
+
+use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::schema::Origin;
+use holdfast_config::{Configuration, Layers, Models, Namespace, parallel};
+use holdfast_scheduler::{Key, KindId, OperationError, Outcome, TxnId};
+use holdfast_store::StoreError;
+use holdfast_telemetry::Revision;
+
+use super::*;
+use crate::preview::BoundedList;
+
+static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
+
+/// Transaction of the engine that belongs to the commit.
+const TXN: TxnId = TxnId(7);
+const OTHER: TxnId = TxnId(8);
+
+const STATES: [&str; 17] = [
+    "Admitted",
+    "Examining",
+    "Planning",
+    "Preparing",
+    "Recording",
+    "GivenUp",
+    "Executing",
+    "Finalizing",
+    "Aborting",
+    "StartingUndo",
+    "Reverting",
+    "Applying",
+    "Applying large",
+    "Replying",
+    "Building",
+    "Confirming",
+    "Ended",
+];
+
+const INPUTS: [&str; 22] = [
+    "change",
+    "confirm",
+    "cancel",
+    "examined",
+    "examined: refused",
+    "planned",
+    "planned: refused",
+    "prepared",
+    "recorded",
+    "recorded: disk",
+    "done",
+    "failed",
+    "cancelled",
+    "other done",
+    "other failed",
+    "finished",
+    "finished: disk",
+    "undo started",
+    "no undo",
+    "applied",
+    "replied",
+    "built",
+];
+
+/// Rows that are the same for all kinds of commits that are carried out.
+const ROWS: &[(&str, &str, &str, &str)] = &[
+    ("Admitted", "change", "Examining", "examine"),
+    ("Admitted", "confirm", "Confirming", "confirm"),
+    ("Examining", "examined", "Planning", "plan"),
+    ("Examining", "examined: refused", "Ended", "release, answer refused"),
+    ("Examining", "cancel", "Ended", "release, answer abandoned"),
+    ("Planning", "planned", "Preparing", "record"),
+    ("Planning", "planned: refused", "Ended", "release, answer refused"),
+    ("Preparing", "prepared", "Recording", ""),
+    ("Recording", "recorded", "Executing", "start 7"),
+    ("Recording", "recorded: disk", "Reverting", "cancel 7"),
+    ("Recording", "done", "GivenUp", ""),
+    ("Recording", "failed", "GivenUp", ""),
+    ("Recording", "cancelled", "GivenUp", ""),
+    ("GivenUp", "recorded", "Aborting", "abort"),
+    ("GivenUp", "recorded: disk", "Ended", "release, answer disk"),
+    ("Executing", "done", "Finalizing", "finalize"),
+    ("Executing", "failed", "Aborting", "abort"),
+    ("Executing", "cancelled", "Aborting", "abort"),
+    ("Finalizing", "finished", "Applying", "set credentials, apply"),
+    ("Finalizing", "finished: disk", "StartingUndo", "undo"),
+    ("Aborting", "finished", "Ended", "release, answer failed"),
+    ("Aborting", "finished: disk", "Ended", "release, answer failed"),
+    ("StartingUndo", "undo started", "Reverting", ""),
+    ("StartingUndo", "no undo", "Ended", "release, answer disk"),
+    ("Reverting", "done", "Ended", "release, answer disk"),
+    ("Reverting", "failed", "Ended", "release, answer disk"),
+    ("Reverting", "cancelled", "Ended", "release, answer disk"),
+    ("Applying", "applied", "Ended", "publish, answer 3"),
+    ("Applying large", "applied", "Replying", "answer 3 ahead"),
+    ("Replying", "replied", "Building", "build"),
+    ("Building", "built", "Ended", "publish built"),
+    ("Confirming", "finished", "Ended", "close window, release, answer unchanged"),
+    ("Confirming", "finished: disk", "Ended", "release, answer disk"),
+];
+
+fn configuration() -> Configuration {
+    Configuration::new(Arc::clone(&MODELS), Layers::new())
+}
+
+/// A configuration after an edit of more entries than are few.
+fn large() -> Configuration {
+    let route = |n: usize| {
+        let prefix = format!("10.{}.{}.{}/32", n >> 16, n >> 8 & 255, n & 255);
+        format!(r#"{{"prefix": "{prefix}", "config": {{"prefix": "{prefix}"}}}}"#)
+    };
+    let routes: Vec<_> = (0..=parallel::FEW).map(route).collect();
+    let text = format!(
+        r#"{{"openconfig-network-instance:network-instances": {{"network-instance": [{{
+            "name": "DEFAULT", "config": {{"name": "DEFAULT"}}, "protocols": {{"protocol": [{{
+                "identifier": "openconfig-policy-types:STATIC", "name": "static",
+                "config": {{"identifier": "openconfig-policy-types:STATIC", "name": "static"}},
+                "static-routes": {{"static": [{}]}}}}]}}}}]}}}}"#,
+        routes.join(",")
+    );
+    let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+    let payload = Payload::Json { text: text.into(), ietf: true };
+    let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
+    configuration().edit(&edit).unwrap()
+}
+
+fn planned(configuration: Configuration) -> Box<PlannedChange> {
+    let credentials = CredentialValues::default();
+    Box::new(PlannedChange { configuration, values: Vec::new(), credentials })
+}
+
+fn applied() -> Arc<AppliedChange> {
+    let stamp = CommitStamp { time_ns: 1, revision: 3 };
+    Arc::new(AppliedChange { old: configuration(), values: Vec::new(), confirm_id: None, stamp })
+}
+
+fn refusal() -> CommitError {
+    CommitError::Internal { reason: "refused".into() }
+}
+
+fn failed(txn: TxnId) -> Outcome {
+    let key = Key::of(KindId(1));
+    let error = OperationError::message("failed");
+    Outcome::Failed { txn, key, label: "a link".into(), error, undone: true }
+}
+
+fn done(txn: TxnId) -> Outcome {
+    Outcome::Done { txn, pending: Vec::new(), failed: Vec::new() }
+}
+
+fn state(name: &str) -> State {
+    let (txn, change) = (TXN, planned(configuration()));
+    match name {
+        "Admitted" => State::Admitted,
+        "Examining" => State::Examining,
+        "Planning" => State::Planning,
+        "Preparing" => State::Preparing,
+        "Recording" => State::Recording { txn, change },
+        "GivenUp" => State::GivenUp { outcome: failed(txn), change },
+        "GivenUp, done" => State::GivenUp { outcome: done(txn), change },
+        "Executing" => State::Executing { txn, change },
+        "Finalizing" => State::Finalizing { change },
+        "Finalizing large" => State::Finalizing { change: planned(large()) },
+        "Aborting" => State::Aborting { error: failure(failed(txn)).unwrap() },
+        "StartingUndo" => State::StartingUndo { error: StoreError::Stopped },
+        "Reverting" => State::Reverting { txn, error: StoreError::Stopped },
+        "Applying" => State::Applying { is_large: false },
+        "Applying large" => State::Applying { is_large: true },
+        "Replying" => State::Replying { applied: applied() },
+        "Building" => State::Building { applied: applied() },
+        "Confirming" => State::Confirming,
+        "Ended" => State::Ended,
+        other => panic!("`{other}` is no state"),
+    }
+}
+
+fn name(state: &State) -> &'static str {
+    match state {
+        State::Admitted => "Admitted",
+        State::Examining => "Examining",
+        State::Planning => "Planning",
+        State::Preparing => "Preparing",
+        State::Recording { txn: TXN, .. } => "Recording",
+        State::GivenUp { .. } => "GivenUp",
+        State::Executing { txn: TXN, .. } => "Executing",
+        State::Finalizing { .. } => "Finalizing",
+        State::Aborting { .. } => "Aborting",
+        State::StartingUndo { .. } => "StartingUndo",
+        State::Reverting { txn: TXN, .. } => "Reverting",
+        State::Recording { .. } | State::Executing { .. } | State::Reverting { .. } => {
+            "the transaction of another commit"
+        }
+        State::Applying { is_large: false } => "Applying",
+        State::Applying { is_large: true } => "Applying large",
+        State::Replying { .. } => "Replying",
+        State::Building { .. } => "Building",
+        State::Confirming => "Confirming",
+        State::Ended => "Ended",
+    }
+}
+
+fn input(name: &str) -> Input<()> {
+    match name {
+        "change" => Input::Change(Box::new(Intent::Switch { service: Namespace::Gnsi, on: true })),
+        "confirm" => Input::Confirm,
+        "cancel" => Input::Cancel,
+        "examined" => Input::Examined(Ok(Box::new(Candidate {
+            configuration: configuration(),
+            values: Vec::new(),
+            rows: Vec::new(),
+            credentials: CredentialValues::default(),
+            differences: BoundedList::default(),
+        }))),
+        "examined: refused" => Input::Examined(Err(refusal())),
+        "planned" => Input::Planned(Ok(())),
+        "planned: refused" => Input::Planned(Err(refusal())),
+        "prepared" => Input::Prepared { txn: TXN, change: planned(configuration()) },
+        "recorded" => Input::Recorded(Ok(())),
+        "recorded: disk" => Input::Recorded(Err(StoreError::Stopped)),
+        "done" => Input::Engine(done(TXN)),
+        "failed" => Input::Engine(failed(TXN)),
+        "cancelled" => Input::Engine(Outcome::Cancelled { txn: TXN, undone: true }),
+        "other done" => Input::Engine(done(OTHER)),
+        "other failed" => Input::Engine(failed(OTHER)),
+        "finished" => Input::Finished(Ok(())),
+        "finished: disk" => Input::Finished(Err(StoreError::Stopped)),
+        "undo started" => Input::UndoStarted(Some(TXN)),
+        "no undo" => Input::UndoStarted(None),
+        "applied" => Input::Applied(applied()),
+        "replied" => Input::Replied,
+        "built" => {
+            let (next, left) = (Revision::default(), Vec::new());
+            Input::Built(Ok(Box::new(RevisionBuilder { next, has_state: false, left })))
+        }
+        "panicked" => Input::Built(Err(BuilderPanicked(Arc::default()))),
+        other => panic!("`{other}` is no input"),
+    }
+}
+
+fn text(effect: &Effect<()>) -> String {
+    match effect {
+        Effect::Examine(_) => "examine".into(),
+        Effect::Plan(_) => "plan".into(),
+        Effect::Record(()) => "record".into(),
+        Effect::Start(txn) => format!("start {}", txn.0),
+        Effect::Cancel(txn) => format!("cancel {}", txn.0),
+        Effect::Finalize => "finalize".into(),
+        Effect::Abort => "abort".into(),
+        Effect::Undo(_) => "undo".into(),
+        Effect::SetCredentials(_) => "set credentials".into(),
+        Effect::Apply(_) => "apply".into(),
+        Effect::Build(_) => "build".into(),
+        Effect::Publish(_, None) => "publish".into(),
+        Effect::Publish(_, Some(Ok(_))) => "publish built".into(),
+        Effect::Publish(_, Some(Err(_))) => "publish without builder".into(),
+        Effect::Confirm => "confirm".into(),
+        Effect::CloseWindow => "close window".into(),
+        Effect::Release => "release".into(),
+        Effect::Answer(Ok(stamp)) => format!("answer {}", stamp.revision),
+        Effect::Answer(Err(CommitError::Abandoned)) => "answer abandoned".into(),
+        Effect::Answer(Err(CommitError::Store(_))) => "answer disk".into(),
+        Effect::Answer(Err(CommitError::Failed { .. })) => "answer failed".into(),
+        Effect::Answer(Err(CommitError::Stopped)) => "answer stopped".into(),
+        Effect::Answer(Err(_)) => "answer refused".into(),
+        Effect::AnswerAhead(stamp) => format!("answer {} ahead", stamp.revision),
+        Effect::AnswerUnchanged => "answer unchanged".into(),
+        Effect::AnswerPreview(()) => "answer preview".into(),
+    }
+}
+
+/// The next state and the effects, as text.
+fn next(kind: CommitKind, from: &str, on: &str) -> (&'static str, String) {
+    let mut commit = Commit { kind, state: state(from) };
+    let effects: Vec<_> = commit.on(input(on)).iter().map(text).collect();
+    (name(&commit.state), effects.join(", "))
+}
+
+fn check(kind: CommitKind, rows: &[(&str, &str, &str, &str)]) {
+    for &(from, on, to, effects) in rows {
+        assert_eq!(next(kind, from, on), (to, effects.to_owned()), "{kind:?}: {from}, {on}");
+    }
+}
+
+#[test]
+fn each_state_has_its_inputs() {
+    check(CommitKind::Recorded, ROWS);
+}
+
+#[test]
+fn an_input_that_a_state_does_not_wait_for_changes_nothing() {
+    for from in STATES {
+        for on in INPUTS {
+            if !ROWS.iter().any(|(state, input, ..)| (*state, *input) == (from, on)) {
+                let stays = (from, String::new());
+                assert_eq!(next(CommitKind::Recorded, from, on), stays, "{from}, {on}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dry_run_ends_with_its_plan() {
+    check(
+        CommitKind::DryRun,
+        &[
+            ("Admitted", "change", "Examining", "examine"),
+            ("Examining", "examined", "Planning", "plan"),
+            ("Examining", "cancel", "Ended", "release, answer abandoned"),
+            ("Planning", "planned", "Ended", "release, answer preview"),
+            ("Planning", "planned: refused", "Ended", "release, answer refused"),
+        ],
+    );
+}
+
+#[test]
+fn credentials_alone_skip_the_disk() {
+    let in_force = "set credentials, release, answer unchanged";
+    check(
+        CommitKind::Unrecorded,
+        &[
+            ("Planning", "planned", "Preparing", "record"),
+            ("Recording", "recorded", "Executing", "start 7"),
+            ("Executing", "done", "Ended", in_force),
+            ("Executing", "failed", "Ended", "release, answer failed"),
+            ("Executing", "cancelled", "Ended", "release, answer stopped"),
+            ("GivenUp", "recorded", "Ended", "release, answer failed"),
+            ("GivenUp, done", "recorded", "Ended", in_force),
+        ],
+    );
+}
+
+#[test]
+fn a_plan_that_ends_before_its_record_is_judged_after_it() {
+    let rows = [("GivenUp, done", "recorded", "Finalizing", "finalize")];
+    check(CommitKind::Recorded, &rows);
+}
+
+#[test]
+fn a_large_commit_is_answered_before_it_is_published() {
+    check(
+        CommitKind::Recorded,
+        &[
+            ("Finalizing", "finished", "Applying", "set credentials, apply"),
+            ("Finalizing large", "finished", "Applying large", "set credentials, apply"),
+            ("Applying large", "applied", "Replying", "answer 3 ahead"),
+            ("Building", "panicked", "Ended", "publish without builder"),
+        ],
+    );
+    for name in STATES {
+        let commit = Commit { kind: CommitKind::Recorded, state: state(name) };
+        assert_eq!(commit.is_publishing(), ["Replying", "Building"].contains(&name), "{name}");
+        assert_eq!(commit.has_ended(), name == "Ended");
+    }
+}

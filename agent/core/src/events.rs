@@ -1,0 +1,92 @@
+//! Events about transactions and states, for listeners.
+
+use std::sync::Arc;
+
+use holdfast_scheduler::{Engine, Key, Record, State, Step};
+use tokio::sync::broadcast;
+
+use super::CoreHandle;
+
+/// Events that a reader may fall behind before it is told that it missed some.
+const EVENT_QUEUE_DEPTH: usize = 1024;
+/// Statuses in one event. Of further ones it has the number alone, and readers read again what they show.
+const STATUSES_PER_EVENT: usize = 256;
+
+/// Events for listeners.
+#[derive(Clone, Debug)]
+pub enum CoreEvent {
+    /// A transaction has ended.
+    Transaction(Arc<Record>),
+    /// Values whose state, or the reason for it, has changed; `omitted` more are not listed.
+    Statuses { changed: Arc<[ShortStatus]>, omitted: usize },
+}
+
+/// Label and state of one value, for one line of a list.
+#[derive(Clone, Debug)]
+pub struct ShortStatus {
+    pub key: Key,
+    pub label: String,
+    pub state: State,
+}
+
+/// Sends events to listeners. Labels of values are made only while there is a listener for all events.
+#[derive(Clone, Debug)]
+pub(super) struct EventSender {
+    all: broadcast::Sender<CoreEvent>,
+    records: broadcast::Sender<Arc<Record>>,
+}
+
+/// Source of receivers for new listeners, as long as the core runs.
+#[derive(Clone, Debug)]
+pub(super) struct EventSource {
+    all: broadcast::WeakSender<CoreEvent>,
+    records: broadcast::WeakSender<Arc<Record>>,
+}
+
+impl Default for EventSender {
+    fn default() -> Self {
+        let (all, _) = broadcast::channel(EVENT_QUEUE_DEPTH);
+        let (records, _) = broadcast::channel(EVENT_QUEUE_DEPTH);
+        Self { all, records }
+    }
+}
+
+impl EventSender {
+    pub(super) fn source(&self) -> EventSource {
+        EventSource { all: self.all.downgrade(), records: self.records.downgrade() }
+    }
+
+    /// Sends the transactions that a step ended, and the states that it changed.
+    pub(super) fn send(&self, engine: &Engine, step: &Step) {
+        let ended = step.finished.iter().filter_map(|it| engine.history().record(it.txn()));
+        for record in ended {
+            // There may be no listener.
+            let _ = self.records.send(Arc::clone(record));
+            let _ = self.all.send(CoreEvent::Transaction(Arc::clone(record)));
+        }
+        if step.changed.is_empty() || self.all.receiver_count() == 0 {
+            return;
+        }
+        let short = |key: &Key| {
+            let (label, state) = (engine.label(key), engine.state(key));
+            ShortStatus { key: key.clone(), label, state }
+        };
+        let changed = step.changed.iter().take(STATUSES_PER_EVENT).map(short).collect();
+        let omitted = step.changed.len().saturating_sub(STATUSES_PER_EVENT);
+        let _ = self.all.send(CoreEvent::Statuses { changed, omitted });
+    }
+}
+
+impl CoreHandle {
+    /// Subscribes to all events from now on; the receiver is closed once the core has stopped.
+    pub fn listen(&self) -> broadcast::Receiver<CoreEvent> {
+        let sender = self.event_source.all.upgrade();
+        sender.map_or_else(|| broadcast::channel(1).1, |sender| sender.subscribe())
+    }
+
+    /// Subscribes to ended transactions alone, for which no labels are made.
+    pub fn listen_to_records(&self) -> broadcast::Receiver<Arc<Record>> {
+        let sender = self.event_source.records.upgrade();
+        sender.map_or_else(|| broadcast::channel(1).1, |sender| sender.subscribe())
+    }
+}

@@ -1,0 +1,330 @@
+//! State of objects, from the planes of their keys to the leaves of both trees.
+
+use std::sync::Arc;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::{Configuration, InstancePath, Map, Models, NodeId, Step, Value, parallel};
+use holdfast_platform::descriptors::kinds;
+use holdfast_platform::objects::Registry;
+use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
+use holdfast_scheduler::{Engine, Key, KindId, SharedValue};
+use holdfast_telemetry::{Draft, DraftTree, Mutation, Plane, Revision, TreeWriter};
+use imbl::OrdMap;
+use smallvec::SmallVec;
+
+/// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
+pub(super) const SHOWN_AS_APPLIED: [KindId; 5] = [
+    kinds::USER,
+    kinds::NETWORK_INSTANCE,
+    kinds::STATIC_PROTOCOL,
+    kinds::STATIC_ROUTE,
+    kinds::ROUTE,
+];
+
+/// Objects whose state is a list entry of its own: with the object goes the entry.
+const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
+
+/// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
+pub(super) const FEW_KEYS: usize = 1000;
+
+/// Rules by which state is made of planes: the models, and the registry of kinds of objects.
+#[derive(Clone, Debug)]
+pub(super) struct StateSource {
+    pub(super) models: Arc<Models>,
+    pub(super) registry: Arc<Registry>,
+}
+
+/// State of one key, as the planes of the engine give it.
+pub(super) struct StateReading {
+    pub(super) key: Key,
+    pub(super) now: Option<StateEntry>,
+    /// For objects that are shown as applied, the state that was shown before.
+    pub(super) before: Option<Option<StateEntry>>,
+}
+
+/// One object, as it was shown and as it is shown from now on.
+pub(super) struct StateChange {
+    pub(super) kind: KindId,
+    pub(super) before: Option<StateEntry>,
+    pub(super) now: Option<StateEntry>,
+}
+
+/// Changes of the state that is shown.
+pub(super) struct StateUpdate<'a> {
+    pub(super) source: &'a StateSource,
+    pub(super) last: &'a Revision,
+    /// State leaves of services, which stay where other state is removed.
+    pub(super) services: &'a OrdMap<InstancePath, Value>,
+    pub(super) changes: Vec<StateChange>,
+}
+
+impl StateSource {
+    /// State to be shown of these keys.
+    pub(super) fn read_all(
+        &self,
+        engine: &Engine,
+        last: &Revision,
+        keys: Vec<Key>,
+    ) -> Vec<StateReading> {
+        parallel::map(keys, |key| {
+            let planes = engine.planes(&key);
+            self.read(last, key, planes)
+        })
+    }
+
+    /// State to be shown of one key, of which the engine holds `planes`.
+    pub(super) fn read(
+        &self,
+        last: &Revision,
+        key: Key,
+        planes: [Option<&SharedValue>; 3],
+    ) -> StateReading {
+        let now = self.registry.state(&key, as_planes(planes));
+        let applied = SHOWN_AS_APPLIED.contains(&key.kind());
+        let before = || self.applied_before(last, &key, planes[0], now.as_ref());
+        let before = applied.then(before);
+        StateReading { key, now, before }
+    }
+
+    /// State that may have been shown of an object that is shown as applied, unless all of it is replaced.
+    fn applied_before(
+        &self,
+        last: &Revision,
+        key: &Key,
+        intended: Option<&SharedValue>,
+        now: Option<&StateEntry>,
+    ) -> Option<StateEntry> {
+        if now.is_some_and(|now| last.native.branch(&now.path).is_none()) {
+            return None; // it is new
+        }
+        let most = self.registry.most_of(key, &**intended?)?;
+        let replaced = now.is_some_and(|now| now.has_leaves_of(&most));
+        (!replaced).then_some(most)
+    }
+}
+
+impl StateUpdate<'_> {
+    pub(super) fn is_large(&self) -> bool {
+        self.changes.len() > FEW_KEYS
+    }
+
+    /// Does in one tree what is to be done.
+    pub(super) fn carry_out(&self, tree: &mut DraftTree<'_>) {
+        for run in self.changes.chunk_by(StateChange::is_beside) {
+            if let Some(before) = run.first().and_then(|change| change.before.as_ref()) {
+                self.withdraw(tree, run[0].kind, before, run[0].now.as_ref());
+            }
+            show(
+                tree,
+                &self.source.models.map,
+                run.iter().filter_map(|change| change.now.as_ref()),
+            );
+        }
+    }
+
+    /// Takes away what was shown of an object and is not shown now.
+    fn withdraw(
+        &self,
+        tree: &mut DraftTree<'_>,
+        kind: KindId,
+        before: &StateEntry,
+        now: Option<&StateEntry>,
+    ) {
+        if now.is_none() && HOLDS_ITS_ENTRY.contains(&kind) {
+            return self.clear(tree, &before.path);
+        }
+        // At start most of what could have been shown was not: nothing needs to be looked up for it.
+        if self.last.native.branch(&before.path).is_none() {
+            return;
+        }
+        let kept = |path: &InstancePath| {
+            now.is_some_and(|now| now.leaves().any(|(leaf, _)| leaf == *path))
+        };
+        for (path, _) in before.leaves() {
+            if self.last.native.leaf(&path).is_some() && !kept(&path) {
+                self.clear(tree, &path);
+            }
+        }
+    }
+
+    fn clear(&self, tree: &mut DraftTree<'_>, path: &InstancePath) {
+        clear(tree, &self.source.models.map, self.services, path);
+    }
+}
+
+/// Takes all state away at and below a native path, but for what services keep there.
+pub(super) fn clear(
+    tree: &mut DraftTree<'_>,
+    map: &Map,
+    services: &OrdMap<InstancePath, Value>,
+    path: &InstancePath,
+) {
+    remove_state(tree, map, path);
+    let from = services.range::<_, InstancePath>(path..);
+    let below = from.take_while(|(leaf, _)| leaf.starts_with(path));
+    below.for_each(|(leaf, value)| show_leaf(tree, map, leaf, value));
+}
+
+/// Takes all state away at and below a native path, or at what OpenConfig calls it.
+pub(super) fn remove_state(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath) {
+    let gone = || Mutation::Gone(Plane::State);
+    match tree.origin() {
+        Origin::Native => tree.apply(path, gone()),
+        Origin::OpenConfig => {
+            map.up_path(path).iter().for_each(|path| tree.apply(path, gone()));
+        }
+    }
+}
+
+/// Shows one native leaf, or what OpenConfig calls it.
+pub(super) fn show_leaf(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath, value: &Value) {
+    match tree.origin() {
+        Origin::Native => tree.apply(path, Mutation::Set(value.clone())),
+        Origin::OpenConfig => {
+            for (path, value) in map.up(&[(path.clone(), value.clone())]) {
+                tree.apply(&path, Mutation::Set(value));
+            }
+        }
+    }
+}
+
+/// Brings the configuration of a tree from one to another.
+pub(super) fn follow_configuration(
+    tree: &mut DraftTree<'_>,
+    old: &Configuration,
+    new: &Configuration,
+) {
+    let origin = tree.origin();
+    tree.follow(old.config_view(origin), new.config_view(origin));
+}
+
+impl StateChange {
+    /// Both only come, in entries of the same list.
+    fn is_beside(&self, other: &Self) -> bool {
+        match [self, other].map(|it| it.now.as_ref().filter(|_| it.before.is_none())) {
+            [Some(one), Some(other)] => parent(one) == parent(other),
+            _ => false,
+        }
+    }
+}
+
+/// Path above the entry of an object; the whole path for objects outside of lists.
+fn parent(entry: &StateEntry) -> &[Step] {
+    match entry.path.0.split_last() {
+        Some((last, above)) if last.keys.is_some() => above,
+        _ => &entry.path.0,
+    }
+}
+
+/// Shows objects that have the same parent. No branch is made for an object without leaves.
+pub(super) fn show<'e>(
+    tree: &mut DraftTree<'_>,
+    map: &Map,
+    entries: impl Iterator<Item = &'e StateEntry>,
+) {
+    let origin = tree.origin();
+    let mut entries = entries.filter(|entry| has_leaves(origin, map, entry)).peekable();
+    let Some(parent) = entries.peek().map(|entry| parent(entry)) else { return };
+    match origin {
+        Origin::Native => {
+            let mut above = tree.at(parent);
+            for entry in entries {
+                above.again().within(&entry.path.0[parent.len()..], |own| show_native(own, entry));
+            }
+        }
+        Origin::OpenConfig => {
+            let Some(path) = map.up_entry(parent) else { return };
+            let mut above = tree.at(&path.0);
+            for entry in entries {
+                show_openconfig(above.again(), map, entry, &entry.path.0[parent.len()..]);
+            }
+        }
+    }
+}
+
+/// True when a model has a leaf for any of the state.
+fn has_leaves(origin: Origin, map: &Map, entry: &StateEntry) -> bool {
+    let mut leaves = entry.groups.iter().flat_map(|group| openconfig_leaves(map, entry, group));
+    match origin {
+        Origin::Native => entry.groups.iter().any(|group| !group.leaves.is_empty()),
+        Origin::OpenConfig => leaves.next().is_some(),
+    }
+}
+
+fn show_native(mut own: TreeWriter<'_>, entry: &StateEntry) {
+    for group in entry.groups.iter().filter(|group| !group.leaves.is_empty()) {
+        let place = own.again().below(group.entry.as_slice());
+        let mut place = group.containers.iter().fold(place, |at, node| at.container(*node));
+        place.expect(group.leaves.len());
+        group.leaves.iter().for_each(|(leaf, value)| place.set(*leaf, value.clone()));
+    }
+}
+
+/// `last` is the native way from `above` to the entry.
+fn show_openconfig(above: TreeWriter<'_>, map: &Map, entry: &StateEntry, last: &[Step]) {
+    let way = |native: &[Step]| native.first().map_or(Some(Vec::new()), |it| map.up_within(it));
+    let Some(own) = way(last) else { return };
+    above.within(&own, |mut own| {
+        for group in &entry.groups {
+            let Some(inner) = way(group.entry.as_slice()) else { continue };
+            let leaves: OpenConfigLeaves<'_> =
+                openconfig_leaves(map, entry, group).filter_map(split_leaf).collect();
+            if !leaves.is_empty() {
+                show_leaves(own.again().below(&inner), leaves);
+            }
+        }
+    });
+}
+
+fn show_leaves(mut place: TreeWriter<'_>, leaves: OpenConfigLeaves<'_>) {
+    for beside in leaves.chunk_by(|one, other| one.0 == other.0) {
+        let mut place = place.again().below(beside[0].0);
+        place.expect(beside.len());
+        beside.iter().for_each(|(_, leaf, value)| place.set(*leaf, value.clone()));
+    }
+}
+
+/// Leaves of a group in OpenConfig: the way to the branch that holds each, its node, its value. Few groups have more.
+type OpenConfigLeaves<'m> = SmallVec<[(&'m [Step], NodeId, Value); 8]>;
+
+/// Splits the way to a leaf into the way to its branch and its node.
+fn split_leaf((steps, value): (&[Step], Value)) -> Option<(&[Step], NodeId, Value)> {
+    let (leaf, above) = steps.split_last()?;
+    Some((above, leaf.node, value))
+}
+
+/// OpenConfig counterparts of the leaves of a group, relative to the entry they are in.
+fn openconfig_leaves<'m>(
+    map: &'m Map,
+    entry: &'m StateEntry,
+    group: &'m StateGroup,
+) -> impl Iterator<Item = (&'m [Step], Value)> {
+    let own = || entry.path.0.iter().rev().find_map(|step| step.keys.as_ref());
+    let keys = group.entry.as_ref().map_or_else(own, |step| step.keys.as_ref());
+    group.leaves.iter().flat_map(move |(leaf, value)| map.up_inside(*leaf, keys, value))
+}
+
+/// Does the same in both trees; side by side when there is much to do.
+pub(super) fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut DraftTree<'_>) + Sync) {
+    let [openconfig, native] = draft.trees_mut();
+    parallel::both(much, || act(openconfig), || act(native));
+}
+
+/// The three planes of a key, as the registry takes them.
+pub(crate) fn as_planes(planes: [Option<&SharedValue>; 3]) -> Planes<'_> {
+    let [intended, applied, observed] = planes.map(|plane| plane.map(|value| &**value));
+    Planes { intended, applied, observed }
+}
+
+/// Adds the key of an object that was configured and those of its parts.
+pub(super) fn add_parts(
+    engine: &Engine,
+    key: &Key,
+    value: Option<&SharedValue>,
+    keys: &mut Vec<Key>,
+) {
+    keys.push(key.clone());
+    if let (Some(value), Some(descriptor)) = (value, engine.registry().descriptor(key.kind())) {
+        keys.extend(descriptor.parts(&**value).into_iter().map(|(part, _)| part));
+    }
+}

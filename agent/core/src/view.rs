@@ -1,0 +1,146 @@
+//! Inspection of the core: questions that run between two of its events.
+
+use std::fmt;
+use std::sync::Arc;
+
+use holdfast_config::{Configuration, Models};
+use holdfast_platform::objects::Registry;
+use holdfast_scheduler::{Engine, Now, Record, TxnId};
+use tokio::sync::oneshot;
+
+use super::examination::Examiner;
+use super::task::CoreTask;
+use super::{CommitError, CoreHandle, Query};
+
+/// The core as a question sees it. The loop waits meanwhile, so a question takes time in proportion to its answer, and
+/// answers are rendered elsewhere.
+#[derive(Debug)]
+pub struct CoreView<'a> {
+    pub engine: &'a Engine,
+    pub configuration: &'a Configuration,
+    pub now: Now,
+    examiner: &'a Examiner,
+}
+
+impl CoreView<'_> {
+    pub fn models(&self) -> &Models {
+        &self.examiner.models
+    }
+
+    pub fn objects(&self) -> &Registry {
+        &self.examiner.registry
+    }
+}
+
+/// One question, with its answer channel inside.
+pub(super) struct Inspection(Box<dyn FnOnce(&CoreView<'_>) + Send>);
+
+impl fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inspection")
+    }
+}
+
+/// A request that waits for a complete reading of the box and the repairs that follow.
+#[derive(Debug)]
+pub(super) struct Resync {
+    answer: oneshot::Sender<Vec<Arc<Record>>>,
+    /// The last transaction before the request.
+    after: TxnId,
+    /// True once the complete reading was handled.
+    is_read: bool,
+}
+
+impl CoreTask {
+    pub(super) fn answer(&mut self, query: Query) {
+        match query {
+            Query::Inspect(Inspection(inspect)) => inspect(&CoreView {
+                engine: &self.engine,
+                configuration: &self.configuration,
+                now: self.now(),
+                examiner: &self.examiner,
+            }),
+            Query::ShowState(leaves, shown) => {
+                if let Some(revision) = self.publisher.show_services(leaves) {
+                    self.revision_tx.send_replace(revision);
+                }
+                // The service may have stopped waiting.
+                let _ = shown.send(());
+            }
+            Query::Resync(answer) => {
+                let last = self.engine.history().records().next_back();
+                let after = last.map_or(TxnId(0), |record| record.txn);
+                self.resyncs.push(Resync { answer, after, is_read: false });
+                self.transport.retrieve();
+            }
+            Query::AwaitIdle(answer) => self.idle_waiters.push(answer),
+        }
+    }
+
+    /// Notes that a complete reading of the box was handled.
+    pub(super) fn note_complete_reading(&mut self) {
+        for resync in &mut self.resyncs {
+            resync.is_read = true;
+        }
+    }
+
+    /// Answers requests for a resync or for idleness, once the engine has nothing left to do.
+    pub(super) fn answer_when_idle(&mut self) {
+        if self.resyncs.is_empty() && self.idle_waiters.is_empty()
+            || !self.engine.is_idle()
+            || self.is_publishing()
+        {
+            return;
+        }
+        for answer in self.idle_waiters.drain(..) {
+            // The client may have gone.
+            let _ = answer.send(());
+        }
+        let history = self.engine.history();
+        for resync in self.resyncs.extract_if(.., |resync| resync.is_read) {
+            let records = history.after(resync.after).cloned().collect();
+            // The client may have gone.
+            drop(resync.answer.send(records));
+        }
+    }
+}
+
+impl CoreHandle {
+    /// Asks the core a question.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub async fn inspect<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&CoreView<'_>) -> T + Send + 'static,
+    ) -> Result<T, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        let inspect = move |view: &CoreView<'_>| drop(answer.send(question(view)));
+        self.query(Query::Inspect(Inspection(Box::new(inspect)))).await?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+
+    /// Reads the whole box, repairs what differs, and returns the transactions since the request.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub async fn resync(&self) -> Result<Vec<Arc<Record>>, CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.query(Query::Resync(answer)).await?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+
+    /// Returns when nothing is under way: the box matches its configuration, except for pending and failed values.
+    ///
+    /// # Errors
+    /// When the core has stopped.
+    pub async fn settled(&self) -> Result<(), CommitError> {
+        let (answer, answered) = oneshot::channel();
+        self.query(Query::AwaitIdle(answer)).await?;
+        answered.await.map_err(|_| CommitError::Stopped)
+    }
+
+    async fn query(&self, query: Query) -> Result<(), CommitError> {
+        self.query_tx.send(query).await.map_err(|_| CommitError::Stopped)
+    }
+}
