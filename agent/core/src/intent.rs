@@ -11,6 +11,7 @@ use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, Change};
 
 use super::credentials::CredentialSource;
+use super::secret_keeper::UserSecrets;
 
 /// Values that differ, by key; `None` removes the value.
 pub type Values = Vec<(Key, Option<SharedValue>)>;
@@ -27,7 +28,7 @@ pub struct CredentialChange {
 /// One change of the layers. All of them take the same way: examined, recorded, planned, executed, made final.
 #[derive(Clone, Debug)]
 pub enum Intent {
-    /// A Set, which writes the client's layers.
+    /// A Set, which writes the client's layers; [`Intent::edit`] makes one.
     Edit(Edit),
     /// A boot configuration and the gNSI artefacts that came with it: recorded together, or not at all.
     Boot { change: BootChange, artefacts: Vec<ArtefactChange> },
@@ -45,6 +46,11 @@ pub enum Intent {
 }
 
 impl Intent {
+    /// A Set of a client, with the keeper of the secrets of users in it.
+    pub fn edit(edit: Edit) -> Self {
+        Self::Edit(Edit { keeper: UserSecrets::keeper(), ..edit })
+    }
+
     /// A boot configuration alone.
     pub fn boot(change: BootChange) -> Self {
         Self::Boot { change, artefacts: Vec::new() }

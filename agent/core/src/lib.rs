@@ -63,7 +63,6 @@ pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
 };
-pub use secret_keeper::UserSecrets;
 pub use startup::{Parts, StartError};
 pub use users::ConfiguredUsers;
 pub use view::CoreView;
@@ -335,7 +334,7 @@ impl Datastore for CoreHandle {
         options: CommitOptions,
     ) -> Result<CommitStamp, CommitError> {
         let _waiting = CancelOnDrop(edit.cancel.clone());
-        self.change_with(caller, Intent::Edit(edit), options).await
+        self.change_with(caller, Intent::edit(edit), options).await
     }
 
     async fn preview(
@@ -346,7 +345,7 @@ impl Datastore for CoreHandle {
     ) -> Result<Preview, CommitError> {
         let _waiting = CancelOnDrop(edit.cancel.clone());
         let (answer, answered) = oneshot::channel();
-        self.send(caller, Intent::Edit(edit), options, ReplySender::Preview(answer))?;
+        self.send(caller, Intent::edit(edit), options, ReplySender::Preview(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
     }
 

@@ -3,18 +3,17 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use holdfast_base::Chain;
 use holdfast_config::edit::{Keeper, SecretKeeper};
 use holdfast_config::{SecretLeaf, SecretRef};
 use holdfast_security::credentialz::{CryptHash, PublicKey, SALT_OCTETS};
 
-use holdfast_base::Chain;
-
 /// Takes what credentialz takes, and keeps it in the same form: one hash of crypt(3) for gRPC, SSH and the console.
 #[derive(Clone, Copy, Debug)]
-pub struct UserSecrets;
+pub(super) struct UserSecrets;
 
 impl UserSecrets {
-    pub fn keeper() -> Keeper {
+    pub(super) fn keeper() -> Keeper {
         Keeper::new(Arc::new(Self))
     }
 }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Edit, EditTarget, Path, Payload};
-use holdfast_core::{CommitOptions, CoreView, Datastore, ObjectEffect, Preview, UserSecrets};
+use holdfast_core::{CommitOptions, CoreView, Datastore, ObjectEffect, Preview};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
 use serde_json::json;
@@ -101,7 +101,6 @@ impl ChangeRequest {
             deletes: self.delete.iter().map(|path| target(path)).collect::<Result<_, _>>()?,
             replaces: self.replace.into_iter().map(item).collect::<Result<_, _>>()?,
             updates: self.update.into_iter().map(item).collect::<Result<_, _>>()?,
-            keeper: UserSecrets::keeper(),
             ..Edit::default()
         })
     }

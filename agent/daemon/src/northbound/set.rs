@@ -9,7 +9,7 @@ use holdfast_config::edit::{
 };
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
-use holdfast_core::{CommitError, Datastore, UserSecrets};
+use holdfast_core::{CommitError, Datastore};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
 
@@ -29,7 +29,6 @@ pub(super) async fn set(
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let much = count(&request) > parallel::FEW;
     let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
-    edit.keeper = UserSecrets::keeper();
     let SetExtensions { options, dry_run } = wishes;
     if let Some(rights) = &rights {
         admit(rights, dry_run)?;

@@ -280,7 +280,7 @@ impl Datastore for FakeDatastore {
             let revision = self.revision();
             return Ok(CommitStamp { time_ns: now_ns(), revision: revision.number });
         }
-        self.change(caller, Intent::Edit(edit)).await
+        self.change(caller, Intent::edit(edit)).await
     }
 
     async fn change(&self, _caller: &Caller, intent: Intent) -> Result<CommitStamp, CommitError> {
