@@ -32,8 +32,8 @@ use crate::users::Users;
 
 mod abandon;
 mod admission;
-mod making;
 mod ports;
+mod publication;
 mod reconcile;
 
 /// A port with an MTU and an address, and a route through it.
