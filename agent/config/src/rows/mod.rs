@@ -7,19 +7,18 @@
 
 mod boot;
 mod bytes;
+mod reader;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use smol_str::SmolStr;
-
-use self::bytes::Reader;
+pub use self::reader::LayersReader;
 use crate::boot::Boot;
-use crate::instance::{Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark, Owners};
+use crate::instance::Keys;
+use crate::layer::{LayerKey, Layers, Mark};
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Schema};
-use crate::secrets::{SecretLeaf, SecretRef, Secrets};
+use crate::secrets::{SecretLeaf, Secrets};
 use crate::tree::{Branch, Child, List, beside};
 use crate::value::Value;
 
@@ -143,42 +142,6 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
     changes
 }
 
-impl Layers {
-    /// Restores layers from their rows. Also returns the number of rows and leaves that this version of the models
-    /// does not know.
-    ///
-    /// # Errors
-    /// When a row has not the form of [`layer_rows_diff`].
-    pub fn from_rows(
-        models: &Models,
-        rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
-    ) -> Result<(Self, usize), RowError> {
-        let (mut layers, mut unknown) = (Self::new(), 0);
-        for (key, value) in rows {
-            let read = match &key[..] {
-                META_ANNOTATION => read_annotation(&mut layers, &value),
-                META_OFF => read_off(&mut layers, &value),
-                META_BOOT => boot::read(&value).map(|boot| layers.boot = Some(Arc::new(boot))),
-                META_BOOT_BEFORE if value.is_empty() => {
-                    layers.boot_before = Some(None);
-                    Ok(())
-                }
-                META_BOOT_BEFORE => {
-                    boot::read(&value).map(|boot| layers.boot_before = Some(Some(Arc::new(boot))))
-                }
-                META_FACTORY => {
-                    layers.factory_text = Some(value.into());
-                    Ok(())
-                }
-                key if is_secret_row(key) => read_secret(&mut layers, key, value),
-                _ => read_row(models, &mut layers, &key, &value, &mut unknown),
-            };
-            read.map_err(|reason| RowError { key: key.clone(), reason })?;
-        }
-        Ok((layers, unknown))
-    }
-}
-
 fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut Vec<RowChange>) {
     if old != value {
         changes.push(RowChange { key: key.to_vec(), value });
@@ -299,114 +262,6 @@ fn list(child: Option<&Child<Mark>>) -> Option<&List<Mark>> {
         Child::List(list) => Some(list),
         Child::Leaf(_) | Child::Container(_) => None,
     }
-}
-
-fn read_annotation(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
-    let text = std::str::from_utf8(value).map_err(|_| "the annotation is no text")?;
-    layers.annotation = Some(SmolStr::new(text));
-    Ok(())
-}
-
-fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
-    let bits = value.try_into().map_err(|_| "the switches are not two octets")?;
-    layers.off = Owners::from_bits(u16::from_be_bytes(bits));
-    Ok(())
-}
-
-fn read_secret(layers: &mut Layers, key: &[u8], value: Vec<u8>) -> Result<(), &'static str> {
-    let (code, user) = key[META_SECRET.len()..].split_first().ok_or("a secret has no leaf")?;
-    let leaf = SecretLeaf::ALL.into_iter().find(|leaf| secret_code(*leaf) == *code);
-    let user = std::str::from_utf8(user).map_err(|_| "the user of a secret is no text")?;
-    layers.secrets.restore(
-        user,
-        leaf.ok_or("a secret has an unknown leaf")?,
-        SecretRef::new(value),
-    );
-    Ok(())
-}
-
-fn read_row(
-    models: &Models,
-    layers: &mut Layers,
-    key: &[u8],
-    value: &[u8],
-    unknown: &mut usize,
-) -> Result<(), &'static str> {
-    let (mut key, mut value) = (Reader(key), Reader(value));
-    let layer = key.byte()?;
-    let Some(layer) = LayerKey::ALL.into_iter().find(|it| code(*it) == layer) else {
-        *unknown += 1;
-        return Ok(());
-    };
-    let (schema, names) = (models.schema(layer.origin), models.names(layer.origin));
-    let Some(node) = names.node(key.name()?) else {
-        *unknown += 1;
-        return Ok(());
-    };
-    let steps = entry_steps(schema, node, &mut key)?;
-    let flags = value.byte()?;
-    let mark = mark_of(flags & !FLAG_GIVEN)?;
-    let entry = layers.tree_mut(layer).branch_mut(schema, &steps, &mark);
-    if let Some(Step { node, keys: Some(keys) }) = steps.last() {
-        entry.given = flags & FLAG_GIVEN != 0;
-        for (leaf, value) in list_keys(schema, *node).iter().zip(keys) {
-            entry.put_leaf(*leaf, value.clone(), mark);
-        }
-        for (config, leaf, place) in models.map.mirrors(layer.origin, *node) {
-            entry.container_mut(*config).put_leaf(*leaf, keys[*place].clone(), mark);
-        }
-    }
-    while !value.0.is_empty() {
-        let name = value.name()?;
-        let mark = value.byte()?;
-        let read = if mark == GIVEN { None } else { Some((value.value()?, mark_of(mark)?)) };
-        match names.node(name) {
-            Some(leaf) => put(schema, entry, node, leaf, read),
-            None => *unknown += 1,
-        }
-    }
-    Ok(())
-}
-
-/// Adds a leaf, or a container that was created as such, below `entry`.
-fn put(
-    schema: &Schema,
-    entry: &mut Branch<Mark>,
-    of: NodeId,
-    node: NodeId,
-    leaf: Option<(Value, Mark)>,
-) {
-    let up = |node: &NodeId| schema.node(*node).parent.filter(|parent| *parent != of);
-    let mut way: Vec<NodeId> = std::iter::successors(Some(node), up).collect();
-    match leaf {
-        Some((value, mark)) => {
-            let leaf = way.remove(0);
-            let branch = way.iter().rev().fold(entry, |branch, node| branch.container_mut(*node));
-            branch.put_leaf(leaf, value, mark);
-        }
-        None => {
-            way.iter().rev().fold(entry, |branch, node| branch.container_mut(*node)).given = true;
-        }
-    }
-}
-
-/// Steps to the entry that a row key names.
-fn entry_steps(
-    schema: &Schema,
-    node: NodeId,
-    key: &mut Reader<'_>,
-) -> Result<Vec<Step>, &'static str> {
-    let up = |node: &NodeId| schema.node(*node).parent;
-    let mut way: Vec<NodeId> = std::iter::successors(Some(node), up).collect();
-    way.pop();
-    let step = |node: NodeId| match &schema.node(node).kind {
-        NodeKind::List { keys } => {
-            let values = keys.iter().map(|_| key.value()).collect::<Result<_, _>>()?;
-            Ok(Step::entry(node, values))
-        }
-        _ => Ok(Step::node(node)),
-    };
-    way.into_iter().rev().map(step).collect()
 }
 
 fn list_keys(schema: &Schema, node: NodeId) -> &[NodeId] {

@@ -67,8 +67,11 @@ proptest! {
             configuration = new;
             prop_assert_eq!(&stored, &all_rows(configuration.layers()));
         }
-        let (read, unknown) = Layers::from_rows(models(), stored).unwrap();
-        prop_assert_eq!(&read, configuration.layers());
-        prop_assert_eq!(unknown, 0);
+        let descending: Vec<_> = stored.clone().into_iter().rev().collect();
+        for rows in [stored.into_iter().collect(), descending] {
+            let (read, unknown) = Layers::from_rows(models(), rows).unwrap();
+            prop_assert_eq!(&read, configuration.layers());
+            prop_assert_eq!(unknown, 0);
+        }
     }
 }

@@ -1,0 +1,289 @@
+//! Rows back into layers.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use super::bytes::Reader;
+use super::{
+    FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
+    META_SECRET, Names, RowError, boot, code, is_secret_row, list_keys, mark_of, secret_code,
+};
+use crate::instance::Step;
+use crate::layer::{LayerKey, Layers, Mark, Owners};
+use crate::models::Models;
+use crate::schema::{NodeId, NodeKind, Schema};
+use crate::secrets::{SecretLeaf, SecretRef};
+use crate::tree::Branch;
+use crate::value::Value;
+
+/// Octets of a row's key before the keys of entries: layer and list.
+const PREFIX: usize = 5;
+
+/// Restores layers from their rows, which may come in any order. Rows of one list that follow one another, and
+/// entries with the same parent, are read fastest.
+#[derive(Debug)]
+pub struct LayersReader<'m> {
+    models: &'m Models,
+    layers: Layers,
+    unknown: usize,
+    /// List of the row before.
+    list: Option<ListReader<'m>>,
+}
+
+impl Layers {
+    /// Restores layers from their rows. Also returns the number of rows and leaves that this version of the models
+    /// does not know.
+    ///
+    /// # Errors
+    /// When a row has not the form of [`layer_rows_diff`](super::layer_rows_diff).
+    pub fn from_rows(
+        models: &Models,
+        rows: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+    ) -> Result<(Self, usize), RowError> {
+        let mut reader = LayersReader::new(models);
+        rows.into_iter().try_for_each(|(key, value)| reader.row(&key, &value))?;
+        Ok(reader.finish())
+    }
+}
+
+impl<'m> LayersReader<'m> {
+    pub fn new(models: &'m Models) -> Self {
+        Self { models, layers: Layers::new(), unknown: 0, list: None }
+    }
+
+    /// Adds one row.
+    ///
+    /// # Errors
+    /// When it has not the form of [`layer_rows_diff`](super::layer_rows_diff).
+    pub fn row(&mut self, key: &[u8], value: &[u8]) -> Result<(), RowError> {
+        let layers = &mut self.layers;
+        let read = match key {
+            META_ANNOTATION => read_annotation(layers, value),
+            META_OFF => read_off(layers, value),
+            META_BOOT => boot::read(value).map(|boot| layers.boot = Some(Arc::new(boot))),
+            META_BOOT_BEFORE if value.is_empty() => {
+                layers.boot_before = Some(None);
+                Ok(())
+            }
+            META_BOOT_BEFORE => {
+                boot::read(value).map(|boot| layers.boot_before = Some(Some(Arc::new(boot))))
+            }
+            META_FACTORY => {
+                layers.factory_text = Some(value.into());
+                Ok(())
+            }
+            key if is_secret_row(key) => read_secret(layers, key, value),
+            _ => self.entry(key, value),
+        };
+        read.map_err(|reason| RowError { key: key.to_vec(), reason })
+    }
+
+    /// The layers, and the number of rows and leaves that this version of the models does not know.
+    pub fn finish(self) -> (Layers, usize) {
+        (self.layers, self.unknown)
+    }
+
+    fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+        let is_of_list = |list: &ListReader<'_>| key.starts_with(&list.prefix);
+        let mut list = match self.list.take().filter(is_of_list) {
+            Some(list) => list,
+            None => match ListReader::new(self.models, key)? {
+                Some(list) => list,
+                None => {
+                    self.unknown += 1;
+                    return Ok(());
+                }
+            },
+        };
+        self.unknown += list.row(&mut self.layers, &key[PREFIX..], value)?;
+        self.list = Some(list);
+        Ok(())
+    }
+}
+
+/// Reader of the rows of one list in one layer. It keeps the steps that a row shares with the one before.
+#[derive(Debug)]
+struct ListReader<'m> {
+    prefix: [u8; PREFIX],
+    layer: LayerKey,
+    schema: &'m Schema,
+    names: &'m Names,
+    /// The list; the root for leaves outside of lists.
+    node: NodeId,
+    key_leaves: &'m [NodeId],
+    mirrors: &'m [(NodeId, NodeId, usize)],
+    /// Way from the root to the entry of the row before.
+    steps: Vec<Step>,
+    /// Keys of the entries on that way, as stored.
+    keys: Vec<u8>,
+    /// For each step, where its keys end in `keys`.
+    ends: Vec<usize>,
+    /// Leaves and containers of the list by stored name, with the nodes below the entry that lead to them.
+    ways: Vec<(u32, Vec<NodeId>)>,
+}
+
+impl<'m> ListReader<'m> {
+    /// A reader for rows of the list that `key` names; `None` when this version does not know it.
+    fn new(models: &'m Models, key: &[u8]) -> Result<Option<Self>, &'static str> {
+        let mut reader = Reader(key);
+        let layer = reader.byte()?;
+        let Some(layer) = LayerKey::ALL.into_iter().find(|it| code(*it) == layer) else {
+            return Ok(None);
+        };
+        let (schema, names) = (models.schema(layer.origin), models.names(layer.origin));
+        let Some(node) = names.node(reader.name()?) else { return Ok(None) };
+        let mut prefix = [0; PREFIX];
+        prefix.copy_from_slice(&key[..PREFIX]);
+        let up = |node: &NodeId| schema.node(*node).parent;
+        let mut steps: Vec<_> = std::iter::successors(Some(node), up).map(Step::node).collect();
+        steps.pop(); // the root is no step
+        steps.reverse();
+        Ok(Some(Self {
+            prefix,
+            layer,
+            schema,
+            names,
+            node,
+            key_leaves: list_keys(schema, node),
+            mirrors: models.map.mirrors(layer.origin, node),
+            ends: vec![0; steps.len()],
+            steps,
+            keys: Vec::new(),
+            ways: Vec::new(),
+        }))
+    }
+
+    /// Adds the entry of one row. Returns the number of unknown leaves.
+    fn row(
+        &mut self,
+        layers: &mut Layers,
+        keys: &[u8],
+        value: &[u8],
+    ) -> Result<usize, &'static str> {
+        self.go_to(keys)?;
+        let mut value = Reader(value);
+        let flags = value.byte()?;
+        let mark = mark_of(flags & !FLAG_GIVEN)?;
+        let tree = layers.tree_mut(self.layer);
+        let schema = self.schema;
+        let key_leaves = self.key_leaves;
+        let mirrors = self.mirrors;
+        let steps = std::mem::take(&mut self.steps);
+        let read = match steps.split_last() {
+            Some((Step { node, keys: Some(keys) }, above)) => {
+                let list = tree.branch_mut(schema, above, &mark).list_mut(*node);
+                let make = || Branch::of_keys(schema, *node, keys, &mark);
+                list.in_entry(keys, make, |entry| {
+                    entry.given = flags & FLAG_GIVEN != 0;
+                    for (leaf, value) in key_leaves.iter().zip(keys) {
+                        entry.put_leaf(*leaf, value.clone(), mark);
+                    }
+                    for (config, leaf, place) in mirrors {
+                        entry.container_mut(*config).put_leaf(*leaf, keys[*place].clone(), mark);
+                    }
+                    self.leaves(entry, &mut value)
+                })
+            }
+            _ => self.leaves(tree.branch_mut(schema, &steps, &mark), &mut value),
+        };
+        self.steps = steps;
+        read
+    }
+
+    /// Makes `steps` those to the entry with these keys.
+    fn go_to(&mut self, keys: &[u8]) -> Result<(), &'static str> {
+        let same = self.keys.iter().zip(keys).take_while(|(one, other)| one == other).count();
+        let mut end = 0;
+        for (step, step_end) in self.steps.iter_mut().zip(&mut self.ends) {
+            let NodeKind::List { keys: leaves } = &self.schema.node(step.node).kind else {
+                *step_end = end;
+                continue;
+            };
+            // A value says itself where it ends, so equal octets are equal keys.
+            if step.keys.is_none() || *step_end > same {
+                let mut reader = Reader(keys.get(end..).unwrap_or_default());
+                let before = reader.0.len();
+                let values = leaves.iter().map(|_| reader.value()).collect::<Result<_, _>>();
+                step.keys = Some(values?);
+                *step_end = end + before - reader.0.len();
+            }
+            end = *step_end;
+        }
+        self.keys.clear();
+        self.keys.extend_from_slice(keys);
+        Ok(())
+    }
+
+    /// Adds the leaves of a row to its entry, and returns the number of unknown ones.
+    fn leaves(
+        &mut self,
+        entry: &mut Branch<Mark>,
+        value: &mut Reader<'_>,
+    ) -> Result<usize, &'static str> {
+        let mut unknown = 0;
+        while !value.0.is_empty() {
+            let name = value.name()?;
+            let mark = value.byte()?;
+            let leaf = if mark == GIVEN { None } else { Some((value.value()?, mark_of(mark)?)) };
+            match self.way(name) {
+                Some(way) => put(entry, way, leaf),
+                None => unknown += 1,
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// Nodes from the entry to the one with this name, without the entry.
+    fn way(&mut self, name: u32) -> Option<&[NodeId]> {
+        let known = self.ways.iter().position(|(other, _)| *other == name);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let node = self.names.node(name)?;
+                let up = |node: &NodeId| {
+                    self.schema.node(*node).parent.filter(|parent| *parent != self.node)
+                };
+                let mut way: Vec<_> = std::iter::successors(Some(node), up).collect();
+                way.reverse();
+                self.ways.push((name, way));
+                self.ways.len() - 1
+            }
+        };
+        Some(&self.ways[at].1)
+    }
+}
+
+/// Adds a leaf, or a container that was created as such, at the end of a way below `entry`.
+fn put(entry: &mut Branch<Mark>, way: &[NodeId], leaf: Option<(Value, Mark)>) {
+    let Some((last, above)) = way.split_last() else { return };
+    let branch = above.iter().fold(entry, |branch, node| branch.container_mut(*node));
+    match leaf {
+        Some((value, mark)) => drop(branch.put_leaf(*last, value, mark)),
+        None => branch.container_mut(*last).given = true,
+    }
+}
+
+fn read_annotation(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
+    let text = std::str::from_utf8(value).map_err(|_| "the annotation is no text")?;
+    layers.annotation = Some(SmolStr::new(text));
+    Ok(())
+}
+
+fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
+    let bits = value.try_into().map_err(|_| "the switches are not two octets")?;
+    layers.off = Owners::from_bits(u16::from_be_bytes(bits));
+    Ok(())
+}
+
+fn read_secret(layers: &mut Layers, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
+    let (code, user) = key[META_SECRET.len()..].split_first().ok_or("a secret has no leaf")?;
+    let leaf = SecretLeaf::ALL.into_iter().find(|leaf| secret_code(*leaf) == *code);
+    let user = std::str::from_utf8(user).map_err(|_| "the user of a secret is no text")?;
+    layers.secrets.restore(
+        user,
+        leaf.ok_or("a secret has an unknown leaf")?,
+        SecretRef::new(value.to_vec()),
+    );
+    Ok(())
+}
