@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use holdfast_base::Undertakings;
 use holdfast_config::edit::EditErrors;
-use holdfast_config::rows::layer_rows_diff;
+use holdfast_config::rows::{LayersReader, layer_rows_diff};
 use holdfast_config::{Configuration, LayerKey, Layers, Models, Tree, document, parallel};
 use holdfast_platform::objects::{Listening, Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, TxnId};
-use holdfast_store::{Loaded, Store, StoreError};
+use holdfast_store::{LayerRows, Loaded, Store, StoreError};
 use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -94,7 +94,8 @@ impl Core {
         let examiner = Arc::new(Examiner::new(Arc::clone(&models), profiles)?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = layers_before_rollbacks(&models, &loaded)?;
-        let stored = read_layers(&models, loaded.layers)?;
+        let stored = read_layers(&models, &loaded.layers)?;
+        drop(loaded.layers);
         let is_first = next_number == FIRST_NUMBER;
         let configuration = first_configuration(&models, &stored, is_first, factory)?;
         let rows = layer_rows_diff(&models, &stored, configuration.layers());
@@ -199,16 +200,23 @@ impl Core {
     }
 }
 
-/// Reads layers from rows. Rows that this version does not know are counted in the log, and ignored.
-fn read_layers(models: &Models, rows: Vec<holdfast_store::Row>) -> Result<Layers, StartError> {
-    let (layers, unknown) = Layers::from_rows(models, rows)?;
+/// Reads layers from rows.
+fn read_layers(models: &Models, rows: &LayerRows) -> Result<Layers, StartError> {
+    let mut reader = LayersReader::new(models);
+    rows.visit(|key, value| -> Result<(), StartError> { Ok(reader.row(key, value)?) })?;
+    Ok(layers_of(reader))
+}
+
+/// Layers of all rows that were read. Rows that this version does not know are counted in the log, and ignored.
+fn layers_of(reader: LayersReader<'_>) -> Layers {
+    let (layers, unknown) = reader.finish();
     if unknown > 0 {
         tracing::warn!(
             unknown,
             "stored configuration holds items that this version does not know; they are ignored"
         );
     }
-    Ok(layers)
+    layers
 }
 
 /// Layers as they were before the store took a change back while it was opened; the kernel may still have that
@@ -217,12 +225,19 @@ fn layers_before_rollbacks(models: &Models, loaded: &Loaded) -> Result<Option<La
     if loaded.taken_back.is_empty() {
         return Ok(None);
     }
-    let kept = loaded.layers.iter().filter(|(key, _)| !loaded.taken_back.contains_key(key));
-    let taken = loaded.taken_back.iter();
-    let taken = taken.filter_map(|(key, value)| Some((key.clone(), value.clone()?)));
-    let mut rows: Vec<holdfast_store::Row> = kept.cloned().chain(taken).collect();
-    rows.sort();
-    read_layers(models, rows).map(Some)
+    let mut reader = LayersReader::new(models);
+    loaded.layers.visit(|key, value| -> Result<(), StartError> {
+        if !loaded.taken_back.contains_key(key) {
+            reader.row(key, value)?;
+        }
+        Ok(())
+    })?;
+    for (key, value) in &loaded.taken_back {
+        if let Some(value) = value {
+            reader.row(key, value)?;
+        }
+    }
+    Ok(Some(layers_of(reader)))
 }
 
 /// Configuration at the start: the stored layers without what was only tried; on a box that has just left the

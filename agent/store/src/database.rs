@@ -3,49 +3,39 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use redb::{
-    Builder, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction,
-};
+use redb::{Builder, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    ArtefactChange, Change, Loaded, Row, StoreError, Table, Unconfirmed, User,
+    ArtefactChange, Change, Loaded, StoreError, Table, Unconfirmed, User,
     accounts::ACCOUNTS_NAME,
     artefacts,
     folder::{
         BOOTZ_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder, open_private_file,
         remove_file, remove_folder,
     },
+    format,
     journal::JOURNAL_NAME,
+    layer_rows::LayerRows,
+    layer_table::BlockWork,
     notes::{self, NOTES},
-    tables::{apply, apply_recording, put_back},
+    tables::{LAYER, PREPARED, RESTORE, SECRETS, apply, apply_recording, put_back, rows},
     unconfirmed,
 };
 
 /// File name within the state folder.
 pub const FILE_NAME: &str = "holdfast.redb";
 
-/// Version of the tables below. A file with a higher version belongs to a newer agent, and is refused.
-const FORMAT: u64 = 1;
-
 /// Octets of pages kept in memory. Rows are read once at start, and then kept in the layers. Half of the cache is
 /// for the pages of a write; those that do not fit are written early, and read again at the end. The pages of 100
-/// 000 list entries fit.
-const CACHE_BYTES: usize = 64 * 1024 * 1024;
+/// 000 routes are 5 MB.
+const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
-const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer");
-pub(super) const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
-/// Secrets to which the layers refer. Not there in files of earlier versions.
-pub(super) const SECRETS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("secrets");
-/// Pieces of the undo record of the prepared transaction, by transaction and number.
-pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
-    TableDefinition::new("prepared");
+pub(super) const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
 /// Role and password hash, by name.
-const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
+pub(super) const USERS: TableDefinition<'_, &str, (&str, &str)> = TableDefinition::new("users");
 
-const META_FORMAT: &str = "format";
 const META_LAST_TRANSACTION: &str = "last-transaction";
 
 /// The open database, which only one process can have open.
@@ -63,6 +53,7 @@ pub struct Database {
     rolled_back: Option<u64>,
     /// Rows of the layers that opening the file rolled back, with their content before that.
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    block_work: BlockWork,
     /// Fault for the next commit.
     #[cfg(any(test, feature = "faults"))]
     pub(super) fault: Option<super::faults::Fault>,
@@ -85,11 +76,11 @@ impl Database {
             given_up: false,
             rolled_back: None,
             taken_back: BTreeMap::new(),
+            block_work: BlockWork::default(),
             #[cfg(any(test, feature = "faults"))]
             fault: None,
         };
-        database.check_format()?;
-        database.make_later_tables()?;
+        format::establish(database.redb()?, &database.path)?;
         database.roll_back_unfinished()?;
         database.roll_back_unconfirmed()?;
         database.finish_factory_reset(folder)?;
@@ -129,10 +120,9 @@ impl Database {
         let read = || -> Result<Loaded, redb::Error> {
             let transaction = redb.begin_read()?;
             let last = transaction.open_table(META)?.get(META_LAST_TRANSACTION)?;
-            let mut layers = rows(&transaction.open_table(LAYER)?)?;
-            layers.extend(rows(&transaction.open_table(SECRETS)?)?);
+            let secrets = rows(&transaction.open_table(SECRETS)?)?;
             Ok(Loaded {
-                layers,
+                layers: LayerRows::read(&transaction.open_table(LAYER)?, secrets)?,
                 restore: rows(&transaction.open_table(RESTORE)?)?,
                 users: Vec::new(),
                 artefacts: artefacts::read(&transaction)?,
@@ -144,6 +134,11 @@ impl Database {
             })
         };
         Ok(Loaded { users: self.users()?, ..read().map_err(failed)? })
+    }
+
+    /// Blocks of rows that were read, written and removed since the file was opened.
+    pub fn block_work(&self) -> BlockWork {
+        self.block_work
     }
 
     /// # Errors
@@ -171,7 +166,7 @@ impl Database {
         }
         let write = self.begin("prepare a transaction")?;
         record_number(&write, transaction)?;
-        apply_recording(&write, transaction, changes)?;
+        apply_recording(&write, transaction, changes, &mut self.block_work)?;
         if !wanted() {
             // Dropping a write transaction discards it.
             return Err(StoreError::Withdrawn { transaction });
@@ -277,7 +272,7 @@ impl Database {
     /// When the disk refuses; nothing is written then.
     pub fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let write = self.begin("write rows")?;
-        apply(&write, changes)?;
+        apply(&write, changes, &mut self.block_work)?;
         #[cfg(any(test, feature = "faults"))]
         if let Some(fault) = self.fault.take_if(|it| it.is_of_rows()) {
             return fault.strike(write);
@@ -351,41 +346,6 @@ impl Database {
         users.collect()
     }
 
-    /// Creates the tables of a new file; refuses one of a newer agent.
-    fn check_format(&self) -> Result<(), StoreError> {
-        match format(self.redb()?).map_err(StoreError::accessing("read the format"))? {
-            Some(FORMAT) => return Ok(()),
-            Some(found) => {
-                return Err(StoreError::Format { path: self.path.clone(), found, known: FORMAT });
-            }
-            None => {}
-        }
-        let write = self.begin("make the tables")?;
-        let made = || -> Result<(), redb::Error> {
-            write.open_table(LAYER)?;
-            write.open_table(RESTORE)?;
-            write.open_table(PREPARED)?;
-            write.open_table(USERS)?;
-            write.open_table(META)?.insert(META_FORMAT, FORMAT)?;
-            Ok(())
-        };
-        made().map_err(StoreError::accessing("make the tables"))?;
-        finish(write, "make the tables")
-    }
-
-    /// Creates tables that files of earlier versions lack.
-    fn make_later_tables(&self) -> Result<(), StoreError> {
-        const ATTEMPT: &str = "make the tables";
-        let write = self.begin(ATTEMPT)?;
-        let made = || -> Result<(), redb::Error> {
-            write.open_table(NOTES)?;
-            write.open_table(SECRETS)?;
-            artefacts::make(&write)
-        };
-        made().map_err(StoreError::accessing(ATTEMPT))?;
-        finish(write, ATTEMPT)
-    }
-
     /// Completes a factory reset by erasing the data that the running agent still needed, and then its mark.
     fn finish_factory_reset(&self, folder: &Path) -> Result<(), StoreError> {
         const ATTEMPT: &str = "finish a factory reset";
@@ -442,7 +402,7 @@ impl Database {
         const ATTEMPT: &str = "roll back an unconfirmed commit";
         let Some((transaction, chunks)) = unconfirmed::find(self.redb()?)? else { return Ok(()) };
         let write = self.begin(ATTEMPT)?;
-        let taken_back = put_back(&write, &chunks, keeps_restores)?;
+        let taken_back = put_back(&write, &chunks, &mut self.block_work, keeps_restores)?;
         unconfirmed::forget(&write)?;
         finish(write, ATTEMPT)?;
         self.note_taken_back(taken_back);
@@ -469,7 +429,7 @@ impl Database {
 
     /// Restores rows from the record of a transaction. Returns their content before that.
     fn undo(
-        &self,
+        &mut self,
         transaction: u64,
         wanted: impl Fn(&Change) -> bool,
     ) -> Result<Vec<Change>, StoreError> {
@@ -480,7 +440,7 @@ impl Database {
             table.range(record(transaction))?.map(|row| Ok(row?.1.value().to_vec())).collect()
         };
         let chunks = chunks().map_err(StoreError::accessing(ATTEMPT))?;
-        let taken_back = put_back(&write, &chunks, wanted)?;
+        let taken_back = put_back(&write, &chunks, &mut self.block_work, wanted)?;
         forget_record(&write, transaction)?;
         finish(write, ATTEMPT)?;
         Ok(taken_back)
@@ -531,27 +491,8 @@ fn open_file(path: &Path) -> Result<redb::Database, StoreError> {
     opened.map_err(|error| StoreError::opening(path, error))
 }
 
-/// Format of the file; `None` when it is new.
-fn format(redb: &redb::Database) -> Result<Option<u64>, redb::Error> {
-    match redb.begin_read()?.open_table(META) {
-        Ok(meta) => Ok(meta.get(META_FORMAT)?.map(|format| format.value())),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
 fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreError> {
     write.commit().map_err(|error| StoreError::accessing(attempt)(error.into()))
-}
-
-fn rows(table: &impl ReadableTable<&'static [u8], &'static [u8]>) -> Result<Vec<Row>, redb::Error> {
-    table
-        .iter()?
-        .map(|row| {
-            let (key, value) = row?;
-            Ok((key.value().to_vec(), value.value().to_vec()))
-        })
-        .collect()
 }
 
 /// Keys of all pieces of one record.

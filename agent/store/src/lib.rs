@@ -11,11 +11,15 @@
 pub mod accounts;
 mod artefacts;
 mod beside;
+mod block;
 mod database;
 #[cfg(any(test, feature = "faults"))]
 pub mod faults;
 mod folder;
+mod format;
 mod journal;
+mod layer_rows;
+mod layer_table;
 mod notes;
 mod tables;
 mod unconfirmed;
@@ -44,6 +48,8 @@ pub use self::folder::{
     BOOTZ_FOLDER, IDENTITY_FOLDER, PACKAGES_FOLDER, create_private_folder, write_private_file,
 };
 pub use self::journal::{JOURNAL_NAME, Journal};
+pub use self::layer_rows::LayerRows;
+pub use self::layer_table::BlockWork;
 pub use self::notes::LAST_REBOOT;
 
 /// Commands that wait for the disk. The core has at most a few in progress; more than this is a flood.
@@ -134,8 +140,7 @@ impl fmt::Debug for User {
 /// Content of the database at its opening, after an unfinished transaction was rolled back.
 #[derive(Default)]
 pub struct Loaded {
-    /// Rows of [`Table::Layer`], ascending by key, and those of [`Table::Secret`] behind them.
-    pub layers: Vec<Row>,
+    pub layers: LayerRows,
     /// Rows of [`Table::Restore`], ascending by key. After a crash they may name objects that no layer has any
     /// more, which the core then gives up.
     pub restore: Vec<Row>,

@@ -1,38 +1,49 @@
 //! Rows of the tables that a transaction writes, and the record of their previous content.
 
-use redb::WriteTransaction;
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
-use super::database::{LAYER, PREPARED, RESTORE, SECRETS};
+use super::layer_table::{self, BlockWork};
 use super::notes::NOTES;
-use super::{Change, StoreError, Table, undo};
+use super::{Change, Row, StoreError, Table, undo};
+
+/// Rows of the layers in blocks, see [`block`](super::block).
+pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("layer-blocks");
+pub(super) const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
+/// Secrets to which the layers refer.
+pub(super) const SECRETS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("secrets");
+/// Pieces of the undo record of the prepared transaction, by transaction and number.
+pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
+    TableDefinition::new("prepared");
 
 /// Restores the rows in the pieces of a record, newest first. Returns their content before that.
 pub(super) fn put_back(
     write: &WriteTransaction,
     chunks: &[Vec<u8>],
+    work: &mut BlockWork,
     wanted: impl Fn(&Change) -> bool,
 ) -> Result<Vec<Change>, StoreError> {
     let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
-    let mut taken_back = Vec::new();
+    let mut reverted = Vec::new();
     for chunk in chunks.iter().rev() {
         let mut changes = undo::parse(chunk)?;
         changes.retain(&wanted);
         // A key that changed twice must end up with its oldest value.
-        for change in changes.iter().rev() {
-            tables.put(change, |value| {
-                let value = value.map(<[u8]>::to_vec);
-                taken_back.push(Change { value, ..change.clone() });
-                Ok(())
-            })?;
-        }
+        changes.reverse();
+        tables.put(&changes, work, &mut |table, key, value| {
+            reverted.push(Change { table, key: key.to_vec(), value: value.map(<[u8]>::to_vec) });
+            Ok(())
+        })?;
     }
-    Ok(taken_back)
+    Ok(reverted)
 }
 
-pub(super) fn apply(write: &WriteTransaction, changes: &[Change]) -> Result<(), StoreError> {
-    let failed = StoreError::accessing("write rows");
-    let mut tables = Tables::open(write).map_err(&failed)?;
-    changes.iter().try_for_each(|change| tables.put(change, |_| Ok(())))
+pub(super) fn apply(
+    write: &WriteTransaction,
+    changes: &[Change],
+    work: &mut BlockWork,
+) -> Result<(), StoreError> {
+    let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
+    tables.put(changes, work, &mut |_, _, _| Ok(()))
 }
 
 /// Applies `changes` and stores the previous content of their rows as the record of `transaction`.
@@ -40,27 +51,45 @@ pub(super) fn apply_recording(
     write: &WriteTransaction,
     transaction: u64,
     changes: &[Change],
+    work: &mut BlockWork,
 ) -> Result<(), StoreError> {
     let failed = StoreError::accessing("record a prepared transaction");
     let mut tables = Tables::open(write).map_err(&failed)?;
     let mut prepared = write.open_table(PREPARED).map_err(|error| failed(error.into()))?;
     let mut number = 0;
     let mut chunk = undo::Chunk::default();
-    for change in changes {
-        tables.put(change, |earlier| chunk.push(change.table, &change.key, earlier))?;
+    tables.put(changes, work, &mut |table, key, earlier| {
+        chunk.push(table, key, earlier)?;
         if chunk.is_full() {
             let stored = prepared.insert((transaction, number), chunk.octets());
             stored.map_err(|error| failed(error.into()))?;
             number += 1;
             chunk.clear();
         }
-    }
+        Ok(())
+    })?;
     // Written even without changes, because the record marks the transaction as prepared.
     prepared.insert((transaction, number), chunk.octets()).map_err(|error| failed(error.into()))?;
     Ok(())
 }
 
-type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+/// All rows of a table, ascending by key.
+pub(super) fn rows(
+    table: &impl ReadableTable<&'static [u8], &'static [u8]>,
+) -> Result<Vec<Row>, redb::Error> {
+    table
+        .iter()?
+        .map(|row| {
+            let (key, value) = row?;
+            Ok((key.value().to_vec(), value.value().to_vec()))
+        })
+        .collect()
+}
+
+pub(super) type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+
+/// Receives table, key and previous content of a row.
+type PreImages<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) -> Result<(), StoreError> + 'a;
 
 /// Tables that a transaction writes, opened once.
 struct Tables<'t> {
@@ -80,24 +109,36 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Writes one row and returns its previous content.
+    /// Makes changes in their order, those of the layers in the order of their keys; `earlier` receives the content
+    /// before each.
     fn put(
         &mut self,
-        change: &Change,
-        earlier: impl FnOnce(Option<&[u8]>) -> Result<(), StoreError>,
+        changes: &[Change],
+        work: &mut BlockWork,
+        earlier: &mut PreImages<'_>,
     ) -> Result<(), StoreError> {
-        let table = match change.table {
-            Table::Layer => &mut self.layer,
-            Table::Restore => &mut self.restore,
-            Table::Note => &mut self.note,
-            Table::Secret => &mut self.secret,
-        };
-        let replaced = match &change.value {
-            Some(value) => table.insert(change.key.as_slice(), value.as_slice()),
-            None => table.remove(change.key.as_slice()),
-        };
-        let replaced =
-            replaced.map_err(|error| StoreError::accessing("write a row")(error.into()))?;
-        earlier(replaced.as_ref().map(|value| value.value()))
+        let is_of_layer = |change: &&Change| change.table == Table::Layer;
+        let mut of_layer: Vec<&Change> = changes.iter().filter(is_of_layer).collect();
+        // Stable, so that the last change of a key stays the last one.
+        of_layer.sort_by(|one, other| one.key.cmp(&other.key));
+        layer_table::apply(&mut self.layer, &of_layer, work, &mut |key, value| {
+            earlier(Table::Layer, key, value)
+        })?;
+        for change in changes {
+            let table = match change.table {
+                Table::Layer => continue,
+                Table::Restore => &mut self.restore,
+                Table::Note => &mut self.note,
+                Table::Secret => &mut self.secret,
+            };
+            let replaced = match &change.value {
+                Some(value) => table.insert(change.key.as_slice(), value.as_slice()),
+                None => table.remove(change.key.as_slice()),
+            };
+            let replaced =
+                replaced.map_err(|error| StoreError::accessing("write a row")(error.into()))?;
+            earlier(change.table, &change.key, replaced.as_ref().map(|value| value.value()))?;
+        }
+        Ok(())
     }
 }

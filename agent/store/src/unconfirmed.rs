@@ -7,7 +7,7 @@
 use redb::{ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::StoreError;
-use super::database::PREPARED;
+use super::tables::PREPARED;
 
 /// Pieces of the record, by transaction and number. Missing in files of earlier versions.
 const UNCONFIRMED: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("unconfirmed");

@@ -5,8 +5,9 @@
 
 use super::{Change, StoreError, Table};
 
-/// Approximate octets of a piece of a record, so that no single database value grows with a transaction.
-const CHUNK_BYTES: usize = 256 * 1024;
+/// Approximate octets of a piece of a record, so that no single database value grows with a transaction. The database
+/// takes a power of two for a large value, and this is a little less than one.
+const CHUNK_BYTES: usize = 124 * 1024;
 
 const ABSENT: u8 = 0;
 const PRESENT: u8 = 1;

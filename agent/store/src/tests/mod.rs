@@ -1,8 +1,11 @@
+mod blocks;
+mod scale;
+mod version_1;
+
 use std::{
     env, fs,
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     process,
-    time::Instant,
 };
 
 use tempfile::TempDir;
@@ -32,10 +35,10 @@ fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {
         database.prepare(2, &[change("b=1")]).unwrap();
         database.commit(2, Unconfirmed::Stays).unwrap();
         let want = if made { "a=1 b=1" } else { "b=1" };
-        assert_eq!(text(&database.load().unwrap().layers), want, "{fault:?}");
+        assert_eq!(layers(&database.load().unwrap()), want, "{fault:?}");
         drop(database);
         let mut database = Database::open(folder.path()).unwrap();
-        assert_eq!(text(&database.load().unwrap().layers), want, "{fault:?}");
+        assert_eq!(layers(&database.load().unwrap()), want, "{fault:?}");
     }
 }
 
@@ -101,7 +104,7 @@ fn check(steps: &[&str], want: &str) {
     let mut database = Some(Database::open(folder.path()).unwrap());
     steps.iter().for_each(|step| run(&folder, &mut database, step).unwrap());
     let loaded = database.as_mut().unwrap().load().unwrap();
-    assert_eq!(text(&loaded.layers), want, "after {steps:?}");
+    assert_eq!(layers(&loaded), want, "after {steps:?}");
 }
 
 fn run(folder: &TempDir, database: &mut Option<Database>, step: &str) -> Result<(), StoreError> {
@@ -128,6 +131,16 @@ fn run(folder: &TempDir, database: &mut Option<Database>, step: &str) -> Result<
 fn change(text: &str) -> Change {
     let (key, value) = text.split_once('=').unwrap();
     Change::layer(key.into(), (!value.is_empty()).then(|| value.into()))
+}
+
+fn layers(loaded: &Loaded) -> String {
+    let mut rows = Vec::new();
+    let take = |key: &[u8], value: &[u8]| -> Result<(), StoreError> {
+        rows.push((key.to_vec(), value.to_vec()));
+        Ok(())
+    };
+    loaded.layers.visit(take).unwrap();
+    text(&rows)
 }
 
 fn text(rows: &[Row]) -> String {
@@ -158,7 +171,7 @@ fn what_an_adopted_port_had_outlives_a_crash() {
     drop(database);
     let loaded = Database::open(folder.path()).unwrap().load().unwrap();
     assert_eq!(text(&loaded.restore), "eth0=mtu 1500 eth1=mtu 9000");
-    assert_eq!(text(&loaded.layers), "");
+    assert_eq!(layers(&loaded), "");
     assert_eq!((loaded.rolled_back, loaded.last_transaction), (Some(2), 2));
 }
 
@@ -180,7 +193,7 @@ async fn a_process_killed_between_prepare_and_commit_leaves_the_state_before() {
     assert_eq!(status.signal(), Some(9));
 
     let (store, loaded) = Store::open(folder.path()).unwrap();
-    assert_eq!(text(&loaded.layers), "kept=1");
+    assert_eq!(layers(&loaded), "kept=1");
     assert_eq!(loaded.rolled_back, Some(2));
     assert_eq!(loaded.users.len(), 1);
     store.prepare(3, vec![change("next=1")]).await.unwrap();
@@ -212,7 +225,7 @@ async fn what_is_given_up_before_it_is_written_leaves_no_trace() {
     store.commit(2, Unconfirmed::Stays).await.unwrap();
     store.close().await.unwrap();
     let loaded = Database::open(folder.path()).unwrap().load().unwrap();
-    assert_eq!((text(&loaded.layers).as_str(), loaded.last_transaction), ("b=2", 2));
+    assert_eq!((layers(&loaded).as_str(), loaded.last_transaction), ("b=2", 2));
 }
 
 #[tokio::test]
@@ -291,10 +304,7 @@ fn a_factory_reset_is_finished_by_the_next_opening() {
         drop(database);
         let mut database = Database::open(folder.path()).unwrap();
         let loaded = database.load().unwrap();
-        assert_eq!(
-            (text(&loaded.layers), loaded.users, loaded.notes),
-            (String::new(), vec![], vec![])
-        );
+        assert_eq!((layers(&loaded), loaded.users, loaded.notes), (String::new(), vec![], vec![]));
         assert_eq!((history.exists(), identity.exists()), (false, retain));
         assert!(!packages.exists());
     }
@@ -314,7 +324,7 @@ fn a_refusal_of_the_disk_is_not_the_end() {
     database.abort(1).unwrap(); // it was still prepared
     database.prepare(2, &[change("b=1")]).unwrap();
     database.commit(2, Unconfirmed::Stays).unwrap();
-    assert_eq!(text(&database.load().unwrap().layers), "b=1");
+    assert_eq!(layers(&database.load().unwrap()), "b=1");
 }
 
 #[test]
@@ -372,59 +382,4 @@ fn artefacts_are_kept_together_and_go_with_a_factory_reset() {
         let mut database = Database::open(folder.path()).unwrap();
         assert_eq!(artefacts(&mut database), want);
     }
-}
-
-/// `cargo test -p holdfast --release -- --ignored --nocapture rows_at_scale`
-#[test]
-#[ignore = "a measurement, not a claim"]
-fn rows_at_scale() {
-    const ROWS: u32 = 100_000;
-    let folder =
-        TempDir::new_in(env::var("HOLDFAST_TEST_FOLDER").unwrap_or("/tmp".to_owned())).unwrap();
-    let mut database = Database::open(folder.path()).unwrap();
-    let rows: Vec<_> = (0..ROWS)
-        .map(|number| {
-            let key = [
-                b"client.openconfig/network-instance/static-route/".as_slice(),
-                &number.to_be_bytes(),
-            ]
-            .concat();
-            Change::layer(key, Some(vec![1; 60]))
-        })
-        .collect();
-    let mut lap = Instant::now();
-    let mut timed = |what: &str| {
-        eprintln!("{what}: {:?}", lap.elapsed());
-        lap = Instant::now();
-    };
-    database.prepare(1, &rows).unwrap();
-    timed("prepare 100 k rows");
-    database.commit(1, Unconfirmed::Stays).unwrap();
-    timed("commit");
-    database.prepare(2, &rows[..1]).unwrap();
-    timed("prepare one row");
-    database.commit(2, Unconfirmed::Stays).unwrap();
-    timed("commit");
-    drop(database);
-    timed("close");
-    let mut database = Database::open(folder.path()).unwrap();
-    timed("open");
-    assert_eq!(database.load().unwrap().layers.len(), rows.len());
-    timed("load");
-    database
-        .prepare(
-            3,
-            &rows.iter().map(|row| Change::layer(row.key.clone(), None)).collect::<Vec<_>>(),
-        )
-        .unwrap();
-    timed("prepare 100 k removals");
-    database.abort(3).unwrap();
-    timed("abort");
-    let copy = TempDir::new_in(folder.path()).unwrap();
-    fs::copy(folder.path().join(FILE_NAME), copy.path().join(FILE_NAME)).unwrap();
-    timed("copy the file while it is open, as after a crash");
-    let crashed = Database::open(copy.path()).unwrap();
-    timed("open after a crash");
-    drop(crashed);
-    eprintln!("file: {} KiB", fs::metadata(folder.path().join(FILE_NAME)).unwrap().len() / 1024);
 }
