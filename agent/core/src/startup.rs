@@ -11,7 +11,7 @@ use holdfast_platform::objects::{Listening, Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
 use holdfast_scheduler::{Engine, TxnId};
-use holdfast_store::{LayerRows, Loaded, Store, StoreError};
+use holdfast_store::{LayerRows, Store, StoreError, StoredState};
 use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ pub struct Parts {
     /// TLS profiles that the gRPC server may be bound to; without them, the default profile alone.
     pub profiles: Option<Arc<dyn Profiles>>,
     pub store: Store,
-    pub loaded: Loaded,
+    pub loaded: StoredState,
     /// Addresses of the services, to be shown as state.
     pub listening: Listening,
     /// Version of the running software, to be shown as state.
@@ -221,7 +221,7 @@ fn layers_of(reader: LayersReader<'_>) -> Layers {
 
 /// Layers as they were before the store took a change back while it was opened; the kernel may still have that
 /// change.
-fn layers_before_rollbacks(models: &Models, loaded: &Loaded) -> Result<Option<Layers>, StartError> {
+fn layers_before_rollbacks(models: &Models, loaded: &StoredState) -> Result<Option<Layers>, StartError> {
     if loaded.taken_back.is_empty() {
         return Ok(None);
     }

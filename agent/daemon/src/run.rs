@@ -23,7 +23,7 @@ use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
-use holdfast_store::{ArtefactTable, Journal, Ledger, Loaded, Store, StoreError};
+use holdfast_store::{ArtefactTable, Journal, Ledger, Store, StoreError, StoredState};
 use tokio::{runtime, sync::oneshot, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::service::Routes;
@@ -169,7 +169,7 @@ async fn serve(
     settings: &RunSettings,
     hostname: &HostnameWriter,
     store: &Store,
-    mut loaded: Loaded,
+    mut loaded: StoredState,
 ) -> Result<RunEnd, RunError> {
     let mut signals = Signals::listen()
         .map_err(|source| RunError::Start { what: "listening to signals", source })?;
@@ -325,7 +325,7 @@ async fn announce(core: CoreHandle, status: String) {
 async fn start_core(
     (settings, hostname): (&RunSettings, &HostnameWriter),
     store: &Store,
-    loaded: Loaded,
+    loaded: StoredState,
     addresses: &[SocketAddr],
     profiles: &TlsProfiles,
     reboots: &Reboots,
@@ -367,7 +367,7 @@ async fn start_core(
     let listening = listening(addresses);
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
-    let loaded = Loaded { last_recorded: journal.last()?, ..loaded };
+    let loaded = StoredState { last_recorded: journal.last()?, ..loaded };
     let credential_source: Option<Arc<dyn CredentialSource>> = Some(Arc::new(gnsi.logins.clone()));
     let unknown = settings.unknown_subscription_paths;
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);

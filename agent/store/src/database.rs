@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    ArtefactChange, Change, Loaded, StoreError, Table, Unconfirmed, User,
+    ArtefactChange, Change, StoreError, StoredState, Table, Unconfirmed, User,
     accounts::ACCOUNTS_NAME,
     artefacts,
     folder::{
@@ -114,14 +114,14 @@ impl Database {
     ///
     /// # Errors
     /// When a table cannot be read.
-    pub fn load(&mut self) -> Result<Loaded, StoreError> {
+    pub fn load(&mut self) -> Result<StoredState, StoreError> {
         let failed = StoreError::accessing("read the stored configuration");
         let redb = self.redb()?;
-        let read = || -> Result<Loaded, redb::Error> {
+        let read = || -> Result<StoredState, redb::Error> {
             let transaction = redb.begin_read()?;
             let last = transaction.open_table(META)?.get(META_LAST_TRANSACTION)?;
             let secrets = rows(&transaction.open_table(SECRETS)?)?;
-            Ok(Loaded {
+            Ok(StoredState {
                 layers: LayerRows::read(&transaction.open_table(LAYER)?, secrets)?,
                 restore: rows(&transaction.open_table(RESTORE)?)?,
                 users: Vec::new(),
@@ -133,7 +133,7 @@ impl Database {
                 last_recorded: 0,
             })
         };
-        Ok(Loaded { users: self.users()?, ..read().map_err(failed)? })
+        Ok(StoredState { users: self.users()?, ..read().map_err(failed)? })
     }
 
     /// Blocks of rows that were read, written and removed since the file was opened.

@@ -19,7 +19,7 @@ use redb::{
 use tracing::{error, info, warn};
 
 use super::StoreError;
-use super::beside::{RETRY_PAUSE, SideFile};
+use super::history_file::{HistoryFile, RETRY_PAUSE};
 
 /// File name within the state folder.
 pub const JOURNAL_NAME: &str = "history.redb";
@@ -32,7 +32,7 @@ const JOURNAL_OCTETS: usize = 8 << 20;
 /// Entries that wait for the disk. Those of a larger burst exist in the memory of this run only.
 const QUEUE_DEPTH: usize = 1024;
 /// Time for which entries are collected before they are written together.
-const GATHERED_FOR: Duration = Duration::from_millis(500);
+const BATCH_WINDOW: Duration = Duration::from_millis(500);
 
 /// Serializes an entry, on the thread of the journal because it may take long for a large one.
 type Document = Box<dyn FnOnce() -> Vec<u8> + Send>;
@@ -41,7 +41,7 @@ type Document = Box<dyn FnOnce() -> Vec<u8> + Send>;
 #[derive(Clone, Debug)]
 pub struct Journal {
     entry_tx: SyncSender<Entry>,
-    file: Arc<SideFile>,
+    file: Arc<HistoryFile>,
 }
 
 enum Entry {
@@ -61,7 +61,7 @@ impl Journal {
     /// # Errors
     /// When the file cannot be created.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let file = Arc::new(SideFile::open(folder, JOURNAL_NAME, |write| {
+        let file = Arc::new(HistoryFile::open(folder, JOURNAL_NAME, |write| {
             write.open_table(TRANSACTIONS)?;
             Ok(())
         })?);
@@ -145,38 +145,39 @@ fn total(redb: &Database) -> Result<usize, redb::Error> {
 
 /// State of the thread.
 struct Writer {
-    file: Arc<SideFile>,
+    file: Arc<HistoryFile>,
     /// Octets of the entries in the file.
     octets: usize,
     /// Entries that are not in the file yet.
     unwritten: VecDeque<(u64, Vec<u8>)>,
 }
 
-/// Reason to stop collecting entries.
-enum Gathered {
-    Enough,
+/// Reason to stop collecting entries for one write.
+enum BatchEnd {
+    /// Its time is over, or it is large.
+    Due,
     /// A caller waits for the write.
-    Awaited(SyncSender<()>),
+    Flush(SyncSender<()>),
     /// The channel is closed.
-    All,
+    Closed,
 }
 
 impl Writer {
     fn serve(mut self, entry_rx: &Receiver<Entry>) {
         loop {
-            let gathered = self.gather(entry_rx);
+            let end = self.collect_batch(entry_rx);
             let written = self.unwritten.is_empty() || self.write();
-            match gathered {
+            match end {
                 // The caller may have given up.
-                Gathered::Awaited(done) if written => drop(done.send(())),
-                Gathered::Awaited(_) | Gathered::Enough => {}
-                Gathered::All => return,
+                BatchEnd::Flush(done) if written => drop(done.send(())),
+                BatchEnd::Flush(_) | BatchEnd::Due => {}
+                BatchEnd::Closed => return,
             }
         }
     }
 
     /// Waits for an entry, or for the time of the next attempt, and collects those that follow.
-    fn gather(&mut self, entry_rx: &Receiver<Entry>) -> Gathered {
+    fn collect_batch(&mut self, entry_rx: &Receiver<Entry>) -> BatchEnd {
         let mut next = match self.file.is_refused() {
             true => entry_rx.recv_timeout(RETRY_PAUSE),
             false => entry_rx.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -186,16 +187,16 @@ impl Writer {
                 Ok(Entry::Keep { number, document }) => {
                     self.unwritten.push_back((number, document()));
                 }
-                Ok(Entry::Flush(done)) => return Gathered::Awaited(done),
-                Err(RecvTimeoutError::Timeout) => return Gathered::Enough,
-                Err(RecvTimeoutError::Disconnected) => return Gathered::All,
+                Ok(Entry::Flush(done)) => return BatchEnd::Flush(done),
+                Err(RecvTimeoutError::Timeout) => return BatchEnd::Due,
+                Err(RecvTimeoutError::Disconnected) => return BatchEnd::Closed,
             }
             if taken == QUEUE_DEPTH {
                 break;
             }
-            next = entry_rx.recv_timeout(GATHERED_FOR);
+            next = entry_rx.recv_timeout(BATCH_WINDOW);
         }
-        Gathered::Enough
+        BatchEnd::Due
     }
 
     /// Writes the waiting entries; true when the file has all of them.
@@ -307,7 +308,7 @@ mod tests {
         writer.unwritten.push_back((3, b"n3".to_vec()));
         journal.file.refuse();
         assert!(!writer.write());
-        assert!(matches!(writer.gather(&entry_rx), Gathered::Enough));
+        assert!(matches!(writer.collect_batch(&entry_rx), BatchEnd::Due));
         assert!(writer.write());
         assert_eq!((journal.last().unwrap(), writer.unwritten.len()), (3, 0));
         assert_eq!(numbers(&journal, (0, u64::MAX)), ["n3"]);

@@ -10,13 +10,13 @@
 
 pub mod accounts;
 mod artefacts;
-mod beside;
 mod block;
 mod database;
 #[cfg(any(test, feature = "faults"))]
 pub mod faults;
 mod folder;
 mod format;
+mod history_file;
 mod journal;
 mod layer_rows;
 mod layer_table;
@@ -139,7 +139,7 @@ impl fmt::Debug for User {
 
 /// Content of the database at its opening, after an unfinished transaction was rolled back.
 #[derive(Default)]
-pub struct Loaded {
+pub struct StoredState {
     pub layers: LayerRows,
     /// Rows of [`Table::Restore`], ascending by key. After a crash they may name objects that no layer has any
     /// more, which the core then gives up.
@@ -161,9 +161,9 @@ pub struct Loaded {
 }
 
 /// Its rows are counted, as some of them are secrets.
-impl fmt::Debug for Loaded {
+impl fmt::Debug for StoredState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loaded")
+        f.debug_struct("StoredState")
             .field("layers", &self.layers.len())
             .field("restore", &self.restore.len())
             .field("users", &self.users)
@@ -238,11 +238,11 @@ impl Consent {
 
 /// Receiving end of a [`Consent`], for the thread of the database.
 #[derive(Debug)]
-struct Consented(oneshot::Receiver<()>);
+struct ConsentReceiver(oneshot::Receiver<()>);
 
-impl Consented {
+impl ConsentReceiver {
     /// Waits for the decision: true for consent.
-    fn awaited(self) -> bool {
+    fn wait(self) -> bool {
         self.0.blocking_recv().is_ok()
     }
 }
@@ -252,7 +252,7 @@ enum Command {
     Prepare {
         transaction: u64,
         changes: Vec<Change>,
-        consent: Consented,
+        consent: ConsentReceiver,
         answer: Reply<()>,
     },
     Commit {
@@ -303,7 +303,7 @@ impl Store {
     ///
     /// # Errors
     /// When the folder or the file cannot be used or read, or another agent has the file open.
-    pub fn open(folder: &Path) -> Result<(Self, Loaded), StoreError> {
+    pub fn open(folder: &Path) -> Result<(Self, StoredState), StoreError> {
         let mut database = Database::open(folder)?;
         let loaded = database.load()?;
         let (command_tx, command_rx) = mpsc::channel(QUEUE_DEPTH);
@@ -330,11 +330,10 @@ impl Store {
     /// Prepares a transaction ahead of the decision to run it: rows are computed, and written once there is
     /// consent. Without consent nothing is written, and the answer is [`StoreError::Withdrawn`].
     pub fn prepare_ahead(&self, transaction: u64, changes: Vec<Change>) -> (Answer<()>, Consent) {
-        let (consent, consented) = oneshot::channel();
-        let consented = Consented(consented);
-        let prepare =
-            |answer| Command::Prepare { transaction, changes, consent: consented, answer };
-        (self.send(prepare), Consent(consent))
+        let (consent_tx, consent_rx) = oneshot::channel();
+        let consent = ConsentReceiver(consent_rx);
+        let prepare = |answer| Command::Prepare { transaction, changes, consent, answer };
+        (self.send(prepare), Consent(consent_tx))
     }
 
     /// Makes the prepared transaction final. Durable once answered.
@@ -430,7 +429,7 @@ fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
         match command {
             Command::Prepare { transaction, changes, consent, answer } => {
                 carry_out(database, answer, |database| {
-                    database.prepare_if(transaction, &changes, || consent.awaited())
+                    database.prepare_if(transaction, &changes, || consent.wait())
                 });
             }
             Command::Commit { transaction, unconfirmed, artefacts, answer } => {

@@ -6,7 +6,7 @@ use holdfast_security::acctz::{
     Account, Activity, Authn, AuthnOutcome, Authz, AuthzOutcome, BoundedText, Payload, Rpc,
     Session, SessionStage, User,
 };
-use holdfast_store::accounts::{AccountingLog, Refused};
+use holdfast_store::accounts::{AccountingLog, RefusalKind};
 use smol_str::SmolStr;
 use tonic::{Code, Status};
 
@@ -194,10 +194,10 @@ impl Call {
     }
 
     /// Kind of refusal by which calls of strangers are counted together; `None` for an identified caller.
-    fn refused(&self) -> Option<Refused> {
+    fn refused(&self) -> Option<RefusalKind> {
         let (reason, name) = missing_caller(&self.login)?;
         let source = self.peer.as_ref().map(|peer| source_of(peer.address.ip()));
-        Some(Refused { source, reason, name })
+        Some(RefusalKind { source, reason, name })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

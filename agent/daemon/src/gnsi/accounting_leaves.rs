@@ -5,7 +5,7 @@ use holdfast_config::{InstancePath, MissingNode, Value};
 use holdfast_core::{PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
 use holdfast_security::acctz::{CommandKind, Family};
-use holdfast_store::accounts::{AccountingLog, SOURCES, Served, SourceKind};
+use holdfast_store::accounts::{AccountingLog, SOURCES, SourceKind, SubscribeCounts};
 
 /// Paths of the counters.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ impl AccountingLeaves {
 
 impl PolledState for AccountingLeaves {
     fn leaves(&self) -> Vec<(InstancePath, Value)> {
-        let Served { requests, responses, truncated } = self.accounts.served();
+        let SubscribeCounts { requests, responses, truncated } = self.accounts.subscribe_counts();
         let served = [
             (&self.requests, requests),
             (&self.responses, responses),

@@ -12,7 +12,7 @@ use holdfast_config::schema::Origin;
 use holdfast_core::{CommitOptions, Core, Datastore, Parts};
 use holdfast_platform::objects::Listening;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
-use holdfast_store::{Journal, Loaded, Store, StoreError};
+use holdfast_store::{Journal, Store, StoreError, StoredState};
 use http_body_util::BodyExt;
 use serde_json::json;
 use tempfile::TempDir;
@@ -74,7 +74,7 @@ impl TestAgent {
             }
         };
         let (store, loaded) = Store::open(folder.path()).unwrap();
-        let loaded = Loaded { last_recorded: journal.last().unwrap(), ..loaded };
+        let loaded = StoredState { last_recorded: journal.last().unwrap(), ..loaded };
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let (models, transport) = (Arc::new(Models::load().unwrap()), Box::new(transport));

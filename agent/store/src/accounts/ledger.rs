@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 
 use super::{AccountingLog, Batch};
 use crate::StoreError;
-use crate::beside::{RETRY_PAUSE, SideFile};
+use crate::history_file::{HistoryFile, RETRY_PAUSE};
 
 /// File name within the state folder.
 pub const ACCOUNTS_NAME: &str = "accounts.redb";
@@ -36,7 +36,7 @@ const MAX_BATCH: usize = 256;
 /// File with the records of earlier runs.
 #[derive(Debug)]
 pub struct Ledger {
-    file: SideFile,
+    file: HistoryFile,
 }
 
 impl Ledger {
@@ -47,7 +47,7 @@ impl Ledger {
     /// # Errors
     /// When the file cannot be created.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let file = SideFile::open(folder, ACCOUNTS_NAME, |write| {
+        let file = HistoryFile::open(folder, ACCOUNTS_NAME, |write| {
             write.open_table(RECORDS)?;
             write.open_table(STRANGERS)?;
             write.open_table(TIMES)?;
@@ -63,8 +63,8 @@ impl Ledger {
     pub fn keep(self, max_octets: usize, now_ns: u64) -> Result<AccountingLog, StoreError> {
         let accounts = AccountingLog::new(self.load(max_octets, now_ns)?);
         let (own, cursor) = (accounts.clone(), accounts.follow());
-        let keeper = Keeper { file: self.file, accounts: own };
-        let started = thread::Builder::new().name("accounts".into()).spawn(|| keeper.serve(cursor));
+        let writer = LedgerWriter { file: self.file, accounts: own };
+        let started = thread::Builder::new().name("accounts".into()).spawn(|| writer.serve(cursor));
         started.map_err(|source| StoreError::File {
             action: "start the thread of",
             path: ACCOUNTS_NAME.into(),
@@ -109,12 +109,12 @@ impl Ledger {
 }
 
 /// State of the thread.
-struct Keeper {
-    file: SideFile,
+struct LedgerWriter {
+    file: HistoryFile,
     accounts: AccountingLog,
 }
 
-impl Keeper {
+impl LedgerWriter {
     fn serve(self, mut cursor: Cursor) {
         while let Some(batch) = self.accounts.wait(&mut cursor, MAX_BATCH) {
             let mut failing = false;
@@ -122,7 +122,7 @@ impl Keeper {
                 if !std::mem::replace(&mut failing, true) {
                     error!(error = %Chain(&refused), "accounts are in memory only, until the disk takes them");
                 }
-                self.accounts.not_kept();
+                self.accounts.batch_refused();
                 if !self.accounts.pause(RETRY_PAUSE) {
                     return;
                 }
@@ -130,7 +130,7 @@ impl Keeper {
             if failing {
                 info!("the disk takes accounts again");
             }
-            self.accounts.kept(&batch);
+            self.accounts.batch_written(&batch);
         }
     }
 
@@ -174,7 +174,7 @@ mod tests {
         CommandKind, Family, Rpc, Session,
     };
 
-    use super::super::{MIN_HISTORY, Refused};
+    use super::super::{MIN_HISTORY, RefusalKind};
     use super::*;
 
     /// Enough for the records of any test.
@@ -199,7 +199,7 @@ mod tests {
         let rpc = Rpc { family: Family::Gnmi, path: "/gnmi.gNMI/Get".into(), payload: None, authz };
         let session = Session { authn: Some(authn), ..Session::default() };
         let source = Some(std::net::IpAddr::from(source.to_be_bytes()));
-        let kind = Refused { source, reason: "no credentials", name: None };
+        let kind = RefusalKind { source, reason: "no credentials", name: None };
         accounts.record_refused(kind, Account { session, activity: Activity::Rpc(rpc) });
     }
 

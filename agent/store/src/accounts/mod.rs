@@ -34,7 +34,7 @@ pub struct AccountingLog(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    inside: Mutex<Inside>,
+    state: Mutex<LogState>,
     /// Wakes the disk thread, and callers that wait for it.
     changed: Condvar,
     /// Time up to which records may be read; wakes readers.
@@ -43,10 +43,10 @@ struct Shared {
 }
 
 #[derive(Debug)]
-struct Inside {
+struct LogState {
     history: History,
     /// Counts of refused calls of strangers.
-    repeats: Repeats<Refused>,
+    repeats: Repeats<RefusalKind>,
     /// Time up to which records may be read: that of the last one on disk, as long as the disk works, because a
     /// record that a reader has received must survive a crash.
     readable_ns: u64,
@@ -56,7 +56,7 @@ struct Inside {
 
 /// Kind of refused calls, which are counted together when they are many: one source, one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Refused {
+pub struct RefusalKind {
     pub source: Option<IpAddr>,
     pub reason: &'static str,
     /// Name that was tried, if a password was wrong or abandoned: the authentication layer limits their number.
@@ -92,7 +92,7 @@ pub const SOURCES: [SourceKind; 6] = [
 /// Numbers of RecordSubscribe calls, of records sent, and of records sent with the notice that earlier ones are
 /// missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Served {
+pub struct SubscribeCounts {
     pub requests: u64,
     pub responses: u64,
     pub truncated: u64,
@@ -102,7 +102,7 @@ impl AccountingLog {
     /// A log in memory only.
     pub fn new(history: History) -> Self {
         Self(Arc::new(Shared {
-            inside: Mutex::new(Inside {
+            state: Mutex::new(LogState {
                 readable_ns: history.last_ns(),
                 history,
                 repeats: Repeats::new(),
@@ -117,39 +117,43 @@ impl AccountingLog {
 
     /// Adds a record with the present time.
     pub fn record(&self, account: Account) {
-        let mut inside = self.inside();
-        let due = inside.repeats.due(now_ns());
-        self.keep(inside, due.into_iter().chain([account]));
+        let mut state = self.lock();
+        let due = state.repeats.due(now_ns());
+        self.keep(state, due.into_iter().chain([account]));
     }
 
     /// Records a call without an identified caller. Many similar ones become a few records and a count.
-    pub fn record_refused(&self, kind: Refused, account: Account) {
-        let mut inside = self.inside();
-        let was_counting = inside.repeats.is_counting();
-        let records = inside.repeats.add(now_ns(), kind, account);
-        let begins_to_count = inside.repeats.is_counting() && !was_counting;
-        self.keep(inside, records);
+    pub fn record_refused(&self, kind: RefusalKind, account: Account) {
+        let mut state = self.lock();
+        let was_counting = state.repeats.is_counting();
+        let records = state.repeats.add(now_ns(), kind, account);
+        let begins_to_count = state.repeats.is_counting() && !was_counting;
+        self.keep(state, records);
         if begins_to_count {
             self.0.changed.notify_all();
         }
     }
 
-    fn keep(&self, mut inside: MutexGuard<'_, Inside>, records: impl IntoIterator<Item = Account>) {
-        let before_ns = inside.history.last_ns();
+    fn keep(
+        &self,
+        mut state: MutexGuard<'_, LogState>,
+        records: impl IntoIterator<Item = Account>,
+    ) {
+        let before_ns = state.history.last_ns();
         for account in records {
             let source = SourceKind::of(&account.activity);
             if let Some(place) = SOURCES.iter().position(|it| *it == source) {
                 self.0.counters.sources[place].fetch_add(1, Ordering::Relaxed);
             }
-            inside.history.push(now_ns(), account);
+            state.history.push(now_ns(), account);
         }
-        if inside.history.last_ns() == before_ns {
+        if state.history.last_ns() == before_ns {
             return;
         }
-        if !inside.on_disk {
-            self.make_readable(&mut inside);
+        if !state.on_disk {
+            self.make_readable(&mut state);
         }
-        drop(inside);
+        drop(state);
         self.0.changed.notify_all();
     }
 
@@ -158,7 +162,7 @@ impl AccountingLog {
     pub fn read(&self, after_ns: u64) -> Reader {
         self.0.counters.requests.fetch_add(1, Ordering::Relaxed);
         let readable_rx = self.0.readable_tx.subscribe();
-        let cursor = self.inside().history.cursor(after_ns);
+        let cursor = self.lock().history.cursor(after_ns);
         Reader { accounts: self.clone(), cursor, readable_rx }
     }
 
@@ -173,33 +177,37 @@ impl AccountingLog {
         self.0.readable_tx.receiver_count()
     }
 
-    pub fn served(&self) -> Served {
+    pub fn subscribe_counts(&self) -> SubscribeCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let Counters { requests, responses, truncated, sources: _ } = &self.0.counters;
-        Served { requests: read(requests), responses: read(responses), truncated: read(truncated) }
+        SubscribeCounts {
+            requests: read(requests),
+            responses: read(responses),
+            truncated: read(truncated),
+        }
     }
 
     /// Waits until all records are on disk, or the time is over. Later records are dropped.
     pub fn end(&self, within: Duration) {
-        let mut inside = self.inside();
-        let counted = inside.repeats.all();
-        self.keep(inside, counted);
-        let mut inside = self.inside();
-        inside.ended = true;
+        let mut state = self.lock();
+        let counted = state.repeats.all();
+        self.keep(state, counted);
+        let mut state = self.lock();
+        state.ended = true;
         self.0.changed.notify_all();
-        let waiting = |inside: &mut Inside| inside.readable_ns < inside.history.last_ns();
+        let waiting = |state: &mut LogState| state.readable_ns < state.history.last_ns();
         // The caller goes on in either case.
-        let _ = self.0.changed.wait_timeout_while(inside, within, waiting);
+        let _ = self.0.changed.wait_timeout_while(state, within, waiting);
     }
 
     /// Makes all records so far readable.
-    fn make_readable(&self, inside: &mut Inside) {
-        inside.readable_ns = inside.history.last_ns();
-        self.0.readable_tx.send_replace(inside.readable_ns);
+    fn make_readable(&self, state: &mut LogState) {
+        state.readable_ns = state.history.last_ns();
+        self.0.readable_tx.send_replace(state.readable_ns);
     }
 
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.0.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -207,31 +215,31 @@ impl AccountingLog {
 impl AccountingLog {
     /// A cursor for new records. From here on, records become readable once they are on disk.
     pub fn follow(&self) -> Cursor {
-        let mut inside = self.inside();
-        inside.on_disk = true;
-        inside.history.tail()
+        let mut state = self.lock();
+        state.on_disk = true;
+        state.history.tail()
     }
 
     /// Waits for records after the cursor, and returns at most `max` of them; `None` at the end. Closes due
     /// counting windows meanwhile.
     pub fn wait(&self, cursor: &mut Cursor, max: usize) -> Option<Batch> {
-        let inside = loop {
-            let inside = self.inside();
-            let counting = inside.repeats.is_counting();
-            let due = inside.repeats.due_in_ns(now_ns()).map_or(IDLE, Duration::from_nanos);
-            let waiting = |inside: &mut Inside| {
-                let idle = !inside.ended && inside.history.behind(cursor) == 0;
-                idle && inside.repeats.is_counting() == counting
+        let state = loop {
+            let state = self.lock();
+            let counting = state.repeats.is_counting();
+            let due = state.repeats.due_in_ns(now_ns()).map_or(IDLE, Duration::from_nanos);
+            let waiting = |state: &mut LogState| {
+                let idle = !state.ended && state.history.behind(cursor) == 0;
+                idle && state.repeats.is_counting() == counting
             };
-            let waited = self.0.changed.wait_timeout_while(inside, due, waiting);
-            let (mut inside, _) = waited.unwrap_or_else(PoisonError::into_inner);
-            if inside.ended || inside.history.behind(cursor) > 0 {
-                break inside;
+            let waited = self.0.changed.wait_timeout_while(state, due, waiting);
+            let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            if state.ended || state.history.behind(cursor) > 0 {
+                break state;
             }
-            let counted = inside.repeats.due(now_ns());
-            self.keep(inside, counted);
+            let counted = state.repeats.due(now_ns());
+            self.keep(state, counted);
         };
-        let history = &inside.history;
+        let history = &state.history;
         let next = || history.next(cursor, u64::MAX);
         let records: Vec<_> = std::iter::from_fn(next).take(max).map(|told| told.record).collect();
         let up_to_ns = records.last()?.time_ns;
@@ -246,24 +254,24 @@ impl AccountingLog {
 
     /// Sleeps; false when no more records are to be stored.
     pub fn pause(&self, pause: Duration) -> bool {
-        let ended = self.0.changed.wait_timeout_while(self.inside(), pause, |inside| !inside.ended);
+        let ended = self.0.changed.wait_timeout_while(self.lock(), pause, |state| !state.ended);
         !ended.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
     /// Called when a batch is on disk.
-    pub fn kept(&self, batch: &Batch) {
-        let mut inside = self.inside();
-        inside.on_disk = true;
-        inside.readable_ns = inside.readable_ns.max(batch.up_to_ns);
-        self.0.readable_tx.send_replace(inside.readable_ns);
+    pub fn batch_written(&self, batch: &Batch) {
+        let mut state = self.lock();
+        state.on_disk = true;
+        state.readable_ns = state.readable_ns.max(batch.up_to_ns);
+        self.0.readable_tx.send_replace(state.readable_ns);
         self.0.changed.notify_all();
     }
 
     /// Called when the disk refuses a batch: readers do not wait for the disk until it works again.
-    pub fn not_kept(&self) {
-        let mut inside = self.inside();
-        inside.on_disk = false;
-        self.make_readable(&mut inside);
+    pub fn batch_refused(&self) {
+        let mut state = self.lock();
+        state.on_disk = false;
+        self.make_readable(&mut state);
     }
 }
 
@@ -293,7 +301,7 @@ impl Reader {
     pub async fn next(&mut self) -> Told {
         loop {
             self.readable_rx.borrow_and_update();
-            if let Some(told) = self.accounts.inside().next(&mut self.cursor) {
+            if let Some(told) = self.accounts.lock().next(&mut self.cursor) {
                 return told;
             }
             // The sender cannot be dropped, because we hold the accounts.
@@ -309,7 +317,7 @@ impl Reader {
     }
 }
 
-impl Inside {
+impl LogState {
     fn next(&self, cursor: &mut Cursor) -> Option<Told> {
         self.history.next(cursor, self.readable_ns)
     }

@@ -133,7 +133,7 @@ fn change(text: &str) -> Change {
     Change::layer(key.into(), (!value.is_empty()).then(|| value.into()))
 }
 
-fn layers(loaded: &Loaded) -> String {
+fn layers(loaded: &StoredState) -> String {
     let mut rows = Vec::new();
     let take = |key: &[u8], value: &[u8]| -> Result<(), StoreError> {
         rows.push((key.to_vec(), value.to_vec()));

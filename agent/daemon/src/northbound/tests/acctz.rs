@@ -13,7 +13,7 @@ use holdfast_security::acctz::{
     Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
     Family, History, Payload, Rpc, Session, SessionStage, User,
 };
-use holdfast_store::accounts::{AccountingLog, MIN_HISTORY, SOURCES, Served, SourceKind};
+use holdfast_store::accounts::{AccountingLog, MIN_HISTORY, SOURCES, SourceKind, SubscribeCounts};
 use prost_types::Timestamp;
 use tempfile::TempDir;
 use tonic::transport::Channel;
@@ -193,7 +193,7 @@ async fn records_after_a_time_come_and_then_those_that_happen() {
 
     assert_eq!(accounts.recorded(SourceKind::Rpc(Family::Gnmi)), 4);
     assert_eq!(SOURCES.iter().map(|it| accounts.recorded(*it)).sum::<u64>(), 4);
-    let Served { requests, responses, truncated } = accounts.served();
+    let SubscribeCounts { requests, responses, truncated } = accounts.subscribe_counts();
     assert_eq!((requests, truncated), (4, 1));
     let told = 3 + 2 + 2 + 1;
     assert!(responses >= told, "{responses}");

@@ -24,7 +24,7 @@ pub(super) type Tables = fn(&WriteTransaction) -> Result<(), redb::Error>;
 
 /// A file in the state folder, written by one thread.
 #[derive(Debug)]
-pub(super) struct SideFile {
+pub(super) struct HistoryFile {
     path: PathBuf,
     tables: Tables,
     /// `None` after the disk refused a write, until a write succeeds.
@@ -34,7 +34,7 @@ pub(super) struct SideFile {
     full: std::sync::atomic::AtomicBool,
 }
 
-impl SideFile {
+impl HistoryFile {
     /// Opens a file in the state folder and creates its tables. A foreign or broken file is set aside.
     ///
     /// # Errors
