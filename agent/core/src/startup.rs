@@ -221,7 +221,10 @@ fn layers_of(reader: LayersReader<'_>) -> Layers {
 
 /// Layers as they were before the store took a change back while it was opened; the kernel may still have that
 /// change.
-fn layers_before_rollbacks(models: &Models, loaded: &StoredState) -> Result<Option<Layers>, StartError> {
+fn layers_before_rollbacks(
+    models: &Models,
+    loaded: &StoredState,
+) -> Result<Option<Layers>, StartError> {
     if loaded.taken_back.is_empty() {
         return Ok(None);
     }

@@ -70,7 +70,8 @@ pub(super) async fn recording(
     Ok(Json(introspect.core.inspect(question).await??).into_response())
 }
 
-fn recording_of(view: &CoreView<'_>,
+fn recording_of(
+    view: &CoreView<'_>,
     render: &Renderer,
     record: &Record,
     began_ns: u64,

@@ -303,9 +303,7 @@ impl Introspect {
         let text = key.clone();
         let question = move |view: &CoreView<'_>| {
             let key = names::find_key(view.engine, &text)?;
-            Ok::<_, HttpError>((
-                KeyHistory::of(view, key).with_targets(view), view.now.unix_ns,
-            ))
+            Ok::<_, HttpError>((KeyHistory::of(view, key).with_targets(view), view.now.unix_ns))
         };
         let (past, now_ns) = match self.core.inspect(question).await? {
             Ok(found) => found,
@@ -330,8 +328,7 @@ impl Introspect {
         for some in keys.chunks(PASTS_AT_ONCE) {
             let some = some.to_vec();
             let asked = self.core.inspect(move |view| {
-                let pasts: Vec<_> =
-                    some.into_iter().map(|key| KeyHistory::of(view, key)).collect();
+                let pasts: Vec<_> = some.into_iter().map(|key| KeyHistory::of(view, key)).collect();
                 (pasts, view.now.unix_ns)
             });
             let (more, now) = asked.await?;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use holdfast_config::edit::{Edit, Payload, Target};
+use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, Layers, Models, Namespace, parallel};
 use holdfast_scheduler::{Key, KindId, OperationError, Outcome, TxnId};
@@ -119,7 +119,7 @@ fn large() -> Configuration {
                 "static-routes": {{"static": [{}]}}}}]}}}}]}}}}"#,
         routes.join(",")
     );
-    let target = Target { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
+    let target = EditTarget { origin: Origin::OpenConfig, path: "/".parse().unwrap() };
     let payload = Payload::Json { text: text.into(), ietf: true };
     let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
     configuration().edit(&edit).unwrap()
