@@ -43,7 +43,7 @@ pub static MESSAGE_SIZE: Limit = Limit {
     reason: "a device with 100 000 routes is a Set of about 15 MB, and a root annotation adds one",
 };
 
-/// Limit for methods whose requests contain no document, see [`message_limit`].
+/// Limit for methods whose requests contain no document.
 pub static READ_MESSAGE_SIZE: Limit = Limit {
     name: "read-message-size",
     figure: 1 << 20,
@@ -178,42 +178,6 @@ pub static REQUEST_LIMITS: [&Limit; 17] = [
     &ERROR_TEXT,
 ];
 
-/// Methods with a limit other than [`PLAIN_MESSAGE_SIZE`], by their HTTP/2 path. A trailing `/` covers all methods
-/// of a service.
-static MESSAGE_LIMITS: &[(&str, &Limit)] = &[
-    ("/gnmi.gNMI/Set", &MESSAGE_SIZE),
-    ("/gnoi.bootconfig.BootConfig/SetBootConfig", &MESSAGE_SIZE),
-    ("/gnoi.bootconfig.BootConfig/SetBootConfigVerified", &MESSAGE_SIZE),
-    // An activation contains a whole boot configuration.
-    ("/gnoi.os.OS/Activate", &MESSAGE_SIZE),
-    // A bundle of 20 000 authorities, or a policy with as many rules.
-    ("/gnsi.certz.v1.Certz/Rotate", &MESSAGE_SIZE),
-    ("/gnsi.pathz.v1.Pathz/Rotate", &MESSAGE_SIZE),
-    ("/gnmi.gNMI/", &READ_MESSAGE_SIZE),
-    ("/gnoi.bootconfig.BootConfig/GetBootConfig", &READ_MESSAGE_SIZE),
-    ("/gnoi.os.OS/Verify", &READ_MESSAGE_SIZE),
-    ("/gnoi.system.System/RebootStatus", &READ_MESSAGE_SIZE),
-    ("/gnoi.system.System/Time", &READ_MESSAGE_SIZE),
-    ("/gnsi.authz.v1.Authz/Get", &READ_MESSAGE_SIZE),
-    ("/gnsi.authz.v1.Authz/Probe", &READ_MESSAGE_SIZE),
-    ("/gnsi.certz.v1.Certz/CanGenerateCSR", &READ_MESSAGE_SIZE),
-    ("/gnsi.certz.v1.Certz/GetIntegrityManifest", &READ_MESSAGE_SIZE),
-    ("/gnsi.certz.v1.Certz/GetProfileList", &READ_MESSAGE_SIZE),
-    ("/gnsi.credentialz.v1.Credentialz/CanGenerateKey", &READ_MESSAGE_SIZE),
-    ("/gnsi.credentialz.v1.Credentialz/GetPublicKeys", &READ_MESSAGE_SIZE),
-    ("/gnsi.pathz.v1.Pathz/", &READ_MESSAGE_SIZE),
-    ("/grpc.", &READ_MESSAGE_SIZE),
-];
-
-/// Limit on each message that the client of a method sends: that of the first matching row.
-pub fn message_limit(method: &str) -> &'static Limit {
-    let fits = |row: &str| match row.ends_with(['/', '.']) {
-        true => method.starts_with(row),
-        false => method == row,
-    };
-    MESSAGE_LIMITS.iter().find(|(row, _)| fits(row)).map_or(&PLAIN_MESSAGE_SIZE, |(_, limit)| limit)
-}
-
 /// End of an error text that was cut to [`ERROR_TEXT`].
 pub const CUT_MARK: &str = "... (cut)";
 
@@ -271,27 +235,6 @@ mod tests {
                 error.contains(limit.name) && error.contains(&limit.figure.to_string()),
                 "{error}"
             );
-        }
-    }
-
-    #[test]
-    fn each_method_has_a_limit_for_its_messages() {
-        for (method, want) in [
-            ("/gnmi.gNMI/Set", &MESSAGE_SIZE),
-            ("/gnmi.gNMI/Get", &READ_MESSAGE_SIZE),
-            ("/gnmi.gNMI/Subscribe", &READ_MESSAGE_SIZE),
-            ("/gnmi.gNMI/Capabilities", &READ_MESSAGE_SIZE),
-            ("/gnsi.pathz.v1.Pathz/Rotate", &MESSAGE_SIZE),
-            ("/gnsi.pathz.v1.Pathz/Probe", &READ_MESSAGE_SIZE),
-            ("/gnsi.certz.v1.Certz/Rotate", &MESSAGE_SIZE),
-            ("/gnoi.os.OS/Install", &PLAIN_MESSAGE_SIZE),
-            ("/gnoi.os.OS/Activate", &MESSAGE_SIZE),
-            ("/grpc.health.v1.Health/Check", &READ_MESSAGE_SIZE),
-            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &READ_MESSAGE_SIZE),
-            ("/gnmi.gNMI/Settle", &READ_MESSAGE_SIZE),
-            ("/of.nobody/Known", &PLAIN_MESSAGE_SIZE),
-        ] {
-            assert_eq!(message_limit(method).name, want.name, "{method}");
         }
     }
 

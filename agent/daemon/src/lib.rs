@@ -7,7 +7,7 @@
 //! A failure at start ends the process with a message that names the file or address it concerns; a failure of one
 //! request is that request's status and nothing else.
 
-pub mod access;
+pub mod aaa;
 pub mod accounting;
 #[cfg(test)]
 mod agent_tests;
@@ -22,7 +22,6 @@ pub mod gnsi;
 pub mod image;
 pub mod local;
 pub mod logging;
-pub mod messages;
 pub mod methods;
 pub mod network;
 pub mod northbound;

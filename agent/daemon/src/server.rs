@@ -1,17 +1,13 @@
-//! The gRPC server: HTTP/2 over the connections of the listener, with accounting, authentication, authorization and the
-//! limits of messages in front of every service.
+//! The gRPC server: HTTP/2 over the connections of the listener, with the AAA layer in front of every service.
 
 use std::{future::Future, time::Duration};
 
 use tonic::{service::Routes, transport::Server};
 
-use crate::{
-    access, accounting,
-    auth::{Authenticator, Layer},
-    gnsi::{self, Gnsi},
-    messages,
-    tls::Incoming,
-};
+use crate::aaa;
+use crate::auth::Authenticator;
+use crate::gnsi::Gnsi;
+use crate::tls::Incoming;
 
 /// Silence on a connection before an HTTP/2 ping is sent, and the time for its answer: a collector that lost its power
 /// must not hold its subscriptions.
@@ -61,11 +57,7 @@ pub async fn serve(
         .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_ACCEPT_RESETS))
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .max_frame_size(MAX_FRAME_BYTES)
-        .layer(accounting::Layer::new(gnsi.accounts.clone()))
-        .layer(Layer(authenticator.clone()))
-        .layer(gnsi::Layer(gnsi.clone()))
-        .layer(access::Layer::new(authenticator, gnsi))
-        .layer(messages::Layer)
+        .layer(aaa::Layer::new(authenticator, gnsi))
         .add_routes(routes)
         .serve_with_incoming_shutdown(incoming, stop)
         .await

@@ -1,19 +1,16 @@
-//! Repeated authentication of a call under way: checks that its caller would still be let in.
+//! The login of a call, and its repetition while the call lasts.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use holdfast_base::{AuthMethod, Caller};
 use rustls_pki_types::UnixTime;
-use tonic::Status;
 
-use super::layer::require_role;
 use super::{Authenticator, Credentials, LoginRefusal};
 use crate::tls::{CertificateStatus, Peer};
 use crate::users::UserEntry;
 
-/// The login of a call, with all that is needed to repeat it. The authentication layer puts it into the extensions of
-/// each request.
+/// The login of a call, with all that is needed to repeat it.
 #[derive(Clone, Debug)]
 pub struct LoginContext {
     pub(crate) caller: Caller,
@@ -40,12 +37,11 @@ impl LoginStart {
 }
 
 impl Authenticator {
-    /// Lets a call of a test in.
+    /// Identifies the caller of a new call.
     ///
     /// # Errors
-    /// When the login is refused.
-    #[cfg(test)]
-    pub(crate) async fn admission(
+    /// When the login is refused, or the certificate of the connection is no longer accepted.
+    pub(crate) async fn login(
         &self,
         credentials: Credentials,
         peer: &Peer,
@@ -64,16 +60,15 @@ impl Authenticator {
     /// The caller as a new call would have it.
     ///
     /// # Errors
-    /// The status that a new call to `path` would be refused with.
-    pub(crate) fn admit_again(
+    /// The refusal that a new call would end with.
+    pub(crate) fn reauthenticate(
         &self,
         admission: &LoginContext,
         peer: &Peer,
-        path: &str,
-    ) -> Result<Caller, Status> {
+    ) -> Result<Caller, LoginRefusal> {
         let peer = self.as_it_stands(peer)?;
         let caller = &admission.caller;
-        let caller = match caller.auth_method {
+        Ok(match caller.auth_method {
             AuthMethod::Password => {
                 let current = admission.user.as_ref();
                 let current = current.and_then(|user| self.users.same_password(&caller.name, user));
@@ -83,9 +78,7 @@ impl Authenticator {
             AuthMethod::NameWithCertificate => self.by_name(caller.name.clone(), &peer)?,
             AuthMethod::Certificate => self.by_certificate(&peer)?,
             AuthMethod::Local { .. } => caller.clone(), // not over the network
-        };
-        require_role(&caller, path)?;
-        Ok(caller)
+        })
     }
 
     /// The connection as a new one would be; without its certificate, if clients are no longer asked for one.

@@ -1,6 +1,6 @@
 //! Authentication: finds the caller of a request, before any service sees it.
 //!
-//! [`Layer`] wraps all services of the listener. In this order:
+//! The [AAA layer](crate::aaa) asks for each call. In this order:
 //! 1. a name and a password that check out: that user;
 //! 2. a name without a password, on a connection with a verified client certificate that speaks for that name
 //!    ([`ImpersonationPolicy`]): that user;
@@ -8,15 +8,13 @@
 //! 4. anything else is refused, health and reflection included.
 //!
 //! One identity results, [`Caller::name`], for role, policies and accounting alike: a name in the metadata wins over
-//! the certificate. A caller that may only read reaches only the methods listed in [`layer`].
+//! the certificate. The role is checked by the table of [methods](crate::methods).
 //!
 //! Absent on purpose: a default user or password.
 
 mod again;
 mod attempts;
 mod backoff;
-mod layer;
-mod login;
 #[cfg(test)]
 mod tests;
 
@@ -25,15 +23,12 @@ use std::{sync::Arc, time::Duration};
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_security::certz::Rejection;
 use smol_str::SmolStr;
+use tonic::Status;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
+pub use self::again::LoginContext;
 use self::attempts::{Attempt, Attempts};
-pub(crate) use self::login::{Login, LoginOutcome};
-pub use self::{
-    again::LoginContext,
-    layer::{Authenticated, Layer},
-};
 use crate::gnsi::Gnsi;
 use crate::settings::ImpersonationPolicy;
 use crate::tls::Peer;
@@ -68,6 +63,15 @@ pub enum LoginRefusal {
     PasswordReplaced,
     #[error("the client certificate of this connection is no longer accepted: {0}")]
     Certificate(Rejection),
+}
+
+impl From<LoginRefusal> for Status {
+    fn from(refusal: LoginRefusal) -> Self {
+        match refusal {
+            LoginRefusal::Busy => Self::unavailable(refusal.to_string()),
+            refusal => Self::unauthenticated(refusal.to_string()),
+        }
+    }
 }
 
 impl LoginRefusal {

@@ -112,7 +112,7 @@ impl Authz {
     ///
     /// # Errors
     /// With the reason, when the call is denied.
-    pub(crate) fn judge(
+    pub(crate) fn authorize(
         &self,
         caller: &Caller,
         peer: Option<&Peer>,
@@ -132,7 +132,7 @@ impl Authz {
     ///
     /// # Errors
     /// `PERMISSION_DENIED` with the reason, when the call is denied.
-    pub(crate) fn still_allows(
+    pub(crate) fn reauthorize(
         &self,
         caller: &Caller,
         peer: &Peer,

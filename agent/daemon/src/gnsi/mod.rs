@@ -1,15 +1,14 @@
 //! The gNSI state in force while the agent runs, for the services that change it and for all readers.
 //!
 //! [`Gnsi`] is made from the content of the store, before serving starts. Services change it by rotations
-//! (`northbound::gnsi`), one at a time for each [`RotationLock`]; the listener and the layers before the services only
-//! read it. State leaves in the native model show it to clients: those with events by
+//! (`northbound::gnsi`), one at a time for each [`RotationLock`]; the listener and the AAA layer only read
+//! it. State leaves in the native model show it to clients: those with events by
 //! [`holdfast_core::Datastore::show_state`], counters by [`PolledState`].
 
 mod accounting_leaves;
 mod authz;
 pub(crate) mod certz;
 mod host_key;
-mod layer;
 mod login_leaves;
 mod logins;
 pub mod pathz;
@@ -20,9 +19,7 @@ mod vault;
 use std::sync::Arc;
 
 use holdfast_base::{AccessEpoch, Switch, Undertakings, now_ns};
-use holdfast_config::MissingNode;
-
-use holdfast_config::Models;
+use holdfast_config::{MissingNode, Models};
 use holdfast_core::{AccessChanges, CertificateId, Datastore, PolledState};
 use holdfast_security::acctz::History;
 use holdfast_security::credentialz::Credentials;
@@ -35,7 +32,6 @@ pub(crate) use self::authz::Authz;
 pub use self::certz::TlsProfiles;
 pub(crate) use self::certz::{Certz, TrialProfilesGuard};
 pub use self::host_key::{HostKeyError, make_host_key};
-pub use self::layer::Layer;
 pub(crate) use self::login_leaves::CredentialLeaves;
 pub use self::logins::CredentialState;
 pub(crate) use self::pathz::Pathz;

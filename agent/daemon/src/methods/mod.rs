@@ -1,10 +1,11 @@
-//! The methods of the services: which there are, and the copy of a request that may be recorded.
+//! The methods of the services: the role and the limit of each, and the copy of its request that may be recorded.
 //!
-//! [`Methods`] is read once from the descriptors of the protocols. [`Methods::payload`] copies a request field by
+//! [`Methods`] joins the descriptors of the protocols with the [`table`] of methods. [`Methods::payload`] copies a request field by
 //! field, leaves out secrets and what does not fit, and makes a message of the same type.
 
 mod rules;
 mod served;
+mod table;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -20,6 +21,7 @@ use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
 use self::rules::RecordingRule;
 pub(crate) use self::served::{SERVED, rpcs};
+pub use self::table::MethodRules;
 use self::walk::Redactor;
 
 /// Octets of one request that are read and kept. More would let one Set fill the history, and cost time in every call.
@@ -37,6 +39,7 @@ pub struct Methods {
 pub struct Method {
     /// True when either side sends more than one message.
     pub streams: bool,
+    rules: MethodRules,
     request: usize,
 }
 
@@ -82,6 +85,11 @@ impl Methods {
     /// The method of an HTTP/2 path such as `/gnmi.gNMI/Set`; `None` when no protocol has it.
     pub fn method(&self, path: &str) -> Option<&Method> {
         self.methods.get(path)
+    }
+
+    /// Rules for the method at a path, also when no protocol has it.
+    pub fn rules(&self, path: &str) -> MethodRules {
+        self.method(path).map_or(table::UNLISTED, |method| method.rules)
     }
 
     /// The family of services that a path belongs to, even if there is no such method.
@@ -142,7 +150,8 @@ impl Reader {
                 let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
                 let streams = method.client_streaming() || method.server_streaming();
                 let request = self.places[method.input_type()];
-                self.methods.insert(path, Method { streams, request });
+                let rules = MethodRules::of(&path).unwrap_or(table::UNLISTED);
+                self.methods.insert(path, Method { streams, rules, request });
             }
         }
     }

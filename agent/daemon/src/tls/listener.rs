@@ -197,9 +197,9 @@ async fn connect(
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(PeerCertificate::of_chain);
     let certificate = certificate.map(Arc::new);
-    let known = probation.known();
+    let identified = probation.known();
     if certificate.is_some() {
-        known.set(); // the operator trusts the certificate's authority
+        identified.set(); // the operator trusts the certificate's authority
     }
     let peer = Peer {
         address,
@@ -207,7 +207,7 @@ async fn connect(
         calls: Arc::default(),
         certificate,
         remembered: Arc::default(),
-        known,
+        identified,
         dscp: Dscp::default(),
     };
     Ok(Connection { stream, peer, marked: None, probation })

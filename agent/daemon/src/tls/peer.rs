@@ -42,7 +42,7 @@ pub struct Peer {
     /// Authentication results remembered for this connection.
     pub remembered: Arc<VerifiedLogin>,
     /// Set once a caller was identified on the connection.
-    pub(crate) known: IdentifiedFlag,
+    pub(crate) identified: IdentifiedFlag,
     /// Requested DSCP.
     pub dscp: Dscp,
 }
@@ -57,7 +57,7 @@ impl Peer {
             calls: Arc::default(),
             certificate: certificate.map(Arc::new),
             remembered: Arc::default(),
-            known: IdentifiedFlag::unbound(),
+            identified: IdentifiedFlag::unbound(),
             dscp: Dscp::default(),
         }
     }

@@ -22,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use tracing::{info, warn};
 
-use crate::access::CallPermission;
+use crate::aaa::CallPermission;
 use crate::gnsi::{Gnsi, Rotations};
 use crate::northbound::gnsi::{ArtefactTrial, Artefacts, may_finalize};
 use crate::northbound::status::Refusal;
@@ -80,12 +80,12 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
     ) -> Result<Response<Self::SetBootConfigVerifiedStream>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI SetBootConfigVerified")?;
-        let right = CallPermission::of(request.extensions())?;
+        let permission = CallPermission::of(request.extensions())?;
         let (answers, stream) = mpsc::channel(ANSWERS);
         let (core, gnsi, requests) = (self.core.clone(), self.gnsi.clone(), request.into_inner());
         // A task of its own, because a trial is also taken back when the client and its stream are gone.
         let trial = async move {
-            let asking = (&caller, &right);
+            let asking = (&caller, &permission);
             if let Err(refusal) = verified(&core, &gnsi, asking, requests, &answers).await {
                 let _client_is_gone = answers.send(Err(refusal.into())).await;
             }
@@ -101,7 +101,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
 async fn verified<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
-    (caller, right): (&Caller, &CallPermission),
+    (caller, permission): (&Caller, &CallPermission),
     mut requests: Streaming<SetBootConfigVerifiedRequest>,
     answers: &AnswerSender,
 ) -> Result<(), Refusal> {
@@ -118,7 +118,7 @@ async fn verified<D: Datastore>(
         Err(_) => TrialEnd::Cut,
     };
     let end = match end {
-        TrialEnd::Finalized => match may_finalize(right, true) {
+        TrialEnd::Finalized => match may_finalize(permission, true) {
             Ok(()) => TrialEnd::Finalized,
             Err(refusal) => TrialEnd::Denied(refusal),
         },

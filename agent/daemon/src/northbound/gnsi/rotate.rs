@@ -24,7 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 use tracing::{info, warn};
 
-use crate::access::CallPermission;
+use crate::aaa::CallPermission;
 use crate::gnsi::{RotationGuard, RotationLock, Rotations};
 use crate::northbound::status::Refusal;
 
@@ -123,7 +123,7 @@ pub(in crate::northbound) fn serve<S: Rotatable, M: RotateMessages<S>>(
     caller: Caller,
     request: Request<Streaming<M::Request>>,
 ) -> Result<AnswerStream<M::Response>, Status> {
-    let right = CallPermission::of(request.extensions())?;
+    let permission = CallPermission::of(request.extensions())?;
     let requests = request.into_inner();
     let guard = take(&*service)?;
     let (answers, stream) = mpsc::channel(ANSWERS);
@@ -131,7 +131,7 @@ pub(in crate::northbound) fn serve<S: Rotatable, M: RotateMessages<S>>(
     let undertaking = rotations.undertakings().begin(format!("a rotation of {}", S::NAME));
     let stream_task = async move {
         let driver = Driver { service: &*service, caller: &caller };
-        let mut client = Client { requests, answers, right, rotations: &own, idle };
+        let mut client = Client { requests, answers, permission, rotations: &own, idle };
         let last = driver.follow::<M>(&mut client).await;
         // Released before the last answer, so that a client may begin the next rotation as soon as it has that.
         drop((guard, undertaking));
@@ -229,7 +229,7 @@ fn take<S: Rotatable>(service: &S) -> Result<RotationGuard, Refusal> {
 struct Client<'a, Request, Response> {
     requests: Streaming<Request>,
     answers: mpsc::Sender<Result<Response, Status>>,
-    right: CallPermission,
+    permission: CallPermission,
     rotations: &'a Rotations,
     idle: Duration,
 }
@@ -330,7 +330,7 @@ impl<S: Rotatable> Driver<'_, S> {
                 Ok(request) => request,
                 Err(gone) => return self.gone(rotation, &gone).await.map(Err),
             };
-            let done = match self.step::<M>(rotation, request, &client.right).await {
+            let done = match self.step::<M>(rotation, request, &client.permission).await {
                 Ok(done) => done,
                 Err(fallen) => return Some(Err(self.fall(fallen).await.into())),
             };
@@ -350,7 +350,7 @@ impl<S: Rotatable> Driver<'_, S> {
         &self,
         rotation: Rotation<S::Rules>,
         request: M::Request,
-        right: &CallPermission,
+        permission: &CallPermission,
     ) -> Result<StepSuccess<S>, StepFailure<S>> {
         let read = M::read(self.service, rotation.current(), request);
         match guarded("reading the message", read).await {
@@ -358,7 +358,7 @@ impl<S: Rotatable> Driver<'_, S> {
                 self.upload(rotation, upload, overwrite).await
             }
             Ok(Command::Finalize) => {
-                if let Err(refusal) = may_finalize(right, !M::GOES_ON) {
+                if let Err(refusal) = may_finalize(permission, !M::GOES_ON) {
                     return Err(StepFailure { refusal, roll_back: rotation.end() });
                 }
                 let finalizing = rotation.finalize().map_err(|broken| self.broken(broken))?;
@@ -441,12 +441,12 @@ impl<S: Rotatable> Driver<'_, S> {
 /// Checks the permission once more, since the caller may have been removed after the stream began. The finalized state
 /// may withdraw the caller's own permission; with `is_end`, the call is allowed to end nevertheless.
 pub(in crate::northbound) fn may_finalize(
-    right: &CallPermission,
+    permission: &CallPermission,
     is_end: bool,
 ) -> Result<(), Refusal> {
-    right.ask().map_err(Refusal::lost_right)?;
+    permission.recheck().map_err(Refusal::lost_right)?;
     if is_end {
-        right.let_end();
+        permission.allow_completion();
     }
     Ok(())
 }

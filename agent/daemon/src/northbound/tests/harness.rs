@@ -14,18 +14,22 @@ use holdfast_proto::gnmi::{
 use holdfast_proto::gnmi_ext::config_subscription::Action;
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{self, ConfigSubscription};
+use http::Request;
 use hyper_util::rt::TokioIo;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::service::InterceptorLayer;
+use tonic::body::Body;
+use tonic::service::Routes;
 use tonic::transport::{Channel, Endpoint, Server};
-use tonic::{Request, Status, Streaming};
+use tonic::{Status, Streaming};
+use tower::layer::layer_fn;
+use tower::{Service, service_fn};
 
 use super::fake::FakeDatastore;
-use crate::access::CallPermission;
+use crate::aaa::{self, CallPermission};
 use crate::agent_tests::Agent;
 use crate::device::Device;
-use crate::gnsi::{self, Gnsi};
+use crate::gnsi::Gnsi;
 use crate::northbound::{IgnoredSubscriptions, MAX_MESSAGE_SIZE, routes};
 
 /// Octets that the pipe holds.
@@ -104,21 +108,34 @@ pub(super) fn caller(name: &str, role: Role) -> Caller {
 
 /// A channel of one caller, or without an authenticated caller.
 pub(super) async fn channel_of(core: &impl TestBackend, caller: Option<Caller>) -> Channel {
-    let authenticate = move |mut request: Request<()>| {
-        if let Some(caller) = &caller {
-            request.extensions_mut().insert(caller.clone());
-            request.extensions_mut().insert(CallPermission::for_good());
-        }
-        Ok::<_, Status>(request)
-    };
     let gnsi = core.gnsi();
     let (datastore, device) = (core.datastore(), core.device());
     let routes = routes(datastore, device, &gnsi, core.ignored()).await.unwrap();
+    // In place of the AAA layer: the caller is given, and the authz policy is asked.
+    let authorize = layer_fn(move |routes: Routes| {
+        let (caller, gnsi) = (caller.clone(), gnsi.clone());
+        service_fn(move |mut request: Request<Body>| {
+            let allowed = match &caller {
+                Some(caller) => aaa::authorize(&gnsi, caller, &request),
+                None => Err(Status::unauthenticated("no caller")),
+            };
+            if let Some(caller) = &caller {
+                request.extensions_mut().insert(caller.clone());
+                request.extensions_mut().insert(CallPermission::permanent());
+            }
+            let mut routes = routes.clone();
+            async move {
+                match allowed {
+                    Ok(()) => routes.call(request).await,
+                    Err(status) => Ok(status.into_http()),
+                }
+            }
+        })
+    });
     let (near, far) = tokio::io::duplex(PIPE);
     tokio::spawn(
         Server::builder()
-            .layer(InterceptorLayer::new(authenticate))
-            .layer(gnsi::Layer(gnsi))
+            .layer(authorize)
             .add_routes(routes)
             .serve_with_incoming(tokio_stream::once(Ok::<_, std::io::Error>(far))),
     );

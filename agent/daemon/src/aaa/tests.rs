@@ -1,17 +1,18 @@
-//! Rights that a change takes away, and rights that it leaves.
+//! Permissions that a change revokes and that it leaves, and messages that are too large.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_base::{Clock, Role};
 use holdfast_config::Models;
+use holdfast_config::limits::{ERROR_TEXT, PLAIN_MESSAGE_SIZE, READ_MESSAGE_SIZE};
 use holdfast_security::authz::{InstalledPolicy, Upload};
 use holdfast_security::credentialz::CryptHash;
 use holdfast_store::Store;
 use http::HeaderMap;
-use http_body_util::{BodyExt, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use rcgen::{CertificateParams, DnType};
 use rustls_pki_types::pem::PemObject;
@@ -23,10 +24,9 @@ use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::{Code, Status};
+use tower::ServiceExt;
 
-use super::CallPermission;
-use super::body::RequestBody;
-use super::right::Call;
+use super::*;
 use crate::auth::{Authenticator, CertificateTrust, Credentials};
 use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::tests::certz::rig::Authority;
@@ -93,15 +93,54 @@ impl Rig {
             },
         };
         let peer = Peer::of(([127, 0, 0, 1], 1).into(), certificate);
-        let admission = self.authenticator.admission(credentials, &peer).await.unwrap();
+        let login = self.authenticator.login(credentials, &peer).await.unwrap();
         CallPermission::of_call(Call {
             authenticator: self.authenticator.clone(),
             gnsi: self.gnsi.clone(),
-            admission,
+            login,
             peer,
             path: path.to_owned(),
+            rules: Methods::new().rules(path),
             headers: HeaderMap::new(),
         })
+    }
+
+    /// Body of a request to `path`, in a call with this permission.
+    fn request_body(&self, path: &str, body: Body, permission: CallPermission) -> RequestBody {
+        let layer = Layer::new(self.authenticator.clone(), self.gnsi.clone());
+        let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+        let record = Arc::new(layer.record(&request));
+        let frames = Frames::new(layer.methods.rules(path).message_limit, Exceeded::default());
+        RequestBody::new(body, record, Revocation::of(permission), frames)
+    }
+
+    /// Has ada call a service behind the layer that reads the whole request and ends with `trailers`. Returns the status, and
+    /// the octets that the service has read, 0 after an error.
+    async fn request(&self, path: &str, octets: Vec<u8>, trailers: Status) -> (Status, usize) {
+        let read = Arc::new(OnceLock::new());
+        let reads = read.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (reads, trailers) = (reads.clone(), trailers.clone());
+            async move {
+                assert!(!request.headers().contains_key("password"));
+                let got = request.into_body().collect().await.map(|all| all.to_bytes().len());
+                reads.set(got.unwrap_or(0)).unwrap();
+                let mut headers = HeaderMap::new();
+                trailers.add_header(&mut headers).unwrap();
+                let end = Ok::<_, Status>(Frame::<Bytes>::trailers(headers));
+                let body = StreamBody::new(tokio_stream::once(end));
+                Ok::<_, Infallible>(Response::new(Body::new(body)))
+            }
+        });
+        let layer = Layer::new(self.authenticator.clone(), self.gnsi.clone());
+        let service = tower::Layer::layer(&layer, service);
+        let body = Body::new(Full::new(Bytes::from(octets)).map_err(|never| match never {}));
+        let request = Request::builder().uri(path);
+        let request = request.header("username", "ada").header("password", "secret");
+        let request = request.extension(Peer::of(([127, 0, 0, 1], 1).into(), None));
+        let response = service.oneshot(request.body(body).unwrap()).await.unwrap();
+        let trailers = response.into_body().collect().await.unwrap().trailers().unwrap().clone();
+        (Status::from_header_map(&trailers).unwrap(), *read.get().unwrap())
     }
 
     /// Certificate of eve that is valid for some seconds.
@@ -169,7 +208,7 @@ async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
         ("user ada read-only secret", WATCH, Ok(())),
         ("user ada read-only secret", ROTATE, denied),
         ("user ada read-only secret", RECORDS, denied),
-        // A password on trial takes no right away.
+        // A password on trial revokes no permission.
         (&format!("give ada {OTHER}"), ROTATE, Ok(())),
         (&format!("give ada {OTHER}, give-nothing"), ROTATE, Ok(())),
         (&format!("give ada {OTHER}, keep-given"), ROTATE, gone),
@@ -185,14 +224,14 @@ async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
         ("try-policy bob *, keep-policy", SUBSCRIBE, denied),
     ] {
         let rig = Rig::new().await;
-        let right = rig.call(path, None).await;
-        assert_eq!(code(right.check()), Ok(()));
+        let permission = rig.call(path, None).await;
+        assert_eq!(code(permission.check()), Ok(()));
         for change in changes.split(", ") {
             rig.change(change).await;
         }
-        assert_eq!(code(right.check()), want, "{changes}: {path}");
-        assert_eq!(code(right.ask()), want, "{changes}: {path}");
-        assert_eq!(right.lost().map(|status| status.code()), want.err());
+        assert_eq!(code(permission.check()), want, "{changes}: {path}");
+        assert_eq!(code(permission.recheck()), want, "{changes}: {path}");
+        assert_eq!(permission.revocation().map(|status| status.code()), want.err());
     }
 }
 
@@ -201,38 +240,38 @@ async fn calls_begun_with_a_trial_password_end_at_its_rollback() {
     let rig = Rig::new().await;
     rig.change("user ada admin other").await;
     rig.change(&format!("give ada {SECRET}")).await;
-    let right = rig.call(SUBSCRIBE, None).await; // with `secret`
-    assert_eq!(code(right.check()), Ok(()));
+    let permission = rig.call(SUBSCRIBE, None).await; // with `secret`
+    assert_eq!(code(permission.check()), Ok(()));
     rig.change("give-nothing").await;
-    assert_eq!(code(right.check()), Err(Code::Unauthenticated));
+    assert_eq!(code(permission.check()), Err(Code::Unauthenticated));
 }
 
 #[tokio::test]
 async fn a_call_that_ends_by_itself_is_not_cut() {
     let rig = Rig::new().await;
-    let right = rig.call(ROTATE, None).await;
-    right.ask().unwrap();
-    right.let_end();
+    let permission = rig.call(ROTATE, None).await;
+    permission.recheck().unwrap();
+    permission.allow_completion();
     rig.change("delete ada").await;
-    assert_eq!(code(right.check()), Ok(()));
-    assert!(right.lost().is_none());
+    assert_eq!(code(permission.check()), Ok(()));
+    assert!(permission.revocation().is_none());
 }
 
 #[tokio::test]
 async fn a_certificate_of_a_call_counts_until_it_expires() {
     let rig = Rig::new().await;
-    let right = rig.call(SUBSCRIBE, Some(rig.eve(100))).await;
+    let permission = rig.call(SUBSCRIBE, Some(rig.eve(100))).await;
     let other = rig.call(SUBSCRIBE, Some(rig.eve(100_000))).await;
     tokio::time::pause();
-    let mut lost = std::pin::pin!(right.clone().until_lost());
-    assert!(timeout(Duration::from_secs(98), &mut lost).await.is_err());
-    assert_eq!(code(right.check()), Ok(()));
+    let mut revoked = std::pin::pin!(permission.clone().wait_revoked());
+    assert!(timeout(Duration::from_secs(98), &mut revoked).await.is_err());
+    assert_eq!(code(permission.check()), Ok(()));
     // The clock of the test may be anywhere within its second.
-    let status = timeout(Duration::from_secs(5), &mut lost).await.unwrap();
+    let status = timeout(Duration::from_secs(5), &mut revoked).await.unwrap();
     assert_eq!(status.code(), Code::Unauthenticated, "{status}");
     assert!(status.message().contains("certificate"), "{status}");
     // A call on the same connection is refused, though nothing has changed but the time.
-    assert_eq!(code(right.ask()), Err(Code::Unauthenticated));
+    assert_eq!(code(permission.recheck()), Err(Code::Unauthenticated));
     assert_eq!(code(other.check()), Ok(()));
     // The role of certificates has not changed, so a longer certificate still gets in.
     assert_eq!(code(rig.call(SUBSCRIBE, Some(rig.eve(100_000))).await.check()), Ok(()));
@@ -243,8 +282,8 @@ async fn a_request_whose_caller_goes_is_not_read_to_its_end() {
     let rig = Rig::new().await;
     let (sent, frames) = mpsc::channel(1);
     let frames = StreamBody::new(ReceiverStream::new(frames));
-    let right = rig.call("/gnmi.gNMI/Set", None).await;
-    let mut body = RequestBody::new(Body::new(frames), right);
+    let permission = rig.call("/gnmi.gNMI/Set", None).await;
+    let mut body = rig.request_body("/gnmi.gNMI/Set", Body::new(frames), permission);
     let part = || Ok::<_, Status>(Frame::data(Bytes::from_static(b"part")));
     sent.send(part()).await.unwrap();
     assert!(body.frame().await.unwrap().unwrap().is_data());
@@ -261,11 +300,44 @@ async fn a_request_that_waits_learns_that_its_caller_is_gone() {
     let rig = Rig::new().await;
     let (_sent, frames) = mpsc::channel::<Result<Frame<Bytes>, Status>>(1);
     let frames = StreamBody::new(ReceiverStream::new(frames));
-    let right = rig.call(ROTATE, None).await;
-    let mut body = RequestBody::new(Body::new(frames), right);
+    let permission = rig.call(ROTATE, None).await;
+    let mut body = rig.request_body(ROTATE, Body::new(frames), permission);
     let (cut, ()) = tokio::join!(body.frame(), async {
         tokio::task::yield_now().await;
         rig.change("user ada read-only secret").await;
     });
     assert_eq!(cut.unwrap().unwrap_err().code(), Code::PermissionDenied);
+}
+
+fn frame(length: usize) -> Vec<u8> {
+    [&[0], &u32::try_from(length).unwrap().to_be_bytes()[..]].concat()
+}
+
+#[tokio::test]
+async fn a_stream_that_announces_too_much_ends_with_the_name_of_the_limit() {
+    let rig = Rig::new().await;
+    let fine = Status::ok("");
+    let octets = [frame(3), vec![1, 2, 3]].concat();
+    let (status, read) = rig.request(SUBSCRIBE, octets, fine.clone()).await;
+    assert_eq!((status.code(), read), (Code::Ok, 8));
+    for (method, length, limit) in [
+        ("/gnmi.gNMI/Get", 64 << 20, &READ_MESSAGE_SIZE),
+        (SUBSCRIBE, 2 << 20, &READ_MESSAGE_SIZE),
+        ("/gnoi.os.OS/Install", (4 << 20) + 1, &PLAIN_MESSAGE_SIZE),
+    ] {
+        let (status, read) = rig.request(method, frame(length), fine.clone()).await;
+        assert_eq!((status.code(), read), (Code::ResourceExhausted, 0), "{method}");
+        assert!(status.message().contains(limit.name), "{method}: {status:?}");
+    }
+    let (status, _) = rig.request("/gnmi.gNMI/Set", frame(64 << 20), fine).await;
+    assert_eq!(status.code(), Code::Ok);
+}
+
+#[tokio::test]
+async fn statuses_of_services_have_texts_of_bounded_length() {
+    let rig = Rig::new().await;
+    let long = Status::not_found("x".repeat(ERROR_TEXT.figure * 2));
+    let (status, _) = rig.request(SUBSCRIBE, Vec::new(), long).await;
+    assert_eq!(status.code(), Code::NotFound);
+    assert_eq!(status.message().len(), ERROR_TEXT.figure);
 }

@@ -1,11 +1,13 @@
-//! The right of one call to go on.
+//! The permission of one call to go on.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use holdfast_base::AccessEpoch;
 use http::HeaderMap;
-
 use rustls_pki_types::UnixTime;
 use tokio::time::timeout;
 use tonic::{Extensions, Status};
@@ -13,22 +15,23 @@ use tracing::info;
 
 use crate::auth::{Authenticator, LoginContext};
 use crate::gnsi::Gnsi;
+use crate::methods::MethodRules;
 use crate::tls::Peer;
 
 /// The longest sleep until a certificate expires: timers do not notice when the clock of the box is set.
 const CLOCK_CHECK: Duration = Duration::from_secs(60);
 
 /// Path prefix of the services that a box answers only while gNSI is switched on.
-const SWITCHED: &str = "/gnsi.";
+const GNSI: &str = "/gnsi.";
 
-/// The right of one call; clones share it. Each request has it in its extensions.
+/// Permission of one call; clones share it. Each request has it in its extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct CallPermission(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     epoch: AccessEpoch,
-    /// Absent in tests without an authenticator, where a right is never lost.
+    /// Absent in tests without an authenticator, where a permission is never revoked.
     call: Option<Call>,
     state: Mutex<State>,
 }
@@ -38,9 +41,10 @@ struct Shared {
 pub(super) struct Call {
     pub(super) authenticator: Authenticator,
     pub(super) gnsi: Gnsi,
-    pub(super) admission: LoginContext,
+    pub(super) login: LoginContext,
     pub(super) peer: Peer,
     pub(super) path: String,
+    pub(super) rules: MethodRules,
     /// Headers without the password.
     pub(super) headers: HeaderMap,
 }
@@ -52,8 +56,8 @@ struct State {
     /// Time at which the answer has to be renewed even without a change: a certificate expires.
     until: Option<UnixTime>,
     /// Status that the call was cut with; never cleared.
-    lost: Option<Status>,
-    /// Set when the handler ends the call by itself, see [`CallPermission::let_end`].
+    revocation: Option<Status>,
+    /// Set when the handler ends the call by itself, see [`CallPermission::allow_completion`].
     is_ending: bool,
 }
 
@@ -61,55 +65,56 @@ impl CallPermission {
     pub(super) fn of_call(call: Call) -> Self {
         let epoch = call.gnsi.access().clone();
         let until = call.authenticator.certificate_until(&call.peer);
-        let began = call.admission.epoch;
-        let state = State { epoch: began, until, lost: None, is_ending: false };
+        let began = call.login.epoch;
+        let state = State { epoch: began, until, revocation: None, is_ending: false };
         Self(Arc::new(Shared { epoch, call: Some(call), state: Mutex::new(state) }))
     }
 
-    /// Makes a right that is never lost.
+    /// Makes a permission that is never revoked.
     #[cfg(test)]
-    pub(crate) fn for_good() -> Self {
-        let state = State { epoch: 0, until: None, lost: None, is_ending: false };
+    pub(crate) fn permanent() -> Self {
+        let state = State { epoch: 0, until: None, revocation: None, is_ending: false };
         let (epoch, state) = (AccessEpoch::default(), Mutex::new(state));
         Self(Arc::new(Shared { epoch, call: None, state }))
     }
 
-    /// Takes the right out of a request that came through the layer.
+    /// Takes the permission out of a request that came through the AAA layer.
     ///
     /// # Errors
     ///
     /// `UNAUTHENTICATED` for any other request.
     pub(crate) fn of(extensions: &Extensions) -> Result<Self, Status> {
-        let right = extensions.get::<Self>().cloned();
-        right.ok_or_else(|| Status::unauthenticated("the request carries no right of a call"))
+        let permission = extensions.get::<Self>().cloned();
+        permission
+            .ok_or_else(|| Status::unauthenticated("the request carries no permission of a call"))
     }
 
-    /// Asks whether the caller could begin the call now, regardless of the last answer.
+    /// Checks whether the caller could begin the call now, regardless of the last check.
     ///
     /// # Errors
     ///
     /// The status that a new call would end with.
-    pub(crate) fn ask(&self) -> Result<(), Status> {
+    pub(crate) fn recheck(&self) -> Result<(), Status> {
         let mut state = self.state();
         self.evaluate(&mut state)
     }
 
-    /// Lets the handler end the call by itself from now on: for a step that may take the caller's own right away,
-    /// and whose outcome the client has to learn.
-    pub(crate) fn let_end(&self) {
+    /// Lets the handler end the call by itself from now on: for a step that may revoke the caller's own permission, and whose
+    /// outcome the client has to learn.
+    pub(crate) fn allow_completion(&self) {
         self.state().is_ending = true;
     }
 
-    /// Checks the right: one comparison, unless the epoch has moved or a certificate expires.
+    /// Checks the permission: one comparison, unless the epoch has moved or a certificate expires.
     ///
     /// # Errors
     ///
-    /// As [`Self::ask`].
+    /// As [`Self::recheck`].
     pub(super) fn check(&self) -> Result<(), Status> {
         let mut state = self.state();
         let is_due = || state.until.is_some_and(|until| self.now() >= until);
         if state.is_ending
-            || state.lost.is_none() && state.epoch == self.0.epoch.number() && !is_due()
+            || state.revocation.is_none() && state.epoch == self.0.epoch.number() && !is_due()
         {
             return Ok(());
         }
@@ -117,13 +122,13 @@ impl CallPermission {
     }
 
     /// Status that the call was cut with, if it was cut.
-    pub(super) fn lost(&self) -> Option<Status> {
+    pub(super) fn revocation(&self) -> Option<Status> {
         let state = self.state();
-        state.lost.clone().filter(|_| !state.is_ending)
+        state.revocation.clone().filter(|_| !state.is_ending)
     }
 
-    /// Resolves with the status when the right is gone.
-    pub(super) async fn until_lost(self) -> Status {
+    /// Resolves with the status when the permission is revoked.
+    pub(super) async fn wait_revoked(self) -> Status {
         let mut epoch_rx = self.0.epoch.subscribe();
         loop {
             epoch_rx.mark_unchanged();
@@ -146,8 +151,8 @@ impl CallPermission {
 
     fn evaluate(&self, state: &mut State) -> Result<(), Status> {
         let Some(call) = &self.0.call else { return Ok(()) };
-        if let Some(lost) = &state.lost {
-            return Err(lost.clone());
+        if let Some(status) = &state.revocation {
+            return Err(status.clone());
         }
         let epoch = self.0.epoch.number();
         match call.could_begin() {
@@ -157,9 +162,9 @@ impl CallPermission {
                 Ok(())
             }
             Err(status) => {
-                let caller = &call.admission.caller.name;
-                info!(%caller, rpc = call.path, reason = status.message(), "a call loses its right");
-                state.lost = Some(status.clone());
+                let caller = &call.login.caller.name;
+                info!(%caller, rpc = call.path, reason = status.message(), "the permission of a call is revoked");
+                state.revocation = Some(status.clone());
                 Err(status)
             }
         }
@@ -176,14 +181,46 @@ impl CallPermission {
 }
 
 impl Call {
-    /// Repeats the questions of the beginning, in the same order.
+    /// Repeats the checks of the beginning, in their order.
     fn could_begin(&self) -> Result<(), Status> {
-        let Self { authenticator, gnsi, admission, peer, path, headers } = self;
-        let caller = authenticator.admit_again(admission, peer, path)?;
-        gnsi.authz.still_allows(&caller, peer, path, headers)?;
-        if path.starts_with(SWITCHED) && !gnsi.is_on() {
+        let Self { authenticator, gnsi, login, peer, path, rules, headers } = self;
+        let caller = authenticator.reauthenticate(login, peer)?;
+        rules.require_role(&caller, path)?;
+        gnsi.authz.reauthorize(&caller, peer, path, headers)?;
+        if path.starts_with(GNSI) && !gnsi.is_on() {
             return Err(Status::failed_precondition("gNSI is switched off on this box"));
         }
         Ok(())
+    }
+}
+
+/// The permission of a call as seen by one direction, with the task that waits for its revocation.
+pub(super) struct Revocation {
+    permission: CallPermission,
+    /// Made when the direction first has nothing to pass on: most unary calls never need it.
+    waiting: Option<Pin<Box<dyn Future<Output = Status> + Send>>>,
+}
+
+impl Revocation {
+    pub(super) fn of(permission: CallPermission) -> Self {
+        Self { permission, waiting: None }
+    }
+
+    /// As [`CallPermission::check`].
+    pub(super) fn check(&self) -> Result<(), Status> {
+        self.permission.check()
+    }
+
+    /// Status that the call was cut with, if it was cut.
+    pub(super) fn status(&self) -> Option<Status> {
+        self.permission.revocation()
+    }
+
+    /// Resolves with the status when the permission is revoked.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Status> {
+        let permission = &self.permission;
+        let waiting =
+            self.waiting.get_or_insert_with(|| Box::pin(permission.clone().wait_revoked()));
+        waiting.as_mut().poll(context)
     }
 }

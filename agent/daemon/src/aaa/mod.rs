@@ -1,0 +1,201 @@
+//! Authentication, authorization and accounting (AAA) in front of every service of the listener.
+//!
+//! ```text
+//! request ─> record ─> identify ─> role ─> authz policy ─> frames, checked ─> service
+//!              │           │         │          │                                │
+//!              │        refused   refused     denied                          response
+//!              └<──────────┴─────────┴──────────┴──────────── frames, checked <──┘
+//! ```
+//!
+//! One [`Layer`] does all of it, by one table of methods ([`crate::methods`]), with one body for each direction ([`body`]):
+//!
+//! * The [`record`] of a call begins before anything else and ends with the call, so that refused and abandoned calls are
+//!   accounted for, too.
+//! * The [`permission`] of a call outlives its beginning: users, roles, policies, TLS profiles and the switch of gNSI count
+//!   their changes in one [`holdfast_base::AccessEpoch`]. While the epoch does not move, a check is one comparison; when it
+//!   moves, authentication and authorization are repeated, once for each call. A revocation ends both directions of a stream:
+//!   the client reads the reason, the handler finds its stream broken. A unary call whose request has arrived in full is
+//!   carried out.
+//! * The size of [`messages`] is bounded before memory is allocated for them, and so is the text of a status.
+//!
+//! A change on trial revokes no permission of a stream: it goes on as long as either the final state or the state in force
+//! allows it. Otherwise an administrator could not finalize passwords, authorities or policies that lock him out of the
+//! running call.
+
+mod body;
+mod login;
+mod messages;
+mod permission;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use holdfast_base::{Caller, now_ns};
+use holdfast_config::limits::error_text;
+use http::{Request, Response};
+use tonic::Status;
+use tonic::body::Body;
+use tower::Service;
+use tracing::info;
+
+use self::body::{RequestBody, ResponseBody};
+use self::login::take_credentials;
+use self::messages::{Exceeded, Frames};
+pub(crate) use self::permission::CallPermission;
+use self::permission::{Call, Revocation};
+use self::record::{CallEnd, CallRecord};
+use crate::auth::{Authenticator, Credentials, LoginRefusal};
+use crate::gnsi::Gnsi;
+use crate::methods::Methods;
+use crate::tls::Peer;
+
+/// Wraps a service in [`AaaService`].
+#[derive(Clone, Debug)]
+pub struct Layer {
+    authenticator: Authenticator,
+    gnsi: Gnsi,
+    methods: Arc<Methods>,
+}
+
+impl Layer {
+    pub fn new(authenticator: Authenticator, gnsi: Gnsi) -> Self {
+        Self { authenticator, gnsi, methods: Arc::new(Methods::new()) }
+    }
+
+    fn record(&self, request: &Request<Body>) -> CallRecord {
+        let peer = request.extensions().get::<Peer>().cloned();
+        let (accounts, methods) = (self.gnsi.accounts.clone(), self.methods.clone());
+        CallRecord::new(accounts, methods, request.uri().path(), peer)
+    }
+
+    /// Identifies the caller and authorizes the call. The service finds the [`Caller`] and the [`CallPermission`] in the
+    /// extensions of the request.
+    ///
+    /// # Errors
+    ///
+    /// The status that the call ends with.
+    async fn admit(
+        &self,
+        credentials: Result<Credentials, LoginRefusal>,
+        record: &CallRecord,
+        request: &mut Request<Body>,
+    ) -> Result<CallPermission, Status> {
+        let credentials = credentials?;
+        // The listener adds a peer to every request. Without one, nothing is known about the connection.
+        let peer = request.extensions().get::<Peer>().cloned();
+        let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;
+        let name = credentials.name.clone();
+        let login = self.authenticator.login(credentials, &peer).await;
+        let login = login.inspect_err(|refusal| record.refused(name, refusal))?;
+        peer.identified.set();
+        record.identified(&login.caller);
+
+        let path = request.uri().path();
+        let rules = self.methods.rules(path);
+        rules.require_role(&login.caller, path)?;
+        authorize(&self.gnsi, &login.caller, request)?;
+        let caller = login.caller.clone();
+        let permission = CallPermission::of_call(Call {
+            authenticator: self.authenticator.clone(),
+            gnsi: self.gnsi.clone(),
+            login,
+            peer,
+            path: path.to_owned(),
+            rules,
+            headers: request.headers().clone(),
+        });
+        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(permission.clone());
+        Ok(permission)
+    }
+}
+
+impl<S> tower::Layer<S> for Layer {
+    type Service = AaaService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        AaaService { inner, layer: self.clone() }
+    }
+}
+
+/// Passes on the calls of identified and authorized callers, without their passwords. Answers all others itself.
+#[derive(Clone, Debug)]
+pub struct AaaService<S> {
+    inner: S,
+    layer: Layer,
+}
+
+impl<S> Service<Request<Body>> for AaaService<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        let layer = self.layer.clone();
+        let fresh = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, fresh); // the one that was polled ready
+        let record = Arc::new(layer.record(&request));
+        let end = CallEnd::new(record.clone());
+        // Noted before anything is awaited, so that an abandoned call is recorded with the name that it tried.
+        let credentials = take_credentials(request.headers_mut());
+        record.received(&credentials);
+        Box::pin(async move {
+            let permission = match layer.admit(credentials, &record, &mut request).await {
+                Ok(permission) => permission,
+                Err(status) => return Ok(end.refuse(messages::cut(status))),
+            };
+            let exceeded = Exceeded::default();
+            let limit = layer.methods.rules(request.uri().path()).message_limit;
+            let is_unary = record.is_unary();
+            let revocation = Revocation::of(permission.clone());
+            let frames = Frames::new(limit, exceeded.clone());
+            let request =
+                request.map(|body| Body::new(RequestBody::new(body, record, revocation, frames)));
+            let mut response = inner.call(request).await?;
+            if let Some(status) = permission.revocation() {
+                return Ok(end.refuse(status)); // the request was cut
+            }
+            exceeded.restate(response.headers_mut());
+            end.answered(response.headers());
+            // The change of a unary call is carried out, so the client has to learn its outcome.
+            let revocation = (!is_unary).then(|| Revocation::of(permission));
+            Ok(response.map(|body| Body::new(ResponseBody::new(body, revocation, exceeded, end))))
+        })
+    }
+}
+
+/// Asks the authz policy about a call of `caller`.
+///
+/// # Errors
+///
+/// `PERMISSION_DENIED` with the reason of the policy.
+pub(crate) fn authorize<B>(
+    gnsi: &Gnsi,
+    caller: &Caller,
+    request: &Request<B>,
+) -> Result<(), Status> {
+    let peer = request.extensions().get::<Peer>();
+    let rpc = request.uri().path();
+    gnsi.authz.authorize(caller, peer, rpc, request.headers(), now_ns()).map_err(|denial| {
+        let reason = error_text(&denial);
+        info!(caller = %caller.name, rpc, reason, "a call is denied");
+        Status::permission_denied(reason)
+    })
+}
