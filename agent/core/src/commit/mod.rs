@@ -5,43 +5,45 @@
 //! effects out in their order, and brings each result back as an input.
 //!
 //! ```text
-//!    Change: examine                                        Confirm: confirm
-//!        |                                                         |
-//!        v         Cancel, or refused                              v
-//!    Examining ---------------------------> answered          Confirming
-//!        | Examined: plan                   with its               | Finished: close the
-//!        v         refused                  error                  v window, answer
-//!    Planning ----------------------------> answered            (Ended)
-//!        | |       a dry run
-//!        | +------------------------------> answered with the preview
-//!        | Planned: record
-//!        v
-//!    Preparing
-//!        | Prepared
-//!        v         the engine gives it up
-//!    Recording --------------------------> GivenUp
-//!        | |       the disk refuses: cancel   | Recorded: as from Executing
-//!        | +-----------------------------> Reverting -- Engine --> answered with the error
-//!        | Recorded: start                    ^
-//!        v         failed: abort              |
-//!    Executing --> Aborting -- Finished ------|------------------> answered with the error
-//!        | Engine: finalize                   | UndoStarted
-//!        v         the disk refuses: undo     |
-//!    Finalizing -----------------------> StartingUndo
-//!        | Finished: apply
-//!        v         a small commit: publish
-//!    Applying ----------------------------> answered
-//!        | Applied: answer a large one
-//!        v
-//!    Replying
-//!        | Replied: build its revision
-//!        v
-//!    Building -- Built: publish --> (Ended)
+//!  Change: examine                                   Confirm: confirm
+//!     |                                                 |
+//!     v          Cancel, or refused                     v
+//! Examining -----------------------> Ended (1)      Confirming
+//!     | Examined: plan                                  | Finished: close the window
+//!     v          refused                                v
+//! Planning ------------------------> Ended (1)      Ended (2)
+//!     | |        a dry run
+//!     | +--------------------------> Ended (3)
+//!     | Planned: record
+//!     v
+//! Preparing
+//!     | Prepared
+//!     v          the engine ends the plan early
+//! Recording -----------------------> GivenUp -- Recorded --> as from Executing
+//!     | |        the disk refuses: cancel
+//!     | +--------------------------> Reverting -- Engine --> Ended (1)
+//!     | Recorded: start
+//!     v          failed, and run back: abort
+//! Executing -----------------------> Aborting -- Finished --> Ended (1)
+//!     | Engine: finalize
+//!     v          the disk refuses: undo
+//! Finalizing ----------------------> StartingUndo -- UndoStarted --> Reverting -- Engine --> Ended (1)
+//!     | Finished: apply
+//!     v          a small change: publish
+//! Applying ------------------------> Ended (4)
+//!     | Applied: answer a large change (4)
+//!     v
+//! Replying
+//!     | Replied: build its revision
+//!     v
+//! Building -- Built: publish ------> Ended
+//!
+//! Answered with (1) its error, (2) success without a change, (3) the preview, (4) time and revision.
 //! ```
 //!
-//! Every answer but that of a large commit ends the machine. Credentials alone are not recorded: they skip the disk, and
-//! are in force when the engine is done. A client that goes counts until the change is recorded (Cancel); later the
-//! change is carried out. The deadline of a commit that must be confirmed begins another commit, the rollback.
+//! Credentials alone are not recorded: they skip the disk, and are in force when the engine is done. A client that goes
+//! counts until the change is recorded (Cancel); later the change is carried out. The deadline of a commit that must be
+//! confirmed begins another commit, the rollback.
 //!
 //! Absent on purpose: time, the store, the engine and the reply channel, which the effects have.
 
