@@ -158,7 +158,7 @@ fn up_time_ns() -> Option<u64> {
 fn rfc3339(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, rest) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(days);
     let (hour, minute, second) = (rest / 3600, rest / 60 % 60, rest % 60);
     let fraction = since.subsec_nanos();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{fraction:09}Z")
@@ -168,7 +168,7 @@ fn rfc3339(time: SystemTime) -> String {
 ///
 /// Years are counted from March, so that the leap day is the last of a year and the months before
 /// it have a regular pattern of 153 days in five.
-fn civil(days: u64) -> (u64, u64, u64) {
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_IN_400_YEARS: u64 = 146_097;
     let shifted = days + 719_468; // days from 0000-03-01 to 1970-01-01
     let (era, day) = (shifted / DAYS_IN_400_YEARS, shifted % DAYS_IN_400_YEARS);

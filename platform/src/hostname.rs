@@ -18,7 +18,7 @@ use nix::errno::Errno;
 /// Longest host name that the kernel accepts, in octets (`__NEW_UTS_LEN`).
 const MAX_NAME: usize = 64;
 /// Time limit of the helper for one name; it makes one system call.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HELPER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Sets the host name in the UTS namespace. Clones share the connection.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ impl HostnameWriter {
     /// # Errors
     /// When the time limit cannot be set on the socket.
     pub fn helper(socket: UnixStream) -> io::Result<Self> {
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(HELPER_TIMEOUT))?;
         Ok(Self::Helper(Arc::new(Mutex::new(socket))))
     }
 

@@ -113,7 +113,7 @@ impl Transport for Platform {
 
     fn read(&mut self, keys: Vec<Key>) {
         let (texts, network): (Vec<_>, Vec<_>) =
-            keys.into_iter().partition(|key| ReadQuery::of(key).is_text());
+            keys.into_iter().partition(|key| ReadQuery::of(key).is_file_transport());
         if !network.is_empty() {
             self.rtnetlink.line().command(rtnetlink::Command::Read(network));
         }

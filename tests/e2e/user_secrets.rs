@@ -40,7 +40,7 @@ fn root(name: &str, password: Option<&str>) -> Value {
     json!({"openconfig-system:system": {"aaa": {"authentication": {"users": users}}}})
 }
 
-async fn gets_in(agent: &AgentProcess, name: &str, password: &str) -> bool {
+async fn can_log_in(agent: &AgentProcess, name: &str, password: &str) -> bool {
     let credentials = Credentials::new(name, password).unwrap();
     match GnmiClient::over(agent.channel().await, credentials).capabilities().await {
         Ok(_) => true,
@@ -102,15 +102,15 @@ async fn a_password_of_a_client_logs_in_while_gnsi_is_off() {
 
     switch(&agent, &["gnsi", "off"]);
     admin.update("/", root("ada", Some(PASSWORD))).await.unwrap();
-    assert!(gets_in(&agent, "ada", PASSWORD).await);
+    assert!(can_log_in(&agent, "ada", PASSWORD).await);
     let tree = shown(&admin).await;
     assert!(!tree.to_string().contains("password") && tree.to_string().contains("ada"), "{tree}");
     admin.replace("/", tree.clone()).await.unwrap();
-    assert!(gets_in(&agent, "ada", PASSWORD).await, "sent back");
+    assert!(can_log_in(&agent, "ada", PASSWORD).await, "sent back");
     union(&admin, root("ada", None)).await;
-    assert!(gets_in(&agent, "ada", PASSWORD).await, "covered");
+    assert!(can_log_in(&agent, "ada", PASSWORD).await, "covered");
     agent.restart().await;
-    assert!(gets_in(&agent, "ada", PASSWORD).await, "after a restart");
+    assert!(can_log_in(&agent, "ada", PASSWORD).await, "after a restart");
     let admin = agent.gnmi().await;
     let all = admin.read("/").await.unwrap().to_string();
     assert!(!all.contains("hunter2") && !all.contains("$6$"));
@@ -120,34 +120,38 @@ async fn a_password_of_a_client_logs_in_while_gnsi_is_off() {
     let set = agent.user(&["set", "ada", "--role", "admin"], "set at the box");
     assert!(set.status.success(), "{set:?}");
     assert!(
-        gets_in(&agent, "ada", PASSWORD).await && !gets_in(&agent, "ada", "set at the box").await
+        can_log_in(&agent, "ada", PASSWORD).await
+            && !can_log_in(&agent, "ada", "set at the box").await
     );
     switch(&agent, &["gnsi", "on"]);
     assert!(
-        !gets_in(&agent, "ada", PASSWORD).await && gets_in(&agent, "ada", "set at the box").await
+        !can_log_in(&agent, "ada", PASSWORD).await
+            && can_log_in(&agent, "ada", "set at the box").await
     );
     let gone = admin.delete(&format!("{}/config/password", user("ada"))).await.unwrap_err();
     assert_eq!(gone.code(), Code::PermissionDenied, "{gone}");
     agent.restart().await;
-    assert!(!gets_in(&agent, "ada", PASSWORD).await);
+    assert!(!can_log_in(&agent, "ada", PASSWORD).await);
     switch(&agent, &["gnsi", "off"]);
-    assert!(gets_in(&agent, "ada", PASSWORD).await, "the client's again");
+    assert!(can_log_in(&agent, "ada", PASSWORD).await, "the client's again");
 
     let admin = agent.gnmi().await;
     let password = format!("{}/config/password", user("ada"));
     admin.update(&password, NEXT).await.unwrap();
-    assert!(gets_in(&agent, "ada", NEXT).await && !gets_in(&agent, "ada", PASSWORD).await);
+    assert!(can_log_in(&agent, "ada", NEXT).await && !can_log_in(&agent, "ada", PASSWORD).await);
     admin.delete(&password).await.unwrap();
-    assert!(!gets_in(&agent, "ada", NEXT).await && gets_in(&agent, "ada", "set at the box").await);
+    assert!(
+        !can_log_in(&agent, "ada", NEXT).await && can_log_in(&agent, "ada", "set at the box").await
+    );
     admin.update(&password, NEXT).await.unwrap();
     union(&admin, json!({"openconfig-system:system": {"config": {"hostname": "x"}}})).await;
-    assert!(!gets_in(&agent, "ada", NEXT).await, "without the user");
+    assert!(!can_log_in(&agent, "ada", NEXT).await, "without the user");
     admin.update("/", root("ada", None)).await.unwrap();
-    assert!(!gets_in(&agent, "ada", NEXT).await, "a user of the same name is another one");
+    assert!(!can_log_in(&agent, "ada", NEXT).await, "a user of the same name is another one");
     check_files(&agent);
 }
 
-fn committing(action: commit::Action) -> Vec<gnmi_ext::Extension> {
+fn commit_extension(action: commit::Action) -> Vec<gnmi_ext::Extension> {
     let commit = gnmi_ext::Commit { id: "one".to_owned(), action: Some(action) };
     vec![gnmi_ext::Extension { ext: Some(Ext::Commit(commit)) }]
 }
@@ -161,7 +165,7 @@ async fn unconfirmed_commit_restores_the_old_password() {
     admin.update("/", root("ada", Some(PASSWORD))).await.unwrap();
     let begin = || {
         let rollback_duration = Some(prost_types::Duration { seconds: 600, nanos: 0 });
-        committing(commit::Action::Commit(gnmi_ext::CommitRequest { rollback_duration }))
+        commit_extension(commit::Action::Commit(gnmi_ext::CommitRequest { rollback_duration }))
     };
     let changes = [
         gnmi::SetRequest {
@@ -173,16 +177,16 @@ async fn unconfirmed_commit_restores_the_old_password() {
     for (request, by_restart) in changes.iter().flat_map(|it| [(it, false), (it, true)]) {
         let admin = agent.gnmi().await;
         admin.set(gnmi::SetRequest { extension: begin(), ..request.clone() }).await.unwrap();
-        assert!(!gets_in(&agent, "ada", PASSWORD).await, "{request:?}");
+        assert!(!can_log_in(&agent, "ada", PASSWORD).await, "{request:?}");
         if by_restart {
             agent.restart().await;
         } else {
             let cancel = commit::Action::Cancel(gnmi_ext::CommitCancel {});
-            let extension = committing(cancel);
+            let extension = commit_extension(cancel);
             admin.set(gnmi::SetRequest { extension, ..Default::default() }).await.unwrap();
         }
-        assert!(gets_in(&agent, "ada", PASSWORD).await, "by a restart: {by_restart}");
-        assert!(!gets_in(&agent, "ada", NEXT).await);
+        assert!(can_log_in(&agent, "ada", PASSWORD).await, "by a restart: {by_restart}");
+        assert!(!can_log_in(&agent, "ada", NEXT).await);
     }
     check_files(&agent);
 }

@@ -87,23 +87,23 @@ impl Configuration {
                 }]))
             }
             (BootChange::Set(boot), None) => self.booted(boot.as_ref()),
-            (BootChange::Bootstrap(boot, seeds), None) => self.booted(Some(boot))?.seeded(seeds),
+            (BootChange::Bootstrap(boot, seeds), None) => {
+                self.booted(Some(boot))?.with_initial(seeds)
+            }
             (BootChange::Try(boot), None) => {
                 let mut tried = self.booted(Some(boot))?;
                 tried.layers_mut().boot_before = Some(self.layers().boot.clone());
                 Ok(tried)
             }
-            (BootChange::Confirm, _) => Ok(self.without_way_back()),
-            (BootChange::GoBack, Some(before)) => {
-                Ok(self.booted(before.as_ref())?.without_way_back())
-            }
+            (BootChange::Confirm, _) => Ok(self.without_trial()),
+            (BootChange::GoBack, Some(before)) => Ok(self.booted(before.as_ref())?.without_trial()),
             (BootChange::GoBack, None) => Ok(self.clone()),
         }
     }
 
     /// Merges the seeds into the client's layers, as if a client had sent them. Items that the boot configuration
     /// holds are refused by name.
-    fn seeded(&self, seeds: &InitialConfiguration) -> Result<Self, EditErrors> {
+    fn with_initial(&self, seeds: &InitialConfiguration) -> Result<Self, EditErrors> {
         let mut edit = Edit::default();
         let mut origins = Vec::new();
         let parts = [(Origin::Native, &seeds.vendor), (Origin::OpenConfig, &seeds.openconfig)];
@@ -114,7 +114,7 @@ impl Configuration {
         }
         let blamed = |error: EditError| match error.operation {
             EditOperation::Update(at) => {
-                EditError { operation: EditOperation::Seed(origins[at]), ..error }
+                EditError { operation: EditOperation::InitialConfiguration(origins[at]), ..error }
             }
             _ => error,
         };
@@ -124,7 +124,7 @@ impl Configuration {
         self.edit(&edit).map_err(|errors| EditErrors(errors.0.into_iter().map(blamed).collect()))
     }
 
-    fn without_way_back(&self) -> Self {
+    fn without_trial(&self) -> Self {
         let mut same = self.clone();
         same.layers_mut().boot_before = None;
         same
@@ -163,7 +163,7 @@ fn payload(origin: Origin, text: &[u8]) -> Result<Payload, EditErrors> {
     }
     let text = String::from_utf8(text.to_vec()).map_err(|error| {
         let cause = EditCause::Malformed(error.to_string());
-        let operation = EditOperation::Seed(origin);
+        let operation = EditOperation::InitialConfiguration(origin);
         EditErrors(vec![EditError { operation, path: "/".to_owned(), cause }])
     })?;
     Ok(Payload::Cli { text })

@@ -86,10 +86,14 @@ impl ObjectDiff<'_> {
         Arc::ptr_eq(old, new)
             || beside(Some(old), Some(new))
                 .filter(|(node, ..)| self.schema.node(*node).object.is_none())
-                .all(|(_, old, new)| self.same_child(old, new))
+                .all(|(_, old, new)| self.own_children_equal(old, new))
     }
 
-    fn same_child(&self, old: Option<&Child<Provenance>>, new: Option<&Child<Provenance>>) -> bool {
+    fn own_children_equal(
+        &self,
+        old: Option<&Child<Provenance>>,
+        new: Option<&Child<Provenance>>,
+    ) -> bool {
         match (old, new) {
             (Some(Child::Leaf(old)), Some(Child::Leaf(new))) => {
                 old.value == new.value && old.meta.is_leased() == new.meta.is_leased()

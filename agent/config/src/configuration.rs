@@ -66,7 +66,7 @@ impl Configuration {
     pub fn switched(&self, service: Namespace, on: bool) -> Self {
         let mut layers = self.layers.clone();
         layers.switch(service, on);
-        let (images, _, work) = self.united(&layers, &Cancel::default());
+        let (images, _, work) = self.compute_union(&layers, &Cancel::default());
         Self { layers, images, work, ..self.clone() }
     }
 
@@ -77,12 +77,12 @@ impl Configuration {
         attribution: &Attribution<'_>,
         cancel: &Cancel,
     ) -> Result<Self, EditErrors> {
-        let refused = |cause: EditCause| EditErrors(vec![attribution.implied(cause)]);
+        let refused = |cause: EditCause| EditErrors(vec![attribution.last_operation_error(cause)]);
         let entries = entries_after(self.entries, &self.layers, &layers);
         if entries > self.entries {
             LIST_ENTRIES.check(entries).map_err(|error| refused(error.into()))?;
         }
-        let (images, problems, work) = self.united(&layers, cancel);
+        let (images, problems, work) = self.compute_union(&layers, cancel);
         cancel.check().map_err(|stop| refused(stop.into()))?;
         if !problems.is_empty() {
             return Err(attribution.errors(problems));
@@ -90,7 +90,7 @@ impl Configuration {
         Ok(Self { layers, images, entries, work, ..self.clone() })
     }
 
-    fn united(&self, layers: &Layers, cancel: &Cancel) -> (Images, Vec<Problem>, WorkCount) {
+    fn compute_union(&self, layers: &Layers, cancel: &Cancel) -> (Images, Vec<Problem>, WorkCount) {
         unite(&self.models, (&self.layers, &self.images), layers, cancel)
     }
 
@@ -114,7 +114,7 @@ impl Configuration {
         }
         layers.annotation = other.annotation.clone();
         layers.secrets = other.secrets.clone();
-        let (images, _, work) = self.united(&layers, &Cancel::default());
+        let (images, _, work) = self.compute_union(&layers, &Cancel::default());
         let entries = entries_after(self.entries, &self.layers, &layers);
         Self { layers, images, entries, work, ..self.clone() }
     }

@@ -163,7 +163,7 @@ fn carry_out(
                 continue;
             }
             StatementAction::Set(value) => tree.set_leaf(schema, &path, Leaf::new(value, mark)),
-            StatementAction::Enter => tree.branch_mut(schema, &path.0, &mark).given = true,
+            StatementAction::Create => tree.branch_mut(schema, &path.0, &mark).given = true,
         }
         // A later line overrides earlier ones.
         for length in 0..=path.0.len() {

@@ -17,7 +17,7 @@ use smol_str::SmolStr;
 pub struct Name(&'static str);
 
 /// Interned texts of [`Name::of`].
-static KNOWN: LazyLock<RwLock<HashSet<&'static str>>> = LazyLock::new(RwLock::default);
+static INTERNED: LazyLock<RwLock<HashSet<&'static str>>> = LazyLock::new(RwLock::default);
 
 impl Name {
     /// Makes a name from a literal.
@@ -28,7 +28,7 @@ impl Name {
     /// Interns a name from a model.
     pub fn of(text: &str) -> Self {
         // A poisoned lock is harmless: the set is valid after every operation.
-        let known = KNOWN.read().unwrap_or_else(PoisonError::into_inner).get(text).copied();
+        let known = INTERNED.read().unwrap_or_else(PoisonError::into_inner).get(text).copied();
         Self(known.unwrap_or_else(|| keep(text)))
     }
 
@@ -38,7 +38,7 @@ impl Name {
 }
 
 fn keep(text: &str) -> &'static str {
-    let mut known = KNOWN.write().unwrap_or_else(PoisonError::into_inner);
+    let mut known = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(kept) = known.get(text) {
         return kept;
     }

@@ -89,7 +89,7 @@ impl PendingSearch<'_> {
                     self.note(missing);
                 }
             }
-            None if held.is_some_and(|held| map.is_shell(held)) && says_anything(anchor) => {
+            None if held.is_some_and(|held| map.is_shell(held)) && has_own_leaves(anchor) => {
                 let missing = self.missing(anchor, &Branch::default());
                 self.note(missing);
             }
@@ -130,6 +130,6 @@ impl PendingSearch<'_> {
 }
 
 /// True when an entry has leaves other than keys. One without any exists for its descendants.
-fn says_anything(anchor: &Anchor) -> bool {
+fn has_own_leaves(anchor: &Anchor) -> bool {
     anchor.leaves.iter().any(|leaf| leaf.key.is_none())
 }

@@ -22,7 +22,7 @@ pub enum StopReason {
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     #[error("the client no longer waits for it")]
-    Abandoned,
+    Cancelled,
 }
 
 /// Progress of the payloads of one request, shared by all of their parsers.
@@ -46,7 +46,7 @@ impl Cancel {
     /// # Errors
     /// When the request was cancelled.
     pub fn check(&self) -> Result<(), StopReason> {
-        if self.is_cancelled() { Err(StopReason::Abandoned) } else { Ok(()) }
+        if self.is_cancelled() { Err(StopReason::Cancelled) } else { Ok(()) }
     }
 }
 

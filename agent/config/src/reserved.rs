@@ -1,6 +1,6 @@
 //! What clients may not write: the items of the services, while those are on.
 //!
-//! Reserved are the rows of [`TABLE`] and whatever the boot layers hold. The unit is the leaf. An
+//! Reserved are the rows of [`RESERVED_ITEMS`] and whatever the boot layers hold. The unit is the leaf. An
 //! entry that boot holds reserves all of its own leaves, set or not, and its existence, but not the
 //! lists in it. A request that names such an item and would change it is refused; a container or a
 //! wildcard that merely covers one takes the client's own copy away and leaves the owner's alone.
@@ -25,7 +25,7 @@ pub struct ReservedItem {
 }
 
 /// Everything that is reserved without being held. Boot has no rows: it reserves what it holds.
-pub const TABLE: [ReservedItem; 3] = [
+pub const RESERVED_ITEMS: [ReservedItem; 3] = [
     ReservedItem {
         service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/password",
@@ -45,7 +45,7 @@ pub const TABLE: [ReservedItem; 3] = [
 
 /// The row of an OpenConfig leaf, if it has one.
 pub(crate) fn row(openconfig: &Schema, leaf: NodeId) -> Option<&'static ReservedItem> {
-    TABLE.iter().find(|row| openconfig.find(row.openconfig) == Some(leaf))
+    RESERVED_ITEMS.iter().find(|row| openconfig.find(row.openconfig) == Some(leaf))
 }
 
 impl Configuration {
@@ -64,7 +64,7 @@ impl Configuration {
 
     fn by_boot(&self, origin: Origin, path: &InstancePath) -> Option<Namespace> {
         let layers = self.layers();
-        if !layers.is_on(Namespace::Bootz) || !boot_holds_anything(layers) {
+        if !layers.is_on(Namespace::Bootz) || !has_boot_layers(layers) {
             return None;
         }
         let map = &self.models().map;
@@ -72,8 +72,8 @@ impl Configuration {
         let is_entry = path.last()?.keys.is_some();
         let (native, openconfig) = match origin {
             Origin::Native => (Some(path.clone()), map.up_path(path).into_iter().next()),
-            Origin::OpenConfig if is_entry => (map.down_entry(path), Some(path.clone())),
-            Origin::OpenConfig => (map.down_path(path), Some(path.clone())),
+            Origin::OpenConfig if is_entry => (map.entry_to_native(path), Some(path.clone())),
+            Origin::OpenConfig => (map.path_to_native(path), Some(path.clone())),
         };
         let held = |layer: LayerKey, path: &Option<InstancePath>| {
             let (schema, tree) = (self.models().schema(layer.origin), layers.tree(layer));
@@ -89,7 +89,7 @@ impl Configuration {
     }
 }
 
-fn boot_holds_anything(layers: &Layers) -> bool {
+fn has_boot_layers(layers: &Layers) -> bool {
     let boot = [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG];
     boot.iter().any(|layer| !layers.tree(*layer).is_empty())
 }

@@ -114,7 +114,7 @@ impl PathPattern {
     }
 
     /// True when a node that this pattern names is equal to the path, or its ancestor or descendant.
-    pub fn touches(&self, path: &InstancePath) -> bool {
+    pub fn overlaps(&self, path: &InstancePath) -> bool {
         self.0.iter().zip(&path.0).all(|(want, is)| want.matches(is))
     }
 
@@ -459,8 +459,8 @@ mod tests {
             &schema.resolve_read(&"/interfaces/interface/config".parse().unwrap()).unwrap()[0];
         assert!(pattern.covers(&one("/interfaces/interface[name=a]/config/mtu")));
         assert!(!pattern.covers(&one("/interfaces/interface[name=a]")));
-        assert!(pattern.touches(&one("/interfaces/interface[name=a]")));
-        assert!(!pattern.touches(&one("/interfaces/interface[name=a]/state")));
+        assert!(pattern.overlaps(&one("/interfaces/interface[name=a]")));
+        assert!(!pattern.overlaps(&one("/interfaces/interface[name=a]/state")));
         assert_eq!(pattern.concrete(), None);
         let path = one("/interfaces/interface[name=a]");
         assert_eq!(PathPattern::from(&path).concrete(), Some(path));

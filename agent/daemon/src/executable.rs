@@ -7,7 +7,7 @@ use std::process::Command;
 pub(crate) const SELF: &str = "/proc/self/exe";
 
 /// Command for this program with the same arguments.
-pub(crate) fn anew() -> Command {
+pub(crate) fn reexec_command() -> Command {
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     let mut command = Command::new(SELF);

@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 /// An agent that was told to reboot does so when nothing of it runs any more.
 fn ended((end, hostname): (RunEnd, HostnameWriter)) -> ExitCode {
     let failure = match end {
-        RunEnd::Told => return ExitCode::SUCCESS,
+        RunEnd::Signal => return ExitCode::SUCCESS,
         RunEnd::Reboot(RebootScope::Agent) => process::start_anew(&hostname),
         RunEnd::Reboot(RebootScope::System) => match process::reboot_system() {
             Ok(()) => return ExitCode::SUCCESS,

@@ -164,7 +164,7 @@ impl PackageUpload {
             return Err(PackageError::TooLong(self.name.clone()));
         }
         let written = self.writer.write_all(octets).await;
-        written.map_err(|source| self.unwritten(source))
+        written.map_err(|source| self.write_error(source))
     }
 
     /// Takes what lies at a URL.
@@ -227,10 +227,10 @@ impl PackageUpload {
             Ok(()) => self.writer.sync_all().await,
             Err(error) => Err(error),
         };
-        synced.map_err(|source| self.unwritten(source))
+        synced.map_err(|source| self.write_error(source))
     }
 
-    fn unwritten(&self, source: io::Error) -> PackageError {
+    fn write_error(&self, source: io::Error) -> PackageError {
         PackageError::Write { path: self.file.path().to_owned(), source }
     }
 }

@@ -1,6 +1,6 @@
 //! Capabilities that the agent keeps, and the helper process with the one capability that the agent gives up.
 //!
-//! Capabilities belong to threads, and the allocator starts threads before `main`. So [`begin`] gives up the
+//! Capabilities belong to threads, and the allocator starts threads before `main`. So [`drop_capabilities`] gives up the
 //! capabilities that are not needed and then executes the program again in place, after which no thread has more.
 //! Capabilities that the service manager does not give are not requested.
 
@@ -47,7 +47,7 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN // links, addresses, rout
     .union(CapabilitySet::FOWNER);
 
 /// Capabilities that a run with these settings keeps.
-fn kept(settings: &RunSettings) -> CapabilitySet {
+fn needed_capabilities(settings: &RunSettings) -> CapabilitySet {
     // The needs of an operator's program are unknown: it runs with the capabilities of the agent.
     if settings.image.image_command.is_some() {
         return CapabilitySet::all();
@@ -73,8 +73,8 @@ fn kept(settings: &RunSettings) -> CapabilitySet {
 ///
 /// # Errors
 /// When the helper cannot be started, or the program cannot be executed again.
-pub fn begin(settings: &RunSettings) -> io::Result<HostnameWriter> {
-    let kept = kept(settings);
+pub fn drop_capabilities(settings: &RunSettings) -> io::Result<HostnameWriter> {
+    let kept = needed_capabilities(settings);
     let writer = if std::env::var_os(HELPER_IS_THERE).is_some() {
         HostnameWriter::helper(io::stdin().as_fd().try_clone_to_owned()?.into())?
     } else if !kept.contains(CapabilitySet::SYS_ADMIN)
@@ -84,8 +84,8 @@ pub fn begin(settings: &RunSettings) -> io::Result<HostnameWriter> {
     } else {
         HostnameWriter::Direct
     };
-    if keep(kept)? {
-        let mut command = executable::anew();
+    if drop_other_capabilities(kept)? {
+        let mut command = executable::reexec_command();
         hand_over(&writer, &mut command)?;
         return Err(command.env(IS_LIMITED, "1").exec());
     }
@@ -111,8 +111,8 @@ pub fn name_hosts() -> io::Result<()> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGHUP);
     signals.thread_block()?;
-    if keep(CapabilitySet::SYS_ADMIN)? {
-        return Err(executable::anew().env(IS_LIMITED, "1").exec());
+    if drop_other_capabilities(CapabilitySet::SYS_ADMIN)? {
+        return Err(executable::reexec_command().env(IS_LIMITED, "1").exec());
     }
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     hostname::serve(&socket, &socket)
@@ -131,7 +131,7 @@ pub fn hand_over(writer: &HostnameWriter, command: &mut Command) -> io::Result<(
 
 /// Gives up all other capabilities, for this thread and the programs that it executes. True when the program has to be
 /// executed again, because other threads still have them.
-fn keep(kept: CapabilitySet) -> io::Result<bool> {
+fn drop_other_capabilities(kept: CapabilitySet) -> io::Result<bool> {
     for capability in CapabilitySet::all().difference(kept).iter() {
         // The kernel may not know the capability, and without CAP_SETPCAP the bounding set stays as it is: no program
         // gains anything from it, because of PR_SET_NO_NEW_PRIVS.

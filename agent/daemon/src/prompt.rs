@@ -39,15 +39,16 @@ pub(crate) fn new_password(name: &str) -> Result<Password, PromptError> {
         limited.read_to_end(&mut input).map_err(PromptError::Input)?;
         return Ok(Password::first_line(&input)?);
     }
-    let first = ask(&format!("Password for {name}: ")).map_err(PromptError::Terminal)?;
-    let again = ask("Repeat the password: ").map_err(PromptError::Terminal)?;
+    let first =
+        read_password_line(&format!("Password for {name}: ")).map_err(PromptError::Terminal)?;
+    let again = read_password_line("Repeat the password: ").map_err(PromptError::Terminal)?;
     if first != again {
         return Err(PromptError::Differ);
     }
     Ok(Password::first_line(first.as_bytes())?)
 }
 
-fn ask(question: &str) -> io::Result<Zeroizing<String>> {
+fn read_password_line(question: &str) -> io::Result<Zeroizing<String>> {
     let mut terminal = File::options().read(true).write(true).open("/dev/tty")?;
     terminal.write_all(question.as_bytes())?;
     let mut line = Zeroizing::new(String::new());

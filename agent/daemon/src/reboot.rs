@@ -128,7 +128,7 @@ impl Reboots {
         let under_way = self.0.undertakings.names();
         match self.pending() {
             None if !wish.force && !under_way.is_empty() => Err(RebootError::UnderWay(under_way)),
-            _ => self.take_on(wish),
+            _ => self.schedule(wish),
         }
     }
 
@@ -139,7 +139,7 @@ impl Reboots {
     /// When a reboot is pending.
     pub fn at_once(&self, reason: String) -> Result<(), RebootError> {
         let extent = self.0.setting;
-        self.take_on(RequestedReboot { extent, delay: Duration::ZERO, reason, force: true })
+        self.schedule(RequestedReboot { extent, delay: Duration::ZERO, reason, force: true })
     }
 
     /// Restarts the agent at once, independent of the setting.
@@ -148,10 +148,10 @@ impl Reboots {
     /// When a reboot is pending.
     pub fn restart(&self, reason: String) -> Result<(), RebootError> {
         let (extent, delay) = (RebootScope::Agent, Duration::ZERO);
-        self.take_on(RequestedReboot { extent, delay, reason, force: true })
+        self.schedule(RequestedReboot { extent, delay, reason, force: true })
     }
 
-    fn take_on(&self, wish: RequestedReboot) -> Result<(), RebootError> {
+    fn schedule(&self, wish: RequestedReboot) -> Result<(), RebootError> {
         let RequestedReboot { extent, delay, reason, force } = wish;
         if delay > MAX_DELAY {
             return Err(RebootError::Delay);

@@ -122,7 +122,7 @@ pub enum RunError {
 /// When a part cannot be started, or ends by itself.
 pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> {
     logging::start(settings.log_format);
-    let hostname = privileges::begin(&settings)
+    let hostname = privileges::drop_capabilities(&settings)
         .map_err(|source| RunError::Start { what: "with reduced privileges", source })?;
     info!(version = env!("CARGO_PKG_VERSION"), state = %settings.state.path().display(), "starting");
     let (store, loaded) = Store::open(settings.state.path())?;
@@ -143,7 +143,7 @@ pub fn run(settings: RunSettings) -> Result<(RunEnd, HostnameWriter), RunError> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
     /// A signal asked for the end.
-    Told,
+    Signal,
     /// A reboot was requested, of the agent or of the box.
     Reboot(RebootScope),
 }
@@ -204,7 +204,7 @@ async fn serve(
     let reboots = Reboots::new(&loaded.notes, store.clone(), settings.reboot);
     let running = tokio::select! {
         running = start_core((settings, hostname), store, loaded, &addresses, &profiles, &reboots, (&users, &accounts)) => running?,
-        () = signals.end() => return Ok(RunEnd::Told), // bringing a large box to its configuration takes a while
+        () = signals.end() => return Ok(RunEnd::Signal), // bringing a large box to its configuration takes a while
     };
     if let Some(configured) = running.core.handle().users() {
         users.follow(configured);
@@ -226,7 +226,7 @@ async fn serve(
     };
     let certificates = CertificateTrust {
         role: settings.certificate_role,
-        speaks_for: settings.certificate_speaks_for,
+        impersonation: settings.certificate_speaks_for,
     };
     let authenticator = Authenticator::new(users, certificates, running.gnsi.clone());
     let (stop_tx, stop_rx) = oneshot::channel::<()>();
@@ -249,7 +249,7 @@ async fn serve(
         tokio::select! {
             told = signals.next() => match told {
                 SignalAction::Reload => profiles.reload(),
-                SignalAction::End => break Ok(RunEnd::Told),
+                SignalAction::End => break Ok(RunEnd::Signal),
             },
             pending = &mut due => break Ok(RunEnd::Reboot(pending.extent)),
             ended = &mut server => {
@@ -343,7 +343,7 @@ async fn start_core(
         crate::northbound::pathz_draft,
     )?
     .accounting(accounts.clone())
-    .undertaking(reboots.undertakings().clone());
+    .with_undertakings(reboots.undertakings().clone());
     let (root, vault) = (settings.root.clone(), gnsi.logins.vault());
     let outward = Netns::open(&netns)?;
     let managed = PlatformSettings { netns, root, hostname: hostname.clone(), vault };
@@ -393,7 +393,7 @@ async fn start_core(
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
     let following = [gnsi.follow_binding(bound, core.handle()).await, gnsi.follow_access(changes)];
-    northbound::begin_software(&core.handle(), &gnsi, &software).await?;
+    northbound::resume_activation(&core.handle(), &gnsi, &software).await?;
     let introspection = holdfast_introspect::routes(core.handle(), now_ns(), Some(journal.clone()));
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let (bootz, client) =

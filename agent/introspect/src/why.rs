@@ -298,7 +298,7 @@ impl Explainer<'_> {
             "Value": leaf.value.to_string(),
             "Kind": match leaf.meta.kind {
                 ProvKind::Explicit => "explicit",
-                ProvKind::OcDefault => "default of openconfig",
+                ProvKind::OpenConfigDefault => "default of openconfig",
                 ProvKind::Factory => "factory",
                 ProvKind::NativeDefault => "default",
             },
@@ -324,7 +324,7 @@ impl Explainer<'_> {
                 let map = &self.view.models().map;
                 leaves_at_or_below(view, path)
                     .iter()
-                    .filter_map(|leaf| map.down_path(leaf))
+                    .filter_map(|leaf| map.path_to_native(leaf))
                     .collect()
             }
         };

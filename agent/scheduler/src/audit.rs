@@ -35,7 +35,7 @@ impl Engine {
                 node.present.iter().filter(|_| node.ours).flat_map(|present| present.claims());
             for claim in has {
                 let holder = self.graph.holder(claim);
-                if holder.is_none() || !self.graph.is_known_to(claim, idx) {
+                if holder.is_none() || !self.graph.is_claimant(claim, idx) {
                     return Err(format!("{} has {claim:?}, and is not known to", node.key));
                 }
                 // A value that could not be deleted keeps an identity that another one got meanwhile.

@@ -308,7 +308,7 @@ impl Graph {
     }
 
     /// True when this value holds an identity, or may get it when its holder goes.
-    pub(crate) fn is_known_to(&self, claim: &Claim, idx: NodeIdx) -> bool {
+    pub(crate) fn is_claimant(&self, claim: &Claim, idx: NodeIdx) -> bool {
         let claimed = self.claims.get(claim);
         claimed.is_some_and(|it| it.holder == Some(idx) || it.claimants.contains(&idx))
     }

@@ -97,7 +97,7 @@ impl Engine {
         for target in &targets {
             let watchers = self.graph.target_state(target).map(|state| state.unique_watchers());
             let watchers = watchers.iter().flat_map(|watchers| watchers.iter());
-            let needing = watchers.filter(|&&idx| self.is_needing(idx, target));
+            let needing = watchers.filter(|&&idx| self.needs_target(idx, target));
             let room = most.saturating_sub(keys.len());
             keys.extend(needing.take(room).map(|&idx| self.graph.node(idx).key.clone()));
         }
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// Filters out stale watchers: values that need something else now.
-    fn is_needing(&self, idx: NodeIdx, target: &Target) -> bool {
+    fn needs_target(&self, idx: NodeIdx, target: &Target) -> bool {
         let node = self.graph.node(idx);
         let spec = node
             .goal

@@ -18,7 +18,7 @@ use crate::values::*;
 use crate::{Platform, PlatformSettings};
 
 /// Time limit for an event that normally takes some milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const EVENT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Moves the test's thread into new namespaces, which its child threads share.
 pub(crate) fn enter_fresh_namespaces() {
@@ -105,7 +105,7 @@ impl ManagedNetns {
         what: &str,
         mut look: impl FnMut(&mut Self) -> Option<T>,
     ) -> T {
-        let deadline = std::time::Instant::now() + PATIENCE;
+        let deadline = std::time::Instant::now() + EVENT_TIMEOUT;
         loop {
             if let Some(found) = look(self) {
                 return found;

@@ -392,7 +392,7 @@ fn errors_name_the_missing_capability() {
     enter_fresh_namespaces();
     let root = tempfile::tempdir().unwrap();
     let given = own_namespace();
-    give_up_all_rights();
+    drop_all_capabilities();
     for (netns, want) in [(given, "CAP_SYS_ADMIN"), (NetnsSetting::Current, "CAP_NET_ADMIN")] {
         let settings = PlatformSettings {
             netns,
@@ -407,7 +407,7 @@ fn errors_name_the_missing_capability() {
 }
 
 /// Drops all capabilities of the calling thread and of threads that it starts.
-fn give_up_all_rights() {
+fn drop_all_capabilities() {
     use nix::libc::{SYS_capset, syscall};
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0]; // of this thread

@@ -11,7 +11,7 @@ use crate::codec::Observation;
 use crate::descriptors::{self, link};
 use crate::links::LinkIndex;
 use crate::transport::codecs::Codecs;
-use crate::transport::rtnetlink::teardown::LEAVING;
+use crate::transport::rtnetlink::teardown::DELETION_GROUP;
 
 /// Links of one test that were deleted as members of the group.
 type Count = AtomicUsize;
@@ -24,7 +24,7 @@ fn counting(
     links: &mut LinkIndex,
 ) -> Vec<Observation> {
     if let RouteNetlinkMessage::DelLink(link) = message
-        && link.attributes.contains(&LinkAttribute::Group(LEAVING))
+        && link.attributes.contains(&LinkAttribute::Group(DELETION_GROUP))
     {
         count.fetch_add(1, Ordering::SeqCst);
     }
@@ -77,7 +77,7 @@ fn a_foreign_link_in_the_deletion_group_is_not_deleted() {
     let mut net = ManagedNetns::start(Codecs { decode, ..Codecs::default() }, None);
     let batch = pairs(&mut net, 20);
     // The link is down, so there is no notification.
-    ip(&format!("link set x0 group {LEAVING}"));
+    ip(&format!("link set x0 group {DELETION_GROUP}"));
     assert_eq!(net.run(batch), vec![Ok(()); 40]);
     assert_eq!(ip("-br link show type veth").lines().count(), 2);
     assert_eq!(COUNT.load(Ordering::SeqCst), 0);

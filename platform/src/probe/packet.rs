@@ -37,7 +37,7 @@ pub enum ProbeOutcome {
     /// A host on the way reports that the probe cannot go further.
     Unreachable(UnreachableReason),
     /// No answer arrived in time.
-    Silent,
+    NoAnswer,
 }
 
 /// Reason for an unreachable destination, as in RFC 792, 1812 and 4443.
@@ -107,7 +107,7 @@ pub(super) fn icmpv4(message: &[u8]) -> Option<IcmpAnswer<'_>> {
         }),
         _ => return None,
     };
-    quoting(message.payload(), outcome, code)
+    decode_icmp_error(message.payload(), outcome, code)
 }
 
 /// Decodes an ICMPv6 message; `None` when it does not answer a probe.
@@ -130,7 +130,7 @@ pub(super) fn icmpv6(message: &[u8]) -> Option<IcmpAnswer<'_>> {
         (4, 1) => ProbeOutcome::Unreachable(UnreachableReason::Protocol), // no such next header
         _ => return None,
     };
-    quoting(message.payload(), outcome, code)
+    decode_icmp_error(message.payload(), outcome, code)
 }
 
 /// Hop limit and payload of a whole IPv4 packet.
@@ -146,7 +146,7 @@ fn reply(header: IcmpEchoHeader, payload: &[u8]) -> IcmpAnswer<'_> {
 }
 
 /// Decodes an error by the packet that it quotes in part.
-fn quoting(quoted: &[u8], outcome: ProbeOutcome, code: u8) -> Option<IcmpAnswer<'_>> {
+fn decode_icmp_error(quoted: &[u8], outcome: ProbeOutcome, code: u8) -> Option<IcmpAnswer<'_>> {
     let (packet, _) = LaxIpSlice::from_slice(quoted).ok()?;
     let first: &[u8; QUOTED] = packet.payload().payload.first_chunk()?;
     let number = |at: usize| u16::from_be_bytes([first[at], first[at + 1]]);

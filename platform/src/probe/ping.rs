@@ -15,7 +15,7 @@ use super::{ProbeError, Probes, Target};
 /// others.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// Time for which a flood waits for a reply before the next packet.
-const FLOOD_PATIENCE: Duration = Duration::from_millis(10);
+const FLOOD_REPLY_WAIT: Duration = Duration::from_millis(10);
 /// Octets before the message: an IPv4 header with all its options.
 const MAX_IP_HEADER: usize = 60;
 
@@ -141,13 +141,13 @@ impl Ping {
         let Some(number) = self.pace.send(now) else { return Ok(()) };
         let message = packet::echo(self.destination, self.identifier, low(number), &self.payload);
         match self.socket.send(&message) {
-            Err(error) if number == 1 => Err(self.unsent(error)),
+            Err(error) if number == 1 => Err(self.send_error(error)),
             _ => Ok(()),
         }
     }
 
-    fn unsent(&self, error: io::Error) -> ProbeError {
-        ProbeError::unsent(self.destination, self.payload.len(), error)
+    fn send_error(&self, error: io::Error) -> ProbeError {
+        ProbeError::send_failed(self.destination, self.payload.len(), error)
     }
 
     /// Accepts a message as a reply if it returns our identifier and payload.
@@ -163,7 +163,7 @@ impl Ping {
         {
             return None;
         }
-        let (sequence, time) = self.pace.hear(sequence, Instant::now())?;
+        let (sequence, time) = self.pace.record_reply(sequence, Instant::now())?;
         let octets = ECHO_HEADER + self.payload.len();
         Some(PingReply {
             from: received.from,
@@ -225,7 +225,7 @@ impl Pace {
         let gap = match self.interval {
             Interval::Every(gap) => gap,
             Interval::Flood if self.answered => MIN_INTERVAL,
-            Interval::Flood => FLOOD_PATIENCE,
+            Interval::Flood => FLOOD_REPLY_WAIT,
         };
         Some(last + gap.max(MIN_INTERVAL))
     }
@@ -240,7 +240,7 @@ impl Pace {
     }
 
     /// Number and round-trip time of the answered packet, unless it is lost or was answered before.
-    fn hear(&mut self, sequence: u16, now: Instant) -> Option<(u64, Duration)> {
+    fn record_reply(&mut self, sequence: u16, now: Instant) -> Option<(u64, Duration)> {
         // The latest packet with these sixteen bits.
         let back = u64::from(low(self.sent).wrapping_sub(sequence));
         let number = self.sent.checked_sub(back)?;
@@ -317,7 +317,7 @@ mod tests {
         let mut now = started;
         for event in events.chars() {
             if let Some(answered) = event.to_digit(10) {
-                pace.hear(u16::try_from(answered).unwrap(), now);
+                pace.record_reply(u16::try_from(answered).unwrap(), now);
             }
             pace.expire(now);
             done.push(match (pace.send(now), pace.due()) {
@@ -374,7 +374,7 @@ mod tests {
         let mut now = started;
         for number in 1..=70_000_u64 {
             assert_eq!(pace.send(now), Some(number));
-            let heard = pace.hear(low(number), now);
+            let heard = pace.record_reply(low(number), now);
             assert_eq!(heard, Some((number, Duration::ZERO)));
             now += ms(1);
         }

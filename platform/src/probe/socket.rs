@@ -40,7 +40,7 @@ impl IcmpSocket<Socket> {
     pub(super) fn connected(target: &Target) -> Result<Self, ProbeError> {
         let this = Self::open(target)?;
         let connected = this.socket.connect(&SocketAddr::new(target.destination, 0).into());
-        connected.map_err(|error| ProbeError::unsent(target.destination, 0, error))?;
+        connected.map_err(|error| ProbeError::send_failed(target.destination, 0, error))?;
         Ok(this)
     }
 
@@ -97,7 +97,7 @@ impl ReceivedMessage {
 }
 
 impl ProbeError {
-    pub(super) fn unsent(destination: IpAddr, octets: usize, source: io::Error) -> Self {
+    pub(super) fn send_failed(destination: IpAddr, octets: usize, source: io::Error) -> Self {
         match source.raw_os_error().map(nix::errno::Errno::from_raw) {
             Some(nix::errno::Errno::EMSGSIZE) => Self::TooLong { octets, destination },
             _ => Self::Send { destination, source },
@@ -161,11 +161,11 @@ pub(super) fn set_hop_limit(socket: &Socket, is_v4: bool, hops: u8) -> io::Resul
 }
 
 /// Checks that the namespace of the calling thread has a route to the destination. Sends nothing.
-pub(super) fn require_way(target: &Target) -> Result<(), ProbeError> {
+pub(super) fn require_route(target: &Target) -> Result<(), ProbeError> {
     let domain = Domain::for_address((target.destination, ANY_PORT).into());
     let socket = Socket::new(domain, Type::DGRAM, None).map_err(ProbeError::Open)?;
     bind(&socket, target)?;
     let socket = UdpSocket::from(socket);
     let connected = socket.connect((target.destination, ANY_PORT));
-    connected.map_err(|error| ProbeError::unsent(target.destination, 0, error))
+    connected.map_err(|error| ProbeError::send_failed(target.destination, 0, error))
 }

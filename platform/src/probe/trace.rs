@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::packet::{self, ECHO_HEADER, ProbeId, ProbeOutcome};
-use super::socket::{IcmpSocket, ReceivedMessage, bind, prepare, require_way, set_hop_limit};
+use super::socket::{IcmpSocket, ReceivedMessage, bind, prepare, require_route, set_hop_limit};
 use super::{ProbeError, Probes, Target};
 
 /// Probes for each hop: routers limit their answers, and there may be several paths.
@@ -109,7 +109,7 @@ impl Probes {
     pub async fn trace(&self, settings: TraceSettings) -> Result<Trace, ProbeError> {
         let (target, by) = (settings.target.clone(), settings.by);
         let opened = self.inside(move || {
-            require_way(&target)?;
+            require_route(&target)?;
             let udp =
                 (by == TraceProtocol::Udp).then(|| sender(&target, Type::DGRAM)).transpose()?;
             Ok((IcmpSocket::open(&target)?, udp))
@@ -141,7 +141,7 @@ impl Trace {
     /// When the kernel cannot send a probe.
     pub async fn next(&mut self) -> Result<Option<HopAnswer>, ProbeError> {
         loop {
-            if self.waiting.is_empty() && !self.go_further().await? {
+            if self.waiting.is_empty() && !self.send_next_hop().await? {
                 return Ok(None);
             }
             let answer = tokio::select! {
@@ -149,9 +149,9 @@ impl Trace {
                     received.ok().and_then(|received| self.take(&received))
                 }
                 Some(connected) = self.connections.join_next() => {
-                    connected.ok().and_then(|connected| self.take_connected(&connected))
+                    connected.ok().and_then(|connected| self.match_connection(&connected))
                 }
-                () = sleep_until(self.deadline) => self.give_one_up(),
+                () = sleep_until(self.deadline) => self.expire_probe(),
             };
             if answer.is_some() {
                 return Ok(answer);
@@ -160,7 +160,7 @@ impl Trace {
     }
 
     /// Sends the probes of the next hop; false when there is none.
-    async fn go_further(&mut self) -> Result<bool, ProbeError> {
+    async fn send_next_hop(&mut self) -> Result<bool, ProbeError> {
         if self.arrived || self.hop == self.settings.last {
             return Ok(false);
         }
@@ -177,7 +177,7 @@ impl Trace {
 
     async fn send(&mut self) -> Result<ProbeId, ProbeError> {
         let to = self.settings.target.destination;
-        let unsent = |error| ProbeError::unsent(to, PAYLOAD, error);
+        let unsent = |error| ProbeError::send_failed(to, PAYLOAD, error);
         match self.settings.by {
             TraceProtocol::Icmp => {
                 let (identifier, sequence) = (self.identifier, self.sent + 1);
@@ -236,7 +236,7 @@ impl Trace {
         Some(HopAnswer { hop: self.hop, from: Some(received.from), time, outcome, code })
     }
 
-    fn take_connected(&mut self, connected: &ConnectResult) -> Option<HopAnswer> {
+    fn match_connection(&mut self, connected: &ConnectResult) -> Option<HopAnswer> {
         if !connected.answered {
             return None;
         }
@@ -252,9 +252,9 @@ impl Trace {
         Some(self.waiting.remove(at).1)
     }
 
-    fn give_one_up(&mut self) -> Option<HopAnswer> {
+    fn expire_probe(&mut self) -> Option<HopAnswer> {
         self.waiting.pop()?;
-        let (time, outcome) = (Duration::ZERO, ProbeOutcome::Silent);
+        let (time, outcome) = (Duration::ZERO, ProbeOutcome::NoAnswer);
         Some(HopAnswer { hop: self.hop, from: None, time, outcome, code: 0 })
     }
 }

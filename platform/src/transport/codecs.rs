@@ -118,7 +118,7 @@ impl ReadQuery {
     }
 
     /// True when the transport of files and host name answers the query.
-    pub(crate) fn is_text(&self) -> bool {
+    pub(crate) fn is_file_transport(&self) -> bool {
         match self {
             Self::File(_) | Self::Hostname | Self::Program(_) | Self::Account(_) => true,
             Self::CredentialFile(_) | Self::SshServer | Self::Password(_) => true,

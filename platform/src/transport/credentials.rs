@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_scheduler::{Key, OperationError, SharedValue};
-use holdfast_security::credentialz::{Digest, FOLDER, FRAGMENT_FILE};
+use holdfast_security::credentialz::{CREDENTIALS_FOLDER, Digest, FRAGMENT_FILE};
 use zeroize::Zeroizing;
 
 use super::codecs::ReadQuery;
@@ -75,7 +75,7 @@ impl CredentialFiles {
         let file = self.root.place(FRAGMENT_FILE)?;
         let sshd = Sshd::of(&self.root);
         let before = read(&file)?;
-        sshd.try_out(text.unwrap_or_default())?;
+        sshd.test_config(text.unwrap_or_default())?;
         self.put(&file, text.map(str::as_bytes))?;
         let taken = sshd.check(text.unwrap_or_default()).and_then(|()| sshd.reload());
         if taken.is_err() {
@@ -136,7 +136,7 @@ impl CredentialFiles {
     /// Every file in our folder. Partly written files from a power cut are removed.
     fn files(&self) -> Vec<String> {
         let mut found = Vec::new();
-        let mut folders = vec![(FOLDER.to_owned(), DEPTH)];
+        let mut folders = vec![(CREDENTIALS_FOLDER.to_owned(), DEPTH)];
         while let Some((folder, depth)) = folders.pop() {
             let Ok(entries) = fs::read_dir(self.root.folder().join(&folder)) else { continue };
             for entry in entries.flatten() {

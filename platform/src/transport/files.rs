@@ -51,7 +51,7 @@ impl Root {
                 refuse_symbolic_link(&file)?;
                 write_block(&file, lines)
             }
-            Content::Absent => match read_exactly(&file)? {
+            Content::Absent => match read_utf8(&file)? {
                 Some(text) if block(&text).is_some() => write_block(&file, ""),
                 _ => remove(&file),
             },
@@ -122,7 +122,7 @@ fn with_block(text: &str, lines: &str) -> String {
 
 /// Replaces our block. The rest of the file is kept, so all of it must be readable.
 fn write_block(file: &Path, lines: &str) -> io::Result<()> {
-    let present = read_exactly(file)?;
+    let present = read_utf8(file)?;
     let wanted = with_block(present.as_deref().unwrap_or(""), lines);
     match present {
         Some(present) if present == wanted => Ok(()),
@@ -140,7 +140,7 @@ fn refuse_symbolic_link(file: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 
-fn read_exactly(file: &Path) -> io::Result<Option<String>> {
+fn read_utf8(file: &Path) -> io::Result<Option<String>> {
     let text = read_text(file)?;
     if text.as_deref().is_some_and(|text| text.contains(char::REPLACEMENT_CHARACTER)) {
         let message = format!("{} is no UTF-8 text, and not all of it is ours", file.display());
@@ -192,7 +192,7 @@ pub(super) fn beside(name: &str) -> String {
 
 /// Replaces a file atomically.
 pub(super) fn replace(file: &Path, content: &[u8], attributes: Attributes) -> io::Result<()> {
-    let written = put_in_place(file, |beside| write_synced(beside, content, attributes));
+    let written = create_and_rename(file, |beside| write_synced(beside, content, attributes));
     // A file that is itself a mount point (as in containers) cannot be replaced by a rename.
     match written.as_ref().map_err(|error| error.raw_os_error().map(Errno::from_raw)) {
         Err(Some(Errno::EBUSY | Errno::EXDEV)) => write_in_place(file, content),
@@ -201,11 +201,11 @@ pub(super) fn replace(file: &Path, content: &[u8], attributes: Attributes) -> io
 }
 
 fn replace_by_link(file: &Path, target: &str) -> io::Result<()> {
-    put_in_place(file, |beside| symlink(target, beside))
+    create_and_rename(file, |beside| symlink(target, beside))
 }
 
 /// Creates something under the temporary name, renames it, and syncs the folder.
-fn put_in_place(file: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+fn create_and_rename(file: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     make_folder(folder)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use holdfast_security::credentialz::{FOLDER, SSHD_PROGRAM};
+use holdfast_security::credentialz::{CREDENTIALS_FOLDER, SSHD_PROGRAM};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -42,15 +42,15 @@ impl<'r> Sshd<'r> {
     ///
     /// # Errors
     /// With the server's output, when the server would not start.
-    pub(super) fn try_out(&self, text: &str) -> io::Result<()> {
-        let folder = self.root.place(FOLDER)?;
+    pub(super) fn test_config(&self, text: &str) -> io::Result<()> {
+        let folder = self.root.place(CREDENTIALS_FOLDER)?;
         files::make_folder(&folder)?;
         files::make_folder(&self.root.place(RUN)?)?;
         let [ours, whole] = [CANDIDATE, CANDIDATE_WHOLE].map(files::beside);
-        let both = format!("Include /{FOLDER}/{ours}\nInclude /{CONFIG}\n");
+        let both = format!("Include /{CREDENTIALS_FOLDER}/{ours}\nInclude /{CONFIG}\n");
         files::replace(&folder.join(&ours), text.as_bytes(), Attributes::PUBLIC)?;
         files::replace(&folder.join(&whole), both.as_bytes(), Attributes::PUBLIC)?;
-        let tried = self.run(&["-t", "-f", &format!("/{FOLDER}/{whole}")]);
+        let tried = self.run(&["-t", "-f", &format!("/{CREDENTIALS_FOLDER}/{whole}")]);
         for name in [ours, whole] {
             files::remove(&folder.join(name))?;
         }
@@ -65,13 +65,13 @@ impl<'r> Sshd<'r> {
         let mut blocks = text.split("\nMatch User ");
         let general = self.run(&["-T"])?;
         let of_all = blocks.next().unwrap_or_default();
-        in_effect(of_all, &general)?;
+        check_effective_lines(of_all, &general)?;
         // One account suffices, because the lines of accounts differ in the name only.
         let Some((account, lines)) = blocks.next().and_then(|block| block.split_once('\n')) else {
             return Ok(());
         };
         let connection = format!("user={account},host=localhost,addr=127.0.0.1");
-        in_effect(lines, &self.run(&["-T", "-C", &connection])?)
+        check_effective_lines(lines, &self.run(&["-T", "-C", &connection])?)
     }
 
     /// Makes a running server reload its configuration.
@@ -131,7 +131,7 @@ impl<'r> Sshd<'r> {
 }
 
 /// Checks that the effective configuration contains our lines. The server prints keywords in lower case.
-fn in_effect(lines: &str, said: &str) -> io::Result<()> {
+fn check_effective_lines(lines: &str, said: &str) -> io::Result<()> {
     for line in lines.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#')) {
         let (keyword, argument) = line.split_once(' ').unwrap_or((line, ""));
         let keyword = keyword.to_ascii_lowercase();
@@ -157,11 +157,13 @@ mod tests {
     fn overridden_ssh_server_options_are_detected() {
         let said = "port 22\npasswordauthentication no\nhostkey /a\nhostkey /b\nauthorizedkeysfile /k/alice\n";
         let ours = "# comment\nPasswordAuthentication no\nHostKey /b\n";
-        in_effect(ours, said).unwrap();
-        in_effect("    AuthorizedKeysFile /k/alice\n", said).unwrap();
-        let wrong = in_effect("PasswordAuthentication yes\n", said).unwrap_err().to_string();
+        check_effective_lines(ours, said).unwrap();
+        check_effective_lines("    AuthorizedKeysFile /k/alice\n", said).unwrap();
+        let wrong =
+            check_effective_lines("PasswordAuthentication yes\n", said).unwrap_err().to_string();
         assert!(wrong.contains("the server says `passwordauthentication no`"), "{wrong}");
-        let missing = in_effect("TrustedUserCAKeys /x\n", said).unwrap_err().to_string();
+        let missing =
+            check_effective_lines("TrustedUserCAKeys /x\n", said).unwrap_err().to_string();
         assert!(missing.contains("`TrustedUserCAKeys /x` is not in effect"), "{missing}");
     }
 }

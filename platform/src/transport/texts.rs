@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Submit(Vec<Operation>),
     Read(Vec<Key>),
     /// A watched file or the host name changed, possibly by ourselves: read everything again.
-    Look,
+    Reread,
     /// Reads everything and passes it on. The next command waits until that returns.
     Retrieve(Box<dyn FnOnce(Vec<Fact>) + Send>),
 }
@@ -147,7 +147,7 @@ impl Task {
                 Command::Retrieve(hand_on) => {
                     hand_on(self.everything());
                 }
-                Command::Look => {
+                Command::Reread => {
                     let facts = self.everything();
                     self.mailbox.post(Event::Observed(facts));
                 }

@@ -10,7 +10,9 @@ use std::sync::mpsc::Sender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use holdfast_security::credentialz::{AUTHORIZED_KEYS_FOLDER, FOLDER, PRINCIPALS_FOLDER};
+use holdfast_security::credentialz::{
+    AUTHORIZED_KEYS_FOLDER, CREDENTIALS_FOLDER, PRINCIPALS_FOLDER,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -25,7 +27,7 @@ const FOLDERS: [&str; 8] = [
     "etc",
     "etc/ssh",
     "etc/ssh/sshd_config.d",
-    FOLDER,
+    CREDENTIALS_FOLDER,
     AUTHORIZED_KEYS_FOLDER,
     PRINCIPALS_FOLDER,
     "etc/glome",
@@ -64,7 +66,7 @@ impl Watch {
         let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
             while sources.wait() {
                 watch(&sources.files, &root);
-                if changes.send(Command::Look).is_err() {
+                if changes.send(Command::Reread).is_err() {
                     break;
                 }
             }

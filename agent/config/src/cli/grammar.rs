@@ -43,13 +43,13 @@ impl<'a> Grammar<'a> {
     }
 
     /// Words that are valid below a node, in schema order.
-    pub(super) fn proposed(&self, at: NodeId) -> impl Iterator<Item = &Keyword> {
+    pub(super) fn suggested_keywords(&self, at: NodeId) -> impl Iterator<Item = &Keyword> {
         self.below[at.0 as usize].iter().filter(|word| !word.hidden)
     }
 
     /// The word below `at` that leads to `node`; `None` for a skipped container, unless it is the target
     /// (`meant`).
-    pub(super) fn word_for(&self, at: NodeId, node: NodeId, meant: bool) -> Option<&Keyword> {
+    pub(super) fn keyword_for(&self, at: NodeId, node: NodeId, meant: bool) -> Option<&Keyword> {
         let through = self.schema.node(node).parent.filter(|parent| *parent != at);
         let fits = |word: &&Keyword| word.node == node && word.through == through;
         self.below[at.0 as usize].iter().find(fits).filter(|word| meant || !word.hidden)
@@ -76,7 +76,7 @@ impl<'a> Grammar<'a> {
     }
 
     fn outline_below(&self, at: NodeId, depth: usize, text: &mut String) {
-        for word in self.proposed(at) {
+        for word in self.suggested_keywords(at) {
             let values = match &self.schema.node(word.node).leaf {
                 Some(leaf) => match leaf.ty.base {
                     BuiltinType::Bool

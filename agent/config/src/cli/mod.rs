@@ -23,10 +23,10 @@ mod running;
 mod show;
 
 pub use grammar::Grammar;
-pub use parse::{parse, parse_counted};
-pub use print::{line, print, print_every};
+pub use parse::{parse, parse_with_progress};
+pub use print::{line, print, print_with_notes};
 pub use running::running;
-pub use show::{SHOWS, ShowCommand, UnknownCommand, show};
+pub use show::{SHOW_COMMANDS, ShowCommand, UnknownCommand, show};
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ pub enum StatementAction {
     /// Sets a leaf or a whole leaf-list.
     Set(Value),
     /// Creates a list entry or presence container.
-    Enter,
+    Create,
     /// Removes the node and everything below it.
     No,
 }

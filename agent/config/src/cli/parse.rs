@@ -22,7 +22,7 @@ const MAX_ERRORS: usize = 100;
 /// # Errors
 /// All lines that cannot be read, up to [`MAX_ERRORS`].
 pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError>> {
-    parse_counted(schema, text, &ParseProgress::default())
+    parse_with_progress(schema, text, &ParseProgress::default())
 }
 
 /// Parses a text that is part of a request, unless the request is cancelled meanwhile. Each line that opens a list
@@ -30,7 +30,7 @@ pub fn parse(schema: &Schema, text: &str) -> Result<Vec<Statement>, Vec<CliError
 ///
 /// # Errors
 /// The errors of [`parse`]. Parsing stops when the text is too large, or the request is cancelled.
-pub fn parse_counted(
+pub fn parse_with_progress(
     schema: &Schema,
     text: &str,
     progress: &ParseProgress,
@@ -103,7 +103,7 @@ impl<'a> StatementReader<'a> {
             return;
         };
         let read = self.read(block, line.text).and_then(|read| {
-            let entries = usize::from(matches!(read.0, Some((_, StatementAction::Enter))));
+            let entries = usize::from(matches!(read.0, Some((_, StatementAction::Create))));
             progress.count_entries(entries)?;
             Ok(read)
         });
@@ -199,7 +199,7 @@ impl<'a> StatementReader<'a> {
                 Ok((Some((block.path, StatementAction::Set(value))), below))
             }
             NodeKind::List { .. } | NodeKind::Container { presence: true } => Ok((
-                Some((block.path.clone(), StatementAction::Enter)),
+                Some((block.path.clone(), StatementAction::Create)),
                 NestedContext::Block(block),
             )),
             NodeKind::Root | NodeKind::Container { presence: false } => {
@@ -295,7 +295,7 @@ impl<'a> StatementReader<'a> {
     }
 
     fn is_below(&self, above: &Statement, word: &str) -> bool {
-        let entered = above.act == StatementAction::Enter;
+        let entered = above.act == StatementAction::Create;
         entered
             && above.path.last().is_some_and(|step| self.grammar.word(step.node, word).is_some())
     }
@@ -303,7 +303,7 @@ impl<'a> StatementReader<'a> {
     fn allowed(&self, at: NodeId) -> String {
         let words: Vec<String> = self
             .grammar
-            .proposed(at)
+            .suggested_keywords(at)
             .map(|word| format!("`{}`", self.grammar.form(word)))
             .collect();
         match words.is_empty() {
@@ -318,7 +318,7 @@ impl<'a> StatementReader<'a> {
         const TYPING_MISTAKES: usize = 2;
         /// Longest UTF-8 encoding of a letter, in octets.
         const MAX_OCTETS_OF_A_LETTER: usize = 4;
-        let words = || self.grammar.proposed(at).map(|it| it.text.as_str());
+        let words = || self.grammar.suggested_keywords(at).map(|it| it.text.as_str());
         // The edit distance of two words takes a table of all pairs of their letters.
         let longest = words().map(str::len).max().unwrap_or_default();
         if word.len() > MAX_OCTETS_OF_A_LETTER * (longest + TYPING_MISTAKES) {

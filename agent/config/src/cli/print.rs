@@ -21,7 +21,7 @@ pub fn print<M: Clone + Eq>(schema: &Schema, tree: &Tree<M>) -> String {
 
 /// Prints a tree for reading: every entry opens a block, and each line ends with the comment that `note` returns
 /// for it. The line of an entry has the comment of its first key.
-pub fn print_every<M: Clone + Eq>(
+pub fn print_with_notes<M: Clone + Eq>(
     schema: &Schema,
     tree: &Tree<M>,
     note: &dyn Fn(&M) -> Option<String>,
@@ -97,7 +97,7 @@ impl<M: Clone> TreeLines<'_, M> {
                 ),
                 Child::Container(inside) => {
                     if inside.given && node.kind == (NodeKind::Container { presence: true }) {
-                        self.say(path, StatementAction::Enter, None);
+                        self.say(path, StatementAction::Create, None);
                     }
                     self.branch(path, inside);
                 }
@@ -116,13 +116,13 @@ impl<M: Clone> TreeLines<'_, M> {
     fn entry(&mut self, path: &mut InstancePath, entry: &Branch<M>) {
         if self.every || entry.given || entry.has_only_keys(self.schema) {
             let key = entry.children().first().and_then(|(key, _)| entry.leaf(*key));
-            self.say(path, StatementAction::Enter, key.and_then(|key| (self.note)(&key.meta)));
+            self.say(path, StatementAction::Create, key.and_then(|key| (self.note)(&key.meta)));
         }
         self.branch(path, entry);
     }
 }
 
-/// Prints statements. Those below an `Enter` follow it.
+/// Prints statements. Those below an `Create` follow it.
 pub(super) fn write(grammar: &Grammar<'_>, said: &[PrintedLine]) -> String {
     let root = OpenBlock { steps: 0, at: grammar.schema().root() };
     let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };
@@ -166,7 +166,7 @@ impl<'a> Writer<'a> {
         write_steps(self.grammar, &mut self.out, from.at, &steps[from.steps..]);
         write_value(self.grammar.schema(), &mut self.out, &said.path, &said.act);
         self.finish(start, said.note.as_deref());
-        if said.act == StatementAction::Enter {
+        if said.act == StatementAction::Create {
             let at = steps.last().map_or(from.at, |step| step.node);
             self.open.push(OpenBlock { steps: steps.len(), at });
         }
@@ -184,7 +184,7 @@ impl<'a> Writer<'a> {
         while let Some((step, rest)) = steps[self.innermost().steps..].split_first() {
             let from = self.innermost();
             let plain = schema.node(step.node).kind == NodeKind::Container { presence: false };
-            let Some(word) = self.grammar.word_for(from.at, step.node, false) else { return };
+            let Some(word) = self.grammar.keyword_for(from.at, step.node, false) else { return };
             if !plain || rest.is_empty() {
                 return;
             }
@@ -212,7 +212,7 @@ fn write_steps(grammar: &Grammar<'_>, out: &mut String, from: NodeId, steps: &[S
     let mut at = from;
     for (number, step) in steps.iter().enumerate() {
         let meant = number + 1 == steps.len();
-        let Some(word) = grammar.word_for(at, step.node, meant) else { continue };
+        let Some(word) = grammar.keyword_for(at, step.node, meant) else { continue };
         if !out.is_empty() && !out.ends_with('\n') {
             out.push(' ');
         }

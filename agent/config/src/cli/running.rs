@@ -124,7 +124,7 @@ impl RunningLines<'_> {
         if new || layer.given && self.said.len() > at {
             self.said.insert(
                 at,
-                PrintedLine { path: path.clone(), act: StatementAction::Enter, note: None },
+                PrintedLine { path: path.clone(), act: StatementAction::Create, note: None },
             );
         }
     }

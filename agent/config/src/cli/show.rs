@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{print, print_every, running};
+use super::{print, print_with_notes, running};
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Mark};
@@ -19,7 +19,7 @@ pub struct ShowCommand {
 }
 
 /// All commands.
-pub const SHOWS: [ShowCommand; 3] = [
+pub const SHOW_COMMANDS: [ShowCommand; 3] = [
     ShowCommand {
         command: "show running-config",
         about: "what clients set by native paths or text, from which a replace makes it again",
@@ -49,7 +49,7 @@ pub struct UnknownCommand(pub String);
 pub fn show(configuration: &Configuration, command: &str) -> Result<String, UnknownCommand> {
     let words: Vec<&str> = command.split_whitespace().collect();
     let command = words.join(" ");
-    match SHOWS.iter().find(|show| show.command == command) {
+    match SHOW_COMMANDS.iter().find(|show| show.command == command) {
         Some(show) => Ok((show.text)(configuration)),
         None => Err(UnknownCommand(command)),
     }
@@ -57,7 +57,7 @@ pub fn show(configuration: &Configuration, command: &str) -> Result<String, Unkn
 
 fn known() -> String {
     let mut text = String::new();
-    for (number, show) in SHOWS.iter().enumerate() {
+    for (number, show) in SHOW_COMMANDS.iter().enumerate() {
         let comma = if number == 0 { "" } else { "; " };
         let _infallible = write!(text, "{comma}`{}` is {}", show.command, show.about);
     }
@@ -66,12 +66,12 @@ fn known() -> String {
 
 fn running_config(configuration: &Configuration) -> String {
     let layer = configuration.layers().tree(LayerKey::CLIENT_NATIVE);
-    let held = |path: &InstancePath| is_held_by_openconfig(configuration, path);
+    let held = |path: &InstancePath| is_explicit_in_openconfig(configuration, path);
     running(&configuration.models().native, layer, configuration.factory(), &held)
 }
 
 /// True for a native leaf or entry whose counterpart the OpenConfig client holds explicitly.
-fn is_held_by_openconfig(configuration: &Configuration, native: &InstancePath) -> bool {
+fn is_explicit_in_openconfig(configuration: &Configuration, native: &InstancePath) -> bool {
     let layer = configuration.layers().tree(LayerKey::CLIENT_OPENCONFIG);
     let above = configuration.models().map.up_path(native);
     above.iter().any(|path| match layer.get(path) {
@@ -83,7 +83,7 @@ fn is_held_by_openconfig(configuration: &Configuration, native: &InstancePath) -
 
 fn effective(configuration: &Configuration) -> String {
     let note = |prov: &Provenance| Some(provenance(*prov));
-    print_every(&configuration.models().native, configuration.effective(), &note)
+    print_with_notes(&configuration.models().native, configuration.effective(), &note)
 }
 
 fn provenance(prov: Provenance) -> String {
@@ -92,7 +92,7 @@ fn provenance(prov: Provenance) -> String {
     match prov.kind {
         ProvKind::Explicit => owners,
         ProvKind::Factory => "factory".to_owned(),
-        ProvKind::OcDefault => format!("OpenConfig default of {owners}"),
+        ProvKind::OpenConfigDefault => format!("OpenConfig default of {owners}"),
         ProvKind::NativeDefault => "default".to_owned(),
     }
 }

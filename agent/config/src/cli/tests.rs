@@ -60,7 +60,7 @@ fn said(schema: &Schema, statements: &[Statement]) -> Vec<String> {
         let path = it.path.to_path(schema);
         match &it.act {
             StatementAction::Set(value) => format!("{} {path}={value}", it.line),
-            StatementAction::Enter => format!("{} +{path}", it.line),
+            StatementAction::Create => format!("{} +{path}", it.line),
             StatementAction::No => format!("{} -{path}", it.line),
         }
     };

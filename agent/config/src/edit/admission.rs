@@ -25,16 +25,16 @@ pub trait EditAuthorizer: fmt::Debug + Send + Sync {
     fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool;
 
     /// Permission to send CLI text at all.
-    fn may_send_text(&self) -> bool;
+    fn may_send_cli_text(&self) -> bool;
 
     /// Permission for one line of CLI text.
-    fn may_state(&self, before: &Configuration, statement: &Statement) -> bool;
+    fn may_apply_statement(&self, before: &Configuration, statement: &Statement) -> bool;
 
     /// Permission for the content of a payload.
     ///
     /// # Errors
     /// With the first path that may not be written.
-    fn may_supply(
+    fn may_write_payload(
         &self,
         before: &Configuration,
         origin: Origin,
@@ -107,7 +107,7 @@ impl EditSession<'_> {
     ) -> bool {
         let literal = target.path.literal_len().min(pattern.0.len());
         let named = &pattern.0[..literal];
-        let refused = self.gate.refuses(|it| it.may_clear(target.origin, named));
+        let refused = self.authorization.refuses(|it| it.may_clear(target.origin, named));
         if refused {
             self.fail(operation, target, EditCause::Denied);
         }
@@ -115,34 +115,38 @@ impl EditSession<'_> {
     }
 
     /// Checks the permission to send CLI text; records an error when it is missing.
-    pub(super) fn may_send_text(&mut self, operation: EditOperation, target: &EditTarget) -> bool {
-        let refused = self.gate.refuses(|it| it.may_send_text());
+    pub(super) fn may_send_cli_text(
+        &mut self,
+        operation: EditOperation,
+        target: &EditTarget,
+    ) -> bool {
+        let refused = self.authorization.refuses(|it| it.may_send_cli_text());
         if refused {
             self.fail(operation, target, EditCause::Denied);
         }
         !refused
     }
 
-    pub(super) fn may_state(&self, statement: &Statement) -> bool {
-        !self.gate.refuses(|it| it.may_state(self.before, statement))
+    pub(super) fn may_apply_statement(&self, statement: &Statement) -> bool {
+        !self.authorization.refuses(|it| it.may_apply_statement(self.before, statement))
     }
 
     /// Checks the permission for the content of a payload; records an error when it is missing.
-    pub(super) fn may_supply(
+    pub(super) fn may_write_payload(
         &mut self,
         operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
         supplied: &ParsedPayload,
     ) -> bool {
-        let Some(admission) = self.gate.0.clone() else { return true };
+        let Some(admission) = self.authorization.0.clone() else { return true };
         let admitted = match supplied {
             ParsedPayload::Leaf(value) => {
                 let leaf = Leaf::new(value.clone(), Mark::Explicit);
-                admission.may_supply(self.before, origin, path, Found::Leaf(&leaf))
+                admission.may_write_payload(self.before, origin, path, Found::Leaf(&leaf))
             }
             ParsedPayload::Branch { branch, .. } => {
-                admission.may_supply(self.before, origin, path, Found::Branch(branch))
+                admission.may_write_payload(self.before, origin, path, Found::Branch(branch))
             }
         };
         if let Err(denied) = &admitted {
@@ -156,8 +160,8 @@ impl EditSession<'_> {
     ///
     /// # Errors
     /// With a difference that is not permitted. Its path is included only if the author may read it.
-    pub(super) fn admit_changes(&self) -> Result<(), EditErrors> {
-        let Some(admission) = &self.gate.0 else { return Ok(()) };
+    pub(super) fn check_changes_permitted(&self) -> Result<(), EditErrors> {
+        let Some(admission) = &self.authorization.0 else { return Ok(()) };
         let changed = admission.may_change(self.before, &self.layers, self.forms);
         changed.map_err(|(origin, path)| {
             let known = admission.may_read(origin, &path);
@@ -167,7 +171,7 @@ impl EditSession<'_> {
             };
             let error = match known {
                 true => self.attribution.error(subject, EditCause::Denied),
-                false => self.attribution.implied(EditCause::Denied),
+                false => self.attribution.last_operation_error(EditCause::Denied),
             };
             EditErrors(vec![error])
         })

@@ -22,7 +22,7 @@ use crate::models::Models;
 use crate::progress::{ParseProgress, StopReason};
 use crate::resolve::PathPattern;
 use crate::schema::{Node, NodeId, NodeKind, Origin, Schema};
-use crate::tree::{Branch, Child, Found, Leaf, is_key};
+use crate::tree::{Branch, Child, Found, Leaf, is_key_or_copy};
 use crate::value::Value;
 
 /// A Set in progress.
@@ -39,7 +39,7 @@ pub(crate) struct EditSession<'a> {
     /// Paths that CLI text negated with `no`.
     pub(super) negations: Vec<Negation>,
     /// Permissions of the author of the request.
-    pub(super) gate: EditAuthorization,
+    pub(super) authorization: EditAuthorization,
     pub(super) forms: RequestForms,
     /// Secrets of users that it has given so far.
     pub(super) secrets: SecretEdits,
@@ -49,7 +49,7 @@ pub(crate) struct EditSession<'a> {
     /// Number of deletes so far that searched lists.
     wildcard_deletes: usize,
     /// True when the request writes both origins.
-    mixed: bool,
+    writes_both_origins: bool,
     /// Units that a request for both origins repeated exactly as Get showed them.
     kept: Vec<(EditOperation, Origin, InstancePath)>,
 }
@@ -64,30 +64,30 @@ impl<'a> EditSession<'a> {
             ports: FactoryPorts::of(before.models(), before.factory()),
             additions: LeafListAdditions::default(),
             negations: Vec::new(),
-            gate: EditAuthorization::default(),
+            authorization: EditAuthorization::default(),
             forms: RequestForms::default(),
             secrets: SecretEdits::default(),
             secret_users: BTreeSet::new(),
             progress: ParseProgress::default(),
             wildcard_deletes: 0,
-            mixed: false,
+            writes_both_origins: false,
             kept: Vec::new(),
         }
     }
 
     /// Runs all operations: a union_replace, or others in the order of section 3.4 of the gNMI specification.
     pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution<'a>), EditErrors> {
-        self.gate = edit.gate.clone();
-        self.attribution.gate = edit.gate.clone();
+        self.authorization = edit.authorization.clone();
+        self.attribution.authorization = edit.authorization.clone();
         self.progress = ParseProgress::new(edit.cancel.clone());
-        self.forms = edit.forms();
+        self.forms = edit.request_forms();
         self.secrets = SecretEdits::by(edit.keeper.clone());
         if edit.union_replace.is_empty() {
             self.plain(edit);
         } else {
             self.union_replace(edit);
         }
-        self.forget_secrets();
+        self.drop_unused_secrets();
         // A request without permission gets that error and no other.
         if self.errors.iter().any(|error| error.cause == EditCause::Denied) {
             self.errors.retain(|error| error.cause == EditCause::Denied);
@@ -95,19 +95,19 @@ impl<'a> EditSession<'a> {
         if !self.errors.is_empty() {
             return Err(EditErrors(self.errors));
         }
-        self.admit_changes()?;
+        self.check_changes_permitted()?;
         Ok((self.layers, self.attribution))
     }
 
     fn plain(&mut self, edit: &Edit) {
-        self.mixed = edit.origins().count() > 1;
+        self.writes_both_origins = edit.origins().count() > 1;
         for (at, target) in edit.deletes.iter().enumerate() {
             if self.must_stop(EditOperation::Delete(at)) {
                 return;
             }
             self.delete(EditOperation::Delete(at), target);
         }
-        self.admit_texts(edit);
+        self.check_text_replaces(edit);
         let replaces = edit.replaces.iter().enumerate();
         let replaces = replaces.map(|(at, it)| (EditOperation::Replace(at), it));
         let updates = edit.updates.iter().enumerate();
@@ -118,7 +118,7 @@ impl<'a> EditSession<'a> {
             }
             self.write(operation, target, payload);
         }
-        self.settle_additions();
+        self.flush_additions();
         self.check_negations(false);
         let (before, attribution) = (self.before, &self.attribution);
         let conflicts = super::kept::conflicts(before, &self.layers, &self.kept, attribution);
@@ -129,8 +129,8 @@ impl<'a> EditSession<'a> {
     /// error.
     pub(super) fn must_stop(&mut self, operation: EditOperation) -> bool {
         let stop = self.progress.check().err();
-        if stop == Some(StopReason::Abandoned) {
-            self.refuse(operation, "/".to_owned(), EditCause::Abandoned);
+        if stop == Some(StopReason::Cancelled) {
+            self.refuse(operation, "/".to_owned(), EditCause::Cancelled);
         }
         stop.is_some()
     }
@@ -171,10 +171,10 @@ impl<'a> EditSession<'a> {
                 return self.fail(operation, target, EditCause::Reserved { owner, why });
             }
             self.clear_secrets(target.origin, pattern);
-            self.hold_secret_users(target.origin, pattern);
+            self.collect_secret_users(target.origin, pattern);
             self.clear(target.origin, pattern);
-            self.settle_secret_users();
-            self.give_ports_back((target.origin, pattern), &[]);
+            self.create_secret_users();
+            self.restore_factory_ports((target.origin, pattern), &[]);
         }
     }
 
@@ -200,12 +200,12 @@ impl<'a> EditSession<'a> {
 
     /// Restores the factory values of ports that were visible before and are missing after an operation, except
     /// for those in `kept`.
-    fn give_ports_back(&mut self, named: (Origin, &PathPattern), kept: &[InstancePath]) {
+    fn restore_factory_ports(&mut self, named: (Origin, &PathPattern), kept: &[InstancePath]) {
         let (origin, layer) = (named.0, LayerKey::client(named.0));
         let (shown, held) = (self.before.config_view(origin), self.layers.tree(layer).clone());
         let sent_back = |port: &Port<'_>| port.path(origin).is_some_and(|it| kept.contains(it));
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
-        self.ports.give_back(tree, named, |port| {
+        self.ports.restore(tree, named, |port| {
             port.is_in(origin, shown) && !port.is_in(origin, &held) && !sent_back(port)
         });
     }
@@ -215,7 +215,7 @@ impl<'a> EditSession<'a> {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree_mut(LayerKey::client(origin));
         if tree.remove(schema, path) {
-            self.fill_mirrors(origin, path);
+            self.fill_key_copies(origin, path);
         }
     }
 
@@ -226,7 +226,7 @@ impl<'a> EditSession<'a> {
         let kept = outermost(kept);
         found.walk(&mut at.clone(), &mut |path, _| {
             if !is_within(path, &kept) {
-                natives.extend(map.down_path(path));
+                natives.extend(map.path_to_native(path));
             }
         });
         let schema = &self.models().native;
@@ -271,16 +271,16 @@ impl<'a> EditSession<'a> {
         if clears && !self.may_clear(operation, target, &named) {
             return;
         }
-        self.hold_secret_users(target.origin, &named);
+        self.collect_secret_users(target.origin, &named);
         self.attribution.path(operation, target.origin, named);
         let supplied = match payload::read(schema, &path, payload, &self.progress) {
             Ok(supplied) => supplied,
             Err(misfit) => return self.refuse(operation, misfit.path, misfit.cause),
         };
-        if !self.may_supply(operation, target.origin, &path, &supplied) {
+        if !self.may_write_payload(operation, target.origin, &path, &supplied) {
             return;
         }
-        let Some(supplied) = self.take_secrets(operation, target.origin, &path, supplied) else {
+        let Some(supplied) = self.extract_secrets(operation, target.origin, &path, supplied) else {
             return;
         };
         let replace = matches!(operation, EditOperation::Replace(_));
@@ -300,7 +300,7 @@ impl<'a> EditSession<'a> {
                 self.write_branch(operation, target.origin, &path, branch, replace);
             }
         }
-        self.settle_secret_users();
+        self.create_secret_users();
     }
 
     pub(super) fn writable(&self, origin: Origin, path: &InstancePath) -> Result<(), EditCause> {
@@ -327,7 +327,7 @@ impl<'a> EditSession<'a> {
     ) {
         let schema = self.models().schema(target.origin);
         let Some(step) = path.last() else { return };
-        if is_key(schema, step.node) {
+        if is_key_or_copy(schema, step.node) {
             return self.write_key(operation, target, path, &value);
         }
         let tree = self.layers.tree_mut(LayerKey::client(target.origin));
@@ -342,7 +342,7 @@ impl<'a> EditSession<'a> {
             }
             _ => tree.set_leaf(schema, path, leaf),
         }
-        self.fill_mirrors(target.origin, path);
+        self.fill_key_copies(target.origin, path);
         if replace {
             self.clear_factory_below(target.origin, path, &[]);
         }
@@ -373,7 +373,7 @@ impl<'a> EditSession<'a> {
         }
         let tree = self.layers.tree_mut(LayerKey::client(target.origin));
         tree.branch_mut(schema, &path.0[..=at], &Mark::Explicit).given = true;
-        self.fill_mirrors(target.origin, path);
+        self.fill_key_copies(target.origin, path);
     }
 
     fn write_branch(
@@ -399,7 +399,7 @@ impl<'a> EditSession<'a> {
                 }
             }
         }
-        self.fill_mirrors(origin, path);
+        self.fill_key_copies(origin, path);
     }
 
     /// Checks keys that a payload for the `config` container of an entry repeats from the path. Entries within a
@@ -436,7 +436,8 @@ impl<'a> EditSession<'a> {
     ) {
         let schema = self.models().schema(origin);
         let layer = LayerKey::client(origin);
-        let mut reconciler = Reconciler::new(schema, path, self.mixed || self.before.has_factory());
+        let mut reconciler =
+            Reconciler::new(schema, path, self.writes_both_origins || self.before.has_factory());
         let view = self.before.config_view(origin).branch(path);
         let held = self.before.layers().tree(layer).branch(path);
         let result = reconciler.run(branch, view, held);
@@ -447,8 +448,8 @@ impl<'a> EditSession<'a> {
         }
         let kept = reconciler.kept;
         self.clear_factory_below(origin, path, &kept);
-        self.give_ports_back((origin, &PathPattern::from(path)), &kept);
-        if self.mixed {
+        self.restore_factory_ports((origin, &PathPattern::from(path)), &kept);
+        if self.writes_both_origins {
             self.kept.extend(kept.into_iter().map(|unit| (operation, origin, unit)));
         }
     }
@@ -481,13 +482,13 @@ impl<'a> EditSession<'a> {
         merge.branch(tree.branch_mut(schema, &path.0, &Mark::Explicit), branch)
     }
 
-    pub(super) fn settle_additions(&mut self) {
+    pub(super) fn flush_additions(&mut self) {
         let models = self.models();
         self.additions.settle(models, &mut self.layers);
     }
 
     /// Restores the leaves that repeat keys, in the entries on the way to `path`.
-    pub(super) fn fill_mirrors(&mut self, origin: Origin, path: &InstancePath) {
+    pub(super) fn fill_key_copies(&mut self, origin: Origin, path: &InstancePath) {
         if origin != Origin::OpenConfig {
             return;
         }
@@ -497,10 +498,10 @@ impl<'a> EditSession<'a> {
             let steps = &path.0[..=at];
             let Some(Step { node, keys: Some(keys) }) = steps.last() else { continue };
             let Some(held) = tree.branch(&InstancePath(steps.to_vec())) else { return };
-            let lacking = lacking_mirrors(models, *node, keys, held);
+            let lacking = missing_key_copies(models, *node, keys, held);
             if !lacking.is_empty() {
                 let branch = tree.branch_mut(&models.openconfig, steps, &Mark::Explicit);
-                put_mirrors(branch, lacking);
+                put_key_copies(branch, lacking);
             }
         }
     }
@@ -525,7 +526,7 @@ impl<'a> EditSession<'a> {
 type KeyCopy = (NodeId, NodeId, Value);
 
 /// Leaves that should repeat keys and that this OpenConfig entry lacks.
-fn lacking_mirrors(
+fn missing_key_copies(
     models: &Models,
     list: NodeId,
     keys: &Keys,
@@ -538,7 +539,7 @@ fn lacking_mirrors(
     models.map.mirrors(Origin::OpenConfig, list).iter().filter_map(lacks).collect()
 }
 
-fn put_mirrors(entry: &mut Branch<Mark>, mirrors: Vec<KeyCopy>) {
+fn put_key_copies(entry: &mut Branch<Mark>, mirrors: Vec<KeyCopy>) {
     for (config, leaf, value) in mirrors {
         entry.container_mut(config).put_leaf(leaf, value, Mark::Explicit);
     }

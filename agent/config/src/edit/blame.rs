@@ -22,7 +22,7 @@ pub(crate) struct Attribution<'a> {
     models: &'a Models,
     named: Vec<OperationScope>,
     /// Permissions of the author, which limit what a message may reveal.
-    pub(super) gate: EditAuthorization,
+    pub(super) authorization: EditAuthorization,
 }
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ struct ErrorLocation {
 
 impl<'a> Attribution<'a> {
     pub(super) fn new(models: &'a Models) -> Self {
-        Self { models, named: Vec::new(), gate: EditAuthorization::default() }
+        Self { models, named: Vec::new(), authorization: EditAuthorization::default() }
     }
 
     /// Attribution for a change of whole trees, with one operation for each origin.
@@ -108,17 +108,17 @@ impl<'a> Attribution<'a> {
                 };
                 self.error(subject, EditCause::Reserved { owner: service, why })
             }
-            Problem::Missing { native } => {
+            Problem::MissingMandatory { native } => {
                 let openconfig = self.models.map.up_path(&native).into_iter().next();
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
-                self.error(subject, EditCause::Incomplete)
+                self.error(subject, EditCause::MissingMandatory)
             }
-            Problem::MissingAll { native, one_of } => {
+            Problem::MissingOneOf { native, one_of } => {
                 let name = |leaf: &NodeId| self.models.native.node(*leaf).name.to_string();
                 let names = one_of.iter().map(name).collect::<Vec<_>>().join("` or `");
                 let openconfig = self.models.map.up_path(&native).into_iter().next();
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
-                self.error(subject, EditCause::NoneOf(names))
+                self.error(subject, EditCause::MissingOneOf(names))
             }
             Problem::Conflict { native, openconfig, sides } => {
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
@@ -130,19 +130,19 @@ impl<'a> Attribution<'a> {
 
     /// Error of the last operation that concerns `subject`.
     pub(super) fn error(&self, subject: Subject<'_>, cause: EditCause) -> EditError {
-        let culprit = self.named.iter().rev().find_map(|named| self.culprit(named, subject));
+        let culprit = self.named.iter().rev().find_map(|named| self.locate(named, subject));
         let culprit = culprit.unwrap_or_else(|| self.last(subject));
         EditError::new(culprit.operation, culprit.place, cause)
     }
 
-    fn culprit(&self, named: &OperationScope, subject: Subject<'_>) -> Option<ErrorLocation> {
+    fn locate(&self, named: &OperationScope, subject: Subject<'_>) -> Option<ErrorLocation> {
         let (operation, place) = match named {
             OperationScope::Path { operation, origin: Origin::OpenConfig, pattern } => {
-                let path = subject.openconfig.filter(|path| pattern.touches(path))?;
+                let path = subject.openconfig.filter(|path| pattern.overlaps(path))?;
                 (*operation, shown(&self.models.openconfig, path))
             }
             OperationScope::Path { operation, origin: Origin::Native, pattern } => {
-                let path = subject.native.filter(|path| pattern.touches(path))?;
+                let path = subject.native.filter(|path| pattern.overlaps(path))?;
                 (*operation, shown(&self.models.native, path))
             }
             OperationScope::Text(text) => {
@@ -167,7 +167,7 @@ impl<'a> Attribution<'a> {
     }
 
     /// Error of the last operation, without naming a subject.
-    pub(crate) fn implied(&self, cause: EditCause) -> EditError {
+    pub(crate) fn last_operation_error(&self, cause: EditCause) -> EditError {
         let (operation, place) = match self.named.last() {
             Some(OperationScope::Path { operation, origin, pattern }) => {
                 let path = pattern.concrete().unwrap_or_default();
@@ -189,9 +189,9 @@ impl<'a> Attribution<'a> {
     ) -> ConflictSide {
         let said =
             value.map_or_else(|| "to be absent".to_owned(), |it| format!("`{}`", excerpt(it)));
-        let side = self.side_saying(layer, subject, said);
+        let side = self.side_with_text(layer, subject, said);
         let native = subject.native.filter(|_| layer == LayerKey::CLIENT_NATIVE);
-        let line = native.filter(|path| self.gate.may_read(Origin::Native, path));
+        let line = native.filter(|path| self.authorization.may_read(Origin::Native, path));
         ConflictSide {
             line: line.and_then(|path| self.line(path, value)).map(|line| excerpt(&line)),
             ..side
@@ -199,7 +199,7 @@ impl<'a> Attribution<'a> {
     }
 
     /// One side of a conflict, with the value given as text. Values that the author may not read are hidden.
-    pub(super) fn side_saying(
+    pub(super) fn side_with_text(
         &self,
         layer: LayerKey,
         subject: Subject<'_>,
@@ -210,7 +210,7 @@ impl<'a> Attribution<'a> {
             (_, _, Some(path)) => Some((Origin::Native, path)),
             _ => None,
         };
-        let hidden = path.is_some_and(|(origin, path)| !self.gate.may_read(origin, path));
+        let hidden = path.is_some_and(|(origin, path)| !self.authorization.may_read(origin, path));
         let value = if hidden { "set otherwise".to_owned() } else { said };
         let path = path.map(|(origin, path)| shown(self.models.schema(origin), path));
         ConflictSide { layer, path: path.unwrap_or_default(), value, line: None }
@@ -227,7 +227,7 @@ impl<'a> Attribution<'a> {
                     }
                 }
                 OperationScope::Path { origin: Origin::Native, pattern, .. }
-                    if pattern.touches(native) =>
+                    if pattern.overlaps(native) =>
                 {
                     return None;
                 }

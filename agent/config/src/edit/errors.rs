@@ -32,7 +32,7 @@ pub enum EditOperation {
     /// Part of a boot configuration, by origin.
     Boot(Origin),
     /// Part of an initial client configuration, by origin.
-    Seed(Origin),
+    InitialConfiguration(Origin),
     /// Factory configuration.
     Factory,
     /// Values from DHCP.
@@ -83,15 +83,15 @@ pub enum EditCause {
     Unconfirmed,
     /// A mandatory leaf is missing.
     #[error("it is needed, and missing")]
-    Incomplete,
+    MissingMandatory,
     #[error("it requires `{0}`")]
-    NoneOf(String),
+    MissingOneOf(String),
     /// A limit on requests or configurations is exceeded.
     #[error(transparent)]
     Limit(#[from] LimitExceeded),
     /// The client has cancelled the request.
     #[error("the client no longer waits for it")]
-    Abandoned,
+    Cancelled,
 }
 
 /// The two sides of a conflict.
@@ -195,8 +195,8 @@ impl fmt::Display for EditOperation {
             Self::Lease => "lease",
             Self::Boot(Origin::Native) => "boot with vendor_config at",
             Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
-            Self::Seed(Origin::Native) => "begin with dynamic_vendor_config at",
-            Self::Seed(Origin::OpenConfig) => "begin with dynamic_oc_config at",
+            Self::InitialConfiguration(Origin::Native) => "begin with dynamic_vendor_config at",
+            Self::InitialConfiguration(Origin::OpenConfig) => "begin with dynamic_oc_config at",
         })
     }
 }
@@ -205,7 +205,7 @@ impl From<StopReason> for EditCause {
     fn from(stop: StopReason) -> Self {
         match stop {
             StopReason::Limit(error) => Self::Limit(error),
-            StopReason::Abandoned => Self::Abandoned,
+            StopReason::Cancelled => Self::Cancelled,
         }
     }
 }

@@ -197,7 +197,7 @@ impl OverlapSearch<'_> {
 }
 
 /// Visits the leaves that have different values in two trees of one schema.
-pub(super) fn differing(
+pub(super) fn visit_differences(
     path: &InstancePath,
     one: &Branch<Mark>,
     other: &Branch<Mark>,
@@ -210,7 +210,7 @@ pub(super) fn differing(
                 visit(&path.join(step), &one.value, &other.value);
             }
             (Child::Container(one), Some(Child::Container(other))) => {
-                differing(&path.join(step), one, other, visit);
+                visit_differences(&path.join(step), one, other, visit);
             }
             (Child::List(one), Some(Child::List(other))) => {
                 let (few, many) =
@@ -218,7 +218,7 @@ pub(super) fn differing(
                 for (keys, _) in few.iter().filter(|(keys, _)| many.get(keys).is_some()) {
                     let step = Step::entry(*node, keys.clone());
                     if let (Some(one), Some(other)) = (one.get(keys), other.get(keys)) {
-                        differing(&path.join(step), one, other, visit);
+                        visit_differences(&path.join(step), one, other, visit);
                     }
                 }
             }

@@ -24,7 +24,8 @@ pub(super) fn conflicts(
             if leaf.meta == Mark::Explicit || errors.len() == MAX_CONFLICTS {
                 return;
             }
-            let Some((other, held)) = other_side(before, layers, *origin, path, &leaf.value) else {
+            let Some((other, held)) = counterpart_value(before, layers, *origin, path, &leaf.value)
+            else {
                 return;
             };
             let subject = match origin {
@@ -48,7 +49,7 @@ pub(super) fn conflicts(
 }
 
 /// The other origin's explicit value of this leaf, if different.
-fn other_side(
+fn counterpart_value(
     before: &Configuration,
     layers: &Layers,
     origin: Origin,
@@ -63,7 +64,9 @@ fn other_side(
             Origin::Native
         }
         Origin::Native => {
-            map.up_leaf(path, value, &mut |path, value| counterparts.push((path, value)));
+            map.leaf_to_openconfig(path, value, &mut |path, value| {
+                counterparts.push((path, value))
+            });
             Origin::OpenConfig
         }
     };

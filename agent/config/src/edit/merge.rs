@@ -54,7 +54,7 @@ impl LeafListAdditions {
     }
 
     /// Drops the additions at a path and below it, after a later operation replaced or removed it.
-    pub(super) fn forget(&mut self, origin: Origin, path: &InstancePath) {
+    pub(super) fn discard(&mut self, origin: Origin, path: &InstancePath) {
         let Some(lists) = self.lists.get_mut(&origin) else { return };
         let below = lists.range(path.clone()..).take_while(|(it, _)| it.starts_with(path));
         let below: Vec<InstancePath> = below.map(|(path, _)| path.clone()).collect();

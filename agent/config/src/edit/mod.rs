@@ -45,7 +45,7 @@ pub struct Edit {
     /// meaning.
     pub union_replace: Vec<(EditTarget, Payload)>,
     /// Permissions of the author.
-    pub gate: EditAuthorization,
+    pub authorization: EditAuthorization,
     /// The keeper of the secrets of users in it.
     pub keeper: Keeper,
     /// Cancelled when the client no longer waits.
@@ -79,7 +79,7 @@ impl Edit {
     }
 
     /// Forms in which the request addresses native configuration.
-    pub fn forms(&self) -> RequestForms {
+    pub fn request_forms(&self) -> RequestForms {
         let written = self.replaces.iter().chain(&self.updates).chain(&self.union_replace);
         let mut forms = RequestForms::default();
         for (target, payload) in written {

@@ -59,8 +59,15 @@ pub(super) fn read(
         Payload::Cli { .. } => Err(here(EditCause::BadValue("CLI text has no path".to_owned()))),
         Payload::Json { text, ietf } => {
             let flavour = if *ietf { Flavour::Ietf } else { Flavour::Plain };
-            let document =
-                json::parse_counted(schema, target, text, flavour, true, Mark::Explicit, progress)?;
+            let document = json::parse_with_progress(
+                schema,
+                target,
+                text,
+                flavour,
+                true,
+                Mark::Explicit,
+                progress,
+            )?;
             let annotation = annotation(document.annotations).map_err(here)?;
             match document.content {
                 DocumentContent::Leaf(value) => Ok(ParsedPayload::Leaf(value)),

@@ -41,7 +41,7 @@ impl<'a> FactoryPorts<'a> {
 
     /// Restores the factory leaves of ports at, above or below `named` that an operation has `left_out`. Other
     /// leaves of the layer stay. An operation on a single leaf does not leave out ports.
-    pub(super) fn give_back(
+    pub(super) fn restore(
         &self,
         layer: &mut Tree<Mark>,
         (origin, named): (Origin, &PathPattern),
@@ -52,9 +52,9 @@ impl<'a> FactoryPorts<'a> {
             return;
         }
         for port in &self.ports {
-            let touched = port.path(origin).is_some_and(|path| named.touches(path));
+            let touched = port.path(origin).is_some_and(|path| named.overlaps(path));
             if touched && left_out(port) {
-                port.give_back(&self.models.native, layer);
+                port.restore(&self.models.native, layer);
             }
         }
     }
@@ -71,11 +71,10 @@ impl Port<'_> {
     /// True when a tree of this origin has the entry, and in OpenConfig more of it than a shell.
     pub(super) fn is_in(&self, origin: Origin, tree: &Tree<Mark>) -> bool {
         let found = self.path(origin).and_then(|path| tree.get(path));
-        found
-            .is_some_and(|found| origin == Origin::Native || !self.models.map.says_only_keys(found))
+        found.is_some_and(|found| origin == Origin::Native || !self.models.map.has_only_keys(found))
     }
 
-    fn give_back(&self, schema: &Schema, layer: &mut Tree<Mark>) {
+    fn restore(&self, schema: &Schema, layer: &mut Tree<Mark>) {
         if layer.branch(&self.native).is_none() {
             let entry = Child::Container(self.entry.clone());
             return layer.put(schema, &self.native, entry, &Mark::Factory);

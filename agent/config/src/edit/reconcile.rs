@@ -209,12 +209,12 @@ impl<'a> SupportCheck<'a> {
         let map = &self.models.map;
         for (node, child) in branch.children() {
             match child {
-                Child::Container(branch) if map.is_limited(self.origin, *node) => {
+                Child::Container(branch) if map.is_restricted(self.origin, *node) => {
                     self.way.push((*node, None));
                     self.below(branch)?;
                     self.way.pop();
                 }
-                Child::List(list) if map.is_limited(self.origin, *node) => {
+                Child::List(list) if map.is_restricted(self.origin, *node) => {
                     for (keys, entry) in list.iter() {
                         self.way.push((*node, Some(keys)));
                         let supported = map.supports(self.origin, *node, keys);

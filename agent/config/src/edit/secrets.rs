@@ -211,7 +211,7 @@ impl SecretEdits {
 impl EditSession<'_> {
     /// Removes the secrets from the payload of an operation, stores them, and returns the rest of the payload; `None` when
     /// nothing is left to apply, or the operation is refused. The users with stored secrets exist afterwards.
-    pub(super) fn take_secrets(
+    pub(super) fn extract_secrets(
         &mut self,
         operation: EditOperation,
         origin: Origin,
@@ -222,7 +222,7 @@ impl EditSession<'_> {
         if origin != Origin::OpenConfig || is_on || self.secrets.keeper.0.is_none() {
             return Some(supplied);
         }
-        let Some(place) = self.secret_place().filter(|it| it.is_near(path)) else {
+        let Some(place) = self.secret_nodes().filter(|it| it.is_near(path)) else {
             return Some(supplied);
         };
         let (sent, rest) = match supplied {
@@ -252,7 +252,7 @@ impl EditSession<'_> {
             self.secret_users.insert(keys);
         }
         if rest.is_none() {
-            self.settle_secret_users();
+            self.create_secret_users();
         }
         rest
     }
@@ -296,31 +296,31 @@ impl EditSession<'_> {
     }
 
     /// Creates the entries of users that have secrets and nothing else.
-    pub(super) fn settle_secret_users(&mut self) {
+    pub(super) fn create_secret_users(&mut self) {
         let users = std::mem::take(&mut self.secret_users);
-        let Some(place) = self.secret_place().filter(|_| !users.is_empty()) else { return };
+        let Some(place) = self.secret_nodes().filter(|_| !users.is_empty()) else { return };
         let schema = &self.models().openconfig;
         for keys in users {
             let entry = place.entry(keys);
             let tree = self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG);
             tree.branch_mut(schema, &entry.0, &Mark::Explicit);
-            self.fill_mirrors(Origin::OpenConfig, &entry);
+            self.fill_key_copies(Origin::OpenConfig, &entry);
         }
     }
 
     /// Notes the users with secrets whose entries an operation is about to change. A secret is a leaf, so such a user stays
     /// when nothing else is left of its entry.
-    pub(super) fn hold_secret_users(&mut self, origin: Origin, pattern: &PathPattern) {
+    pub(super) fn collect_secret_users(&mut self, origin: Origin, pattern: &PathPattern) {
         let is_inside = origin == Origin::OpenConfig && pattern.0.len() > USERS.len();
         if !is_inside || self.layers.secrets.is_empty() {
             return;
         }
-        let Some(place) = self.secret_place() else { return };
+        let Some(place) = self.secret_nodes() else { return };
         let tree = self.layers.tree(LayerKey::CLIENT_OPENCONFIG);
         let held = self.layers.secrets.iter().filter_map(|(user, ..)| {
             let keys = Keys::single(Value::Str(user.clone()));
             let entry = place.entry(keys.clone());
-            (pattern.touches(&entry) && tree.get(&entry).is_some()).then_some(keys)
+            (pattern.overlaps(&entry) && tree.get(&entry).is_some()).then_some(keys)
         });
         self.secret_users.extend(held);
     }
@@ -330,7 +330,7 @@ impl EditSession<'_> {
         if origin != Origin::OpenConfig || self.layers.secrets.is_empty() {
             return;
         }
-        let Some(place) = self.secret_place() else { return };
+        let Some(place) = self.secret_nodes() else { return };
         let covers = |user: &SmolStr, leaf: SecretLeaf| {
             place.leaf(user, leaf).is_some_and(|path| pattern.covers(&path))
         };
@@ -338,7 +338,7 @@ impl EditSession<'_> {
     }
 
     /// Forgets the secrets of users that no client asks for any more.
-    pub(super) fn forget_secrets(&mut self) {
+    pub(super) fn drop_unused_secrets(&mut self) {
         let (models, before) = (self.models(), self.before.layers());
         let clients = [LayerKey::CLIENT_OPENCONFIG, LayerKey::CLIENT_NATIVE];
         let untouched = self.layers.secrets.is_same(&before.secrets)
@@ -347,11 +347,11 @@ impl EditSession<'_> {
             return;
         }
         let mut secrets = std::mem::take(&mut self.layers.secrets);
-        secrets.retain(|user, _| is_asked_for(models, &self.layers, user));
+        secrets.retain(|user, _| has_client_user(models, &self.layers, user));
         self.layers.secrets = secrets;
     }
 
-    fn secret_place(&mut self) -> Option<SecretNodes> {
+    fn secret_nodes(&mut self) -> Option<SecretNodes> {
         if self.secrets.place.is_none() {
             self.secrets.place = SecretNodes::find(&self.models().openconfig);
         }
@@ -361,7 +361,7 @@ impl EditSession<'_> {
 
 /// True while a client asks for a user: by an entry of client OpenConfig, or by one of client native that did not come
 /// with the box.
-fn is_asked_for(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
+fn has_client_user(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
     let keys = Keys::single(Value::Str(user.clone()));
     let openconfig = SecretNodes::find(&models.openconfig).map(|place| place.entry(keys.clone()));
     let openconfig = openconfig
@@ -395,7 +395,7 @@ pub(crate) fn check_roles(
         .iter()
         .map(|path| {
             let subject = Subject { native: None, openconfig: Some(path) };
-            attribution.error(subject, EditCause::Incomplete)
+            attribution.error(subject, EditCause::MissingMandatory)
         })
         .collect();
     if errors.is_empty() { Ok(()) } else { Err(EditErrors(errors)) }

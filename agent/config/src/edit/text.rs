@@ -22,7 +22,7 @@ pub(super) struct Negation {
 
 impl EditSession<'_> {
     /// Refuses more than one replace by CLI text. Updates may follow it.
-    pub(super) fn admit_texts(&mut self, edit: &Edit) {
+    pub(super) fn check_text_replaces(&mut self, edit: &Edit) {
         let texts = edit.replaces.iter().enumerate().filter(|(_, (_, it))| is_text(it));
         for (at, (target, _)) in texts.skip(1) {
             let reason = "a request may have only one replace by CLI text";
@@ -37,10 +37,11 @@ impl EditSession<'_> {
             let reason = "CLI text has no path".to_owned();
             return self.fail(operation, target, EditCause::Malformed(reason));
         }
-        if !self.may_send_text(operation, target) {
+        if !self.may_send_cli_text(operation, target) {
             return;
         }
-        let statements = match cli::parse_counted(&self.models().native, text, &self.progress) {
+        let statements = match cli::parse_with_progress(&self.models().native, text, &self.progress)
+        {
             Ok(statements) => statements,
             Err(errors) => {
                 let text = CliText::new(operation, text, Vec::new());
@@ -67,14 +68,14 @@ impl EditSession<'_> {
         }
         self.attribution.text(text);
         if !matches!(operation, EditOperation::Update(_)) {
-            self.settle_additions();
+            self.flush_additions();
             self.share_memory(LayerKey::CLIENT_NATIVE);
         }
     }
 
     fn admit(&self, statement: &Statement) -> Result<(), EditCause> {
         self.writable(Origin::Native, &statement.path)?;
-        if !self.may_state(statement) {
+        if !self.may_apply_statement(statement) {
             return Err(EditCause::Denied);
         }
         let owner = self.before.reserved_for(Origin::Native, &statement.path);
@@ -104,17 +105,17 @@ impl EditSession<'_> {
                     _ => tree.set_leaf(schema, path, leaf),
                 }
             }
-            StatementAction::Enter => {
+            StatementAction::Create => {
                 tree.branch_mut(schema, &path.0, &Mark::Explicit).given = true
             }
             StatementAction::No => {
                 let before = self.before.layers().tree(LayerKey::CLIENT_NATIVE);
                 let held = tree.remove(schema, path) || before.get(path).is_some();
                 let (named, left) = (PathPattern::from(path), tree.clone());
-                self.ports.give_back(tree, (Origin::Native, &named), |port| {
+                self.ports.restore(tree, (Origin::Native, &named), |port| {
                     held && !port.is_in(Origin::Native, &left)
                 });
-                self.additions.forget(Origin::Native, path);
+                self.additions.discard(Origin::Native, path);
                 self.negations.push(Negation { path: path.clone(), held });
             }
         }
@@ -129,7 +130,7 @@ impl EditSession<'_> {
         let openconfig = self.layers.tree(LayerKey::CLIENT_OPENCONFIG);
         let mut errors = Vec::new();
         for Negation { path, held } in &self.negations {
-            if *held && !union || native.get(path).is_some_and(is_asked_for) {
+            if *held && !union || native.get(path).is_some_and(is_explicit) {
                 continue;
             }
             if errors.len() == MAX_CONFLICTS {
@@ -137,7 +138,7 @@ impl EditSession<'_> {
             }
             let above = models.map.up_path(path);
             let standing = above.iter().find_map(|it| {
-                let found = openconfig.get(it).filter(|it| !models.map.says_only_keys(*it))?;
+                let found = openconfig.get(it).filter(|it| !models.map.has_only_keys(*it))?;
                 Some((it, found))
             });
             let Some((above, found)) = standing else { continue };
@@ -147,7 +148,8 @@ impl EditSession<'_> {
                 Found::Leaf(leaf) => format!("`{}`", excerpt(&leaf.value)),
                 Found::Branch(_) | Found::List(_) => "there".to_owned(),
             };
-            let there = self.attribution.side_saying(LayerKey::CLIENT_OPENCONFIG, subject, value);
+            let there =
+                self.attribution.side_with_text(LayerKey::CLIENT_OPENCONFIG, subject, value);
             let conflict = Conflict { sides: [absent, there] };
             // The line itself is at fault, regardless of the owner of the leaf.
             let subject = Subject { openconfig: None, ..subject };
@@ -162,18 +164,18 @@ pub(super) fn is_text(payload: &Payload) -> bool {
 }
 
 /// True when something in it was set by more than the factory configuration.
-fn is_asked_for(found: Found<'_, Mark>) -> bool {
+fn is_explicit(found: Found<'_, Mark>) -> bool {
     match found {
         Found::Leaf(leaf) => leaf.meta == Mark::Explicit,
-        Found::Branch(branch) => holds_explicit(branch),
-        Found::List(list) => list.iter().any(|(_, entry)| holds_explicit(entry)),
+        Found::Branch(branch) => has_explicit_leaf(branch),
+        Found::List(list) => list.iter().any(|(_, entry)| has_explicit_leaf(entry)),
     }
 }
 
-fn holds_explicit(branch: &Branch<Mark>) -> bool {
+fn has_explicit_leaf(branch: &Branch<Mark>) -> bool {
     branch.children().iter().any(|(_, child)| match child {
         Child::Leaf(leaf) => leaf.meta == Mark::Explicit,
-        Child::Container(branch) => holds_explicit(branch),
-        Child::List(list) => list.iter().any(|(_, entry)| holds_explicit(entry)),
+        Child::Container(branch) => has_explicit_leaf(branch),
+        Child::List(list) => list.iter().any(|(_, entry)| has_explicit_leaf(entry)),
     })
 }

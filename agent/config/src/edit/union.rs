@@ -24,7 +24,7 @@ type UnionEntry = (EditTarget, Payload);
 
 impl EditSession<'_> {
     pub(super) fn union_replace(&mut self, edit: &Edit) {
-        self.admit_union(edit);
+        self.check_union_replace(edit);
         let entries = &edit.union_replace;
         *self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG) = Tree::new();
         *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
@@ -38,9 +38,9 @@ impl EditSession<'_> {
         if !self.errors.is_empty() {
             return;
         }
-        self.settle_additions();
+        self.flush_additions();
         if entries.iter().any(is_native_path) {
-            self.put_onto_running(entries);
+            self.merge_onto_running(entries);
         } else if !entries.iter().any(|(_, payload)| is_text(payload)) {
             *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.before.factory().clone();
         }
@@ -50,7 +50,7 @@ impl EditSession<'_> {
     }
 
     /// Refuses invalid combinations of operations and origins.
-    fn admit_union(&mut self, edit: &Edit) {
+    fn check_union_replace(&mut self, edit: &Edit) {
         let malformed = |reason: &str| EditCause::Malformed(reason.to_owned());
         let entries = &edit.union_replace;
         let others = edit.deletes.len() + edit.replaces.len() + edit.updates.len();
@@ -101,7 +101,7 @@ impl EditSession<'_> {
             }
             ParsedPayload::Branch { branch, annotation, .. } => {
                 if let Some(held) = tree.branch(path) {
-                    image::differing(path, held, branch, &mut |path, held, given| {
+                    image::visit_differences(path, held, branch, &mut |path, held, given| {
                         note(path, held, given);
                     });
                 }
@@ -120,7 +120,7 @@ impl EditSession<'_> {
     }
 
     /// Merges the supplied entries into the present configuration, after clearing the paths that they name.
-    fn put_onto_running(&mut self, entries: &[UnionEntry]) {
+    fn merge_onto_running(&mut self, entries: &[UnionEntry]) {
         let supplied = std::mem::replace(&mut self.layers, self.before.layers().clone());
         self.layers.secrets = supplied.secrets.clone();
         self.check_overlaps(&supplied);
@@ -141,14 +141,14 @@ impl EditSession<'_> {
                 self.refuse(EditOperation::UnionReplace(0), misfit.path, misfit.cause);
             }
         }
-        self.settle_additions();
+        self.flush_additions();
         if supplied.annotation.is_some() {
             self.layers.annotation = supplied.annotation.clone();
         }
         let (tree, before) = (self.layers.tree_mut(LayerKey::CLIENT_NATIVE), self.before);
         let both = [Origin::OpenConfig, Origin::Native];
         for (origin, path) in &named {
-            self.ports.give_back(tree, (*origin, &PathPattern::from(path)), |port| {
+            self.ports.restore(tree, (*origin, &PathPattern::from(path)), |port| {
                 both.iter().any(|origin| port.is_in(*origin, before.config_view(*origin)))
                     && !both.iter().any(|it| port.is_in(*it, supplied.tree(LayerKey::client(*it))))
             });

@@ -13,7 +13,7 @@ mod value;
 
 use std::fmt;
 
-pub use parse::{Document, DocumentContent, parse, parse_counted};
+pub use parse::{Document, DocumentContent, parse, parse_with_progress};
 pub use print::{NodeFilter, annotate, print, print_value, print_while};
 
 use crate::progress::StopReason;

@@ -82,7 +82,7 @@ pub fn parse<M: Clone + Send + Sync>(
     writable: bool,
     meta: M,
 ) -> Result<Document<M>, JsonError> {
-    parse_counted(schema, target, text, flavour, writable, meta, &ParseProgress::default())
+    parse_with_progress(schema, target, text, flavour, writable, meta, &ParseProgress::default())
 }
 
 /// Parses one of several documents that share their limits, unless the request is cancelled meanwhile.
@@ -90,7 +90,7 @@ pub fn parse<M: Clone + Send + Sync>(
 /// # Errors
 /// The errors of [`parse`]; and when all documents together exceed the limits of a configuration, or the request was
 /// cancelled.
-pub fn parse_counted<M: Clone + Send + Sync>(
+pub fn parse_with_progress<M: Clone + Send + Sync>(
     schema: &Schema,
     target: &InstancePath,
     text: &[u8],
@@ -197,7 +197,8 @@ impl<M: Clone + Send + Sync> DocumentReader<'_, M> {
                 };
                 seed.deserialize(json)?;
                 if matches!(kind, NodeKind::List { .. }) {
-                    self.complete_twins(node, &mut branch).map_err(|fault| self.fail(fault))?;
+                    self.complete_key_copies(node, &mut branch)
+                        .map_err(|fault| self.fail(fault))?;
                 }
                 Ok(DocumentContent::Branch(branch))
             }
@@ -264,13 +265,17 @@ impl<M: Clone + Send + Sync> DocumentReader<'_, M> {
             branch.value(*key).cloned().ok_or_else(missing)
         };
         let keys = keys.iter().map(value).collect::<Result<_, _>>()?;
-        self.complete_twins(node, branch)?;
+        self.complete_key_copies(node, branch)?;
         Ok(keys)
     }
 
     /// Handles leaves in an entry's `config` container that repeat its keys: the values must be equal, and missing
     /// leaves are added to documents for writing.
-    fn complete_twins(&self, node: &Node, branch: &mut Branch<M>) -> Result<(), JsonErrorKind> {
+    fn complete_key_copies(
+        &self,
+        node: &Node,
+        branch: &mut Branch<M>,
+    ) -> Result<(), JsonErrorKind> {
         let NodeKind::List { keys } = &node.kind else { return Ok(()) };
         for key in keys {
             let Some(twin) = self.schema.leaf(*key).leafref else { continue };

@@ -27,20 +27,28 @@ pub struct Codec {
 /// Every codec that a map row may name.
 static CODECS: &[Codec] = &[
     Codec { name: "same", down: |value| Ok(value.clone()), up: |value| Some(value.clone()) },
-    Codec { name: "ethernet-mtu", down: mtu_down, up: mtu_up },
-    Codec { name: "ipv4-mtu", down: family_mtu_down, up: |value| family_mtu_up(value, MIN_MTU) },
+    Codec { name: "ethernet-mtu", down: mtu_to_native, up: mtu_to_openconfig },
+    Codec {
+        name: "ipv4-mtu",
+        down: family_mtu_to_native,
+        up: |value| family_mtu_to_openconfig(value, MIN_MTU),
+    },
     Codec {
         name: "ipv6-mtu",
-        down: family_mtu_down,
-        up: |value| family_mtu_up(value, MIN_IPV6_MTU),
+        down: family_mtu_to_native,
+        up: |value| family_mtu_to_openconfig(value, MIN_IPV6_MTU),
     },
-    Codec { name: "ethernet-speed", down: speed_down, up: speed_up },
-    Codec { name: "interface-type", down: type_down, up: type_up },
-    Codec { name: "instance-type", down: instance_down, up: instance_up },
-    Codec { name: "next-hop", down: next_hop_down, up: next_hop_up },
-    Codec { name: "role", down: role_down, up: role_up },
-    Codec { name: "grpc-services", down: |_| Err("it is state".to_owned()), up: services_up },
-    Codec { name: "logical", down: |_| Err("it is state".to_owned()), up: logical_up },
+    Codec { name: "ethernet-speed", down: speed_to_native, up: speed_to_openconfig },
+    Codec { name: "interface-type", down: type_to_native, up: type_to_openconfig },
+    Codec { name: "instance-type", down: instance_to_native, up: instance_to_openconfig },
+    Codec { name: "next-hop", down: next_hop_to_native, up: next_hop_to_openconfig },
+    Codec { name: "role", down: role_to_native, up: role_to_openconfig },
+    Codec {
+        name: "grpc-services",
+        down: |_| Err("it is state".to_owned()),
+        up: services_to_openconfig,
+    },
+    Codec { name: "logical", down: |_| Err("it is state".to_owned()), up: logical_to_openconfig },
 ];
 
 impl Codec {
@@ -49,7 +57,7 @@ impl Codec {
     }
 }
 
-fn mtu_down(value: &Value) -> Result<Value, String> {
+fn mtu_to_native(value: &Value) -> Result<Value, String> {
     match value {
         Value::Uint(octets) if *octets >= ETHERNET_HEADER + MIN_MTU => {
             Ok(Value::Uint(octets - ETHERNET_HEADER))
@@ -64,7 +72,7 @@ fn mtu_down(value: &Value) -> Result<Value, String> {
 }
 
 /// Converts a link's MTU. The 65536 octets of a loopback exceed OpenConfig's uint16.
-fn mtu_up(value: &Value) -> Option<Value> {
+fn mtu_to_openconfig(value: &Value) -> Option<Value> {
     match value {
         Value::Uint(octets) => {
             let octets = octets.checked_add(ETHERNET_HEADER)?;
@@ -74,7 +82,7 @@ fn mtu_up(value: &Value) -> Option<Value> {
     }
 }
 
-fn family_mtu_down(value: &Value) -> Result<Value, String> {
+fn family_mtu_to_native(value: &Value) -> Result<Value, String> {
     match value {
         Value::Uint(octets) if *octets > MAX_MTU => {
             Err(format!("no link has an MTU of {octets} octets: {MAX_MTU} at most"))
@@ -85,7 +93,7 @@ fn family_mtu_down(value: &Value) -> Result<Value, String> {
 }
 
 /// MTU of a link, if the family can use it.
-fn family_mtu_up(value: &Value, least: u64) -> Option<Value> {
+fn family_mtu_to_openconfig(value: &Value, least: u64) -> Option<Value> {
     let fits = |octets| (least..=MAX_MTU).contains(octets);
     matches!(value, Value::Uint(octets) if fits(octets)).then(|| value.clone())
 }
@@ -109,7 +117,7 @@ const SPEEDS: &[(u64, &str)] = &[
     (1_600_000, "openconfig-if-ethernet:SPEED_1600GB"),
 ];
 
-fn speed_down(value: &Value) -> Result<Value, String> {
+fn speed_to_native(value: &Value) -> Result<Value, String> {
     let Value::Identity(identity) = value else { return Err("not a port speed".to_owned()) };
     match SPEEDS.iter().find(|(_, known)| identity == known) {
         Some((mbps, _)) => Ok(Value::Uint(*mbps)),
@@ -118,7 +126,7 @@ fn speed_down(value: &Value) -> Result<Value, String> {
 }
 
 /// Converts a speed. One without an OpenConfig identity becomes the identity for unknown.
-fn speed_up(value: &Value) -> Option<Value> {
+fn speed_to_openconfig(value: &Value) -> Option<Value> {
     let Value::Uint(speed) = value else { return None };
     let known = SPEEDS.iter().find(|(mbps, _)| mbps == speed);
     let identity = known.map_or("openconfig-if-ethernet:SPEED_UNKNOWN", |(_, identity)| identity);
@@ -135,7 +143,7 @@ const TYPES: &[(&str, &str)] = &[
     ("iana-if-type:tunnel", "vxlan"),
 ];
 
-fn type_down(value: &Value) -> Result<Value, String> {
+fn type_to_native(value: &Value) -> Result<Value, String> {
     let Value::Identity(identity) = value else { return Err("not an interface type".to_owned()) };
     match TYPES.iter().find(|(oc, native)| identity == oc && *native != "vxlan") {
         Some((_, native)) => Ok(Value::Enum(Name::constant(native))),
@@ -143,14 +151,14 @@ fn type_down(value: &Value) -> Result<Value, String> {
     }
 }
 
-fn type_up(value: &Value) -> Option<Value> {
+fn type_to_openconfig(value: &Value) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
     let (identity, _) = TYPES.iter().find(|(_, native)| word == native)?;
     Some(Value::Identity(Name::constant(identity)))
 }
 
 /// True for a link that exists in software only.
-fn logical_up(value: &Value) -> Option<Value> {
+fn logical_to_openconfig(value: &Value) -> Option<Value> {
     match value {
         Value::Enum(word) => Some(Value::Bool(*word != "physical")),
         _ => None,
@@ -159,7 +167,7 @@ fn logical_up(value: &Value) -> Option<Value> {
 
 const DEFAULT_INSTANCE: &str = "openconfig-network-instance-types:DEFAULT_INSTANCE";
 
-fn instance_down(value: &Value) -> Result<Value, String> {
+fn instance_to_native(value: &Value) -> Result<Value, String> {
     match value {
         Value::Identity(identity) if *identity == DEFAULT_INSTANCE => {
             Ok(Value::Enum(Name::constant("default-instance")))
@@ -171,7 +179,7 @@ fn instance_down(value: &Value) -> Result<Value, String> {
     }
 }
 
-fn instance_up(_: &Value) -> Option<Value> {
+fn instance_to_openconfig(_: &Value) -> Option<Value> {
     Some(Value::Identity(Name::constant(DEFAULT_INSTANCE)))
 }
 
@@ -179,7 +187,7 @@ const ADMIN_ROLE: &str = "openconfig-aaa-types:SYSTEM_ROLE_ADMIN";
 
 /// Accepts the roles of this agent by their own names, and the role with an OpenConfig identity by that as well.
 /// The leaf is a union with a string first, so identities arrive as text (RFC 7950 9.12).
-fn role_down(value: &Value) -> Result<Value, String> {
+fn role_to_native(value: &Value) -> Result<Value, String> {
     let text = value.to_string();
     let word = match bare_identity(&text) {
         "SYSTEM_ROLE_ADMIN" | "admin" => "admin",
@@ -189,7 +197,7 @@ fn role_down(value: &Value) -> Result<Value, String> {
     Ok(Value::Enum(Name::constant(word)))
 }
 
-fn role_up(value: &Value) -> Option<Value> {
+fn role_to_openconfig(value: &Value) -> Option<Value> {
     let Value::Enum(word) = value else { return None };
     Some(Value::Str(match word.as_str() {
         "admin" => SmolStr::new_static(ADMIN_ROLE),
@@ -198,7 +206,7 @@ fn role_up(value: &Value) -> Option<Value> {
 }
 
 /// Converts the services that OpenConfig has identities for.
-fn services_up(value: &Value) -> Option<Value> {
+fn services_to_openconfig(value: &Value) -> Option<Value> {
     let Value::List(words) = value else { return None };
     let identity = |word: &Value| match word {
         Value::Str(word) if word == "gnmi" => {
@@ -212,7 +220,7 @@ fn services_up(value: &Value) -> Option<Value> {
 
 const DROP: &str = "openconfig-local-routing:DROP";
 
-fn next_hop_down(value: &Value) -> Result<Value, String> {
+fn next_hop_to_native(value: &Value) -> Result<Value, String> {
     match value {
         Value::Identity(identity) if *identity == DROP => Ok(Value::Enum(Name::constant("drop"))),
         Value::Identity(identity) => Err(format!("next hop `{identity}` is not supported")),
@@ -221,7 +229,7 @@ fn next_hop_down(value: &Value) -> Result<Value, String> {
     }
 }
 
-fn next_hop_up(value: &Value) -> Option<Value> {
+fn next_hop_to_openconfig(value: &Value) -> Option<Value> {
     match value {
         Value::Enum(word) if *word == "drop" => Some(Value::Identity(Name::constant(DROP))),
         other => Some(other.clone()),

@@ -13,7 +13,7 @@ use crate::instance::Step;
 use crate::path::{Elem, Path};
 use crate::reserved;
 use crate::schema::{Node, NodeId, NodeKind, Schema};
-use crate::tree::is_key;
+use crate::tree::is_key_or_copy;
 use crate::value::Value;
 
 /// A key value that the table leaves open.
@@ -60,8 +60,12 @@ impl<'a> Compiler<'a> {
             by_openconfig: HashMap::new(),
             limits: [openconfig, native].map(|schema| vec![None; schema.nodes().len()]),
             limited: [openconfig, native].map(|schema| vec![false; schema.nodes().len()]),
-            mirrors: mirrors(openconfig),
-            keys: openconfig.nodes().iter().map(|node| is_key(openconfig, node.id)).collect(),
+            key_copies: key_copies(openconfig),
+            keys: openconfig
+                .nodes()
+                .iter()
+                .map(|node| is_key_or_copy(openconfig, node.id))
+                .collect(),
         };
         let mut openconfig_nodes = vec![None; map.anchors.len()];
         openconfig_nodes[0] = Some(openconfig.root());
@@ -418,7 +422,7 @@ fn add_below(
 }
 
 /// Leaves in `config` containers that repeat the keys of their list entry.
-fn mirrors(schema: &Schema) -> Vec<Vec<(NodeId, NodeId, usize)>> {
+fn key_copies(schema: &Schema) -> Vec<Vec<(NodeId, NodeId, usize)>> {
     let mut mirrors = vec![Vec::new(); schema.nodes().len()];
     for list in schema.nodes() {
         let Some(config) = schema.child(list.id, None, "config") else { continue };

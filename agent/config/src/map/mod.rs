@@ -36,7 +36,7 @@ pub struct Map {
     /// By model and node: true for a list with limits and for its ancestors.
     limited: [Vec<bool>; 2],
     /// By OpenConfig list, the leaves in `config` that repeat a key: container, leaf, index of the key.
-    mirrors: Vec<Vec<(NodeId, NodeId, usize)>>,
+    key_copies: Vec<Vec<(NodeId, NodeId, usize)>>,
     /// By OpenConfig node: true for a key of a list, and for a leaf that repeats one.
     keys: Vec<bool>,
 }

@@ -14,23 +14,25 @@ impl Map {
         let mut found = Vec::with_capacity(native.len());
         let mut entry = EntryCache::default();
         for (path, value) in native {
-            self.up_beside(path, value, &mut entry, &mut |path, value| found.push((path, value)));
+            self.leaf_to_openconfig_cached(path, value, &mut entry, &mut |path, value| {
+                found.push((path, value))
+            });
         }
         found
     }
 
     /// Passes each OpenConfig counterpart of one native leaf to `take`.
-    pub fn up_leaf(
+    pub fn leaf_to_openconfig(
         &self,
         path: &InstancePath,
         value: &Value,
         take: &mut dyn FnMut(InstancePath, Value),
     ) {
-        self.up_beside(path, value, &mut EntryCache::default(), take);
+        self.leaf_to_openconfig_cached(path, value, &mut EntryCache::default(), take);
     }
 
     /// Translates a leaf that is likely to be in the same `entry` as the previous one, which is cached.
-    fn up_beside<'p>(
+    fn leaf_to_openconfig_cached<'p>(
         &self,
         path: &'p InstancePath,
         value: &Value,
@@ -40,7 +42,7 @@ impl Map {
         let keys = entries(&path.0);
         let rows = path.last().map_or(&[][..], |step| self.rows_of(step.node));
         for row in rows {
-            let Some(value) = row.value_up(keys.last().copied(), value) else { continue };
+            let Some(value) = row.openconfig_value(keys.last().copied(), value) else { continue };
             if entry.anchor != Some(row.anchor) || entry.keys != keys {
                 let path = self.openconfig_entry(row.anchor, &keys);
                 *entry = EntryCache { anchor: Some(row.anchor), keys: keys.clone(), path };
@@ -73,7 +75,7 @@ impl Map {
         value: &Value,
     ) -> impl Iterator<Item = (&'m [Step], Value)> {
         let rows = self.rows_of(leaf).iter();
-        rows.filter_map(move |row| Some((&row.openconfig[..], row.value_up(keys, value)?)))
+        rows.filter_map(move |row| Some((&row.openconfig[..], row.openconfig_value(keys, value)?)))
     }
 
     /// OpenConfig counterparts of everything at and below a native path: an entry for an entry, else the
@@ -106,7 +108,7 @@ impl Map {
 
     /// Native counterpart of an OpenConfig configuration leaf. For a leaf that repeats a key this is the native
     /// key leaf; `None` for an entry without a native counterpart.
-    pub fn down_path(&self, openconfig: &InstancePath) -> Option<InstancePath> {
+    pub fn path_to_native(&self, openconfig: &InstancePath) -> Option<InstancePath> {
         let row = self.by_openconfig.get(&openconfig.last()?.node)?;
         let mut path = self.native_entry(row, openconfig)?;
         match &row.up {
@@ -121,7 +123,7 @@ impl Map {
     }
 
     /// Native counterpart of an OpenConfig entry, if any.
-    pub fn down_entry(&self, openconfig: &InstancePath) -> Option<InstancePath> {
+    pub fn entry_to_native(&self, openconfig: &InstancePath) -> Option<InstancePath> {
         let list = openconfig.last()?.node;
         let is_it = |anchor: &Anchor| anchor.openconfig.as_ref().is_some_and(|it| it.list == list);
         let anchor = self.anchors.iter().position(is_it)?;
@@ -139,7 +141,7 @@ impl Map {
         openconfig: &InstancePath,
         value: &Value,
     ) -> Result<Option<(InstancePath, Value)>, String> {
-        let Some(path) = self.down_path(openconfig) else { return Ok(None) };
+        let Some(path) = self.path_to_native(openconfig) else { return Ok(None) };
         let row = openconfig.last().and_then(|step| self.by_openconfig.get(&step.node));
         match row.map(|row| &row.up) {
             Some(OpenConfigRule::Codec(codec)) => Ok(Some((path, (codec.down)(value)?))),
@@ -167,7 +169,7 @@ impl Map {
     }
 
     /// True when this list, or one below this node, has unsupported entries.
-    pub(crate) fn is_limited(&self, origin: Origin, node: NodeId) -> bool {
+    pub(crate) fn is_restricted(&self, origin: Origin, node: NodeId) -> bool {
         self.limited[model(origin)][node.0 as usize]
     }
 
@@ -175,7 +177,7 @@ impl Map {
     /// native lists.
     pub(crate) fn mirrors(&self, origin: Origin, list: NodeId) -> &[(NodeId, NodeId, usize)] {
         match origin {
-            Origin::OpenConfig => &self.mirrors[list.0 as usize],
+            Origin::OpenConfig => &self.key_copies[list.0 as usize],
             Origin::Native => &[],
         }
     }
@@ -257,7 +259,7 @@ impl Map {
 
 impl MapRow {
     /// OpenConfig value of a native leaf with this value, in an entry with these `keys`.
-    fn value_up(&self, keys: Option<&Keys>, value: &Value) -> Option<Value> {
+    fn openconfig_value(&self, keys: Option<&Keys>, value: &Value) -> Option<Value> {
         match &self.up {
             OpenConfigRule::Codec(codec) => (codec.up)(value),
             OpenConfigRule::Implied(rule) => Some(rule.value(keys.unwrap_or(&Keys::default()))),

@@ -69,11 +69,12 @@ impl Schema {
         }
         let rest = &path.elems[first..];
         let strict = rest.iter().any(|elem| !is_open(&elem.name) && !elem.keys.is_empty());
-        let start = States::default().with(path, State { next: first, picked: KeyPatterns::new() });
+        let start =
+            States::default().with(path, State { next: first, key_patterns: KeyPatterns::new() });
         let mut walk = Walk {
             schema: self,
             path,
-            sight,
+            filter: sight,
             strict,
             way: literal,
             found: Vec::new(),
@@ -106,7 +107,7 @@ type KeyPatterns = SmallVec<[(usize, KeyPattern); 1]>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     next: usize,
-    picked: KeyPatterns,
+    key_patterns: KeyPatterns,
 }
 
 /// Elements that may come next at one schema node. The number of elements stands for the end of the path.
@@ -128,7 +129,7 @@ impl States {
     fn add(&mut self, path: &Path, mut state: State) -> usize {
         loop {
             let next = state.next;
-            match state.picked.is_empty() {
+            match state.key_patterns.is_empty() {
                 true => self.plain |= 1 << next,
                 false if self.others.contains(&state) => {}
                 false => self.others.push(state.clone()),
@@ -146,7 +147,7 @@ impl States {
 
     fn iter(&self, elements: usize) -> impl Iterator<Item = State> {
         let plain = (0..=elements).filter(|at| self.plain & (1 << at) != 0);
-        let plain = plain.map(|next| State { next, picked: KeyPatterns::new() });
+        let plain = plain.map(|next| State { next, key_patterns: KeyPatterns::new() });
         plain.chain(self.others.iter().cloned())
     }
 }
@@ -154,7 +155,7 @@ impl States {
 struct Walk<'a, S> {
     schema: &'a Schema,
     path: &'a Path,
-    sight: &'a S,
+    filter: &'a S,
     /// Some element may be invalid at a node that it reaches, so no part of the walk may be skipped.
     strict: bool,
     /// Steps to the current node, matching every entry of lists below the literal beginning.
@@ -178,7 +179,7 @@ impl<S: SchemaFilter> Walk<'_, S> {
         for state in states.iter(elements) {
             self.furthest = self.furthest.max(state.next);
             if state.next == elements {
-                self.end(state.picked, ended_above);
+                self.end(state.key_patterns, ended_above);
             }
         }
         let all_is_named = self.ended.iter().any(|picked| picked.is_empty());
@@ -217,7 +218,7 @@ impl<S: SchemaFilter> Walk<'_, S> {
         let children = &self.schema.node(above).children;
         let mut next: Vec<States> = vec![States::default(); children.len()];
         let mut below: Vec<Option<S::NodeState>> = Vec::with_capacity(children.len());
-        below.extend(children.iter().map(|child| self.sight.below(at, *child)));
+        below.extend(children.iter().map(|child| self.filter.below(at, *child)));
         self.visited += children.len();
         for state in states.iter(self.path.elems.len()) {
             let Some(elem) = self.path.elems.get(state.next) else { continue };
@@ -263,7 +264,7 @@ impl<S: SchemaFilter> Walk<'_, S> {
         match place.keys(child) {
             Ok(keys) => {
                 let picked = keys.filter(|keys| keys.0.iter().any(Option::is_some));
-                state.picked.extend(picked.map(|keys| (self.way.len(), keys)));
+                state.key_patterns.extend(picked.map(|keys| (self.way.len(), keys)));
                 state.next += 1;
                 Ok(Some(state))
             }

@@ -124,7 +124,7 @@ fn items_of_a_switched_off_namespace_are_writable() {
 fn credentials_are_reserved_for_gnsi() {
     let user = format!(r#"update {USERS}/user[username=ada]/config/role "read-only""#);
     let before = after(&[&user]);
-    for row in crate::reserved::TABLE {
+    for row in crate::reserved::RESERVED_ITEMS {
         let leaf = row.openconfig.rsplit_once('/').unwrap().1;
         let path = format!("{USERS}/user[username=ada]/config/{leaf}");
         let cause = |request: &str| {

@@ -158,7 +158,7 @@ fn a_payload_over_the_limit_of_entries_is_read_no_further() {
     let read = |count| {
         let path = schema.resolve_write(&"/interfaces".parse().unwrap()).unwrap();
         let text = interfaces(0, count);
-        json::parse_counted(
+        json::parse_with_progress(
             schema,
             &path,
             text.as_bytes(),
@@ -189,7 +189,7 @@ fn cancelled_requests_end_early() {
         let errors = some.edit(&edit).unwrap_err();
         assert_eq!(
             (errors.0.len(), &errors.first().cause),
-            (1, &EditCause::Abandoned),
+            (1, &EditCause::Cancelled),
             "{request}"
         );
     }

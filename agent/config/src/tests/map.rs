@@ -208,7 +208,7 @@ proptest! {
         let above = models().map.up(&[(at.clone(), value.clone())]);
         prop_assert_eq!(above.len(), 1);
         let (above, shown) = &above[0];
-        prop_assert_eq!(models().map.down_path(above), Some(at.clone()));
+        prop_assert_eq!(models().map.path_to_native(above), Some(at.clone()));
         prop_assert_eq!(models().map.down(above, shown).unwrap(), Some((at.clone(), value.clone())));
         // And as trees: OpenConfig's layer becomes just this native leaf.
         let mut layers = Layers::new();

@@ -23,7 +23,7 @@ mod union_model;
 use std::sync::{Arc, OnceLock};
 
 use crate::schema::Origin;
-use crate::tree::{Tree, is_key};
+use crate::tree::{Tree, is_key_or_copy};
 use crate::*;
 
 fn models() -> &'static Arc<Models> {
@@ -97,7 +97,7 @@ fn lines<M: Clone + Eq>(
 ) -> Vec<String> {
     let mut lines = Vec::new();
     tree.walk(&mut |path, leaf| {
-        if !is_key(schema, path.last().unwrap().node) {
+        if !is_key_or_copy(schema, path.last().unwrap().node) {
             lines.push(format!("{}={}{}", path.to_path(schema), leaf.value, mark(&leaf.meta)));
         }
     });
@@ -116,7 +116,7 @@ fn lines_view(configuration: &Configuration, origin: Origin) -> Vec<String> {
 fn lines_effective(configuration: &Configuration) -> Vec<String> {
     lines(&models().native, configuration.effective(), |prov| match prov.kind {
         ProvKind::Explicit => "",
-        ProvKind::OcDefault => " oc-default",
+        ProvKind::OpenConfigDefault => " oc-default",
         ProvKind::Factory => " factory",
         ProvKind::NativeDefault => " default",
     })

@@ -221,7 +221,7 @@ fn explicit_of(configuration: &Configuration, origin: Origin) -> LeafMap {
     let mut held = LeafMap::new();
     let schema = models().schema(origin);
     configuration.layers().tree(LayerKey::client(origin)).walk(&mut |path, leaf| {
-        if !is_key(schema, path.last().unwrap().node) {
+        if !is_key_or_copy(schema, path.last().unwrap().node) {
             held.insert(path.to_path(schema).to_string(), leaf.value.to_string());
         }
     });

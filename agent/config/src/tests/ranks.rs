@@ -12,7 +12,7 @@ enum LayerContent {
     Nothing,
     /// The layer has the interface without the leaf.
     Entry,
-    Asked(bool),
+    Explicit(bool),
     Absent,
     Factory(bool),
 }
@@ -22,7 +22,7 @@ type LayerContents = [(LayerKey, LayerContent); LayerKey::ALL.len()];
 const ETH0: &str = "/interfaces/interface[name=eth0]";
 
 fn says(layer: LayerKey) -> BoxedStrategy<LayerContent> {
-    let asked = any::<bool>().prop_map(LayerContent::Asked);
+    let asked = any::<bool>().prop_map(LayerContent::Explicit);
     let common = prop_oneof![Just(LayerContent::Nothing), Just(LayerContent::Entry), asked];
     match layer {
         LayerKey::CLIENT_NATIVE => {
@@ -58,7 +58,7 @@ fn layers_of(stack: &LayerContents, off: bool) -> Layers {
                 tree.branch_mut(schema, &entry.0, &Mark::Explicit).given = true;
                 continue;
             }
-            LayerContent::Asked(value) => (Value::Bool(*value), Mark::Explicit),
+            LayerContent::Explicit(value) => (Value::Bool(*value), Mark::Explicit),
             LayerContent::Absent => (Value::Empty, Mark::Absent),
             LayerContent::Factory(value) => (Value::Bool(*value), Mark::Factory),
         };
@@ -75,14 +75,14 @@ fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
     let says = |layer| stack.iter().find(|(it, _)| *it == layer).unwrap().1;
     let asked = |layers: &[LayerKey]| {
         layers.iter().find_map(|layer| match says(*layer) {
-            LayerContent::Asked(value) => Some(Some(value)),
+            LayerContent::Explicit(value) => Some(Some(value)),
             LayerContent::Absent => Some(None),
             _ => None,
         })
     };
     // A bare entry of client OpenConfig is a shell, unless client native asks for a leaf of it.
     let is_shell = says(LayerKey::CLIENT_OPENCONFIG) == LayerContent::Entry
-        && !matches!(says(LayerKey::CLIENT_NATIVE), LayerContent::Asked(_));
+        && !matches!(says(LayerKey::CLIENT_NATIVE), LayerContent::Explicit(_));
     let nothing = |layer: LayerKey| is_shell && layer == LayerKey::CLIENT_OPENCONFIG;
     let openconfig_default = |layers: &[LayerKey]| {
         let asks = |layer: &LayerKey| says(*layer) == LayerContent::Entry && !nothing(*layer);

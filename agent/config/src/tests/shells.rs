@@ -1,6 +1,6 @@
 //! Shells, case 11 of UNION.md section 6: entries of client OpenConfig with nothing but keys.
 
-use super::stack::{SHUT, check_lines, factory, with_layer};
+use super::stack::{PORTS_DISABLED, check_lines, factory, with_layer};
 use super::union::check_no_op;
 use super::*;
 
@@ -161,7 +161,8 @@ fn a_shell_of_a_port_is_no_port() {
         ],
         vec![r#"union / {"interfaces":{"interface":[{"name":"eth0"}]}}"#.to_owned()],
     ] {
-        let end = requests.iter().fold(factory(SHUT), |start, request| then(&start, request));
+        let end =
+            requests.iter().fold(factory(PORTS_DISABLED), |start, request| then(&start, request));
         check_lines(&lines_effective(&end), port, &shut);
     }
 }

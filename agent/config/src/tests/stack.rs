@@ -57,7 +57,7 @@ pub(super) fn check_lines(found: &[String], prefix: &str, want: &[&str]) {
     assert_eq!(below(found, prefix), want);
 }
 
-pub(super) const SHUT: &str = "replace native:/interfaces {\"interface\":[\
+pub(super) const PORTS_DISABLED: &str = "replace native:/interfaces {\"interface\":[\
                     {\"name\":\"eth0\",\"enabled\":false},{\"name\":\"eth1\",\"enabled\":false}]}; \
                     update native:/system/hostname \"factory\"";
 
@@ -66,7 +66,7 @@ pub(super) const SHUT: &str = "replace native:/interfaces {\"interface\":[\
 #[test]
 fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
     let new = then(
-        &factory(SHUT),
+        &factory(PORTS_DISABLED),
         "replace / {\"interfaces\":{\"interface\":[{\"name\":\"eth1\",\"config\":{\"name\":\"eth1\",\"description\":\"d\"}}]}}",
     );
     check_lines(
@@ -87,11 +87,14 @@ fn an_openconfig_root_replace_takes_the_factory_leaves_it_names() {
 #[test]
 fn get_then_replace_is_a_no_op() {
     let boxes = [
-        factory(SHUT),
-        then(&factory(SHUT), &format!("update {ETH0}/config/mtu 1500")),
-        then(&factory(SHUT), "update /system/config/hostname \"mine\""),
-        then(&factory(SHUT), "update native:/interfaces/interface[name=eth1]/mtu 1400"),
-        then(&factory(SHUT), &format!("replace {ETH0} {{\"config\":{{\"name\":\"eth0\"}}}}")),
+        factory(PORTS_DISABLED),
+        then(&factory(PORTS_DISABLED), &format!("update {ETH0}/config/mtu 1500")),
+        then(&factory(PORTS_DISABLED), "update /system/config/hostname \"mine\""),
+        then(&factory(PORTS_DISABLED), "update native:/interfaces/interface[name=eth1]/mtu 1400"),
+        then(
+            &factory(PORTS_DISABLED),
+            &format!("replace {ETH0} {{\"config\":{{\"name\":\"eth0\"}}}}"),
+        ),
         after(&[
             "update / {\"interfaces\":{\"interface\":[{\"name\":\"eth1\",\"config\":{\"name\":\"eth1\",\
                  \"type\":\"iana-if-type:ethernetCsmacd\"},\"subinterfaces\":{\"subinterface\":[{\"index\":0,\
@@ -114,7 +117,7 @@ fn get_then_replace_is_a_no_op() {
 
 #[test]
 fn a_unit_sent_back_with_a_difference_is_explicit_in_all_of_it() {
-    let start = factory(SHUT);
+    let start = factory(PORTS_DISABLED);
     let text = json_of(&start, "/").replacen("false", "true", 1);
     let new = then(&start, &format!("replace / {text}"));
     check_lines(
@@ -316,8 +319,12 @@ fn leases_rank_below_requests_and_above_the_factory() {
     let leased = |start: &Configuration| {
         with_layer(start, LayerKey::LEASE, "update native:/system/hostname \"leased\"")
     };
-    check_lines(&lines_effective(&leased(&factory(SHUT))), "/system/hostname", &["=leased"]);
-    let mine = then(&factory(SHUT), "update native:/system/hostname \"mine\"");
+    check_lines(
+        &lines_effective(&leased(&factory(PORTS_DISABLED))),
+        "/system/hostname",
+        &["=leased"],
+    );
+    let mine = then(&factory(PORTS_DISABLED), "update native:/system/hostname \"mine\"");
     check_lines(&lines_effective(&leased(&mine)), "/system/hostname", &["=mine"]);
     let given_up = then(&leased(&mine), "delete native:/system/hostname");
     check_lines(&lines_effective(&given_up), "/system/hostname", &["=leased"]);
@@ -346,7 +353,7 @@ fn a_lease_is_a_port_that_is_up_with_addresses_and_routes() {
              route[prefix={prefix}]/next-hop[index=0]"
         )
     };
-    let shut = factory(SHUT);
+    let shut = factory(PORTS_DISABLED);
     let asking = shut.leased(&[port(&[], &[])]).unwrap();
     assert_eq!(layer(&asking), [format!("{ETH0}/enabled=true")]);
     check_lines(&lines_effective(&asking), &format!("{ETH0}/enabled"), &["=true"]);
@@ -378,7 +385,7 @@ fn a_lease_is_a_port_that_is_up_with_addresses_and_routes() {
 
 #[test]
 fn factory_new_until_the_first_configuration() {
-    let fresh = factory(SHUT);
+    let fresh = factory(PORTS_DISABLED);
     let leased = LeasedPort {
         name: "eth0".into(),
         addresses: vec!["192.0.2.9/24".parse().unwrap()],

@@ -1,6 +1,6 @@
 //! union_replace, and CLI text: UNION.md section 6 as tables.
 
-use super::stack::{ETH0, SHUT, check_lines, factory, with_layer};
+use super::stack::{ETH0, PORTS_DISABLED, check_lines, factory, with_layer};
 use super::*;
 
 pub(super) const PORT: &str = "/interfaces/interface[name=eth0]";
@@ -42,8 +42,10 @@ pub(super) fn check_no_op(start: &Configuration, request: &str) {
 // proves 2.10, 2.11, 2.15, 2.17, 2.18, 1.89
 #[test]
 fn union_replace_resets_factory_ports() {
-    let start =
-        then(&factory(SHUT), &format!("replace {}", ports(&["eth1 {\"description\":\"d\"}"])));
+    let start = then(
+        &factory(PORTS_DISABLED),
+        &format!("replace {}", ports(&["eth1 {\"description\":\"d\"}"])),
+    );
     check_lines(&lines_effective(&start), "/system/hostname", &[]);
     check_lines(
         &lines_effective(&start),
@@ -120,7 +122,8 @@ pub(super) fn ports_are_reset_and_not_lost() {
             &reset,
         ),
     ] {
-        let end = requests.iter().fold(factory(SHUT), |start, request| then(&start, request));
+        let end =
+            requests.iter().fold(factory(PORTS_DISABLED), |start, request| then(&start, request));
         let found = below(&lines_effective(&end), ETH0);
         let oc_default = |line: &str| line.replace("true oc-default", "true default");
         let found: Vec<String> = found.iter().map(|line| oc_default(line)).collect();
@@ -136,7 +139,7 @@ fn the_same_union_replace_twice_does_nothing() {
     let text =
         "union cli: interface eth0\n  description port\nsystem hostname box\nno interface eth9";
     let native = "union native:/interfaces/interface[name=br0] {\"type\":\"bridge\",\"bridge\":{\"stp\":true}}";
-    for start in [empty(), factory(SHUT)] {
+    for start in [empty(), factory(PORTS_DISABLED)] {
         for request in [
             openconfig.clone(),
             text.to_owned(),
@@ -158,7 +161,10 @@ fn the_same_union_replace_twice_does_nothing() {
 /// Case 2: Get of a root, sent back as a whole.
 #[test]
 fn get_output_replaced_back_changes_nothing() {
-    for start in [factory(SHUT), then(&factory(SHUT), &format!("replace {}", ports(&["eth1"])))] {
+    for start in [
+        factory(PORTS_DISABLED),
+        then(&factory(PORTS_DISABLED), &format!("replace {}", ports(&["eth1"]))),
+    ] {
         for origin in ["", "native:"] {
             let shown = super::set::json_of(&start, &format!("{origin}/"));
             let again = then(&start, &format!("replace {origin}/ {shown}"));
@@ -260,7 +266,7 @@ fn paths_replace_what_they_name_and_nothing_else() {
 #[test]
 fn union_replace_keeps_boot_and_lease_layers() {
     let start = with_layer(
-        &factory(SHUT),
+        &factory(PORTS_DISABLED),
         LayerKey::BOOT_NATIVE,
         "update native:/system/hostname \"boots\"",
     );
@@ -310,11 +316,11 @@ fn a_negation_does_not_take_what_openconfig_has() {
     );
     then(&removed, "update cli: no system login-banner");
     let shell = format!("union cli: no interface eth0; union {}", ports(&["eth0"]));
-    then(&factory(SHUT), &shell); // which conflicts with nothing
+    then(&factory(PORTS_DISABLED), &shell); // which conflicts with nothing
     let asked = ports(&["eth0 {\"description\":\"d\"}"]);
     let port = format!("union cli: no interface eth0; union {asked}");
     assert!(
-        refused_after(&factory(SHUT), &port)[0]
+        refused_after(&factory(PORTS_DISABLED), &port)[0]
             .contains("`/interfaces/interface[name=eth0]` is there")
     );
 }
@@ -459,7 +465,7 @@ fn all_invalid_union_entries_are_reported() {
 // proves 2.51, 2.52, 2.56, 2.57
 #[test]
 fn plain_text_writes_the_native_layer_alone() {
-    let start = then(&factory(SHUT), &format!("update {ETH0}/config/description \"oc\""));
+    let start = then(&factory(PORTS_DISABLED), &format!("update {ETH0}/config/description \"oc\""));
     let start = then(&start, "update cli: interface eth1\n  mtu 1400\nsystem motd-banner hi");
     let replaced = then(
         &start,

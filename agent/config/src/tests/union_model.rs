@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::model::some_request;
-use super::stack::{SHUT, factory, with_layer};
+use super::stack::{PORTS_DISABLED, factory, with_layer};
 use super::*;
 
 /// One entry of a union: an origin and leaves of one of two interfaces.
@@ -40,7 +40,7 @@ fn union() -> impl Strategy<Value = (Vec<String>, Vec<String>)> {
 
 fn start(requests: &[String]) -> Configuration {
     let boot = with_layer(
-        &factory(SHUT),
+        &factory(PORTS_DISABLED),
         LayerKey::BOOT_NATIVE,
         "update native:/system/domain-name \"boot\"",
     );
@@ -104,7 +104,7 @@ fn explicit(configuration: &Configuration, layer: LayerKey) -> Vec<String> {
     let schema = models().schema(layer.origin);
     let mut found = Vec::new();
     configuration.layers().tree(layer).walk(&mut |path, leaf| {
-        if leaf.meta == Mark::Explicit && !is_key(schema, path.last().unwrap().node) {
+        if leaf.meta == Mark::Explicit && !is_key_or_copy(schema, path.last().unwrap().node) {
             found.push(format!("{}={}", path.to_path(schema), leaf.value));
         }
     });

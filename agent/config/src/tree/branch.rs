@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{List, is_key};
+use super::{List, is_key_or_copy};
 use crate::instance::{Keys, Step};
 use crate::schema::{NodeId, NodeKind, Schema};
 use crate::value::Value;
@@ -298,7 +298,7 @@ impl<M: Clone> Branch<M> {
     /// True when this entry has no content but its keys.
     pub fn has_only_keys(&self, schema: &Schema) -> bool {
         self.children.iter().all(|(node, child)| match child {
-            Child::Leaf(_) => is_key(schema, *node),
+            Child::Leaf(_) => is_key_or_copy(schema, *node),
             Child::Container(branch) => !branch.given && branch.has_only_keys(schema),
             Child::List(list) => list.is_empty(),
         })

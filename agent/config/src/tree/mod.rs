@@ -235,7 +235,7 @@ impl<'a, M> From<&'a Child<M>> for Found<'a, M> {
 
 /// True for a key leaf of a list, and for its OpenConfig copy in the entry's `config` container. Neither has
 /// information beyond the existence of the entry.
-pub fn is_key(schema: &Schema, leaf: NodeId) -> bool {
+pub fn is_key_or_copy(schema: &Schema, leaf: NodeId) -> bool {
     let node = schema.node(leaf);
     let Some(parent) = node.parent.map(|parent| schema.node(parent)) else { return false };
     match (&parent.kind, parent.parent.map(|id| &schema.node(id).kind)) {

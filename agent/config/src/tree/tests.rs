@@ -216,7 +216,7 @@ type Model = BTreeMap<InstancePath, (Value, usize)>;
 fn model_of(tree: &Tree<usize>) -> Model {
     let mut model = Model::new();
     tree.walk(&mut |path, leaf| {
-        if !is_key(schema(), path.last().unwrap().node) {
+        if !is_key_or_copy(schema(), path.last().unwrap().node) {
             model.insert(path.clone(), (leaf.value.clone(), leaf.meta));
         }
     });

@@ -49,7 +49,7 @@ impl<'a> Union<'a> {
         self.check_constants(it, asked);
         self.check_reserved(it, asked);
         if absent {
-            self.forgive(problems);
+            self.drop_missing_leaf_problems(problems);
         }
         for (child, lists) in it.children.iter().zip(&lists) {
             put_list(&mut effective, &models.map.anchors[*child].native, &lists.effective);
@@ -80,10 +80,10 @@ impl<'a> Union<'a> {
     }
 
     /// Drops problems about missing leaves of an entry that does not exist.
-    fn forgive(&mut self, from: usize) {
+    fn drop_missing_leaf_problems(&mut self, from: usize) {
         let found = self.problems.split_off(from);
         let missing = |problem: &Problem| {
-            matches!(problem, Problem::Missing { .. } | Problem::MissingAll { .. })
+            matches!(problem, Problem::MissingMandatory { .. } | Problem::MissingOneOf { .. })
         };
         self.problems.extend(found.into_iter().filter(|problem| !missing(problem)));
     }
@@ -134,7 +134,7 @@ impl<'a> Union<'a> {
         if let Some(place) = leaf.key {
             let value = self.place.last().and_then(|(_, keys)| keys.get(place)).cloned();
             if let (Some(value), Some(node)) = (value, leaf.native.last()) {
-                effective.put_leaf(*node, value, self.entry_prov(*node, inputs));
+                effective.put_leaf(*node, value, self.entry_provenance(*node, inputs));
             }
             return;
         }
@@ -149,14 +149,16 @@ impl<'a> Union<'a> {
         let resolved = self.resolve(leaf, inputs, defaults);
         self.overlay(leaf, inputs, resolved.as_ref(), overlays);
         match resolved {
-            Some(ResolvedLeaf { value, prov }) => put_leaf(effective, &leaf.native, value, prov),
+            Some(ResolvedLeaf { value, provenance: prov }) => {
+                put_leaf(effective, &leaf.native, value, prov)
+            }
             None if leaf.mandatory && defaults.native => self.missing(leaf, inputs),
             None => {}
         }
     }
 
     /// Provenance of an entry: every layer that has it counts as an owner.
-    fn entry_prov(&self, key: NodeId, inputs: &[EntryVersions<'a>]) -> Provenance {
+    fn entry_provenance(&self, key: NodeId, inputs: &[EntryVersions<'a>]) -> Provenance {
         let mut prov = Provenance { kind: ProvKind::Factory, owners: Owners::NONE };
         for (slot, pair) in self.slots.iter().zip(inputs) {
             let Some(branch) = pair.new else { continue };
@@ -188,7 +190,7 @@ impl<'a> Union<'a> {
             && anchor.one_of.iter().all(|leaf| entry.leaf(*leaf).is_none());
         if missed && Self::is_own_doing(inputs) {
             let (native, one_of) = (self.native_path(), anchor.one_of.clone());
-            self.problems.push(Problem::MissingAll { native, one_of });
+            self.problems.push(Problem::MissingOneOf { native, one_of });
         }
     }
 
@@ -196,7 +198,7 @@ impl<'a> Union<'a> {
         if Self::is_own_doing(inputs) {
             let mut native = self.native_path();
             native.0.extend(leaf.native.iter().copied().map(Step::node));
-            self.problems.push(Problem::Missing { native });
+            self.problems.push(Problem::MissingMandatory { native });
         }
     }
 
@@ -208,7 +210,7 @@ impl<'a> Union<'a> {
         resolved: Option<&ResolvedLeaf>,
         overlays: &mut Overlays<'a>,
     ) {
-        let kind = resolved.map(|it| it.prov.kind);
+        let kind = resolved.map(|it| it.provenance.kind);
         let native = self.client_native.and_then(|at| inputs[at].new);
         let held = native.and_then(|branch| leaf_at(branch, &leaf.native));
         if let (None, Some(ProvKind::NativeDefault), Some(_)) = (held, kind, native)
@@ -222,7 +224,7 @@ impl<'a> Union<'a> {
             return;
         }
         let unit = openconfig.and_then(|entry| entry.get(&mapped.steps[..mapped.unit]));
-        if let (Some(ProvKind::OcDefault), Some(_), Some((default, _))) =
+        if let (Some(ProvKind::OpenConfigDefault), Some(_), Some((default, _))) =
             (kind, unit, &mapped.default)
         {
             overlays.openconfig.push((&mapped.steps, default.clone(), Mark::Default));

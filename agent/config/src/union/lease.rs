@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::list::{is_asked_for, native_list, openconfig_list};
+use super::list::{has_explicit_leaf, native_list, openconfig_list};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers};
 use crate::models::Models;
@@ -14,22 +14,22 @@ const LINK: &str = "link";
 const ADDRESS: &str = "address";
 const ROUTE: &str = "static-route";
 /// Leaf of a next hop that names its link.
-const LEAVES_BY: &str = "interface";
+const OUTGOING_INTERFACE: &str = "interface";
 
 /// The layers without hidden leases: addresses and routes of a family are hidden when another layer has an address
 /// of that family on their link. The lease layer keeps them, so they return once that address is gone.
-pub(super) fn visible<'l>(models: &Models, layers: &'l Layers) -> Cow<'l, Layers> {
+pub(super) fn without_hidden_leases<'l>(models: &Models, layers: &'l Layers) -> Cow<'l, Layers> {
     let lease = layers.tree(LayerKey::LEASE);
     let mut leaves: Vec<(InstancePath, Value)> = Vec::new();
     lease.walk(&mut |path, leaf| leaves.push((path.clone(), leaf.value.clone())));
-    let given_up = given_up(models, layers, &leaves);
+    let given_up = hidden_families(models, layers, &leaves);
     if given_up.is_empty() {
         return Cow::Borrowed(layers);
     }
     let mut shown = layers.clone();
     let tree = shown.tree_mut(LayerKey::LEASE);
     for (path, value) in &leaves {
-        if let Some(object) = is_given_up(models, &given_up, path, value) {
+        if let Some(object) = hidden_object(models, &given_up, path, value) {
             tree.remove(&models.native, &object);
         }
     }
@@ -37,7 +37,7 @@ pub(super) fn visible<'l>(models: &Models, layers: &'l Layers) -> Cow<'l, Layers
 }
 
 /// Links on which leased addresses of a family are hidden.
-fn given_up(
+fn hidden_families(
     models: &Models,
     layers: &Layers,
     leaves: &[(InstancePath, Value)],
@@ -51,13 +51,13 @@ fn given_up(
         };
         let given_up = key(&link).zip(key(&address).map(Family::of));
         let given_up = given_up.filter(|it| !found.contains(it));
-        found.extend(given_up.filter(|_| is_asked(models, layers, &link, &address)));
+        found.extend(given_up.filter(|_| has_configured_address(models, layers, &link, &address)));
     }
     found
 }
 
 /// Path of the leased object of a leaf, if it is hidden.
-fn is_given_up(
+fn hidden_object(
     models: &Models,
     given_up: &[(Value, Family)],
     path: &InstancePath,
@@ -69,13 +69,19 @@ fn is_given_up(
         return given_up.contains(&(link, family)).then_some(address);
     }
     let route = object(models, path, ROUTE)?;
-    let by = path.last().is_some_and(|leaf| models.native.node(leaf.node).name == LEAVES_BY);
+    let by =
+        path.last().is_some_and(|leaf| models.native.node(leaf.node).name == OUTGOING_INTERFACE);
     let family = Family::of(key(&route)?);
     (by && given_up.contains(&(value.clone(), family))).then_some(route)
 }
 
 /// True when another layer has an address on this link, of the family of `address`.
-fn is_asked(models: &Models, layers: &Layers, link: &InstancePath, address: &InstancePath) -> bool {
+fn has_configured_address(
+    models: &Models,
+    layers: &Layers,
+    link: &InstancePath,
+    address: &InstancePath,
+) -> bool {
     let map = &models.map;
     let (Some(list), Some(keys)) = (address.last(), link.last().and_then(|it| it.keys.as_ref()))
     else {
@@ -95,7 +101,7 @@ fn is_asked(models: &Models, layers: &Layers, link: &InstancePath, address: &Ins
             }
         };
         let is_shell = |entry| layer == LayerKey::CLIENT_OPENCONFIG && map.is_shell(entry);
-        let asks = |entry| is_asked_for(entry) && !is_shell(entry);
+        let asks = |entry| has_explicit_leaf(entry) && !is_shell(entry);
         asked.is_some_and(|list| list.iter().any(|(_, entry)| asks(entry)))
     })
 }

@@ -110,7 +110,7 @@ impl<'a> Union<'a> {
                 found.extend(problems);
                 done += work.entries;
             };
-            parallel::in_order(groups, || self.branch_off(), act, take);
+            parallel::in_order(groups, || self.fork(), act, take);
             self.problems.extend(found);
             self.work.entries += done;
         }
@@ -237,7 +237,7 @@ impl Draft {
 }
 
 /// True when the entry has more than factory values and leaves that are to be absent.
-pub(super) fn is_asked_for(entry: &Branch<Mark>) -> bool {
+pub(super) fn has_explicit_leaf(entry: &Branch<Mark>) -> bool {
     let explicit =
         |child: &Child<Mark>| matches!(child, Child::Leaf(it) if it.meta == Mark::Explicit);
     entry.children().iter().any(|(_, child)| explicit(child))

@@ -45,7 +45,7 @@ impl Provenance {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ProvKind {
     Explicit,
-    OcDefault,
+    OpenConfigDefault,
     Factory,
     NativeDefault,
 }
@@ -80,9 +80,9 @@ pub(crate) enum Problem {
         why: &'static str,
     },
     /// An entry lacks a mandatory leaf.
-    Missing { native: InstancePath },
+    MissingMandatory { native: InstancePath },
     /// An entry lacks all leaves of which it needs one.
-    MissingAll { native: InstancePath, one_of: Vec<NodeId> },
+    MissingOneOf { native: InstancePath, one_of: Vec<NodeId> },
 }
 
 /// Computes the result for `new`, given that for `old`. After a cancellation the result is unusable.
@@ -96,7 +96,8 @@ pub(crate) fn unite(
     // A switch changes the rank of all leaves of a layer, so the union starts from scratch.
     let (old, images) = if old.0.off == new.off { old } else { (&nothing, &no_images) };
     let empty = List::default();
-    let (old, new) = (lease::visible(models, old), lease::visible(models, new));
+    let (old, new) =
+        (lease::without_hidden_leases(models, old), lease::without_hidden_leases(models, new));
     let (old, new) = (&*old, &*new);
     let mut union = Union::new((models, cancel), old, new, &empty);
     let inputs = union.roots(old, new);
@@ -181,7 +182,7 @@ impl<'a> Union<'a> {
     }
 
     /// A union at the same place, for a part of the work.
-    fn branch_off(&self) -> Self {
+    fn fork(&self) -> Self {
         Self {
             slots: self.slots.clone(),
             place: self.place.clone(),

@@ -15,14 +15,14 @@ impl<'a> Union<'a> {
         for at in 0..inputs.len() {
             let (slot, EntryVersions { old, new }) = (self.slots[at], inputs[at]);
             let Some(new) = new.filter(|_| !inputs[at].is_same()) else { continue };
-            self.check_never(anchor, slot, new);
+            self.check_unwritable(anchor, slot, new);
             if self.boot && slot.layer.owner == Owner::Client {
                 self.check_boot(anchor, inputs, slot, old, new);
             }
         }
     }
 
-    fn check_never(&mut self, anchor: &'a Anchor, slot: InputLayer, entry: EntryBranch<'_>) {
+    fn check_unwritable(&mut self, anchor: &'a Anchor, slot: InputLayer, entry: EntryBranch<'_>) {
         for never in anchor.never.iter().filter(|_| slot.is_openconfig()) {
             if Found::Branch(entry).get(&never.steps).is_none() {
                 continue;

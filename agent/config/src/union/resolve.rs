@@ -37,7 +37,7 @@ struct Candidate {
 /// Effective value of a leaf.
 pub(super) struct ResolvedLeaf {
     pub(super) value: Value,
-    pub(super) prov: Provenance,
+    pub(super) provenance: Provenance,
 }
 
 impl Union<'_> {
@@ -60,16 +60,16 @@ impl Union<'_> {
                 }
             };
             if let Some(candidate) = candidate {
-                best = Some(self.stronger(leaf, best, candidate));
+                best = Some(self.choose_stronger(leaf, best, candidate));
             }
         }
         match best.and_then(|best| Some((best.value?, best.kind, best.owners))) {
             Some((value, kind, owners)) => {
-                Some(ResolvedLeaf { value, prov: Provenance { kind, owners } })
+                Some(ResolvedLeaf { value, provenance: Provenance { kind, owners } })
             }
             None => leaf.default.clone().filter(|_| defaults.native).map(|value| ResolvedLeaf {
                 value,
-                prov: Provenance { kind: ProvKind::NativeDefault, owners: Owners::NONE },
+                provenance: Provenance { kind: ProvKind::NativeDefault, owners: Owners::NONE },
             }),
         }
     }
@@ -107,10 +107,15 @@ impl Union<'_> {
         };
         let openconfig = Some(openconfig.clone());
         let value = Some(value.clone());
-        in_use.then(|| Candidate::new(rank, ProvKind::OcDefault, value, slot, openconfig))
+        in_use.then(|| Candidate::new(rank, ProvKind::OpenConfigDefault, value, slot, openconfig))
     }
 
-    fn stronger(&mut self, leaf: &OwnLeaf, best: Option<Candidate>, next: Candidate) -> Candidate {
+    fn choose_stronger(
+        &mut self,
+        leaf: &OwnLeaf,
+        best: Option<Candidate>,
+        next: Candidate,
+    ) -> Candidate {
         let Some(mut best) = best else { return next };
         if next.rank < best.rank {
             return next;

@@ -23,7 +23,7 @@ impl Map {
     }
 
     /// Applies the same test to any OpenConfig node.
-    pub(crate) fn says_only_keys(&self, found: Found<'_, Mark>) -> bool {
+    pub(crate) fn has_only_keys(&self, found: Found<'_, Mark>) -> bool {
         match found {
             Found::Leaf(_) => false,
             Found::Branch(branch) => self.is_shell(branch),
@@ -33,11 +33,7 @@ impl Map {
 
     /// True when the part of `new` that is not shared with `old` has leaves other than keys. The cost is that of
     /// this part.
-    fn adds_more_than_keys(
-        &self,
-        old: Option<&Arc<Branch<Mark>>>,
-        new: &Arc<Branch<Mark>>,
-    ) -> bool {
+    fn adds_non_key_leaf(&self, old: Option<&Arc<Branch<Mark>>>, new: &Arc<Branch<Mark>>) -> bool {
         if old.is_some_and(|old| Arc::ptr_eq(old, new)) {
             return false;
         }
@@ -45,13 +41,13 @@ impl Map {
             Child::Leaf(_) => !self.is_openconfig_key(*node),
             Child::Container(branch) => {
                 let old = old.and_then(|old| old.container(*node));
-                branch.given || self.adds_more_than_keys(old, branch)
+                branch.given || self.adds_non_key_leaf(old, branch)
             }
             Child::List(list) => {
                 let empty = List::default();
                 let old = old.and_then(|old| old.list(*node)).unwrap_or(&empty);
                 let adds = |it: crate::tree::EntryDifference<'_, Mark>| {
-                    it.new.is_some_and(|new| self.adds_more_than_keys(it.old, new))
+                    it.new.is_some_and(|new| self.adds_non_key_leaf(it.old, new))
                 };
                 List::differences(old, list).any(adds)
             }
@@ -73,7 +69,7 @@ impl<'a> Union<'a> {
         let EntryVersions { old: before, new } = inputs[at];
         let (entry, map) = (new?, &self.models.map);
         let key = anchor.leaves.iter().find(|leaf| leaf.key.is_some())?;
-        if map.adds_more_than_keys(before, entry) || self.native_client_has_leaf(anchor, inputs) {
+        if map.adds_non_key_leaf(before, entry) || self.native_client_has_leaf(anchor, inputs) {
             return None;
         }
         let asked_for = match &old.effective {

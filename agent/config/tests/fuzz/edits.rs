@@ -23,7 +23,7 @@ impl<'a> Corpus<'a> {
     }
 
     /// The first octet names the seed, every three after it an edit: what, where, with which word.
-    pub(super) fn edited(&self, input: &[u8]) -> String {
+    pub(super) fn mutated(&self, input: &[u8]) -> String {
         let Some((seed, edits)) = input.split_first() else { return String::new() };
         let mut text = self.texts[usize::from(*seed) % self.texts.len()].clone();
         for edit in edits.chunks_exact(3) {

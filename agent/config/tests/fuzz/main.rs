@@ -20,7 +20,7 @@ fn fuzz(name: &str, words: &[&str], check: impl Fn(&str) + std::panic::RefUnwind
     let seeds = Corpus::read(name, words);
     bolero::check!().for_each(|input: &[u8]| {
         check(&String::from_utf8_lossy(input));
-        check(&seeds.edited(input));
+        check(&seeds.mutated(input));
     });
 }
 
@@ -89,7 +89,7 @@ fn tree_of(schema: &Schema, statements: &[Statement]) -> Tree<()> {
             StatementAction::Set(value) => {
                 tree.set_leaf(schema, &it.path, Leaf::new(value.clone(), ()))
             }
-            StatementAction::Enter => tree.branch_mut(schema, &it.path.0, &()).given = true,
+            StatementAction::Create => tree.branch_mut(schema, &it.path.0, &()).given = true,
             StatementAction::No => drop(tree.remove(schema, &it.path)),
         }
     }

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdfast_config::cli::{self, Grammar, SHOWS};
+use holdfast_config::cli::{self, Grammar, SHOW_COMMANDS};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, Edit, EditTarget, Layers, Models, Path, Payload, reserved};
 
@@ -99,7 +99,7 @@ fn origins() -> String {
 
 fn reserved_items() -> String {
     let mut text = String::from("| service | item | why |\n|---|---|---|\n");
-    for row in reserved::TABLE {
+    for row in reserved::RESERVED_ITEMS {
         writeln!(text, "| {} | `{}` | {} |", row.service.name(), row.openconfig, row.why).unwrap();
     }
     text + "| bootz | every leaf that the boot layers hold, and the entries they hold with their own leaves | set by bootz or gnoi.BootConfig |\n\n\
@@ -114,7 +114,7 @@ fn factory(models: &Arc<Models>) -> String {
         "A text replaces what the box left the factory with, so `no X` is how a factory item goes. The binary ships with {shipped}; \
          `holdfast run --factory FILE` gives it a configuration of its own. What it is on a box is an answer of:\n\n| command | answer |\n|---|---|\n"
     );
-    for show in SHOWS {
+    for show in SHOW_COMMANDS {
         writeln!(text, "| `{}` | {} |", show.command, show.about).unwrap();
     }
     text

@@ -76,7 +76,7 @@ impl Rig {
         )
         .unwrap();
         let trust =
-            CertificateTrust { role: Role::ReadOnly, speaks_for: ImpersonationPolicy::Anyone };
+            CertificateTrust { role: Role::ReadOnly, impersonation: ImpersonationPolicy::Anyone };
         let authenticator = Authenticator::new(users.clone(), trust, gnsi.clone());
         let rig = Self { users, gnsi, authenticator, root, _folder: folder };
         rig.change("user ada admin secret").await;
@@ -165,9 +165,9 @@ impl Rig {
             ["delete", name] => self.users.delete(&name.into()).await.unwrap(),
             ["give", name, hash] => {
                 let hash = CryptHash::parse(hash).unwrap();
-                self.users.supersede(BTreeMap::from([(name.into(), hash)]));
+                self.users.set_gnsi_passwords(BTreeMap::from([(name.into(), hash)]));
             }
-            ["give-nothing"] => self.users.supersede(BTreeMap::new()),
+            ["give-nothing"] => self.users.set_gnsi_passwords(BTreeMap::new()),
             ["keep-given"] => self.users.settle(),
             ["try-policy", caller, rpc] => {
                 self.gnsi.authz.enforce(&Some(Arc::new(policy(caller, rpc))));

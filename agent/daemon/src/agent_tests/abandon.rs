@@ -31,15 +31,15 @@ impl EditAuthorizer for SlowAdmission {
         true
     }
 
-    fn may_send_text(&self) -> bool {
+    fn may_send_cli_text(&self) -> bool {
         true
     }
 
-    fn may_state(&self, _: &Configuration, _: &Statement) -> bool {
+    fn may_apply_statement(&self, _: &Configuration, _: &Statement) -> bool {
         true
     }
 
-    fn may_supply(
+    fn may_write_payload(
         &self,
         _: &Configuration,
         _: Origin,
@@ -87,7 +87,7 @@ impl SlowSet {
         };
         let updates = vec![update("mtu", &mtu.to_string()), update("description", "\"slow\"")];
         let gate = EditAuthorization::new(rules.clone());
-        let edit = Edit { updates, gate, ..Edit::default() };
+        let edit = Edit { updates, authorization: gate, ..Edit::default() };
         let handle = agent.handle.clone();
         let commit = async move { handle.commit(&caller(), edit, CommitOptions::default()).await };
         (Self { rules, go_on, task: tokio::spawn(commit) }, asked_rx)

@@ -22,7 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::device::Device;
 use crate::gnsi::{Gnsi, TlsProfiles};
-use crate::northbound::{IgnoredSubscriptions, begin_software};
+use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
 use crate::reboot::{RebootScope, Reboots};
 use crate::settings::UnknownPaths;
@@ -90,7 +90,7 @@ impl Agent {
             crate::northbound::pathz_draft,
         )
         .unwrap()
-        .undertaking(reboots.undertakings().clone());
+        .with_undertakings(reboots.undertakings().clone());
         let program = folder.join("program");
         let slots = Slots::new(program.exists().then_some(program));
         let packages = Packages::new(folder, slots.clone());
@@ -127,7 +127,7 @@ impl Agent {
             gnsi.follow_binding(bound, core.handle()).await,
             gnsi.follow_access(core.handle().access_changes().unwrap()),
         ];
-        begin_software(&core.handle(), &gnsi, &software).await.unwrap();
+        resume_activation(&core.handle(), &gnsi, &software).await.unwrap();
         let device = Device { reboots, probes: Probes::here(), packages, software };
         Self { handle: core.handle(), core, device, gnsi, ignored, _following, store }
     }

@@ -46,12 +46,12 @@ impl Authenticator {
         credentials: Credentials,
         peer: &Peer,
     ) -> Result<LoginContext, LoginRefusal> {
-        let entrance = self.entrance(&credentials);
-        let peer = self.as_it_stands(peer)?;
+        let entrance = self.start_login(&credentials);
+        let peer = self.recheck_certificate(peer)?;
         Ok(entrance.admit(self.identify(credentials, &peer).await?))
     }
 
-    pub(super) fn entrance(&self, credentials: &Credentials) -> LoginStart {
+    pub(super) fn start_login(&self, credentials: &Credentials) -> LoginStart {
         let epoch = self.users.access().number();
         let name = credentials.name.as_ref().filter(|_| credentials.password.is_some());
         LoginStart { epoch, user: name.and_then(|name| self.users.entry(name)) }
@@ -66,7 +66,7 @@ impl Authenticator {
         admission: &LoginContext,
         peer: &Peer,
     ) -> Result<Caller, LoginRefusal> {
-        let peer = self.as_it_stands(peer)?;
+        let peer = self.recheck_certificate(peer)?;
         let caller = &admission.caller;
         Ok(match caller.auth_method {
             AuthMethod::Password => {
@@ -85,17 +85,20 @@ impl Authenticator {
     ///
     /// # Errors
     /// When its certificate would be refused in a handshake now.
-    pub(super) fn as_it_stands<'p>(&self, peer: &'p Peer) -> Result<Cow<'p, Peer>, LoginRefusal> {
+    pub(super) fn recheck_certificate<'p>(
+        &self,
+        peer: &'p Peer,
+    ) -> Result<Cow<'p, Peer>, LoginRefusal> {
         let Some(certificate) = &peer.certificate else { return Ok(Cow::Borrowed(peer)) };
-        match self.gnsi.profiles().standing(certificate) {
-            CertificateStatus::Taken => Ok(Cow::Borrowed(peer)),
-            CertificateStatus::NotAsked => Ok(Cow::Owned(peer.without_certificate())),
+        match self.gnsi.profiles().certificate_status(certificate) {
+            CertificateStatus::Accepted => Ok(Cow::Borrowed(peer)),
+            CertificateStatus::NotRequested => Ok(Cow::Owned(peer.without_certificate())),
             CertificateStatus::Refused(rejection) => Err(LoginRefusal::Certificate(rejection)),
         }
     }
 
     /// The time at which the certificate of this connection must be checked again even if nothing has changed.
     pub(crate) fn certificate_until(&self, peer: &Peer) -> Option<UnixTime> {
-        self.gnsi.profiles().standing_until(peer.certificate.as_ref()?)
+        self.gnsi.profiles().certificate_status_until(peer.certificate.as_ref()?)
     }
 }

@@ -37,12 +37,12 @@ use super::{
 use crate::tls::source_of;
 
 /// Time that an attempt waits for others: to be charged, and again to be compared. Delays are not counted.
-const TURN_WAIT: Duration = Duration::from_secs(5);
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Attempts of one source that wait to be charged. A connection has 256 requests at a time; a few of them may begin at
 /// once behind one address.
 const MAX_WAITING: usize = 1024;
 /// Sources in the table before those without attempts are removed.
-const LANES_TO_CLEAN: usize = 1024;
+const QUEUES_TO_CLEAN: usize = 1024;
 
 /// Charges attempts; clones share all state.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ pub(super) struct Attempts(Arc<Shared>);
 struct Shared {
     back_off: Mutex<BackOff>,
     /// Lanes by source, as long as attempts of the source are under way.
-    lanes: Mutex<HashMap<IpAddr, Weak<SourceQueue>>>,
+    queues: Mutex<HashMap<IpAddr, Weak<SourceQueue>>>,
     /// Permits for hashing and comparing.
     places: Arc<Semaphore>,
 }
@@ -76,7 +76,7 @@ pub(super) struct Attempt {
     key: NameKey,
     /// The name in the form that the log may show.
     shown: SmolStr,
-    lane: Arc<SourceQueue>,
+    queue: Arc<SourceQueue>,
     delay: Duration,
     settled: bool,
 }
@@ -86,7 +86,7 @@ impl Attempts {
     pub(super) fn new(places: usize) -> Self {
         Self(Arc::new(Shared {
             back_off: Mutex::new(BackOff::new()),
-            lanes: Mutex::default(),
+            queues: Mutex::default(),
             places: Arc::new(Semaphore::new(places)),
         }))
     }
@@ -103,9 +103,9 @@ impl Attempts {
         shown: SmolStr,
     ) -> Result<Attempt, LoginRefusal> {
         let source = source_of(peer.ip());
-        let lane = self.lane(source);
+        let lane = self.queue(source);
         let key = self.back_off().key(name);
-        let deadline = Instant::now() + TURN_WAIT;
+        let deadline = Instant::now() + QUEUE_TIMEOUT;
         let mut waiter = None;
         loop {
             let mut settled = std::pin::pin!(lane.settled.notified());
@@ -120,7 +120,7 @@ impl Attempts {
                         source,
                         key,
                         shown,
-                        lane,
+                        queue: lane,
                         delay,
                         settled,
                     });
@@ -150,12 +150,12 @@ impl Attempts {
         self.0.places.clone()
     }
 
-    fn lane(&self, source: IpAddr) -> Arc<SourceQueue> {
-        let mut lanes = self.0.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+    fn queue(&self, source: IpAddr) -> Arc<SourceQueue> {
+        let mut lanes = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lane) = lanes.get(&source).and_then(Weak::upgrade) {
             return lane;
         }
-        if lanes.len() >= LANES_TO_CLEAN {
+        if lanes.len() >= QUEUES_TO_CLEAN {
             lanes.retain(|_, lane| lane.strong_count() > 0);
         }
         let lane = Arc::new(SourceQueue {
@@ -186,10 +186,10 @@ impl Attempt {
     /// [`LoginRefusal::Busy`] when others take too long.
     pub(super) async fn place(&self) -> Result<OwnedSemaphorePermit, LoginRefusal> {
         let in_line = async {
-            let _turn = self.lane.turn.acquire().await.ok()?;
+            let _turn = self.queue.turn.acquire().await.ok()?;
             self.attempts.0.places.clone().acquire_owned().await.ok()
         };
-        timeout(TURN_WAIT, in_line).await.ok().flatten().ok_or(LoginRefusal::Busy)
+        timeout(QUEUE_TIMEOUT, in_line).await.ok().flatten().ok_or(LoginRefusal::Busy)
     }
 
     /// Settles an attempt with the right password: its charge is taken back.
@@ -211,14 +211,14 @@ impl Attempt {
         self.settled = true;
         let now = Instant::now().into_std();
         self.attempts.back_off().refund(self.source, self.key, now);
-        self.lane.settled.notify_waiters();
+        self.queue.settled.notify_waiters();
     }
 
     fn charge(&mut self) {
         self.settled = true;
         let now = Instant::now().into_std();
         self.attempts.back_off().failed(self.source, self.key, now);
-        self.lane.settled.notify_waiters();
+        self.queue.settled.notify_waiters();
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) struct Credentials {
 pub struct CertificateTrust {
     /// The role of a certificate whose identity is not a local user, as long as there is no authorization policy.
     pub role: Role,
-    pub speaks_for: ImpersonationPolicy,
+    pub impersonation: ImpersonationPolicy,
 }
 
 /// Checks credentials against the users and the connection; clones share all state.
@@ -156,7 +156,8 @@ impl Authenticator {
         let role = self.users.role(&name);
         // A URI is the name of a certificate's holder, to which a policy may grant more than to any user.
         let is_holders = role.is_none() && name.contains(URI_MARK);
-        let may_speak = self.certificates.speaks_for == ImpersonationPolicy::Anyone && !is_holders;
+        let may_speak =
+            self.certificates.impersonation == ImpersonationPolicy::Anyone && !is_holders;
         if !is_own && !may_speak {
             return Err(LoginRefusal::OtherName(name));
         }
@@ -185,7 +186,7 @@ impl Authenticator {
         peer: &Peer,
     ) -> Result<Caller, LoginRefusal> {
         let tag = self.users.tag(&password);
-        if peer.remembered.is(&name, &tag)
+        if peer.verified_login.is(&name, &tag)
             && let Some(user) = self.users.entry(&name).filter(|user| user.verified_as(&tag))
         {
             return Ok(self.password_caller(name, &user, peer));
@@ -195,7 +196,7 @@ impl Authenticator {
         match self.compare(&attempt, &name, &tag, password).await {
             Ok(Some(user)) => {
                 attempt.succeeded();
-                peer.remembered.keep(&name, tag);
+                peer.verified_login.keep(&name, tag);
                 Ok(self.password_caller(name, &user, peer))
             }
             Ok(None) => {
@@ -232,7 +233,7 @@ impl Authenticator {
         let user = self.users.entry(name);
         let hash = match &user {
             Some(user) => Zeroizing::new(user.password_hash().to_owned()),
-            None => self.users.nobodys_hash(name),
+            None => self.users.dummy_hash(name),
         };
         let compared = tokio::task::spawn_blocking(move || {
             let _place = place; // held until the comparison ends, even if its request is gone

@@ -58,7 +58,8 @@ impl Rig {
             crate::northbound::pathz_draft,
         )
         .unwrap();
-        let trust = CertificateTrust { role: Role::Admin, speaks_for: ImpersonationPolicy::Itself };
+        let trust =
+            CertificateTrust { role: Role::Admin, impersonation: ImpersonationPolicy::Itself };
         let rig = Self { authenticator: Authenticator::new(users, trust, gnsi), _state: state };
         tokio::time::pause(); // however long hashing takes, no failure is forgotten
         rig
@@ -173,7 +174,7 @@ async fn failed_logins_lock_out_no_other_name_or_source() {
         principals: vec!["collector".into()],
         der: CertificateDer::from(Vec::new()),
         intermediates: Vec::new(),
-        standing: CertificateStatusCache::default(),
+        status_cache: CertificateStatusCache::default(),
     };
     let colleague = peer("192.0.2.1");
     assert!(rig.login(&colleague, "bob", "secret").await.is_ok());

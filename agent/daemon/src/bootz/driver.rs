@@ -48,7 +48,7 @@ impl WorkResult {
 /// Owns the state machine, and everything that it has started.
 pub(super) struct Driver<D> {
     client: Client,
-    equipment: Arc<DriverResources>,
+    resources: Arc<DriverResources>,
     core: D,
     gnsi: Gnsi,
     reboots: Reboots,
@@ -58,7 +58,7 @@ pub(super) struct Driver<D> {
     due: Option<(WorkId, Instant)>,
     /// While an attempt or a report is made; not between two of them, which may be for ever.
     undertaking: Option<Undertaking>,
-    shown_tx: watch::Sender<BootzStatus>,
+    status_tx: watch::Sender<BootzStatus>,
     /// Client configuration at the last check.
     clients: [Tree<Mark>; 2],
 }
@@ -75,7 +75,7 @@ impl<D: Datastore> Driver<D> {
         let driver = Self {
             clients: clients(&core),
             client,
-            equipment: Arc::new(equipment),
+            resources: Arc::new(equipment),
             core,
             gnsi,
             reboots,
@@ -84,7 +84,7 @@ impl<D: Datastore> Driver<D> {
             exchange: None,
             due: None,
             undertaking: None,
-            shown_tx,
+            status_tx: shown_tx,
         };
         (driver, shown_rx)
     }
@@ -166,15 +166,15 @@ impl<D: Datastore> Driver<D> {
     async fn carry_out(&mut self, action: Action) {
         match action {
             Action::Save(record) => {
-                if let Err(error) = keep::write(&self.equipment.folder, &record) {
+                if let Err(error) = keep::write(&self.resources.folder, &record) {
                     error!(error = %Chain(&error), "cannot keep how far the bootstrap got");
                 }
-                self.shown_tx.send_modify(|shown| shown.set(record));
+                self.status_tx.send_modify(|shown| shown.set(record));
                 self.show().await; // each status is published, however briefly it lasts
             }
             Action::Log(what) => {
                 info!(target: "holdfast::bootz", "{}", secrets::message(&what));
-                self.shown_tx.send_modify(|shown| shown.tell(&what));
+                self.status_tx.send_modify(|shown| shown.tell(&what));
             }
             Action::CancelWork => {
                 self.tasks.abort_all();
@@ -188,12 +188,12 @@ impl<D: Datastore> Driver<D> {
     }
 
     async fn show(&self) {
-        let leaves = self.shown_tx.borrow().leaves(self.core.schema(Origin::Native));
+        let leaves = self.status_tx.borrow().leaves(self.core.schema(Origin::Native));
         self.core.show_state(leaves).await;
     }
 
     fn begin(&mut self, work: WorkId, task: Task) {
-        let equipment = self.equipment.clone();
+        let equipment = self.resources.clone();
         match task {
             Task::Lease => {
                 self.tasks.spawn(async move {

@@ -71,8 +71,8 @@ pub enum BootzError {
 #[derive(Clone, Debug)]
 pub struct Bootz {
     command_tx: mpsc::Sender<CommandRequest>,
-    shown_rx: watch::Receiver<BootzStatus>,
-    held_rx: Option<watch::Receiver<PortLeases>>,
+    status_rx: watch::Receiver<BootzStatus>,
+    leases_rx: Option<watch::Receiver<PortLeases>>,
 }
 
 /// A command, and the channel for its acceptance.
@@ -109,7 +109,9 @@ pub async fn start(
     if settings.bootz_port.is_none() {
         dhcp::withdraw(&core).await;
     }
-    let Some((profile, equipment)) = equip(settings, state, netns, &core, &device.software)? else {
+    let Some((profile, equipment)) =
+        open_resources(settings, state, netns, &core, &device.software)?
+    else {
         return Ok(None);
     };
     let held_rx = equipment.dhcp.as_ref().map(Dhcp::held);
@@ -118,7 +120,10 @@ pub async fn start(
     let (command_tx, command_rx) = mpsc::channel(COMMAND_QUEUE_DEPTH);
     let (driver, shown_rx) = Driver::new(client, equipment, core, gnsi, device.reboots.clone());
     let task = tokio::spawn(driver.run(command_rx));
-    Ok(Some((Bootz { command_tx, shown_rx, held_rx }, AbortOnDropHandle::new(task))))
+    Ok(Some((
+        Bootz { command_tx, status_rx: shown_rx, leases_rx: held_rx },
+        AbortOnDropHandle::new(task),
+    )))
 }
 
 impl Bootz {
@@ -131,17 +136,17 @@ impl Bootz {
 
     /// Status text: recent steps, leases, and the present state.
     pub fn status(&self) -> String {
-        let held = self.held_rx.as_ref().map(|held| held.borrow().to_string());
-        format!("{}{}", *self.shown_rx.borrow(), held.unwrap_or_default())
+        let held = self.leases_rx.as_ref().map(|held| held.borrow().to_string());
+        format!("{}{}", *self.status_rx.borrow(), held.unwrap_or_default())
     }
 
     /// True when there is a port for DHCP.
     pub fn has_port(&self) -> bool {
-        self.held_rx.is_some()
+        self.leases_rx.is_some()
     }
 }
 
-fn equip(
+fn open_resources(
     settings: &BootzSettings,
     state: &Path,
     netns: Netns,

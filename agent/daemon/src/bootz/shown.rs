@@ -6,7 +6,7 @@ use holdfast_bootz::client::{BootstrapRecord, BootstrapStage};
 use holdfast_config::{Elem, InstancePath, Path, Schema, Value};
 
 /// Lines of the status text that are kept: a few attempts of about ten steps.
-const ACCOUNT: usize = 64;
+const MAX_LINES: usize = 64;
 
 /// Recent steps, and the state of the client.
 #[derive(Clone, Debug, Default)]
@@ -21,7 +21,7 @@ impl BootzStatus {
     }
 
     pub(super) fn tell(&mut self, line: &str) {
-        if self.account.len() == ACCOUNT {
+        if self.account.len() == MAX_LINES {
             self.account.pop_front();
         }
         self.account.push_back(line.into());

@@ -160,7 +160,7 @@ impl PortLeases {
         self.v4.iter().chain(&self.v6)
     }
 
-    pub(super) fn is_nothing(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.each().next().is_none()
     }
 
@@ -242,7 +242,7 @@ pub(super) fn read(file: &Path, port: &SmolStr, now: u64) -> PortLeases {
 }
 
 pub(super) fn write(file: &Path, held: &PortLeases) -> Result<(), StoreError> {
-    if held.is_nothing() {
+    if held.is_empty() {
         return match fs::remove_file(file) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
                 Err(StoreError::File { action: "remove", path: file.to_owned(), source })

@@ -52,7 +52,7 @@ type ServersResult = Result<Vec<ServerUri>, String>;
 #[derive(Clone, Debug)]
 pub struct Dhcp {
     ask_tx: mpsc::Sender<oneshot::Sender<ServersResult>>,
-    held_rx: watch::Receiver<PortLeases>,
+    leases_rx: watch::Receiver<PortLeases>,
 }
 
 impl Dhcp {
@@ -71,7 +71,7 @@ impl Dhcp {
 
     /// The leases of the port, with a notice of each change.
     pub fn held(&self) -> watch::Receiver<PortLeases> {
-        self.held_rx.clone()
+        self.leases_rx.clone()
     }
 }
 
@@ -92,8 +92,8 @@ pub fn start(
     let changes = core.watch();
     let begin = move |told: mpsc::Sender<Lease>| {
         let mut clients = JoinSet::new();
-        clients.spawn(port::ask_v4(name.clone(), changes.clone(), told.clone()));
-        clients.spawn(port::ask_v6(name.clone(), changes.clone(), told));
+        clients.spawn(port::run_v4(name.clone(), changes.clone(), told.clone()));
+        clients.spawn(port::run_v6(name.clone(), changes.clone(), told));
         clients
     };
     let held = lease::read(&lease::file(folder), &port.into(), port::now());
@@ -107,7 +107,7 @@ pub fn start(
 
 /// Empties the lease layer: no client renews those leases any longer.
 pub async fn withdraw(core: &impl Datastore) {
-    if let Err(error) = bring(core, Vec::new()).await {
+    if let Err(error) = apply_leases(core, Vec::new()).await {
         error!(error, "cannot take back what was leased");
     }
 }
@@ -123,7 +123,7 @@ struct LeaseTask<D, B> {
     ask_rx: mpsc::Receiver<oneshot::Sender<ServersResult>>,
     lease_tx: mpsc::Sender<Lease>,
     lease_rx: mpsc::Receiver<Lease>,
-    held_tx: watch::Sender<PortLeases>,
+    leases_tx: watch::Sender<PortLeases>,
     asked: Option<ServersRequest>,
 }
 
@@ -142,13 +142,23 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
         let (lease_tx, lease_rx) = mpsc::channel(LEASE_QUEUE_DEPTH);
         let (held_tx, held_rx) = watch::channel(held.clone());
         let (clients, asked) = (JoinSet::new(), None);
-        let leasing =
-            Self { held, file, core, begin, clients, ask_rx, lease_tx, lease_rx, held_tx, asked };
-        (leasing, Dhcp { ask_tx, held_rx })
+        let leasing = Self {
+            held,
+            file,
+            core,
+            begin,
+            clients,
+            ask_rx,
+            lease_tx,
+            lease_rx,
+            leases_tx: held_tx,
+            asked,
+        };
+        (leasing, Dhcp { ask_tx, leases_rx: held_rx })
     }
 
     async fn run(mut self) {
-        match self.held.is_nothing() {
+        match self.held.is_empty() {
             true => withdraw(&self.core).await, // a lease may have ended while the agent was down
             false => {
                 if let Err(error) = self.told().await {
@@ -176,7 +186,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
         self.asked = Some(ServersRequest { answer, told: [false; 2], until: None });
         self.held.forget_servers();
         self.clients.abort_all();
-        if let Err(why) = bring(&self.core, vec![self.held.port()]).await {
+        if let Err(why) = apply_leases(&self.core, vec![self.held.port()]).await {
             return self.answer(Err(why));
         }
         while self.lease_rx.try_recv().is_ok() {} // drops leases of the clients that were aborted
@@ -215,8 +225,8 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
         if let Err(error) = lease::write(&self.file, &self.held) {
             error!(error = %Chain(&error), "cannot keep what was leased");
         }
-        self.held_tx.send_replace(self.held.clone());
-        bring(&self.core, vec![self.held.port()]).await
+        self.leases_tx.send_replace(self.held.clone());
+        apply_leases(&self.core, vec![self.held.port()]).await
     }
 
     fn answer(&mut self, answer: ServersResult) {
@@ -227,7 +237,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
 }
 
 /// Brings the lease layer into force, unless it is in force already.
-async fn bring(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(), String> {
+async fn apply_leases(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(), String> {
     let now = core.configuration();
     let next = now.leased(&ports).map_err(|error| Chain(&error).to_string())?;
     let layer = LayerKey::LEASE;

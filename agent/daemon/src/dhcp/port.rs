@@ -68,7 +68,7 @@ async fn found<T, R>(changes: &mut watch::Receiver<R>, find: impl Fn() -> Option
 
 /// Asks for an IPv4 address without end. The link-layer address is the client identifier, so that a server gives
 /// the same address again.
-pub(super) async fn ask_v4<R>(
+pub(super) async fn run_v4<R>(
     port: SmolStr,
     mut changes: watch::Receiver<R>,
     told: mpsc::Sender<Lease>,
@@ -105,7 +105,7 @@ pub(super) async fn ask_v4<R>(
 }
 
 /// Asks for an IPv6 address without end, once the port has a link-local address to ask from.
-pub(super) async fn ask_v6<R>(
+pub(super) async fn run_v6<R>(
     port: SmolStr,
     mut changes: watch::Receiver<R>,
     told: mpsc::Sender<Lease>,

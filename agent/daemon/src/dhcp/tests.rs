@@ -186,7 +186,7 @@ async fn a_lease_outlives_the_process_for_as_long_as_it_was_given() {
         let mut held = PortLeases::nothing(PORT.into());
         held.put(Lease { granted: 1_000, ..lease(FIRST, seconds, &[]) });
         lease::write(&file, &held).unwrap();
-        !lease::read(&file, &port.into(), 1_000 + age).is_nothing()
+        !lease::read(&file, &port.into(), 1_000 + age).is_empty()
     };
     let rows = [(60, 59, PORT, true), (60, 60, PORT, false), (60, 0, "eth1", false)];
     for (seconds, age, port, want) in rows {

@@ -91,7 +91,7 @@ impl Authz {
         access: AccessEpoch,
     ) -> Result<Self, MissingNode> {
         let artefact = artefacts.get(&ArtefactTable::Authz).and_then(|all| all.get(POLICY));
-        let last = artefact.map(|artefact| Arc::new(installed(artefact)));
+        let last = artefact.map(|artefact| Arc::new(restore_policy(artefact)));
         let counters = methods::rpcs().into_iter().map(|rpc| {
             let entry = rpc_entry(native, &rpc)?;
             let (allowed, denied) = Default::default();
@@ -280,7 +280,7 @@ impl fmt::Debug for Authz {
 
 /// Parses the stored policy. It was accepted once, possibly by an agent that knows more; a policy that this agent
 /// cannot parse allows nothing, and is kept unchanged.
-fn installed(artefact: &Artefact) -> InstalledPolicy {
+fn restore_policy(artefact: &Artefact) -> InstalledPolicy {
     let text = String::from_utf8_lossy(&artefact.content).into_owned();
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
     let upload = Upload { version: version.clone(), created_on, text: text.clone() };

@@ -44,7 +44,7 @@ struct Shared {
     last: Mutex<Profiles>,
     binding: OnceLock<CertificateId>,
     /// Profiles that a configuration in the same request may refer to.
-    promised: Mutex<Profiles>,
+    trial_profiles: Mutex<Profiles>,
     connections: Connections,
     /// Counter of changes; set before the first connection.
     access: OnceLock<AccessEpoch>,
@@ -57,7 +57,7 @@ pub(crate) struct TrialProfilesGuard(TlsProfiles);
 
 impl Drop for TrialProfilesGuard {
     fn drop(&mut self) {
-        self.0.promise_only(Profiles::default());
+        self.0.set_trial_profiles(Profiles::default());
     }
 }
 
@@ -150,9 +150,9 @@ impl TlsProfiles {
         clock: Clock,
     ) -> Result<Self, TlsError> {
         let addresses: Vec<_> = addresses.iter().map(SocketAddr::ip).collect();
-        let own = tls::own(&files, &state_dir, &addresses)?;
+        let own = tls::load_default(&files, &state_dir, &addresses)?;
         let identity = Identity { own: own.clone(), addresses: addresses.clone() };
-        let profiles = restored(stored, &identity);
+        let profiles = restore_profiles(stored, &identity);
         let in_force = ArcSwap::from_pointee(TlsSnapshot::new(own, profiles.clone(), None)?);
         let (last, binding) = (Mutex::new(profiles), OnceLock::new());
         let (promised, connections) = (Mutex::default(), Connections::default());
@@ -163,7 +163,7 @@ impl TlsProfiles {
             in_force,
             last,
             binding,
-            promised,
+            trial_profiles: promised,
             connections,
             access: OnceLock::new(),
             clock,
@@ -193,7 +193,7 @@ impl TlsProfiles {
     }
 
     /// Profile for the next connection.
-    pub(crate) fn serving(&self) -> ServerProfile {
+    pub(crate) fn server_profile(&self) -> ServerProfile {
         let in_force = self.0.in_force.load();
         let bound = self.bound().filter(|id| in_force.configs.contains_key(id));
         let profile = bound.as_ref().and_then(|id| in_force.profiles.profile(id)).cloned();
@@ -222,7 +222,7 @@ impl TlsProfiles {
     }
 
     /// Sets the counter of changes. Only the first call has an effect.
-    pub(crate) fn count_in(&self, access: AccessEpoch) {
+    pub(crate) fn set_access_epoch(&self, access: AccessEpoch) {
         let _there_already = self.0.access.set(access);
     }
 
@@ -238,7 +238,7 @@ impl TlsProfiles {
 
     /// Validity of a client certificate from an earlier handshake, by the profile in force, or the final one while
     /// another is being tried. Checked once for each change.
-    pub(crate) fn standing(&self, certificate: &PeerCertificate) -> CertificateStatus {
+    pub(crate) fn certificate_status(&self, certificate: &PeerCertificate) -> CertificateStatus {
         let (epoch, now) = (self.0.access.get().map_or(0, AccessEpoch::number), self.now());
         let clients = || {
             let in_force = self.0.in_force.load_full();
@@ -249,13 +249,16 @@ impl TlsProfiles {
                 profile.map_or_else(|| in_force.own.clients.clone(), |profile| profile.clients())
             })
         };
-        certificate.standing.at(epoch, now, || tls::judge(certificate, clients(), now))
+        certificate.status_cache.at(epoch, now, || tls::current_status(certificate, clients(), now))
     }
 
     /// Time of the next check without a change.
-    pub(crate) fn standing_until(&self, certificate: &PeerCertificate) -> Option<UnixTime> {
-        self.standing(certificate);
-        certificate.standing.until()
+    pub(crate) fn certificate_status_until(
+        &self,
+        certificate: &PeerCertificate,
+    ) -> Option<UnixTime> {
+        self.certificate_status(certificate);
+        certificate.status_cache.until()
     }
 
     /// Applies these profiles to new connections. Present connections stay until [`Self::settle`].
@@ -272,13 +275,13 @@ impl TlsProfiles {
     }
 
     /// Permits configurations to name these profiles, until the returned value is dropped.
-    pub(crate) fn promise(&self, profiles: &Profiles) -> TrialProfilesGuard {
-        self.promise_only(profiles.clone());
+    pub(crate) fn allow_trial_profiles(&self, profiles: &Profiles) -> TrialProfilesGuard {
+        self.set_trial_profiles(profiles.clone());
         TrialProfilesGuard(self.clone())
     }
 
-    fn promise_only(&self, profiles: Profiles) {
-        *self.0.promised.lock().unwrap_or_else(PoisonError::into_inner) = profiles;
+    fn set_trial_profiles(&self, profiles: Profiles) {
+        *self.0.trial_profiles.lock().unwrap_or_else(PoisonError::into_inner) = profiles;
     }
 
     /// Records that these profiles are on disk and in force. Streams are ended whose certificate is no longer
@@ -299,12 +302,14 @@ impl TlsProfiles {
 
     fn read_again(&self) -> Result<(), TlsError> {
         let Shared { files, state_dir, addresses, .. } = &*self.0;
-        let own = tls::own(files, state_dir, addresses)?;
+        let own = tls::load_default(files, state_dir, addresses)?;
         let mut last = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         let in_force = self.0.in_force.load_full();
         let identity = Identity { own: own.clone(), addresses: addresses.clone() };
         let follow = |profiles: &Profiles| {
-            profiles.following(&identity).map_err(|source| TlsError::Profile { source })
+            profiles
+                .with_current_identities(&identity)
+                .map_err(|source| TlsError::Profile { source })
         };
         let (profiles, settled) = (follow(&in_force.profiles)?, follow(&last)?);
         self.0.in_force.store(Arc::new(TlsSnapshot::new(own, profiles, None)?));
@@ -363,7 +368,7 @@ impl holdfast_platform::objects::Profiles for TlsProfiles {
         if id == SYSTEM_DEFAULT_PROFILE {
             return None;
         }
-        let promised = self.0.promised.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let promised = self.0.trial_profiles.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match promised.profile(id).or(self.last().profile(id)) {
             None => Some(format!("there is no TLS profile `{id}`")),
             Some(profile) if profile.chain.is_none() => {
@@ -387,8 +392,8 @@ impl BoxIdentity for Identity {
         match (which, idevid, oidevid) {
             (BoxIdentityKind::Server, ..)
             | (BoxIdentityKind::Idevid, FileIdentity::NotGiven, _) => Some(certified.clone()),
-            (BoxIdentityKind::Idevid, FileIdentity::There(found), _)
-            | (BoxIdentityKind::Oidevid, _, FileIdentity::There(found)) => Some(found.clone()),
+            (BoxIdentityKind::Idevid, FileIdentity::Loaded(found), _)
+            | (BoxIdentityKind::Oidevid, _, FileIdentity::Loaded(found)) => Some(found.clone()),
             _ => None,
         }
     }
@@ -462,10 +467,10 @@ fn entity_name(id: &str, kind: EntityKind) -> String {
     format!("{id}/{}", kind.as_str())
 }
 
-fn restored(stored: &BTreeMap<String, Artefact>, identity: &Identity) -> Profiles {
+fn restore_profiles(stored: &BTreeMap<String, Artefact>, identity: &Identity) -> Profiles {
     let mut profiles = Profiles::default();
     for id in stored.keys().filter(|name| !name.contains('/')) {
-        match restored_profile(id, stored, identity) {
+        match restore_profile(id, stored, identity) {
             Ok(profile) => profiles = profiles.with(id.as_str().into(), profile),
             // Without one of its parts, a profile might accept the wrong clients.
             Err(error) => error!(profile = id, error = %Chain(&error), "a TLS profile is left out"),
@@ -474,7 +479,7 @@ fn restored(stored: &BTreeMap<String, Artefact>, identity: &Identity) -> Profile
     profiles
 }
 
-fn restored_profile(
+fn restore_profile(
     id: &str,
     stored: &BTreeMap<String, Artefact>,
     identity: &Identity,

@@ -16,17 +16,17 @@ const NS_PER_S: u64 = 1_000_000_000;
 type StampOf<T> = fn(&T) -> Option<&Freshness>;
 
 /// Artefacts of an account, by leaf name.
-const OF_ACCOUNT: [(&str, StampOf<Account>); 3] = [
+const ACCOUNT_STAMPS: [(&str, StampOf<Account>); 3] = [
     ("password", |it| it.password.as_ref().map(|it| &it.stamp)),
     ("authorized-keys-list", |it| it.keys.as_ref().map(|it| &it.stamp)),
     ("authorized-principals-list", |it| it.principals.as_ref().map(|it| &it.stamp)),
 ];
 
 /// Artefacts of the SSH server, by leaf name.
-const OF_HOST: [(&str, StampOf<Host>); 3] = [
+const HOST_STAMPS: [(&str, StampOf<Host>); 3] = [
     ("trusted-user-ca-keys", |it| it.ca_keys.as_ref().map(|it| &it.stamp)),
-    ("host-key", |it| it.keys_stamp.as_ref()),
-    ("host-certificate", |it| it.certificates_stamp.as_ref()),
+    ("host-key", |it| it.keys_freshness.as_ref()),
+    ("host-certificate", |it| it.certificates_freshness.as_ref()),
 ];
 
 /// Schema nodes, looked up once.
@@ -51,13 +51,13 @@ impl CredentialLeaves {
             let leaf = find(&format!("/system/user/state/{what}-{which}"))?;
             Ok::<_, MissingNode>(vec![state.clone(), Step::node(leaf)])
         };
-        let of_account = OF_ACCOUNT.iter().map(|(what, of)| {
+        let of_account = ACCOUNT_STAMPS.iter().map(|(what, of)| {
             Ok(([in_state(what, "version")?, in_state(what, "created-on")?], *of))
         });
         let at = |container: &str, name: &str| {
             native.instance_path(&[("system", &[]), (container, &[]), (name, &[])])
         };
-        let of_host = OF_HOST.iter().map(|(what, of)| {
+        let of_host = HOST_STAMPS.iter().map(|(what, of)| {
             let leaf = |which: &str| at("ssh-server", &format!("{what}-{which}"));
             Ok(([leaf("version")?, leaf("created-on")?], *of))
         });

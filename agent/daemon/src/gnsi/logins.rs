@@ -109,7 +109,7 @@ impl CredentialState {
         };
         let passwords: BTreeMap<SmolStr, CryptHash> =
             credentials.accounts.iter().filter_map(password).collect();
-        self.0.users.supersede(passwords);
+        self.0.users.set_gnsi_passwords(passwords);
         self.0.current.store(Arc::clone(credentials));
     }
 
@@ -163,7 +163,7 @@ impl CredentialSource for CredentialState {
 
     fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)> {
         let rendered = in_force(&self.last(), layers).render();
-        self.0.vault.hold_in_force([&rendered]);
+        self.0.vault.set_in_force([&rendered]);
         values(&rendered).into_iter().collect()
     }
 
@@ -177,7 +177,7 @@ impl CredentialSource for CredentialState {
             return Values::new();
         }
         let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
-        self.0.vault.hold_in_force([&from, &to]);
+        self.0.vault.set_in_force([&from, &to]);
         difference(&from, &to)
     }
 }
@@ -193,7 +193,7 @@ fn read(stored: &BTreeMap<String, Artefact>) -> Credentials {
     let mut credentials = Credentials::default();
     for (name, artefact) in stored {
         // Probably written by another version. The rest of the box must still start.
-        if let Err(error) = credentials.take_row(name, &artefact.content) {
+        if let Err(error) = credentials.restore_row(name, &artefact.content) {
             tracing::error!(%name, %error, "stored credentials are not carried out");
         }
     }

@@ -49,7 +49,7 @@ pub struct Gnsi {
     pub(crate) certz: Certz,
     pub(crate) pathz: Arc<Pathz>,
     pub logins: CredentialState,
-    pub(crate) login_leaves: Arc<CredentialLeaves>,
+    pub(crate) credential_leaves: Arc<CredentialLeaves>,
     switch: Switch,
     access: AccessEpoch,
     pub rotations: Rotations,
@@ -72,9 +72,9 @@ impl Gnsi {
     ) -> Result<Self, MissingNode> {
         let logins = CredentialState::new(artefacts, users.clone(), store.clone(), root.to_owned());
         let (switch, native) = (Switch::default(), &models.native);
-        users.obey(switch.clone());
+        users.set_gnsi_switch(switch.clone());
         let access = users.access().clone();
-        profiles.count_in(access.clone());
+        profiles.set_access_epoch(access.clone());
         let authz = Authz::new(native, store.clone(), artefacts, switch.clone(), access.clone())?;
         let pathz = Pathz::new(models, store.clone(), artefacts, switch.clone(), read_policy)?;
         let accounts = AccountingLog::new(History::new(DEFAULT_HISTORY, now_ns()));
@@ -85,7 +85,7 @@ impl Gnsi {
             certz: Certz::new(native, store.clone(), profiles)?,
             pathz: Arc::new(pathz),
             logins,
-            login_leaves: Arc::new(CredentialLeaves::find(native)?),
+            credential_leaves: Arc::new(CredentialLeaves::find(native)?),
             switch,
             access,
             rotations: Rotations::default(),
@@ -98,7 +98,7 @@ impl Gnsi {
     }
 
     /// Lists rotations in progress in `undertakings`.
-    pub fn undertaking(self, undertakings: Undertakings) -> Self {
+    pub fn with_undertakings(self, undertakings: Undertakings) -> Self {
         Self { rotations: self.rotations.listed(undertakings), ..self }
     }
 
@@ -136,7 +136,7 @@ impl Gnsi {
         let mut state = self.authz.first_state();
         state.extend(self.pathz.first_state());
         state.extend(self.counted.first_state());
-        state.extend(self.login_leaves.shown(&Credentials::default(), &self.logins.current()));
+        state.extend(self.credential_leaves.shown(&Credentials::default(), &self.logins.current()));
         core.show_state(state).await;
     }
 

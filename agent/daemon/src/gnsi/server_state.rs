@@ -58,7 +58,7 @@ impl ServerState {
 
     /// Publishes the profile for new connections, and returns its id.
     pub(super) async fn show_serving(&self, core: &impl Datastore) -> SmolStr {
-        let serving = self.profiles.serving().id;
+        let serving = self.profiles.server_profile().id;
         tracing::info!(profile = %serving, "new connections meet this TLS profile");
         self.show(core).await;
         serving
@@ -72,14 +72,14 @@ impl ServerState {
         core: impl Datastore,
     ) {
         while binding.changed().await {
-            if self.profiles.serving().id != shown {
+            if self.profiles.server_profile().id != shown {
                 shown = self.show_serving(&core).await;
             }
         }
     }
 
     fn leaves(&self) -> ServiceState {
-        let serving = self.profiles.serving();
+        let serving = self.profiles.server_profile();
         let id = || Some(Value::Str(serving.id.clone()));
         let ns = |value: Option<u64>| value.map(Value::Uint);
         let expires_on = serving.expires_on.and_then(|s| s.checked_mul(NS_PER_S));

@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Store};
 
 /// Prefix in the table of credentialz for the original secrets of the box, by digest.
-const KEPT: &str = "kept/";
+const ORIGINALS_PREFIX: &str = "kept/";
 
 type Contents = HashMap<Digest, Zeroizing<Vec<u8>>>;
 
@@ -40,7 +40,7 @@ impl CredentialVault {
     /// Starts with the original secrets from earlier runs.
     pub(super) fn new(stored: &BTreeMap<String, Artefact>, store: Store, runtime: Handle) -> Self {
         let kept = stored.iter().filter_map(|(name, artefact)| {
-            let digest = name.strip_prefix(KEPT)?.parse().ok()?;
+            let digest = name.strip_prefix(ORIGINALS_PREFIX)?.parse().ok()?;
             Some((digest, artefact.content.clone()))
         });
         let (held, in_force) = (Mutex::default(), Mutex::default());
@@ -53,7 +53,7 @@ impl CredentialVault {
     }
 
     /// Holds what these need, which are in force, or may come into force.
-    pub(super) fn hold_in_force<'r>(&self, all: impl IntoIterator<Item = &'r RenderedCredentials>) {
+    pub(super) fn set_in_force<'r>(&self, all: impl IntoIterator<Item = &'r RenderedCredentials>) {
         *lock(&self.in_force) = contents(all);
     }
 
@@ -63,7 +63,7 @@ impl CredentialVault {
             created_on: 0,
             content: Zeroizing::new(content.to_vec()),
         });
-        let name = format!("{KEPT}{digest}");
+        let name = format!("{ORIGINALS_PREFIX}{digest}");
         let change = ArtefactChange { table: ArtefactTable::Credentialz, name, artefact };
         self.runtime.block_on(self.store.write_artefacts(vec![change])).map_err(io::Error::other)
     }

@@ -19,7 +19,7 @@ use crate::accounting;
 const MAX_BODY: usize = 64 * 1024;
 
 /// Passes a request on, and records it with its outcome.
-pub(super) async fn account(
+pub(super) async fn record_request(
     State(accounts): State<AccountingLog>,
     ConnectInfo(peer): ConnectInfo<LocalPeer>,
     request: Request,

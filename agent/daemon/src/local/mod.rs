@@ -123,7 +123,7 @@ pub fn start(path: &Path, served: LocalDependencies) -> Result<LocalServer, Loca
         .with_state(LocalAgent { inspect, users })
         .merge(more)
         .layer(middleware::from_fn(admit))
-        .layer(middleware::from_fn_with_state(accounts, account::account));
+        .layer(middleware::from_fn_with_state(accounts, account::record_request));
     let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: None };
     let task = tokio::spawn(http1::serve(listener, bounds, move |stream| {
         routes.clone().layer(Extension(ConnectInfo(LocalPeer::of(stream))))

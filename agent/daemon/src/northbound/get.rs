@@ -58,7 +58,7 @@ pub(super) async fn get<D: Datastore>(
         let view = view.complete(&reader, work)?;
         let notification = |path| {
             let reader = &*reader;
-            PathAnswer { reader, view: &view, encoding, path, making: &making }.notification()
+            PathAnswer { reader, view: &view, encoding, path, context: &making }.notification()
         };
         let notification = asked.paths.iter().map(notification).collect::<Result<_, ReadStop>>()?;
         Ok(gnmi::GetResponse { notification, ..Default::default() })
@@ -80,7 +80,7 @@ impl ResolvedPaths {
         admitted: &[OrUnknown<AdmittedPath>],
         work: &ReadBudget,
     ) -> Result<Self, ReadStop> {
-        let paths = all_known(reader.resolved(admitted, work)?)?;
+        let paths = all_known(reader.resolve_paths(admitted, work)?)?;
         let mut polled = Vec::new();
         let mut cache = LeafSetCache::default();
         for path in &paths {
@@ -208,7 +208,7 @@ struct PathAnswer<'a, D> {
     view: &'a GetSnapshot,
     encoding: Encoding,
     path: &'a ReadPath,
-    making: &'a AnswerContext<'a>,
+    context: &'a AnswerContext<'a>,
 }
 
 /// The parts that all notifications of an answer share while they are made.
@@ -220,7 +220,7 @@ struct AnswerContext<'a> {
 
 impl<D: Datastore> PathAnswer<'_, D> {
     fn notification(&self) -> Result<gnmi::Notification, ReadStop> {
-        self.making.work.spend(1)?;
+        self.context.work.spend(1)?;
         let update = match self.encoding {
             Encoding::Proto => self.leaves()?,
             Encoding::Json | Encoding::JsonIetf => self.documents()?,
@@ -251,7 +251,7 @@ impl<D: Datastore> PathAnswer<'_, D> {
             let flow = self.view.tree(self.origin()).select_into(pattern, &mut found);
             match (flow, found.is_there) {
                 (_, true) => return Ok(true),
-                (ControlFlow::Break(()), false) => return Err(self.making.work.stopped()),
+                (ControlFlow::Break(()), false) => return Err(self.context.work.stopped()),
                 (ControlFlow::Continue(()), false) => {}
             }
         }
@@ -260,7 +260,7 @@ impl<D: Datastore> PathAnswer<'_, D> {
 
     /// One update for each leaf.
     fn leaves(&self) -> Result<Vec<gnmi::Update>, ReadStop> {
-        let cache = &mut self.making.cache.borrow_mut();
+        let cache = &mut self.context.cache.borrow_mut();
         let Some(selection) = self.reader.selection(cache, self.path, ChangeDetection::All) else {
             return Ok(Vec::new());
         };
@@ -279,9 +279,9 @@ impl<D: Datastore> PathAnswer<'_, D> {
                 WalkProgress::Update(_) | WalkProgress::Paused => None,
                 WalkProgress::Ended => return Ok(updates),
             };
-            self.making.work.spend(walk.visited() - before)?;
+            self.context.work.spend(walk.visited() - before)?;
             if let Some(update) = update {
-                self.making.room.add(&update)?;
+                self.context.room.add(&update)?;
                 updates.push(update);
             }
         }
@@ -289,12 +289,12 @@ impl<D: Datastore> PathAnswer<'_, D> {
 
     /// One update for each thing the path names, with all that is in it.
     fn documents(&self) -> Result<Vec<gnmi::Update>, ReadStop> {
-        let cache = &mut self.making.cache.borrow_mut();
+        let cache = &mut self.context.cache.borrow_mut();
         let selection = self.reader.full_selection(cache, self.path, ChangeDetection::All);
         let mut documents = Documents { answer: self, selection, updates: Vec::new() };
         for pattern in self.path.patterns.iter() {
             if self.view.tree(self.origin()).select_into(pattern, &mut documents).is_break() {
-                return Err(self.making.work.stopped());
+                return Err(self.context.work.stopped());
             }
         }
         let mut updates = documents.updates;
@@ -317,7 +317,7 @@ impl<D: Datastore> PathAnswer<'_, D> {
             return ControlFlow::Continue(Some(found));
         };
         let schema = self.reader.schema(self.origin());
-        *room = visible_while(schema, view, path, found, &|| self.making.work.look())?;
+        *room = visible_while(schema, view, path, found, &|| self.context.work.look())?;
         ControlFlow::Continue(room.as_ref().map(Found::from))
     }
 
@@ -348,8 +348,8 @@ impl<D: Datastore> PathAnswer<'_, D> {
                 && (!filter.is_config_key(schema, node) || entry_is_configured)
         };
         let go_on = |octets| {
-            let fits = self.making.room.check(octets).map_err(ReadStop::from);
-            self.making.work.flow(fits.and_then(|()| self.making.work.spend(1)))
+            let fits = self.context.room.check(octets).map_err(ReadStop::from);
+            self.context.work.flow(fits.and_then(|()| self.context.work.spend(1)))
         };
         let flavour = self.encoding.flavour();
         let text = json::print_while(schema, at.id, found, flavour, &shown, &go_on)?;
@@ -393,7 +393,7 @@ struct VisibilityCheck<'a, 'b, D> {
 
 impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for VisibilityCheck<'_, '_, D> {
     fn look(&mut self) -> ControlFlow<()> {
-        self.answer.making.work.look()
+        self.answer.context.work.look()
     }
 
     fn found(&mut self, path: &InstancePath, found: Found<'t, LeafVersion>) -> ControlFlow<()> {
@@ -411,7 +411,7 @@ struct Documents<'a, 'b, D> {
 
 impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for Documents<'_, '_, D> {
     fn look(&mut self) -> ControlFlow<()> {
-        self.answer.making.work.look()
+        self.answer.context.work.look()
     }
 
     fn found(&mut self, path: &InstancePath, found: Found<'t, LeafVersion>) -> ControlFlow<()> {
@@ -421,8 +421,8 @@ impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for Documents<'_, '_, D> {
         };
         if let Some(value) = self.answer.document(path, found, &self.selection)? {
             let update = update(self.answer.answer_path(path), value);
-            let fits = self.answer.making.room.add(&update).map_err(ReadStop::from);
-            self.answer.making.work.flow(fits)?;
+            let fits = self.answer.context.room.add(&update).map_err(ReadStop::from);
+            self.answer.context.work.flow(fits)?;
             self.updates.push(update);
         }
         ControlFlow::Continue(())

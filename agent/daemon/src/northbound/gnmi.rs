@@ -37,7 +37,7 @@ impl<D: Datastore> GnmiService<D> {
     }
 
     /// Shows counters of the pathz policy that did not exist before this request.
-    async fn show_counted(&self, rights: Option<&PathPermissions>) {
+    async fn publish_new_counters(&self, rights: Option<&PathPermissions>) {
         let fresh = rights.map(|_| self.pathz.fresh_state()).unwrap_or_default();
         if !fresh.is_empty() {
             self.core().show_state(fresh).await;
@@ -63,7 +63,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let rights = self.pathz.rights(&caller.name);
         let answer =
             get::get(self.core(), &self.reads, rights.as_ref(), request.into_inner()).await;
-        self.show_counted(rights.as_deref()).await;
+        self.publish_new_counters(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }
 
@@ -73,7 +73,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let rights = self.pathz.rights(&caller.name);
         let request = request.into_inner();
         let answer = set::set(self.core(), &caller, rights.clone(), request).await;
-        self.show_counted(rights.as_deref()).await;
+        self.publish_new_counters(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }
 

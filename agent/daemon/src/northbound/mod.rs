@@ -130,7 +130,7 @@ pub async fn routes(
 ///
 /// # Errors
 /// When the result cannot be recorded.
-pub async fn begin_software(
+pub async fn resume_activation(
     core: &impl Datastore,
     gnsi: &Gnsi,
     software: &Software,

@@ -71,7 +71,7 @@ impl<M> ResponseSender<M> {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(StreamError::Gone),
             Err(_) => {
-                Err(Refusal::stuck(format!("the client has read nothing for {STUCK_CLIENT:?}"))
+                Err(Refusal::exhausted(format!("the client has read nothing for {STUCK_CLIENT:?}"))
                     .into())
             }
         }

@@ -29,7 +29,7 @@ pub(super) const PORTION: usize = 1024;
 pub(super) struct ReadPool {
     /// Permits for large readings: one for each processor but one, so that the core task and the connections always
     /// have one.
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Permits for walks in portions, apart from those of large readings, which last a thousand times as long.
     portions: Arc<Semaphore>,
 }
@@ -62,7 +62,7 @@ impl From<LimitExceeded> for ReadStop {
 /// Counter of the nodes that one reading has visited, with its limit.
 #[derive(Debug)]
 pub(super) struct ReadBudget {
-    looked_at: Cell<usize>,
+    visited: Cell<usize>,
     most: usize,
     abandoned: Arc<AtomicBool>,
     /// First reason for which a walk has to end.
@@ -71,13 +71,13 @@ pub(super) struct ReadBudget {
 
 impl ReadBudget {
     fn new(most: usize, abandoned: Arc<AtomicBool>) -> Self {
-        Self { looked_at: Cell::new(0), most, abandoned, stop: RefCell::default() }
+        Self { visited: Cell::new(0), most, abandoned, stop: RefCell::default() }
     }
 
     /// Counts nodes that are looked at.
     pub(super) fn spend(&self, nodes: usize) -> Result<(), ReadStop> {
-        self.looked_at.set(self.looked_at.get().saturating_add(nodes));
-        if self.looked_at.get() > self.most {
+        self.visited.set(self.visited.get().saturating_add(nodes));
+        if self.visited.get() > self.most {
             return Err(ReadStop::Large);
         }
         match self.abandoned.load(Ordering::Relaxed) {
@@ -108,8 +108,8 @@ impl ReadBudget {
     }
 
     #[cfg(test)]
-    pub(super) fn looked_at(&self) -> usize {
-        self.looked_at.get()
+    pub(super) fn visited(&self) -> usize {
+        self.visited.get()
     }
 }
 
@@ -125,14 +125,14 @@ impl Drop for CancelReadOnDrop {
 impl Default for ReadPool {
     fn default() -> Self {
         let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-        Self::with_turns(processors.saturating_sub(1).max(1))
+        Self::with_permits(processors.saturating_sub(1).max(1))
     }
 }
 
 impl ReadPool {
-    fn with_turns(readings: usize) -> Self {
+    fn with_permits(readings: usize) -> Self {
         Self {
-            turns: Arc::new(Semaphore::new(readings)),
+            permits: Arc::new(Semaphore::new(readings)),
             portions: Arc::new(Semaphore::new(WALKS)),
         }
     }
@@ -145,18 +145,18 @@ impl ReadPool {
         match read(&ReadBudget::new(IN_PLACE, Arc::default())) {
             Ok(result) => Ok(result),
             Err(ReadStop::Refused(refusal)) => Err(refusal),
-            Err(ReadStop::Large | ReadStop::Abandoned) => self.run_beside(read).await,
+            Err(ReadStop::Large | ReadStop::Abandoned) => self.run_blocking(read).await,
         }
     }
 
     /// Carries out a reading that is known to be large.
-    pub(super) async fn run_beside<T: Send + 'static>(
+    pub(super) async fn run_blocking<T: Send + 'static>(
         &self,
         read: impl FnOnce(&ReadBudget) -> Result<T, ReadStop> + Send + 'static,
     ) -> Result<T, Refusal> {
         let abandoned = Arc::new(AtomicBool::new(false));
         let _until_the_end = CancelReadOnDrop(abandoned.clone());
-        let turn = turn_of(&self.turns).await;
+        let turn = acquire(&self.permits).await;
         let task = spawn_blocking(move || {
             let _turn = turn;
             read(&ReadBudget::new(usize::MAX, abandoned))
@@ -171,19 +171,19 @@ impl ReadPool {
     }
 
     /// Portions for the walks of one task.
-    pub(super) fn walks(&self) -> WalkQuota {
-        WalkQuota { turns: self.portions.clone(), left: IN_PLACE }
+    pub(super) fn walk_quota(&self) -> WalkQuota {
+        WalkQuota { permits: self.portions.clone(), left: IN_PLACE }
     }
 }
 
-async fn turn_of(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+async fn acquire(turns: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     turns.clone().acquire_owned().await.expect("the semaphore is never closed")
 }
 
 /// Nodes that the walks of one task may visit before they have to wait for permits.
 #[derive(Debug)]
 pub(super) struct WalkQuota {
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     left: usize,
 }
 
@@ -207,7 +207,7 @@ impl WalkQuota {
             return WalkPortion { nodes: self.left.min(PORTION), turn: None };
         }
         yield_now().await;
-        WalkPortion { nodes: PORTION, turn: Some(turn_of(&self.turns).await) }
+        WalkPortion { nodes: PORTION, turn: Some(acquire(&self.permits).await) }
     }
 
     /// Counts the nodes that were visited, and returns the permit.
@@ -234,7 +234,7 @@ mod tests {
                 .run(move |work| {
                     count.fetch_add(1, Ordering::SeqCst);
                     (0..nodes).try_for_each(|_| work.spend(1))?;
-                    assert_eq!(work.looked_at(), nodes);
+                    assert_eq!(work.visited(), nodes);
                     Ok(std::thread::current().id() != here)
                 })
                 .await
@@ -245,21 +245,21 @@ mod tests {
 
     #[tokio::test]
     async fn a_reading_without_a_client_ends_and_gives_its_turn_back() {
-        let reads = ReadPool::with_turns(1);
-        let endless = reads.run_beside(|work| -> Result<(), ReadStop> {
+        let reads = ReadPool::with_permits(1);
+        let endless = reads.run_blocking(|work| -> Result<(), ReadStop> {
             loop {
                 work.spend(1)?;
             }
         });
         assert!(tokio::time::timeout(Duration::from_millis(20), endless).await.is_err());
         // It has the only turn, so this waits for its end.
-        assert_eq!(reads.run_beside(|_| Ok(7)).await, Ok(7));
+        assert_eq!(reads.run_blocking(|_| Ok(7)).await, Ok(7));
     }
 
     #[tokio::test]
     async fn portions_need_a_turn_when_the_first_are_used_up() {
-        let reads = ReadPool::with_turns(1);
-        let mut portions = reads.walks();
+        let reads = ReadPool::with_permits(1);
+        let mut portions = reads.walk_quota();
         let mut free = 0;
         let portion = loop {
             let portion = portions.next().await;
@@ -271,7 +271,7 @@ mod tests {
             portions.done(portion, nodes);
         };
         assert_eq!(free, IN_PLACE);
-        let mut others = reads.walks();
+        let mut others = reads.walk_quota();
         others.left = 0;
         let waiting = tokio::time::timeout(Duration::from_millis(20), others.next());
         assert!(waiting.await.is_err(), "there is one turn");

@@ -1,7 +1,7 @@
 //! The common part of Get and Subscribe requests: paths to read, in an origin, under a filter.
 //!
 //! Of several mistakes, the first in this order is reported: a limit ([`Prefix::join`]), syntax, the pathz policy
-//! ([`ReadRequest::admitted`]), the models ([`ReadRequest::resolved`]), the data.
+//! ([`ReadRequest::admitted`]), the models ([`ReadRequest::resolve_paths`]), the data.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -156,8 +156,8 @@ impl<D: Datastore> ReadRequest<D> {
         // path must not learn whether the models have it.
         let literal = self.schema(joined.origin).literal(&joined.path);
         let permitted = |rights: &PathPermissions| match &literal.error {
-            None => rights.may_ask(joined.origin.into(), &literal.steps),
-            Some(_) => rights.may_ask_below(joined.origin.into(), &literal.steps),
+            None => rights.may_request(joined.origin.into(), &literal.steps),
+            Some(_) => rights.may_request_below(joined.origin.into(), &literal.steps),
         };
         match self.rights.as_deref().is_none_or(permitted) {
             true => Ok(Ok(AdmittedPath { joined, literal })),
@@ -166,7 +166,7 @@ impl<D: Datastore> ReadRequest<D> {
     }
 
     /// Looks up paths in the models. Equal paths share their patterns.
-    pub(super) fn resolved(
+    pub(super) fn resolve_paths(
         &self,
         admitted: &[OrUnknown<AdmittedPath>],
         work: &ReadBudget,
@@ -231,7 +231,7 @@ impl<D: Datastore> ReadRequest<D> {
     /// Refuses CLI text to a caller who may not read all of it, since it is shown as a whole or not at all.
     pub(super) fn admit_text(&self, path: &Path) -> Result<(), Refusal> {
         match &self.rights {
-            Some(rights) if !rights.may_ask_text() => Err(Refusal::unreadable(path)),
+            Some(rights) if !rights.may_request_text() => Err(Refusal::unreadable(path)),
             _ => Ok(()),
         }
     }

@@ -32,7 +32,7 @@ pub(super) async fn set(
     let SetExtensions { options, dry_run } = wishes;
     if let Some(rights) = &rights {
         admit(rights, dry_run)?;
-        edit.gate = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);
+        edit.authorization = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);
     }
     if dry_run {
         let preview = core.preview(caller, edit, options).await?;
@@ -71,7 +71,7 @@ fn note_decisions(
         EditOperation::Factory
         | EditOperation::Lease
         | EditOperation::Boot(_)
-        | EditOperation::Seed(_) => None,
+        | EditOperation::InitialConfiguration(_) => None,
     };
     let errors = match error {
         Some(CommitError::Edit(errors)) => errors.0.as_slice(),

@@ -37,7 +37,7 @@ pub(super) async fn get<D: Datastore>(
         }
         Ok(gnmi::GetResponse { notification, ..Default::default() })
     };
-    reads.run_beside(answer).await
+    reads.run_blocking(answer).await
 }
 
 fn text_of(prefix: &Prefix, path: &JoinedPath, text: String) -> gnmi::Notification {

@@ -21,9 +21,9 @@ use super::path::Access;
 
 /// Offenders that the details of one status list: a status travels in HTTP/2 trailers, and clients refuse long ones (8
 /// KiB is the default of grpc-go and others).
-const MAX_OFFENDERS: usize = 16;
+const MAX_VIOLATIONS: usize = 16;
 /// Octets of text kept of one offender, for the same reason.
-const MAX_OFFENDER_TEXT: usize = 400;
+const MAX_VIOLATION_TEXT: usize = 400;
 
 /// Octets of a status, text and offenders together.
 const MAX_STATUS: usize = 6 * 1024;
@@ -33,7 +33,7 @@ const MAX_STATUS: usize = 6 * 1024;
 pub(super) struct Refusal {
     code: Code,
     text: String,
-    offenders: Vec<Violation>,
+    violations: Vec<Violation>,
     /// Additional message of a service, for the details.
     more: Option<prost_types::Any>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Violation {
 
 impl Refusal {
     fn new(code: Code, text: impl Into<String>) -> Self {
-        Self { code, text: cut(text.into()), offenders: Vec::new(), more: None }
+        Self { code, text: cut(text.into()), violations: Vec::new(), more: None }
     }
 
     /// The request contradicts the protocol or itself.
@@ -82,7 +82,7 @@ impl Refusal {
     }
 
     /// A running call that the caller could not begin any more.
-    pub(super) fn lost_right(status: Status) -> Self {
+    pub(super) fn permission_revoked(status: Status) -> Self {
         Self::new(status.code(), status.message())
     }
 
@@ -110,7 +110,7 @@ impl Refusal {
     }
 
     /// A client that does not read its stream, or a limit that is reached.
-    pub(super) fn stuck(text: impl Into<String>) -> Self {
+    pub(super) fn exhausted(text: impl Into<String>) -> Self {
         Self::new(Code::ResourceExhausted, text)
     }
 
@@ -192,14 +192,14 @@ impl Refusal {
             room = left.unwrap_or_default();
             left.is_some()
         };
-        let listed = self.offenders.iter().take(MAX_OFFENDERS).map(violation);
+        let listed = self.violations.iter().take(MAX_VIOLATIONS).map(violation);
         let field_violations: Vec<_> = listed.take_while(fits).collect();
         let all = prost_types::Any {
             type_url: "type.googleapis.com/google.rpc.BadRequest".to_owned(),
             value: rpc::BadRequest { field_violations }.encode_to_vec(),
         };
         let (code, message) = (self.code as i32, shortened(&self.text));
-        let violations = (!self.offenders.is_empty()).then_some(all);
+        let violations = (!self.violations.is_empty()).then_some(all);
         let details = violations.into_iter().chain(self.more.clone()).collect();
         rpc::Status { code, message, details }.encode_to_vec()
     }
@@ -218,13 +218,14 @@ impl From<&EditErrors> for Refusal {
         let first = errors.first();
         let code = match (&first.cause, first.operation) {
             // The path is inside of the message, so the message is invalid.
-            (EditCause::UnknownPath, EditOperation::Boot(_) | EditOperation::Seed(_)) => {
-                Code::InvalidArgument
-            }
+            (
+                EditCause::UnknownPath,
+                EditOperation::Boot(_) | EditOperation::InitialConfiguration(_),
+            ) => Code::InvalidArgument,
             (EditCause::UnknownPath, _) => Code::NotFound,
             (EditCause::Unconfirmed, _) => Code::FailedPrecondition,
             (EditCause::Limit(_), _) => Code::ResourceExhausted,
-            (EditCause::Abandoned, _) => Code::Cancelled,
+            (EditCause::Cancelled, _) => Code::Cancelled,
             (EditCause::Reserved { .. } | EditCause::Denied, _) => Code::PermissionDenied,
             _ => Code::InvalidArgument,
         };
@@ -238,17 +239,17 @@ impl From<&EditErrors> for Refusal {
                 EditOperation::Lease => "lease".to_owned(),
                 EditOperation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 EditOperation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
-                EditOperation::Seed(Origin::Native) => {
+                EditOperation::InitialConfiguration(Origin::Native) => {
                     "boot_config.dynamic_vendor_config".to_owned()
                 }
-                EditOperation::Seed(Origin::OpenConfig) => {
+                EditOperation::InitialConfiguration(Origin::OpenConfig) => {
                     "boot_config.dynamic_oc_config".to_owned()
                 }
             };
             Violation { place, reason: error_text(error) }
         };
-        let offenders = errors.iter().take(MAX_OFFENDERS).map(offender).collect();
-        Self { code, text: error_text(errors), offenders, more: None }
+        let offenders = errors.iter().take(MAX_VIOLATIONS).map(offender).collect();
+        Self { code, text: error_text(errors), violations: offenders, more: None }
     }
 }
 
@@ -261,7 +262,7 @@ impl From<CommitError> for Refusal {
             CommitError::Object { .. } => Self::invalid(text),
             CommitError::Failed { object, .. } => {
                 let offender = Violation { place: object.clone(), reason: text.clone() };
-                Self { code: Code::Internal, text, offenders: vec![offender], more: None }
+                Self { code: Code::Internal, text, violations: vec![offender], more: None }
             }
             CommitError::Confirm(error) => Self::new(confirm_code(error), text),
             CommitError::Election(ElectionError::Outvoted { .. }) => {
@@ -297,7 +298,7 @@ fn confirm_code(error: &ConfirmError) -> Code {
 
 impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
-        if refusal.offenders.is_empty() && refusal.more.is_none() {
+        if refusal.violations.is_empty() && refusal.more.is_none() {
             return Self::new(refusal.code, refusal.text);
         }
         Self::with_details(refusal.code, refusal.text.clone(), refusal.details().into())
@@ -309,9 +310,9 @@ fn cut(text: String) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    if text.len() <= MAX_OFFENDER_TEXT {
+    if text.len() <= MAX_VIOLATION_TEXT {
         return text.to_owned();
     }
-    let end = (0..=MAX_OFFENDER_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let end = (0..=MAX_VIOLATION_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     format!("{}...", &text[..end])
 }

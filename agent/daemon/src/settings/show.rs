@@ -128,18 +128,18 @@ impl Show {
             Self::Pending => ShowContent::Pending.address(),
             Self::Transactions(shown) => shown.address(),
             Self::Timeline { key, json } => {
-                asked("key-timeline", &[("key", Some(key.clone())), format(*json)])
+                scheduler_query("key-timeline", &[("key", Some(key.clone())), format(*json)])
             }
             Self::Graph(shown) => shown.address(),
             Self::Why { key, path, origin, json } => {
                 let (key, path) = (("key", key.clone()), ("path", path.clone()));
-                asked("why", &[key, path, ("origin", origin.clone()), format(*json)])
+                scheduler_query("why", &[key, path, ("origin", origin.clone()), format(*json)])
             }
             Self::Plan { keys, json } => {
                 let mut arguments: Vec<_> =
                     keys.iter().map(|key| ("key", Some(key.clone()))).collect();
                 arguments.push(format(*json));
-                asked("plan", &arguments)
+                scheduler_query("plan", &arguments)
             }
         }
     }
@@ -149,7 +149,7 @@ impl TransactionsArgs {
     fn address(&self) -> String {
         let number = |number: Option<u64>| number.map(|number| number.to_string());
         if self.record.is_some() {
-            return asked("recording", &[("seq-num", number(self.record))]);
+            return scheduler_query("recording", &[("seq-num", number(self.record))]);
         }
         let arguments = [
             ("seq-num", number(self.number)),
@@ -159,7 +159,7 @@ impl TransactionsArgs {
             ("limit", number(self.limit)),
             format(self.json),
         ];
-        asked("txn-history", &arguments)
+        scheduler_query("txn-history", &arguments)
     }
 }
 
@@ -180,7 +180,7 @@ impl GraphArgs {
             ("limit", number(self.limit)),
             ("format", Some(format.to_owned())),
         ];
-        asked("graph", &arguments)
+        scheduler_query("graph", &arguments)
     }
 }
 
@@ -190,7 +190,7 @@ fn format(json: bool) -> (&'static str, Option<String>) {
 }
 
 /// Address of a call below `/scheduler/` with the given arguments.
-fn asked(call: &str, arguments: &[(&str, Option<String>)]) -> String {
+fn scheduler_query(call: &str, arguments: &[(&str, Option<String>)]) -> String {
     let mut query = UriBuilder::new(&format!("/scheduler/{call}"));
     for (name, value) in arguments {
         if let Some(value) = value {

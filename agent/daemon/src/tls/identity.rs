@@ -38,7 +38,7 @@ pub fn ca_file(state_dir: &Path) -> PathBuf {
 
 /// Reads the identity in the state folder. Creates it when it is missing, and renews the certificate when it lacks
 /// a name.
-pub(super) fn own(
+pub(super) fn load_or_create(
     state_dir: &Path,
     addresses: &[IpAddr],
     provider: &CryptoProvider,

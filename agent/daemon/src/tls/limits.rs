@@ -15,7 +15,7 @@ pub(super) const BOUNDS: Bounds = Bounds {
     connections: 1024,
     reserved: 128,
     per_source: 256,
-    strangers_per_source: 64,
+    unidentified_per_source: 64,
     known_sources: 4096,
 };
 
@@ -31,16 +31,16 @@ pub(super) struct Bounds {
     per_source: usize,
     /// Strangers at one time from one source. A collector that opens a connection for each of its workers logs in
     /// on each within a round trip; more silent connections at one moment do not come from real clients.
-    strangers_per_source: usize,
+    unidentified_per_source: usize,
     /// Sources that are remembered as having logged in; beyond it the one with the longest absence is forgotten.
     /// Four times the connections, so that sources with an open connection are always included.
     known_sources: usize,
 }
 
 /// Lifetime of a stranger. Clients connect when they have a request to make.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const LOGIN_GRACE_TIME: Duration = Duration::from_secs(60);
 /// Lifetime of a stranger when half of all places are taken: enough for a login over a slow line.
-pub(super) const SHORT_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const SHORT_LOGIN_GRACE_TIME: Duration = Duration::from_secs(10);
 /// Time for which a login gives a source precedence over strangers: covers an operator who logs in once a day, and
 /// a collector that was down overnight.
 const LATELY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -99,7 +99,7 @@ impl<E> ConnectionTable<E> {
         let ended = match self.room(source, now) {
             Capacity::None => return AdmitResult { number: None, ended: Vec::new() },
             Capacity::Free => None,
-            Capacity::Of(stranger) => self.strangers.remove(&stranger),
+            Capacity::Evict(stranger) => self.strangers.remove(&stranger),
         };
         let number = self.next;
         self.next += 1;
@@ -135,9 +135,10 @@ impl<E> ConnectionTable<E> {
     ///
     /// Its lifetime depends on the load of the table, so it is checked when the shorter one is over. Strangers
     /// older than that are closed by the arrival that makes the table half full.
-    pub(super) fn next_look(&self, number: Number, now: Instant) -> Option<Duration> {
+    pub(super) fn next_check(&self, number: Number, now: Instant) -> Option<Duration> {
         let age = now.saturating_duration_since(self.strangers.get(&number)?.since);
-        let until = if age < SHORT_PATIENCE { SHORT_PATIENCE } else { self.patience() };
+        let until =
+            if age < SHORT_LOGIN_GRACE_TIME { SHORT_LOGIN_GRACE_TIME } else { self.grace_time() };
         until.checked_sub(age).filter(|left| !left.is_zero())
     }
 
@@ -154,8 +155,8 @@ impl<E> ConnectionTable<E> {
         self.len() >= self.bounds.connections / 2
     }
 
-    fn patience(&self) -> Duration {
-        if self.is_half_full() { SHORT_PATIENCE } else { PATIENCE }
+    fn grace_time(&self) -> Duration {
+        if self.is_half_full() { SHORT_LOGIN_GRACE_TIME } else { LOGIN_GRACE_TIME }
     }
 
     /// Place for one more connection from `source`.
@@ -163,7 +164,7 @@ impl<E> ConnectionTable<E> {
         let of_source = |stranger: &UnidentifiedConnection<E>| stranger.source == source;
         let strangers = self.strangers.values().filter(|&stranger| of_source(stranger)).count();
         let identified = self.known.get(&source).map_or(0, |known| known.identified);
-        if strangers >= self.bounds.strangers_per_source
+        if strangers >= self.bounds.unidentified_per_source
             || strangers + identified >= self.bounds.per_source
         {
             return Capacity::from(self.oldest(of_source));
@@ -192,7 +193,7 @@ impl<E> ConnectionTable<E> {
         let mut overdue = Vec::new();
         while self.is_half_full()
             && let Some(oldest) = self.strangers.first_entry()
-            && now.saturating_duration_since(oldest.get().since) >= SHORT_PATIENCE
+            && now.saturating_duration_since(oldest.get().since) >= SHORT_LOGIN_GRACE_TIME
         {
             overdue.push(oldest.remove());
         }
@@ -213,12 +214,12 @@ enum Capacity {
     None,
     Free,
     /// Place of a stranger that has to be closed.
-    Of(Number),
+    Evict(Number),
 }
 
 impl From<Option<Number>> for Capacity {
     fn from(stranger: Option<Number>) -> Self {
-        stranger.map_or(Self::None, Self::Of)
+        stranger.map_or(Self::None, Self::Evict)
     }
 }
 
@@ -232,7 +233,7 @@ mod tests {
         connections: 8,
         reserved: 2,
         per_source: 4,
-        strangers_per_source: 3,
+        unidentified_per_source: 3,
         known_sources: 8,
     };
 
@@ -296,7 +297,7 @@ mod tests {
             ("a 1!", None),
         ] {
             let (table, now, _) = played(script);
-            let left = table.next_look(1, now);
+            let left = table.next_check(1, now);
             assert_eq!(left, want.map(Duration::from_secs), "{script}");
         }
     }

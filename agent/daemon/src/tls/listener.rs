@@ -206,7 +206,7 @@ async fn connect(
         local: stream.get_ref().0.local_addr()?,
         calls: Arc::default(),
         certificate,
-        remembered: Arc::default(),
+        verified_login: Arc::default(),
         identified,
         dscp: Dscp::default(),
     };
@@ -232,7 +232,7 @@ impl Connection {
 
     /// Sets the requested DSCP before the first packet is sent. The kernel keeps the two ECN bits.
     fn mark(&mut self) {
-        let wished = self.peer.dscp.wished();
+        let wished = self.peer.dscp.requested();
         if let (Some(dscp), true) = (wished, wished != self.marked) {
             self.marked = wished;
             let socket = SockRef::from(self.stream.get_ref().0);

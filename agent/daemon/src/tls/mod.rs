@@ -46,7 +46,7 @@ pub(crate) use self::identity::self_signed;
 pub use self::listener::{Connection, Incoming, Listener, ServerConfigs};
 pub use self::peer::{Peer, PeerCertificate};
 pub use self::source::source_of;
-pub(crate) use self::standing::{CertificateStatus, CertificateStatusCache, judge};
+pub(crate) use self::standing::{CertificateStatus, CertificateStatusCache, current_status};
 use self::verifier::ClientVerifier;
 use crate::settings::TlsSettings;
 
@@ -104,14 +104,14 @@ pub(crate) enum FileIdentity {
     NotGiven,
     /// The files cannot be used; the reason was logged. The agent runs without the identity.
     Unusable,
-    There(Arc<CertifiedKey>),
+    Loaded(Arc<CertifiedKey>),
 }
 
 impl FileIdentity {
     fn read(files: Option<(&PathBuf, &PathBuf)>, provider: &CryptoProvider) -> Self {
         let Some((certificate, key)) = files else { return Self::NotGiven };
         match operators_identity(certificate, key, provider) {
-            Ok(certified) => Self::There(Arc::new(certified)),
+            Ok(certified) => Self::Loaded(Arc::new(certified)),
             Err(error) => {
                 error!(error = %Chain(&error), "an identity of the box cannot be used");
                 Self::Unusable
@@ -126,7 +126,7 @@ impl FileIdentity {
 ///
 /// # Errors
 /// When a file is missing or expired, or does not match another one. The message names the file.
-pub(crate) fn own(
+pub(crate) fn load_default(
     settings: &TlsSettings,
     state_dir: &Path,
     addresses: &[IpAddr],
@@ -134,7 +134,7 @@ pub(crate) fn own(
     let provider = aws_lc_rs::default_provider();
     let certified = match (&settings.tls_cert, &settings.tls_key) {
         (Some(certificate), Some(key)) => operators_identity(certificate, key, &provider)?,
-        _ => identity::own(state_dir, addresses, &provider)?,
+        _ => identity::load_or_create(state_dir, addresses, &provider)?,
     };
     let clients = settings.tls_client_ca.as_deref().map(client_authorities).transpose()?;
     let idevid = settings.idevid.as_ref().map(|(certificate, key)| (certificate, key));

@@ -40,7 +40,7 @@ pub struct Peer {
     /// Verified client certificate, if one was requested.
     pub certificate: Option<Arc<PeerCertificate>>,
     /// Authentication results remembered for this connection.
-    pub remembered: Arc<VerifiedLogin>,
+    pub verified_login: Arc<VerifiedLogin>,
     /// Set once a caller was identified on the connection.
     pub(crate) identified: IdentifiedFlag,
     /// Requested DSCP.
@@ -56,7 +56,7 @@ impl Peer {
             local: address,
             calls: Arc::default(),
             certificate: certificate.map(Arc::new),
-            remembered: Arc::default(),
+            verified_login: Arc::default(),
             identified: IdentifiedFlag::unbound(),
             dscp: Dscp::default(),
         }
@@ -83,7 +83,7 @@ pub struct PeerCertificate {
     /// Other certificates of the handshake, which may lead to an authority.
     pub(crate) intermediates: Vec<CertificateDer<'static>>,
     /// Cached result of the last check, while the connection is open.
-    pub(crate) standing: CertificateStatusCache,
+    pub(crate) status_cache: CertificateStatusCache,
 }
 
 impl PeerCertificate {
@@ -96,7 +96,7 @@ impl PeerCertificate {
             Err(_) => (None, Vec::new()),
         };
         let (intermediates, standing) = (chain.collect(), CertificateStatusCache::default());
-        Some(Self { identity, principals, der, intermediates, standing })
+        Some(Self { identity, principals, der, intermediates, status_cache: standing })
     }
 }
 

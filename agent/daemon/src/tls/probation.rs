@@ -65,9 +65,9 @@ impl Limits {
             let _gone_meanwhile = end_tx.send(());
         }
         let permit = Arc::new(Permit { limits: self.clone(), number: admission.number? });
-        let look = Box::pin(sleep(permit.next_look().unwrap_or_default()));
+        let look = Box::pin(sleep(permit.next_check().unwrap_or_default()));
         let known = IdentifiedFlag { set: Arc::default(), permit: Arc::downgrade(&permit) };
-        Some(LoginGrace { permit, known, state: State::Stranger { end_rx, look } })
+        Some(LoginGrace { permit, known, state: State::Unidentified { end_rx, look } })
     }
 
     fn log(&self, admission: &AdmitResult<oneshot::Sender<()>>, now: Instant) {
@@ -92,8 +92,8 @@ impl Permit {
         self.limits.table().identified(self.number, Instant::now().into_std());
     }
 
-    fn next_look(&self) -> Option<Duration> {
-        self.limits.table().next_look(self.number, Instant::now().into_std())
+    fn next_check(&self) -> Option<Duration> {
+        self.limits.table().next_check(self.number, Instant::now().into_std())
     }
 }
 
@@ -139,13 +139,13 @@ pub(super) struct LoginGrace {
 
 #[derive(Debug)]
 enum State {
-    Stranger {
+    Unidentified {
         end_rx: oneshot::Receiver<()>,
         /// Wakes when the lifetime may be over.
         look: Pin<Box<Sleep>>,
     },
     Identified,
-    Over(io::ErrorKind),
+    Expired(io::ErrorKind),
 }
 
 impl LoginGrace {
@@ -158,24 +158,24 @@ impl LoginGrace {
     /// # Errors
     /// When the lifetime is over, or another connection has taken the place.
     pub(super) fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
-        if let State::Stranger { end_rx, look } = &mut self.state {
+        if let State::Unidentified { end_rx, look } = &mut self.state {
             if self.known.is_set() {
                 self.state = State::Identified;
             } else if let Poll::Ready(ended) = Pin::new(end_rx).poll(context) {
                 self.state = match ended {
-                    Ok(()) => State::Over(io::ErrorKind::ConnectionAborted),
+                    Ok(()) => State::Expired(io::ErrorKind::ConnectionAborted),
                     Err(_) => State::Identified, // the table drops a sender when the connection is identified
                 };
             } else if is_over(look, &self.permit, context) {
                 self.state = match self.known.is_set() {
                     true => State::Identified, // identified at this very moment
-                    false => State::Over(io::ErrorKind::TimedOut),
+                    false => State::Expired(io::ErrorKind::TimedOut),
                 };
             }
         }
         match self.state {
-            State::Over(kind) => Err(kind.into()),
-            State::Stranger { .. } | State::Identified => Ok(()),
+            State::Expired(kind) => Err(kind.into()),
+            State::Unidentified { .. } | State::Identified => Ok(()),
         }
     }
 
@@ -191,7 +191,7 @@ impl LoginGrace {
 /// Checks a stranger whenever its lifetime may be over.
 fn is_over(look: &mut Pin<Box<Sleep>>, permit: &Permit, context: &mut Context<'_>) -> bool {
     while look.as_mut().poll(context).is_ready() {
-        match permit.next_look() {
+        match permit.next_check() {
             Some(left) => look.as_mut().reset(Instant::now() + left),
             None => return true,
         }
@@ -203,7 +203,7 @@ fn is_over(look: &mut Pin<Box<Sleep>>, permit: &Permit, context: &mut Context<'_
 mod tests {
     use tokio::time::{advance, timeout};
 
-    use super::super::limits::{PATIENCE, SHORT_PATIENCE};
+    use super::super::limits::{LOGIN_GRACE_TIME, SHORT_LOGIN_GRACE_TIME};
     use super::*;
 
     fn admit(limits: &Arc<Limits>, address: &str) -> LoginGrace {
@@ -221,14 +221,14 @@ mod tests {
         let begun = Instant::now();
         let mut stranger = admit(&limits, "192.0.2.1");
         assert_eq!(stranger.over().await.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(begun.elapsed().as_secs(), PATIENCE.as_secs());
+        assert_eq!(begun.elapsed().as_secs(), LOGIN_GRACE_TIME.as_secs());
         assert_eq!(stranger.over().await.kind(), io::ErrorKind::TimedOut, "it stays so");
 
         let mut client = admit(&limits, "192.0.2.1");
-        advance(PATIENCE / 2).await;
+        advance(LOGIN_GRACE_TIME / 2).await;
         assert_eq!(ended_within(&mut client, Duration::ZERO).await, None);
         client.known().set();
-        assert_eq!(ended_within(&mut client, 10 * PATIENCE).await, None);
+        assert_eq!(ended_within(&mut client, 10 * LOGIN_GRACE_TIME).await, None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -240,10 +240,10 @@ mod tests {
             .collect();
         let begun = Instant::now();
         assert_eq!(stranger.over().await.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(begun.elapsed().as_secs(), SHORT_PATIENCE.as_secs());
+        assert_eq!(begun.elapsed().as_secs(), SHORT_LOGIN_GRACE_TIME.as_secs());
         drop(stranger);
         let last = others.last_mut().unwrap();
-        assert_eq!(ended_within(last, SHORT_PATIENCE).await, None, "no longer half full");
+        assert_eq!(ended_within(last, SHORT_LOGIN_GRACE_TIME).await, None, "no longer half full");
     }
 
     #[tokio::test]

@@ -10,9 +10,9 @@ use super::{PeerCertificate, parse};
 /// Result of verifying a certificate now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateStatus {
-    Taken,
+    Accepted,
     /// Client certificates are not requested, so they identify nobody.
-    NotAsked,
+    NotRequested,
     Refused(Rejection),
 }
 
@@ -59,21 +59,21 @@ impl CertificateStatusCache {
 
 /// Verifies the certificate by the requirements in `asked`, any of which may accept it, and returns the time of
 /// its next expiry.
-pub(crate) fn judge(
+pub(crate) fn current_status(
     certificate: &PeerCertificate,
     asked: [Option<ClientRequirements>; 2],
     now: UnixTime,
 ) -> (CertificateStatus, Option<UnixTime>) {
     let verify = |clients: &Option<ClientRequirements>| match clients {
-        None => CertificateStatus::NotAsked,
+        None => CertificateStatus::NotRequested,
         Some(clients) => match clients.verify(&certificate.der, &certificate.intermediates, now) {
-            Ok(()) => CertificateStatus::Taken,
+            Ok(()) => CertificateStatus::Accepted,
             Err(rejection) => CertificateStatus::Refused(rejection),
         },
     };
     let [in_force, last] = asked;
     let standing = match verify(&in_force) {
-        CertificateStatus::Taken => CertificateStatus::Taken,
+        CertificateStatus::Accepted => CertificateStatus::Accepted,
         refused => match verify(&last) {
             CertificateStatus::Refused(_) => refused,
             better => better,
@@ -107,9 +107,9 @@ mod tests {
         {
             let standing = last.at(epoch, at(now), || {
                 looks += 1;
-                (CertificateStatus::Taken, (now < 20).then(|| at(20)))
+                (CertificateStatus::Accepted, (now < 20).then(|| at(20)))
             });
-            assert_eq!(standing, CertificateStatus::Taken);
+            assert_eq!(standing, CertificateStatus::Accepted);
             assert_eq!(looks, want, "{epoch} {now}");
         }
     }

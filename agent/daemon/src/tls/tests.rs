@@ -30,7 +30,7 @@ fn complaint(
         tls_client_ca: client_ca.map(|name| files.path().join(name)),
         ..TlsSettings::default()
     };
-    let error = own(&settings, files.path(), &[]).err()?;
+    let error = load_default(&settings, files.path(), &[]).err()?;
     Some(Chain(&error).to_string().replace(&format!("{}/", files.path().display()), ""))
 }
 
@@ -86,7 +86,7 @@ fn the_own_identity_lasts_and_follows_the_addresses() {
     let file = |name: &str| state.path().join("tls").join(name);
     let start = |addresses: &[&str]| {
         let addresses: Vec<_> = addresses.iter().map(|text| text.parse().unwrap()).collect();
-        own(&TlsSettings::default(), state.path(), &addresses).unwrap();
+        load_default(&TlsSettings::default(), state.path(), &addresses).unwrap();
         [fs::read(file("ca.pem")).unwrap(), fs::read(file("cert.pem")).unwrap()]
     };
     let first = start(&["127.0.0.1"]);
@@ -142,7 +142,8 @@ impl HandshakeFixture {
     /// A server that requests client certificates or not. The client's is valid from 2030-01-01 to 2030-01-02.
     fn new(asks: bool) -> Self {
         let state = TempDir::new().unwrap();
-        let box_identity = own(&TlsSettings::default(), state.path(), &[]).unwrap().certified;
+        let box_identity =
+            load_default(&TlsSettings::default(), state.path(), &[]).unwrap().certified;
         let mut roots = RootCertStore::empty();
         roots.add(box_identity.cert.last().unwrap().clone()).unwrap();
 

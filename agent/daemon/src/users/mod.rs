@@ -148,7 +148,7 @@ impl Users {
 
     /// Sets the switch of gNSI, which decides if passwords from gNSI take precedence over those set at the box. While
     /// it is off, they count for users who have no other. Only the first call has an effect.
-    pub(crate) fn obey(&self, gnsi: Switch) {
+    pub(crate) fn set_gnsi_switch(&self, gnsi: Switch) {
         let _there_already = self.shared.gnsi.set(gnsi);
     }
 
@@ -160,7 +160,7 @@ impl Users {
 
     /// Replaces the passwords of these users for new logins. Logins with an unchanged password are remembered; calls
     /// that began with another one go on until [`Self::settle`].
-    pub fn supersede(&self, passwords: BTreeMap<SmolStr, CryptHash>) {
+    pub fn set_gnsi_passwords(&self, passwords: BTreeMap<SmolStr, CryptHash>) {
         let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
         let known = std::mem::take(&mut given.in_force);
         let entry = |(name, hash): (SmolStr, CryptHash)| {
@@ -177,7 +177,7 @@ impl Users {
         self.shared.access.advance();
     }
 
-    /// Makes the passwords of [`Self::supersede`] final.
+    /// Makes the passwords of [`Self::set_gnsi_passwords`] final.
     pub fn settle(&self) {
         let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
         given.last = given.in_force.clone();
@@ -327,7 +327,7 @@ impl Users {
 
     /// The hash to compare with for an unknown name. It is as expensive as that of some user, so that the time of a
     /// refusal does not reveal which names exist. The choice of that user depends on the name alone.
-    pub(crate) fn nobodys_hash(&self, name: &str) -> Zeroizing<String> {
+    pub(crate) fn dummy_hash(&self, name: &str) -> Zeroizing<String> {
         let hashed = |name: &SmolStr| self.entry(name);
         let names: BTreeSet<SmolStr> = {
             let own = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -338,7 +338,7 @@ impl Users {
         };
         let users: Vec<Arc<UserEntry>> = names.iter().filter_map(hashed).collect();
         let picked = self.shared.tagger.pick(name, users.len());
-        password::nobodys_hash(picked.map(|number| users[number].password_hash()))
+        password::dummy_hash(picked.map(|number| users[number].password_hash()))
     }
 
     fn own(&self, name: &str) -> Option<Arc<UserEntry>> {

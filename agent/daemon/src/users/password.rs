@@ -22,15 +22,15 @@ const RETURNED_BLOCKS: usize = 33 * 1024;
 
 /// A hash that no password has, made with the parameters of real ones: checking a password against it costs as much as
 /// checking the password of a user.
-const NOBODYS_HASH: &str =
+const DUMMY_HASH: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$bm9ib2R5J3Mgc2FsdA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// A hash that no password has, as expensive to check as `hash`, or by default as one made here.
-pub(crate) fn nobodys_hash(hash: Option<&str>) -> Zeroizing<String> {
+pub(crate) fn dummy_hash(hash: Option<&str>) -> Zeroizing<String> {
     let crypt = hash.and_then(|hash| CryptHash::parse(hash).ok());
     Zeroizing::new(match crypt {
-        Some(hash) => hash.of_nobody().text().to_owned(),
-        None => NOBODYS_HASH.to_owned(),
+        Some(hash) => hash.unmatchable().text().to_owned(),
+        None => DUMMY_HASH.to_owned(),
     })
 }
 
@@ -103,7 +103,7 @@ impl Password {
         if let Ok(hash) = CryptHash::parse(hash) {
             return hash.matches(&self.0);
         }
-        let hash = if hash.is_empty() { NOBODYS_HASH } else { hash }; // a user without a password
+        let hash = if hash.is_empty() { DUMMY_HASH } else { hash }; // a user without a password
         self.compare(hash).unwrap_or(false)
     }
 
@@ -209,7 +209,7 @@ mod tests {
         assert!(password.matches(&hash));
         Argon2::default().verify_password(b"correct horse", hash.as_str()).unwrap(); // as any argon2id tool has it
         assert!(!Password::new("correct mule").unwrap().matches(&hash));
-        assert!(!password.matches("") && !password.matches(NOBODYS_HASH));
+        assert!(!password.matches("") && !password.matches(DUMMY_HASH));
         assert_ne!(hash, password.hash().unwrap(), "salted");
     }
 
@@ -229,14 +229,14 @@ mod tests {
         let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
         let password = Password::new("correct horse").unwrap();
         for hash in [md5, made.text()] {
-            let nobodys = nobodys_hash(Some(hash));
+            let nobodys = dummy_hash(Some(hash));
             let head = |text: &str| text.rsplit_once('$').unwrap().0.to_owned();
             assert_eq!((head(&nobodys), nobodys.len()), (head(hash), hash.len()));
             assert!(CryptHash::parse(&nobodys).is_ok() && !password.matches(&nobodys));
         }
         let argon2 = password.hash().unwrap();
         for hash in [None, Some(""), Some(argon2.as_str())] {
-            assert_eq!(*nobodys_hash(hash), NOBODYS_HASH);
+            assert_eq!(*dummy_hash(hash), DUMMY_HASH);
         }
     }
 
@@ -244,9 +244,9 @@ mod tests {
     fn dummy_hash_costs_as_much_as_a_real_one() {
         let parameters = |hash: &str| hash.rsplitn(3, '$').last().unwrap().to_owned();
         let users = Password::new("x").unwrap().hash().unwrap();
-        assert_eq!(parameters(NOBODYS_HASH), parameters(&users));
+        assert_eq!(parameters(DUMMY_HASH), parameters(&users));
         assert_eq!(
-            NOBODYS_HASH.rsplit('$').next().unwrap().len(),
+            DUMMY_HASH.rsplit('$').next().unwrap().len(),
             users.rsplit('$').next().unwrap().len()
         );
     }

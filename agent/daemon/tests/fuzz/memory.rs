@@ -13,16 +13,16 @@ struct CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-static HELD: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
 fn taken(octets: usize) {
-    let held = HELD.fetch_add(octets, Ordering::Relaxed) + octets;
+    let held = ALLOCATED.fetch_add(octets, Ordering::Relaxed) + octets;
     MOST.fetch_max(held, Ordering::Relaxed);
 }
 
-fn given_back(octets: usize) {
-    HELD.fetch_sub(octets, Ordering::Relaxed);
+fn on_dealloc(octets: usize) {
+    ALLOCATED.fetch_sub(octets, Ordering::Relaxed);
 }
 
 // SAFETY: every method passes its arguments to the system's allocator and returns its result.
@@ -34,7 +34,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        given_back(layout.size());
+        on_dealloc(layout.size());
         // SAFETY: as above; the pointer came from the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -50,14 +50,14 @@ unsafe impl GlobalAlloc for CountingAllocator {
         taken(size);
         // SAFETY: as above; the pointer came from the system's allocator.
         let moved = unsafe { System.realloc(pointer, layout, size) };
-        given_back(layout.size());
+        on_dealloc(layout.size());
         moved
     }
 }
 
 /// Runs `act`; returns its result, and the largest increase of allocated octets meanwhile.
-pub(crate) fn most_during<R>(act: impl FnOnce() -> R) -> (R, usize) {
-    let before = HELD.load(Ordering::Relaxed);
+pub(crate) fn peak_during<R>(act: impl FnOnce() -> R) -> (R, usize) {
+    let before = ALLOCATED.load(Ordering::Relaxed);
     MOST.store(before, Ordering::Relaxed);
     let result = act();
     (result, MOST.load(Ordering::Relaxed).saturating_sub(before))

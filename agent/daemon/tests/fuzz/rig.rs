@@ -135,7 +135,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         holdfast::northbound::pathz_draft,
     )
     .unwrap()
-    .undertaking(reboots.undertakings().clone());
+    .with_undertakings(reboots.undertakings().clone());
     let slots = Slots::default();
     let running = RunningVersion::given("1.0");
     let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);
@@ -181,7 +181,7 @@ pub(crate) fn call(method: &str, make: impl FnOnce() -> Vec<u8>) {
     drop(message);
     let (octets, body) = (body.len(), body.freeze());
     let sent = body.slice(..octets.min(SHOWN));
-    let ((), most) = memory::most_during(|| rig.runtime.block_on(rig.answer(method, body)));
+    let ((), most) = memory::peak_during(|| rig.runtime.block_on(rig.answer(method, body)));
     let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     assert!(panics.is_empty(), "{method}: a task panicked: {panics:?}");
     let bound = BOUND + octets * BOUND_FOR_EACH_OCTET;

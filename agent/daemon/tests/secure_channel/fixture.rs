@@ -68,8 +68,8 @@ impl Authority {
 }
 
 /// Permissions of certificates in tests that do not choose any.
-const OF_ADMINS: CertificateTrust =
-    CertificateTrust { role: Role::Admin, speaks_for: ImpersonationPolicy::Itself };
+const ADMIN_CERTIFICATES: CertificateTrust =
+    CertificateTrust { role: Role::Admin, impersonation: ImpersonationPolicy::Itself };
 
 /// The running network side.
 pub(crate) struct Agent {
@@ -95,18 +95,18 @@ impl Agent {
         role: Role,
         speaks_for: ImpersonationPolicy,
     ) -> Self {
-        let certificates = CertificateTrust { role, speaks_for };
+        let certificates = CertificateTrust { role, impersonation: speaks_for };
         Self::start_with(Some(authority), certificates, None).await.and_users().await
     }
 
     pub(crate) async fn without_users() -> Self {
-        Self::start_with(None, OF_ADMINS, None).await
+        Self::start_with(None, ADMIN_CERTIFICATES, None).await
     }
 
     /// Starts an agent with an authz policy for clients of this authority, who may use any name.
     pub(crate) async fn with_policy(authority: &Authority, policy: &str) -> Self {
         let certificates =
-            CertificateTrust { role: Role::ReadOnly, speaks_for: ImpersonationPolicy::Anyone };
+            CertificateTrust { role: Role::ReadOnly, impersonation: ImpersonationPolicy::Anyone };
         let agent = Self::start_with(Some(authority), certificates, Some(policy)).await;
         agent.and_users().await
     }

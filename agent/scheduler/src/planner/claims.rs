@@ -37,7 +37,7 @@ impl Planner<'_> {
         let others = spec.claims().iter().any(|claim| {
             self.reserved_claims
                 .get(claim)
-                .is_some_and(|owner| owner != key && self.wants(owner, claim))
+                .is_some_and(|owner| owner != key && self.still_claims(owner, claim))
         });
         if others {
             self.yielding.insert(key.clone(), oidx);
@@ -45,7 +45,7 @@ impl Planner<'_> {
         others
     }
 
-    fn wants(&self, owner: &Key, claim: &Claim) -> bool {
+    fn still_claims(&self, owner: &Key, claim: &Claim) -> bool {
         let oidx = self.overlay.touched(owner);
         let goal = oidx.and_then(|oidx| self.overlay.node(oidx).goal.spec());
         goal.is_some_and(|spec| spec.claims().contains(claim))
@@ -64,7 +64,7 @@ impl Planner<'_> {
             let Some(holder) = holder.filter(|&it| self.overlay.node(it).key != owner) else {
                 continue;
             };
-            if self.wants(&owner, &claim) {
+            if self.still_claims(&owner, &claim) {
                 self.park(holder);
             }
         }

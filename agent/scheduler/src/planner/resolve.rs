@@ -14,7 +14,7 @@ impl Planner<'_> {
         self.park_dependents()
             || self.reduce_all()
             || self.give_up_change()
-            || self.break_circle()
+            || self.break_cycle()
             || self.drop_reservations()
     }
 
@@ -72,7 +72,7 @@ impl Planner<'_> {
         false
     }
 
-    fn break_circle(&mut self) -> bool {
+    fn break_cycle(&mut self) -> bool {
         let Some((_, oidx)) = self.blocked_after_parking.pop_last() else { return false };
         match self.overlay.node(oidx).pending_action {
             PendingAction::Delete => self.delete(oidx, true),

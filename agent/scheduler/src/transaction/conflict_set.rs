@@ -34,7 +34,7 @@ pub(crate) struct ConflictSet {
 impl ConflictSet {
     /// Conflict set of a plan that has not begun.
     pub(crate) fn of_plan(graph: &Graph, plan: &Plan) -> Self {
-        let mut conflict_set = Self::leaving(plan.operations.iter());
+        let mut conflict_set = Self::with_removed_keys(plan.operations.iter());
         for node in &plan.nodes {
             let present = node.idx.and_then(|idx| graph.node(idx).present.as_deref());
             let goal = node.goal.spec().map(|spec| &**spec);
@@ -44,7 +44,7 @@ impl ConflictSet {
     }
 
     fn of_nodes(graph: &Graph, nodes: &[NodeIdx], operations: &[PlannedOperation]) -> Self {
-        let mut conflict_set = Self::leaving(operations.iter());
+        let mut conflict_set = Self::with_removed_keys(operations.iter());
         for &idx in nodes {
             let node = graph.node(idx);
             let goal = node.goal.spec().map(|spec| &**spec);
@@ -53,7 +53,7 @@ impl ConflictSet {
         conflict_set
     }
 
-    fn leaving<'a>(operations: impl Iterator<Item = &'a PlannedOperation>) -> Self {
+    fn with_removed_keys<'a>(operations: impl Iterator<Item = &'a PlannedOperation>) -> Self {
         let deletes = operations.filter(|op| op.action == Action::Delete);
         let keys = deletes.flat_map(|op| op.cascaded.iter().chain([&op.key]));
         Self { leaves: keys.cloned().collect(), ..Self::default() }

@@ -18,9 +18,9 @@ enum Dispatch {
     /// Completed by the engine itself.
     ByEngine,
     /// Skipped, since an operation it needs was not done.
-    Broken,
+    Skip,
     /// Submitted or skipped before.
-    Past,
+    AlreadyDispatched,
 }
 
 impl Transaction {
@@ -31,10 +31,10 @@ impl Transaction {
             matches!(state, OpState::Failed(_) | OpState::NotTried)
         };
         match self.progress[op_index as usize].state {
-            OpState::Waiting if op.after.iter().any(not_done) => Dispatch::Broken,
+            OpState::Waiting if op.after.iter().any(not_done) => Dispatch::Skip,
             OpState::Waiting if op.transport == TransportId::NONE => Dispatch::ByEngine,
             OpState::Waiting => Dispatch::Submit,
-            _ => Dispatch::Past,
+            _ => Dispatch::AlreadyDispatched,
         }
     }
 
@@ -102,8 +102,8 @@ impl Engine {
         for op_index in ready {
             let op = transaction.op_id(op_index);
             match transaction.dispatch_of(op_index) {
-                Dispatch::Past => {}
-                Dispatch::Broken => {
+                Dispatch::AlreadyDispatched => {}
+                Dispatch::Skip => {
                     transaction.skip_op(op);
                     left_out.push(op);
                 }

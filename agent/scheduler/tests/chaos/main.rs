@@ -34,14 +34,14 @@ fn moves(outside: bool) -> impl Strategy<Value = Vec<WorldEvent>> {
                 .prop_map(|(change, atomic)| WorldEvent::Prepare { change, atomic })
                 .boxed(),
         ),
-        (1, Just(WorldEvent::SetOut).boxed()),
-        (1, Just(WorldEvent::CallOff).boxed()),
+        (1, Just(WorldEvent::StartPrepared).boxed()),
+        (1, Just(WorldEvent::CancelPrepared).boxed()),
     ];
     if outside {
         let names = proptest::sample::select(&generate::NAMES[..]);
-        all.push((1, names.prop_map(WorldEvent::Lose).boxed()));
+        all.push((1, names.prop_map(WorldEvent::RemoveValue).boxed()));
         let names = proptest::sample::select(&["c", "B", "a.w", "m.w"][..]);
-        all.push((2, names.prop_map(WorldEvent::Wither).boxed()));
+        all.push((2, names.prop_map(WorldEvent::RemoveMember).boxed()));
         all.push((
             1,
             (0..2u8, 0..3u32).prop_map(|(which, state)| WorldEvent::Foreign(which, state)).boxed(),
@@ -63,7 +63,7 @@ proptest! {
     fn any_order_of_events_converges_to_the_intent(moves in moves(false), portion in portion()) {
         let mut world = World::default().in_portions(portion);
         for step in moves {
-            world.play(step);
+            world.apply(step);
         }
         world.check();
     }
@@ -77,7 +77,7 @@ proptest! {
     ) {
         let mut world = World::failing_at(failing).in_portions(portion);
         for step in moves {
-            world.play(step);
+            world.apply(step);
         }
         world.check();
     }
@@ -92,11 +92,11 @@ proptest! {
     ) {
         let mut world = World::failing_at(failing).in_portions(portion);
         for step in before {
-            world.play(step);
+            world.apply(step);
         }
-        world.play(WorldEvent::Crash);
+        world.apply(WorldEvent::Crash);
         for step in after {
-            world.play(step);
+            world.apply(step);
         }
         world.check();
     }

@@ -5,7 +5,7 @@ use super::common::world::{World, WorldEvent};
 fn ends_well(failing: &[usize], moves: Vec<WorldEvent>) {
     let mut world = World::failing_at(failing.to_vec());
     for step in moves {
-        world.play(step);
+        world.apply(step);
     }
     world.check();
 }
@@ -80,7 +80,7 @@ fn unsupported_values_get_no_new_dependents() {
             WorldEvent::Answer,
             atomic("b =0 !0 <a; m/1 =1 !0 .*s .r(<c)"),
             WorldEvent::CarryOut(1),
-            WorldEvent::Lose("a"),
+            WorldEvent::RemoveValue("a"),
             best("a =1 !0 +g .p <A; -d"),
         ],
     );
@@ -165,7 +165,7 @@ fn a_value_lost_during_a_failing_change_is_restored() {
             WorldEvent::Answer,
             WorldEvent::CarryOut(0),
             WorldEvent::CarryOut(0),
-            WorldEvent::Lose("b"),
+            WorldEvent::RemoveValue("b"),
         ],
     );
 }
@@ -232,7 +232,7 @@ fn a_value_is_created_when_the_object_in_its_way_is_gone() {
             WorldEvent::Read,
             WorldEvent::Answer,
             WorldEvent::CarryOut(1),
-            WorldEvent::Lose("c"),
+            WorldEvent::RemoveValue("c"),
             WorldEvent::Read,
             WorldEvent::Read,
             WorldEvent::Read,
@@ -245,10 +245,10 @@ fn a_value_is_created_when_the_object_in_its_way_is_gone() {
             WorldEvent::CarryOut(1),
             WorldEvent::CarryOut(1),
             WorldEvent::Answer,
-            WorldEvent::Lose("B"),
+            WorldEvent::RemoveValue("B"),
             WorldEvent::Answer,
             WorldEvent::Notice,
-            WorldEvent::Lose("b"),
+            WorldEvent::RemoveValue("b"),
             WorldEvent::Answer,
             WorldEvent::CarryOut(1),
             WorldEvent::Answer,
@@ -271,7 +271,7 @@ fn a_value_is_created_when_the_object_in_its_way_is_gone() {
             WorldEvent::Read,
             WorldEvent::CarryOut(1),
             WorldEvent::CarryOut(0),
-            WorldEvent::Lose("m/2"),
+            WorldEvent::RemoveValue("m/2"),
             best("d =0 !0 .*s :up <m/; m/2 =2 !0 <?f"),
             WorldEvent::Read,
         ],
@@ -290,7 +290,7 @@ fn values_of_a_crashed_process_do_not_outlive_their_dependencies() {
             WorldEvent::CarryOut(0),
             WorldEvent::Answer,
             WorldEvent::Read,
-            WorldEvent::Lose("b"),
+            WorldEvent::RemoveValue("b"),
             WorldEvent::Answer,
             WorldEvent::Read,
             WorldEvent::CarryOut(0),
@@ -329,7 +329,7 @@ fn an_absent_value_of_a_skipped_operation_counts_as_absent() {
             WorldEvent::Answer,
             WorldEvent::CarryOut(1),
             WorldEvent::CarryOut(1),
-            WorldEvent::Lose("m"),
+            WorldEvent::RemoveValue("m"),
             atomic("-a; c =0 !0 :up <?f; -d; -m/1; m/2 =1 !0 <?f"),
             WorldEvent::CarryOut(0),
             WorldEvent::Time,
@@ -349,8 +349,8 @@ fn an_absent_value_of_a_skipped_operation_counts_as_absent() {
             WorldEvent::Notice,
             WorldEvent::Notice,
             WorldEvent::CarryOut(0),
-            WorldEvent::Lose("m/2"),
-            WorldEvent::Lose("c"),
+            WorldEvent::RemoveValue("m/2"),
+            WorldEvent::RemoveValue("c"),
             best("A =0 !1 +f .r(<c); d =1 !1 <a; -e; m =0 !0 .p <?f"),
             WorldEvent::Read,
             WorldEvent::Read,
@@ -406,7 +406,7 @@ fn an_identity_released_early_goes_to_its_claimant() {
             WorldEvent::CarryOut(1),
             best("e =0 !0; m =2 !1 <?f"),
             WorldEvent::Read,
-            WorldEvent::Lose("m"),
+            WorldEvent::RemoveValue("m"),
         ],
     );
 }
@@ -448,7 +448,7 @@ fn a_held_back_value_uses_another_provider() {
             WorldEvent::Answer,
             WorldEvent::Answer,
             WorldEvent::Answer,
-            WorldEvent::Lose("e"),
+            WorldEvent::RemoveValue("e"),
             WorldEvent::Read,
             WorldEvent::Crash,
             WorldEvent::Notice,
@@ -459,7 +459,7 @@ fn a_held_back_value_uses_another_provider() {
             WorldEvent::Read,
             WorldEvent::Read,
             WorldEvent::Notice,
-            WorldEvent::Lose("m/1"),
+            WorldEvent::RemoveValue("m/1"),
             atomic("d =2 !0 .p; m =2 !1 "),
             WorldEvent::Read,
             WorldEvent::Read,

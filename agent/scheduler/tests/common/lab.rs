@@ -22,9 +22,9 @@ pub struct Lab {
     /// Drops an error once it has occurred.
     pub fails_once: bool,
     /// True after a failure: what follows in the same batch may lack a dependency, and is refused.
-    pub stumbled: bool,
+    pub failed_in_batch: bool,
     /// Operations that are carried out without effect: `create a`.
-    pub lying: Vec<String>,
+    pub without_effect: Vec<String>,
     /// Operations that are never answered: `create a`.
     pub silent: Vec<String>,
     /// Operations that the system carried out or refused, in order.
@@ -48,8 +48,8 @@ impl Default for Lab {
             now: Duration::from_secs(1000),
             failing: BTreeMap::new(),
             fails_once: false,
-            stumbled: false,
-            lying: Vec::new(),
+            failed_in_batch: false,
+            without_effect: Vec::new(),
             silent: Vec::new(),
             log: Vec::new(),
             finished: Vec::new(),
@@ -141,7 +141,7 @@ impl Lab {
 
     /// Changes the system from outside, with a notification.
     pub fn outside(&mut self, text: &str) {
-        let facts = self.outside_unheard(text);
+        let facts = self.change_outside_silently(text);
         self.tell(facts);
     }
 
@@ -151,12 +151,12 @@ impl Lab {
     }
 
     /// Reports facts and leaves the reads they cause unanswered.
-    pub fn tell_unread(&mut self, facts: Vec<Fact>) {
+    pub fn report_facts_only(&mut self, facts: Vec<Fact>) {
         let step = self.engine.observed(facts, self.now());
         self.follow(Step { read: Vec::new(), ..step });
     }
 
-    pub fn outside_unheard(&mut self, text: &str) -> Vec<Fact> {
+    pub fn change_outside_silently(&mut self, text: &str) -> Vec<Fact> {
         let changes = changes(text);
         let mut facts = Vec::new();
         for (key, value) in changes {
@@ -218,13 +218,13 @@ impl Lab {
         }
         let result = match self.failing.get(&text).cloned() {
             Some(error) => {
-                self.stumbled |= self.fails_once;
+                self.failed_in_batch |= self.fails_once;
                 if self.fails_once {
                     self.failing.remove(&text);
                 }
                 Err(error)
             }
-            None if self.lying.contains(&text) => Ok(()),
+            None if self.without_effect.contains(&text) => Ok(()),
             None => self.effect(op),
         };
         self.log.push(match &result {
@@ -254,7 +254,7 @@ impl Lab {
             }
             (_, Some(new)) => {
                 let new = thing(new);
-                if (self.stumbled || !self.failing.is_empty()) && !self.has_needs(&new) {
+                if (self.failed_in_batch || !self.failing.is_empty()) && !self.has_needs(&new) {
                     return Err(error(101, "unreachable", false));
                 }
                 self.lose_properties(&new);
@@ -291,7 +291,7 @@ impl Lab {
 
     /// Checks that nothing of ours lacks a dependency.
     fn check_needs(&self, after: &str) {
-        if !self.strict || self.stumbled {
+        if !self.strict || self.failed_in_batch {
             return;
         }
         for thing in self.system.values() {
@@ -318,7 +318,7 @@ impl Lab {
 
     /// New engine on the same system, with this intent in its store. Values of the old one carry its mark.
     pub fn restarted(&self, intent: &BTreeMap<Key, Thing>) -> Self {
-        let mut lab = Self { strict: false, stumbled: true, ..Self::default() };
+        let mut lab = Self { strict: false, failed_in_batch: true, ..Self::default() };
         let values =
             intent.iter().map(|(key, thing)| (key.clone(), Arc::new(thing.clone()) as SharedValue));
         lab.engine.load(values.collect(), Vec::new());

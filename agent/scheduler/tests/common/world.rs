@@ -16,7 +16,7 @@ use super::{Lab, Reference, Thing, delta, error, fact, key, registry, watched};
 /// Time longer than any pause between two tries.
 const LONG: Duration = Duration::from_secs(3600);
 /// Rounds of events after which the engine must be idle.
-const PATIENCE: usize = 5_000;
+const MAX_ROUNDS: usize = 5_000;
 
 /// An event.
 #[derive(Clone, Debug)]
@@ -31,9 +31,9 @@ pub enum WorldEvent {
         atomic: bool,
     },
     /// Submits the oldest prepared change.
-    SetOut,
+    StartPrepared,
     /// Cancels the oldest prepared change.
-    CallOff,
+    CancelPrepared,
     /// Carries out the oldest operation of this transport.
     CarryOut(u8),
     /// Fails the oldest operation of this transport.
@@ -49,9 +49,9 @@ pub enum WorldEvent {
     /// Kills the process and starts another one.
     Crash,
     /// Removes a value from the system, if it is there.
-    Lose(&'static str),
+    RemoveValue(&'static str),
     /// Removes a member of a reducible value from the system, if it is there.
-    Wither(&'static str),
+    RemoveMember(&'static str),
     /// Adds, changes or removes a foreign value.
     Foreign(u8, u32),
 }
@@ -83,7 +83,7 @@ impl World {
     /// A system that equals the intent, with nothing on its way.
     pub fn having(ours: &str) -> Self {
         let mut world = Self::default();
-        world.play(WorldEvent::Intend { change: ours.to_owned(), atomic: false });
+        world.apply(WorldEvent::Intend { change: ours.to_owned(), atomic: false });
         world.rest();
         world.happened.clear();
         world
@@ -109,10 +109,10 @@ impl World {
         }
     }
 
-    pub fn play(&mut self, step: WorldEvent) {
+    pub fn apply(&mut self, step: WorldEvent) {
         // The system refuses values whose dependencies failed or were removed outside.
         self.lab.strict = false;
-        self.lab.stumbled = true;
+        self.lab.failed_in_batch = true;
         self.happened.push(format!("{step:?}"));
         match step {
             WorldEvent::Intend { change, atomic } => {
@@ -122,8 +122,8 @@ impl World {
                 let txn = self.intend(&change, atomic, Engine::prepare);
                 self.prepared.extend(txn);
             }
-            WorldEvent::SetOut => self.go_on(Engine::start_prepared),
-            WorldEvent::CallOff => self.go_on(Engine::cancel),
+            WorldEvent::StartPrepared => self.act_on_prepared(Engine::start_prepared),
+            WorldEvent::CancelPrepared => self.act_on_prepared(Engine::cancel),
             WorldEvent::CarryOut(transport) => self.carry_out(TransportId(transport), false),
             WorldEvent::Fail(transport) => self.carry_out(TransportId(transport), true),
             WorldEvent::Crash => self.crash(),
@@ -135,23 +135,23 @@ impl World {
             }
             WorldEvent::Read => {
                 if let Some(key) = self.reads.pop_front() {
-                    self.hear(fact(&key, self.lab.system.get(&key)));
+                    self.report_fact(fact(&key, self.lab.system.get(&key)));
                 }
             }
             WorldEvent::Notice => {
                 if let Some(fact) = self.notices.pop_front() {
-                    self.hear(fact);
+                    self.report_fact(fact);
                 }
             }
             // Operations given up and answered later are tested elsewhere.
             WorldEvent::Time if self.is_answered() => self.pass_time(),
             WorldEvent::Time => {}
-            WorldEvent::Lose(name) => {
+            WorldEvent::RemoveValue(name) => {
                 if self.lab.system.remove(&key(name)).is_some() {
                     self.notices.push_back(fact(&key(name), None));
                 }
             }
-            WorldEvent::Wither(name) => {
+            WorldEvent::RemoveMember(name) => {
                 let thing = self.lab.system.get_mut(&key(name)).filter(|it| it.is_reducible());
                 if let Some(thing) = thing {
                     let member = thing.tokens.iter().position(|token| token.starts_with('|'));
@@ -187,7 +187,7 @@ impl World {
     }
 
     /// Acts on the oldest prepared change.
-    fn go_on(&mut self, act: impl FnOnce(&mut Engine, TxnId, Now) -> Step) {
+    fn act_on_prepared(&mut self, act: impl FnOnce(&mut Engine, TxnId, Now) -> Step) {
         let now = self.lab.now();
         if let Some(txn) = self.prepared.pop_front() {
             let step = act(&mut self.lab.engine, txn, now);
@@ -230,7 +230,7 @@ impl World {
         self.answers.is_empty() && self.handed.values().all(VecDeque::is_empty)
     }
 
-    fn hear(&mut self, fact: Fact) {
+    fn report_fact(&mut self, fact: Fact) {
         let step = self.lab.engine.observed(vec![fact], self.lab.now());
         self.take(step);
     }
@@ -298,10 +298,10 @@ impl World {
     /// Delivers everything on its way, and lets time pass, until nothing is left to happen.
     fn rest(&mut self) {
         while !self.prepared.is_empty() {
-            self.play(WorldEvent::SetOut);
+            self.apply(WorldEvent::StartPrepared);
         }
         let mut until = self.lab.now + LONG;
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ROUNDS {
             for step in [
                 WorldEvent::CarryOut(0),
                 WorldEvent::CarryOut(1),
@@ -309,7 +309,7 @@ impl World {
                 WorldEvent::Notice,
                 WorldEvent::Read,
             ] {
-                self.play(step);
+                self.apply(step);
             }
             let moving = self.handed.values().any(|queue| !queue.is_empty());
             if moving

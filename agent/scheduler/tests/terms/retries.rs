@@ -64,7 +64,7 @@ fn only_the_failed_part_is_retried() {
 
 /// A value that fails with an errno, an outside change, and whether that triggers another try.
 #[track_caller]
-fn check_exposed(thing: &str, errno: i32, outside: &str, again: bool) {
+fn check_retry_trigger(thing: &str, errno: i32, outside: &str, again: bool) {
     let mut lab = Lab::having("b =1 +f +10.0.0.0/8; m/1; x", "");
     lab.strict = false;
     let name = thing.split(' ').next().unwrap();
@@ -90,9 +90,9 @@ fn environment_failures_are_retried_on_a_change() {
         ("a <@10.0.0.1", "b =2 +f +10.0.0.0/8"),
         ("a <m/", "m/1 =2"),
     ] {
-        check_exposed(thing, UNREACHABLE, outside, true);
-        check_exposed(thing, UNREACHABLE, "x =2; z", false);
-        check_exposed(thing, INVALID, outside, false);
+        check_retry_trigger(thing, UNREACHABLE, outside, true);
+        check_retry_trigger(thing, UNREACHABLE, "x =2; z", false);
+        check_retry_trigger(thing, INVALID, outside, false);
     }
 }
 

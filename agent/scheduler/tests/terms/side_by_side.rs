@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Values of ours, a change that hangs, another change, and whether that one waits.
 #[track_caller]
-fn check_beside(ours: &str, hangs: &str, other: &str, waits: bool) {
+fn check_side_by_side(ours: &str, hangs: &str, other: &str, waits: bool) {
     let mut lab = Lab { strict: false, ..Lab::having("", ours) };
     let (first, held_back) = begin(&mut lab, delta(hangs));
     assert!(!held_back.is_empty(), "{hangs}");
@@ -45,7 +45,7 @@ fn changes_without_conflict_run_side_by_side() {
         ("", "a +10.0.0.0/8", "b <@11.0.0.1; c"),
         ("p ~/; p/1; q ~/; q/1", "-p; -p/1", "-q; -q/1"),
     ] {
-        check_beside(ours, hangs, other, false);
+        check_side_by_side(ours, hangs, other, false);
     }
 }
 
@@ -65,7 +65,7 @@ fn conflicting_changes_wait() {
         ("a", "a =1", "b <!a"),
         ("", "a .*s=1", "b .*s=1"),
     ] {
-        check_beside(ours, hangs, other, true);
+        check_side_by_side(ours, hangs, other, true);
     }
 }
 

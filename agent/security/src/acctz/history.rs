@@ -7,7 +7,7 @@ use super::record::{Account, Activity, AuthnOutcome, Record, SessionStage};
 
 /// Size of the strangers' ring: this part of the known callers' ring, in addition to it. Anybody who can connect
 /// can fill their own ring, and must not push out the records of authenticated callers.
-const STRANGERS_PART: usize = 4;
+const UNAUTHENTICATED_SHARE: usize = 4;
 
 /// The latest accounting records that fit a number of octets, in two rings: one for callers that the agent knows,
 /// one for refused calls of strangers. Readers see a single history in the order of the record times.
@@ -67,7 +67,7 @@ impl History {
     pub fn new(max_octets: usize, began_ns: u64) -> Self {
         Self {
             known: Ring::new(max_octets),
-            strangers: Ring::new(max_octets / STRANGERS_PART),
+            strangers: Ring::new(max_octets / UNAUTHENTICATED_SHARE),
             last_ns: began_ns,
             complete_after_ns: began_ns,
         }

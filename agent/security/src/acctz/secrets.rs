@@ -10,7 +10,7 @@ use serde_json::Value;
 pub const WITHHELD: &str = "(withheld)";
 
 /// Words in the names of fields, leaves and members that hold secrets.
-const WORDS: [&str; 13] = [
+const SECRET_WORDS: [&str; 13] = [
     "cleartext",
     "community",
     "credential",
@@ -30,9 +30,9 @@ const WORDS: [&str; 13] = [
 /// credentialz reserves count as secret whatever their names are.
 pub fn is_secret(name: &str) -> bool {
     let name = name.rsplit(':').next().unwrap_or(name).to_ascii_lowercase();
-    let kept = reserved::TABLE.iter().filter_map(|row| row.openconfig.rsplit('/').next());
+    let kept = reserved::RESERVED_ITEMS.iter().filter_map(|row| row.openconfig.rsplit('/').next());
     kept.into_iter().any(|leaf| leaf == name)
-        || name.split(['-', '_', '.']).any(|word| WORDS.contains(&word))
+        || name.split(['-', '_', '.']).any(|word| SECRET_WORDS.contains(&word))
 }
 
 /// Removes the values of secret members from a JSON document. `None` when the document cannot be parsed.

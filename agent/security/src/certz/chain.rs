@@ -133,7 +133,7 @@ impl Chain {
     }
 
     /// The box identity that the chain follows, if any.
-    pub fn of_box(&self) -> Option<BoxIdentityKind> {
+    pub fn followed_identity(&self) -> Option<BoxIdentityKind> {
         match self.0.key {
             ChainKey::Identity(which) => Some(which),
             ChainKey::Own(_) => None,

@@ -167,10 +167,10 @@ impl Profiles {
     ///
     /// # Errors
     /// When a certificate of the identity cannot be parsed.
-    pub fn following(&self, identity: &dyn BoxIdentity) -> Result<Self, CertzError> {
+    pub fn with_current_identities(&self, identity: &dyn BoxIdentity) -> Result<Self, CertzError> {
         let mut all = BTreeMap::clone(&self.0);
         for chain in all.values_mut().filter_map(|profile| profile.chain.as_mut()) {
-            let Some(which) = chain.value.of_box() else { continue };
+            let Some(which) = chain.value.followed_identity() else { continue };
             // An identity whose file is gone stays in use until the next start.
             let Some(certified) = identity.certified(which) else { continue };
             chain.value = Chain::identity("the identity of the box", which, certified)?;
@@ -357,7 +357,7 @@ impl Profiles {
             return Err(CertzError::invalid(WHAT, "ssl_profile_id must be given"));
         }
         if from == SYSTEM_DEFAULT_PROFILE && kind == EntityKind::CertificateChain {
-            let value = of_box(WHAT, BoxIdentityKind::Server, identity)?;
+            let value = identity_chain(WHAT, BoxIdentityKind::Server, identity)?;
             into.chain = Some(Versioned { freshness, value });
             return Ok(());
         }
@@ -407,10 +407,10 @@ fn chain(
             Chain::own(WHAT, certificates.clone(), key.clone())
         }
         (ChainSource::Idevid, KeySource::Unspecified) => {
-            of_box(WHAT, BoxIdentityKind::Idevid, identity)
+            identity_chain(WHAT, BoxIdentityKind::Idevid, identity)
         }
         (ChainSource::Oidevid, KeySource::Unspecified) => {
-            of_box(WHAT, BoxIdentityKind::Oidevid, identity)
+            identity_chain(WHAT, BoxIdentityKind::Oidevid, identity)
         }
         (ChainSource::SelfSigned, KeySource::Unspecified | KeySource::SelfSigned) => {
             let (certificates, key) = identity.self_signed()?;
@@ -420,7 +420,7 @@ fn chain(
     }
 }
 
-fn of_box(
+fn identity_chain(
     what: &str,
     which: BoxIdentityKind,
     identity: &dyn BoxIdentity,

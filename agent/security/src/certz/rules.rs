@@ -68,7 +68,7 @@ impl RotationState {
     ///
     /// # Errors
     /// When an upload to it would be refused for the same reason.
-    pub fn admits(&self, profile: &SmolStr) -> Result<(), CertzError> {
+    pub fn check_profile(&self, profile: &SmolStr) -> Result<(), CertzError> {
         self.about(profile).map(drop)
     }
 

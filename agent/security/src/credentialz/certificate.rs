@@ -13,7 +13,7 @@ const SUFFIX: &str = "-cert-v01@openssh.com";
 /// Number of the certificate type for hosts.
 const FOR_HOSTS: u64 = 2;
 /// Strings after the validity: critical options, extensions, reserved, the authority's key, its signature.
-const BEHIND: usize = 5;
+const FIELDS_AFTER_VALIDITY: usize = 5;
 
 /// A parsed certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Certificate {
         rest.string()?; // principals
         rest.number::<8>()?; // valid after
         let valid_before = rest.number::<8>()?;
-        for _ in 0..BEHIND {
+        for _ in 0..FIELDS_AFTER_VALIDITY {
             rest.string()?;
         }
         if !rest.0.is_empty() {

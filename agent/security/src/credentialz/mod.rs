@@ -27,9 +27,9 @@ pub use self::key::{BoxKey, KeyError, KeyKind, PrivateKey, PublicKey};
 pub use self::option::{KeyOption, OptionError};
 pub use self::password::{CryptError, CryptHash, SALT_OCTETS};
 pub use self::render::{
-    AUTHORIZED_KEYS_FOLDER, Digest, DigestError, FOLDER, FRAGMENT_FILE, FRAGMENT_HEADER, File,
-    GLOME_FILE, GLOME_PROGRAM, HIBA_PROGRAM, PRINCIPALS_FOLDER, RenderedCredentials, SSHD_PROGRAM,
-    SshServerConfig, is_unix_name,
+    AUTHORIZED_KEYS_FOLDER, CREDENTIALS_FOLDER, Digest, DigestError, FRAGMENT_FILE,
+    FRAGMENT_HEADER, File, GLOME_FILE, GLOME_PROGRAM, HIBA_PROGRAM, PRINCIPALS_FOLDER,
+    RenderedCredentials, SSHD_PROGRAM, SshServerConfig, is_unix_name,
 };
 pub use self::rules::{
     AccountUpload, Artefact, CredentialzError, CredentialzRules, RawKey, RawOptions, RawPrincipal,
@@ -90,8 +90,8 @@ pub struct Host {
     pub ca_keys: Option<Versioned<Vec<PublicKey>>>,
     /// Host keys. An empty list keeps the box's own.
     pub server_keys: Vec<ServerKey>,
-    pub keys_stamp: Option<Freshness>,
-    pub certificates_stamp: Option<Freshness>,
+    pub keys_freshness: Option<Freshness>,
+    pub certificates_freshness: Option<Freshness>,
     pub allowed: Option<BTreeSet<Authentication>>,
     pub principals_tool: Option<PrincipalsTool>,
     pub glome: Option<Glome>,
@@ -110,7 +110,7 @@ pub enum ServerKeySource {
     /// Uploaded, or generated here for credentialz.
     Given(PrivateKey),
     /// A key that the box had before; credentialz added only a certificate.
-    OfBox(BoxKey),
+    PreExisting(BoxKey),
 }
 
 /// Authentication method of the SSH server.
@@ -140,7 +140,7 @@ pub struct Glome {
 
 impl Host {
     /// True when credentialz supplied host keys; otherwise the server presents those of the box.
-    pub fn has_keys_of_its_own(&self) -> bool {
+    pub fn has_managed_keys(&self) -> bool {
         self.server_keys.iter().any(|it| matches!(it.key, ServerKeySource::Given(_)))
     }
 }
@@ -150,7 +150,7 @@ impl ServerKey {
     pub fn public(&self) -> &PublicKey {
         match &self.key {
             ServerKeySource::Given(key) => key.public(),
-            ServerKeySource::OfBox(key) => &key.public,
+            ServerKeySource::PreExisting(key) => &key.public,
         }
     }
 }

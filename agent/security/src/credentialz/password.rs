@@ -129,7 +129,7 @@ impl CryptHash {
     /// A hash of equal cost that no password matches, for logins to unknown accounts: their timing must not
     /// differ.
     #[must_use]
-    pub fn of_nobody(&self) -> Self {
+    pub fn unmatchable(&self) -> Self {
         let (head, hash) = self.0.rsplit_once('$').unwrap_or(("", &self.0));
         Self::kept(&format!("{head}${}", ".".repeat(hash.len())))
     }

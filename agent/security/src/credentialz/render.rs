@@ -19,7 +19,7 @@ use super::{
 };
 
 /// Folder that belongs to credentialz as a whole.
-pub const FOLDER: &str = "etc/ssh/holdfast";
+pub const CREDENTIALS_FOLDER: &str = "etc/ssh/holdfast";
 /// Folder with one file for each account that has keys from credentialz.
 pub const AUTHORIZED_KEYS_FOLDER: &str = "etc/ssh/holdfast/authorized_keys";
 /// Folder with one file for each account that has principals from credentialz.
@@ -178,7 +178,7 @@ impl Credentials {
         let mut server = SshServerConfig::default();
         self.host_keys(&mut rendered.files, &mut server);
         self.authorities(&mut rendered.files, &mut server);
-        self.host.ways(&mut server.text);
+        self.host.authentication_lines(&mut server.text);
         self.principals_tool(&mut server);
         // `Match` blocks come last, because each extends to the end of the file.
         self.accounts(&mut rendered, &mut server);
@@ -194,17 +194,17 @@ impl Credentials {
 
     fn host_keys(&self, files: &mut Vec<File>, server: &mut SshServerConfig) {
         // Without a `HostKey` line the server finds the box's own keys by itself.
-        let all_named = self.host.has_keys_of_its_own();
+        let all_named = self.host.has_managed_keys();
         for key in &self.host.server_keys {
             let name = Digest::of(key.public().line().as_bytes()).short();
             let path = match &key.key {
                 ServerKeySource::Given(private) => {
-                    let path = format!("{FOLDER}/host_key-{name}");
+                    let path = format!("{CREDENTIALS_FOLDER}/host_key-{name}");
                     files.push(secret(path.clone(), private.text().as_bytes()));
                     server.files.push(path.clone());
                     format!("/{path}")
                 }
-                ServerKeySource::OfBox(key) => key.path.clone(),
+                ServerKeySource::PreExisting(key) => key.path.clone(),
             };
             if all_named {
                 line(&mut server.text, "HostKey", &path);
@@ -212,7 +212,7 @@ impl Credentials {
             if let Some(certificate) = &key.certificate {
                 let text = format!("{}\n", certificate.line());
                 let shown = Digest::of(text.as_bytes()).short();
-                let path = format!("{FOLDER}/host_key-{name}-cert-{shown}.pub");
+                let path = format!("{CREDENTIALS_FOLDER}/host_key-{name}-cert-{shown}.pub");
                 files.push(public(path.clone(), &text));
                 line(&mut server.text, "HostCertificate", &format!("/{path}"));
                 server.files.push(path);
@@ -225,7 +225,10 @@ impl Credentials {
             return;
         };
         let text: String = keys.value.iter().map(|key| format!("{}\n", key.line())).collect();
-        let path = format!("{FOLDER}/user_ca_keys-{}.pub", Digest::of(text.as_bytes()).short());
+        let path = format!(
+            "{CREDENTIALS_FOLDER}/user_ca_keys-{}.pub",
+            Digest::of(text.as_bytes()).short()
+        );
         files.push(public(path.clone(), &text));
         line(&mut server.text, "TrustedUserCAKeys", &format!("/{path}"));
         server.files.push(path);
@@ -273,7 +276,7 @@ impl Credentials {
 }
 
 impl Host {
-    fn ways(&self, text: &mut String) {
+    fn authentication_lines(&self, text: &mut String) {
         let Some(allowed) = &self.allowed else { return };
         let mut way = |name: &str, way: Authentication| {
             line(text, name, if has(allowed, way) { "yes" } else { "no" });

@@ -120,11 +120,11 @@ pub enum CredentialzError {
     #[error("there is no account `{0}`: credentials are given to accounts that exist")]
     UnknownAccount(String),
     #[error("account `{0}` is named twice in one request")]
-    Twice(SmolStr),
+    DuplicateAccount(SmolStr),
     #[error("account `{0}` can log in over gRPC only: no account of the box has such a name")]
     NotUnix(SmolStr),
     #[error("this is about the host, and not about accounts")]
-    NotOfAccounts,
+    NotAnAccountUpload,
     #[error("nothing is in the request")]
     Nothing,
     #[error("the request names more than {0} accounts")]
@@ -142,7 +142,7 @@ pub enum CredentialzError {
     #[error("artefact {number} has neither a private key nor a certificate")]
     EmptyArtefact { number: usize },
     #[error("certificate {number} does not match the private key that came with it")]
-    OtherKey { number: usize },
+    CertificateKeyMismatch { number: usize },
     #[error("certificate {number} is for none of the host keys of this box")]
     NoSuchHostKey { number: usize },
     #[error("host key {number} is the same as another one of the request")]
@@ -150,21 +150,21 @@ pub enum CredentialzError {
     #[error(
         "the tool for principals and lists of principals exclude one another: account `{0}` has a list"
     )]
-    HasPrincipals(SmolStr),
+    PrincipalListsInUse(SmolStr),
     #[error("lists of principals and the tool for them exclude one another: the tool is set")]
-    HasTool,
+    PrincipalsToolInUse,
     #[error("GLOME: {0}")]
     Glome(&'static str),
 }
 
 impl CredentialzError {
     /// True when the request itself is valid and conflicts only with the present state.
-    pub fn is_of_state(&self) -> bool {
-        matches!(self, Self::HasPrincipals(_) | Self::HasTool)
+    pub fn is_conflict_with_state(&self) -> bool {
+        matches!(self, Self::PrincipalListsInUse(_) | Self::PrincipalsToolInUse)
     }
 
     /// True when the request names an object that does not exist.
-    pub fn is_missing(&self) -> bool {
+    pub fn is_not_found(&self) -> bool {
         matches!(self, Self::UnknownAccount(_) | Self::NoSuchHostKey { .. })
     }
 }
@@ -270,7 +270,7 @@ impl CredentialzRules {
         self.known(&given, true)?;
         for AccountUpload { account, stamp, what } in given {
             if !what.is_empty() && new.host.principals_tool.is_some() {
-                return Err(CredentialzError::HasTool);
+                return Err(CredentialzError::PrincipalsToolInUse);
             }
             let value = principals_of(&account, what)?;
             new.accounts.entry(account).or_default().principals = Some(Versioned { stamp, value });
@@ -305,7 +305,7 @@ impl CredentialzRules {
                 .get(account)
                 .is_some_and(has)
             {
-                true => Err(CredentialzError::Twice(account.clone())),
+                true => Err(CredentialzError::DuplicateAccount(account.clone())),
                 false => Ok(()),
             };
             let again = |has: fn(&Account) -> bool| {
@@ -315,7 +315,7 @@ impl CredentialzRules {
                 Upload::Keys(_) => again(|it| it.keys.is_some())?,
                 Upload::Principals(_) => again(|it| it.principals.is_some())?,
                 Upload::Passwords(_) => again(|it| it.password.is_some())?,
-                _ => return Err(CredentialzError::NotOfAccounts),
+                _ => return Err(CredentialzError::NotAnAccountUpload),
             }
             (*new, _) = self.apply(new, part)?;
         }
@@ -339,7 +339,7 @@ impl CredentialzRules {
                 return Err(CredentialzError::NotUnix(account.clone()));
             }
             if !named.insert(account) {
-                return Err(CredentialzError::Twice(account.clone()));
+                return Err(CredentialzError::DuplicateAccount(account.clone()));
             }
         }
         Ok(())
@@ -370,7 +370,7 @@ impl CredentialzRules {
             match (private, certificate) {
                 (None, None) => return Err(CredentialzError::EmptyArtefact { number }),
                 (Some(key), Some(shown)) if !shown.is_for(key.public()) => {
-                    return Err(CredentialzError::OtherKey { number });
+                    return Err(CredentialzError::CertificateKeyMismatch { number });
                 }
                 (Some(key), certificate) => {
                     keys.push(ServerKey { key: ServerKeySource::Given(key), certificate })
@@ -378,12 +378,12 @@ impl CredentialzRules {
                 (None, Some(certificate)) => certificates.push((number, certificate)),
             }
         }
-        distinct(&keys)?;
+        check_distinct(&keys)?;
         let replaces = !keys.is_empty() || artefacts.is_empty();
         if replaces {
             new.host.server_keys = keys;
-            new.host.keys_stamp = Some(stamp.clone());
-            new.host.certificates_stamp = None;
+            new.host.keys_freshness = Some(stamp.clone());
+            new.host.certificates_freshness = None;
         } else {
             new.host.server_keys.iter_mut().for_each(|it| it.certificate = None);
         }
@@ -394,7 +394,7 @@ impl CredentialzRules {
             .server_keys
             .retain(|it| it.certificate.is_some() || matches!(it.key, ServerKeySource::Given(_)));
         if new.host.server_keys.iter().any(|it| it.certificate.is_some()) {
-            new.host.certificates_stamp = Some(stamp);
+            new.host.certificates_freshness = Some(stamp);
         }
         Ok(Reply::ServerKeys)
     }
@@ -412,7 +412,7 @@ impl CredentialzRules {
         }
         let own = self.box_keys.iter().find(|it| certificate.is_for(&it.public));
         let own = own.ok_or(CredentialzError::NoSuchHostKey { number })?;
-        let key = ServerKeySource::OfBox(own.clone());
+        let key = ServerKeySource::PreExisting(own.clone());
         keys.push(ServerKey { key, certificate: Some(certificate) });
         Ok(())
     }
@@ -430,8 +430,8 @@ fn generated(
     let public = keys.iter().map(|key| key.public().clone()).collect();
     let of = |key| ServerKey { key: ServerKeySource::Given(key), certificate: None };
     new.host.server_keys = keys.into_iter().map(of).collect();
-    new.host.keys_stamp = Some(stamp);
-    new.host.certificates_stamp = None;
+    new.host.keys_freshness = Some(stamp);
+    new.host.certificates_freshness = None;
     Ok(Reply::GeneratedKeys(public))
 }
 
@@ -443,7 +443,7 @@ fn principals_tool(
         |account: &Account| account.principals.as_ref().is_some_and(|list| !list.value.is_empty());
     let listed = new.accounts.iter().find(|(_, account)| listed(account));
     if let (Some(_), Some((name, _))) = (tool, listed) {
-        return Err(CredentialzError::HasPrincipals(name.clone()));
+        return Err(CredentialzError::PrincipalListsInUse(name.clone()));
     }
     new.host.principals_tool = tool;
     Ok(Reply::PrincipalsTool)
@@ -498,7 +498,7 @@ fn bounded(what: &str, count: usize) -> Result<(), CredentialzError> {
     if count > MAX_KEYS { Err(CredentialzError::TooMany { what: what.to_owned() }) } else { Ok(()) }
 }
 
-fn distinct(keys: &[ServerKey]) -> Result<(), CredentialzError> {
+fn check_distinct(keys: &[ServerKey]) -> Result<(), CredentialzError> {
     let mut known: BTreeMap<String, usize> = BTreeMap::new();
     for (at, key) in keys.iter().enumerate() {
         if known.insert(key.public().line(), at).is_some() {

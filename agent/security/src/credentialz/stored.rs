@@ -178,7 +178,7 @@ impl Host {
                     of_box: None,
                     certificate,
                 },
-                ServerKeySource::OfBox(key) => ServerKeyRow {
+                ServerKeySource::PreExisting(key) => ServerKeyRow {
                     private: None,
                     of_box: Some((key.path.clone(), key.public.line())),
                     certificate,
@@ -188,8 +188,8 @@ impl Host {
         let row = HostRow {
             ca_keys,
             server_keys: self.server_keys.iter().map(server_key).collect(),
-            keys_stamp: self.keys_stamp.clone(),
-            certificates_stamp: self.certificates_stamp.clone(),
+            keys_stamp: self.keys_freshness.clone(),
+            certificates_stamp: self.certificates_freshness.clone(),
             allowed: self.allowed.clone(),
             principals_tool: self.principals_tool,
             glome: self.glome.clone(),
@@ -212,8 +212,8 @@ impl Host {
         Ok(Self {
             ca_keys: ca_keys.transpose()?,
             server_keys: server_keys.collect::<Result<_, _>>()?,
-            keys_stamp: row.keys_stamp,
-            certificates_stamp: row.certificates_stamp,
+            keys_freshness: row.keys_stamp,
+            certificates_freshness: row.certificates_stamp,
             allowed: row.allowed,
             principals_tool: row.principals_tool,
             glome: row.glome,
@@ -242,7 +242,7 @@ impl Credentials {
     ///
     /// # Errors
     /// When the octets have another form.
-    pub fn take_row(&mut self, name: &str, octets: &[u8]) -> Result<bool, StoredError> {
+    pub fn restore_row(&mut self, name: &str, octets: &[u8]) -> Result<bool, StoredError> {
         if name == HOST_ROW {
             self.host = Host::from_bytes(octets)?;
         } else if let Some(account) = name.strip_prefix(ACCOUNT_ROWS) {
@@ -280,7 +280,7 @@ fn read_server_key(row: ServerKeyRow) -> Result<ServerKey, StoredError> {
             ServerKeySource::Given(PrivateKey::parse(text.0.as_bytes()).map_err(|_| wrong.clone())?)
         }
         (None, Some((path, line))) => {
-            ServerKeySource::OfBox(BoxKey { path, public: read_key(&line)? })
+            ServerKeySource::PreExisting(BoxKey { path, public: read_key(&line)? })
         }
         (None, None) => return Err(wrong),
     };

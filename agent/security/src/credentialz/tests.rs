@@ -300,7 +300,7 @@ fn host_settings_are_rendered_for_sshd() {
     let rendered = after(&rules(), uploads).unwrap().render();
     let server = rendered.server.clone().unwrap();
     let key = rendered.files.iter().find(|it| it.secret).unwrap();
-    let name = &key.path[FOLDER.len() + 1..];
+    let name = &key.path[CREDENTIALS_FOLDER.len() + 1..];
     assert_eq!(key.content.as_slice(), HOST);
     let certificate = rendered.files.iter().find(|it| it.path.contains("-cert-")).unwrap();
     assert_eq!(certificate.content.as_slice(), HOST_CERTIFICATE);
@@ -335,7 +335,7 @@ fn generated_host_keys_replace_earlier_ones() {
     let upload = Upload::GeneratedKeys { stamp: stamp("g"), keys: vec![made.clone()] };
     let (credentials, reply) = rules().apply(&Credentials::default(), upload).unwrap();
     assert_eq!(reply, Reply::GeneratedKeys(vec![made.public().clone()]));
-    assert_eq!(credentials.host.keys_stamp, Some(stamp("g")));
+    assert_eq!(credentials.host.keys_freshness, Some(stamp("g")));
     // An empty upload returns the server to its own keys.
     let (bare, _) = rules().apply(&credentials, server_keys(&[])).unwrap();
     assert_eq!(bare.render(), RenderedCredentials::default());
@@ -357,7 +357,7 @@ fn a_certificate_is_attached_to_a_present_host_key() {
     let server = credentials.render().server.unwrap().text;
     assert!(!server.contains("HostKey ") && server.contains("HostCertificate "), "{server}");
     assert_eq!(
-        (credentials.host.keys_stamp, credentials.host.certificates_stamp),
+        (credentials.host.keys_freshness, credentials.host.certificates_freshness),
         (None, Some(stamp("h")))
     );
 
@@ -422,12 +422,12 @@ fn stored_credentials_round_trip() {
     let credentials = after(&rules(), uploads).unwrap();
     let mut read = Credentials::default();
     for (name, octets) in credentials.rows() {
-        assert!(read.take_row(&name, &octets).unwrap());
-        assert!(read.clone().take_row(&name, b"{}").is_err() || name.starts_with("account/"));
+        assert!(read.restore_row(&name, &octets).unwrap());
+        assert!(read.clone().restore_row(&name, b"{}").is_err() || name.starts_with("account/"));
     }
     assert_eq!(read.rows(), credentials.rows());
     assert_eq!(read.render(), credentials.render());
-    assert_eq!(read.take_row("kept/0", b""), Ok(false));
+    assert_eq!(read.restore_row("kept/0", b""), Ok(false));
 }
 
 #[test]

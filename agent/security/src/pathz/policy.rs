@@ -144,7 +144,7 @@ impl DraftRule {
         let path = path.ok_or_else(|| missing("path"))?;
         let action = action.ok_or_else(|| missing("action"))?;
         let mode = mode.ok_or_else(|| missing("mode"))?;
-        if let Some((at, reason)) = path.elems.iter().find_map(Elem::mistake) {
+        if let Some((at, reason)) = path.elems.iter().find_map(Elem::invalid_part) {
             return Err(PolicyError::Path { id, at, reason });
         }
         Ok(Rule { id, principal, path, action, mode })
@@ -153,7 +153,7 @@ impl DraftRule {
 
 impl Elem {
     /// First part of an element that is not allowed in a rule, with its name.
-    fn mistake(&self) -> Option<(SmolStr, &'static str)> {
+    fn invalid_part(&self) -> Option<(SmolStr, &'static str)> {
         let name = &self.name;
         if name.is_empty() {
             return Some((name.clone(), "an element without a name"));

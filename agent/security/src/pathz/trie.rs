@@ -57,7 +57,7 @@ struct PrincipalTrie<N, K, V> {
 #[derive(Clone, Debug)]
 pub struct Position {
     /// Trie nodes with rules further down.
-    spots: SmallVec<[TrieNodeRef; 2]>,
+    nodes: SmallVec<[TrieNodeRef; 2]>,
     best: Option<Match>,
 }
 
@@ -66,9 +66,9 @@ struct Trie<N, K, V> {
     /// Nodes by index; the first is the root. Every other node has an action or edges.
     nodes: Vec<TrieNode<N, K, V>>,
     /// Element names on the paths of permitting rules.
-    leading: HashSet<N>,
+    permit_path_names: HashSet<N>,
     /// Element names at which a rule ends that permits only some list entries.
-    partial: HashSet<N>,
+    partial_permit_names: HashSet<N>,
 }
 
 #[derive(Debug)]
@@ -160,7 +160,7 @@ where
     {
         self.steps.fetch_add(1, Ordering::Relaxed);
         let mut reached: SmallVec<[TrieNodeRef; 2]> = SmallVec::new();
-        for spot in &from.spots {
+        for spot in &from.nodes {
             for edges in self.node(spot).edges.get(name).into_iter().flatten() {
                 let values =
                     edges.keys.iter().map(|it| key(it).cloned()).collect::<Option<KeyValues<V>>>();
@@ -177,12 +177,12 @@ where
     /// True when a permitting rule ends at an element name, or leads through it. With schema nodes as names this
     /// identifies one place in the tree.
     pub fn leads_to_permit(&self, name: &N) -> bool {
-        self.tries.iter().any(|ranked| ranked.trie.leading.contains(name))
+        self.tries.iter().any(|ranked| ranked.trie.permit_path_names.contains(name))
     }
 
     /// True when a rule ends at an element name and permits only some list entries.
     pub fn permits_some(&self, name: &N) -> bool {
-        self.tries.iter().any(|ranked| ranked.trie.partial.contains(name))
+        self.tries.iter().any(|ranked| ranked.trie.partial_permit_names.contains(name))
     }
 
     /// Number of steps taken so far.
@@ -210,7 +210,7 @@ where
                 spots.push(spot);
             }
         }
-        Position { spots, best: here.or(above) }
+        Position { nodes: spots, best: here.or(above) }
     }
 
     fn node(&self, spot: &TrieNodeRef) -> &TrieNode<N, K, V> {
@@ -229,13 +229,17 @@ impl Position {
 
     /// True when no rule is about any descendant, so that the decision here holds for the whole subtree.
     pub fn is_settled(&self) -> bool {
-        self.spots.is_empty()
+        self.nodes.is_empty()
     }
 }
 
 impl<N, K, V> Default for Trie<N, K, V> {
     fn default() -> Self {
-        Self { nodes: vec![TrieNode::default()], leading: HashSet::new(), partial: HashSet::new() }
+        Self {
+            nodes: vec![TrieNode::default()],
+            permit_path_names: HashSet::new(),
+            partial_permit_names: HashSet::new(),
+        }
     }
 }
 
@@ -253,9 +257,10 @@ where
 {
     fn add(&mut self, path: Vec<Step<N, K, V>>, action: Action) {
         if action == Action::Permit {
-            self.leading.extend(path.iter().map(|step| step.name.clone()));
+            self.permit_path_names.extend(path.iter().map(|step| step.name.clone()));
             let some = path.iter().any(|step| !step.keys.is_empty());
-            self.partial.extend(path.last().filter(|_| some).map(|step| step.name.clone()));
+            self.partial_permit_names
+                .extend(path.last().filter(|_| some).map(|step| step.name.clone()));
         }
         let end = path.into_iter().fold(0, |at, step| self.child(at, step));
         let held = &mut self.nodes[end].action;

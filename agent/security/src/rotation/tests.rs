@@ -45,7 +45,7 @@ impl RotationRules for LetterRules {
 struct RotationDriver {
     in_force: Versions,
     written: Versions,
-    story: Vec<String>,
+    log: Vec<String>,
 }
 
 impl RotationDriver {
@@ -59,7 +59,7 @@ impl RotationDriver {
             }
         }
         let roll_back = rotation.end();
-        self.take_back(roll_back);
+        self.roll_back(roll_back);
     }
 
     fn step(
@@ -80,7 +80,7 @@ impl RotationDriver {
             Ok(trial) => {
                 assert_eq!(trial.before, self.in_force);
                 self.in_force = trial.now;
-                self.story.push(trial.reply.to_string());
+                self.log.push(trial.reply.to_string());
                 Some(trial.rotation)
             }
             Err(broken) => self.broken(broken),
@@ -94,7 +94,7 @@ impl RotationDriver {
     ) -> Option<Rotation<LetterRules>> {
         assert_eq!((finalizing.before(), finalizing.now()), (&self.written, &self.in_force));
         if disk_is_full {
-            self.take_back(Some(finalizing.failed()));
+            self.roll_back(Some(finalizing.failed()));
             return None;
         }
         self.written = finalizing.now().clone();
@@ -102,16 +102,16 @@ impl RotationDriver {
     }
 
     fn broken(&mut self, broken: RotationFailure<LetterRules>) -> Option<Rotation<LetterRules>> {
-        self.story.push(broken.reason.to_string());
-        self.take_back(broken.roll_back);
+        self.log.push(broken.reason.to_string());
+        self.roll_back(broken.roll_back);
         None
     }
 
-    fn take_back(&mut self, roll_back: Option<RollBack<Versions>>) {
+    fn roll_back(&mut self, roll_back: Option<RollBack<Versions>>) {
         if let Some(RollBack { from, to }) = roll_back {
             assert_eq!(from, self.in_force);
             self.in_force = to;
-            self.story.push("back".to_owned());
+            self.log.push("back".to_owned());
         }
     }
 }
@@ -160,9 +160,9 @@ fn a_tried_state_is_kept_only_when_finalized() {
         if !before.is_empty() {
             bench.run(&format!("{before} F"));
         }
-        bench.story.clear();
+        bench.log.clear();
         bench.run(client);
-        assert_eq!(bench.story.join(", "), story, "{before} | {client}");
+        assert_eq!(bench.log.join(", "), story, "{before} | {client}");
         assert_eq!(shown(&bench.written), after, "{before} | {client}");
         assert_eq!(bench.in_force, bench.written, "{before} | {client}");
     }

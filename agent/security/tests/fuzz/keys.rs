@@ -37,7 +37,7 @@ fn keys() {
     let seeds = Corpus::read("keys", &WORDS);
     bolero::check!().for_each(|input: &[u8]| {
         check(&String::from_utf8_lossy(input));
-        check(&seeds.edited(input));
+        check(&seeds.mutated(input));
     });
 }
 

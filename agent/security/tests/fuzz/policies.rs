@@ -46,7 +46,7 @@ fn policies() {
     let seeds = Corpus::read("policies", &WORDS);
     bolero::check!().for_each(|input: &[u8]| {
         check(&String::from_utf8_lossy(input));
-        check(&seeds.edited(input));
+        check(&seeds.mutated(input));
     });
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum QueryError {
     #[error("interrupted by changes {ATTEMPTS} times in a row")]
     Interrupted,
     #[error("the kernel did not answer")]
-    Silent,
+    NoAnswer,
     #[error("the netlink socket failed")]
     Socket(#[from] io::Error),
 }
@@ -110,7 +110,7 @@ impl QuerySocket {
         question: impl Fn(&mut Vec<u8>, u32),
     ) -> Result<(), QueryError> {
         self.send(question)?;
-        self.take_in(buffer, false, each).map(|_| ())
+        self.receive_answer(buffer, false, each).map(|_| ())
     }
 
     /// Lists the forwarding variables of one family (`RTM_GETNETCONF`), which our netlink library does not
@@ -143,7 +143,7 @@ impl QuerySocket {
         for _ in 0..ATTEMPTS {
             each(Listing::Begin);
             self.send(&question)?;
-            if let ListingEnd::Complete = self.take_in(buffer, true, each)? {
+            if let ListingEnd::Complete = self.receive_answer(buffer, true, each)? {
                 return Ok(());
             }
         }
@@ -157,7 +157,7 @@ impl QuerySocket {
         self.socket.send(&self.octets)
     }
 
-    fn take_in(
+    fn receive_answer(
         &mut self,
         buffer: &mut [u8],
         dump: bool,
@@ -186,7 +186,7 @@ impl QuerySocket {
                 ReceiveResult::Overrun => interrupted = true,
                 ReceiveResult::Nothing => {
                     if !wait_readable(&self.socket)? {
-                        return Err(QueryError::Silent);
+                        return Err(QueryError::NoAnswer);
                     }
                 }
             }

@@ -47,7 +47,7 @@ const TYPE_BITS: u16 = 0x3fff;
 /// The ethtool family, with a socket for queries to it.
 #[derive(Debug)]
 pub(super) struct Ethtool {
-    asker: QuerySocket,
+    socket: QuerySocket,
     family: u16,
 }
 
@@ -72,14 +72,14 @@ impl Ethtool {
             },
         )?;
         let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no ethtool family");
-        Ok(Self { asker, family: family.map(u16::from_ne_bytes).ok_or_else(missing)? })
+        Ok(Self { socket: asker, family: family.map(u16::from_ne_bytes).ok_or_else(missing)? })
     }
 
     /// Settings of one link; `None` when the link is gone or has no such settings.
     pub(super) fn link(&mut self, index: u32, buffer: &mut [u8]) -> Option<Ethernet> {
         let header = header(&attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes()));
         let (family, mut found) = (self.family, None);
-        let asked = self.asker.ask(
+        let asked = self.socket.ask(
             buffer,
             &mut |listing| {
                 if let Listing::Object(frame) = listing {
@@ -99,7 +99,7 @@ impl Ethtool {
     /// The errors of a listing.
     pub(super) fn links(&mut self, buffer: &mut [u8]) -> Result<Vec<Ethernet>, QueryError> {
         let (family, header, mut found) = (self.family, header(&[]), Vec::new());
-        self.asker.repeat(
+        self.socket.repeat(
             buffer,
             &mut |listing| match listing {
                 Listing::Begin => found.clear(),

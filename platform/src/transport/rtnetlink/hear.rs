@@ -46,7 +46,7 @@ impl StaleClasses {
     }
 
     /// Records the number of our routes in a complete list.
-    pub(super) fn routes_listed(&mut self, count: usize) {
+    pub(super) fn record_route_count(&mut self, count: usize) {
         self.no_routes = count == 0;
     }
 
@@ -74,14 +74,14 @@ impl StaleClasses {
 
 impl Task {
     /// Receives all waiting notifications, and posts them as facts.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn drain_notifications(&mut self) {
         loop {
             let time_ns = now_ns();
-            let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.doubts);
+            let (codecs, links, doubts) = (self.codecs, &mut self.links, &mut self.stale);
             let (mut facts, mut newcomers) = (Vec::new(), Vec::new());
             // Links whose carrier may have changed, and with it their speed.
             let mut changed = Vec::new();
-            let heard = self.listener.hear(&mut self.buffer, &mut |frame| {
+            let heard = self.listener.drain(&mut self.buffer, &mut |frame| {
                 doubts.note(&frame);
                 let before = (name_of(&frame, links), oper_of(&frame, links));
                 facts_of(&frame, codecs, links, time_ns, &mut facts);
@@ -100,7 +100,7 @@ impl Task {
                 Ok(heard) => {
                     if heard.overrun {
                         warn!("announcements of the kernel were lost; reading everything again");
-                        self.doubts.all();
+                        self.stale.all();
                     }
                     if !heard.more {
                         return;
@@ -115,11 +115,11 @@ impl Task {
     }
 
     /// Reads all classes in doubt as a whole, so that vanished objects are noticed.
-    pub(super) fn clear_doubts(&mut self) {
-        if std::mem::take(&mut self.doubts.everything) {
-            self.doubts.routes = false;
+    pub(super) fn reread_stale(&mut self) {
+        if std::mem::take(&mut self.stale.everything) {
+            self.stale.routes = false;
             self.read_classes(&ObjectClass::ALL);
-        } else if std::mem::take(&mut self.doubts.routes) {
+        } else if std::mem::take(&mut self.stale.routes) {
             self.read_classes(&[ObjectClass::Routes]);
         }
     }

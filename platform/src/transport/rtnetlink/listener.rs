@@ -59,7 +59,7 @@ impl Listener {
     }
 
     /// Passes waiting messages to `each`, in the order of the kernel.
-    pub(crate) fn hear(
+    pub(crate) fn drain(
         &self,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Frame<'_>),

@@ -197,7 +197,7 @@ pub(super) struct Task {
     codecs: Codecs,
     links: LinkIndex,
     requests: RouteSocket,
-    asker: QuerySocket,
+    queries: QuerySocket,
     /// `None` where the kernel lacks the family.
     ethtool: Option<Ethtool>,
     listener: Listener,
@@ -206,8 +206,8 @@ pub(super) struct Task {
     mailbox: Mailbox,
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
-    doubts: StaleClasses,
-    in_hand: UnansweredOperations,
+    stale: StaleClasses,
+    unanswered: UnansweredOperations,
     cancelled: CancelledOperations,
 }
 
@@ -231,7 +231,7 @@ impl Task {
             codecs,
             links: LinkIndex::new(),
             requests,
-            asker,
+            queries: asker,
             ethtool,
             listener,
             window,
@@ -239,8 +239,8 @@ impl Task {
             mailbox,
             commands,
             wake,
-            doubts: StaleClasses::default(),
-            in_hand: UnansweredOperations::default(),
+            stale: StaleClasses::default(),
+            unanswered: UnansweredOperations::default(),
             cancelled: CancelledOperations::default(),
         };
         task.require_permission()?;
@@ -265,20 +265,20 @@ impl Task {
     /// Processes notifications, then commands, then whatever is in doubt. False when no more commands will come.
     fn round(&mut self) -> bool {
         let _ = self.wake.read();
-        self.hear();
+        self.drain_notifications();
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
-                Ok(command) => self.obey(command),
+                Ok(command) => self.handle_command(command),
                 Err(TryRecvError::Empty) => break,
             }
-            self.hear();
+            self.drain_notifications();
         }
-        self.clear_doubts();
+        self.reread_stale();
         true
     }
 
-    fn obey(&mut self, command: Command) {
+    fn handle_command(&mut self, command: Command) {
         match command {
             Command::Submit(batch) => self.submit(batch),
             Command::Read(keys) => self.read(keys),
@@ -293,7 +293,7 @@ impl Task {
 
     /// Waits for a command or a notification; returns at once while anything is in doubt.
     fn wait(&self) -> io::Result<()> {
-        let timeout = if self.doubts.any() { PollTimeout::ZERO } else { PollTimeout::NONE };
+        let timeout = if self.stale.any() { PollTimeout::ZERO } else { PollTimeout::NONE };
         let mut waits = [
             PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
@@ -307,9 +307,9 @@ impl Task {
     /// Recovers from a panic: fails the current operations, and marks all known state as in doubt.
     fn recover(&mut self) {
         warn!("the rtnetlink transport panicked; the operations at hand have failed");
-        let completions = self.in_hand.fail_all("the transport panicked");
+        let completions = self.unanswered.fail_all("the transport panicked");
         self.window.clear();
-        self.doubts.all();
+        self.stale.all();
         self.mailbox.post(Event::Completed(completions));
     }
 }

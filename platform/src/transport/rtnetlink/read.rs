@@ -78,7 +78,7 @@ impl Task {
             }
             Err(error) => {
                 warn!(%error, "cannot read an object back; reading everything again");
-                self.doubts.all();
+                self.stale.all();
                 Err(())
             }
         }
@@ -162,7 +162,7 @@ impl Task {
             // The kernel creates table main with the first route.
             facts.extend(none_if_refused(listed, &[Errno::ENOENT])?);
         }
-        self.doubts.routes_listed(facts.len());
+        self.stale.record_route_count(facts.len());
         Ok(facts)
     }
 
@@ -170,7 +170,7 @@ impl Task {
     /// ones.
     fn list_links(&mut self) -> QueryResult {
         let mut messages = Vec::new();
-        let Self { asker, buffer, codecs, links, doubts, .. } = self;
+        let Self { queries: asker, buffer, codecs, links, stale: doubts, .. } = self;
         asker.list(&ask::links(), buffer, &mut |listing| match listing {
             Listing::Begin => messages.clear(),
             Listing::Object(frame) => {
@@ -192,7 +192,7 @@ impl Task {
         let mut facts = Vec::new();
         for family in FAMILIES {
             let start = facts.len();
-            let Self { asker, buffer, codecs, links, .. } = self;
+            let Self { queries: asker, buffer, codecs, links, .. } = self;
             let time_ns = now_ns();
             let listed = asker.list_forwarding(family, buffer, &mut |listing| match listing {
                 Listing::Begin => facts.truncate(start),
@@ -205,7 +205,7 @@ impl Task {
 
     fn list(&mut self, question: &RouteNetlinkMessage) -> QueryResult {
         let mut facts = Vec::new();
-        let Self { asker, buffer, codecs, links, .. } = self;
+        let Self { queries: asker, buffer, codecs, links, .. } = self;
         let time_ns = now_ns();
         asker.list(question, buffer, &mut |listing| match listing {
             Listing::Begin => facts.clear(),
@@ -216,7 +216,7 @@ impl Task {
 
     fn get(&mut self, question: &RouteNetlinkMessage) -> QueryResult {
         let mut facts = Vec::new();
-        let Self { asker, buffer, codecs, links, .. } = self;
+        let Self { queries: asker, buffer, codecs, links, .. } = self;
         let time_ns = now_ns();
         asker.get(question, buffer, &mut |listing| {
             if let Listing::Object(frame) = listing {
@@ -260,7 +260,7 @@ impl Task {
                 Err(error) => {
                     warn!(?class, %error, "cannot list what the kernel has");
                     if matches!(error, QueryError::Interrupted) {
-                        self.doubts.all(); // again, after the notifications received meanwhile
+                        self.stale.all(); // again, after the notifications received meanwhile
                     }
                 }
             }
@@ -280,7 +280,7 @@ impl Task {
                 }
                 Err(error) => warn!(%error, "cannot list what the kernel has; trying again"),
             }
-            self.hear();
+            self.drain_notifications();
         }
         self.mailbox.post(Event::Observed(others));
         self.read_classes(&ObjectClass::ALL);
@@ -296,7 +296,7 @@ impl Task {
     /// Counters of all links; empty when the kernel does not report them.
     pub(super) fn counters(&mut self) -> Vec<LinkCounters> {
         let mut counters = Vec::new();
-        let Self { asker, buffer, .. } = self;
+        let Self { queries: asker, buffer, .. } = self;
         let listed =
             asker.list(&ask::links_with_counters(), buffer, &mut |listing| match listing {
                 Listing::Begin => counters.clear(),

@@ -36,7 +36,7 @@ struct WindowMessage {
     operation: usize,
     /// Position of the message among those of its operation.
     nth: usize,
-    forgiven: &'static [i32],
+    accepted_errnos: &'static [i32],
 }
 
 /// A batch in progress: the messages in the window, and the outcomes of its operations.
@@ -57,7 +57,7 @@ pub(super) struct Failure {
 }
 
 impl UnansweredOperations {
-    fn take_over(&mut self, operations: &[Operation]) {
+    fn accept(&mut self, operations: &[Operation]) {
         self.operations.extend(operations.iter().map(|operation| operation.id));
     }
 
@@ -77,7 +77,7 @@ impl Task {
     /// belong to.
     pub(super) fn submit(&mut self, operations: Vec<Operation>) {
         let last = operations.iter().map(|operation| operation.id).max();
-        self.in_hand.take_over(&operations);
+        self.unanswered.accept(&operations);
         let mut batch = Batch {
             operations,
             owners: Vec::new(),
@@ -91,7 +91,7 @@ impl Task {
             let links = together(&batch.operations, position);
             if let Some(links) = links.filter(|links| links.clone().all(wanted)) {
                 position = links.end;
-                self.delete_together(&mut batch, links);
+                self.delete_links(&mut batch, links);
                 continue;
             }
             match self.requests_of(&batch.operations[position]) {
@@ -130,12 +130,12 @@ impl Task {
             match request {
                 Request::Netlink { message, flags, forgiven } => {
                     self.window.push(&message, flags);
-                    batch.owners.push(WindowMessage { operation, nth, forgiven });
+                    batch.owners.push(WindowMessage { operation, nth, accepted_errnos: forgiven });
                 }
                 Request::Sysctl { path, value } => {
                     self.flush(batch, operation); // the link may be created just before
                     match sysctl::write(&path, &value) {
-                        Ok(()) => self.note_written(batch, operation),
+                        Ok(()) => self.read_back(batch, operation),
                         Err(error) => {
                             let error = texts::failed(&format!("cannot write {path}"), &error);
                             batch.failures.push(Failure { operation, nth, error });
@@ -150,7 +150,7 @@ impl Task {
         }
     }
 
-    fn note_written(&mut self, batch: &mut Batch, operation: usize) {
+    fn read_back(&mut self, batch: &mut Batch, operation: usize) {
         let key = &batch.operations[operation].key;
         if let Ok(Some(fact)) = self.ask(&ReadQuery::of(key)).map(|mut facts| facts.pop()) {
             batch.observed.push((operation, fact));
@@ -161,21 +161,21 @@ impl Task {
     pub(super) fn flush(&mut self, batch: &mut Batch, end: usize) {
         match self.window.exchange(&self.requests, &mut self.buffer) {
             Ok(answers) => self.judge(batch, answers),
-            Err(error) => batch.fail_window(&not_sent(&error)),
+            Err(error) => batch.fail_window(&send_error(&error)),
         }
         batch.owners.clear();
         let failures = batch.take_failures(end);
         self.clean_up(batch, &failures);
-        self.hear();
+        self.drain_notifications();
         let completions = batch.completions(end, failures);
-        self.in_hand.done(completions.len());
+        self.unanswered.done(completions.len());
         self.mailbox.post(Event::Completed(completions));
     }
 
     fn judge(&mut self, batch: &mut Batch, answers: WindowAnswers) {
         for (position, refusal) in answers.refused {
             let Some(owner) = batch.owners.get(position) else { continue };
-            if owner.forgiven.contains(&refusal.errno) {
+            if owner.accepted_errnos.contains(&refusal.errno) {
                 continue;
             }
             let failure =
@@ -184,7 +184,7 @@ impl Task {
         }
         if answers.lost {
             warn!("answers of the kernel were lost: the operations of a window are in doubt");
-            self.doubts.all();
+            self.stale.all();
             batch.fail_window(&OperationError {
                 errno: None,
                 message: "the kernel's answer was lost".into(),
@@ -201,7 +201,7 @@ impl Task {
             let operation = &batch.operations[failure.operation];
             debug!(key = %operation.key, error = %failure.error, "an operation failed");
             if operation.action == Action::Create {
-                self.take_back(operation, failure.nth > 0);
+                self.undo_creation(operation, failure.nth > 0);
                 links |= operation.key.kind() == kinds::LINK;
             }
             keys.push(operation.key.clone());
@@ -216,7 +216,7 @@ impl Task {
 
     /// Encodes the deletion of a partly created object, which also clears its reserved index. Sends it only if the
     /// first message, the creation itself, succeeded.
-    fn take_back(&mut self, created: &Operation, send: bool) {
+    fn undo_creation(&mut self, created: &Operation, send: bool) {
         let undo = Operation {
             action: Action::Delete,
             old: created.new.clone(),
@@ -294,7 +294,7 @@ fn failed(refusal: &KernelRefusal) -> OperationError {
     }
 }
 
-fn not_sent(error: &io::Error) -> OperationError {
+fn send_error(error: &io::Error) -> OperationError {
     OperationError {
         errno: error.raw_os_error(),
         message: format!("cannot send to the kernel: {error}"),

@@ -24,13 +24,13 @@ use crate::codec::{Request, Requests};
 use crate::descriptors::kinds;
 
 /// Group of links that are about to be deleted: an unusual number that is not assigned by hand.
-pub(crate) const LEAVING: u32 = 0x4846_1EA5;
+pub(crate) const DELETION_GROUP: u32 = 0x4846_1EA5;
 /// Group of links without an assigned group.
-const NO_GROUP: u32 = 0;
+const DEFAULT_GROUP: u32 = 0;
 /// Fewest links for which a group pays off: it requires a list of all links, some microseconds for each.
 const FEW: usize = 16;
 /// Most links in one request: the kernel holds its lock for all of them, and sends a notification for each.
-const MANY: usize = 1_024;
+const MAX_GROUP_SIZE: usize = 1_024;
 
 /// A link to be deleted.
 struct LinkDeletion {
@@ -45,41 +45,44 @@ pub(super) fn together(operations: &[Operation], start: usize) -> Option<Range<u
     let is_link = |operation: &&Operation| {
         operation.action == Action::Delete && operation.key.kind() == kinds::LINK
     };
-    let count = operations[start..].iter().take(MANY).take_while(is_link).count();
+    let count = operations[start..].iter().take(MAX_GROUP_SIZE).take_while(is_link).count();
     (count >= FEW).then(|| start..start + count)
 }
 
 impl Task {
     /// Deletes the links of these operations, after carrying out and reporting those before.
-    pub(super) fn delete_together(&mut self, batch: &mut Batch, range: Range<usize>) {
+    pub(super) fn delete_links(&mut self, batch: &mut Batch, range: Range<usize>) {
         self.flush(batch, range.start);
-        let leaving = self.encode_leaving(batch, range.clone());
-        let alone = match leaving.len() >= FEW && self.group_is_free(&leaving) {
+        let leaving = self.encode_deletions(batch, range.clone());
+        let alone = match leaving.len() >= FEW && self.has_no_foreign_member(&leaving) {
             true => self.delete_group(leaving),
             false => leaving,
         };
-        self.delete_alone(batch, alone, range);
+        self.delete_singly(batch, alone, range);
     }
 
     /// True when the group contains no foreign link. The kernel is asked each time, because it does not announce
     /// that a link that is down joins a group.
-    fn group_is_free(&mut self, leaving: &[LinkDeletion]) -> bool {
+    fn has_no_foreign_member(&mut self, leaving: &[LinkDeletion]) -> bool {
         let ours: HashSet<u32> = leaving.iter().map(|link| link.index).collect();
         let mut foreign = false;
-        let Self { asker, buffer, .. } = self;
+        let Self { queries: asker, buffer, .. } = self;
         let listed = asker.list(&ask::links(), buffer, &mut |listing| match listing {
             Listing::Begin => foreign = false,
             Listing::Object(frame) => foreign |= is_foreign_member(&frame, &ours),
         });
         if foreign {
-            warn!(group = LEAVING, "a foreign link is in our group: links are deleted one by one");
+            warn!(
+                group = DELETION_GROUP,
+                "a foreign link is in our group: links are deleted one by one"
+            );
         }
         listed.is_ok() && !foreign
     }
 
     /// Encodes the deletions. Requests other than a single deletion, such as for links that are not ours, are sent
     /// at once.
-    fn encode_leaving(&mut self, batch: &mut Batch, range: Range<usize>) -> Vec<LinkDeletion> {
+    fn encode_deletions(&mut self, batch: &mut Batch, range: Range<usize>) -> Vec<LinkDeletion> {
         let start = range.start;
         let mut leaving = Vec::with_capacity(range.len());
         for position in range {
@@ -100,9 +103,9 @@ impl Task {
 
     /// Deletes the links as a group; returns those that still have to be deleted one by one.
     fn delete_group(&mut self, leaving: Vec<LinkDeletion>) -> Vec<LinkDeletion> {
-        let joined = self.set_group(&leaving, LEAVING);
+        let joined = self.set_group(&leaving, DELETION_GROUP);
         let mut message = LinkMessage::default();
-        message.attributes.push(LinkAttribute::Group(LEAVING));
+        message.attributes.push(LinkAttribute::Group(DELETION_GROUP));
         self.window.push(&RouteNetlinkMessage::DelLink(message), NLM_F_REQUEST);
         let deleted = self.answered().is_some_and(|answers| answers.refused.is_empty());
         if deleted {
@@ -110,7 +113,7 @@ impl Task {
             return links.filter(|(_, joined)| !joined).map(|(link, _)| link).collect();
         }
         debug!("a group of links is not deleted at once");
-        self.set_group(&leaving, NO_GROUP);
+        self.set_group(&leaving, DEFAULT_GROUP);
         leaving
     }
 
@@ -140,13 +143,13 @@ impl Task {
     fn answered(&mut self) -> Option<WindowAnswers> {
         let answers = self.window.exchange(&self.requests, &mut self.buffer).ok()?;
         if answers.lost {
-            self.doubts.all();
+            self.stale.all();
             return None;
         }
         Some(answers)
     }
 
-    fn delete_alone(&mut self, batch: &mut Batch, alone: Vec<LinkDeletion>, range: Range<usize>) {
+    fn delete_singly(&mut self, batch: &mut Batch, alone: Vec<LinkDeletion>, range: Range<usize>) {
         for LinkDeletion { position, requests, .. } in alone {
             self.collect(batch, position, requests);
             if self.window.is_full() {
@@ -160,7 +163,7 @@ impl Task {
 fn is_foreign_member(frame: &Frame<'_>, ours: &HashSet<u32>) -> bool {
     match frame.decode() {
         Ok(RouteNetlinkMessage::NewLink(link)) => {
-            link.attributes.contains(&LinkAttribute::Group(LEAVING))
+            link.attributes.contains(&LinkAttribute::Group(DELETION_GROUP))
                 && !ours.contains(&link.header.index)
         }
         Ok(_) => false,

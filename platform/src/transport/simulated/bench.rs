@@ -93,7 +93,7 @@ impl Box_ {
     pub(super) fn settle(&mut self) {
         for _ in 0..MAX_STEPS {
             if let Some(event) = self.events.try_recv() {
-                let step = self.take_in(event);
+                let step = self.process_event(event);
                 self.follow(step);
             } else if let Some(deadline) = self.deadline.take() {
                 self.now = self.now.max(deadline);
@@ -118,11 +118,11 @@ impl Box_ {
     /// Processes a single event.
     pub(super) fn take_in_one(&mut self) {
         let event = self.events.try_recv().expect("something happened");
-        let step = self.take_in(event);
+        let step = self.process_event(event);
         self.follow(step);
     }
 
-    fn take_in(&mut self, event: Event) -> Step {
+    fn process_event(&mut self, event: Event) -> Step {
         let now = self.now();
         event.tell(&mut self.engine, now)
     }

@@ -14,7 +14,7 @@ use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
 /// Smallest and largest MTU of the model's links, octets of layer 3.
 const MTU_RANGE: std::ops::RangeInclusive<u32> = 68..=65_536;
 /// MTU of a fresh link, octets of layer 3.
-const FRESH_MTU: u32 = 1500;
+const DEFAULT_MTU: u32 = 1500;
 
 /// One link.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ pub(super) enum SimLinkKind {
     Loopback,
     /// Index of the far end.
     Veth(u32),
-    Made(InfoKind, Option<InfoData>),
+    Created(InfoKind, Option<InfoData>),
 }
 
 impl SimLink {
@@ -54,7 +54,7 @@ impl SimLink {
             kind,
             up: false,
             carrier: true,
-            mtu: FRESH_MTU,
+            mtu: DEFAULT_MTU,
             mac: [2, 0xf0, a, b, c, d],
             alias: String::new(),
             master: 0,
@@ -94,9 +94,9 @@ impl KernelModel {
                         self.link(*below)?;
                     }
                 }
-                self.insert_made(index, name, kind, data);
+                self.insert_created(index, name, kind, data);
             }
-            (InfoKind::Bridge | InfoKind::Dummy, _) => self.insert_made(index, name, kind, data),
+            (InfoKind::Bridge | InfoKind::Dummy, _) => self.insert_created(index, name, kind, data),
             _ => {
                 return Err(SimulatedRefusal {
                     errno: Errno::EOPNOTSUPP,
@@ -114,8 +114,8 @@ impl KernelModel {
         made
     }
 
-    fn insert_made(&mut self, index: u32, name: &str, kind: &InfoKind, data: Option<&InfoData>) {
-        let kind = SimLinkKind::Made(kind.clone(), data.cloned());
+    fn insert_created(&mut self, index: u32, name: &str, kind: &InfoKind, data: Option<&InfoData>) {
+        let kind = SimLinkKind::Created(kind.clone(), data.cloned());
         self.insert_link(SimLink::new(index, name, kind));
     }
 
@@ -173,7 +173,7 @@ impl KernelModel {
                 LinkAttribute::Controller(0) => link.master = 0,
                 LinkAttribute::Controller(master) => {
                     match self.kind(*master) {
-                        Some(SimLinkKind::Made(InfoKind::Bridge, _)) => link.master = *master,
+                        Some(SimLinkKind::Created(InfoKind::Bridge, _)) => link.master = *master,
                         Some(_) => return Err(Errno::EOPNOTSUPP.into()),
                         None => return Err(Errno::EINVAL.into()),
                     };
@@ -233,7 +233,7 @@ impl KernelModel {
             self.remove(peer);
         }
         let below = |it: &SimLink| match &it.kind {
-            SimLinkKind::Made(_, Some(InfoData::Vxlan(params))) => {
+            SimLinkKind::Created(_, Some(InfoData::Vxlan(params))) => {
                 params.contains(&InfoVxlan::Link(index))
             }
             _ => false,
@@ -303,7 +303,7 @@ impl KernelModel {
                 message.attributes.push(LinkAttribute::Link(*peer));
                 (InfoKind::Veth, None)
             }
-            SimLinkKind::Made(kind, data) => (kind.clone(), data.clone()),
+            SimLinkKind::Created(kind, data) => (kind.clone(), data.clone()),
         };
         let mut info = vec![LinkInfo::Kind(kind)];
         info.extend(data.map(LinkInfo::Data));
@@ -323,12 +323,12 @@ impl KernelModel {
                 Some(peer) if peer.up => State::Up,
                 _ => State::LowerLayerDown,
             },
-            SimLinkKind::Made(InfoKind::Bridge, _) => {
+            SimLinkKind::Created(InfoKind::Bridge, _) => {
                 let carried =
                     |port: &SimLink| port.master == link.index && self.oper(port) == State::Up;
                 if self.links.values().any(carried) { State::Up } else { State::Down }
             }
-            SimLinkKind::Made(..) => State::Unknown,
+            SimLinkKind::Created(..) => State::Unknown,
         }
     }
 
@@ -372,7 +372,7 @@ fn info(message: &LinkMessage) -> Option<(&InfoKind, Option<&InfoData>)> {
 /// Changes the parameters of a bridge; other kinds keep theirs.
 fn merge(kind: &mut SimLinkKind, change: Option<(&InfoKind, Option<&InfoData>)>) {
     let Some((InfoKind::Bridge, Some(InfoData::Bridge(change)))) = change else { return };
-    let SimLinkKind::Made(InfoKind::Bridge, data) = kind else { return };
+    let SimLinkKind::Created(InfoKind::Bridge, data) = kind else { return };
     let mut params = match data.take() {
         Some(InfoData::Bridge(params)) => params,
         _ => vec![InfoBridge::StpState(BridgeStpState::Disabled)],

@@ -60,7 +60,7 @@ pub(super) struct KernelModel {
     /// Notifications that were not fetched yet.
     pub(super) notes: Vec<KernelNotification>,
     /// IPv4 routes were dropped without notification, so routes have to be read again.
-    pub(super) silent_losses: bool,
+    pub(super) routes_dropped_silently: bool,
     pub(super) last_index: u32,
 }
 
@@ -275,7 +275,7 @@ impl KernelModel {
             let Some(mut route) = self.routes.remove(&key) else { continue };
             let (old, ipv4) = (route.clone(), key.1.addr().is_ipv4());
             let stays = mark(&mut route, index, true) && !(away && ipv4);
-            self.silent_losses |= ipv4;
+            self.routes_dropped_silently |= ipv4;
             if !stays && !ipv4 {
                 self.notes.push((RouteNetlinkMessage::DelRoute(old), 0));
             } else if stays && away {

@@ -133,7 +133,7 @@ impl SimulatedKernel {
 
     /// Plugs a port in.
     pub fn plug(&self, name: &str) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             let index = machine.last_index + 1;
             machine.insert_link(SimLink::new(index, name, SimLinkKind::Port));
         });
@@ -141,7 +141,7 @@ impl SimulatedKernel {
 
     /// Removes a link of any kind.
     pub fn unplug(&self, name: &str) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             if let Some(index) = machine.by_name(name) {
                 machine.remove(index);
             }
@@ -150,7 +150,7 @@ impl SimulatedKernel {
 
     /// Sets a link up or down, as another program would.
     pub fn set_up(&self, name: &str, up: bool) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             let mut message = LinkMessage::default();
             message.header.index = machine.by_name(name).unwrap_or(0);
             message.header.change_mask = LinkFlags::Up;
@@ -162,13 +162,13 @@ impl SimulatedKernel {
     /// Installs a program, as an operator would; its path is below the root.
     pub fn install(&self, program: &str) {
         let key = credential::program_key(program);
-        self.externally_seen(key, |machine| machine.credentials.install(program));
+        self.change_externally_and_read(key, |machine| machine.credentials.install(program));
     }
 
     /// Adds an account with a password, as an operator would.
     pub fn add_account(&self, name: &str, hash: &str) {
         let key = credential::account_key(name);
-        self.externally_seen(key, |machine| machine.credentials.add_account(name, hash));
+        self.change_externally_and_read(key, |machine| machine.credentials.add_account(name, hash));
     }
 
     /// Sets the MTU of a link, as another program would.
@@ -184,7 +184,7 @@ impl SimulatedKernel {
     /// The driver of a port tells another speed or duplex, as when a cable comes or both ends negotiate anew.
     pub fn set_ethernet(&self, ethernet: Ethernet) {
         let key = descriptors::ethernet::key(&ethernet.link);
-        self.externally_seen(key, |machine| {
+        self.change_externally_and_read(key, |machine| {
             let index = machine.by_name(&ethernet.link);
             let link = index.and_then(|index| machine.links.get_mut(&index));
             link.expect("a cable comes to a port that is there").ethernet = Some(ethernet);
@@ -192,7 +192,7 @@ impl SimulatedKernel {
     }
 
     fn set_attribute(&self, name: &str, attribute: LinkAttribute) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             let mut message = LinkMessage::default();
             message.header.index = machine.by_name(name).unwrap_or(0);
             message.attributes = vec![attribute];
@@ -202,7 +202,7 @@ impl SimulatedKernel {
 
     /// Adds an address, as another program would.
     pub fn add_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             let message = address_message(machine, link, ip, prefix_len);
             machine.request_by_hand(RouteNetlinkMessage::NewAddress(message));
         });
@@ -210,7 +210,7 @@ impl SimulatedKernel {
 
     /// Removes an address, as another program would.
     pub fn delete_address(&self, link: &str, ip: IpAddr, prefix_len: u8) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             let message = address_message(machine, link, ip, prefix_len);
             machine.request_by_hand(RouteNetlinkMessage::DelAddress(message));
         });
@@ -218,7 +218,7 @@ impl SimulatedKernel {
 
     /// Adds a foreign route that drops packets, with protocol `static` and metric 0.
     pub fn add_foreign_route(&self, prefix: ipnet::IpNet) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             let mut message = RouteMessage::default();
             let v4 = prefix.addr().is_ipv4();
             use netlink_packet_route::AddressFamily::{Inet, Inet6};
@@ -235,7 +235,7 @@ impl SimulatedKernel {
 
     /// Removes a route of any origin.
     pub fn delete_route(&self, prefix: ipnet::IpNet) {
-        self.externally(|machine| {
+        self.change_externally(|machine| {
             let keys: Vec<_> =
                 machine.routes.keys().filter(|key| key.1 == prefix).copied().collect();
             for key in keys {
@@ -290,14 +290,14 @@ impl SimulatedKernel {
         self.lock().machine.is_marked(link)
     }
 
-    fn externally(&self, act: impl FnOnce(&mut KernelModel)) {
+    fn change_externally(&self, act: impl FnOnce(&mut KernelModel)) {
         let mut state = self.lock();
         act(&mut state.machine);
         state.tell();
     }
 
     /// Runs a change by another program that gives no notification, and reads the object again.
-    fn externally_seen(&self, key: Key, act: impl FnOnce(&mut KernelModel)) {
+    fn change_externally_and_read(&self, key: Key, act: impl FnOnce(&mut KernelModel)) {
         let mut state = self.lock();
         act(&mut state.machine);
         state.run(Command::Read(vec![key]));
@@ -466,7 +466,7 @@ impl State {
         seen.extend(self.sysctls_of(&seen));
         let facts = self.facts(seen);
         self.post(Event::Observed(facts));
-        if std::mem::take(&mut self.machine.silent_losses) {
+        if std::mem::take(&mut self.machine.routes_dropped_silently) {
             let routes: Vec<RouteNetlinkMessage> = self.machine.list_routes().collect();
             let mut seen = Vec::new();
             for message in routes {

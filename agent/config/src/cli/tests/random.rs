@@ -76,7 +76,7 @@ fn names(ty: &Type) -> Vec<String> {
     }
 }
 
-fn grow(
+fn fill_random(
     schema: &Schema,
     node: &Node,
     path: &InstancePath,
@@ -106,7 +106,7 @@ fn grow(
                 if *presence && choices.one_in(2) {
                     tree.branch_mut(schema, &step.0, &Mark::Explicit).given = true;
                 }
-                grow(schema, child, &step, choices, tree);
+                fill_random(schema, child, &step, choices, tree);
             }
             NodeKind::List { keys } => {
                 for _ in 0..=choices.below(3) {
@@ -116,7 +116,7 @@ fn grow(
                     if choices.one_in(2) {
                         tree.branch_mut(schema, &entry.0, &Mark::Explicit).given = true;
                     }
-                    grow(schema, child, &entry, choices, tree);
+                    fill_random(schema, child, &entry, choices, tree);
                 }
             }
         }
@@ -126,7 +126,13 @@ fn grow(
 fn check(schema: &Schema, octets: &[u8], texts: &[String]) {
     let mut grown = Tree::new();
     let mut choices = Choices { octets, texts };
-    grow(schema, schema.node(schema.root()), &InstancePath::root(), &mut choices, &mut grown);
+    fill_random(
+        schema,
+        schema.node(schema.root()),
+        &InstancePath::root(),
+        &mut choices,
+        &mut grown,
+    );
     let text = print(schema, &grown);
     let statements = parse(schema, &text).unwrap_or_else(|errors| panic!("{text}\n{errors:#?}"));
     assert_eq!(tree(schema, &statements), grown, "{text}");

@@ -17,7 +17,7 @@ fn apply(schema: &Schema, tree: &mut Tree<Mark>, statements: &[Statement]) {
             StatementAction::Set(value) => {
                 tree.set_leaf(schema, &statement.path, Leaf::new(value.clone(), Mark::Explicit));
             }
-            StatementAction::Enter => {
+            StatementAction::Create => {
                 tree.branch_mut(schema, &statement.path.0, &Mark::Explicit).given = true;
             }
             StatementAction::No => drop(tree.remove(schema, &statement.path)),
@@ -109,7 +109,7 @@ fn one_line_names_one_thing() {
 #[test]
 fn notes_become_comments() {
     let tree = read(native(), "interface eth0 mtu 1400\nsystem hostname box");
-    let noted = print_every(native(), &tree, &|mark| Some(format!("{mark:?}")));
+    let noted = print_with_notes(native(), &tree, &|mark| Some(format!("{mark:?}")));
     let want =
         "system\n  hostname box # Explicit\ninterface eth0 # Explicit\n  mtu 1400 # Explicit\n";
     assert_eq!(noted, want);

@@ -133,7 +133,7 @@ impl CompiledPolicy {
 
 impl ResolvedPath {
     fn of(models: &Models, path: &pathz::Path) -> Result<Self, PathError> {
-        let literal = in_words(path);
+        let literal = literal_prefix(path);
         let Some(scope) = Scope::of(&path.origin) else {
             return Ok(Self { text: bare(path.origin.clone(), &literal), nodes: None });
         };
@@ -155,7 +155,7 @@ impl ResolvedPath {
 }
 
 /// The elements before the first open name.
-fn in_words(path: &pathz::Path) -> Path {
+fn literal_prefix(path: &pathz::Path) -> Path {
     let elem = |elem: &pathz::Elem| Elem {
         name: elem.name.to_string(),
         keys: elem.keys.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),

@@ -78,7 +78,7 @@ impl Pathz {
         read: PolicyParser,
     ) -> Result<Self, MissingNode> {
         let artefact = artefacts.get(&ArtefactTable::Pathz).and_then(|all| all.get(POLICY));
-        let last = artefact.map(|artefact| Arc::new(installed(models, artefact, read)));
+        let last = artefact.map(|artefact| Arc::new(restore_policy(models, artefact, read)));
         Ok(Self {
             rotation_lock: RotationLock::default(),
             rules: PathzRules { models: Arc::clone(models) },
@@ -117,7 +117,7 @@ impl Pathz {
     }
 
     /// Sets or clears the sandbox policy. Returns the resulting state leaves.
-    pub(crate) fn try_out(&self, state: &State) -> ServiceState {
+    pub(crate) fn set_sandbox(&self, state: &State) -> ServiceState {
         self.sandbox.write().unwrap_or_else(PoisonError::into_inner).clone_from(state);
         self.leaves.sandbox(state.as_deref())
     }
@@ -140,7 +140,7 @@ impl Pathz {
     /// Applies a policy that is on disk; readers under the previous one are notified. Returns the resulting state
     /// leaves.
     pub(crate) fn settle(&self, state: &State) -> ServiceState {
-        let mut shown = self.try_out(&None);
+        let mut shown = self.set_sandbox(&None);
         self.active.send_replace(state.clone());
         shown.extend(self.leaves.active(state.as_deref()));
         shown
@@ -202,11 +202,15 @@ impl PolicyWatch {
 
 /// Parses the stored policy. It was accepted once, possibly by an agent that knows more; a policy that this agent
 /// cannot parse permits nothing, and is kept unchanged.
-fn installed(models: &Arc<Models>, artefact: &Artefact, read: PolicyParser) -> InstalledPolicy {
+fn restore_policy(
+    models: &Arc<Models>,
+    artefact: &Artefact,
+    read: PolicyParser,
+) -> InstalledPolicy {
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
     let content = artefact.content.to_vec();
     let read = read(&content);
-    let judge = read.and_then(|draft| judge_of(models, draft));
+    let judge = read.and_then(|draft| compile(models, draft));
     let judge = judge.unwrap_or_else(|reason| {
         error!(%reason, "the stored pathz policy cannot be read: no path may be read or written until gNSI is \
             switched off on the box");
@@ -215,7 +219,7 @@ fn installed(models: &Arc<Models>, artefact: &Artefact, read: PolicyParser) -> I
     InstalledPolicy { version, created_on, content, judge: Arc::new(judge) }
 }
 
-fn judge_of(models: &Arc<Models>, draft: DraftPolicy) -> Result<CompiledPolicy, String> {
+fn compile(models: &Arc<Models>, draft: DraftPolicy) -> Result<CompiledPolicy, String> {
     let policy: Policy = draft.check().map_err(|error| error.to_string())?;
     CompiledPolicy::new(Arc::clone(models), policy).map_err(|error| Chain(&error).to_string())
 }

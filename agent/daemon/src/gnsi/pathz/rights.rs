@@ -50,7 +50,7 @@ impl PathPermissions {
     }
 
     /// True when a request may name these steps, because a rule permits them or an ancestor. Counted.
-    pub fn may_ask(&self, scope: Scope, asked: &[PatternStep]) -> bool {
+    pub fn may_request(&self, scope: Scope, asked: &[PatternStep]) -> bool {
         let permitted = permits_pattern(self.read(scope), asked);
         let node = asked.last().map_or(ROOT, |step| step.node);
         self.counters.count((scope, node), Mode::Read, permitted);
@@ -58,8 +58,8 @@ impl PathPermissions {
     }
 
     /// Checks a request for unknown nodes below these steps. A permission is not counted then.
-    pub fn may_ask_below(&self, scope: Scope, asked: &[PatternStep]) -> bool {
-        permits_pattern(self.read(scope), asked) || self.may_ask(scope, asked)
+    pub fn may_request_below(&self, scope: Scope, asked: &[PatternStep]) -> bool {
+        permits_pattern(self.read(scope), asked) || self.may_request(scope, asked)
     }
 
     /// Counts the decision about an operation that names this node.
@@ -74,7 +74,7 @@ impl PathPermissions {
     }
 
     /// Checks a request for CLI text, which requires permission to read the whole tree. Counted.
-    pub fn may_ask_text(&self) -> bool {
+    pub fn may_request_text(&self) -> bool {
         let permitted = self.reads_all(Scope::Text);
         self.counters.count((Scope::Text, ROOT), Mode::Read, permitted);
         permitted
@@ -130,11 +130,11 @@ impl EditAuthorizer for PathPermissions {
         permits_pattern(self.write(origin.into()), named)
     }
 
-    fn may_send_text(&self) -> bool {
+    fn may_send_cli_text(&self) -> bool {
         permits(&self.write(Scope::Text).root())
     }
 
-    fn may_state(&self, before: &Configuration, statement: &Statement) -> bool {
+    fn may_apply_statement(&self, before: &Configuration, statement: &Statement) -> bool {
         let Statement { path, act, .. } = statement;
         if permits(&position(self.write(Scope::Text), &path.0)) {
             return true;
@@ -142,13 +142,13 @@ impl EditAuthorizer for PathPermissions {
         let held = before.config_view(Origin::Native).get(path);
         let same = match (act, held) {
             (StatementAction::Set(value), Some(Found::Leaf(held))) => held.value == *value,
-            (StatementAction::Enter, Some(Found::Branch(_))) => true,
+            (StatementAction::Create, Some(Found::Branch(_))) => true,
             _ => false,
         };
         same && self.may_read(Origin::Native, path)
     }
 
-    fn may_supply(
+    fn may_write_payload(
         &self,
         before: &Configuration,
         origin: Origin,
@@ -168,7 +168,7 @@ impl EditAuthorizer for PathPermissions {
         };
         let view = self.write(origin.into());
         let schema = before.models().schema(origin);
-        let mut search = Search { view, schema, path: path.clone(), excused: &known };
+        let mut search = Search { view, schema, path: path.clone(), exception: &known };
         match search.finds(position(view, &path.0), supplied) {
             true => Err(search.path),
             false => Ok(()),
@@ -248,7 +248,7 @@ impl LayerChanges<'_> {
                 if denied.is_some() {
                     return;
                 }
-                let mut search = Search { view, schema, path: path.clone(), excused };
+                let mut search = Search { view, schema, path: path.clone(), exception: excused };
                 let at = position(view, &path.0);
                 let found = match change {
                     Change::Added(found) | Change::Removed(found) => search.finds(at, found),
@@ -272,7 +272,7 @@ struct Search<'a> {
     schema: &'a Schema,
     /// Current path; at the end, that of the result.
     path: InstancePath,
-    excused: WriteException<'a>,
+    exception: WriteException<'a>,
 }
 
 impl Search<'_> {
@@ -282,7 +282,7 @@ impl Search<'_> {
             return false;
         }
         match found {
-            Found::Leaf(leaf) => !permits(&at) && !(self.excused)(&self.path, Some(leaf)),
+            Found::Leaf(leaf) => !permits(&at) && !(self.exception)(&self.path, Some(leaf)),
             Found::Branch(branch) => {
                 let mut bare = true;
                 for (node, child) in branch.children() {
@@ -295,7 +295,7 @@ impl Search<'_> {
                         return true;
                     }
                 }
-                bare && !permits(&at) && !(self.excused)(&self.path, None)
+                bare && !permits(&at) && !(self.exception)(&self.path, None)
             }
             // The caller descends into entries with their keys.
             Found::List(_) => false,

@@ -30,7 +30,7 @@ pub(crate) enum UploadError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
-    Misfit(#[from] RulePathError),
+    RulePath(#[from] RulePathError),
 }
 
 impl RotationRules for PathzRules {

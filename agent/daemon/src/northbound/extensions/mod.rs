@@ -46,7 +46,7 @@ pub(super) struct ReadExtensions {
 impl SetExtensions {
     pub(super) fn read(extensions: &[Extension]) -> Result<Self, Refusal> {
         let mut wishes = Self::default();
-        for ext in known(extensions)? {
+        for ext in known_extensions(extensions)? {
             match ext {
                 KnownExtension::Commit(commit) => {
                     wishes.options.confirmation = Some(confirmation(commit)?);
@@ -78,14 +78,14 @@ impl ReadExtensions {
     pub(super) fn of_subscribe(extensions: &[Extension], mode: Mode) -> Result<Self, Refusal> {
         let wishes = Self::read(extensions, "a Subscribe")?;
         match &wishes.history {
-            Some(history) => Err(past(history, mode)),
+            Some(history) => Err(refuse_history(history, mode)),
             None => Ok(wishes),
         }
     }
 
     fn read(extensions: &[Extension], rpc: &'static str) -> Result<Self, Refusal> {
         let mut wishes = Self::default();
-        for ext in known(extensions)? {
+        for ext in known_extensions(extensions)? {
             match ext {
                 KnownExtension::Depth(depth) => wishes.depth = NonZeroU32::new(depth.level),
                 KnownExtension::ConfigSubscription(wanted) => match wanted.action {
@@ -108,7 +108,7 @@ impl ReadExtensions {
 
 /// Refuses extensions of Capabilities, which has nothing to limit or to commit.
 pub(super) fn check_none(extensions: &[Extension]) -> Result<(), Refusal> {
-    match known(extensions)?.first() {
+    match known_extensions(extensions)?.first() {
         None | Some(KnownExtension::Arbitration(_)) => Ok(()),
         Some(other) => Err(other.misplaced("Capabilities")),
     }
@@ -125,7 +125,7 @@ enum KnownExtension<'a> {
     Plan(PlanOption),
 }
 
-fn known(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>, Refusal> {
+fn known_extensions(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>, Refusal> {
     let mut all: Vec<KnownExtension<'_>> = Vec::new();
     for ext in extensions.iter().filter_map(|extension| extension.ext.as_ref()) {
         let known = match ext {
@@ -223,7 +223,7 @@ fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
 }
 
 /// Refusal of `history`: the mistake in it, or else that past values are not kept.
-fn past(asked: &gnmi_ext::History, mode: Mode) -> Refusal {
+fn refuse_history(asked: &gnmi_ext::History, mode: Mode) -> Refusal {
     match &asked.request {
         None => Refusal::invalid("the extension `history` has no time"),
         Some(history::Request::SnapshotTime(_)) if mode != Mode::Once => {

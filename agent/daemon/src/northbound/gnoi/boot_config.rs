@@ -86,7 +86,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
         // A task of its own, because a trial is also taken back when the client and its stream are gone.
         let trial = async move {
             let asking = (&caller, &permission);
-            if let Err(refusal) = verified(&core, &gnsi, asking, requests, &answers).await {
+            if let Err(refusal) = run_trial(&core, &gnsi, asking, requests, &answers).await {
                 let _client_is_gone = answers.send(Err(refusal.into())).await;
             }
         };
@@ -98,7 +98,7 @@ impl<D: Datastore> BootConfig for BootConfigService<D> {
 }
 
 /// Runs one trial: the configuration is in force at once, and stays if the client finalizes it.
-async fn verified<D: Datastore>(
+async fn run_trial<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
     (caller, permission): (&Caller, &CallPermission),
@@ -156,8 +156,7 @@ impl Trial {
             return Err(Refusal::invalid("`set` has nothing that could be tried"));
         }
         let boot = boot.map(|boot| BootChange::Try(Arc::new(boot)));
-        let mut seeds =
-            ArtefactTrial::try_all(core, gnsi, caller, boot.as_ref(), artefacts).await?;
+        let mut seeds = ArtefactTrial::begin(core, gnsi, caller, boot.as_ref(), artefacts).await?;
         let with_boot = boot.is_some();
         if let Some(boot) = boot
             && let Err(refusal) = change(core, caller, boot).await
@@ -211,7 +210,7 @@ enum TrialEnd {
     /// The stream ended without a decision.
     Cut,
     Late,
-    Wrong,
+    UnexpectedSet,
     /// The client has lost the permission to finalize.
     Denied(Refusal),
     Stopping,
@@ -224,7 +223,7 @@ impl TrialEnd {
             Self::RolledBack(reason) => reason,
             Self::Cut => "the stream ended",
             Self::Late => "the client was silent for too long",
-            Self::Wrong => "the client sent `set` again",
+            Self::UnexpectedSet => "the client sent `set` again",
             Self::Denied(refusal) => refusal.text(),
             Self::Stopping => "the agent stops",
         }
@@ -239,7 +238,9 @@ impl TrialEnd {
             Self::Late => Refusal::late(format!(
                 "the client was silent for {TRIAL:?}: the trial is rolled back"
             )),
-            Self::Wrong => Refusal::invalid("`set` may be sent once: the trial is rolled back"),
+            Self::UnexpectedSet => {
+                Refusal::invalid("`set` may be sent once: the trial is rolled back")
+            }
             Self::Denied(refusal) => refusal.clone(),
             Self::Stopping => Refusal::stopping(),
         }
@@ -260,7 +261,9 @@ async fn next_end(
             Some(set_boot_config_verified_request::SetRequest::Rollback(rollback)) => {
                 TrialEnd::RolledBack(rollback.reason)
             }
-            Some(set_boot_config_verified_request::SetRequest::Set(_)) | None => TrialEnd::Wrong,
+            Some(set_boot_config_verified_request::SetRequest::Set(_)) | None => {
+                TrialEnd::UnexpectedSet
+            }
         },
         Ok(Ok(None) | Err(_)) => TrialEnd::Cut,
         Err(_) => TrialEnd::Late,
@@ -292,7 +295,7 @@ pub(in crate::northbound) async fn set_boot<D: Datastore>(
     let (core, caller, own) = (core.clone(), caller.clone(), gnsi.clone());
     let SetBoot { boot, artefacts, beside } = set;
     let set = async move {
-        let seeds = ArtefactTrial::try_all(&core, &own, &caller, boot.as_ref(), artefacts).await?;
+        let seeds = ArtefactTrial::begin(&core, &own, &caller, boot.as_ref(), artefacts).await?;
         let changes = seeds.changes().into_iter().chain(beside).collect();
         match write(&core, &own, &caller, boot, changes).await {
             Ok(()) => seeds.settle().await,

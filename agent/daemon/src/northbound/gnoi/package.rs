@@ -183,10 +183,10 @@ impl From<PackageError> for Refusal {
             PackageError::Slot(_) | PackageError::Activate(ActivateError::Slot(_)) => {
                 Self::precondition(text)
             }
-            PackageError::TooLong(_) => Self::stuck(text),
+            PackageError::TooLong(_) => Self::exhausted(text),
             PackageError::Image(error) => match error {
                 ImageError::Url(_) | ImageError::Digest { .. } => Self::invalid(text),
-                ImageError::TooLong(_) => Self::stuck(text),
+                ImageError::TooLong(_) => Self::exhausted(text),
                 ImageError::Write { .. } | ImageError::Read { .. } | ImageError::Trust { .. } => {
                     Self::internal(text)
                 }

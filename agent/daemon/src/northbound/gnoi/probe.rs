@@ -55,12 +55,12 @@ pub(in crate::northbound) type AnswerStream<T> =
 #[derive(Debug)]
 pub(super) struct Prober {
     probes: Probes,
-    turns: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Prober {
     pub(super) fn new(probes: Probes) -> Self {
-        Self { probes, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { probes, permits: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     pub(super) async fn ping(
@@ -90,20 +90,20 @@ impl Prober {
         let first = introduction(&request, &settings);
         let turn = self.turn()?;
         let trace = self.probes.trace(settings).await?;
-        Ok(stream(turn, |answers| follow(trace, first, answers)))
+        Ok(stream(turn, |answers| send_hops(trace, first, answers)))
     }
 
     fn turn(&self) -> Result<OwnedSemaphorePermit, Refusal> {
-        let turn = Arc::clone(&self.turns).try_acquire_owned();
+        let turn = Arc::clone(&self.permits).try_acquire_owned();
         turn.map_err(|_| {
-            Refusal::stuck(format!("{AT_ONCE} pings and traces are under way already"))
+            Refusal::exhausted(format!("{AT_ONCE} pings and traces are under way already"))
         })
     }
 }
 
 type AnswerSender<T> = mpsc::Sender<Result<T, Status>>;
 
-async fn follow(
+async fn send_hops(
     mut trace: Trace,
     first: TracerouteResponse,
     answers: AnswerSender<TracerouteResponse>,
@@ -346,7 +346,7 @@ fn hop(answer: HopAnswer) -> TracerouteResponse {
 fn state(outcome: ProbeOutcome) -> State {
     match outcome {
         ProbeOutcome::Expired | ProbeOutcome::Reached => State::Default,
-        ProbeOutcome::Silent => State::None,
+        ProbeOutcome::NoAnswer => State::None,
         ProbeOutcome::Unreachable(why) => match why {
             UnreachableReason::Network => State::NetworkUnreachable,
             UnreachableReason::Host => State::HostUnreachable,

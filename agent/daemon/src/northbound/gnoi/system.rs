@@ -57,7 +57,7 @@ impl System for SystemService {
         caller.require_admin("gNOI Reboot")?;
         let RebootRequest { method, delay, message: reason, subcomponents, force } =
             request.into_inner();
-        let extent = extent(method, self.reboots.setting())?;
+        let extent = scope_of_method(method, self.reboots.setting())?;
         whole_box(&subcomponents)?;
         let wish = RequestedReboot { extent, delay: Duration::from_nanos(delay), reason, force };
         self.reboots.ask(wish).map_err(Refusal::from)?;
@@ -145,7 +145,7 @@ fn whole_box(subcomponents: &[holdfast_proto::gnoi::types::Path]) -> Result<(), 
 
 /// The extent of a reboot method. WARM is "reload configuration but not underlying hardware" in system.proto, which a
 /// restart of the agent does; COLD includes the operating system and the hardware.
-fn extent(method: i32, setting: RebootScope) -> Result<RebootScope, Refusal> {
+fn scope_of_method(method: i32, setting: RebootScope) -> Result<RebootScope, Refusal> {
     let method = RebootMethod::try_from(method).unwrap_or(RebootMethod::Unknown);
     match (method, setting) {
         (RebootMethod::Warm, _) => Ok(RebootScope::Agent),

@@ -47,14 +47,15 @@ impl<D: Datastore> AcctzStream for AcctzService<D> {
         let after_ns = after(request.get_ref().timestamp.as_ref())?;
         let reader = self.accounts.read(after_ns);
         let (outlet, mut messages) = outlet::channel();
-        let task = tokio::spawn(async move { outlet.clone().close(tell(reader, outlet).await) });
+        let task =
+            tokio::spawn(async move { outlet.clone().close(send_records(reader, outlet).await) });
         messages.own(AbortOnDropHandle::new(task));
         Ok(Response::new(messages))
     }
 }
 
 /// Sends each record, until the client is gone or does not read.
-async fn tell(
+async fn send_records(
     mut reader: Reader,
     outlet: ResponseSender<acctz::RecordResponse>,
 ) -> Result<(), StreamError> {

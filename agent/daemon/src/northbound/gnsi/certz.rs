@@ -220,7 +220,7 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
         let certz::RotateCertificateRequest { force_overwrite, ssl_profile_id, rotate_request } =
             request;
         let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
-        current.admits(&profile).map_err(refused)?; // before a key is made for it
+        current.check_profile(&profile).map_err(refused)?; // before a key is made for it
         match rotate_request {
             Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)) => {
                 if !asked.integrities.is_empty() {

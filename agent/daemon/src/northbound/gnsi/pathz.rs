@@ -141,7 +141,7 @@ impl<D: Datastore> Rotatable for RotatablePathz<D> {
 
     /// Puts the upload into the sandbox, where it decides nothing.
     async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        self.core.show_state(self.pathz.try_out(now)).await;
+        self.core.show_state(self.pathz.set_sandbox(now)).await;
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl<D: Datastore> Rotatable for RotatablePathz<D> {
     }
 
     async fn roll_back(&self, _from: &State<Self>, _to: &State<Self>) {
-        self.core.show_state(self.pathz.try_out(&None)).await;
+        self.core.show_state(self.pathz.set_sandbox(&None)).await;
     }
 }
 
@@ -165,7 +165,7 @@ impl<D: Datastore> RotateMessages<RotatablePathz<D>> for Rotate {
     type Request = pathz::RotateRequest;
     type Response = pathz::RotateResponse;
     /// After a finalize, the client may upload the next policy.
-    const GOES_ON: bool = true;
+    const CONTINUES_AFTER_FINALIZE: bool = true;
 
     async fn read(
         _service: &RotatablePathz<D>,

@@ -84,7 +84,7 @@ pub(in crate::northbound) trait RotateMessages<S: Rotatable>:
     /// Answer of the stream; an empty one confirms a finalize.
     type Response: Default + Send + 'static;
     /// True when the stream goes on after a finalize.
-    const GOES_ON: bool = false;
+    const CONTINUES_AFTER_FINALIZE: bool = false;
 
     /// Reads a message; `current` is the state in force. Steps that need time or random numbers, such as the generation
     /// of a key, belong here.
@@ -168,7 +168,7 @@ pub(in crate::northbound) async fn try_uploads<S: Rotatable>(
     for upload in uploads {
         match driver.upload(rotation, upload, true).await {
             Ok(done) => rotation = done.next,
-            Err(fallen) => return Err(driver.fall(fallen).await),
+            Err(fallen) => return Err(driver.fail(fallen).await),
         }
     }
     Ok(UploadTrial { service, caller: caller.clone(), rotation, _guard: guard })
@@ -177,10 +177,10 @@ pub(in crate::northbound) async fn try_uploads<S: Rotatable>(
 /// Checks that an upload would be accepted now, without bringing it into force.
 pub(super) fn examine_upload<S: Rotatable>(service: &S, upload: Upload<S>) -> Result<(), Refusal> {
     let trial = Rotation::open(service.last()).upload(service.rules(), upload, true);
-    trial.map(drop).map_err(|broken| why(service, &broken.reason))
+    trial.map(drop).map_err(|broken| refusal_for(service, &broken.reason))
 }
 
-fn why<S: Rotatable>(
+fn refusal_for<S: Rotatable>(
     service: &S,
     reason: &RotationError<<S::Rules as RotationRules>::Refusal>,
 ) -> Refusal {
@@ -209,14 +209,14 @@ impl<S: Rotatable> UploadTrial<S> {
             Ok(())
         };
         // The panic is in the log; a restart has in force what is on disk.
-        let _panicked = guarded("settling", settled).await;
+        let _panicked = catch_panic("settling", settled).await;
         info!(service = S::NAME, caller = %self.caller.name, "an upload is final");
     }
 
     /// Rolls the uploads back.
     pub(in crate::northbound) async fn undo(self, why: &Refusal) {
         let driver = Driver { service: &*self.service, caller: &self.caller };
-        driver.take_back(self.rotation.end(), why).await;
+        driver.roll_back(self.rotation.end(), why).await;
     }
 }
 
@@ -332,12 +332,12 @@ impl<S: Rotatable> Driver<'_, S> {
             };
             let done = match self.step::<M>(rotation, request, &client.permission).await {
                 Ok(done) => done,
-                Err(fallen) => return Some(Err(self.fall(fallen).await.into())),
+                Err(fallen) => return Some(Err(self.fail(fallen).await.into())),
             };
             rotation = done.next;
             let answer = match done.outcome {
                 StepOutcome::Tried(reply) => M::answer(reply),
-                StepOutcome::Final if M::GOES_ON => M::Response::default(),
+                StepOutcome::Final if M::CONTINUES_AFTER_FINALIZE => M::Response::default(),
                 StepOutcome::Final => return Some(Ok(M::Response::default())),
             };
             if let Err(gone) = client.tell(answer).await {
@@ -353,12 +353,12 @@ impl<S: Rotatable> Driver<'_, S> {
         permission: &CallPermission,
     ) -> Result<StepSuccess<S>, StepFailure<S>> {
         let read = M::read(self.service, rotation.current(), request);
-        match guarded("reading the message", read).await {
+        match catch_panic("reading the message", read).await {
             Ok(Command::Upload { upload, overwrite }) => {
                 self.upload(rotation, upload, overwrite).await
             }
             Ok(Command::Finalize) => {
-                if let Err(refusal) = may_finalize(permission, !M::GOES_ON) {
+                if let Err(refusal) = may_finalize(permission, !M::CONTINUES_AFTER_FINALIZE) {
                     return Err(StepFailure { refusal, roll_back: rotation.end() });
                 }
                 let finalizing = rotation.finalize().map_err(|broken| self.broken(broken))?;
@@ -377,7 +377,7 @@ impl<S: Rotatable> Driver<'_, S> {
         let trial = rotation.upload(self.service.rules(), upload, overwrite);
         let trial = trial.map_err(|broken| self.broken(broken))?;
         let activated = self.service.activate(&trial.before, &trial.now);
-        if let Err(refusal) = guarded("activating the upload", activated).await {
+        if let Err(refusal) = catch_panic("activating the upload", activated).await {
             return Err(StepFailure { refusal, roll_back: trial.rotation.end() });
         }
         info!(service = S::NAME, caller = %self.caller.name, "an upload is tried");
@@ -392,14 +392,14 @@ impl<S: Rotatable> Driver<'_, S> {
             let changes = self.service.changes(finalizing.before(), finalizing.now());
             Ok(self.service.store().write_artefacts(changes).await?)
         };
-        if let Err(refusal) = guarded("recording the upload", written).await {
+        if let Err(refusal) = catch_panic("recording the upload", written).await {
             return Err(StepFailure { refusal, roll_back: Some(finalizing.failed()) });
         }
         let settled = async {
             self.service.settle(finalizing.now()).await;
             Ok(())
         };
-        if let Err(refusal) = guarded("settling", settled).await {
+        if let Err(refusal) = catch_panic("settling", settled).await {
             // The upload is on disk, so it is not rolled back: a restart has it in force.
             return Err(StepFailure { refusal, roll_back: None });
         }
@@ -408,11 +408,14 @@ impl<S: Rotatable> Driver<'_, S> {
     }
 
     fn broken(&self, broken: RotationFailure<S::Rules>) -> StepFailure<S> {
-        StepFailure { refusal: why(self.service, &broken.reason), roll_back: broken.roll_back }
+        StepFailure {
+            refusal: refusal_for(self.service, &broken.reason),
+            roll_back: broken.roll_back,
+        }
     }
 
-    async fn fall(&self, fallen: StepFailure<S>) -> Refusal {
-        self.take_back(fallen.roll_back, &fallen.refusal).await;
+    async fn fail(&self, fallen: StepFailure<S>) -> Refusal {
+        self.roll_back(fallen.roll_back, &fallen.refusal).await;
         fallen.refusal
     }
 
@@ -422,11 +425,11 @@ impl<S: Rotatable> Driver<'_, S> {
         if roll_back.is_none() && matches!(gone, StreamEnd::Closed) {
             return None;
         }
-        self.take_back(roll_back, &refusal).await;
+        self.roll_back(roll_back, &refusal).await;
         Some(refusal.into())
     }
 
-    async fn take_back(&self, roll_back: Option<RollBack<State<S>>>, why: &Refusal) {
+    async fn roll_back(&self, roll_back: Option<RollBack<State<S>>>, why: &Refusal) {
         let Some(RollBack { from, to }) = roll_back else { return };
         warn!(service = S::NAME, caller = %self.caller.name, reason = %why.text(), "rolling back an upload");
         let back = async {
@@ -434,7 +437,7 @@ impl<S: Rotatable> Driver<'_, S> {
             Ok(())
         };
         // The panic is in the log; the next start brings the final state into force.
-        let _panicked = guarded("rolling back an upload", back).await;
+        let _panicked = catch_panic("rolling back an upload", back).await;
     }
 }
 
@@ -444,7 +447,7 @@ pub(in crate::northbound) fn may_finalize(
     permission: &CallPermission,
     is_end: bool,
 ) -> Result<(), Refusal> {
-    permission.recheck().map_err(Refusal::lost_right)?;
+    permission.recheck().map_err(Refusal::permission_revoked)?;
     if is_end {
         permission.allow_completion();
     }
@@ -452,7 +455,7 @@ pub(in crate::northbound) fn may_finalize(
 }
 
 /// Turns a panic of one step into an error, so that the rotation is rolled back.
-async fn guarded<T>(
+async fn catch_panic<T>(
     step: &'static str,
     work: impl Future<Output = Result<T, Refusal>>,
 ) -> Result<T, Refusal> {

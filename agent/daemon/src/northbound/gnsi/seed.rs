@@ -1,6 +1,6 @@
 //! Artefacts that come without a stream: with a boot configuration, or with a bootstrap.
 //!
-//! Each service handles its artefacts like those of a rotation: [`ArtefactTrial::try_all`] brings all of them into force, or
+//! Each service handles its artefacts like those of a rotation: [`ArtefactTrial::begin`] brings all of them into force, or
 //! none. Then [`ArtefactTrial::changes`] lists the changes to record and [`ArtefactTrial::settle`] notes that they are recorded, or
 //! [`ArtefactTrial::undo`] rolls back. One of the last two must follow, so the caller runs in a task that does not end with the
 //! client.
@@ -37,7 +37,7 @@ pub(crate) struct Artefacts {
 #[derive(Default)]
 pub(crate) struct ArtefactTrial {
     tried: Vec<Box<dyn ServiceTrial>>,
-    promise: Option<TrialProfilesGuard>,
+    trial_profiles: Option<TrialProfilesGuard>,
 }
 
 /// An upload, and the service that it is for.
@@ -86,7 +86,7 @@ impl ArtefactTrial {
     ///
     /// # Errors
     /// When one of them is refused; none is in force then.
-    pub(crate) async fn try_all(
+    pub(crate) async fn begin(
         core: &impl Datastore,
         gnsi: &Gnsi,
         caller: &Caller,
@@ -97,7 +97,7 @@ impl ArtefactTrial {
             return Ok(Self::default());
         }
         switched_on(core)?;
-        let coming = coming(core, boot).await?;
+        let coming = configuration_with(core, boot).await?;
         let mut seeds = Self::default();
         match seeds.try_each(core, gnsi, caller, &coming, artefacts).await {
             Ok(()) => Ok(seeds),
@@ -125,7 +125,8 @@ impl ArtefactTrial {
         }
         if let Some((face, upload)) = offers.certz {
             let tried = try_uploads(Arc::new(face), caller, vec![upload]).await?;
-            self.promise = Some(gnsi.certz.profiles.promise(&tried.now().profiles));
+            self.trial_profiles =
+                Some(gnsi.certz.profiles.allow_trial_profiles(&tried.now().profiles));
             self.tried.push(Box::new(tried));
         }
         if let Some((face, upload)) = offers.credentials {
@@ -155,17 +156,17 @@ impl ArtefactTrial {
         boot: Option<&BootChange>,
         artefacts: Artefacts,
     ) -> Result<(), Refusal> {
-        let coming = coming(core, boot).await?;
+        let coming = configuration_with(core, boot).await?;
         if artefacts.is_empty() {
             return Ok(());
         }
         switched_on(core)?;
         let ServiceUploads { authz, pathz, certz, credentials } =
             ServiceUploads::read(core, gnsi, &coming, artefacts).await?;
-        take_offer(authz)?;
-        take_offer(pathz)?;
-        take_offer(certz)?;
-        take_offer(credentials)
+        examine_service(authz)?;
+        examine_service(pathz)?;
+        examine_service(certz)?;
+        examine_service(credentials)
     }
 
     /// Changes of the store that make the artefacts final.
@@ -176,7 +177,7 @@ impl ArtefactTrial {
     /// Called when the configuration of the artefacts is in force. From then on no other configuration may refer to TLS
     /// profiles that are not final.
     pub(crate) fn joined(&mut self) {
-        self.promise = None;
+        self.trial_profiles = None;
     }
 
     /// Notes that the artefacts are final, once they are recorded.
@@ -220,7 +221,7 @@ impl<D: Datastore> ServiceUploads<D> {
         if let Some(given) = artefacts.credentials {
             let face = credentialz::RotatableCredentialz::new(core.clone(), gnsi);
             let upload = credentialz::replacement(given).await?;
-            let upload = face.about_accounts(upload, |name| is_user_in(coming, name)).await?;
+            let upload = face.with_accounts(upload, |name| is_user_in(coming, name)).await?;
             offers.credentials = Some((face, upload));
         }
         Ok(offers)
@@ -228,7 +229,7 @@ impl<D: Datastore> ServiceUploads<D> {
 }
 
 /// Checks an upload by the rules of its service.
-fn take_offer<S: Rotatable>(offer: ServiceUpload<S>) -> Result<(), Refusal> {
+fn examine_service<S: Rotatable>(offer: ServiceUpload<S>) -> Result<(), Refusal> {
     offer.map_or(Ok(()), |(face, upload)| examine_upload(&face, upload))
 }
 
@@ -239,7 +240,7 @@ impl std::fmt::Debug for ArtefactTrial {
 }
 
 /// The configuration as it will be with `boot`.
-async fn coming(
+async fn configuration_with(
     core: &impl Datastore,
     boot: Option<&BootChange>,
 ) -> Result<Configuration, Refusal> {

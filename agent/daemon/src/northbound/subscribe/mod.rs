@@ -101,7 +101,7 @@ where
     let plan = plan?;
     reader.ignored.note(sampler.core(), &plan.ignored).await;
     if let (Some(dscp), Some(marking)) = (dscp, plan.marking) {
-        dscp.wish(marking);
+        dscp.request(marking);
     }
     let (poll_tx, poll_rx) = mpsc::channel(POLL_QUEUE_DEPTH);
     let mode = plan.mode;

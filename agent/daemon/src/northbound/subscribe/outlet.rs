@@ -107,7 +107,7 @@ impl<'a> NotificationWriter<'a> {
         loop {
             let portion = portions.next().await;
             let before = walk.visited();
-            let is_ended = self.tell_portion(&mut walk, tell, before + portion.nodes);
+            let is_ended = self.write_portion(&mut walk, tell, before + portion.nodes);
             portions.done(portion, walk.visited() - before);
             for notification in std::mem::take(&mut self.complete) {
                 self.outlet.notify(notification).await?;
@@ -119,7 +119,7 @@ impl<'a> NotificationWriter<'a> {
     }
 
     /// Adds the items of one portion; true at the end of the walk.
-    fn tell_portion(&mut self, walk: &mut Walk, tell: SendFilter, until: usize) -> bool {
+    fn write_portion(&mut self, walk: &mut Walk, tell: SendFilter, until: usize) -> bool {
         loop {
             let (time_ns, item) = match walk.next_within(until) {
                 WalkProgress::Update(item) => self.to_wire(item),

@@ -59,7 +59,7 @@ pub(super) struct SubscriptionPart {
 pub(super) enum StreamMode {
     /// A change sends the changed leaves; a heartbeat, if there is one, sends all of them.
     Changes { heartbeat: Option<Duration> },
-    Samples {
+    Sample {
         interval: Duration,
         /// Sends only values that differ from the last ones sent, except at a heartbeat.
         suppress: bool,
@@ -115,7 +115,7 @@ fn split_all<D: Datastore>(
     mode: Mode,
     work: &ReadBudget,
 ) -> Result<(Vec<SubscriptionPart>, Vec<SmolStr>), ReadStop> {
-    let paths = reader.resolved(admitted, work)?;
+    let paths = reader.resolve_paths(admitted, work)?;
     let cache = RefCell::default();
     let (mut parts, mut ignored) = (Vec::new(), Vec::new());
     for (wire, path) in subscriptions.iter().zip(&paths) {
@@ -161,7 +161,7 @@ impl<D: Datastore> Split<'_, D> {
             Ok(gnmi::SubscriptionMode::OnChange) => self.on_change(heartbeat)?,
             Ok(gnmi::SubscriptionMode::Sample) => {
                 let every = interval("sample_interval", wire.sample_interval)?;
-                let pace = StreamMode::Samples {
+                let pace = StreamMode::Sample {
                     interval: every.unwrap_or(MIN_SAMPLE_INTERVAL),
                     suppress: wire.suppress_redundant,
                     heartbeat,
@@ -183,7 +183,7 @@ impl<D: Datastore> Split<'_, D> {
             let reason = "a sample_interval on a TARGET_DEFINED subscription";
             return Err(Refusal::malformed(self.path.joined.path.to_string(), reason));
         }
-        let pace = StreamMode::Samples {
+        let pace = StreamMode::Sample {
             interval: DEFAULT_SAMPLE_INTERVAL,
             suppress: false,
             heartbeat,
@@ -201,7 +201,7 @@ impl<D: Datastore> Split<'_, D> {
         &self,
         heartbeat: Option<Duration>,
     ) -> Result<[Option<SubscriptionPart>; 2], Refusal> {
-        let pace = StreamMode::Samples {
+        let pace = StreamMode::Sample {
             interval: DEFAULT_SAMPLE_INTERVAL,
             suppress: true,
             heartbeat,

@@ -57,14 +57,14 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     pub(super) async fn run(self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), StreamError> {
-        let portions = &mut self.reads.walks();
+        let portions = &mut self.reads.walk_quota();
         match self.plan.mode {
-            Mode::Once => self.tell_once(portions).await,
+            Mode::Once => self.send_once(portions).await,
             Mode::Poll => {
-                self.tell_once(portions).await?;
+                self.send_once(portions).await?;
                 while poll_rx.recv().await.is_some() {
                     portions.rested();
-                    self.tell_once(portions).await?;
+                    self.send_once(portions).await?;
                 }
                 Ok(())
             }
@@ -73,14 +73,14 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     /// Sends all present values, then sync; sync alone for a client that wants updates only.
-    async fn tell_once(&self, portions: &mut WalkQuota) -> Result<(), StreamError> {
+    async fn send_once(&self, portions: &mut WalkQuota) -> Result<(), StreamError> {
         if !self.plan.updates_only {
             let revision = self.sampler.core().current_revision().await;
             let mut samples = SampleCache::default();
             for part in &self.plan.parts {
                 let sample = self.sample_now(part, &revision, &mut samples).await;
                 let time = TimestampMode::OfReading { time_ns: sample.time_ns };
-                let mut teller = self.teller(part, time);
+                let mut teller = self.writer(part, time);
                 let walk = Walk::whole(part.selection.clone(), &sample.tree);
                 teller.tell(walk, SendFilter::All, portions).await?;
                 teller.flush().await?;
@@ -105,16 +105,16 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                 changed = revision_rx.changed(), if commits.is_none() => {
                     changed.map_err(|_| Refusal::stopping())?;
                     let revision = revision_rx.borrow_and_update().clone();
-                    self.tell_changes(&mut lives, &revision, portions).await?;
+                    self.send_changes(&mut lives, &revision, portions).await?;
                 }
                 boundary = next_commit(commits.as_mut()) => {
                     let boundary = boundary?;
-                    self.tell_changes(&mut lives, &boundary.revision, portions).await?;
+                    self.send_changes(&mut lives, &boundary.revision, portions).await?;
                     if lives.iter().any(ActivePart::follows_changes) {
                         self.outlet.sync_done(&boundary).await?;
                     }
                 }
-                () = wait_until(due) => self.tell_due(&mut lives, portions).await?,
+                () = wait_until(due) => self.send_due(&mut lives, portions).await?,
             }
         }
     }
@@ -135,11 +135,11 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                     StreamMode::Changes { .. } => {
                         TimestampMode::OfEvent { revision_ns: revision.time_ns }
                     }
-                    StreamMode::Samples { .. } => {
+                    StreamMode::Sample { .. } => {
                         TimestampMode::OfReading { time_ns: sample.time_ns }
                     }
                 };
-                let mut teller = self.teller(part, time);
+                let mut teller = self.writer(part, time);
                 teller.tell(cursor.whole(&sample.tree), SendFilter::All, portions).await?;
                 teller.flush().await?;
             }
@@ -157,19 +157,19 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         Ok(lives)
     }
 
-    async fn tell_changes(
+    async fn send_changes(
         &self,
         lives: &mut [ActivePart],
         revision: &Revision,
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
         for live in lives.iter_mut().filter(|live| live.follows_changes()) {
-            self.tell_news(live, revision, portions).await?;
+            self.send_new_changes(live, revision, portions).await?;
         }
         Ok(())
     }
 
-    async fn tell_news(
+    async fn send_new_changes(
         &self,
         live: &mut ActivePart,
         revision: &Revision,
@@ -181,12 +181,12 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         live.told = revision.number;
         let tree = revision.tree(live.part.selection.origin);
         let mut teller =
-            self.teller(&live.part, TimestampMode::OfEvent { revision_ns: revision.time_ns });
+            self.writer(&live.part, TimestampMode::OfEvent { revision_ns: revision.time_ns });
         teller.tell(live.cursor.next(tree, Compare::Events), SendFilter::All, portions).await?;
         teller.flush().await
     }
 
-    async fn tell_due(
+    async fn send_due(
         &self,
         lives: &mut [ActivePart],
         portions: &mut WalkQuota,
@@ -198,14 +198,14 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             if heartbeat || tick.is_some() {
                 let tick = tick.or(live.heartbeat_due).unwrap_or(now);
                 live.schedule(self.sampler, now);
-                self.tell_again(live, tick, heartbeat, portions).await?;
+                self.resend(live, tick, heartbeat, portions).await?;
             }
         }
         Ok(())
     }
 
     /// Sends a sample or a heartbeat.
-    async fn tell_again(
+    async fn resend(
         &self,
         live: &mut ActivePart,
         tick: Instant,
@@ -216,14 +216,14 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             StreamMode::Changes { .. } => {
                 // Removals that were not sent yet must not get lost by the repetition.
                 let revision = self.sampler.core().revision();
-                self.tell_news(live, &revision, portions).await?;
+                self.send_new_changes(live, &revision, portions).await?;
                 (false, false)
             }
-            StreamMode::Samples { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
+            StreamMode::Sample { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
         };
         let sample = self.sample_at(&live.part, tick).await;
         let mut teller =
-            self.teller(&live.part, TimestampMode::OfReading { time_ns: sample.time_ns });
+            self.writer(&live.part, TimestampMode::OfReading { time_ns: sample.time_ns });
         if suppress {
             let tell = if deletes { SendFilter::All } else { SendFilter::Updates };
             teller.tell(live.cursor.next(&sample.tree, Compare::Values), tell, portions).await?;
@@ -269,7 +269,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         }
     }
 
-    fn teller(&self, part: &SubscriptionPart, time: TimestampMode) -> NotificationWriter<'_> {
+    fn writer(&self, part: &SubscriptionPart, time: TimestampMode) -> NotificationWriter<'_> {
         let origin = part.selection.origin;
         let schema = self.sampler.core().schema(origin);
         let prefix = self.plan.prefix.root(origin);
@@ -290,7 +290,7 @@ impl ActivePart {
     fn schedule<D: Datastore>(&mut self, sampler: &Sampler<D>, now: Instant) {
         let (interval, heartbeat) = match self.part.pace {
             StreamMode::Changes { heartbeat } => (None, heartbeat),
-            StreamMode::Samples { interval, heartbeat, .. } => (Some(interval), heartbeat),
+            StreamMode::Sample { interval, heartbeat, .. } => (Some(interval), heartbeat),
         };
         let next = |due: Option<Instant>, interval| match due {
             Some(due) if due > now => due,
@@ -306,7 +306,7 @@ async fn next_commit(commits: Option<&mut Boundaries>) -> Result<Boundary, Refus
     let Some(commits) = commits else { return std::future::pending().await };
     commits.recv().await.map_err(|error| match error {
         RecvError::Lagged(_) => {
-            Refusal::stuck(format!("more than {MAX_BOUNDARIES} commits were not read"))
+            Refusal::exhausted(format!("more than {MAX_BOUNDARIES} commits were not read"))
         }
         RecvError::Closed => Refusal::stopping(),
     })

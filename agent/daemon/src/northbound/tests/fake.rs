@@ -87,7 +87,7 @@ impl FakeDatastore {
                 crate::northbound::pathz_draft,
             )
             .unwrap()
-            .undertaking(reboots.undertakings().clone()),
+            .with_undertakings(reboots.undertakings().clone()),
             device: Device {
                 reboots,
                 probes: Probes::here(),

@@ -371,7 +371,7 @@ pub(super) enum FinalizingClient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterFinalize {
     Ends,
-    GoesOn,
+    Continues,
 }
 
 impl FinalizingClient {
@@ -391,7 +391,7 @@ impl FinalizingClient {
         requests.send(finalize).await.unwrap();
         let mut open = Some(requests).filter(|_| matches!(self, Self::Waits));
         assert_eq!(answers.message().await.unwrap(), Some(A::default()), "{self:?}");
-        if afterwards == AfterFinalize::GoesOn {
+        if afterwards == AfterFinalize::Continues {
             open = None;
         }
         assert_eq!(answers.message().await.unwrap(), None, "{self:?}");

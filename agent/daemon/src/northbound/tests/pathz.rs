@@ -442,7 +442,7 @@ async fn judging_costs_what_is_written() {
         let payload = Payload::Json { text: text.as_bytes().to_vec().into(), ietf: true };
         let edit = Edit {
             updates: vec![(target, payload)],
-            gate: EditAuthorization::new(held.clone()),
+            authorization: EditAuthorization::new(held.clone()),
             ..Edit::default()
         };
         let done = core.configuration().edit(&edit).is_ok();

@@ -163,7 +163,7 @@ async fn a_finalize_is_answered_and_the_stream_goes_on() {
             Some(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}));
         let finalize = pathz::RotateRequest { rotate_request, force_overwrite: false };
         let Rotation { request_tx, responses } = rotation;
-        kind.finalizes(request_tx, responses, finalize, AfterFinalize::GoesOn).await;
+        kind.finalizes(request_tx, responses, finalize, AfterFinalize::Continues).await;
         assert_eq!(probe(&mut pathz, Active).await, format!("Permit {version}"));
     }
 }

@@ -91,7 +91,7 @@ impl Rig {
             [gnsi.authz.in_force(), gnsi.authz.last()].map(|it| it.map(|it| it.version.clone()));
         let pathz = gnsi.pathz.active().map(|it| it.version.clone());
         let profiles: Vec<String> = gnsi.profiles().last().ids().map(str::to_owned).collect();
-        let serving = gnsi.profiles().serving().id;
+        let serving = gnsi.profiles().server_profile().id;
         let accounts = [gnsi.logins.current(), gnsi.logins.last()]
             .map(|it| it.accounts.keys().cloned().collect::<Vec<_>>());
         format!(

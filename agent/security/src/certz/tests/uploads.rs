@@ -341,7 +341,10 @@ fn stored_entities_round_trip() {
                     .unwrap_err();
             }
         }
-        assert_eq!(again.chain.unwrap().value.of_box(), profile.chain.unwrap().value.of_box());
+        assert_eq!(
+            again.chain.unwrap().value.followed_identity(),
+            profile.chain.unwrap().value.followed_identity()
+        );
         assert_eq!(again.policy.map(|it| it.value), profile.policy.map(|it| it.value));
     }
 }

@@ -48,7 +48,7 @@ pub(super) struct Transfer {
 /// Failure that ends the stream: as an `InstallError`, or as a status.
 #[derive(Debug)]
 enum Failure {
-    Told(Type, String),
+    Reported(Type, String),
     Status(Status),
 }
 
@@ -63,7 +63,7 @@ impl Transfer {
     pub(super) async fn run(self, requests: Streaming<InstallRequest>) {
         let last = match self.take(requests).await {
             Ok(validated) => Ok(answer(install_response::Response::Validated(validated))),
-            Err(Failure::Told(kind, detail)) => {
+            Err(Failure::Reported(kind, detail)) => {
                 warn!(caller = %self.caller.name, kind = kind.as_str_name(), detail, "an image is not installed");
                 Ok(answer(install_response::Response::InstallError(InstallError {
                     r#type: kind.into(),
@@ -83,7 +83,7 @@ impl Transfer {
         let TransferRequest { version, standby_supervisor, package_size } = wanted;
         if standby_supervisor {
             let detail = "this box has one supervisor".to_owned();
-            return Err(Failure::Told(Type::NotSupportedOnBackup, detail));
+            return Err(Failure::Reported(Type::NotSupportedOnBackup, detail));
         }
         check_version(&version).map_err(Refusal::invalid)?;
         if self.software.is_installed(&version).await.map_err(PackageError::from)? {
@@ -101,7 +101,7 @@ impl Transfer {
         contents(&mut requests, &mut incoming, package_size, &mut progress).await?;
         progress.tell(incoming.length());
         info!(caller = %self.caller.name, version, octets = incoming.length(), "an image is complete");
-        installed(tokio::spawn(incoming.install()), &mut progress).await?;
+        wait_for_install(tokio::spawn(incoming.install()), &mut progress).await?;
         info!(caller = %self.caller.name, version, "an image is installed");
         Ok(Validated { version, description: String::new() })
     }
@@ -126,10 +126,13 @@ async fn contents(
                 }
                 incoming.write(&octets).await?;
                 require_size(incoming.length() <= size, incoming.length(), size)?;
-                progress.tell_regularly(incoming.length());
+                progress.send_if_due(incoming.length());
             }
             Some(install_request::Request::TransferEnd(_)) if incoming.length() == 0 => {
-                return Err(Failure::Told(Type::ParseFail, "the image has no octets".to_owned()));
+                return Err(Failure::Reported(
+                    Type::ParseFail,
+                    "the image has no octets".to_owned(),
+                ));
             }
             Some(install_request::Request::TransferEnd(_)) => {
                 return require_size(incoming.length() == size, incoming.length(), size);
@@ -146,7 +149,7 @@ async fn contents(
 }
 
 /// Waits for the installing program, and sends progress meanwhile, so that the client does not give up.
-async fn installed(
+async fn wait_for_install(
     mut installing: JoinHandle<Result<(), PackageError>>,
     progress: &mut Progress<'_>,
 ) -> Result<(), Failure> {
@@ -161,7 +164,7 @@ async fn installed(
 }
 
 impl Progress<'_> {
-    fn tell_regularly(&mut self, octets: u64) {
+    fn send_if_due(&mut self, octets: u64) {
         if octets - self.octets >= PROGRESS_OCTETS || self.at.elapsed() >= PROGRESS_TIME {
             self.tell(octets);
         }
@@ -181,12 +184,12 @@ impl Progress<'_> {
 fn require_room(incoming: &PackageUpload, size: u64) -> Result<(), Failure> {
     if size > MAX_IMAGE {
         let detail = format!("package_size {size} is more than the {MAX_IMAGE} octets of an image");
-        return Err(Failure::Told(Type::TooLarge, detail));
+        return Err(Failure::Reported(Type::TooLarge, detail));
     }
     let room = incoming.room()?;
     if size > room {
         let detail = format!("package_size {size} is more than the {room} octets that are free");
-        return Err(Failure::Told(Type::TooLarge, detail));
+        return Err(Failure::Reported(Type::TooLarge, detail));
     }
     Ok(())
 }
@@ -196,7 +199,7 @@ fn require_size(fits: bool, length: u64, size: u64) -> Result<(), Failure> {
         return Ok(());
     }
     let detail = format!("{length} octets were sent, package_size is {size}");
-    Err(Failure::Told(Type::IntegrityFail, detail))
+    Err(Failure::Reported(Type::IntegrityFail, detail))
 }
 
 async fn next(
@@ -247,6 +250,6 @@ impl From<PackageError> for Failure {
             PackageError::Slot(_) | PackageError::NotThere(_) => Type::InstallRunPackage,
             _ => Type::Unspecified,
         };
-        Self::Told(kind, text)
+        Self::Reported(kind, text)
     }
 }

@@ -129,7 +129,7 @@ async fn activate<D: Datastore>(
     let _undertaking = reboots.undertakings().begin(name);
     let boot_config = boot_config.map(|set| set.encode_to_vec());
     if let Err(error) = software.activate(&version, &caller.name, boot_config).await {
-        return hindrance(error);
+        return activate_refusal(error);
     }
     if !no_reboot {
         reboots.at_once(format!("version {version} is activated"))?;
@@ -145,7 +145,7 @@ fn require_no_reboot(reboots: &Reboots) -> Result<(), Refusal> {
     }
 }
 
-fn hindrance(error: ActivateError) -> Result<activate_response::Response, Refusal> {
+fn activate_refusal(error: ActivateError) -> Result<activate_response::Response, Refusal> {
     let text = Chain(&error).to_string();
     match error {
         ActivateError::Store(error) => Err(error.into()),
@@ -172,7 +172,7 @@ pub(in crate::northbound) async fn begin_software<D: Datastore>(
 ) -> Result<(), StoreError> {
     let Some(coming) = software.begin().await? else { return Ok(()) };
     let version = coming.version.clone();
-    match come(core, gnsi, coming).await {
+    match apply_boot_config(core, gnsi, coming).await {
         Ok(()) => {
             info!(version, "the boot configuration that came with the software is in force");
             software.complete();
@@ -189,7 +189,7 @@ pub(in crate::northbound) async fn begin_software<D: Datastore>(
     }
 }
 
-async fn come<D: Datastore>(
+async fn apply_boot_config<D: Datastore>(
     core: &D,
     gnsi: &Gnsi,
     coming: PendingBootConfig,

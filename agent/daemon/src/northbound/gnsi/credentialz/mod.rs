@@ -138,13 +138,13 @@ pub(in crate::northbound) struct RotatableCredentialz<D> {
 
 impl<D: Datastore> RotatableCredentialz<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
-        let (logins, leaves) = (gnsi.logins.clone(), Arc::clone(&gnsi.login_leaves));
+        let (logins, leaves) = (gnsi.logins.clone(), Arc::clone(&gnsi.credential_leaves));
         Self { core, logins, leaves, rules: RulesInContext }
     }
 
     /// Adds the accounts of the upload that exist: gRPC users, accounts of the box, or users of the configuration that
     /// is `coming` with it.
-    pub(super) async fn about_accounts(
+    pub(super) async fn with_accounts(
         &self,
         upload: Upload,
         coming: impl Fn(&str) -> bool,
@@ -157,9 +157,9 @@ impl<D: Datastore> RotatableCredentialz<D> {
     }
 
     /// Adds the host keys that the box itself has.
-    async fn about_host(&self, upload: Upload) -> Result<UploadInContext, Refusal> {
+    async fn with_host_keys(&self, upload: Upload) -> Result<UploadInContext, Refusal> {
         let logins = self.logins.clone();
-        let box_keys = beside(move || Ok(logins.box_keys())).await?;
+        let box_keys = in_background(move || Ok(logins.box_keys())).await?;
         Ok(UploadInContext {
             rules: CredentialzRules { accounts: BTreeSet::new(), box_keys },
             upload,
@@ -170,11 +170,11 @@ impl<D: Datastore> RotatableCredentialz<D> {
         let current = self.logins.current();
         let given = current.host.server_keys.iter().map(|key| key.public());
         let given: Vec<_> = given.map(translate::public_key).collect();
-        if current.host.has_keys_of_its_own() {
+        if current.host.has_managed_keys() {
             return Ok(given);
         }
         let logins = self.logins.clone();
-        let own = beside(move || Ok(logins.box_keys())).await?;
+        let own = in_background(move || Ok(logins.box_keys())).await?;
         Ok(own.iter().map(|key| translate::public_key(&key.public)).collect())
     }
 }
@@ -269,12 +269,12 @@ impl<D: Datastore> RotateMessages<RotatableCredentialz<D>> for RotateAccountCred
             Some(Request::Credential(keys)) => translate::keys(keys)?,
             Some(Request::User(users)) => translate::principals(users),
             Some(Request::Password(passwords)) => {
-                beside(move || translate::passwords(passwords, salt)).await?
+                in_background(move || translate::passwords(passwords, salt)).await?
             }
             Some(Request::Finalize(_)) => return Ok(Command::Finalize),
             None => return Err(nothing()),
         };
-        Ok(Command::Upload { upload: service.about_accounts(upload, |_| false).await?, overwrite })
+        Ok(Command::Upload { upload: service.with_accounts(upload, |_| false).await?, overwrite })
     }
 
     fn answer(reply: Reply) -> Self::Response {
@@ -307,7 +307,7 @@ impl<D: Datastore> RotateMessages<RotatableCredentialz<D>> for RotateHostParamet
             Some(Request::ServerKeys(keys)) => translate::server_keys(keys),
             Some(Request::GenerateKeys(keys)) => {
                 let (stamp, kinds) = translate::generate(keys)?;
-                let keys = beside(move || generate(&kinds)).await?;
+                let keys = in_background(move || generate(&kinds)).await?;
                 Upload::GeneratedKeys { stamp, keys }
             }
             Some(Request::AuthenticationAllowed(ways)) => translate::allowed(ways)?,
@@ -317,7 +317,7 @@ impl<D: Datastore> RotateMessages<RotatableCredentialz<D>> for RotateHostParamet
             None => return Err(nothing()),
         };
         // The message has no flag `force_overwrite`, and a version may be used again.
-        Ok(Command::Upload { upload: service.about_host(upload).await?, overwrite: false })
+        Ok(Command::Upload { upload: service.with_host_keys(upload).await?, overwrite: false })
     }
 
     fn answer(reply: Reply) -> Self::Response {
@@ -349,7 +349,7 @@ pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Ref
     let principals = users.into_iter().map(|it| Ok(translate::principals(it)));
     let mut parts = keys.chain(principals).collect::<Result<Vec<_>, Refusal>>()?;
     for given in passwords {
-        parts.push(beside(move || translate::passwords(given, salt)).await?);
+        parts.push(in_background(move || translate::passwords(given, salt)).await?);
     }
     Ok(Upload::Accounts(parts))
 }
@@ -372,8 +372,8 @@ fn nothing() -> Refusal {
 fn refused(refusal: &holdfast_security::credentialz::CredentialzError) -> Refusal {
     let text = Chain(refusal).to_string();
     match refusal {
-        it if it.is_of_state() => Refusal::precondition(text),
-        it if it.is_missing() => Refusal::missing(text),
+        it if it.is_conflict_with_state() => Refusal::precondition(text),
+        it if it.is_not_found() => Refusal::missing(text),
         _ => Refusal::invalid(text),
     }
 }
@@ -399,7 +399,7 @@ fn generate(kinds: &[KeyKind]) -> Result<Vec<PrivateKey>, Refusal> {
 }
 
 /// Runs long computations and file reads on a thread for blocking work.
-async fn beside<T: Send + 'static>(
+async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
     let done = spawn_blocking(work).await;

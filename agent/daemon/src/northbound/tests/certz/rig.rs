@@ -135,7 +135,7 @@ impl ListeningAgent {
         users.set("ada".into(), Role::Admin, Some(password)).await.unwrap();
         let gnsi = agent.gnsi.clone();
         let certificates =
-            CertificateTrust { role: Role::Admin, speaks_for: ImpersonationPolicy::default() };
+            CertificateTrust { role: Role::Admin, impersonation: ImpersonationPolicy::default() };
         let authenticator = Authenticator::new(users, certificates, gnsi.clone());
         let incoming = listener.accept(gnsi.profiles());
         let device = TestBackend::device(&agent);
