@@ -23,7 +23,7 @@ use crate::key::{FixedMap, Key, KindId, sort_keys};
 use crate::operation::{
     Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-use crate::plan::{Delta, Plan, PlanError};
+use crate::plan::{Delta, IntentChange, Plan, PlanError};
 use crate::planner;
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
@@ -200,12 +200,15 @@ impl Engine {
 
     /// Loads intent and pre-images from the store, before the first [`Engine::resync`]. Plans nothing yet. Values that
     /// are no longer valid show as such.
-    pub fn load(&mut self, intent: Vec<(Key, SharedValue)>, restores: Vec<(Key, SharedValue)>) {
+    pub fn load(
+        &mut self,
+        intent: Vec<impl Into<IntentChange>>,
+        restores: Vec<(Key, SharedValue)>,
+    ) {
         self.graph.restores.extend(restores);
-        let changes = intent.into_iter().map(|(key, value)| (key, Some(value))).collect();
-        // A best-effort change is refused only for a key named twice, and a store has each key once.
+        // A best-effort change is refused only for a key named twice, and a store has each key of an owner once.
         let nodes =
-            planner::goals(&self.graph, &Delta::new(changes).best_effort()).unwrap_or_default();
+            planner::goals(&self.graph, &Delta::new(intent).best_effort()).unwrap_or_default();
         for node in nodes.into_iter().filter(|node| node.changed) {
             let idx = self.graph.intern(&node.key);
             self.graph.set_goal(idx, node.sources, node.goal, &[]);

@@ -1,4 +1,4 @@
-//! Keys as text: `link/eth0`, `static-route/DEFAULT/static/10.0.0.0/8`.
+//! Keys as text: `link/eth0`, `route/254/10.0.0.0/8/0`.
 //!
 //! Text is the name of the kind, then the segments. A slash or percent sign inside a segment is percent-encoded. Text
 //! does not contain the types of segments, so reading returns every key it can mean.

@@ -57,7 +57,9 @@ pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
     Action, Completion, ErrorClass, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
-pub use plan::{Cause, Delta, Mode, Plan, PlanCost, PlanError, PlannedOperation};
+pub use plan::{
+    Cause, Delta, IntentChange, Mode, Owner, Plan, PlanCost, PlanError, PlannedOperation,
+};
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};
 pub use waits::{Level, Wait, WaitResult};

@@ -16,15 +16,55 @@ use crate::overlay::{OverlayIdx, OverlayNode, TargetRef};
 use crate::value::SharedValue;
 use crate::waits::{Level, Wait};
 
-/// Change of intent: the new value of each key, or `None` to intend it no more.
+/// One of several that may ask for a value under the same key, with its name for messages. Where two ask for different
+/// values, a change is refused; where they do so already, as after a start, the first by name counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner(Arc<SmolStr>);
+
+impl Owner {
+    pub fn new(name: SmolStr) -> Self {
+        Self(Arc::new(name))
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Change of the intent for one key: its new value, or `None` to intend it no more.
+#[derive(Clone, Debug)]
+pub struct IntentChange {
+    pub key: Key,
+    /// `None` for a key that a single owner can have.
+    pub owner: Option<Owner>,
+    pub value: Option<SharedValue>,
+}
+
+impl From<(Key, Option<SharedValue>)> for IntentChange {
+    fn from((key, value): (Key, Option<SharedValue>)) -> Self {
+        Self { key, owner: None, value }
+    }
+}
+
+impl From<(Key, SharedValue)> for IntentChange {
+    fn from((key, value): (Key, SharedValue)) -> Self {
+        Self { key, owner: None, value: Some(value) }
+    }
+}
+
+/// Change of intent.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
-    pub changes: Vec<(Key, Option<SharedValue>)>,
+    pub changes: Vec<IntentChange>,
     pub mode: Mode,
     /// Subject, for the history.
     pub description: String,
     /// Author, for the history.
     pub author: Option<Arc<Author>>,
+    /// Text of what the change does besides its values: part of [`Plan::hash`].
+    pub beside: String,
     /// Hash without which the plan is refused: see [`Plan::hash`].
     pub expected_plan: Option<u64>,
     /// Level at which to report the change: see [`Step::reached`](crate::Step::reached).
@@ -43,8 +83,8 @@ pub enum Mode {
 
 impl Delta {
     /// Atomic change to these values.
-    pub fn new(changes: Vec<(Key, Option<SharedValue>)>) -> Self {
-        Self { changes, ..Self::default() }
+    pub fn new(changes: Vec<impl Into<IntentChange>>) -> Self {
+        Self { changes: changes.into_iter().map(Into::into).collect(), ..Self::default() }
     }
 
     #[must_use]
@@ -64,6 +104,12 @@ impl Delta {
     pub fn waiting_for(mut self, level: Level, within: Duration) -> Self {
         self.wait = Some(Wait { level, within });
         self
+    }
+
+    /// Tells what the change does besides its values, so that the hash of the plan covers that too.
+    #[must_use]
+    pub fn with_beside(self, beside: String) -> Self {
+        Self { beside, ..self }
     }
 
     #[must_use]
@@ -195,7 +241,7 @@ impl Plan {
     }
 
     /// Hash of operations and intent. Equal plans have equal hashes in every run and on every machine: the same
-    /// operations in the same order and the same intent, including values that have to wait.
+    /// operations in the same order and the same intent, including values that have to wait, and the same beside them.
     pub fn hash(&self) -> u64 {
         let mut text = HashText(FixedHasher::default());
         for op in &self.operations {
@@ -208,12 +254,14 @@ impl Plan {
             }
         }
         let mut changes: Vec<_> = self.delta.changes.iter().collect();
-        changes.sort_by(|a, b| a.0.cmp(&b.0));
-        changes.dedup_by(|a, b| a.0 == b.0);
-        for (key, value) in changes {
+        changes.sort_by(|a, b| (&a.key, &a.owner).cmp(&(&b.key, &b.owner)));
+        changes.dedup_by(|a, b| a.key == b.key && a.owner == b.owner);
+        for IntentChange { key, owner, value } in changes {
             text.0.write(key.as_bytes());
+            text.0.write(owner.as_ref().map_or(&[], |owner| owner.0.as_bytes()));
             let _ = write!(text, "{value:?}");
         }
+        text.0.write(self.delta.beside.as_bytes());
         text.0.finish()
     }
 

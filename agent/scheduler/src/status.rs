@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::key::Key;
 use crate::operation::{Action, OperationError, TxnId};
+use crate::plan::Owner;
 use crate::value::SharedValue;
 
 /// The state of a value: a function of its three planes, the operation in flight and the last error.
@@ -88,6 +89,8 @@ pub struct Detail {
     pub cycle: Vec<Key>,
     /// Value that holds the claimed identity, or gives the same part another value.
     pub conflict: Option<Key>,
+    /// Owner that asks for another value under the same key, in vain.
+    pub other_owner: Option<Owner>,
     /// Reason why the value cannot be an intent.
     pub invalid: Option<String>,
     pub error: Option<OperationError>,

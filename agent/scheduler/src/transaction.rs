@@ -38,7 +38,7 @@ use crate::history::{
 };
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, OpId, OperationError, TxnId};
-use crate::plan::{Cause, Mode, Plan, PlannedOperation};
+use crate::plan::{Cause, IntentChange, Mode, Owner, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
 pub(crate) use conflict_set::ConflictSet;
@@ -99,7 +99,7 @@ pub(crate) struct Transaction {
     failed: Vec<Key>,
     pending: Vec<Key>,
     /// Intent before the change, for the rollback.
-    before: Vec<(Key, Option<SharedValue>)>,
+    before: Vec<IntentChange>,
     /// Identities held by the touched values before the change.
     claims_before: FixedMap<Claim, Key>,
     /// Keys read after a failure without an answer yet.
@@ -265,10 +265,11 @@ impl Engine {
         now: Now,
         step: &mut Step,
     ) {
-        let requested = plan.delta.changes.iter().take(OPERATIONS_KEPT).cloned().collect();
-        let before = std::mem::take(&mut plan.delta.changes).into_iter().map(|(key, _)| {
-            let before = self.direct(&key);
-            (key, before)
+        let requested = plan.delta.changes.iter().take(OPERATIONS_KEPT);
+        let requested = requested.map(|it| (it.key.clone(), it.value.clone())).collect();
+        let before = std::mem::take(&mut plan.delta.changes).into_iter().map(|change| {
+            let value = self.intended_by(change.owner.as_ref(), &change.key);
+            IntentChange { value, ..change }
         });
         let before = before.collect();
         let pending = plan.pending();
@@ -340,11 +341,12 @@ impl Engine {
         claims_before
     }
 
-    /// Value that a change intends for a key, apart from any whole it is a part of.
-    fn direct(&self, key: &Key) -> Option<SharedValue> {
+    /// Value that changes of this owner intend for a key, apart from other owners and any whole it is a part of.
+    fn intended_by(&self, owner: Option<&Owner>, key: &Key) -> Option<SharedValue> {
         let node = self.graph.node(self.graph.find(key)?);
+        let asked = Source::of(owner);
         let mut sources = node.sources.iter();
-        let (_, value) = sources.find(|(source, _)| *source == Source::Direct)?;
+        let (_, value) = sources.find(|(source, _)| *source == asked)?;
         Some(value.clone())
     }
 

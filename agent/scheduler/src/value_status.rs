@@ -6,6 +6,7 @@ use crate::dependency::Target;
 use crate::engine::Engine;
 use crate::graph::{Goal, Node, NodeIdx, Source};
 use crate::key::{FixedMap, Key};
+use crate::plan::Owner;
 use crate::sorted_map::SortedMap;
 use crate::status::{Detail, State, Status};
 
@@ -105,7 +106,7 @@ impl Engine {
             intended: node.goal.requested().cloned(),
             applied: node.applied.clone(),
             observed: node.observed.clone(),
-            part_of: node.sources.iter().filter_map(|(source, _)| owner(source)).collect(),
+            part_of: node.sources.iter().filter_map(|(source, _)| whole(source)).cloned().collect(),
             parts,
         }
     }
@@ -121,7 +122,10 @@ impl Engine {
             } else {
                 Vec::new()
             },
-            conflict: self.claim_holder(idx).or_else(|| conflicting_whole(node)),
+            conflict: self
+                .claim_holder(idx)
+                .or_else(|| conflicting_source(node).and_then(whole).cloned()),
+            other_owner: conflicting_source(node).and_then(owner).cloned(),
             invalid: node.goal.invalid().cloned(),
             error: retry.and_then(|retry| retry.error.clone()),
             attempts: retry.map_or(0, |retry| retry.attempts),
@@ -183,17 +187,24 @@ impl Engine {
     }
 }
 
-fn owner(source: &Source) -> Option<Key> {
+fn whole(source: &Source) -> Option<&Key> {
     match source {
-        Source::Direct => None,
-        Source::Part(key) => Some((**key).clone()),
+        Source::Direct | Source::Of(_) => None,
+        Source::Part(key) => Some(key),
     }
 }
 
-/// Whole that gives the same part another value.
-fn conflicting_whole(node: &Node) -> Option<Key> {
+fn owner(source: &Source) -> Option<&Owner> {
+    match source {
+        Source::Of(owner) => Some(owner),
+        Source::Direct | Source::Part(_) => None,
+    }
+}
+
+/// Owner or whole that asks for another value than the one that counts.
+fn conflicting_source(node: &Node) -> Option<&Source> {
     let ((_, first), others) = node.sources.split_first()?;
-    let mut wholes = others.iter().filter(|(source, _)| source.is_part());
-    let (source, _) = wholes.find(|(_, value)| !first.same(&**value))?;
-    owner(source)
+    let mut owned = others.iter().filter(|(source, _)| *source != Source::Direct);
+    let (source, _) = owned.find(|(_, value)| !first.same(&**value))?;
+    Some(source)
 }

@@ -9,7 +9,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::{Lab, delta, key};
-use holdfast_scheduler::{Delta, Plan, PlanError, PlannedOperation};
+use holdfast_scheduler::{Delta, IntentChange, Key, Owner, Plan, PlanError, PlannedOperation};
 
 /// Checks the plan of a change, that executing it does the same, and that a second plan is empty. `foreign` values
 /// exist in the system, `ours` are committed before.
@@ -219,6 +219,62 @@ fn a_shared_part_lives_as_long_as_one_of_its_wholes() {
     assert_eq!(lab.engine.status(&key("s")).unwrap().detail.conflict, Some(key("b")));
 }
 
+/// A change on behalf of owners: `one: a =1; two: -b`.
+fn owned(text: &str) -> Delta {
+    let changes = text.split(';').flat_map(|item| {
+        let (owner, change) = item.trim().split_once(": ").unwrap();
+        let owned = |change: (Key, _)| IntentChange {
+            owner: Some(Owner::new(owner.into())),
+            ..change.into()
+        };
+        common::changes(change).into_iter().map(owned)
+    });
+    Delta::new(changes.collect())
+}
+
+// proves kv.X8
+#[test]
+fn a_value_of_two_owners_is_refused_and_follows_the_first_one_where_it_is_loaded() {
+    let mut lab = Lab::default();
+    lab.commit_delta(owned("two: a =2")).unwrap();
+    for (change, want) in [
+        ("one: a =1", "a conflicts with that of two: only one of them can exist"),
+        ("three: a =1", "a conflicts with that of two: only one of them can exist"),
+        ("one: b =1; two: b =2", "b conflicts with that of one: only one of them can exist"),
+        ("one: b =1; one: b =2", "b is named twice in one change, with different values"),
+        ("one: b =1; two: b =1; one: -b", "b is named twice in one change, with different values"),
+    ] {
+        assert_eq!(lab.engine.plan(owned(change)).unwrap_err().to_string(), want, "{change}");
+    }
+    // An owner that gives the key up makes room for the other, in any order of names.
+    for (change, shown) in
+        [("one: a =1; two: -a", "a =1"), ("one: -a; two: a =2", "a =2"), ("one: -a", "a =2")]
+    {
+        lab.commit_delta(owned(change)).unwrap();
+        assert_eq!(lab.shown(), shown, "{change}");
+    }
+    // Values of both were accepted earlier: the second takes over where the first gives up.
+    lab.commit_delta(owned("one: a =1").best_effort()).unwrap();
+    assert_eq!(lab.shown(), "a =1");
+    let other = lab.engine.status(&key("a")).unwrap().detail.other_owner;
+    assert_eq!(other, Some(Owner::new("two".into())));
+    lab.commit_delta(owned("one: -a")).unwrap();
+    assert_eq!((lab.shown().as_str(), lab.state("a").as_str()), ("a =2", "CONFIGURED"));
+    lab.commit_delta(owned("two: -a")).unwrap();
+    assert_eq!(lab.shown(), "");
+}
+
+#[test]
+fn a_failed_change_gives_a_value_back_to_its_owner() {
+    let mut lab = Lab::default();
+    lab.commit_delta(owned("two: a =2")).unwrap();
+    lab.failing.insert("create b".to_owned(), common::error(22, "refused", false));
+    lab.commit_delta(owned("one: a =1; two: -a; one: b <a")).unwrap();
+    assert_eq!(lab.shown(), "a =2");
+    lab.commit_delta(owned("two: -a")).unwrap();
+    assert_eq!(lab.shown(), "");
+}
+
 #[test]
 fn existing_objects_are_adopted_and_given_back() {
     check("p =1 port", "", "p =2", "adopt p");
@@ -283,6 +339,10 @@ fn a_plan_does_not_depend_on_the_order_of_its_change() {
     assert_eq!(one.to_string(), other.to_string());
     assert_eq!(one.hash(), other.hash());
     assert_ne!(one.hash(), lab.plan("a").unwrap().hash());
+    let beside =
+        |text: &str| lab.engine.plan(delta("a").with_beside(text.to_owned())).unwrap().hash();
+    assert_eq!(beside("users"), beside("users"));
+    assert_ne!(beside("users"), beside("others"));
 }
 
 #[test]
@@ -315,7 +375,7 @@ fn a_large_change_is_validated_as_a_small_one() {
     backwards.changes.reverse();
     assert_eq!(lab.engine.plan(backwards).unwrap().hash(), large.hash());
     // A change is cut into portions that end at powers of two: a duplicate key is found across the cut as well.
-    let mut sorted = delta(&many).changes;
+    let mut sorted = common::changes(&many);
     sorted.sort_by(|a, b| a.0.cmp(&b.0));
     for last in [1, 2, 4].map(|thousands| thousands * 1024 - 1) {
         let named = &sorted[last].0;

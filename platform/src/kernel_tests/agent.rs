@@ -170,7 +170,7 @@ fn commits_reach_the_kernel_and_drift_is_repaired() {
     let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
     drop(agent);
     let mut agent = Agent::start(values(first), restores);
-    let planned = agent.engine.plan(Delta::new(Vec::new())).unwrap().to_string();
+    let planned = agent.engine.plan(Delta::default()).unwrap().to_string();
     assert_eq!(planned, "");
 
     agent.commit(first, second);
@@ -287,7 +287,7 @@ fn address_families_of_a_link_are_enabled_and_disabled() {
     let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
     drop(agent);
     let mut agent = Agent::start(values(&off), restores);
-    assert_eq!(agent.engine.plan(Delta::new(Vec::new())).unwrap().to_string(), "");
+    assert_eq!(agent.engine.plan(Delta::default()).unwrap().to_string(), "");
     // A foreign change of the switch is found by the next reading.
     std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0").unwrap();
     agent.reread();

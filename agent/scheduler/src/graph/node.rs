@@ -21,6 +21,7 @@ use super::{TargetIds, watching_specs};
 use crate::dependency::{Dependency, Target};
 use crate::key::Key;
 use crate::operation::{OpId, TxnId};
+use crate::plan::Owner;
 use crate::retry_state::RetryState;
 use crate::status::LastOperation;
 use crate::value::SharedValue;
@@ -31,11 +32,18 @@ use crate::value_spec::{FullValue, ValueError, ValueSpec};
 pub(crate) enum Source {
     /// Named by a change.
     Direct,
+    /// Named by a change, on behalf of one of several owners.
+    Of(Owner),
     /// Part of the value with this key.
     Part(Box<Key>),
 }
 
 impl Source {
+    /// Source of the values that changes on behalf of this owner name.
+    pub(crate) fn of(owner: Option<&Owner>) -> Self {
+        owner.map_or(Self::Direct, |owner| Self::Of(owner.clone()))
+    }
+
     pub(crate) fn is_part(&self) -> bool {
         matches!(self, Self::Part(_))
     }

@@ -4,14 +4,11 @@ use super::validation::{self, Validation};
 use crate::graph::{Goal, Source};
 use crate::key::{Key, sort_by_keys};
 use crate::overlay::OverlayIdx;
-use crate::plan::{Delta, Mode, PlanError};
+use crate::plan::{Delta, IntentChange, Mode, PlanError};
 use crate::planner::Planner;
 use crate::sorted_map::SortedMap;
 use crate::value::{SharedValue, same};
 use crate::value_spec::{ValueError, ValueSpec};
-
-/// Requested value of a key; `None` to intend it no more.
-pub(super) type IntentChange = (Key, Option<SharedValue>);
 
 /// Sources still to be applied: key, source, value, and the validation if it was done ahead.
 type Worklist = Vec<(Key, Source, Option<SharedValue>, Option<Validation>)>;
@@ -26,35 +23,46 @@ impl Planner<'_> {
         self.overlay.reserve(sample, sample);
         let mut work = Worklist::new();
         let mut order: Vec<&IntentChange> = delta.changes.iter().collect();
-        sort_by_keys(&mut order, |(key, _)| key);
+        sort_by_keys(&mut order, |change| &change.key);
+        for same_key in order.chunk_by_mut(|one, other| one.key == other.key) {
+            self.order_owners(same_key)?;
+        }
         let (mut last, mut taken): (Option<&IntentChange>, usize) = (None, 0);
-        validation::each(self.overlay.graph, &order, |change @ (key, value), validation| {
+        validation::each(self.overlay.graph, &order, |change, validation| {
             taken += 1;
             if taken == SAMPLE {
                 self.overlay.reserve_rest(taken, order.len() - taken);
             }
-            if let Some((_, other)) = last.replace(change).filter(|(other, _)| other == key) {
-                if same(other.as_ref(), value.as_ref()) {
-                    return Ok(());
-                }
-                return Err(PlanError::Twice {
-                    key: key.clone(),
-                    label: self.label(key, value.as_ref()),
-                });
+            let IntentChange { key, owner, value } = change;
+            let again = last.replace(change);
+            if again.is_some_and(|other| other.key == *key && other.owner == *owner) {
+                return Ok(());
             }
-            self.apply_source(
-                key,
-                Source::Direct,
-                value.clone(),
-                validation,
-                delta.mode,
-                &mut work,
-            )?;
+            let source = Source::of(owner.as_ref());
+            self.apply_source(key, source, value.clone(), validation, delta.mode, &mut work)?;
             while let Some((key, source, value, validation)) = work.pop() {
                 self.apply_source(&key, source, value, validation, delta.mode, &mut work)?;
             }
             Ok(())
         })
+    }
+
+    /// Orders the changes of one key: owners that give it up go first, so that another one may take it over. Refuses two
+    /// values for one owner.
+    fn order_owners(&self, same_key: &mut [&IntentChange]) -> Result<(), PlanError> {
+        if same_key.len() == 1 {
+            return Ok(());
+        }
+        same_key.sort_by(|one, other| one.owner.cmp(&other.owner));
+        let differ = |pair: &&[&IntentChange]| {
+            pair[0].owner == pair[1].owner && !same(pair[0].value.as_ref(), pair[1].value.as_ref())
+        };
+        if let Some([one, other]) = same_key.windows(2).find(differ) {
+            let label = self.label(&one.key, one.value.as_ref().or(other.value.as_ref()));
+            return Err(PlanError::Twice { key: one.key.clone(), label });
+        }
+        same_key.sort_by_key(|change| change.value.is_some());
+        Ok(())
     }
 
     /// Applies one source of intent of a key.
@@ -73,6 +81,7 @@ impl Planner<'_> {
         let at = sources.binary_search_by(|(other, _)| other.cmp(&source));
         // The validation is of this source's value, and of use only where that source counts.
         let validation = validation.filter(|_| matches!(at, Ok(0) | Err(0)));
+        let (Ok(place) | Err(place)) = at;
         match (at, value) {
             (Ok(at), Some(value)) => sources[at].1 = value,
             (Ok(at), None) => {
@@ -82,26 +91,29 @@ impl Planner<'_> {
             (Err(_), None) => return Ok(()),
         }
         if mode == Mode::Atomic {
-            self.refuse_conflict(oidx)?;
+            self.refuse_conflict(oidx, place)?;
         }
         self.validate(oidx, was_part, validation, mode, work)
     }
 
-    /// Refuses a part with two values: those of two wholes, or of a whole and of a change that names it.
-    fn refuse_conflict(&self, oidx: OverlayIdx) -> Result<(), PlanError> {
+    /// Refuses a key with two values: those of two owners or wholes, or of one of them and of a change that names the key
+    /// itself. `changed` is the place of the source that has just changed.
+    fn refuse_conflict(&self, oidx: OverlayIdx, changed: usize) -> Result<(), PlanError> {
         let node = self.overlay.node(oidx);
         let Some(((first, value), others)) = node.sources.split_first() else { return Ok(()) };
-        let mut wholes = others.iter().filter(|(source, _)| source.is_part());
-        let Some((source, _)) = wholes.find(|(_, other)| !value.same(&**other)) else {
+        let mut owned = others.iter().filter(|(source, _)| *source != Source::Direct);
+        let Some((source, _)) = owned.find(|(_, other)| !value.same(&**other)) else {
             return Ok(());
         };
-        let owner = [source, first].into_iter().find_map(|source| match source {
-            Source::Part(owner) => Some(&**owner),
-            Source::Direct => None,
-        });
-        let owner = owner.unwrap_or(&node.key);
+        // Of two owners, the message names the one that had the key before.
+        let pair = if changed == 0 { [source, first] } else { [first, source] };
+        let other = match (pair, [source, first]) {
+            ([Source::Of(owner), _] | [_, Source::Of(owner)], _) => format!("that of {owner}"),
+            (_, [Source::Part(whole), _] | [_, Source::Part(whole)]) => self.label(whole, None),
+            _ => self.label(&node.key, None),
+        };
         let label = self.label(&node.key, Some(value));
-        Err(PlanError::Conflict { key: node.key.clone(), label, other: self.label(owner, None) })
+        Err(PlanError::Conflict { key: node.key.clone(), label, other })
     }
 
     /// Sets the goal that follows from the sources, and queues the parts that differ.

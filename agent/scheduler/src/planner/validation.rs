@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use super::intent::IntentChange;
 use crate::graph::Graph;
 use crate::key::Key;
+use crate::plan::IntentChange;
 use crate::sorted_map::SortedMap;
 use crate::value::SharedValue;
 use crate::value_spec::{ValueError, ValueSpec};
@@ -62,7 +62,7 @@ fn ask(graph: &Graph, changes: &[&IntentChange]) -> Vec<Option<Validation>> {
     changes.par_iter().with_min_len(SHARE).map(|change| answer(graph, change)).collect()
 }
 
-fn answer(graph: &Graph, (key, value): &IntentChange) -> Option<Validation> {
+fn answer(graph: &Graph, IntentChange { key, value, .. }: &IntentChange) -> Option<Validation> {
     let value = value.as_ref().filter(|_| graph.find(key).is_none())?;
     let mut answer = validate(graph, key, value, false);
     let parts = answer.validated.as_ref().ok().and_then(|spec| spec.parts());

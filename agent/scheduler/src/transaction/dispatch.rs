@@ -196,7 +196,7 @@ impl Engine {
         transaction.prepared = false;
         step.restores.append(&mut transaction.restores); // the engine relies on them
         let named = transaction.operations.first().map(|op| op.key.clone());
-        let Some(key) = named.or_else(|| transaction.before.first().map(|(key, _)| key.clone()))
+        let Some(key) = named.or_else(|| transaction.before.first().map(|it| it.key.clone()))
         else {
             return;
         };

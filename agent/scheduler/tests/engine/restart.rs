@@ -1,6 +1,6 @@
 //! Rows for restarts and complete retrievals.
 
-use holdfast_scheduler::{Scope, SharedValue};
+use holdfast_scheduler::{IntentChange, Scope, SharedValue};
 
 use crate::SECOND;
 use crate::common::{self, Lab, key};
@@ -79,7 +79,7 @@ fn a_resync_detects_values_that_vanished() {
 fn pre_images_survive_a_restart() {
     let mut lab = Lab::default();
     let value = |text: &str| common::changes(text).remove(0).1.unwrap();
-    lab.engine.load(vec![], vec![(key("p"), value("p =1 port"))]);
+    lab.engine.load(Vec::<IntentChange>::new(), vec![(key("p"), value("p =1 port"))]);
     lab.system.insert(key("p"), common::Thing::parse("p =2"));
     lab.resync();
     assert_eq!(
