@@ -8,10 +8,8 @@ use serde::de::DeserializeOwned;
 
 use crate::descriptors::kinds;
 use crate::values::{
-    Account, Address, Connected, CredentialFile, DriftRule, Ethernet, Forwarding, GlomeLogin,
-    GrpcServer, Hostname, KernelRoute, Link, LinkMaster, LinkUp, Neighbor, NetworkInstance,
-    Password, Port, Program, Reconciliation, SshServer, StaticProtocol, StaticRoute, System,
-    TextFile, User,
+    Account, Address, Connected, CredentialFile, Ethernet, Forwarding, GlomeLogin, Hostname,
+    KernelRoute, Link, LinkMaster, LinkUp, Neighbor, Password, Port, Program, SshServer, TextFile,
 };
 
 /// A document cannot be read as a value.
@@ -39,13 +37,8 @@ struct Form {
 
 /// One line for each kind of value.
 const FORMS: &[Form] = &[
-    form::<System>(kinds::SYSTEM),
     form::<Hostname>(kinds::HOSTNAME),
     form::<TextFile>(kinds::TEXT_FILE),
-    form::<User>(kinds::USER),
-    form::<GrpcServer>(kinds::GRPC_SERVER),
-    form::<Reconciliation>(kinds::RECONCILIATION),
-    form::<DriftRule>(kinds::DRIFT_POLICY),
     form::<Program>(kinds::PROGRAM),
     form::<Account>(kinds::ACCOUNT),
     form::<CredentialFile>(kinds::CREDENTIAL_FILE),
@@ -62,9 +55,6 @@ const FORMS: &[Form] = &[
     form::<Address>(kinds::ADDRESS),
     form::<Connected>(kinds::CONNECTED),
     form::<Neighbor>(kinds::NEIGHBOR),
-    form::<NetworkInstance>(kinds::NETWORK_INSTANCE),
-    form::<StaticProtocol>(kinds::STATIC_PROTOCOL),
-    form::<StaticRoute>(kinds::STATIC_ROUTE),
     form::<KernelRoute>(kinds::ROUTE),
 ];
 

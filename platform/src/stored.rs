@@ -218,7 +218,7 @@ mod tests {
     use holdfast_security::credentialz::Digest;
 
     use super::*;
-    use crate::values::{AddressFacts, AddressOrigin, StaticProtocol};
+    use crate::values::{AddressFacts, AddressOrigin, Port};
 
     #[test]
     fn stored_credentials_round_trip() {
@@ -266,7 +266,7 @@ mod tests {
         let shown = Address { facts, ..Address::new("eth0", ip, 24) };
         let (_, read) = from_bytes(&to_bytes(&shown).unwrap()).unwrap();
         assert!(read.same(&Address { facts: None, ..shown }));
-        assert!(to_bytes(&StaticProtocol { instance: "i".into(), name: "n".into() }).is_none());
+        assert!(to_bytes(&Port { link: "eth0".into() }).is_none());
         assert!(from_bytes(b"{\"kind\":\"link\"}").is_err());
     }
 }

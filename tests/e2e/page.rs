@@ -47,7 +47,7 @@ async fn the_page_shows_values_live_and_their_graph() {
 
     // A node of the graph leads to the value's timeline.
     browser.click("#tab-graph").await.unwrap();
-    browser.wait_for_text("#graph svg", "static-route").await;
+    browser.wait_for_text("#graph svg", "route").await;
     browser.click("#graph a[data-key='link/eth5']").await.unwrap();
     browser.wait_for_text("#detail-label", "eth5").await;
     browser.wait_for_text("#timeline", "PENDING").await;

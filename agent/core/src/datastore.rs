@@ -14,7 +14,9 @@ use holdfast_telemetry::{Boundaries, Revision};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
-use crate::{CommitError, CommitOptions, CommitStamp, Intent, Preview, ServiceState};
+use crate::{
+    CommitError, CommitOptions, CommitStamp, IncompleteEntry, Intent, Preview, ServiceState,
+};
 
 /// Snapshots to read, and transactions to change them.
 pub trait Datastore: Clone + Send + Sync + 'static {
@@ -80,4 +82,9 @@ pub trait Statuses: Send + Sync + 'static {
         &self,
         pending_only: bool,
     ) -> Result<Vec<Status>, Box<dyn Error + Send + Sync>>;
+
+    /// Entries of the configuration of which no value comes, because a leaf is missing.
+    async fn incomplete_entries(
+        &self,
+    ) -> Result<Vec<IncompleteEntry>, Box<dyn Error + Send + Sync>>;
 }

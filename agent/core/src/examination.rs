@@ -1,4 +1,4 @@
-//! Examination of a change: the configuration after it, and the values and rows that differ.
+//! Examination of a change: the configuration after it, and the entries and rows that differ.
 //!
 //! It needs no engine, and runs on a thread of its own, since the time for it grows with the request.
 
@@ -9,11 +9,15 @@ use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
+use holdfast_config::tree::Child;
 use holdfast_config::{
-    Cancel, Configuration, InstancePath, Layers, Models, ObjectChange, parallel,
+    Branch, Cancel, Configuration, InstancePath, Layers, Models, ObjectChange, Provenance, parallel,
 };
-use holdfast_platform::objects::{ModelError, ObjectError, Profiles, Registry};
-use holdfast_scheduler::{Key, PlanError, Registry as Kinds, SharedValue};
+use holdfast_platform::descriptors::kinds;
+use holdfast_platform::objects::{
+    ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry,
+};
+use holdfast_scheduler::{IntentChange, Key, Owner, PlanError, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -30,26 +34,49 @@ pub(super) struct Examiner {
     pub(super) registry: Arc<Registry>,
 }
 
-/// Result of an examination: the configuration after a request, and the values and rows that differ.
+/// Result of an examination: the configuration after a request, and the entries and rows that differ.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) configuration: Configuration,
-    pub(super) values: Vec<ValueChange>,
+    pub(super) changes: Vec<EntryChange>,
     pub(super) rows: Vec<holdfast_store::Change>,
     pub(super) credentials: CredentialValues,
     /// For a dry run: differences in the configuration that clients see.
     pub(super) differences: BoundedList<ConfigChange>,
 }
 
-/// One native object that a request changes.
+/// Change of the entry of one native object, with the values that it gives.
 #[derive(Clone, Debug)]
-pub(super) struct ValueChange {
+pub(super) struct EntryChange {
     pub(super) path: InstancePath,
-    pub(super) key: Key,
+    /// Owner of its values, where other objects may ask for the same keys.
+    pub(super) owner: Option<Owner>,
     /// True when the object was configured before.
     pub(super) existed: bool,
-    /// `None` removes the object.
-    pub(super) value: Option<SharedValue>,
+    /// Keys that it asked for before.
+    pub(super) before: ObjectKeys,
+    /// Values that it asks for from now on.
+    pub(super) values: ObjectValues,
+    /// Its content, unless it is removed, or not in force because a leaf is missing.
+    pub(super) entry: Option<Arc<Branch<Provenance>>>,
+}
+
+impl EntryChange {
+    /// Keys that it gives up, then the values that it asks for.
+    pub(super) fn differences(&self) -> impl Iterator<Item = (&Key, Option<&SharedValue>)> {
+        let stays = |key: &Key| self.values.iter().any(|(other, _)| other == key);
+        let gone = self.before.iter().filter(move |key| !stays(key)).map(|key| (key, None));
+        gone.chain(self.values.iter().map(|(key, value)| (key, Some(value))))
+    }
+
+    /// The changes that the engine is asked for.
+    pub(super) fn intent(&self) -> impl Iterator<Item = IntentChange> {
+        self.differences().map(|(key, value)| IntentChange {
+            key: key.clone(),
+            owner: self.owner.clone(),
+            value: value.cloned(),
+        })
+    }
 }
 
 /// Credentials that differ, which no layer holds.
@@ -110,31 +137,43 @@ impl Examiner {
         Ok(Self { models, registry: Arc::new(registry) })
     }
 
-    /// All values of a configuration.
-    pub(super) fn values(&self, configuration: &Configuration) -> Vec<(Key, SharedValue)> {
+    /// All entries of a configuration, as changes of an empty one. An object that cannot be made is logged and left out.
+    pub(super) fn first_changes(&self, configuration: &Configuration) -> Vec<EntryChange> {
         let empty = Configuration::new(Arc::clone(&self.models), Layers::new());
-        self.values_since(&empty, configuration)
-    }
-
-    /// Values of `new` that differ from those of `old`. A value that cannot be made is logged and left out.
-    pub(super) fn values_since(
-        &self,
-        old: &Configuration,
-        new: &Configuration,
-    ) -> Vec<(Key, SharedValue)> {
-        let values = parallel::map(changed_objects(old, new), |change| {
-            let branch = change.new.as_ref()?;
-            let value = self.registry.value(&change.path, branch);
+        let changed = self.with_owners(changed_objects(&empty, configuration));
+        let changes = parallel::map(changed, |(change, owner)| {
+            let (path, branch) = (change.path, change.new?);
+            let values = self.registry.values(&path, &branch);
             // An earlier version has accepted it. The rest of the box must come up nevertheless.
             let refused = |error: &ObjectError| {
                 tracing::error!(path = %self.display(&error.path, Origin::OpenConfig), error = %Chain(error), "stored configuration is not carried out");
             };
-            value.inspect_err(refused).ok()
+            let values = values.inspect_err(refused).ok()?;
+            let before = ObjectKeys::new();
+            Some(EntryChange { path, owner, existed: false, before, values, entry: Some(branch) })
         });
-        values.into_iter().flatten().collect()
+        changes.into_iter().flatten().collect()
     }
 
-    /// Applies a change to the configuration, and lists the values and rows that differ; for a dry run, also the
+    /// Links of `new` that differ from those of `old`: the only values of which the kernel keeps attributes that are
+    /// open now.
+    pub(super) fn links_since(
+        &self,
+        old: &Configuration,
+        new: &Configuration,
+    ) -> Vec<(Key, SharedValue)> {
+        let changes = self.entry_changes(old, new, true).unwrap_or_default();
+        let values = changes.into_iter().flat_map(|change| change.values);
+        values.filter(|(key, _)| key.kind() == kinds::LINK).collect()
+    }
+
+    /// Changed objects, each with the owner of its values.
+    fn with_owners(&self, changed: Vec<ObjectChange>) -> Vec<(ObjectChange, Option<Owner>)> {
+        let owners = self.registry.owners(changed.iter().map(|change| &change.path));
+        changed.into_iter().zip(owners).collect()
+    }
+
+    /// Applies a change to the configuration, and lists the entries and rows that differ; for a dry run, also the
     /// differences that clients see.
     fn examine(
         &self,
@@ -144,13 +183,13 @@ impl Examiner {
     ) -> Result<Candidate, CommitError> {
         let configuration = intent.apply(old).map_err(CommitError::Edit)?;
         let cancel = intent.cancel();
-        let (values, rows) = parallel::both(
+        let (changes, rows) = parallel::both(
             configuration.work().entries > parallel::FEW,
-            || self.value_changes_until(&cancel, old, &configuration, intent.is_admitted()),
+            || self.entry_changes_until(&cancel, old, &configuration, intent.is_admitted()),
             || layer_rows_diff(&self.models, old.layers(), configuration.layers()),
         );
-        let values = values.ok_or(CommitError::Abandoned)?;
-        let values = values.map_err(|error| self.object_error(&error, intent.origin()))?;
+        let changes = changes.ok_or(CommitError::Abandoned)?;
+        let changes = changes.map_err(|error| self.object_error(&error, intent.origin()))?;
         let rows =
             rows.into_iter().map(holdfast_store::Change::from).chain(intent.rows()).collect();
         let differences = if is_dry_run {
@@ -159,53 +198,73 @@ impl Examiner {
             BoundedList::default()
         };
         let credentials = CredentialValues::default();
-        Ok(Candidate { configuration, values, rows, credentials, differences })
+        Ok(Candidate { configuration, changes, rows, credentials, differences })
     }
 
-    /// Values that differ; `None` if the request was cancelled meanwhile.
-    fn value_changes_until(
+    /// Entries that differ; `None` if the request was cancelled meanwhile.
+    fn entry_changes_until(
         &self,
         cancel: &Cancel,
         old: &Configuration,
         new: &Configuration,
         admitted: bool,
-    ) -> Option<Result<Vec<ValueChange>, ObjectError>> {
-        let changed = changed_objects(old, new);
-        let changed = parallel::map(changed, |change| {
-            (!cancel.is_cancelled()).then(|| self.value_change(change, admitted))
+    ) -> Option<Result<Vec<EntryChange>, ObjectError>> {
+        let changed = self.with_owners(changed_objects(old, new));
+        let changed = parallel::map(changed, |(change, owner)| {
+            (!cancel.is_cancelled()).then(|| self.entry_change(change, owner, admitted))
         });
         changed.into_iter().collect()
     }
 
-    /// The values that differ. With `admitted`, one that cannot be made any more is left out instead of refused.
-    pub(super) fn value_changes(
+    /// The entries that differ. With `admitted`, the values of one that cannot be made any more are left out instead of
+    /// refused.
+    pub(super) fn entry_changes(
         &self,
         old: &Configuration,
         new: &Configuration,
         admitted: bool,
-    ) -> Result<Vec<ValueChange>, ObjectError> {
-        let changed = self.value_changes_until(&Cancel::default(), old, new, admitted);
+    ) -> Result<Vec<EntryChange>, ObjectError> {
+        let changed = self.entry_changes_until(&Cancel::default(), old, new, admitted);
         changed.unwrap_or_else(|| Ok(Vec::new())) // this token is never cancelled
     }
 
-    fn value_change(
+    fn entry_change(
         &self,
         change: ObjectChange,
+        owner: Option<Owner>,
         admitted: bool,
-    ) -> Result<ValueChange, ObjectError> {
-        let (key, value) = match &change.new {
-            None => (self.registry.key(&change.path)?, None),
-            Some(branch) => match self.registry.value(&change.path, branch) {
-                Ok((key, value)) => (key, Some(value)),
-                // Another origin has the missing leaf, or may supply it later: the object waits, and the request is
-                // accepted.
-                Err(error) if error.incomplete || admitted => {
-                    (self.registry.key(&change.path)?, None)
-                }
-                Err(error) => return Err(error),
-            },
+    ) -> Result<EntryChange, ObjectError> {
+        let ObjectChange { path, old, new, .. } = change;
+        let before = match &old {
+            Some(branch) => self.registry.keys(&path, branch)?,
+            None => ObjectKeys::new(),
         };
-        Ok(ValueChange { path: change.path, key, existed: change.old.is_some(), value })
+        let made = new.map(|branch| (self.registry.values(&path, &branch), branch));
+        let (values, entry) = match made {
+            None => (ObjectValues::new(), None),
+            Some((Ok(values), branch)) => (values, Some(branch)),
+            // Another origin has the missing leaf, or may supply it later: the object waits, and the request is accepted.
+            Some((Err(error), _)) if error.incomplete || admitted => (ObjectValues::new(), None),
+            Some((Err(error), _)) => return Err(error),
+        };
+        Ok(EntryChange { path, owner, existed: old.is_some(), before, values, entry })
+    }
+
+    /// Text of changes of objects without values, such as users, and of leaves that go into no value.
+    pub(super) fn beside(&self, changes: &[EntryChange]) -> String {
+        let is_beside = |change: &&EntryChange| {
+            change.values.is_empty() || self.registry.has_configured_state(&change.path)
+        };
+        let text = |change: &EntryChange| {
+            let native = change.path.to_path(&self.models.native);
+            let children = change.entry.iter().flat_map(|entry| entry.children());
+            let leaf = |(node, child): &(_, Child<_>)| match child {
+                Child::Leaf(leaf) => Some(format!(" {node:?} {:?}", leaf.value)),
+                Child::Container(_) | Child::List(_) => None,
+            };
+            format!("{native}{};", children.filter_map(leaf).collect::<String>())
+        };
+        changes.iter().filter(is_beside).map(text).collect()
     }
 
     /// Error for an object that cannot be made, with its path in the model of the request.
@@ -219,16 +278,13 @@ impl Examiner {
     pub(super) fn plan_error(
         &self,
         error: &PlanError,
-        (kinds, changes): (&Kinds, &[ValueChange]),
+        changes: &[EntryChange],
         origin: Origin,
     ) -> CommitError {
         let refused = CommitError::planning(error);
         let PlanError::Conflict { key, .. } = error else { return refused };
-        let brings = |change: &&ValueChange| {
-            let kind = kinds.descriptor(change.key.kind());
-            let parts = kind.zip(change.value.as_ref()).map(|(kind, value)| kind.parts(&**value));
-            change.key == *key || parts.into_iter().flatten().any(|(part, _)| part == *key)
-        };
+        let brings =
+            |change: &&EntryChange| change.values.iter().any(|(brought, _)| brought == key);
         match changes.iter().find(brings) {
             Some(change) => {
                 let path = self.display(&change.path, origin);

@@ -60,6 +60,7 @@ pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
 pub use intent::{CredentialChange, Intent, Values};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
+pub use pending::IncompleteEntry;
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
 };
@@ -363,12 +364,14 @@ impl Statuses for CoreHandle {
         if !pending_only {
             return Ok(self.inspect(|view| view.engine.statuses()).await?);
         }
-        let asked = |view: &CoreView<'_>| {
-            (view.engine.pending(), view.objects().clone(), view.configuration.clone())
-        };
-        let (mut pending, registry, configuration) = self.inspect(asked).await?;
-        pending.extend(pending::statuses(&registry, &configuration));
-        pending.sort_by(|one, other| one.key.cmp(&other.key));
-        Ok(pending)
+        Ok(self.inspect(|view| view.engine.pending()).await?)
+    }
+
+    async fn incomplete_entries(
+        &self,
+    ) -> Result<Vec<IncompleteEntry>, Box<dyn std::error::Error + Send + Sync>> {
+        let asked = |view: &CoreView<'_>| (view.objects().clone(), view.configuration.clone());
+        let (registry, configuration) = self.inspect(asked).await?;
+        Ok(pending::entries(&registry, &configuration))
     }
 }

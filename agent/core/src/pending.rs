@@ -1,51 +1,42 @@
 //! Entries of the configuration that wait for a leaf: no value comes of them, so the engine cannot list them.
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, PendingEntry};
+use holdfast_config::{Configuration, PendingEntry};
 use holdfast_platform::objects::Registry;
-use holdfast_scheduler::{Detail, Key, State, Status};
+use holdfast_scheduler::Key;
 
 /// The reason of a pending shell that lacks no leaf in particular.
 const ANY_LEAF: &str = "a leaf of its own";
 
-/// Entries that wait for a leaf, as values in the state PENDING.
-pub(super) fn statuses(registry: &Registry, configuration: &Configuration) -> Vec<Status> {
-    let entries = configuration.pending_entries().into_iter();
-    entries.filter_map(|entry| status(registry, configuration, entry)).collect()
+/// An entry of the configuration that wants for a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IncompleteEntry {
+    /// Key of the value that it would be, or would be a part of; `None` where that depends on the leaf.
+    pub key: Option<Key>,
+    /// Path in the native model.
+    pub native: String,
+    /// Path in the model that clients use: OpenConfig, where it has the entry.
+    pub label: String,
+    /// Leaf that it waits for, or several of which one suffices.
+    pub missing: String,
 }
 
-fn status(
+/// Entries that wait for a leaf, outer ones before inner ones.
+pub(super) fn entries(registry: &Registry, configuration: &Configuration) -> Vec<IncompleteEntry> {
+    let entries = configuration.pending_entries().into_iter();
+    entries.map(|entry| incomplete(registry, configuration, entry)).collect()
+}
+
+fn incomplete(
     registry: &Registry,
     configuration: &Configuration,
     entry: PendingEntry,
-) -> Option<Status> {
-    let PendingEntry { native, openconfig, missing } = entry;
+) -> IncompleteEntry {
+    let PendingEntry { native: path, openconfig, missing } = entry;
     let models = configuration.models();
-    let label = match &openconfig {
-        Some(path) => path.to_path(models.schema(Origin::OpenConfig)),
-        None => native.to_path(models.schema(Origin::Native)),
-    };
+    let native = path.to_path(models.schema(Origin::Native)).to_string();
+    let label = openconfig.map(|path| path.to_path(models.schema(Origin::OpenConfig)).to_string());
     let missing = if missing.is_empty() { ANY_LEAF.to_owned() } else { missing.join(" or ") };
-    Some(Status {
-        key: key(registry, native)?,
-        label: label.to_string(),
-        state: State::Pending,
-        detail: Detail { unmet: vec![missing], ..Detail::default() },
-        last: None,
-        intended: None,
-        applied: None,
-        observed: None,
-        part_of: Vec::new(),
-        parts: Vec::new(),
-    })
-}
-
-/// The key of the object that an entry is or, as a next hop, is a part of.
-fn key(registry: &Registry, mut path: InstancePath) -> Option<Key> {
-    loop {
-        if let Ok(key) = registry.key(&path) {
-            return Some(key);
-        }
-        path.0.pop()?;
-    }
+    let label = label.unwrap_or_else(|| native.clone());
+    IncompleteEntry { key: registry.key_above(path), native, label, missing }
 }

@@ -6,14 +6,13 @@ use holdfast_config::Configuration;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_platform::objects::state::Planes;
-use holdfast_scheduler::{Delta, Key, Plan, PlanError, SharedValue};
+use holdfast_scheduler::{Delta, IntentChange, Key, Plan, PlanError, SharedValue};
 use holdfast_store::{Answer, Consent};
 use tracing::error;
 
 use super::CommitError;
 use super::commit::{CommitInFlight, CommitKind, Input, PlannedChange};
-use super::examination::{Candidate, ValueChange};
-use super::intent::Values;
+use super::examination::{Candidate, EntryChange};
 use super::options::PlanHash;
 use super::preview::{BoundedList, ConfigChange};
 use super::publication::as_planes;
@@ -37,31 +36,33 @@ impl CoreTask {
         candidate: Candidate,
         commit: &CommitInFlight,
     ) -> Result<CommitPlan, CommitError> {
-        let Candidate { configuration, values, rows: differing, credentials, differences } =
+        let Candidate { configuration, changes, rows: differing, credentials, differences } =
             candidate;
         let mut rows = None;
         let is_recorded = commit.machine.kind() == CommitKind::Recorded;
         let lay_out = || {
             rows = is_recorded.then(|| self.store.prepare_ahead(commit.number, differing));
         };
-        let mut delta = engine_values(&values);
-        delta.extend(credentials.values.iter().cloned());
-        let delta = Delta::new(delta);
+        let credential_intent = credentials.values.iter().cloned().map(IntentChange::from);
+        let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
         if !commit.is_admitted {
-            self.validate_values(&values, commit.origin)?;
+            self.validate_values(&changes, commit.origin)?;
         }
         let delta = delta.described(commit.reply.name()).by(commit.reply.author());
         let delta = if commit.is_best_effort { delta.best_effort() } else { delta };
-        let delta = match commit.options.expected_plan {
+        let expected = commit.options.expected_plan;
+        let has_hash = expected.is_some() || commit.reply.is_dry_run();
+        let delta =
+            if has_hash { delta.with_beside(self.examiner.beside(&changes)) } else { delta };
+        let delta = match expected {
             Some(PlanHash(hash)) => delta.expecting_plan(hash),
             None => delta,
         };
         // The rows are laid out once the values are found valid, before the plan is complete.
-        let plan = self.engine.plan_with(delta, lay_out).map_err(|error| {
-            let asked = (self.engine.registry(), &*values);
-            self.examiner.plan_error(&error, asked, commit.origin)
-        })?;
-        let change = Box::new(PlannedChange { configuration, values, credentials });
+        let plan = self.engine.plan_with(delta, lay_out);
+        let plan =
+            plan.map_err(|error| self.examiner.plan_error(&error, &changes, commit.origin))?;
+        let change = Box::new(PlannedChange { configuration, changes, credentials });
         Ok(CommitPlan { plan, rows, change, differences })
     }
 
@@ -82,33 +83,36 @@ impl CoreTask {
     }
 
     fn plan_undo(&self, change: &PlannedChange, origin: Origin) -> Result<Plan, CommitError> {
-        let PlannedChange { configuration, values: _, credentials } = change;
-        let mut values = engine_values(&self.undone_values(configuration, origin)?);
+        let PlannedChange { configuration, changes: _, credentials } = change;
+        let changes = self.undone_changes(configuration, origin)?;
         let before = |(key, _): &(Key, _)| (key.clone(), self.credential_values.get(key).cloned());
-        values.extend(credentials.values.iter().map(before));
-        let delta = Delta::new(values).best_effort().described("not recorded");
+        let credential_intent = credentials.values.iter().map(before).map(IntentChange::from);
+        let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
+        let delta = delta.best_effort().described("not recorded");
         self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
     }
 
-    /// Values of the configuration in force that differ from those of another one.
-    fn undone_values(
+    /// Entries of the configuration in force that differ from those of another one.
+    fn undone_changes(
         &self,
         from: &Configuration,
         origin: Origin,
-    ) -> Result<Vec<ValueChange>, CommitError> {
-        let changes = self.examiner.value_changes(from, &self.configuration, true);
+    ) -> Result<Vec<EntryChange>, CommitError> {
+        let changes = self.examiner.entry_changes(from, &self.configuration, true);
         changes.map_err(|error| self.examiner.object_error(&error, origin))
     }
 
     /// Refuses changed values that the kernel contradicts, or that do not fit other objects.
-    fn validate_values(&self, changes: &[ValueChange], origin: Origin) -> Result<(), CommitError> {
+    fn validate_values(&self, changes: &[EntryChange], origin: Origin) -> Result<(), CommitError> {
         let registry = &self.examiner.registry;
-        let asked = changes.iter().map(|it| (&it.path, &it.key, it.value.as_ref()));
+        let asked = changes
+            .iter()
+            .flat_map(|it| it.differences().map(|(key, value)| (&it.path, key, value)));
         // First, since what the kernel shows under the name of an end may be the far end of another one.
         let admitted = registry.admit_pairs(&self.pairs, asked);
         admitted.map_err(|error| self.examiner.object_error(&error, origin))?;
-        for ValueChange { path, value, .. } in changes {
-            if let Some(value) = value {
+        for EntryChange { path, values, .. } in changes {
+            for (_, value) in values {
                 let admitted = registry.admit(path, &**value, |key| self.planes(key));
                 admitted.map_err(|error| self.examiner.object_error(&error, origin))?;
             }
@@ -148,6 +152,6 @@ impl CommitError {
     }
 }
 
-fn engine_values(changes: &[ValueChange]) -> Values {
-    changes.iter().map(|change| (change.key.clone(), change.value.clone())).collect()
+fn engine_intent(changes: &[EntryChange]) -> impl Iterator<Item = IntentChange> {
+    changes.iter().flat_map(EntryChange::intent)
 }

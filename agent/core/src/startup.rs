@@ -10,7 +10,7 @@ use holdfast_config::{Configuration, LayerKey, Layers, Models, Tree, document, p
 use holdfast_platform::objects::{Listening, Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, stored};
-use holdfast_scheduler::{Engine, TxnId};
+use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{LayerRows, Store, StoreError, StoredState};
 use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
-use super::examination::Examiner;
+use super::examination::{EntryChange, Examiner};
 use super::outbox::Outbox;
 use super::publication::Publisher;
 use super::reconcile;
@@ -108,13 +108,14 @@ impl Core {
         let credential_values = credential_source.as_ref();
         let credential_values: Vec<_> =
             credential_values.map(|it| it.values(configuration.layers())).unwrap_or_default();
-        let mut intent = examiner.values(&configuration);
-        let concerned = intent.iter().filter(|(key, _)| reconcile::is_concerned(key));
-        let configured: Vec<_> = concerned.cloned().collect();
+        let configured = examiner.first_changes(&configuration);
+        let settings = reconcile::settings(&examiner.registry, &configured);
         // What was stored before there was a rule for it is not judged: it fails in the kernel, and says so.
         let mut pairs = VethPairs::default();
-        pairs.update(intent.iter().map(|(key, value)| (key, Some(value))));
-        intent.extend(credential_values.iter().cloned());
+        pairs.update(configured.iter().flat_map(EntryChange::differences));
+        let credential_intent = credential_values.iter().cloned().map(IntentChange::from);
+        let intent = configured.iter().flat_map(EntryChange::intent);
+        let intent: Vec<_> = intent.chain(credential_intent).collect();
         let much = intent.len() > parallel::FEW;
         let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
         let restores = restores.collect::<Result<_, _>>()?;
@@ -124,15 +125,17 @@ impl Core {
             engine.load(intent, restores);
             if let Some(before) = before {
                 let before = Configuration::new(Arc::clone(&models), before);
-                engine.load_applied(examiner.values_since(&configuration, &before));
+                engine.load_applied(examiner.links_since(&configuration, &before));
             }
             engine
         };
         let begin_publisher = || {
             let (models, registry) = (Arc::clone(&models), Arc::clone(&examiner.registry));
-            Publisher::new(models, registry, &configuration, &listening, &software)
+            let configuration = (&configuration, &*configured);
+            Publisher::new(models, registry, configuration, &listening, &software)
         };
         let (engine, publisher) = parallel::both(much, begin_engine, begin_publisher);
+        drop(configured);
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (beat_tx, beat_rx) = mpsc::channel(BEAT_QUEUE_DEPTH);
@@ -179,7 +182,7 @@ impl Core {
             idle_waiters: Vec::new(),
             event_tx,
         };
-        task.reconcile_as(configured.iter().map(|(key, value)| (key, Some(value))));
+        task.reconcile_as(settings);
         let task = tokio::spawn(task.run());
         ready_rx.await.map_err(|_| StartError::Ended)?;
         let collector = collector.map(Arc::new);

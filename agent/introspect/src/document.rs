@@ -304,6 +304,7 @@ impl Renderer {
             "last_txn": status.last.map(|last| last.txn.0),
             "details": details(status),
             "conflict": detail.conflict.as_ref().map(|key| self.key(key)),
+            "other_owner": detail.other_owner.as_ref().map(ToString::to_string),
             "cycle": self.names(&detail.cycle),
             "attempts": detail.attempts,
         })

@@ -42,7 +42,7 @@ mod tests {
             (link::key("a/b%"), "link/a%2Fb%25"),
             (link::key("7"), "link/7"),
             (address::key("eth0", "::1".parse().unwrap()), "address/eth0/::1"),
-            (route::static_key("DEFAULT", "static", net), "static-route/DEFAULT/static/10.0.0.0/8"),
+            (route::key(254, net, 0), "route/254/10.0.0.0/8/0"),
         ] {
             assert_eq!(registry.key_text(&key), text);
             assert!(registry.keys_from_text(text).contains(&key), "{text}");

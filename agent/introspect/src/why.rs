@@ -2,14 +2,16 @@
 //! cause; or from a configuration path down to its values.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Found, Leaf};
-use holdfast_config::{InstancePath, Path, ProvKind, Provenance, Tree};
+use holdfast_config::{Branch, InstancePath, Path, ProvKind, Provenance, Step, Tree};
 use holdfast_core::CoreView;
+use holdfast_platform::objects::ObjectKeys;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
 use serde_json::json;
@@ -266,14 +268,16 @@ impl Explainer<'_> {
         let entries: BTreeSet<InstancePath> =
             bases.iter().filter_map(|key| self.entry(key)).collect();
         let effective = self.view.configuration.effective();
+        let native = self.view.models().schema(Origin::Native);
+        // Entries of lists below are objects of their own, other than next hops.
+        let is_own = |step: &Step| step.keys.is_none() || native.node(step.node).object.is_none();
         let mut leaves = Vec::new();
         for entry in entries {
             let Some(Found::Branch(branch)) = effective.get(&entry) else { continue };
             let depth = entry.0.len();
             let mut path = entry;
             Found::Branch(branch).walk(&mut path, &mut |path, leaf| {
-                // Leaves of lists below belong to other values.
-                if leaves.len() < SHOWN && path.0[depth..].iter().all(|step| step.keys.is_none()) {
+                if leaves.len() < SHOWN && path.0[depth..].iter().all(is_own) {
                     leaves.push(self.leaf(path, leaf));
                 }
             });
@@ -328,14 +332,19 @@ impl Explainer<'_> {
                     .collect()
             }
         };
-        let keys: BTreeSet<Key> = natives.iter().filter_map(|path| self.object_at(path)).collect();
+        let keys: BTreeSet<Key> = natives.iter().flat_map(|path| self.values_at(path)).collect();
         keys.into_iter().collect()
     }
 
-    /// Object that contains a native path.
-    fn object_at(&self, path: &InstancePath) -> Option<Key> {
-        let above = (1..=path.0.len()).rev().map(|end| InstancePath(path.0[..end].to_vec()));
-        above.into_iter().find_map(|path| self.view.objects().key(&path).ok())
+    /// Keys of the object that contains a native path.
+    fn values_at(&self, path: &InstancePath) -> ObjectKeys {
+        let empty = Arc::new(Branch::default());
+        let keys = |end| {
+            let path = InstancePath(path.0[..end].to_vec());
+            let branch = self.view.configuration.effective().branch(&path).unwrap_or(&empty);
+            self.view.objects().keys(&path, branch).ok()
+        };
+        (1..=path.0.len()).rev().find_map(keys).unwrap_or_default()
     }
 
     fn object(&self, key: &Key) -> serde_json::Value {

@@ -2,24 +2,14 @@
 
 use holdfast_scheduler::KindId;
 
-/// Settings of the box as a whole.
-pub const SYSTEM: KindId = KindId(1);
 /// Name in the UTS namespace.
 pub const HOSTNAME: KindId = KindId(2);
 /// Text of a file below `--root`.
 pub const TEXT_FILE: KindId = KindId(3);
-/// A user that may log in.
-pub const USER: KindId = KindId(4);
-/// The gRPC server of the agent.
-pub const GRPC_SERVER: KindId = KindId(5);
 /// A program that is installed.
 pub const PROGRAM: KindId = KindId(6);
 /// An account of the box.
 pub const ACCOUNT: KindId = KindId(7);
-/// Settings of reconciliation.
-pub const RECONCILIATION: KindId = KindId(8);
-/// Policy for drift of a set of objects.
-pub const DRIFT_POLICY: KindId = KindId(9);
 /// Presence of a link in the kernel.
 pub const PORT: KindId = KindId(10);
 /// A link.
@@ -40,12 +30,6 @@ pub const ADDRESS: KindId = KindId(20);
 pub const CONNECTED: KindId = KindId(21);
 /// A neighbour of a link.
 pub const NEIGHBOR: KindId = KindId(22);
-/// A network instance.
-pub const NETWORK_INSTANCE: KindId = KindId(30);
-/// An instance of the STATIC protocol.
-pub const STATIC_PROTOCOL: KindId = KindId(31);
-/// A static route as configured.
-pub const STATIC_ROUTE: KindId = KindId(32);
 /// A route of the kernel.
 pub const ROUTE: KindId = KindId(33);
 /// A file in the folder of credentials.

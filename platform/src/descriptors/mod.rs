@@ -7,7 +7,6 @@ use holdfast_scheduler::{Effect, Operation, Registry, SharedValue, TransportId};
 use netlink_packet_route::RouteNetlinkMessage;
 use std::sync::Arc;
 
-pub mod access;
 pub mod address;
 pub mod credential;
 pub mod ethernet;
@@ -17,14 +16,13 @@ mod kernel_tests;
 pub mod kinds;
 pub mod link;
 pub mod neighbor;
-pub mod reconciliation;
 pub mod route;
 pub mod system;
 
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
 use crate::links::LinkIndex;
 
-/// Effect of kinds that the kernel does not know: their parts, or the agent itself, carry them out.
+/// Effect of kinds that the kernel does not know: their parts carry them out, or they only wait for what the kernel shows.
 const NO_REQUEST: Effect = Effect::Operation(TransportId::NONE);
 
 /// All kinds of values of this platform.
@@ -34,13 +32,8 @@ const NO_REQUEST: Effect = Effect::Operation(TransportId::NONE);
 pub fn registry() -> Registry {
     let mut registry = Registry::new();
     let registered = [
-        registry.register(system::SystemDescriptor),
         registry.register(system::HostnameDescriptor),
         registry.register(system::TextFileDescriptor),
-        registry.register(access::UserDescriptor),
-        registry.register(access::GrpcServerDescriptor),
-        registry.register(reconciliation::ReconciliationDescriptor),
-        registry.register(reconciliation::DriftRuleDescriptor),
         registry.register(credential::ProgramDescriptor),
         registry.register(credential::AccountDescriptor),
         registry.register(credential::CredentialFileDescriptor),
@@ -57,9 +50,6 @@ pub fn registry() -> Registry {
         registry.register(address::AddressDescriptor),
         registry.register(address::ConnectedDescriptor),
         registry.register(neighbor::NeighborDescriptor),
-        registry.register(route::NetworkInstanceDescriptor),
-        registry.register(route::StaticProtocolDescriptor),
-        registry.register(route::StaticRouteDescriptor),
         registry.register(route::RouteDescriptor),
     ];
     for result in registered {

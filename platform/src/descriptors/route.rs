@@ -1,9 +1,8 @@
-//! Static routes as configured, and the kernel routes that implement them.
+//! Routes of the kernel.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
-use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, Target};
+use holdfast_scheduler::{Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Target};
 use ipnet::IpNet;
 use netlink_packet_core::NLM_F_REPLACE;
 use netlink_packet_route::route::{
@@ -11,55 +10,22 @@ use netlink_packet_route::route::{
     RouteProtocol, RouteScope, RouteType, RouteVia,
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use smol_str::format_smolstr;
 
-use super::{NO_REQUEST, kinds, link};
+use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
-use crate::values::{
-    Hop, KernelRoute, MAIN_TABLE, NetworkInstance, NextHop, NextHopTarget, OUR_PROTOCOL,
-    RouteSource, RouteTarget, StaticProtocol, StaticRoute,
-};
-
-/// Next hops kept without an allocation; most static routes have fewer.
-const USUAL_HOPS: usize = 4;
+use crate::values::{Hop, KernelRoute, OUR_PROTOCOL, RouteTarget};
 
 /// Routes of the kernel.
 #[derive(Debug)]
 pub struct RouteDescriptor;
 
-/// Static routes as configured. Their parts carry them out, one kernel route for each metric.
-#[derive(Debug)]
-pub struct StaticRouteDescriptor;
-
-/// Network instances.
-#[derive(Debug)]
-pub struct NetworkInstanceDescriptor;
-
-/// Instances of the STATIC protocol.
-#[derive(Debug)]
-pub struct StaticProtocolDescriptor;
-
 /// Key of a kernel route: table, prefix and metric, by which the kernel identifies routes.
 pub fn key(table: u32, prefix: IpNet, metric: u32) -> Key {
     Key::of(kinds::ROUTE).u32(table).prefix(prefix).u32(metric)
-}
-
-/// The key of a network instance.
-pub fn instance_key(name: &str) -> Key {
-    Key::of(kinds::NETWORK_INSTANCE).str(name)
-}
-
-/// The key of a STATIC protocol instance.
-pub fn protocol_key(instance: &str, name: &str) -> Key {
-    Key::of(kinds::STATIC_PROTOCOL).str(instance).str(name)
-}
-
-/// The key of a configured static route.
-pub fn static_key(instance: &str, protocol: &str, prefix: IpNet) -> Key {
-    Key::of(kinds::STATIC_ROUTE).str(instance).str(protocol).prefix(prefix)
 }
 
 /// Facet of routes through a single link, which the kernel drops when the link goes down.
@@ -359,116 +325,5 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
         RouteAddress::Inet(ip) => Some(IpAddr::V4(*ip)),
         RouteAddress::Inet6(ip) => Some(IpAddr::V6(*ip)),
         _ => None,
-    }
-}
-
-impl Descriptor for StaticRouteDescriptor {
-    type Value = StaticRoute;
-
-    fn kind(&self) -> KindId {
-        kinds::STATIC_ROUTE
-    }
-
-    fn name(&self) -> &'static str {
-        "static-route"
-    }
-
-    fn key(&self, route: &StaticRoute) -> Key {
-        static_key(&route.instance, &route.protocol, route.prefix)
-    }
-
-    fn label(&self, route: &StaticRoute) -> String {
-        format!("static route {}", route.prefix)
-    }
-
-    fn effect(&self) -> Effect {
-        NO_REQUEST
-    }
-
-    fn observable(&self) -> bool {
-        false
-    }
-
-    /// Next hops of one metric share a kernel route.
-    fn parts(&self, route: &StaticRoute) -> Vec<Part> {
-        let metric = |hop: &NextHop| KernelRoute::kernel_metric(route.prefix, hop.metric);
-        let mut hops: SmallVec<[&NextHop; USUAL_HOPS]> = route.next_hops.iter().collect();
-        hops.sort_by_key(|hop| metric(hop));
-        let part = |same: &[&NextHop]| {
-            let next_hops = same.iter().copied().cloned().collect();
-            let part = kernel_route(route, metric(same[0]), next_hops);
-            (key(part.table, part.prefix, part.metric), Arc::new(part) as _)
-        };
-        hops.chunk_by(|one, other| metric(one) == metric(other)).map(part).collect()
-    }
-}
-
-fn kernel_route(route: &StaticRoute, metric: u32, next_hops: Vec<NextHop>) -> KernelRoute {
-    let hop = |next_hop: &NextHop| match next_hop.target {
-        NextHopTarget::Drop => None,
-        NextHopTarget::Gateway(ip) => Some(Hop { gateway: Some(ip), link: next_hop.link.clone() }),
-        NextHopTarget::OnLink => Some(Hop { gateway: None, link: next_hop.link.clone() }),
-    };
-    // The codec of the entry has refused a drop next to other hops.
-    let hops: Option<Vec<Hop>> = next_hops.iter().map(hop).collect();
-    let target = hops.map_or(RouteTarget::Blackhole, RouteTarget::Hops);
-    let (instance, protocol) = (route.instance.clone(), route.protocol.clone());
-    let source = Some(RouteSource { instance, protocol, next_hops });
-    KernelRoute { table: MAIN_TABLE, prefix: route.prefix, metric, target, source }
-}
-
-impl Descriptor for NetworkInstanceDescriptor {
-    type Value = NetworkInstance;
-
-    fn kind(&self) -> KindId {
-        kinds::NETWORK_INSTANCE
-    }
-
-    fn name(&self) -> &'static str {
-        "network-instance"
-    }
-
-    fn key(&self, instance: &NetworkInstance) -> Key {
-        instance_key(&instance.name)
-    }
-
-    fn label(&self, instance: &NetworkInstance) -> String {
-        format!("network instance {}", instance.name)
-    }
-
-    fn effect(&self) -> Effect {
-        NO_REQUEST
-    }
-
-    fn observable(&self) -> bool {
-        false
-    }
-}
-
-impl Descriptor for StaticProtocolDescriptor {
-    type Value = StaticProtocol;
-
-    fn kind(&self) -> KindId {
-        kinds::STATIC_PROTOCOL
-    }
-
-    fn name(&self) -> &'static str {
-        "static-protocol"
-    }
-
-    fn key(&self, protocol: &StaticProtocol) -> Key {
-        protocol_key(&protocol.instance, &protocol.name)
-    }
-
-    fn label(&self, protocol: &StaticProtocol) -> String {
-        format!("protocol STATIC {} of {}", protocol.name, protocol.instance)
-    }
-
-    fn effect(&self) -> Effect {
-        NO_REQUEST
-    }
-
-    fn observable(&self) -> bool {
-        false
     }
 }

@@ -1,20 +1,15 @@
 //! The box itself: its name, its domain, its banners.
 
-use std::sync::Arc;
-
-use holdfast_scheduler::{Descriptor, Effect, Key, KindId, Part};
+use holdfast_scheduler::{Descriptor, Effect, Key, KindId};
 use holdfast_security::credentialz::GLOME_FILE;
 use smallvec::smallvec;
+use smol_str::SmolStr;
 
-use super::{NO_REQUEST, kinds};
+use super::kinds;
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
-use crate::values::{Content, Hostname, System, TextFile};
-
-/// Settings of the box as a whole. Their parts carry them out.
-#[derive(Debug)]
-pub struct SystemDescriptor;
+use crate::values::{Content, Hostname, TextFile};
 
 /// The name in the UTS namespace.
 #[derive(Debug)]
@@ -51,11 +46,6 @@ const SEARCH: &str = "search";
 /// Address of the box itself in its hosts file.
 const OWN_ADDRESS: &str = "127.0.1.1";
 
-/// The key of the box.
-pub fn key() -> Key {
-    Key::of(kinds::SYSTEM)
-}
-
 /// The key of the host name.
 pub fn hostname_key() -> Key {
     Key::of(kinds::HOSTNAME)
@@ -77,68 +67,17 @@ pub(crate) fn search_domains_of(block: &str) -> Option<impl Iterator<Item = &str
     Some(block.strip_prefix(SEARCH)?.split_whitespace())
 }
 
-/// Writes the full name before the short one: resolvers take the domain from the first (hosts(5)).
-fn hosts_block(hostname: Option<&str>, domain: &str) -> String {
+/// Our block of the hosts file. Writes the full name before the short one: resolvers take the domain from the first
+/// (hosts(5)).
+pub(crate) fn hosts_block(hostname: Option<&str>, domain: &str) -> String {
     let short = hostname.unwrap_or("localhost");
     let short = short.split('.').next().unwrap_or(short);
     format!("{OWN_ADDRESS} {short}.{domain} {short}\n")
 }
 
-impl Descriptor for SystemDescriptor {
-    type Value = System;
-
-    fn kind(&self) -> KindId {
-        kinds::SYSTEM
-    }
-
-    fn name(&self) -> &'static str {
-        "system"
-    }
-
-    fn key(&self, _: &System) -> Key {
-        key()
-    }
-
-    fn label(&self, _: &System) -> String {
-        "system".to_owned()
-    }
-
-    fn effect(&self) -> Effect {
-        NO_REQUEST
-    }
-
-    fn observable(&self) -> bool {
-        false
-    }
-
-    fn parts(&self, system: &System) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
-        let mut file = |path: &str, content| {
-            parts.push((file_key(path), Arc::new(TextFile { path: path.into(), content }) as _));
-        };
-        let line = |text: &str| Content::Whole(format!("{text}\n"));
-        if let Some(name) = &system.hostname {
-            file(HOSTNAME_FILE, line(name));
-        }
-        if let Some(domain) = &system.domain_name {
-            let block = hosts_block(system.hostname.as_deref(), domain);
-            file(HOSTS_FILE, Content::Block(block));
-        }
-        if !system.search_domains.is_empty() {
-            let block = format!("{SEARCH} {}\n", system.search_domains.join(" "));
-            file(RESOLV_FILE, Content::Block(block));
-        }
-        if let Some(text) = &system.login_banner {
-            file(ISSUE_FILE, line(text));
-        }
-        if let Some(text) = &system.motd_banner {
-            file(MOTD_FILE, line(text));
-        }
-        if let Some(name) = &system.hostname {
-            parts.push((hostname_key(), Arc::new(Hostname { name: name.clone() })));
-        }
-        parts
-    }
+/// Our block of the resolver file.
+pub(crate) fn search_block(domains: &[SmolStr]) -> String {
+    format!("{SEARCH} {}\n", domains.join(" "))
 }
 
 impl Descriptor for HostnameDescriptor {

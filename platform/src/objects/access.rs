@@ -1,13 +1,13 @@
-//! Conversion of users and the gRPC server, and their state.
+//! Checks of users and the gRPC server, and their state. The agent looks both up in its configuration; no kernel object
+//! stands for them.
 
 use std::net::IpAddr;
 
-use holdfast_config::{InstancePath, Keys, Name, Step, Value};
+use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
 use smol_str::SmolStr;
 
 use super::state::{Leaves, StateEntry};
 use super::{Entry, ObjectError, Registry, ip_text};
-use crate::values::{GrpcServer, User};
 
 /// The TLS profile that always exists: the identity of the box.
 const DEFAULT_PROFILE: &str = "system_default_profile";
@@ -43,38 +43,25 @@ impl Profiles for DefaultProfile {
 }
 
 impl Registry {
-    pub(super) fn user<M>(
-        &self,
-        name: &SmolStr,
-        entry: &Entry<'_, M>,
-    ) -> Result<User, ObjectError> {
+    pub(super) fn check_user<M>(&self, entry: &Entry<'_, M>) -> Result<(), ObjectError> {
         let leaf = self.nodes.user.role;
-        let role = entry.text(leaf).ok_or_else(|| entry.incomplete(leaf))?;
-        Ok(User { name: name.clone(), role })
+        entry.value(leaf).map(|_| ()).ok_or_else(|| entry.incomplete(leaf))
     }
 
-    pub(super) fn grpc_server<M>(
-        &self,
-        name: &SmolStr,
-        entry: &Entry<'_, M>,
-    ) -> Result<GrpcServer, ObjectError> {
+    pub(super) fn check_server<M>(&self, entry: &Entry<'_, M>) -> Result<(), ObjectError> {
         let leaf = self.nodes.server.certificate_id;
-        let certificate_id = entry.text(leaf);
-        if let Some(reason) = certificate_id.as_ref().and_then(|id| self.profiles.refusal(id)) {
-            return Err(entry.leaf_error(leaf, reason));
+        match entry.text(leaf).and_then(|id| self.profiles.refusal(&id)) {
+            Some(reason) => Err(entry.leaf_error(leaf, reason)),
+            None => Ok(()),
         }
-        let unknown_subscription_paths = entry.text(self.nodes.server.unknown_subscription_paths);
-        Ok(GrpcServer { name: name.clone(), certificate_id, unknown_subscription_paths })
     }
 
-    pub(super) fn user_state(&self, user: &User) -> StateEntry {
+    pub(super) fn user_state<M>(&self, name: &str, entry: &Entry<'_, M>) -> StateEntry {
         let nodes = &self.nodes.user;
-        let path = self.in_system(nodes.entry, &user.name);
         let mut leaves = Leaves::of(nodes.state);
-        leaves.text(nodes.state_name, &user.name);
-        // The role was checked against the model when the value was made.
-        leaves.put(nodes.state_role, Value::Enum(Name::of(&user.role)));
-        leaves.entry(path)
+        leaves.text(nodes.state_name, name);
+        leaves.optional(nodes.state_role, entry.value(nodes.role).cloned());
+        leaves.entry(self.in_system(nodes.entry, name))
     }
 
     /// State of the gRPC server, which exists even without any configuration.
@@ -93,7 +80,7 @@ impl Registry {
         leaves.entry(path)
     }
 
-    fn in_system(&self, list: holdfast_config::NodeId, name: &str) -> InstancePath {
+    fn in_system(&self, list: NodeId, name: &str) -> InstancePath {
         let entry = Step::entry(list, Keys::single(Value::Str(name.into())));
         InstancePath(vec![Step::node(self.nodes.system.system), entry])
     }

@@ -1,8 +1,9 @@
 //! Conversion of native objects to values and back.
 //!
-//! Start at [`Registry::value`]: one entry of the native tree with all its own leaves becomes a typed value and
-//! its key. Configuration that no value can express is refused with path and reason. The reverse, from values to
-//! state leaves, is in [`state`].
+//! Start at [`Registry::values`]: one entry of the native tree with all its own leaves becomes typed values with their
+//! keys, one for each kernel object that it asks for. An entry that asks for none, such as a user, is checked and has no
+//! values; those of [`Setting`] are for the engine itself. Configuration that no value can express is refused with path
+//! and reason. The reverse, from values to state leaves, is in [`state`].
 
 use std::fmt::Debug;
 use std::net::IpAddr;
@@ -10,8 +11,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use holdfast_config::{Branch, InstancePath, Keys, NodeId, Provenance, Schema, Step, Value};
-use holdfast_scheduler::{Key, SharedValue};
-use ipnet::IpNet;
+use holdfast_scheduler::{Key, Owner, SharedValue, Value as SystemValue};
+use smallvec::SmallVec;
 use smol_str::{SmolStr, ToSmolStr as _};
 
 mod access;
@@ -21,21 +22,28 @@ mod pairs;
 mod reconciliation;
 mod route;
 pub mod state;
+mod system;
 #[cfg(test)]
 mod tests;
 
 use crate::descriptors;
-use crate::values::{Address, Family, Link, MacAddr, Neighbor, System};
+use crate::values::{Address, Family, Link, MacAddr, Neighbor};
 use nodes::Nodes;
 use state::Planes;
 
 pub use access::{GRPC_SERVER, Listening, Profiles};
 pub use nodes::ModelError;
 pub use pairs::VethPairs;
+pub use reconciliation::{DriftAction, Setting};
 pub use route::DEFAULT_INSTANCE;
+#[cfg(test)]
+pub(crate) use system::System;
 
-/// Octets of the longest host name that the kernel takes (`__NEW_UTS_LEN`).
-const MAX_HOSTNAME_OCTETS: usize = 64;
+/// Values that an object asks for, with their keys. Most objects ask for one.
+pub type ObjectValues = SmallVec<[(Key, SharedValue); 1]>;
+
+/// Keys of the values that an object asks for.
+pub type ObjectKeys = SmallVec<[Key; 1]>;
 
 /// Reason why a configured object has no value.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -71,62 +79,91 @@ impl Registry {
         Self { profiles, ..self }
     }
 
-    /// Converts one native object to its key and value: `path` is its entry, `branch` the content of that entry.
+    /// Converts one native object to values with their keys: `path` is its entry, `branch` the content of that entry.
     ///
     /// # Errors
     /// When no value can express the object. The error names the leaf at fault.
-    pub fn value(
+    pub fn values(
         &self,
         path: &InstancePath,
         branch: &Branch<Provenance>,
-    ) -> Result<(Key, SharedValue), ObjectError> {
-        let key = self.key(path)?;
+    ) -> Result<ObjectValues, ObjectError> {
         let entry = Entry::of(path, branch);
-        let value: SharedValue = match Object::of(&self.nodes, path) {
-            Some(Object::System) => Arc::new(self.system(&entry)?),
-            Some(Object::User(name)) => Arc::new(self.user(name, &entry)?),
-            Some(Object::Server(name)) => Arc::new(self.grpc_server(name, &entry)?),
-            Some(Object::Reconciliation) => Arc::new(self.reconciliation(&entry)),
-            Some(Object::DriftRule(name)) => Arc::new(self.drift_rule(name, &entry)?),
-            Some(Object::Link(name)) => Arc::new(self.link(name, &entry)?),
-            Some(Object::Address(link, family)) => Arc::new(self.address(link, family, &entry)?),
-            Some(Object::Neighbor(link, family)) => Arc::new(self.neighbor(link, family, &entry)?),
-            Some(Object::Instance(name)) => Arc::new(self.instance(name, &entry)?),
-            Some(Object::Protocol(instance, name)) => Arc::new(self.protocol(instance, name)),
-            Some(Object::Route(instance, protocol)) => {
-                Arc::new(self.route(instance, protocol, &entry)?)
+        let object = self.object(&entry)?;
+        let value: SharedValue = match object {
+            Object::Link(name) => Arc::new(self.link(name, &entry)?),
+            Object::Address(link, family) => Arc::new(self.address(link, family, &entry)?),
+            Object::Neighbor(link, family) => Arc::new(self.neighbor(link, family, &entry)?),
+            Object::System => return self.system(&entry).map(|system| system.values()),
+            Object::Route(instance, protocol) => return self.routes(instance, protocol, &entry),
+            Object::User(_) => return self.check_user(&entry).map(|()| ObjectValues::new()),
+            Object::Server => return self.check_server(&entry).map(|()| ObjectValues::new()),
+            Object::DriftRule(name) => {
+                return self.drift_action(name, &entry).map(|_| ObjectValues::new());
             }
-            None => return Err(entry.error("the agent knows no such object")),
+            Object::Instance(name) => {
+                return self.check_instance(name, &entry).map(|()| ObjectValues::new());
+            }
+            Object::Reconciliation | Object::Protocol(_) => return Ok(ObjectValues::new()),
         };
-        Ok((key, value))
+        let key = object.own_key(&entry)?;
+        Ok(key.map(|key| (key, value)).into_iter().collect())
     }
 
-    /// Key of the native object at `path`, for an object that was removed.
+    /// Keys of the values that a native object asks for, also of one that is refused or incomplete: those that a change
+    /// of the object may touch.
     ///
     /// # Errors
     /// When the path is not that of an object, or a key in it cannot be parsed.
-    pub fn key(&self, path: &InstancePath) -> Result<Key, ObjectError> {
-        let branch: Branch<()> = Branch::default();
-        let entry = Entry::of(path, &branch);
-        Ok(match Object::of(&self.nodes, path) {
-            Some(Object::System) => descriptors::system::key(),
-            Some(Object::User(name)) => descriptors::access::user_key(name),
-            Some(Object::Server(name)) => descriptors::access::server_key(name),
-            Some(Object::Reconciliation) => descriptors::reconciliation::key(),
-            Some(Object::DriftRule(name)) => descriptors::reconciliation::rule_key(name),
-            Some(Object::Link(name)) => descriptors::link::key(name),
-            Some(Object::Address(link, _)) => descriptors::address::key(link, entry.key_as()?),
-            Some(Object::Neighbor(link, _)) => descriptors::neighbor::key(link, entry.key_as()?),
-            Some(Object::Instance(name)) => descriptors::route::instance_key(name),
-            Some(Object::Protocol(instance, name)) => {
-                descriptors::route::protocol_key(instance, name)
-            }
-            Some(Object::Route(instance, protocol)) => {
-                let prefix: IpNet = entry.key_as()?;
-                descriptors::route::static_key(instance, protocol, prefix.trunc())
-            }
-            None => return Err(entry.error("the agent knows no such object")),
+    pub fn keys<M>(
+        &self,
+        path: &InstancePath,
+        branch: &Branch<M>,
+    ) -> Result<ObjectKeys, ObjectError> {
+        let entry = Entry::of(path, branch);
+        Ok(match self.object(&entry)? {
+            Object::System => self.system_of(&entry).keys(),
+            Object::Route(..) => self.route_keys(&entry)?,
+            object => object.own_key(&entry)?.into_iter().collect(),
         })
+    }
+
+    /// Key of the value of the object that an entry is, or is a part of; `None` for an object whose keys follow from its
+    /// content, or that has no values.
+    pub fn key_above(&self, mut path: InstancePath) -> Option<Key> {
+        let branch: Branch<()> = Branch::default();
+        loop {
+            if let Some(object) = Object::of(&self.nodes, &path) {
+                return object.own_key(&Entry::of(&path, &branch)).ok().flatten();
+            }
+            path.0.pop()?;
+        }
+    }
+
+    /// Owners of the values of these objects, in the order of the paths: the protocol of a static route, for another
+    /// protocol may ask for the same route. Objects whose keys no other object can have need none. Objects of one
+    /// protocol that stand side by side share theirs.
+    pub fn owners<'p>(
+        &self,
+        paths: impl IntoIterator<Item = &'p InstancePath>,
+    ) -> Vec<Option<Owner>> {
+        let mut last: Option<((&SmolStr, &SmolStr), Owner)> = None;
+        let mut owner = |path: &'p InstancePath| {
+            let Some(Object::Route(instance, protocol)) = Object::of(&self.nodes, path) else {
+                return None;
+            };
+            let protocol = (instance, protocol);
+            if last.as_ref().is_none_or(|(of, _)| *of != protocol) {
+                last = Some((protocol, route::owner(protocol)));
+            }
+            last.as_ref().map(|(_, owner)| owner.clone())
+        };
+        paths.into_iter().map(&mut owner).collect()
+    }
+
+    fn object<'p, M>(&self, entry: &Entry<'p, M>) -> Result<Object<'p>, ObjectError> {
+        Object::of(&self.nodes, entry.path)
+            .ok_or_else(|| entry.error("the agent knows no such object"))
     }
 
     /// Refuses a value that the kernel contradicts where no operation changes that: a link of one
@@ -138,7 +175,7 @@ impl Registry {
     pub fn admit<'p>(
         &self,
         path: &InstancePath,
-        value: &dyn holdfast_scheduler::Value,
+        value: &dyn SystemValue,
         planes: impl Fn(&Key) -> Planes<'p>,
     ) -> Result<(), ObjectError> {
         let Some(link) = value.as_any().downcast_ref::<Link>() else { return Ok(()) };
@@ -170,22 +207,6 @@ impl Registry {
             (path.join(Step::node(self.nodes.link.kind)), reason)
         };
         Err(ObjectError { path, reason, incomplete: false })
-    }
-
-    fn system<M>(&self, entry: &Entry<'_, M>) -> Result<System, ObjectError> {
-        let nodes = &self.nodes.system;
-        let hostname = entry.text(nodes.hostname);
-        if hostname.as_ref().is_some_and(|name| name.len() > MAX_HOSTNAME_OCTETS) {
-            let reason = format!("a host name has at most {MAX_HOSTNAME_OCTETS} octets");
-            return Err(entry.leaf_error(nodes.hostname, reason));
-        }
-        Ok(System {
-            hostname,
-            domain_name: entry.text(nodes.domain_name),
-            search_domains: entry.texts(nodes.search_domain),
-            login_banner: entry.text(nodes.login_banner),
-            motd_banner: entry.text(nodes.motd_banner),
-        })
     }
 
     fn address(
@@ -262,14 +283,14 @@ fn not_of_a_host(ip: IpAddr) -> Option<&'static str> {
 enum Object<'a> {
     System,
     User(&'a SmolStr),
-    Server(&'a SmolStr),
+    Server,
     Reconciliation,
     DriftRule(&'a SmolStr),
     Link(&'a SmolStr),
     Address(&'a SmolStr, Family),
     Neighbor(&'a SmolStr, Family),
     Instance(&'a SmolStr),
-    Protocol(&'a SmolStr, &'a SmolStr),
+    Protocol(&'a SmolStr),
     Route(&'a SmolStr, &'a SmolStr),
 }
 
@@ -284,7 +305,7 @@ impl<'a> Object<'a> {
         match path.0.as_slice() {
             [system] if system.node == nodes.system.system => Some(Self::System),
             [_, user] if user.node == nodes.user.entry => Some(Self::User(name(user)?)),
-            [_, server] if server.node == nodes.server.entry => Some(Self::Server(name(server)?)),
+            [_, server] if server.node == nodes.server.entry => Some(Self::Server),
             [all] if all.node == nodes.reconciliation.container => Some(Self::Reconciliation),
             [_, rule] if rule.node == nodes.reconciliation.rule => {
                 Some(Self::DriftRule(name(rule)?))
@@ -305,11 +326,25 @@ impl<'a> Object<'a> {
             [_, instance] if instance.node == nodes.route.instance => {
                 Some(Self::Instance(name(instance)?))
             }
-            [_, instance, protocol] if protocol.node == nodes.route.protocol => {
-                Some(Self::Protocol(name(instance)?, name(protocol)?))
+            [_, _, protocol] if protocol.node == nodes.route.protocol => {
+                Some(Self::Protocol(name(protocol)?))
             }
             _ => None,
         }
+    }
+}
+
+impl Object<'_> {
+    /// Key of an object that asks for one value, by which both are known; `None` for other objects.
+    fn own_key<M>(&self, entry: &Entry<'_, M>) -> Result<Option<Key>, ObjectError> {
+        Ok(match self {
+            Self::Link(name) => Some(descriptors::link::key(name)),
+            Self::Address(link, _) => Some(descriptors::address::key(link, entry.key_as()?)),
+            Self::Neighbor(link, _) => Some(descriptors::neighbor::key(link, entry.key_as()?)),
+            Self::System | Self::Route(..) => None,
+            Self::User(_) | Self::Server | Self::Reconciliation | Self::DriftRule(_) => None,
+            Self::Instance(_) | Self::Protocol(_) => None,
+        })
     }
 }
 

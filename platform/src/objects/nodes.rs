@@ -61,7 +61,6 @@ nodes!(
     ServerNodes {
         entry: "",
         certificate_id: "/certificate-id",
-        unknown_subscription_paths: "/unknown-subscription-paths",
         state: "/state",
         state_name: "/state/name",
         state_port: "/state/port",

@@ -1,27 +1,58 @@
-//! Conversion of the reconciliation settings.
+//! Settings of reconciliation, which the engine takes as they are: no kernel object stands for them.
 
+use holdfast_config::{Branch, InstancePath};
 use smol_str::SmolStr;
 
-use super::{Entry, ObjectError, Registry};
+use super::{Entry, Object, ObjectError, Registry};
 use crate::descriptors;
-use crate::values::{DriftAction, DriftRule, Reconciliation};
+
+/// One setting of reconciliation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Seconds between two readings of the whole box; `None` disables them.
+    ResyncInterval(Option<u32>),
+    /// Policy for objects that were changed by other programs.
+    DriftPolicy {
+        /// Name of an object, or a common prefix of names: `address/eth0`.
+        object: SmolStr,
+        /// Reaction to drift; `None` when the policy is removed.
+        action: Option<DriftAction>,
+    },
+}
+
+/// Reaction to drift.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DriftAction {
+    /// Restore the configured state.
+    Repair,
+    /// Show the drift and leave the object.
+    Report,
+}
 
 impl Registry {
-    pub(super) fn reconciliation<M>(&self, entry: &Entry<'_, M>) -> Reconciliation {
-        Reconciliation { resync_interval: entry.number(self.nodes.reconciliation.resync_interval) }
+    /// The setting that an object is; `None` for all other objects. Without `branch`, the object is not in force.
+    pub fn setting<M>(&self, path: &InstancePath, branch: Option<&Branch<M>>) -> Option<Setting> {
+        let entry = branch.map(|branch| Entry::of(path, branch));
+        match Object::of(&self.nodes, path)? {
+            Object::Reconciliation => {
+                let leaf = self.nodes.reconciliation.resync_interval;
+                Some(Setting::ResyncInterval(entry.and_then(|entry| entry.number(leaf))))
+            }
+            Object::DriftRule(object) => {
+                let action = entry.and_then(|entry| self.action(&entry));
+                Some(Setting::DriftPolicy { object: object.clone(), action })
+            }
+            _ => None,
+        }
     }
 
-    pub(super) fn drift_rule<M>(
+    pub(super) fn drift_action<M>(
         &self,
         object: &SmolStr,
         entry: &Entry<'_, M>,
-    ) -> Result<DriftRule, ObjectError> {
-        let leaf = self.nodes.reconciliation.action;
-        let action = match entry.text(leaf).as_deref() {
-            Some("repair") => DriftAction::Repair,
-            Some("report") => DriftAction::Report,
-            _ => return Err(entry.incomplete(leaf)),
-        };
+    ) -> Result<DriftAction, ObjectError> {
+        let action = self.action(entry);
+        let action = action.ok_or_else(|| entry.incomplete(self.nodes.reconciliation.action))?;
         let kinds = descriptors::registry();
         if kinds.keys_from_text(object).is_empty() {
             let known: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
@@ -32,6 +63,14 @@ impl Registry {
             );
             return Err(entry.error(reason));
         }
-        Ok(DriftRule { object: object.clone(), action })
+        Ok(action)
+    }
+
+    fn action<M>(&self, entry: &Entry<'_, M>) -> Option<DriftAction> {
+        match entry.text(self.nodes.reconciliation.action).as_deref() {
+            Some("repair") => Some(DriftAction::Repair),
+            Some("report") => Some(DriftAction::Report),
+            _ => None,
+        }
     }
 }

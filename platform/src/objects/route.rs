@@ -1,14 +1,15 @@
 //! Conversion of `network-instance`, `static` and `route` entries.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use holdfast_scheduler::{Owner, SharedValue};
 use ipnet::IpNet;
-use smol_str::SmolStr;
+use smol_str::{SmolStr, format_smolstr};
 
-use super::{Entry, ObjectError, Registry};
-use crate::values::{
-    KernelRoute, NetworkInstance, NextHop, NextHopTarget, StaticProtocol, StaticRoute,
-};
+use super::{Entry, ObjectError, ObjectKeys, ObjectValues, Registry};
+use crate::descriptors::route::key;
+use crate::values::{KernelRoute, MAIN_TABLE, NextHop, NextHopTarget};
 
 /// The only network instance: the namespace itself.
 pub const DEFAULT_INSTANCE: &str = "DEFAULT";
@@ -16,50 +17,69 @@ pub const DEFAULT_INSTANCE: &str = "DEFAULT";
 /// Next hops of one kernel route; rtnetlink allows no message of more than 64 KiB.
 const MAX_NEXT_HOPS: usize = 256;
 
+/// Owner of the routes of a STATIC protocol.
+pub(super) fn owner((instance, protocol): (&SmolStr, &SmolStr)) -> Owner {
+    Owner::new(format_smolstr!("protocol STATIC {protocol} of {instance}"))
+}
+
 impl Registry {
-    pub(super) fn instance<M>(
+    pub(super) fn check_instance<M>(
         &self,
         name: &SmolStr,
         entry: &Entry<'_, M>,
-    ) -> Result<NetworkInstance, ObjectError> {
+    ) -> Result<(), ObjectError> {
         if name != DEFAULT_INSTANCE {
             let reason = format!("the agent knows no network instance but {DEFAULT_INSTANCE}");
             return Err(entry.error(reason));
         }
-        Ok(NetworkInstance { name: name.clone() })
+        Ok(())
     }
 
-    pub(super) fn protocol(&self, instance: &SmolStr, name: &SmolStr) -> StaticProtocol {
-        StaticProtocol { instance: instance.clone(), name: name.clone() }
-    }
-
-    pub(super) fn route<M>(
+    /// Kernel routes of a static route, one for each metric of its next hops.
+    pub(super) fn routes<M>(
         &self,
         instance: &SmolStr,
         protocol: &SmolStr,
         entry: &Entry<'_, M>,
-    ) -> Result<StaticRoute, ObjectError> {
-        let nodes = &self.nodes.route;
+    ) -> Result<ObjectValues, ObjectError> {
         let prefix: IpNet = entry.key_as()?;
         if prefix != prefix.trunc() {
             let reason = format!("bits of the host are set: the network is {}", prefix.trunc());
             return Err(entry.error(reason));
         }
-        let mut next_hops = Vec::new();
-        for (keys, branch) in entry.branch.list(nodes.hop).iter().flat_map(|list| list.iter()) {
-            next_hops.push(self.next_hop(prefix, &entry.inner(nodes.hop, keys, branch))?);
+        let hops = self.hops(entry).map(|hop| self.next_hop(prefix, &hop));
+        let hops: Vec<NextHop> = hops.collect::<Result<_, _>>()?;
+        if let Some(reason) = fault(prefix, &hops) {
+            return Err(entry.error(reason));
         }
-        let route = StaticRoute {
-            instance: instance.clone(),
-            protocol: protocol.clone(),
-            prefix,
-            description: entry.text(nodes.description),
-            next_hops,
+        let route = |route: KernelRoute| {
+            let key = key(route.table, route.prefix, route.metric);
+            (key, Arc::new(route) as SharedValue)
         };
-        match fault(&route) {
-            Some(reason) => Err(entry.error(reason)),
-            None => Ok(route),
-        }
+        let routes = KernelRoute::of_entry(instance, protocol, prefix, &hops);
+        Ok(routes.into_iter().map(route).collect())
+    }
+
+    pub(super) fn route_keys<M>(&self, entry: &Entry<'_, M>) -> Result<ObjectKeys, ObjectError> {
+        let prefix: IpNet = entry.key_as()?;
+        let metric = |hop: Entry<'_, M>| {
+            KernelRoute::kernel_metric(prefix, hop.number(self.nodes.route.hop_metric))
+        };
+        let key = |metric| key(MAIN_TABLE, prefix, metric);
+        let mut keys: ObjectKeys = match prefix == prefix.trunc() {
+            true => self.hops(entry).map(metric).map(key).collect(),
+            false => ObjectKeys::new(), // such an entry is refused, and the network may have one of its own
+        };
+        keys.sort_unstable();
+        keys.dedup();
+        Ok(keys)
+    }
+
+    /// Next hops of a static route, in the order of their `index` leaf.
+    fn hops<'a, M>(&self, entry: &Entry<'a, M>) -> impl Iterator<Item = Entry<'a, M>> {
+        let list = self.nodes.route.hop;
+        let hops = entry.branch.list(list).into_iter().flat_map(|hops| hops.iter());
+        hops.map(move |(keys, branch)| entry.inner(list, keys, branch))
     }
 
     fn next_hop<M>(&self, prefix: IpNet, entry: &Entry<'_, M>) -> Result<NextHop, ObjectError> {
@@ -109,25 +129,18 @@ fn gateway(text: &str, prefix: IpNet) -> Result<IpAddr, String> {
 }
 
 /// First conflict among the next hops of a route.
-fn fault(route: &StaticRoute) -> Option<String> {
-    let metric = |hop: &NextHop| KernelRoute::kernel_metric(route.prefix, hop.metric);
-    for (at, hop) in route.next_hops.iter().enumerate() {
-        let same_metric = || {
-            route
-                .next_hops
-                .iter()
-                .enumerate()
-                .filter(move |(other, it)| *other != at && metric(it) == metric(hop))
-        };
-        if hop.target == NextHopTarget::Drop && same_metric().next().is_some() {
+fn fault(prefix: IpNet, hops: &[NextHop]) -> Option<String> {
+    let metric = |hop: &NextHop| KernelRoute::kernel_metric(prefix, hop.metric);
+    for (at, hop) in hops.iter().enumerate() {
+        let others = || hops.iter().enumerate().filter(move |(other, _)| *other != at);
+        let mut same_metric = others().map(|(_, it)| it).filter(|it| metric(it) == metric(hop));
+        if hop.target == NextHopTarget::Drop && same_metric.clone().next().is_some() {
             return Some(format!("next hop `{}` drops what others of its metric send", hop.index));
         }
-        if let Some((_, twin)) =
-            same_metric().find(|(_, it)| it.target == hop.target && it.link == hop.link)
-        {
+        let twin = same_metric.find(|it| it.target == hop.target && it.link == hop.link);
+        if let Some(twin) = twin {
             return Some(format!("next hops `{}` and `{}` are the same", hop.index, twin.index));
         }
     }
-    (route.next_hops.len() > MAX_NEXT_HOPS)
-        .then(|| format!("a route has at most {MAX_NEXT_HOPS} next hops"))
+    (hops.len() > MAX_NEXT_HOPS).then(|| format!("a route has at most {MAX_NEXT_HOPS} next hops"))
 }

@@ -1,21 +1,21 @@
-//! State leaves of the native model, from observed values.
+//! State leaves of the native model, from observed values; those of objects without values from their configuration.
 //!
 //! Two keys never share a leaf, so a reader can keep the published leaves of a key and publish the difference when
 //! the key changes.
 
 use std::net::IpAddr;
 
-use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_config::{Branch, InstancePath, Keys, NodeId, Step, Value};
 use holdfast_scheduler::Key;
 use smallvec::{SmallVec, smallvec};
 use smol_str::{SmolStr, ToSmolStr as _};
 
-use super::{Registry, address_type, ip_text};
+use super::{Entry, Object, Registry, address_type, ip_text};
 use crate::descriptors::{kinds, system};
 use crate::values::{
     Address, AddressOrigin, Content, Ethernet, Family, Forwarding, Hop, Hostname, KernelRoute,
-    Link, LinkKind, Neighbor, NeighborState, NetworkInstance, NextHop, NextHopTarget, OperState,
-    RouteTarget, StaticProtocol, StaticRoute, TextFile,
+    Link, LinkKind, Neighbor, NeighborState, NextHop, NextHopTarget, OperState, RouteTarget,
+    TextFile,
 };
 
 /// The state leaves of one key.
@@ -95,13 +95,11 @@ impl<'a> Planes<'a> {
 impl Registry {
     /// State leaves of one key; `None` when there is nothing to show.
     ///
-    /// Shows the actual state, not the configured one: leaves come from the observed value wherever the kernel
-    /// shows the object. Objects without a kernel object of their own (a set of static routes) are shown as
-    /// applied. Foreign links and addresses are shown, foreign routes are not.
+    /// Shows the actual state, not the configured one: leaves come from the observed value. Foreign links and addresses
+    /// are shown, foreign routes are not.
     pub fn state(&self, key: &Key, planes: Planes<'_>) -> Option<StateEntry> {
         match key.kind() {
             kinds::LINK => self.link_state(planes),
-            kinds::USER => Some(self.user_state(planes.applied()?)),
             kinds::ETHERNET => Some(self.ethernet_state(planes.observed()?)),
             kinds::FORWARDING => Some(self.forwarding_state(planes.observed()?)),
             kinds::ADDRESS => {
@@ -110,9 +108,6 @@ impl Registry {
                 Some(self.address_state(planes.observed()?, leased))
             }
             kinds::NEIGHBOR => Some(self.neighbor_state(planes.observed()?)),
-            kinds::NETWORK_INSTANCE => Some(self.instance_state(planes.applied()?)),
-            kinds::STATIC_PROTOCOL => Some(self.protocol_state(planes.applied()?)),
-            kinds::STATIC_ROUTE => Some(self.static_state(planes.applied()?)),
             kinds::ROUTE => {
                 let observed: &KernelRoute = planes.observed()?;
                 self.route_state(planes.applied()?, |hop| in_kernel(hop, &observed.target))
@@ -124,6 +119,30 @@ impl Registry {
             kinds::TEXT_FILE => self.file_state(planes.observed()?),
             _ => None,
         }
+    }
+
+    /// State leaves that are configuration in force, of an entry that [`Registry::values`] accepts; `None` for an object
+    /// without such leaves.
+    pub fn configured_state<M>(
+        &self,
+        path: &InstancePath,
+        branch: &Branch<M>,
+    ) -> Option<StateEntry> {
+        let entry = Entry::of(path, branch);
+        match Object::of(&self.nodes, path)? {
+            Object::User(name) => Some(self.user_state(name, &entry)),
+            Object::Instance(name) => Some(self.instance_state(path, name)),
+            Object::Protocol(name) => Some(self.protocol_state(path, name)),
+            Object::Route(..) => self.static_state(&entry),
+            _ => None,
+        }
+    }
+
+    /// True for an object whose state goes with its configuration: the path of the one says where the other is.
+    pub fn has_configured_state(&self, path: &InstancePath) -> bool {
+        use Object::{Instance, Protocol, Route, User};
+        let object = Object::of(&self.nodes, path);
+        object.is_some_and(|it| matches!(it, User(_) | Instance(_) | Protocol(_) | Route(..)))
     }
 
     /// Every leaf that an object with this intended value could show once it is applied. The values of the leaves
@@ -254,32 +273,27 @@ impl Registry {
         leaves.entry(path)
     }
 
-    fn instance_state(&self, instance: &NetworkInstance) -> StateEntry {
+    fn instance_state(&self, path: &InstancePath, name: &str) -> StateEntry {
         let nodes = &self.nodes.route;
-        let path = self.instance_path(&instance.name);
         let mut leaves = Leaves::of(nodes.instance_state);
-        leaves.text(nodes.instance_state_name, &instance.name);
+        leaves.text(nodes.instance_state_name, name);
         leaves.text_enum(nodes.instance_state_kind, "default-instance");
-        leaves.entry(path)
+        leaves.entry(path.clone())
     }
 
-    fn protocol_state(&self, protocol: &StaticProtocol) -> StateEntry {
+    fn protocol_state(&self, path: &InstancePath, name: &str) -> StateEntry {
         let nodes = &self.nodes.route;
-        let path = self.protocol_path(&protocol.instance, &protocol.name);
         let mut leaves = Leaves::of(nodes.protocol_state);
-        leaves.text(nodes.protocol_state_name, &protocol.name);
-        leaves.entry(path)
+        leaves.text(nodes.protocol_state_name, name);
+        leaves.entry(path.clone())
     }
 
-    fn static_state(&self, route: &StaticRoute) -> StateEntry {
+    fn static_state<M>(&self, entry: &Entry<'_, M>) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
-        let prefix = Value::Str(route.prefix.to_smolstr());
-        let path = self.route_path(&route.instance, &route.protocol, prefix.clone());
         let mut leaves = Leaves::of(nodes.route_state);
-        leaves.put(nodes.route_state_prefix, prefix);
-        let description = route.description.as_deref().map(text_value);
-        leaves.optional(nodes.route_state_description, description);
-        leaves.entry(path)
+        leaves.text(nodes.route_state_prefix, entry.key_text()?);
+        leaves.optional(nodes.route_state_description, entry.value(nodes.description).cloned());
+        Some(leaves.entry(entry.path.clone()))
     }
 
     /// Configured next hops that the kernel has installed. `shown` returns the outgoing link of each.
@@ -366,12 +380,6 @@ impl Registry {
         self.link_path(link).join(Step::node(family)).join(entry)
     }
 
-    fn instance_path(&self, name: &SmolStr) -> InstancePath {
-        let keys = Keys::single(Value::Str(name.clone()));
-        let entry = Step::entry(self.nodes.route.instance, keys);
-        InstancePath(vec![Step::node(self.nodes.instances), entry])
-    }
-
     fn route_path(&self, instance: &SmolStr, protocol: &SmolStr, prefix: Value) -> InstancePath {
         let nodes = &self.nodes.route;
         let entry =
@@ -382,11 +390,6 @@ impl Registry {
             entry(nodes.protocol, protocol),
             Step::entry(nodes.route, Keys::single(prefix)),
         ])
-    }
-
-    fn protocol_path(&self, instance: &SmolStr, protocol: &SmolStr) -> InstancePath {
-        let keys = Keys::single(Value::Str(protocol.clone()));
-        self.instance_path(instance).join(Step::entry(self.nodes.route.protocol, keys))
     }
 }
 

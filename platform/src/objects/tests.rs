@@ -1,7 +1,7 @@
 use holdfast_config::tree::{Leaf, Tree};
 use holdfast_config::{LayerKey, Owners, Path, ProvKind};
 
-use super::state::Planes;
+use super::state::{Planes, StateEntry};
 use super::*;
 use crate::values::{
     AddressFacts, AddressOrigin, Duplex, Ethernet, LinkFacts, LinkKind, OperState,
@@ -38,20 +38,43 @@ impl Model {
         tree
     }
 
+    /// The only value of an object.
     fn value(&self, object: &str, lines: &str) -> Result<(Key, SharedValue), ObjectError> {
-        self.value_of(LayerKey::CLIENT_NATIVE, object, lines)
+        let mut values = self.values_of(LayerKey::CLIENT_NATIVE, object, lines)?;
+        assert_eq!(values.len(), 1, "{values:?}");
+        Ok(values.remove(0))
     }
 
-    fn value_of(
+    fn values(&self, object: &str, lines: &str) -> Result<ObjectValues, ObjectError> {
+        self.values_of(LayerKey::CLIENT_NATIVE, object, lines)
+    }
+
+    /// Values of an object. Its keys are those of its values.
+    fn values_of(
         &self,
         layer: LayerKey,
         object: &str,
         lines: &str,
-    ) -> Result<(Key, SharedValue), ObjectError> {
+    ) -> Result<ObjectValues, ObjectError> {
         let (tree, path) = (self.tree(lines, layer), self.path(object));
         let empty = Arc::new(Branch::default());
         let branch = tree.branch(&path).unwrap_or(&empty);
-        self.registry.value(&path, branch)
+        let values = self.registry.values(&path, branch)?;
+        let mut keys: Vec<Key> = values.iter().map(|(key, _)| key.clone()).collect();
+        let mut known = self.registry.keys(&path, branch).unwrap().to_vec();
+        keys.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(known, keys);
+        Ok(values)
+    }
+
+    /// State leaves that are configuration in force.
+    fn configured_state(&self, object: &str, lines: &str) -> String {
+        let (tree, path) = (self.tree(lines, LayerKey::CLIENT_NATIVE), self.path(object));
+        let branch = tree.branch(&path).unwrap();
+        self.values(object, lines).unwrap();
+        assert!(self.registry.has_configured_state(&path));
+        self.lines(&self.registry.configured_state(&path, branch).unwrap())
     }
 
     pub(super) fn shown(&self, path: &InstancePath) -> String {
@@ -59,7 +82,10 @@ impl Model {
     }
 
     fn state(&self, key: &Key, planes: Planes<'_>) -> String {
-        let Some(entry) = self.registry.state(key, planes) else { return String::new() };
+        self.registry.state(key, planes).map_or_else(String::new, |entry| self.lines(&entry))
+    }
+
+    fn lines(&self, entry: &StateEntry) -> String {
         let line = |(path, value): (InstancePath, &Value)| {
             assert!(path.starts_with(&entry.path));
             format!("{} = {value}", path.to_path(&self.schema))
@@ -115,21 +141,110 @@ fn objects_become_values() {
         "neighbor 2001:db8::7 of eth0",
         &[],
     );
-    check("/system", "/system/hostname = box", "system", &["hostname: Some(\"box\")"]);
-    let route =
-        "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]";
+    check("/system", "/system/motd-banner = hello", "file etc/motd", &["hello"]);
+}
+
+const ROUTE: &str =
+    "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]";
+
+#[test]
+fn an_object_has_a_value_for_each_object_of_the_system() {
+    let check = |object: &str, lines: &str, want: &[(&str, &str)]| {
+        let values = Model::new().values(object, lines).unwrap();
+        let registry = descriptors::registry();
+        let labels: Vec<_> =
+            values.iter().map(|(key, value)| registry.label(key, Some(&**value))).collect();
+        assert_eq!(labels, want.iter().map(|(label, _)| *label).collect::<Vec<_>>(), "{object}");
+        for ((key, value), (_, part)) in values.iter().zip(want) {
+            assert_eq!(*key, registry.descriptor(key.kind()).unwrap().key(&**value));
+            let text = format!("{value:?}");
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    };
     check(
-        route,
+        ROUTE,
         &format!(
-            "{route}/next-hop[index=a]/next-hop = 192.0.2.2
-             {route}/next-hop[index=b]/interface = eth1
-             {route}/next-hop[index=b]/metric = 5
-             {route}/next-hop[index=c]/next-hop = drop
-             {route}/next-hop[index=c]/metric = 9"
+            "{ROUTE}/next-hop[index=a]/next-hop = 192.0.2.2
+             {ROUTE}/next-hop[index=b]/interface = eth1
+             {ROUTE}/next-hop[index=b]/metric = 5
+             {ROUTE}/next-hop[index=c]/next-hop = drop
+             {ROUTE}/next-hop[index=c]/metric = 9
+             {ROUTE}/next-hop[index=d]/next-hop = 192.0.2.3"
         ),
-        "static route 10.0.0.0/8",
-        &["Gateway(192.0.2.2)", "OnLink", "metric: Some(5)", "Drop"],
+        &[
+            ("route 10.0.0.0/8 metric 0", "Gateway(192.0.2.3)"),
+            ("route 10.0.0.0/8 metric 5", "OnLink"),
+            ("route 10.0.0.0/8 metric 9", "Blackhole"),
+        ],
     );
+    check(
+        "/system",
+        "/system/hostname = box
+         /system/domain-name = example.com
+         /system/login-banner = hello",
+        &[
+            ("file etc/hostname", "box"),
+            ("file etc/hosts", "127.0.1.1 box.example.com box"),
+            ("file etc/issue", "hello"),
+            ("host name box", "box"),
+        ],
+    );
+    let search_domains = vec!["a.example".into(), "b.example".into()];
+    let system = System { search_domains, ..System::default() };
+    let (key, value) = system.values().remove(0);
+    assert_eq!(descriptors::registry().key_text(&key), "file/etc%2Fresolv.conf");
+    assert!(format!("{value:?}").contains("search a.example b.example"), "{value:?}");
+    for (object, lines) in [
+        ("/system/user[username=a]", "/system/user[username=a]/role = admin"),
+        ("/system/grpc-server[name=DEFAULT]", ""),
+        ("/reconciliation", "/reconciliation/resync-interval = 60"),
+        (
+            "/reconciliation/drift-policy[object=link]",
+            "/reconciliation/drift-policy[object=link]/action = report",
+        ),
+        ("/network-instances/network-instance[name=DEFAULT]", ""),
+        ("/network-instances/network-instance[name=DEFAULT]/static[name=s]", ""),
+        (ROUTE, ""),
+    ] {
+        check(object, lines, &[]);
+    }
+}
+
+#[test]
+fn a_change_touches_the_keys_before_and_after_it() {
+    let model = Model::new();
+    let keys = |lines: &str| {
+        let (tree, path) = (model.tree(lines, LayerKey::CLIENT_NATIVE), model.path(ROUTE));
+        let empty = Arc::new(Branch::default());
+        let keys = model.registry.keys(&path, tree.branch(&path).unwrap_or(&empty)).unwrap();
+        keys.iter().map(|key| descriptors::registry().key_text(key)).collect::<Vec<_>>().join(" ")
+    };
+    let hop = |index: &str, leaf: &str| format!("{ROUTE}/next-hop[index={index}]/{leaf}\n");
+    assert_eq!(keys(""), "");
+    assert_eq!(keys(&hop("a", "next-hop = 192.0.2.2")), "route/254/10.0.0.0/8/0");
+    // Also where the hop is incomplete, or refused.
+    assert_eq!(keys(&hop("a", "metric = 5")), "route/254/10.0.0.0/8/5");
+    let both = hop("a", "metric = 5") + &hop("b", "next-hop = 0.0.0.0") + &hop("c", "metric = 5");
+    assert_eq!(keys(&both), "route/254/10.0.0.0/8/0 route/254/10.0.0.0/8/5");
+}
+
+#[test]
+fn routes_of_one_protocol_share_their_owner() {
+    let model = Model::new();
+    let route = |protocol: &str, prefix: &str| {
+        model.path(&format!(
+            "/network-instances/network-instance[name=DEFAULT]/static[name={protocol}]/route[prefix={prefix}]"
+        ))
+    };
+    let link = model.path("/interfaces/interface[name=eth0]");
+    let paths =
+        [route("a", "10.0.0.0/8"), route("a", "11.0.0.0/8"), route("b", "10.0.0.0/8"), link];
+    let owners = model.registry.owners(&paths);
+    assert_eq!(owners[0], owners[1]);
+    let names: Vec<_> =
+        owners.iter().map(|it| it.as_ref().map(ToString::to_string).unwrap_or_default()).collect();
+    let (a, b) = ("protocol STATIC a of DEFAULT", "protocol STATIC b of DEFAULT");
+    assert_eq!(names, [a, a, b, ""]);
 }
 
 #[test]
@@ -344,10 +459,7 @@ fn next_hops_are_shown_as_the_kernel_has_them() {
          {route}/next-hop[index=b]/next-hop = 192.0.2.3"
     );
     let (key, value) = model.value(route, &lines).unwrap();
-    let registry = descriptors::registry();
-    let parts = registry.descriptor(key.kind()).unwrap().parts(&*value);
-    let [(part_key, part)] = parts.as_slice() else { panic!("{parts:?}") };
-    let applied = part.as_any().downcast_ref::<crate::values::KernelRoute>().unwrap();
+    let applied = value.as_any().downcast_ref::<crate::values::KernelRoute>().unwrap();
     let mut observed = applied.clone();
     let hop =
         crate::values::Hop { gateway: Some([192, 0, 2, 3].into()), link: Some("eth1".into()) };
@@ -355,12 +467,24 @@ fn next_hops_are_shown_as_the_kernel_has_them() {
     let planes = Planes { applied: Some(applied), observed: Some(&observed), ..Planes::default() };
     let state = format!("{route}/next-hop[index=b]/state");
     let want = ["index = b", "next-hop = 192.0.2.3", "interface = eth1", "metric = 0"];
-    assert_eq!(
-        model.state(part_key, planes),
-        want.map(|leaf| format!("{state}/{leaf}")).join("\n")
-    );
-    let planes = Planes { applied: Some(&*value), ..Planes::default() };
-    assert_eq!(model.state(&key, planes), format!("{route}/state/prefix = 10.0.0.0/8"));
+    assert_eq!(model.state(&key, planes), want.map(|leaf| format!("{state}/{leaf}")).join("\n"));
+    assert_eq!(model.configured_state(route, &lines), format!("{route}/state/prefix = 10.0.0.0/8"));
+}
+
+#[test]
+fn objects_without_values_are_shown_as_configured() {
+    let model = Model::new();
+    let check = |object: &str, lines: &str, want: &[&str]| {
+        let want = want.iter().map(|leaf| format!("{object}/state/{leaf}")).collect::<Vec<_>>();
+        assert_eq!(model.configured_state(object, lines), want.join("\n"));
+    };
+    let user = "/system/user[username=a]";
+    check(user, &format!("{user}/role = admin"), &["username = a", "role = admin"]);
+    let instance = "/network-instances/network-instance[name=DEFAULT]";
+    let described = format!("{ROUTE}/description = uplink");
+    check(instance, &described, &["name = DEFAULT", "type = default-instance"]);
+    check(&format!("{instance}/static[name=s]"), &described, &["name = s"]);
+    check(ROUTE, &described, &["prefix = 10.0.0.0/8", "description = uplink"]);
 }
 
 #[test]
@@ -368,8 +492,8 @@ fn an_address_shows_who_gave_it() {
     let check = |layer, shown, want: &str| {
         let model = Model::new();
         let entry = "/interfaces/interface[name=eth0]/ipv4/address[ip=192.0.2.1]";
-        let (key, value) =
-            model.value_of(layer, entry, &format!("{entry}/prefix-length = 24")).unwrap();
+        let lines = format!("{entry}/prefix-length = 24");
+        let (key, value) = model.values_of(layer, entry, &lines).unwrap().remove(0);
         let wanted = value.as_any().downcast_ref::<Address>().unwrap();
         let facts = Some(AddressFacts { ours: true, origin: shown });
         let observed = Address { facts, ..wanted.clone() };

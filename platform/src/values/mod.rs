@@ -10,16 +10,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-mod access;
 mod address;
 mod credential;
 mod link;
 mod neighbor;
-mod reconciliation;
 mod route;
 mod system;
 
-pub use access::{GrpcServer, User};
 pub use address::{Address, AddressFacts, AddressOrigin, Connected};
 pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
 pub use link::{
@@ -27,12 +24,8 @@ pub use link::{
     LinkMaster, LinkUp, OperState, Port, VxlanParams,
 };
 pub use neighbor::{Neighbor, NeighborFacts, NeighborState};
-pub use reconciliation::{DriftAction, DriftRule, Reconciliation};
-pub use route::{
-    Hop, KernelRoute, NetworkInstance, NextHop, NextHopTarget, RouteSource, RouteTarget,
-    StaticProtocol, StaticRoute,
-};
-pub use system::{Content, Hostname, System, TextFile};
+pub use route::{Hop, KernelRoute, NextHop, NextHopTarget, RouteSource, RouteTarget};
+pub use system::{Content, Hostname, TextFile};
 
 /// Protocol number that marks routes, addresses and neighbours as made by this agent.
 ///

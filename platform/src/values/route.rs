@@ -1,41 +1,13 @@
-//! Static routes as configured, and the kernel routes that implement them.
+//! Next hops as configured, and the kernel routes that implement them.
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 
-/// A network instance. Only DEFAULT, the namespace itself, exists so far.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NetworkInstance {
-    /// Its name.
-    pub name: SmolStr,
-}
-
-/// An instance of the STATIC protocol in a network instance. It has no effect by itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StaticProtocol {
-    /// The network instance.
-    pub instance: SmolStr,
-    /// The protocol's name.
-    pub name: SmolStr,
-}
-
-/// A static route as configured: next hops of several metrics in one entry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StaticRoute {
-    /// The network instance.
-    pub instance: SmolStr,
-    /// The STATIC protocol instance.
-    pub protocol: SmolStr,
-    /// The destination, host bits cleared.
-    pub prefix: IpNet,
-    /// Free text.
-    pub description: Option<SmolStr>,
-    /// The next hops in the order of their `index` leaf.
-    pub next_hops: Vec<NextHop>,
-}
+use super::MAIN_TABLE;
 
 /// One next hop of a static route as configured.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -105,7 +77,32 @@ pub struct RouteSource {
     pub next_hops: Vec<NextHop>,
 }
 
+/// Next hops of a static route that are sorted without an allocation; most have fewer.
+const USUAL_HOPS: usize = 4;
+
 impl KernelRoute {
+    /// Routes of table main that carry out a configured static route, ascending by metric: next hops of one metric share
+    /// a kernel route. Next hops that drop packets have a metric of their own.
+    pub fn of_entry(
+        instance: &SmolStr,
+        protocol: &SmolStr,
+        prefix: IpNet,
+        next_hops: &[NextHop],
+    ) -> SmallVec<[Self; 1]> {
+        let metric = |hop: &NextHop| Self::kernel_metric(prefix, hop.metric);
+        let mut hops: SmallVec<[&NextHop; USUAL_HOPS]> = next_hops.iter().collect();
+        hops.sort_by_key(|hop| metric(hop));
+        let route = |same: &[&NextHop]| {
+            let next_hops: Vec<NextHop> = same.iter().copied().cloned().collect();
+            let hops: Option<Vec<Hop>> = next_hops.iter().map(NextHop::hop).collect();
+            let target = hops.map_or(RouteTarget::Blackhole, RouteTarget::Hops);
+            let (instance, protocol) = (instance.clone(), protocol.clone());
+            let source = Some(RouteSource { instance, protocol, next_hops });
+            Self { table: MAIN_TABLE, prefix, metric: metric(same[0]), target, source }
+        };
+        hops.chunk_by(|one, other| metric(one) == metric(other)).map(route).collect()
+    }
+
     /// The metric that the kernel shows for a configured one (`IP6_RT_PRIO_USER` is 1024).
     pub fn kernel_metric(prefix: IpNet, metric: Option<u32>) -> u32 {
         const IPV6_DEFAULT: u32 = 1024;
@@ -113,5 +110,17 @@ impl KernelRoute {
             (IpNet::V6(_), 0) => IPV6_DEFAULT,
             (_, metric) => metric,
         }
+    }
+}
+
+impl NextHop {
+    /// Counterpart in the kernel; `None` for one that drops packets.
+    fn hop(&self) -> Option<Hop> {
+        let gateway = match self.target {
+            NextHopTarget::Drop => return None,
+            NextHopTarget::Gateway(ip) => Some(ip),
+            NextHopTarget::OnLink => None,
+        };
+        Some(Hop { gateway, link: self.link.clone() })
     }
 }

@@ -13,9 +13,10 @@ use tracing::error;
 
 use super::{AppliedChange, CommitInFlight, Effect, Input, PlannedChange};
 use crate::CommitStamp;
-use crate::examination::CredentialValues;
+use crate::examination::{CredentialValues, EntryChange};
 use crate::planning::CommitPlan;
 use crate::preview::Preview;
+use crate::reconcile;
 use crate::task::{CommitInput, CoreTask, JobResult};
 
 type CommitEffect = Effect<Box<CommitPlan>>;
@@ -138,16 +139,15 @@ impl CoreTask {
 
     /// Puts the configuration of a final change in force.
     fn apply(&mut self, change: PlannedChange, commit: &CommitInFlight) {
-        let PlannedChange { configuration, values, .. } = change;
+        let PlannedChange { configuration, changes, .. } = change;
         let confirm_id = self.open_or_close_window(commit);
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
-        let changes = || values.iter().map(|it| (&it.key, it.value.as_ref()));
-        self.reconcile_as(changes());
-        self.pairs.update(changes());
+        self.reconcile_as(reconcile::settings(&self.examiner.registry, &changes));
+        self.pairs.update(changes.iter().flat_map(EntryChange::differences));
         let revision = self.publisher.revision().number + 1;
         let stamp = CommitStamp { time_ns: now_ns(), revision };
-        let applied = AppliedChange { old, values, confirm_id, stamp };
+        let applied = AppliedChange { old, changes, confirm_id, stamp };
         self.inputs.push_back(Input::Applied(Arc::new(applied)));
     }
 
@@ -169,7 +169,7 @@ impl CoreTask {
 
 /// True for an input whose effects take long.
 fn is_much(input: &CommitInput) -> bool {
-    matches!(input, Input::Examined(Ok(candidate)) if candidate.values.len() > parallel::FEW)
+    matches!(input, Input::Examined(Ok(candidate)) if candidate.changes.len() > parallel::FEW)
 }
 
 fn finished(result: Result<(), StoreError>) -> JobResult {

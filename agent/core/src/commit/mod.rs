@@ -62,7 +62,7 @@ use smol_str::SmolStr;
 
 pub(super) use self::in_flight::CommitInFlight;
 pub(super) use self::reply::Reply;
-use super::examination::{Candidate, CredentialValues, ValueChange};
+use super::examination::{Candidate, CredentialValues, EntryChange};
 use super::intent::Intent;
 use super::publication::{BuilderPanicked, RevisionBuilder};
 use super::{CommitError, CommitStamp};
@@ -212,7 +212,7 @@ pub(super) enum Effect<P> {
 #[derive(Debug)]
 pub(super) struct PlannedChange {
     pub(super) configuration: Configuration,
-    pub(super) values: Vec<ValueChange>,
+    pub(super) changes: Vec<EntryChange>,
     pub(super) credentials: CredentialValues,
 }
 
@@ -221,7 +221,7 @@ pub(super) struct PlannedChange {
 pub(super) struct AppliedChange {
     /// The configuration before the commit.
     pub(super) old: Configuration,
-    pub(super) values: Vec<ValueChange>,
+    pub(super) changes: Vec<EntryChange>,
     /// Id of the commit that must be confirmed, if this commit is the one or takes it back.
     pub(super) confirm_id: Option<SmolStr>,
     pub(super) stamp: CommitStamp,

@@ -127,12 +127,12 @@ fn large() -> Configuration {
 
 fn planned(configuration: Configuration) -> Box<PlannedChange> {
     let credentials = CredentialValues::default();
-    Box::new(PlannedChange { configuration, values: Vec::new(), credentials })
+    Box::new(PlannedChange { configuration, changes: Vec::new(), credentials })
 }
 
 fn applied() -> Arc<AppliedChange> {
     let stamp = CommitStamp { time_ns: 1, revision: 3 };
-    Arc::new(AppliedChange { old: configuration(), values: Vec::new(), confirm_id: None, stamp })
+    Arc::new(AppliedChange { old: configuration(), changes: Vec::new(), confirm_id: None, stamp })
 }
 
 fn refusal() -> CommitError {
@@ -207,7 +207,7 @@ fn input(name: &str) -> Input<()> {
         "cancel" => Input::Cancel,
         "examined" => Input::Examined(Ok(Box::new(Candidate {
             configuration: configuration(),
-            values: Vec::new(),
+            changes: Vec::new(),
             rows: Vec::new(),
             credentials: CredentialValues::default(),
             differences: BoundedList::default(),

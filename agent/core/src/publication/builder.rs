@@ -1,7 +1,7 @@
 //! The revision that shows a large commit, built beside the core when the commit is final and answered.
 //!
-//! Its configuration goes into the trees, then the state of new objects that are as they were asked. Everything else is
-//! shown by the core in the end.
+//! Its configuration goes into the trees, then the state of new objects that are as they were asked, and the state that
+//! is configuration in force. Everything else is shown by the core in the end.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -12,6 +12,7 @@ use holdfast_scheduler::{Key, SharedValue};
 use holdfast_telemetry::Revision;
 use imbl::OrdMap;
 
+use super::EntryChange;
 use super::state::{StateChange, StateReading, StateSource, StateUpdate, follow_configuration};
 
 /// Objects that are shown at a time: what is in between stays in the processor's caches.
@@ -26,7 +27,7 @@ pub(super) type NewObject = (Key, SharedValue, SharedValue);
 #[derive(Debug)]
 pub(crate) struct RevisionBuilder {
     pub(crate) next: Revision,
-    /// True when the revision has state that the one before lacks.
+    /// True when the revision has all state of the changed configuration, and some that the one before lacks.
     pub(crate) has_state: bool,
     /// Keys that were handed over, and that are better shown in the end.
     pub(crate) left: Vec<Key>,
@@ -37,13 +38,14 @@ pub(crate) struct RevisionBuilder {
 pub(crate) struct BuilderPanicked(pub(crate) Arc<Vec<NewObject>>);
 
 impl RevisionBuilder {
-    /// Builds the revision after `last`, of a commit at `time_ns`. Takes as long as the difference is large.
+    /// Builds the revision after `last`, of a commit at `time_ns`. Takes as long as the difference is large. `changes`
+    /// are entries of new objects.
     pub(super) fn build(
         source: &StateSource,
         last: &Revision,
         time_ns: u64,
         (old, new): (&Configuration, &Configuration),
-        objects: &[NewObject],
+        (changes, objects): (&[EntryChange], &[NewObject]),
     ) -> Self {
         let (models, services) = (&source.models, OrdMap::new()); // they matter where something is taken away
         let mut draft = last.draft(&models.openconfig, &models.native, time_ns);
@@ -57,16 +59,21 @@ impl RevisionBuilder {
                 updates.into_iter().for_each(|update| update.carry_out(openconfig));
             });
             follow_configuration(native, old, new);
-            for portion in objects.chunks(PORTION) {
-                let changes = new_state(source, last, portion, &mut left);
+            let mut show = |changes| {
                 let update = Arc::new(StateUpdate { source, last, services: &services, changes });
                 // When the other thread has panicked, so does this one in the end.
                 let _panicked = update_tx.send(Arc::clone(&update));
                 update.carry_out(native);
+            };
+            for portion in changes.chunks(PORTION) {
+                show(portion.iter().filter_map(|it| source.configured(it)).collect());
+            }
+            for portion in objects.chunks(PORTION) {
+                show(new_state(source, last, portion, &mut left));
             }
             drop(update_tx);
         });
-        Self { next: draft.publish(), has_state: !objects.is_empty(), left }
+        Self { next: draft.publish(), has_state: !changes.is_empty() || !objects.is_empty(), left }
     }
 }
 
@@ -81,8 +88,8 @@ fn new_state(
     for (key, value, observed) in objects {
         let planes = [Some(value), Some(value), Some(observed)];
         match source.read(last, key.clone(), planes) {
-            StateReading { key, now: now @ Some(_), before: None | Some(None) } => {
-                changes.push(StateChange { kind: key.kind(), before: None, now });
+            StateReading { now: now @ Some(_), before: None | Some(None), .. } => {
+                changes.push(StateChange { holds_its_entry: false, before: None, now });
             }
             StateReading { key, .. } => left.push(key),
         }

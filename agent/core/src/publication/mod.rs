@@ -28,12 +28,12 @@ pub(super) use self::builder::{BuilderPanicked, RevisionBuilder};
 use self::deferral::{Deferral, DeferredKeys};
 pub(super) use self::state::as_planes;
 use self::state::{
-    FEW_KEYS, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource, StateUpdate, add_parts,
-    clear, follow_configuration, in_both, remove_state, show, show_leaf,
+    FEW_KEYS, HOLDS_ITS_ENTRY, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource,
+    StateUpdate, clear, follow_configuration, in_both, remove_state, show, show_leaf,
 };
 use super::ServiceState;
 use super::commit::{AppliedChange, BuildResult, Input};
-use super::examination::ValueChange;
+use super::examination::EntryChange;
 use super::task::{CoreTask, JobResult};
 
 /// Keys whose state is read, and shown in both trees, at a time.
@@ -61,7 +61,7 @@ impl Publisher {
     pub(super) fn new(
         models: Arc<Models>,
         registry: Arc<Registry>,
-        configuration: &Configuration,
+        (configuration, configured): (&Configuration, &[EntryChange]),
         listening: &Listening,
         software_version: &str,
     ) -> Self {
@@ -80,6 +80,7 @@ impl Publisher {
                 show(tree, &models.map, std::iter::once(entry));
             }
         });
+        show_configured(&mut draft, &source, (&first, &OrdMap::new()), configured);
         let revision = Arc::new(draft.publish());
         Self {
             source,
@@ -203,6 +204,7 @@ impl Publisher {
         let last = Arc::clone(&self.revision);
         let models = Arc::clone(&self.source.models);
         let (is_built, mut so_far) = (built.is_some(), Arc::clone(&last));
+        let has_configured = built.as_ref().is_some_and(|built| built.has_state);
         let mut draft = match built {
             Some(RevisionBuilder { next, has_state, left }) => {
                 self.dirty.extend(left);
@@ -215,19 +217,23 @@ impl Publisher {
         };
         draft.annotate(new.layers().annotation.clone());
         self.release();
-        // State shown of these is cleared; so is that of their parts, which the engine may have left as they were.
-        let is_applied = |it: &&ValueChange| SHOWN_AS_APPLIED.contains(&it.key.kind());
-        let cleared = || applied.values.iter().filter(is_applied).filter(|it| it.existed);
+        // State shown of these is cleared; so is that of their values, which the engine may have left as they were.
+        let registry = Arc::clone(&self.source.registry);
+        let goes_along = |it: &&EntryChange| it.existed && registry.has_configured_state(&it.path);
+        let cleared = || applied.changes.iter().filter(goes_along);
         for change in cleared() {
-            add_parts(engine, &change.key, change.value.as_ref(), &mut self.dirty);
+            self.dirty.extend(change.values.iter().map(|(key, _)| key.clone()));
         }
         let (map, services) = (&models.map, &self.services);
-        in_both(&mut draft, applied.values.len() > FEW_KEYS, |tree| {
+        in_both(&mut draft, applied.changes.len() > FEW_KEYS, |tree| {
             if !is_built {
                 follow_configuration(tree, &applied.old, new);
             }
             cleared().for_each(|change| clear(tree, map, services, &change.path));
         });
+        if !has_configured {
+            show_configured(&mut draft, &self.source, (&last, services), &applied.changes);
+        }
         self.show_dirty(&mut draft, engine, &so_far);
         self.revision = Arc::new(draft.publish());
         self.revision()
@@ -259,13 +265,28 @@ impl Publisher {
 
     /// Notes the state that is shown of a key from now on.
     fn note(&mut self, StateReading { key, now, before }: StateReading) -> StateChange {
-        let kind = key.kind();
+        let holds_its_entry = HOLDS_ITS_ENTRY.contains(&key.kind());
         let before = match (before, &now) {
             (Some(before), _) => before,
             (None, Some(now)) => self.shown.insert(key, now.clone()),
             (None, None) => self.shown.remove(&key),
         };
-        StateChange { kind, before, now }
+        StateChange { holds_its_entry, before, now }
+    }
+}
+
+/// Shows the state of changed objects that is their configuration in force, in portions.
+fn show_configured(
+    draft: &mut Draft<'_>,
+    source: &StateSource,
+    (last, services): (&Revision, &OrdMap<InstancePath, Value>),
+    changes: &[EntryChange],
+) {
+    for portion in changes.chunks(PORTION_KEYS) {
+        let changes = parallel::map(portion.iter().collect(), |it| source.configured(it));
+        let changes = changes.into_iter().flatten().collect();
+        let update = StateUpdate { source, last, services, changes };
+        in_both(draft, update.is_large(), |tree| update.carry_out(tree));
     }
 }
 
@@ -274,18 +295,18 @@ impl CoreTask {
     pub(super) fn build_revision(&mut self, applied: &Arc<AppliedChange>) {
         self.publisher.end_deferral();
         // Of what was there before, state has to be taken away first.
-        let objects = if applied.values.iter().all(|change| !change.existed) {
-            self.publisher.take_new_objects(&self.engine)
-        } else {
-            Vec::new()
-        };
+        let is_new = applied.changes.iter().all(|change| !change.existed);
+        let objects =
+            if is_new { self.publisher.take_new_objects(&self.engine) } else { Vec::new() };
         let objects = Arc::new(objects);
         let (applied, handed_over) = (Arc::clone(applied), Arc::clone(&objects));
         let (source, last) = (self.publisher.source.clone(), self.publisher.revision());
         let new = self.configuration.clone();
         let built = spawn_blocking(move || {
             let time_ns = applied.stamp.time_ns;
-            RevisionBuilder::build(&source, &last, time_ns, (&applied.old, &new), &handed_over)
+            let changes = if is_new { &*applied.changes } else { &[] };
+            let news = (changes, &**handed_over);
+            RevisionBuilder::build(&source, &last, time_ns, (&applied.old, &new), news)
         });
         self.jobs.push(async move {
             let built = built.await.map(Box::new).map_err(|_| BuilderPanicked(objects));

@@ -12,17 +12,13 @@ use holdfast_telemetry::{Draft, DraftTree, Mutation, Plane, Revision, TreeWriter
 use imbl::OrdMap;
 use smallvec::SmallVec;
 
-/// Objects whose state is what was applied. It goes with their configuration, whose path says where it is.
-pub(super) const SHOWN_AS_APPLIED: [KindId; 5] = [
-    kinds::USER,
-    kinds::NETWORK_INSTANCE,
-    kinds::STATIC_PROTOCOL,
-    kinds::STATIC_ROUTE,
-    kinds::ROUTE,
-];
+use super::EntryChange;
+
+/// Values whose state is what was applied. It goes with their configuration, whose path says where it is.
+pub(super) const SHOWN_AS_APPLIED: [KindId; 1] = [kinds::ROUTE];
 
 /// Objects whose state is a list entry of its own: with the object goes the entry.
-const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
+pub(super) const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, kinds::NEIGHBOR];
 
 /// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
 pub(super) const FEW_KEYS: usize = 1000;
@@ -44,7 +40,8 @@ pub(super) struct StateReading {
 
 /// One object, as it was shown and as it is shown from now on.
 pub(super) struct StateChange {
-    pub(super) kind: KindId,
+    /// True when the list entry goes with the object.
+    pub(super) holds_its_entry: bool,
     pub(super) before: Option<StateEntry>,
     pub(super) now: Option<StateEntry>,
 }
@@ -59,6 +56,13 @@ pub(super) struct StateUpdate<'a> {
 }
 
 impl StateSource {
+    /// The state of an object that is its configuration in force.
+    pub(super) fn configured(&self, change: &EntryChange) -> Option<StateChange> {
+        let entry = change.entry.as_ref()?;
+        let now = self.registry.configured_state(&change.path, entry);
+        now.map(|now| StateChange { holds_its_entry: false, before: None, now: Some(now) })
+    }
+
     /// State to be shown of these keys.
     pub(super) fn read_all(
         &self,
@@ -112,7 +116,7 @@ impl StateUpdate<'_> {
     pub(super) fn carry_out(&self, tree: &mut DraftTree<'_>) {
         for run in self.changes.chunk_by(StateChange::is_beside) {
             if let Some(before) = run.first().and_then(|change| change.before.as_ref()) {
-                self.withdraw(tree, run[0].kind, before, run[0].now.as_ref());
+                self.withdraw(tree, run[0].holds_its_entry, before, run[0].now.as_ref());
             }
             show(
                 tree,
@@ -126,11 +130,11 @@ impl StateUpdate<'_> {
     fn withdraw(
         &self,
         tree: &mut DraftTree<'_>,
-        kind: KindId,
+        holds_its_entry: bool,
         before: &StateEntry,
         now: Option<&StateEntry>,
     ) {
-        if now.is_none() && HOLDS_ITS_ENTRY.contains(&kind) {
+        if now.is_none() && holds_its_entry {
             return self.clear(tree, &before.path);
         }
         // At start most of what could have been shown was not: nothing needs to be looked up for it.
@@ -314,17 +318,4 @@ pub(super) fn in_both(draft: &mut Draft<'_>, much: bool, act: impl Fn(&mut Draft
 pub(crate) fn as_planes(planes: [Option<&SharedValue>; 3]) -> Planes<'_> {
     let [intended, applied, observed] = planes.map(|plane| plane.map(|value| &**value));
     Planes { intended, applied, observed }
-}
-
-/// Adds the key of an object that was configured and those of its parts.
-pub(super) fn add_parts(
-    engine: &Engine,
-    key: &Key,
-    value: Option<&SharedValue>,
-    keys: &mut Vec<Key>,
-) {
-    keys.push(key.clone());
-    if let (Some(value), Some(descriptor)) = (value, engine.registry().descriptor(key.kind())) {
-        keys.extend(descriptor.parts(&**value).into_iter().map(|(part, _)| part));
-    }
 }

@@ -35,6 +35,7 @@ mod admission;
 mod ports;
 mod publication;
 mod reconcile;
+mod routes;
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{

@@ -8,7 +8,7 @@ use holdfast_config::{
     schema::{Node, NodeKind, Origin, Schema},
     tree::Found,
 };
-use holdfast_core::{Datastore, Statuses};
+use holdfast_core::{Datastore, IncompleteEntry, Statuses};
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, State, Status};
 use holdfast_telemetry::view::with_polled_leaves;
@@ -36,8 +36,12 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
             ShowContent::Config => document(&self.0, true).await,
             ShowContent::State => document(&self.0, false).await,
             ShowContent::Boot => boot_document(&self.0.configuration()),
-            ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &registry())),
-            ShowContent::Pending => Ok(table(&self.0.statuses(true).await?, &registry())),
+            ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &[], &registry())),
+            ShowContent::Pending => {
+                let pending = self.0.statuses(true).await?;
+                let entries = self.0.incomplete_entries().await?;
+                Ok(table(&pending, &entries, &registry()))
+            }
         }
     }
 }
@@ -68,17 +72,27 @@ fn is_key(schema: &Schema, node: &Node) -> bool {
     matches!(list, Some(NodeKind::List { keys }) if keys.contains(&node.id))
 }
 
-/// A table with a line for each value: state, key, label, and the reason if it is not configured.
-fn table(statuses: &[Status], registry: &Registry) -> String {
-    let keys: Vec<String> = statuses.iter().map(|status| registry.key_text(&status.key)).collect();
-    let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
-    let states = width(&mut statuses.iter().map(|status| status.state.to_string().len()));
-    let names = width(&mut keys.iter().map(|key| key.chars().count()));
+/// A line of a table: state, name, label, and the reason if it is not configured.
+type Line = [String; 4];
+
+/// A table with a line for each value, and then for each entry that is none yet for want of a leaf.
+fn table(statuses: &[Status], entries: &[IncompleteEntry], registry: &Registry) -> String {
+    let value = |status: &Status| -> Line {
+        let (state, key) = (status.state.to_string(), registry.key_text(&status.key));
+        [state, key, status.label.clone(), reason(status, statuses)]
+    };
+    let entry = |entry: &IncompleteEntry| -> Line {
+        let key = entry.key.as_ref().map(|key| registry.key_text(key));
+        let name = key.unwrap_or_else(|| entry.native.clone());
+        let why = format!("  (waits for {})", entry.missing);
+        [State::Pending.to_string(), name, entry.label.clone(), why]
+    };
+    let lines: Vec<Line> = statuses.iter().map(value).chain(entries.iter().map(entry)).collect();
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let (states, names) = (width(0), width(1));
     let mut text = String::new();
-    for (status, key) in statuses.iter().zip(&keys) {
-        let (state, label) = (status.state.to_string(), &status.label);
-        let why = reason(status, statuses);
-        let _never_fails = writeln!(text, "{state:states$}  {key:names$}  {label}{why}");
+    for [state, name, label, why] in &lines {
+        let _never_fails = writeln!(text, "{state:states$}  {name:names$}  {label}{why}");
     }
     text
 }
@@ -98,13 +112,16 @@ fn reason(status: &Status, all: &[Status]) -> String {
         let label = all.iter().find(|other| other.key == *holder).map(|other| other.label.as_str());
         reasons.push(format!("{} holds what it needs", label.unwrap_or("another value")));
     }
+    if let Some(owner) = &detail.other_owner {
+        reasons.push(format!("{owner} asks for another one"));
+    }
     if reasons.is_empty() { String::new() } else { format!("  ({})", reasons.join("; ")) }
 }
 
 #[cfg(test)]
 mod tests {
-    use holdfast_platform::descriptors::{address, link};
-    use holdfast_scheduler::{Detail, Key, OperationError};
+    use holdfast_platform::descriptors::{address, link, route};
+    use holdfast_scheduler::{Detail, Key, OperationError, Owner};
 
     use super::*;
 
@@ -140,8 +157,23 @@ mod tests {
             status(link::key("eth2"), "link eth2", State::Failed, failed),
             status(link::key("eth1"), "link eth1", State::Conflict, conflict),
         ];
+        let prefix = "10.0.0.0/8".parse().unwrap();
+        let other_owner = Some(Owner::new("protocol STATIC b of DEFAULT".into()));
+        let contested = Detail { other_owner, ..Detail::default() };
+        let route = status(route::key(254, prefix, 0), "route", State::Configured, contested);
+        let entry = IncompleteEntry {
+            key: None,
+            native: "/system/user[username=a]".to_owned(),
+            label: "/system/aaa".to_owned(),
+            missing: "role".to_owned(),
+        };
         assert_eq!(
-            table(&statuses, &registry()),
+            table(&[route], &[entry], &registry()),
+            "CONFIGURED  route/254/10.0.0.0/8/0    route  (protocol STATIC b of DEFAULT asks for another one)\n\
+             PENDING     /system/user[username=a]  /system/aaa  (waits for role)\n"
+        );
+        assert_eq!(
+            table(&statuses, &[], &registry()),
             "CONFIGURED  link/eth0               link eth0\n\
              PENDING     address/eth0/192.0.2.1  address 192.0.2.1  (waits for link eth9, link br0)\n\
              FAILED      link/eth2               link eth2  (no such device, 2 tries)\n\

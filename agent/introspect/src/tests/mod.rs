@@ -309,8 +309,8 @@ async fn status_has_details_of_pending_values() {
     assert!(!one["value"]["details"].as_array().unwrap().is_empty(), "{one:#}");
     let by_label = agent.read("/scheduler/status?key=link%20eth0").await;
     assert_eq!(by_label, one);
-    let routes = agent.read("/scheduler/status?descriptor=static-route").await;
-    assert_eq!(names(&json!([routes[0]["derived_values"][0]]), "descriptor"), ["route"]);
+    let addresses = agent.read("/scheduler/status?descriptor=address").await;
+    assert_eq!(names(&json!([addresses[0]["derived_values"][0]]), "descriptor"), ["connected"]);
     let all = agent.read("/scheduler/status").await;
     let keys: Vec<_> =
         all.as_array().unwrap().iter().map(|it| it["value"]["key"].clone()).collect();
@@ -350,6 +350,8 @@ async fn why_explains_leaves_owners_and_root_causes() {
     let prefix = prefix.unwrap_or_else(|| panic!("{why:#}"));
     assert_eq!(prefix["Owners"], json!(["client openconfig"]), "{prefix:#}");
     assert!(prefix["OpenConfig"][0].as_str().unwrap().contains("static"), "{prefix:#}");
+    let hop = leaves.iter().find(|leaf| leaf["Value"] == "192.0.2.2");
+    assert!(hop.unwrap()["Path"].as_str().unwrap().ends_with("/next-hop"), "{why:#}");
 
     // The address waits for its link, and the link for its port.
     let why = agent.read("/scheduler/why?key=address/eth0/192.0.2.1").await;
@@ -363,6 +365,7 @@ async fn why_explains_leaves_owners_and_root_causes() {
     for (path, want) in [
         ("/interfaces/interface[name=eth0]/config/mtu", vec!["link/eth0"]),
         ("/interfaces", vec!["link/eth0", "address/eth0/192.0.2.1"]),
+        ("/network-instances", vec!["route/254/198.51.100.0/24/0"]),
     ] {
         let objects = agent.read(&format!("/scheduler/why?path={path}")).await;
         assert_eq!(names(&objects["Objects"], "Key"), want, "{path}");
@@ -396,9 +399,13 @@ async fn graph_is_rendered_as_svg_dot_and_json() {
     let drawn = svg.text;
     assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{drawn}");
     // A box for each kind, dashes for waiting values, red for missing ones, a value as tooltip.
-    for part in
-        ["static-route", "stroke-dasharray=\"5 3\"", "#cf222e", "PENDING", "data-key=\"link/eth0\""]
-    {
+    for part in [
+        "data-key=\"route/254/198.51.100.0/24/0\"",
+        "stroke-dasharray=\"5 3\"",
+        "#cf222e",
+        "PENDING",
+        "data-key=\"link/eth0\"",
+    ] {
         assert!(drawn.contains(part), "{part}: {drawn}");
     }
     for refused in ["<script", "style=", "<style"] {

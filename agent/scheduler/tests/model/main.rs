@@ -67,9 +67,9 @@ fn explore(small: Small<'_>) -> usize {
 
 fn replay(small: Small<'_>, path: &[WorldEvent]) -> World {
     let mut world = World::having(small.ours);
-    world.play(WorldEvent::Intend { change: small.change.to_owned(), atomic: small.atomic });
+    world.apply(WorldEvent::Intend { change: small.change.to_owned(), atomic: small.atomic });
     for step in path {
-        world.play(step.clone());
+        world.apply(step.clone());
     }
     world
 }

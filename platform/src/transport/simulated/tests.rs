@@ -4,6 +4,7 @@ use holdfast_scheduler::{Key, Outcome, SharedValue, State};
 
 use super::bench::Box_;
 use super::*;
+use crate::objects::{ObjectValues, System};
 use crate::values::*;
 
 type Change = Vec<(Key, Option<SharedValue>)>;
@@ -14,10 +15,11 @@ type Change = Vec<(Key, Option<SharedValue>)>;
 /// `vxlan vx 7 dev a`, `dummy d0`, `address eth0 192.0.2.1/24`, `neighbor eth0 192.0.2.7 MAC`,
 /// `route PREFIX [metric N] via GATEWAY|dev LINK|drop ...`, `hostname X`, `motd X`.
 pub(crate) fn values(text: &str) -> Vec<(Key, SharedValue)> {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(value).collect()
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).flat_map(object).collect()
 }
 
-fn value(line: &str) -> (Key, SharedValue) {
+/// Values of one line.
+fn object(line: &str) -> ObjectValues {
     let words: Vec<&str> = line.split_whitespace().collect();
     let value: (holdfast_scheduler::KindId, SharedValue) = match words[0] {
         "address" => {
@@ -31,20 +33,20 @@ fn value(line: &str) -> (Key, SharedValue) {
             let mac = Some(words[3].parse().unwrap());
             (kinds::NEIGHBOR, Arc::new(Neighbor { link, ip, mac, facts: None }))
         }
-        "route" => (kinds::STATIC_ROUTE, Arc::new(route(&words))),
+        "route" => return routes(&words),
         "hostname" => {
             let hostname = Some(words[1].into());
-            (kinds::SYSTEM, Arc::new(System { hostname, ..System::default() }))
+            return System { hostname, ..System::default() }.values();
         }
         "motd" => {
             let motd_banner = Some(words[1].into());
-            (kinds::SYSTEM, Arc::new(System { motd_banner, ..System::default() }))
+            return System { motd_banner, ..System::default() }.values();
         }
         _ => (kinds::LINK, Arc::new(link(&words))),
     };
     let registry = descriptors::registry();
     let key = registry.descriptor(value.0).unwrap().key(&*value.1);
-    (key, value.1)
+    [(key, value.1)].into()
 }
 
 fn link(words: &[&str]) -> Link {
@@ -81,7 +83,7 @@ fn link(words: &[&str]) -> Link {
     }
 }
 
-fn route(words: &[&str]) -> StaticRoute {
+fn routes(words: &[&str]) -> ObjectValues {
     let mut next_hops: Vec<NextHop> = Vec::new();
     let mut metric = None;
     let mut words = words[1..].iter();
@@ -99,8 +101,12 @@ fn route(words: &[&str]) -> StaticRoute {
             other => panic!("{other}"),
         }
     }
-    let (instance, protocol) = ("DEFAULT".into(), "s".into());
-    StaticRoute { instance, protocol, prefix, description: None, next_hops }
+    let routes = KernelRoute::of_entry(&"DEFAULT".into(), &"s".into(), prefix, &next_hops);
+    let value = |route: KernelRoute| {
+        let key = descriptors::route::key(route.table, route.prefix, route.metric);
+        (key, Arc::new(route) as SharedValue)
+    };
+    routes.into_iter().map(value).collect()
 }
 
 /// Changes from one configuration to another.
@@ -152,7 +158,7 @@ fn plans_are_ordered_by_dependencies() {
         "route 10.0.0.0/8 via 192.0.2.2
          address eth0 192.0.2.1/24
          port eth0",
-        "adopt link eth0; create address 192.0.2.1/24 of eth0; create static route 10.0.0.0/8; \
+        "adopt link eth0; create address 192.0.2.1/24 of eth0; \
          create prefix 192.0.2.0/24 of 192.0.2.1 on eth0; create route 10.0.0.0/8 metric 0",
     );
     // The length of the prefix names another address in the kernel.
@@ -206,8 +212,7 @@ fn plans_are_ordered_by_dependencies() {
     check(
         "route 10.0.0.0/8 drop",
         "route 10.0.0.0/8 metric 5 drop",
-        "delete route 10.0.0.0/8 metric 0; update static route 10.0.0.0/8; \
-         create route 10.0.0.0/8 metric 5",
+        "delete route 10.0.0.0/8 metric 0; create route 10.0.0.0/8 metric 5",
     );
 }
 
