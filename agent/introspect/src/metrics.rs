@@ -1,8 +1,8 @@
 //! `/metrics` in the text format of Prometheus, and `/health`.
 //!
-//! Only this module knows the format: a name, its description, and lines of samples.
+//! The samples are read from the engine at each request, and printed by the encoder of the crate `prometheus`.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::time::Duration;
 
 use axum::Json;
@@ -10,6 +10,8 @@ use axum::extract;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use holdfast_scheduler::{Engine, State};
+use prometheus::TextEncoder;
+use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType, Summary};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -35,57 +37,57 @@ pub(super) async fn metrics(
     extract::State(introspect): extract::State<Introspect>,
 ) -> Result<Response, HttpError> {
     let started = introspect.started_ns as f64 / NANOSECONDS;
-    let text = introspect.core.inspect(move |view| {
-        let mut page = Exposition::default();
-        page.metric("holdfast_build_info", "gauge", "Always 1; the version is in the label.");
-        page.line(&[("version", &env!("CARGO_PKG_VERSION"))], 1);
-        page.metric("holdfast_start_time_seconds", "gauge", "When the agent began, since 1970.");
-        page.line(&[], started);
+    let page = introspect.core.inspect(move |view| {
+        let mut page = Page::default();
+        let version = gauge(&[("version", &env!("CARGO_PKG_VERSION"))], 1.0);
+        let help = "Always 1; the version is in the label.";
+        page.add("holdfast_build_info", MetricType::GAUGE, help, vec![version]);
+        let help = "When the agent began, since 1970.";
+        let began = vec![gauge(&[], started)];
+        page.add("holdfast_start_time_seconds", MetricType::GAUGE, help, began);
         page.engine(view.engine);
-        page.text
+        page
     });
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((kind, text.await?).into_response())
+    Ok((kind, page.await?.text()?).into_response())
 }
 
 /// A page of metrics under construction.
 #[derive(Debug, Default)]
-struct Exposition {
-    text: String,
-    name: &'static str,
+struct Page {
+    families: Vec<MetricFamily>,
 }
 
-impl Exposition {
-    /// Starts a metric; its samples follow.
-    fn metric(&mut self, name: &'static str, kind: &str, help: &str) {
-        self.name = name;
-        let _never_fails = write!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+impl Page {
+    /// Adds a metric. One without samples is left out, because the encoder refuses it.
+    fn add(&mut self, name: &str, kind: MetricType, help: &str, samples: Vec<Metric>) {
+        if samples.is_empty() {
+            return;
+        }
+        let mut family = MetricFamily::default();
+        family.set_name(name.to_owned());
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(samples);
+        self.families.push(family);
     }
 
-    fn line(&mut self, labels: &[(&str, &dyn Display)], value: impl Display) {
-        self.suffixed("", labels, value);
-    }
-
-    fn suffixed(&mut self, suffix: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
-        let label = |(name, value): &(&str, &dyn Display)| {
-            let value = value.to_string().replace('\\', "\\\\").replace('"', "\\\"");
-            format!("{name}=\"{}\"", value.replace('\n', "\\n"))
-        };
-        let labels = labels.iter().map(label).collect::<Vec<_>>().join(",");
-        let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-        let _never_fails = writeln!(self.text, "{}{suffix}{labels} {value}", self.name);
+    fn text(&self) -> Result<String, Failure> {
+        let text = TextEncoder::new().encode_to_string(&self.families);
+        text.map_err(|error| Failure::failed(format!("printing the metrics: {error}")))
     }
 
     fn engine(&mut self, engine: &Engine) {
         self.transactions(engine);
         self.operations(engine);
-        self.metric("holdfast_values", "gauge", "Values by state.");
         let census = engine.state_counts();
         // All states are included, so that an alert on any of them has a value.
-        for state in State::ALL.iter().filter(|state| **state != State::Nonexistent) {
+        let states = State::ALL.iter().filter(|state| **state != State::Nonexistent);
+        let samples = states.map(|state| {
             let count = census.iter().find(|(it, _)| it == state).map_or(0, |(_, count)| *count);
-            self.line(&[("state", state)], count);
-        }
+            gauge(&[("state", state)], count as f64)
+        });
+        self.add("holdfast_values", MetricType::GAUGE, "Values by state.", samples.collect());
         let counters = engine.counters();
         for (name, help, count) in [
             ("holdfast_plans_total", "Plans that were begun.", counters.plans),
@@ -100,34 +102,73 @@ impl Exposition {
             ("holdfast_reads_total", "Objects read back.", counters.reads),
             ("holdfast_drifts_total", "Differences that were not our doing.", counters.drifts),
         ] {
-            self.metric(name, "counter", help);
-            self.line(&[], count);
+            self.add(name, MetricType::COUNTER, help, vec![counter(&[], count)]);
         }
     }
 
     fn transactions(&mut self, engine: &Engine) {
         let name = "holdfast_transaction_duration_seconds";
-        self.metric(name, "summary", "Transactions that ended, by what made them.");
-        for (origin, tally) in engine.history().transactions() {
+        let help = "Transactions that ended, by what made them.";
+        let by_origin = engine.history().transactions().map(|(origin, tally)| {
             let seconds = tally.total_ns as f64 / NANOSECONDS;
-            self.suffixed("_sum", &[("type", &origin)], seconds);
-            self.suffixed("_count", &[("type", &origin)], tally.count);
-        }
-        self.metric("holdfast_transactions_failed_total", "counter", "Transactions that failed.");
-        let failed: u64 = engine.history().transactions().map(|(_, tally)| tally.failed).sum();
-        self.line(&[], failed);
+            summary(&[("type", &origin)], seconds, tally.count)
+        });
+        self.add(name, MetricType::SUMMARY, help, by_origin.collect());
+        let failed = engine.history().transactions().map(|(_, tally)| tally.failed).sum();
+        let name = "holdfast_transactions_failed_total";
+        let help = "Transactions that failed.";
+        self.add(name, MetricType::COUNTER, help, vec![counter(&[], failed)]);
     }
 
     fn operations(&mut self, engine: &Engine) {
         let kind = |kind| engine.registry().descriptor(kind).map_or("unknown", |it| it.name());
-        self.metric("holdfast_operations_total", "counter", "Operations, by kind of value.");
-        for (of, action, tally) in engine.history().operations() {
-            self.line(&[("descriptor", &kind(of)), ("operation", &action)], tally.count);
-        }
+        let by_kind = engine.history().operations().map(|(of, action, tally)| {
+            counter(&[("descriptor", &kind(of)), ("operation", &action)], tally.count)
+        });
+        let help = "Operations, by kind of value.";
+        self.add("holdfast_operations_total", MetricType::COUNTER, help, by_kind.collect());
         let name = "holdfast_operations_failed_total";
-        self.metric(name, "counter", "Operations that the system refused.");
-        self.line(&[], engine.counters().operations_failed);
+        let help = "Operations that the system refused.";
+        let failed = engine.counters().operations_failed;
+        self.add(name, MetricType::COUNTER, help, vec![counter(&[], failed)]);
     }
+}
+
+type Labels<'l> = &'l [(&'l str, &'l dyn Display)];
+
+fn sample(labels: Labels<'_>) -> Metric {
+    let pair = |(name, value): &(&str, &dyn Display)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).to_owned());
+        pair.set_value(value.to_string());
+        pair
+    };
+    Metric::from_label(labels.iter().map(pair).collect())
+}
+
+fn counter(labels: Labels<'_>, count: u64) -> Metric {
+    let mut value = Counter::default();
+    value.set_value(count as f64);
+    let mut sample = sample(labels);
+    sample.set_counter(value);
+    sample
+}
+
+fn gauge(labels: Labels<'_>, number: f64) -> Metric {
+    let mut value = Gauge::default();
+    value.set_value(number);
+    let mut sample = sample(labels);
+    sample.set_gauge(value);
+    sample
+}
+
+fn summary(labels: Labels<'_>, sum: f64, count: u64) -> Metric {
+    let mut value = Summary::default();
+    value.set_sample_sum(sum);
+    value.set_sample_count(count);
+    let mut sample = sample(labels);
+    sample.set_summary(value);
+    sample
 }
 
 #[cfg(test)]
@@ -136,12 +177,16 @@ mod tests {
 
     #[test]
     fn labels_are_escaped() {
-        let mut page = Exposition::default();
-        page.metric("x_total", "counter", "Some.");
-        page.line(&[("a", &"\"\\\n"), ("b", &7)], 1.5);
-        page.line(&[], 2);
-        let want = "# HELP x_total Some.\n# TYPE x_total counter\n\
-                    x_total{a=\"\\\"\\\\\\n\",b=\"7\"} 1.5\nx_total 2\n";
-        assert_eq!(page.text, want);
+        let mut page = Page::default();
+        let samples = vec![gauge(&[("a", &"\"\\\n"), ("b", &7)], 1.5), gauge(&[], 2.0)];
+        page.add("x", MetricType::GAUGE, "Some.", samples);
+        page.add("none_total", MetricType::COUNTER, "None.", Vec::new());
+        let times = vec![summary(&[("type", &"Change")], 0.25, 3)];
+        page.add("y_seconds", MetricType::SUMMARY, "Times.", times);
+        let want = "# HELP x Some.\n# TYPE x gauge\n\
+                    x{a=\"\\\"\\\\\\n\",b=\"7\"} 1.5\nx 2\n\
+                    # HELP y_seconds Times.\n# TYPE y_seconds summary\n\
+                    y_seconds_sum{type=\"Change\"} 0.25\ny_seconds_count{type=\"Change\"} 3\n";
+        assert_eq!(page.text().unwrap(), want);
     }
 }
