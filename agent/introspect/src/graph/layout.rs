@@ -2,6 +2,18 @@
 //!
 //! Values of one kind depend on values of the same few kinds. Ranking kinds instead of values keeps columns short
 //! and boxes whole. Values are to the left of their dependencies, except in cycles.
+//!
+//! The layout is our own, because each library that was looked at costs more than these lines. Figures are of a
+//! drawing of 200 values, which takes 0.1 ms and 900 pixels of height here:
+//!
+//! * `dagre` 0.1.2 ranks values, not kinds, and never wraps a rank: with boxes as compound nodes the drawing is 6500
+//!   pixels high and takes 2 s, and the largest permitted one, of 2000 values, is not done within 30 s. Given our boxes
+//!   as its nodes it replaces the ranks alone, some 50 lines, by 8600; columns are no longer bounded (3300 pixels).
+//! * `rust-sugiyama` 0.4.0 and `layout-rs` 0.1.3 have no boxes, so that values of different kinds lie among each other,
+//!   and no bound on a column (3100 and 10500 pixels). The first draws unconnected parts apart from each other, from
+//!   top to bottom; the second takes 2 s, and gives positions only together with a drawing of its own.
+//! * `dagre-rs` 0.1.0 is licensed for noncommercial use alone; `graphviz-rust` 0.9.9 runs the program `dot`, and
+//!   `vizoxide` 1.0.5 links Graphviz, which is written in C.
 
 use std::collections::BTreeMap;
 
