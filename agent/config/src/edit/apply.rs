@@ -21,7 +21,7 @@ use crate::limits::{WILDCARD_DELETES, excerpt};
 use crate::models::Models;
 use crate::progress::{ParseProgress, StopReason};
 use crate::resolve::PathPattern;
-use crate::schema::{Node, NodeId, NodeKind, Origin, Schema};
+use crate::schema::{Node, NodeKind, Origin, Schema};
 use crate::tree::{Branch, Child, Found, Leaf, is_key_or_copy};
 use crate::value::Value;
 
@@ -360,8 +360,7 @@ impl<'a> EditSession<'a> {
         let Some(at) = path.0.iter().rposition(|step| step.keys.is_some()) else { return };
         let (entry, key) = (&path.0[at], &path.0[path.0.len() - 1]);
         let name = &schema.node(key.node).name;
-        let place =
-            list_keys(schema, entry.node).iter().position(|key| schema.node(*key).name == *name);
+        let place = schema.keys(entry.node).iter().position(|key| schema.node(*key).name == *name);
         let held = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.get(place));
         if let Some(held) = held.filter(|held| *held != value) {
             let cause = EditCause::KeyMismatch {
@@ -563,13 +562,6 @@ fn is_within(path: &InstancePath, outermost: &[&InstancePath]) -> bool {
 
 fn node_at(schema: &Schema, node: Option<NodeId>) -> &Node {
     schema.node(node.unwrap_or(schema.root()))
-}
-
-fn list_keys(schema: &Schema, list: NodeId) -> &[NodeId] {
-    match &schema.node(list).kind {
-        NodeKind::List { keys } => keys,
-        _ => &[],
-    }
 }
 
 fn is_entry(path: &InstancePath) -> bool {

@@ -6,6 +6,7 @@ use crate::map::{Anchor, AnchorId, Counterpart, leaf_at};
 use crate::models::Models;
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, Found, List, Tree};
+use crate::union::native_list;
 use crate::value::Value;
 
 /// Removes the native leaves that correspond to nodes at or below an OpenConfig path. Native-only leaves stay,
@@ -90,15 +91,6 @@ impl NativeRemoval<'_> {
 
 fn key<T>((keys, _): (&Keys, T)) -> Keys {
     keys.clone()
-}
-
-fn native_list<'b>(entry: &'b Branch<Mark>, way: &[NodeId]) -> Option<&'b List<Mark>> {
-    let (list, containers) = way.split_last()?;
-    let mut branch = entry;
-    for container in containers {
-        branch = branch.container(*container)?;
-    }
-    branch.list(*list)
 }
 
 /// A leaf that is set in the trees of both origins.

@@ -128,7 +128,7 @@ impl<'a> Compiler<'a> {
         elem: &Elem,
         native: NodeId,
     ) -> Result<Vec<KeyRule>, String> {
-        let native_keys = keys_of(self.native, native);
+        let native_keys = self.native.keys(native);
         let rule = |key: &NodeId| {
             let name = &self.openconfig.node(*key).name;
             let (_, text) = elem
@@ -145,7 +145,7 @@ impl<'a> Compiler<'a> {
                 .map(KeyRule::Native)
                 .ok_or_else(|| format!("the native list has no key `{name}`"))
         };
-        keys_of(self.openconfig, openconfig).iter().map(rule).collect()
+        self.openconfig.keys(openconfig).iter().map(rule).collect()
     }
 
     fn config(
@@ -257,7 +257,7 @@ impl<'a> Compiler<'a> {
             let steps = steps(self.openconfig, self.entry()?, openconfig)?;
             let entry = steps.iter().rev().find(|step| step.keys.is_some());
             let place = entry.and_then(|entry| {
-                let keys = keys_of(self.openconfig, entry.node);
+                let keys = self.openconfig.keys(entry.node);
                 keys.iter().position(|key| self.openconfig.node(*key).name == *name)
             });
             let value = entry.zip(place).and_then(|(entry, at)| entry.keys.as_ref()?.get(at));
@@ -267,7 +267,8 @@ impl<'a> Compiler<'a> {
         }
         let anchor = &self.map.anchors[self.at];
         let counterpart = anchor.openconfig.as_ref().ok_or("the root has no keys")?;
-        keys_of(self.openconfig, counterpart.list)
+        self.openconfig
+            .keys(counterpart.list)
             .iter()
             .position(|key| self.openconfig.node(*key).name == *name)
             .map(|place| counterpart.keys[place].clone())
@@ -315,7 +316,7 @@ impl<'a> Compiler<'a> {
                 .into_iter()
                 .collect::<Result<Vec<_>, _>>()
         };
-        let keys = keys_of(schema, node).iter().map(allowed).collect::<Result<_, _>>()?;
+        let keys = schema.keys(node).iter().map(allowed).collect::<Result<_, _>>()?;
         let model = model(schema.origin());
         self.map.limits[model][node.0 as usize] = Some(SupportedEntries { keys, reason });
         for above in std::iter::successors(Some(node), |node| schema.node(*node).parent) {
@@ -385,7 +386,7 @@ fn add_anchor(
         never: Vec::new(),
         children: Vec::new(),
     });
-    let keys = keys_of(native, node.id).to_vec();
+    let keys = native.keys(node.id).to_vec();
     add_below(native, node, id, &keys, &mut Vec::new(), anchors);
     if let Some(parent) = parent.filter(|_| node.config) {
         anchors[parent].children.push(id);
@@ -426,7 +427,7 @@ fn key_copies(schema: &Schema) -> Vec<Vec<(NodeId, NodeId, usize)>> {
     let mut mirrors = vec![Vec::new(); schema.nodes().len()];
     for list in schema.nodes() {
         let Some(config) = schema.child(list.id, None, "config") else { continue };
-        for (place, key) in keys_of(schema, list.id).iter().enumerate() {
+        for (place, key) in schema.keys(list.id).iter().enumerate() {
             if let Some(leaf) = schema.child(config, None, &schema.node(*key).name) {
                 mirrors[list.id.0 as usize].push((config, leaf, place));
             }
@@ -445,13 +446,6 @@ fn unit(schema: &Schema, steps: &[Step], root: bool) -> usize {
         Some(at) => at + 1,
         None if root => steps.len().saturating_sub(2).max(1),
         None => 0,
-    }
-}
-
-fn keys_of(schema: &Schema, node: NodeId) -> &[NodeId] {
-    match &schema.node(node).kind {
-        NodeKind::List { keys } => keys,
-        _ => &[],
     }
 }
 
@@ -489,7 +483,7 @@ fn nodes(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<NodeId>, Str
 fn steps(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<Step>, String> {
     let nodes = nodes(schema, start, path)?;
     let step = |(node, elem): (&NodeId, &Elem)| {
-        let keys = keys_of(schema, *node);
+        let keys = schema.keys(*node);
         if keys.is_empty() {
             return Ok(Step::node(*node));
         }

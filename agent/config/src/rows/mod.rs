@@ -205,7 +205,7 @@ impl Writer<'_> {
     /// Value of an entry's row; `None` for a root without leaves.
     fn row(&mut self, node: NodeId, keys: Option<&Keys>, entry: &Branch<Mark>) -> Option<Vec<u8>> {
         let schema = self.models.schema(self.layer.origin);
-        let key_leaves = list_keys(schema, node);
+        let key_leaves = schema.keys(node);
         let mark = key_leaves.first().and_then(|key| entry.leaf(*key)).map(|leaf| leaf.meta);
         let flag = if entry.given { FLAG_GIVEN } else { 0 };
         let mut row = std::mem::take(&mut self.row);
@@ -261,13 +261,6 @@ fn list(child: Option<&Child<Mark>>) -> Option<&List<Mark>> {
     match child? {
         Child::List(list) => Some(list),
         Child::Leaf(_) | Child::Container(_) => None,
-    }
-}
-
-fn list_keys(schema: &Schema, node: NodeId) -> &[NodeId] {
-    match &schema.node(node).kind {
-        NodeKind::List { keys } => keys,
-        _ => &[],
     }
 }
 

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use super::bytes::Reader;
 use super::{
     FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
-    META_SECRET, Names, RowError, boot, code, is_secret_row, list_keys, mark_of, secret_code,
+    META_SECRET, Names, RowError, boot, code, is_secret_row, mark_of, secret_code,
 };
 use crate::instance::Step;
 use crate::layer::{LayerKey, Layers, Mark, Owners};
@@ -145,7 +145,7 @@ impl<'m> ListReader<'m> {
             schema,
             names,
             node,
-            key_leaves: list_keys(schema, node),
+            key_leaves: schema.keys(node),
             mirrors: models.map.mirrors(layer.origin, node),
             ends: vec![0; steps.len()],
             steps,

@@ -241,10 +241,17 @@ impl Schema {
         &self.nodes[id.0 as usize]
     }
 
+    /// Key leaves of a list, in their order; none for other nodes.
+    pub fn keys(&self, list: NodeId) -> &[NodeId] {
+        match &self.node(list).kind {
+            NodeKind::List { keys } => keys,
+            _ => &[],
+        }
+    }
+
     /// True for a leaf that is a key of its list.
     pub fn is_list_key(&self, leaf: NodeId) -> bool {
-        let above = self.node(leaf).parent.map(|parent| &self.node(parent).kind);
-        matches!(above, Some(NodeKind::List { keys }) if keys.contains(&leaf))
+        self.node(leaf).parent.is_some_and(|parent| self.keys(parent).contains(&leaf))
     }
 
     pub fn modules(&self) -> &[Module] {

@@ -273,7 +273,8 @@ impl ViewDraft {
     }
 }
 
-pub(crate) fn native_list<'b, M>(entry: &'b Arc<Branch<M>>, way: &[NodeId]) -> Option<&'b List<M>> {
+/// The native list at the end of `way` below an entry.
+pub(crate) fn native_list<'b, M>(entry: &'b Branch<M>, way: &[NodeId]) -> Option<&'b List<M>> {
     let (list, containers) = way.split_last()?;
     let mut branch = entry;
     for container in containers {

@@ -5,7 +5,7 @@ use std::{error::Error, fmt::Write as _};
 use holdfast_base::now_ns;
 use holdfast_config::{
     json::{Flavour, print},
-    schema::{Node, NodeKind, Origin, Schema},
+    schema::{Node, Origin, Schema},
     tree::Found,
 };
 use holdfast_core::{Datastore, IncompleteEntry, Statuses};
@@ -56,7 +56,7 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
         let schema = core.schema(origin);
         // Keys are printed with their entry. Alone they are not configuration, since a port without any has them
         // too.
-        let shown = |node: &Node| node.config == config && !is_key(schema, node);
+        let shown = |node: &Node| node.config == config && !schema.is_list_key(node.id);
         let tree = with_polled_leaves(schema, revision.tree(origin), polled, now_ns());
         let printed =
             print(schema, schema.root(), Found::Branch(tree.root()), Flavour::Ietf, &shown);
@@ -65,11 +65,6 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
         whole.insert(name.to_owned(), value);
     }
     Ok(serde_json::to_string_pretty(&Value::Object(whole))? + "\n")
-}
-
-fn is_key(schema: &Schema, node: &Node) -> bool {
-    let list = node.parent.map(|parent| &schema.node(parent).kind);
-    matches!(list, Some(NodeKind::List { keys }) if keys.contains(&node.id))
 }
 
 /// A line of a table: state, name, label, and the reason if it is not configured.
