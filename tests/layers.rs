@@ -56,7 +56,10 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "holdfast-telemetry",
         ],
     ),
-    ("holdfast-platform", &["holdfast-config", "holdfast-scheduler", "holdfast-security"]),
+    (
+        "holdfast-platform",
+        &["holdfast-base", "holdfast-config", "holdfast-scheduler", "holdfast-security"],
+    ),
     ("holdfast-proto", &[]),
     ("holdfast-scheduler", &[]),
     ("holdfast-security", &["holdfast-config"]),

@@ -18,9 +18,6 @@ const MAX_NAME_OCTETS: usize = 15;
 /// Octets of the longest alias of a link (`IFALIASZ` less the final zero).
 const MAX_ALIAS_OCTETS: usize = 255;
 
-/// IANA's port for VXLAN, the default of the native model.
-const VXLAN_PORT: u16 = 4789;
-
 impl Registry {
     pub(super) fn link<M>(
         &self,
@@ -238,7 +235,7 @@ impl Registry {
             vni,
             local,
             remote,
-            port: vxlan.number(nodes.vxlan_port).unwrap_or(VXLAN_PORT),
+            port: vxlan.number(nodes.vxlan_port).unwrap_or(VxlanParams::IANA_PORT),
             device,
             learning: vxlan.bool(nodes.vxlan_learning).unwrap_or(true),
         }))

@@ -83,9 +83,3 @@ impl Event {
         }
     }
 }
-
-/// Nanoseconds since 1970.
-fn now_ns() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
-}

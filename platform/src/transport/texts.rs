@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
+use holdfast_base::now_ns;
 use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, OperationError, SharedValue};
 use tracing::warn;
 
@@ -18,7 +19,7 @@ use super::credentials::CredentialFiles;
 use super::files::Root;
 use super::mailbox::Mailbox;
 use super::watch::Watch;
-use super::{Event, now_ns, uts};
+use super::{Event, uts};
 use crate::codec::Request;
 use crate::hostname::HostnameWriter;
 use crate::links::LinkIndex;

@@ -182,9 +182,13 @@ pub struct VxlanParams {
 }
 
 impl VxlanParams {
+    /// IANA's UDP port for VXLAN, the default of the native model.
+    pub const IANA_PORT: u16 = 4789;
+
     /// A tunnel end with IANA's port and the kernel's defaults.
     pub fn new(vni: u32) -> Self {
-        Self { vni, local: None, remote: None, port: 4789, device: None, learning: true }
+        let port = Self::IANA_PORT;
+        Self { vni, local: None, remote: None, port, device: None, learning: true }
     }
 }
 

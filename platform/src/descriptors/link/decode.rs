@@ -8,13 +8,11 @@ use netlink_packet_route::link::{
     LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Prop, State,
 };
 
+use super::AGEING_TICKS_PER_S;
 use crate::links::LinkIndex;
 use crate::values::{
     BridgeParams, Link, LinkFacts, LinkKind, MacAddr, OUR_ALTNAME_PREFIX, OperState, VxlanParams,
 };
-
-/// The kernel counts ageing in hundredths of a second (`USER_HZ`).
-const AGEING_TICKS_PER_S: u32 = 100;
 
 /// The link that an `RTM_NEWLINK` describes.
 ///

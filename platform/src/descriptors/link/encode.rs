@@ -9,13 +9,10 @@ use netlink_packet_route::link::{
 };
 use smallvec::smallvec;
 
-use super::{after_release, can_become, fresh_mtu};
+use super::{AGEING_TICKS_PER_S, after_release, can_become, fresh_mtu};
 use crate::codec::{EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::values::{BridgeParams, Link, LinkKind, LinkMaster, VxlanParams, our_altname};
-
-/// The kernel counts ageing in hundredths of a second (`USER_HZ`).
-const AGEING_TICKS_PER_S: u32 = 100;
 
 pub(super) fn link(op: Op<'_, Link>, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
     match op {

@@ -3,11 +3,12 @@
 mod decode;
 mod encode;
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use holdfast_scheduler::{
     Cascade, Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue,
 };
-use std::borrow::Cow;
-use std::sync::Arc;
 
 use super::{address, ethernet, forwarding, kinds, neighbor, route};
 use crate::codec::{Codec, EncodeError, Observation, Op, Requests};
@@ -16,6 +17,9 @@ use crate::transport;
 use crate::values::{BridgeParams, Family, Forwarding, Link, LinkKind, LinkMaster, LinkUp, Port};
 
 pub(crate) use decode::decode;
+
+/// Ticks in which the kernel counts the ageing of a bridge, hundredths of a second (`USER_HZ`).
+const AGEING_TICKS_PER_S: u32 = 100;
 
 /// Links.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use holdfast_base::now_ns;
 use holdfast_scheduler::Fact;
 use netlink_packet_route::AddressFamily;
 use smol_str::SmolStr;
@@ -16,7 +17,6 @@ use super::listener::{
 use super::{Event, Task, netconf};
 use crate::links::LinkIndex;
 use crate::transport::codecs::{Codecs, ObjectClass};
-use crate::transport::now_ns;
 use crate::values::OperState;
 
 /// `struct ifinfomsg`: offsets of index and flags.

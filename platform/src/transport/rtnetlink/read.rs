@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
+use holdfast_base::now_ns;
 use holdfast_scheduler::{Fact, Key, KindId, Scope};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkAttribute;
@@ -15,7 +16,7 @@ use super::ask::{self, Listing, QueryError};
 use super::hear::facts_of;
 use super::{Event, LinkCounters, Task};
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
-use crate::transport::{now_ns, sysctl};
+use crate::transport::sysctl;
 use crate::values::{Ethernet, Family, Forwarding};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
