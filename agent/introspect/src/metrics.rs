@@ -72,9 +72,9 @@ impl Page {
         self.families.push(family);
     }
 
-    fn text(&self) -> Result<String, Failure> {
+    fn text(&self) -> Result<String, HttpError> {
         let text = TextEncoder::new().encode_to_string(&self.families);
-        text.map_err(|error| Failure::failed(format!("printing the metrics: {error}")))
+        text.map_err(|error| HttpError::internal(format!("printing the metrics: {error}")))
     }
 
     fn engine(&mut self, engine: &Engine) {

@@ -140,14 +140,14 @@ proptest! {
         reference.apply(&intended);
         let ours: BTreeSet<Key> = lab.system.keys().cloned().collect();
         lab.strict = false;
-        lab.stumbled = true; // what the outside did may be in the way of a plan that does not know yet
+        lab.failed_in_batch = true; // what the outside did may be in the way of a plan that does not know yet
         for drift in drift {
             // Only values of ours drift: others are foreign, and stay.
             let drift = drift.split(';').filter(|item| {
                 let name = item.trim().trim_start_matches('-').split(' ').next().unwrap();
                 ours.contains(&key(name))
             });
-            let facts = lab.outside_unheard(&drift.collect::<Vec<_>>().join(";"));
+            let facts = lab.change_outside_silently(&drift.collect::<Vec<_>>().join(";"));
             lab.tell(facts);
         }
         lab.settle(LONG);

@@ -21,7 +21,7 @@ use crate::limits::{WILDCARD_DELETES, excerpt};
 use crate::models::Models;
 use crate::progress::{ParseProgress, StopReason};
 use crate::resolve::PathPattern;
-use crate::schema::{Node, NodeKind, Origin, Schema};
+use crate::schema::{Node, NodeId, NodeKind, Origin, Schema};
 use crate::tree::{Branch, Child, Found, Leaf, is_key_or_copy};
 use crate::value::Value;
 

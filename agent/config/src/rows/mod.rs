@@ -17,7 +17,7 @@ use crate::boot::Boot;
 use crate::instance::Keys;
 use crate::layer::{LayerKey, Layers, Mark};
 use crate::models::Models;
-use crate::schema::{NodeId, NodeKind, Schema};
+use crate::schema::{NodeId, Schema};
 use crate::secrets::{SecretLeaf, Secrets};
 use crate::tree::{Branch, Child, List, beside};
 use crate::value::Value;

@@ -5,7 +5,7 @@ use std::{error::Error, fmt::Write as _};
 use holdfast_base::now_ns;
 use holdfast_config::{
     json::{Flavour, print},
-    schema::{Node, Origin, Schema},
+    schema::{Node, Origin},
     tree::Found,
 };
 use holdfast_core::{Datastore, IncompleteEntry, Statuses};

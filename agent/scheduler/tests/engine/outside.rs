@@ -201,6 +201,6 @@ fn a_setting_is_reset_by_its_delete() {
     assert_eq!(lab.log(), "", "what is left is not ours");
     assert!(matches!(lab.commit("s =3 stays"), Ok(Outcome::Done { .. })));
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("adopt s", "s =3 stays"));
-    lab.lying.push("delete s".into());
+    lab.without_effect.push("delete s".into());
     failed(&lab.commit("-s").unwrap(), "s", true);
 }

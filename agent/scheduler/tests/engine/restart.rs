@@ -58,7 +58,7 @@ fn an_empty_intent_removes_everything_of_ours() {
 #[test]
 fn a_resync_detects_values_that_vanished() {
     let mut lab = Lab::having("f", "a; b <f; C");
-    lab.outside_unheard("-a; -f; -C");
+    lab.change_outside_silently("-a; -f; -C");
     lab.strict = false;
     let things =
         lab.facts().into_iter().filter(|fact| fact.key.kind() == key("a").kind()).collect();

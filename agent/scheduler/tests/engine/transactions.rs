@@ -48,7 +48,7 @@ fn facts_flow_while_operations_run_and_changes_queue() {
     let (first, ops) = handed_out(&mut lab, "a");
     let (second, queued) = handed_out(&mut lab, "b <a");
     assert!(queued.is_empty(), "what it needs is on its way");
-    let facts = lab.outside_unheard("f");
+    let facts = lab.change_outside_silently("f");
     let step = lab.engine.observed(facts, lab.now());
     let woken: Vec<_> = step.submit.iter().map(|op| op.key.clone()).collect();
     assert_eq!(woken, [key("w")], "what has nothing to do with them does not wait");

@@ -8,7 +8,7 @@ use crate::{MINUTES, SECOND, done, failed, handed_out, seen};
 #[test]
 fn an_operation_without_effect_fails() {
     let mut lab = Lab::having("", "a =1");
-    lab.lying.push("update a".into());
+    lab.without_effect.push("update a".into());
     let outcome = lab.commit("a =2").unwrap();
     failed(&outcome, "a", true);
     let Outcome::Failed { error, .. } = outcome else { unreachable!() };
@@ -93,12 +93,12 @@ fn a_stale_notification_is_no_drift() {
 #[test]
 fn operations_accept_outside_changes() {
     let mut lab = Lab::having("", "a; b");
-    lab.outside_unheard("-a");
+    lab.change_outside_silently("-a");
     assert!(matches!(lab.commit("-a; -b"), Ok(Outcome::Done { .. })), "gone is deleted");
-    lab.outside_unheard("c =1");
+    lab.change_outside_silently("c =1");
     assert!(matches!(lab.commit("c =1"), Ok(Outcome::Done { .. })), "equal is adopted");
     assert_eq!(lab.state("c"), "CONFIGURED");
-    lab.outside_unheard("d =2");
+    lab.change_outside_silently("d =2");
     let outcome = lab.commit("d =1; e").unwrap();
     failed(&outcome, "d", true);
     assert_eq!(lab.shown(), "c =1; d =2", "different is left alone");

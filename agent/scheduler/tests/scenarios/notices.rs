@@ -67,10 +67,10 @@ fn many_facts_of_one_key_count_as_the_last() {
     let transactions = lab.engine.counters().transactions;
     let mut facts = Vec::new();
     for _ in 0..1000 {
-        facts.extend(lab.outside_unheard("port"));
-        facts.extend(lab.outside_unheard("-port"));
+        facts.extend(lab.change_outside_silently("port"));
+        facts.extend(lab.change_outside_silently("-port"));
     }
-    facts.extend(lab.outside_unheard("port :up"));
+    facts.extend(lab.change_outside_silently("port :up"));
     lab.tell(facts);
     assert_eq!((lab.log().as_str(), lab.state("w").as_str()), ("create w", "CONFIGURED"));
     assert_eq!(lab.engine.counters().transactions - transactions, 1);

@@ -118,7 +118,7 @@ fn a_failed_part_is_retried_alone_after_a_resync() {
 #[test]
 fn kinds_outside_the_scope_keep_their_state() {
     let mut lab = Lab::having("f", "a <f; C <f; d <C");
-    lab.outside_unheard("-a; -C");
+    lab.change_outside_silently("-a; -C");
     lab.strict = false;
     // The other transport did not answer: its kind is not in the scope.
     let kinds = vec![key("a").kind()];

@@ -68,7 +68,7 @@ fn with_parts(intent: &BTreeMap<Key, Thing>) -> Vec<String> {
 fn a_scoped_resync_reconciles_its_scope_and_dependents() {
     let mut lab = Lab::having("", "m; m/1 <m; m/2 <m; n; n/1 <n; u <m/1");
     lab.strict = false;
-    lab.outside_unheard("-m/2; -n/1");
+    lab.change_outside_silently("-m/2; -n/1");
     let under = lab.facts().into_iter().filter(|fact| fact.key.starts_with(&key("m"))).collect();
     let step = lab.engine.retrieved(&Scope::Under(key("m")), under, lab.now());
     lab.follow(step);
@@ -114,8 +114,8 @@ fn a_value_that_vanished_before_its_update_is_created() {
     for (change, atomic) in [("a =1; b", true), ("a =1; b", false)] {
         let mut lab = Lab::having("", "a; d <a");
         lab.strict = false;
-        lab.stumbled = true;
-        lab.outside_unheard("-a; -d");
+        lab.failed_in_batch = true;
+        lab.change_outside_silently("-a; -d");
         let mut delta = delta(change);
         if !atomic {
             delta = delta.best_effort();
@@ -213,11 +213,11 @@ fn a_value_deleted_for_a_stale_fact_returns() {
     lab.strict = false;
     // Written before `b` was created, the fact says that `b` is gone.
     let (stale, true_again) = (fact(&key("b"), None), fact(&key("b"), lab.system.get(&key("b"))));
-    lab.tell_unread(vec![stale]);
+    lab.report_facts_only(vec![stale]);
     let plan = lab.plan("a").unwrap();
     assert_eq!(plan.to_string(), "delete s; update a");
     let (_, mut step) = lab.engine.start(plan, lab.now());
-    lab.tell_unread(vec![true_again]);
+    lab.report_facts_only(vec![true_again]);
     let submit = std::mem::take(&mut step.submit);
     let done = submit.iter().filter_map(|op| lab.carry_out(op)).collect();
     let step = lab.engine.completed(done, lab.now());

@@ -14,7 +14,7 @@ fn check(ours: &str, outside: &str, policy: DriftPolicy, want: (&str, &str)) {
         let mut lab = Lab { strict: false, ..Lab::having("", ours) };
         lab.drift("m", Some(policy));
         if unheard {
-            lab.outside_unheard(outside);
+            lab.change_outside_silently(outside);
             lab.resync();
         } else {
             lab.outside(outside);

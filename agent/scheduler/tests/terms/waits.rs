@@ -60,10 +60,10 @@ fn a_wait_for_convergence_ends_with_the_last_value() {
     let plan = lab.engine.plan(change).unwrap();
     let (txn, step) = lab.engine.start(plan, lab.now());
     assert_eq!(follow(&mut lab, step), [], "it is applied, and b waits");
-    let facts = lab.outside_unheard("w");
+    let facts = lab.change_outside_silently("w");
     let step = lab.engine.observed(facts, lab.now());
     assert_eq!(follow(&mut lab, step), []);
-    let facts = lab.outside_unheard("x");
+    let facts = lab.change_outside_silently("x");
     let step = lab.engine.observed(facts, lab.now());
     assert_eq!(follow(&mut lab, step), [reached(txn, Level::Converged, &[], true)]);
     assert_eq!(lab.engine.due(lab.now()).deadline, None, "and nothing is left of it");
