@@ -18,10 +18,10 @@ pub mod links;
 pub mod netns;
 pub mod objects;
 mod platform;
+pub mod pre_image;
 pub mod probe;
-pub mod recorded;
-pub mod stored;
 pub mod transport;
+pub mod value_json;
 pub mod values;
 mod vault;
 

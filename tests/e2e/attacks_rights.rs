@@ -37,7 +37,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use crate::boot::{boot_config_stub, get_boot, mgmt};
+use crate::boot_config::{boot_config_stub, get_boot, mgmt};
 
 const HOSTNAME: &str = "/system/config/hostname";
 const CERTIFICATE_ID: &str = "/system/grpc-servers/grpc-server[name=DEFAULT]/config/certificate-id";

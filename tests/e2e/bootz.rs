@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tonic::{Code, Status};
 
-use crate::boot::{boot_config_stub, get_boot};
+use crate::boot_config::{boot_config_stub, get_boot};
 use crate::factory::accepts_connections;
 
 const STATE: &str = "/system/bootz/state";

@@ -14,8 +14,8 @@ use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::accounts::{collect, next};
-use crate::boot::{boot_config_stub, get_boot, mgmt, set_boot};
+use crate::acctz::{collect, next};
+use crate::boot_config::{boot_config_stub, get_boot, mgmt, set_boot};
 
 fn factory_config(mtu: u32) -> String {
     format!(

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::boot::mgmt;
+use crate::boot_config::mgmt;
 use crate::bootz::install_by;
 
 /// Image program that keeps versions as files. The box runs an activated version at once, except for `bad`.

@@ -16,9 +16,9 @@ use serde_json::json;
 use tempfile::TempDir;
 use tonic::{Code, Status};
 
-use crate::boot::{boot_config_stub, mgmt, set_boot};
+use crate::boot_config::{boot_config_stub, mgmt, set_boot};
 use crate::documents::{config_of, port};
-use crate::reserved::switch;
+use crate::reserved_items::switch;
 use crate::union::{check_refusal, cli, config, interfaces, union};
 
 /// A factory configuration with all ports disabled, and a banner.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::credentialz::{CredentialRotation, client, open_account_rotation, plain};
-use crate::reserved::switch;
+use crate::reserved_items::switch;
 
 /// How passwords of these tests begin, so that they can be looked for.
 const PASSWORD: &str = "hunter2 of ada";

@@ -68,7 +68,7 @@ step e2e tests/scripts/private.sh cargo test --workspace --test e2e --locked "${
 # Once more with the capabilities of the packaged unit and its drop-ins, and no others: what touches the kernel, files of
 # the system and other programs.
 step unitcaps tests/scripts/private.sh env HOLDFAST_E2E_UNDER_UNIT=1 cargo test --workspace --test e2e --locked -- \
-    boot:: bootz:: bootz_dhcp:: credentialz:: drift:: factory:: gnoi:: lease:: os:: probe:: process:: routes:: set:: subscribe::
+    boot_config:: bootz:: bootz_dhcp:: credentialz:: drift:: factory:: gnoi:: lease:: os:: ping_traceroute:: process:: routes:: set:: subscribe::
 # With the binaries of the step `build`: each row of the benchmark comes to its end. `make bench` measures.
 step bench tests/scripts/private.sh "${CARGO_TARGET_DIR:-target}/debug/bench" --smoke
 

@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 use crate::eventually::{WAIT_LIMIT, eventually};
 use crate::gnmi::{Credentials, GnmiClient, connect};
 use crate::netns::Netns;
-use crate::unit;
+use crate::systemd_unit;
 
 /// The user that `--admin-password-file` creates.
 pub const ADMIN: &str = "admin";
@@ -71,7 +71,7 @@ impl AgentProcess {
     /// When it does not get ready; its log is in the message.
     pub async fn start_wrapped(_born_in: &Netns, command: &[String], root: &Path) -> Self {
         let behind = Some((command.to_vec(), root.to_owned()));
-        Self::start_new(PASSWORD, &[], behind, unit::capabilities_of_this_run()).await
+        Self::start_new(PASSWORD, &[], behind, systemd_unit::capabilities_of_this_run()).await
     }
 
     /// Starts an agent with the capabilities of the packaged unit and these drop-ins, and no others; behind a command as
@@ -86,7 +86,7 @@ impl AgentProcess {
         behind: Option<(&[String], &Path)>,
     ) -> Self {
         let behind = behind.map(|(command, root)| (command.to_vec(), root.to_owned()));
-        Self::start_new(PASSWORD, options, behind, Some(unit::capabilities(drop_ins))).await
+        Self::start_new(PASSWORD, options, behind, Some(systemd_unit::capabilities(drop_ins))).await
     }
 
     /// Starts an agent in the present namespaces of this thread, with a password for [`ADMIN`].
@@ -94,7 +94,7 @@ impl AgentProcess {
     /// # Panics
     /// When it does not get ready; its log is in the message.
     pub async fn start_as(password: &str, options: &[&str]) -> Self {
-        Self::start_new(password, options, None, unit::capabilities_of_this_run()).await
+        Self::start_new(password, options, None, systemd_unit::capabilities_of_this_run()).await
     }
 
     async fn start_new(

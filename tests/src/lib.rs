@@ -22,5 +22,5 @@ pub mod rotation;
 pub mod sources;
 pub mod sshd;
 pub mod subscription;
+pub mod systemd_unit;
 pub mod trace;
-pub mod unit;

@@ -6,17 +6,17 @@
 
 mod blocking;
 mod caller;
-mod chain;
 mod clock;
 mod epoch;
+mod error_chain;
 pub mod http1;
+mod reboot_inhibitors;
 mod switch;
-mod undertakings;
 
 pub use self::blocking::beside_others;
 pub use self::caller::{AuthMethod, Caller, Role, UnknownRole};
-pub use self::chain::Chain;
 pub use self::clock::now_ns;
 pub use self::epoch::{AccessEpoch, Clock};
+pub use self::error_chain::ErrorChain;
+pub use self::reboot_inhibitors::{RebootInhibitor, RebootInhibitors};
 pub use self::switch::Switch;
-pub use self::undertakings::{Undertaking, Undertakings};

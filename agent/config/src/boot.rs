@@ -9,12 +9,12 @@ use crate::edit::{
 };
 use crate::layer::{LayerKey, Layers};
 use crate::path::Path;
-use crate::progress::Cancel;
+use crate::progress::CancelToken;
 use crate::schema::Origin;
 
 /// A boot configuration as its owner set it. Setting one replaces the previous one as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Boot {
+pub struct BootConfiguration {
     /// The native part: a JSON document, or CLI text in which `no X` says that X is to be absent. Empty for none.
     pub vendor: Vec<u8>,
     /// The OpenConfig part: a JSON document. Empty for none.
@@ -36,11 +36,11 @@ pub struct InitialConfiguration {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BootChange {
     /// Set it permanently; `None` removes it.
-    Set(Option<Arc<Boot>>),
+    Set(Option<Arc<BootConfiguration>>),
     /// Set it permanently, together with an initial client configuration.
-    Bootstrap(Arc<Boot>, Arc<InitialConfiguration>),
+    Bootstrap(Arc<BootConfiguration>, Arc<InitialConfiguration>),
     /// Set it until it is confirmed. A restart, or [`BootChange::GoBack`], restores the previous one.
-    Try(Arc<Boot>),
+    Try(Arc<BootConfiguration>),
     /// Make the tried one permanent.
     Confirm,
     /// Restore the one before the trial.
@@ -52,9 +52,9 @@ impl Configuration {
     ///
     /// # Errors
     /// When a part cannot be parsed, or the parts contradict each other.
-    pub fn booted(&self, boot: Option<&Arc<Boot>>) -> Result<Self, EditErrors> {
+    pub fn booted(&self, boot: Option<&Arc<BootConfiguration>>) -> Result<Self, EditErrors> {
         let mut layers = self.layers().clone();
-        let none = Boot::default();
+        let none = BootConfiguration::default();
         let parts = boot.map_or(&none, |boot| boot);
         let models = self.shared_models();
         let pair = document::layers(models, &parts.vendor, &parts.openconfig, EditOperation::Boot)?;
@@ -68,7 +68,7 @@ impl Configuration {
         self.with_layers(
             layers,
             &Attribution::of_trees(self.models(), EditOperation::Boot),
-            &Cancel::default(),
+            &CancelToken::default(),
         )
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::edit::{Attribution, Edit, EditCause, EditErrors, EditSession, check_roles};
-use crate::layer::{LayerKey, Layers, Mark, Namespace};
+use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
-use crate::progress::Cancel;
+use crate::progress::CancelToken;
 use crate::schema::Origin;
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
@@ -17,8 +17,8 @@ pub struct Configuration {
     models: Arc<Models>,
     layers: Layers,
     images: Images,
-    /// Factory configuration, the base of union_replace. All of it is marked [`Mark::Factory`].
-    factory: Tree<Mark>,
+    /// Factory configuration, the base of union_replace. All of it is marked [`LeafMark::Factory`].
+    factory: Tree<LeafMark>,
     /// Some leaf of client native may stem from the factory. Once true it stays true.
     has_factory: bool,
     /// Number of list entries in all layers but the lease.
@@ -31,11 +31,11 @@ impl Configuration {
     /// cause, are resolved by the order of [`LayerKey::ALL`].
     pub fn new(models: Arc<Models>, layers: Layers) -> Self {
         let nothing = (&Layers::new(), &Images::default());
-        let (images, _, work) = unite(&models, nothing, &layers, &Cancel::default());
+        let (images, _, work) = unite(&models, nothing, &layers, &CancelToken::default());
         let entries = entries_after(0, nothing.0, &layers);
         let mut has_factory = false;
         layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
-            has_factory |= leaf.meta == Mark::Factory;
+            has_factory |= leaf.meta == LeafMark::Factory;
         });
         Self { models, layers, images, factory: Tree::new(), has_factory, entries, work }
     }
@@ -43,7 +43,7 @@ impl Configuration {
     /// Sets the factory configuration. The layers stay as they are: the first start decides how much of it they
     /// contain.
     #[must_use]
-    pub fn with_factory(self, factory: Tree<Mark>) -> Self {
+    pub fn with_factory(self, factory: Tree<LeafMark>) -> Self {
         let has_factory = self.has_factory || !factory.is_empty();
         Self { factory, has_factory, ..self }
     }
@@ -66,7 +66,7 @@ impl Configuration {
     pub fn switched(&self, service: Namespace, on: bool) -> Self {
         let mut layers = self.layers.clone();
         layers.switch(service, on);
-        let (images, _, work) = self.compute_union(&layers, &Cancel::default());
+        let (images, _, work) = self.compute_union(&layers, &CancelToken::default());
         Self { layers, images, work, ..self.clone() }
     }
 
@@ -75,7 +75,7 @@ impl Configuration {
         &self,
         layers: Layers,
         attribution: &Attribution<'_>,
-        cancel: &Cancel,
+        cancel: &CancelToken,
     ) -> Result<Self, EditErrors> {
         let refused = |cause: EditCause| EditErrors(vec![attribution.last_operation_error(cause)]);
         let entries = entries_after(self.entries, &self.layers, &layers);
@@ -90,7 +90,11 @@ impl Configuration {
         Ok(Self { layers, images, entries, work, ..self.clone() })
     }
 
-    fn compute_union(&self, layers: &Layers, cancel: &Cancel) -> (Images, Vec<Problem>, WorkCount) {
+    fn compute_union(
+        &self,
+        layers: &Layers,
+        cancel: &CancelToken,
+    ) -> (Images, Vec<Problem>, WorkCount) {
         unite(&self.models, (&self.layers, &self.images), layers, cancel)
     }
 
@@ -114,7 +118,7 @@ impl Configuration {
         }
         layers.annotation = other.annotation.clone();
         layers.secrets = other.secrets.clone();
-        let (images, _, work) = self.compute_union(&layers, &Cancel::default());
+        let (images, _, work) = self.compute_union(&layers, &CancelToken::default());
         let entries = entries_after(self.entries, &self.layers, &layers);
         Self { layers, images, entries, work, ..self.clone() }
     }
@@ -128,7 +132,7 @@ impl Configuration {
     }
 
     /// Factory configuration.
-    pub fn factory(&self) -> &Tree<Mark> {
+    pub fn factory(&self) -> &Tree<LeafMark> {
         &self.factory
     }
 
@@ -138,7 +142,7 @@ impl Configuration {
     }
 
     /// Tree for Get CONFIG of an origin: the client's layer, factory values, and the defaults in use.
-    pub fn config_view(&self, origin: Origin) -> &Tree<Mark> {
+    pub fn config_view(&self, origin: Origin) -> &Tree<LeafMark> {
         match origin {
             Origin::OpenConfig => &self.images.openconfig,
             Origin::Native => &self.images.native,

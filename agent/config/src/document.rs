@@ -13,16 +13,16 @@ use crate::edit::{
 };
 use crate::instance::InstancePath;
 use crate::json::{self, DocumentContent, Flavour};
-use crate::layer::{LayerKey, Layers, Mark};
+use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::models::Models;
 use crate::path::Path;
-use crate::progress::Cancel;
+use crate::progress::CancelToken;
 use crate::schema::{Origin, Schema};
 use crate::tree::{Leaf, Tree};
 use crate::value::Value;
 
 /// The client layers of an empty box after it receives these texts: native, and OpenConfig (always a document). An
-/// empty text stands for an empty document. Each `no` of the native text is kept as [`Mark::Absent`].
+/// empty text stands for an empty document. Each `no` of the native text is kept as [`LeafMark::Absent`].
 pub(crate) fn layers(
     models: &Arc<Models>,
     native: &[u8],
@@ -41,31 +41,31 @@ pub(crate) fn layers(
     if lines {
         let operation = blame(Origin::Native);
         *layers.tree_mut(LayerKey::CLIENT_NATIVE) =
-            text(models, native, Mark::Explicit, operation)?;
+            text(models, native, LeafMark::Explicit, operation)?;
     }
     Ok(layers)
 }
 
-/// Parses a factory configuration, which is native, and marks each leaf as [`Mark::Factory`].
+/// Parses a factory configuration, which is native, and marks each leaf as [`LeafMark::Factory`].
 ///
 /// # Errors
 /// When it cannot be parsed, or is not valid on this device.
-pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<Mark>, EditErrors> {
+pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<LeafMark>, EditErrors> {
     if !is_document(given) {
-        let tree = text(models, given, Mark::Factory, EditOperation::Factory)?;
+        let tree = text(models, given, LeafMark::Factory, EditOperation::Factory)?;
         let mut layers = Layers::new();
         *layers.tree_mut(LayerKey::CLIENT_NATIVE) = tree.clone();
         let empty = Configuration::new(models.clone(), Layers::new());
         empty.with_layers(
             layers,
             &Attribution::of_trees(models, |_| EditOperation::Factory),
-            &Cancel::default(),
+            &CancelToken::default(),
         )?;
         return Ok(tree);
     }
     client(models, &[(Origin::Native, given)], &|_| EditOperation::Factory)?;
     let root = InstancePath::root();
-    let read = json::parse(&models.native, &root, given, Flavour::Ietf, true, Mark::Factory);
+    let read = json::parse(&models.native, &root, given, Flavour::Ietf, true, LeafMark::Factory);
     match read.map(|document| document.content) {
         Ok(DocumentContent::Branch(branch)) => Ok(Tree::from_root(Arc::new(branch))),
         // Unreachable, because the document was parsed before.
@@ -109,9 +109,9 @@ fn client(
 fn text(
     models: &Models,
     given: &[u8],
-    mark: Mark,
+    mark: LeafMark,
     operation: EditOperation,
-) -> Result<Tree<Mark>, EditErrors> {
+) -> Result<Tree<LeafMark>, EditErrors> {
     let refused =
         |path: String, cause: EditCause| EditErrors(vec![EditError { operation, path, cause }]);
     let given = std::str::from_utf8(given)
@@ -129,7 +129,7 @@ fn text(
         .map_err(|misfit| refused(misfit.path, misfit.cause))?;
     for (line, path) in absent {
         let shown = path.to_path(schema).to_string();
-        if mark == Mark::Factory {
+        if mark == LeafMark::Factory {
             let reason = format!("line {line}: a factory configuration says what there is");
             return Err(refused(shown, EditCause::Unsupported(reason)));
         }
@@ -145,8 +145,8 @@ fn text(
 fn carry_out(
     schema: &Schema,
     statements: Vec<Statement>,
-    mark: Mark,
-) -> (Tree<Mark>, Vec<(usize, InstancePath)>) {
+    mark: LeafMark,
+) -> (Tree<LeafMark>, Vec<(usize, InstancePath)>) {
     let mut tree = Tree::new();
     let mut absent: BTreeMap<InstancePath, usize> = BTreeMap::new();
     for Statement { line, path, act } in statements {
@@ -179,13 +179,13 @@ fn carry_out(
 }
 
 /// Marks a leaf or entry as absent; false when the path is neither.
-fn put_absent(schema: &Schema, tree: &mut Tree<Mark>, path: &InstancePath) -> bool {
+fn put_absent(schema: &Schema, tree: &mut Tree<LeafMark>, path: &InstancePath) -> bool {
     match path.last() {
         Some(step) if schema.node(step.node).leaf.is_some() => {
-            tree.set_leaf(schema, path, Leaf::new(Value::Empty, Mark::Absent));
+            tree.set_leaf(schema, path, Leaf::new(Value::Empty, LeafMark::Absent));
         }
         Some(step) if step.keys.is_some() => {
-            tree.branch_mut(schema, &path.0, &Mark::Absent).given = true;
+            tree.branch_mut(schema, &path.0, &LeafMark::Absent).given = true;
         }
         _ => return false,
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::boot::Boot;
+use crate::boot::BootConfiguration;
 use crate::schema::Origin;
 use crate::secrets::Secrets;
 use crate::tree::Tree;
@@ -38,11 +38,11 @@ impl Namespace {
     pub const ALL: [Self; 2] = [Self::Gnsi, Self::Bootz];
 
     /// Layers of the namespace.
-    pub fn layers(self) -> Owners {
+    pub fn layers(self) -> LayerSet {
         match self {
-            Self::Gnsi => Owners::of(LayerKey::GNSI),
+            Self::Gnsi => LayerSet::of(LayerKey::GNSI),
             Self::Bootz => {
-                Owners::of(LayerKey::BOOT_NATIVE).and(Owners::of(LayerKey::BOOT_OPENCONFIG))
+                LayerSet::of(LayerKey::BOOT_NATIVE).and(LayerSet::of(LayerKey::BOOT_OPENCONFIG))
             }
         }
     }
@@ -135,7 +135,7 @@ impl fmt::Display for LayerKey {
 
 /// Origin of a leaf in a layer, or in the view of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Mark {
+pub enum LeafMark {
     /// Set explicitly.
     Explicit,
     /// From the factory configuration.
@@ -149,9 +149,9 @@ pub enum Mark {
 
 /// A set of layers.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Owners(u16);
+pub struct LayerSet(u16);
 
-impl Owners {
+impl LayerSet {
     pub const NONE: Self = Self(0);
 
     pub fn of(layer: LayerKey) -> Self {
@@ -187,7 +187,7 @@ impl Owners {
     }
 }
 
-impl fmt::Debug for Owners {
+impl fmt::Debug for LayerSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter().map(LayerKey::name)).finish()
     }
@@ -196,20 +196,20 @@ impl fmt::Debug for Owners {
 /// All configuration of this box. A clone shares the trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layers {
-    trees: [Tree<Mark>; LayerKey::ALL.len()],
+    trees: [Tree<LeafMark>; LayerKey::ALL.len()],
     /// Annotation `openconfig-metadata:protobuf-metadata` at the root, as unchanged base64. Clients keep it with
     /// the OpenConfig layer.
     pub annotation: Option<SmolStr>,
     /// References to the secrets that clients gave users, with the OpenConfig layer.
     pub secrets: Secrets,
     /// Boot configuration in force.
-    pub boot: Option<Arc<Boot>>,
+    pub boot: Option<Arc<BootConfiguration>>,
     /// Boot configuration before the trial of the present one; `None` outside of a trial.
-    pub boot_before: Option<Option<Arc<Boot>>>,
+    pub boot_before: Option<Option<Arc<BootConfiguration>>>,
     /// Text of the factory configuration at the first start of this box.
     pub factory_text: Option<Arc<[u8]>>,
     /// Owners that are switched off. Their layers are kept, and rank below the clients'.
-    pub off: Owners,
+    pub off: LayerSet,
 }
 
 impl Layers {
@@ -217,11 +217,11 @@ impl Layers {
         Self::default()
     }
 
-    pub fn tree(&self, layer: LayerKey) -> &Tree<Mark> {
+    pub fn tree(&self, layer: LayerKey) -> &Tree<LeafMark> {
         &self.trees[Self::at(layer)]
     }
 
-    pub fn tree_mut(&mut self, layer: LayerKey) -> &mut Tree<Mark> {
+    pub fn tree_mut(&mut self, layer: LayerKey) -> &mut Tree<LeafMark> {
         &mut self.trees[Self::at(layer)]
     }
 

@@ -7,10 +7,10 @@ use smol_str::SmolStr;
 
 use crate::configuration::Configuration;
 use crate::edit::{Attribution, EditCause, EditError, EditErrors, EditOperation};
-use crate::layer::{LayerKey, Mark};
+use crate::layer::{LayerKey, LeafMark};
 use crate::models::Models;
 use crate::path::{Elem, Path};
-use crate::progress::Cancel;
+use crate::progress::CancelToken;
 use crate::resolve::PathError;
 use crate::tree::{Leaf, Tree};
 use crate::value::Value;
@@ -59,16 +59,16 @@ impl Configuration {
         self.with_layers(
             layers,
             &Attribution::of_trees(self.models(), |_| EditOperation::Lease),
-            &Cancel::default(),
+            &CancelToken::default(),
         )
     }
 }
 
-fn add(models: &Models, tree: &mut Tree<Mark>, port: &LeasedPort) -> Result<(), PathError> {
+fn add(models: &Models, tree: &mut Tree<LeafMark>, port: &LeasedPort) -> Result<(), PathError> {
     let link = [Elem::new("interfaces"), entry("interface", "name", &port.name)];
     let mut set = |above: &[Elem], below: &[Elem], value: Value| {
         let path = models.native.resolve_write(&Path { elems: [above, below].concat() })?;
-        tree.set_leaf(&models.native, &path, Leaf::new(value, Mark::Explicit));
+        tree.set_leaf(&models.native, &path, Leaf::new(value, LeafMark::Explicit));
         Ok(())
     };
     set(&link, &[Elem::new("enabled")], Value::Bool(true))?;

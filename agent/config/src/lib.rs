@@ -32,12 +32,12 @@ pub mod tree;
 pub mod union;
 pub mod value;
 
-pub use boot::{Boot, BootChange, InitialConfiguration};
+pub use boot::{BootChange, BootConfiguration, InitialConfiguration};
 pub use changes::{ObjectChange, changed_objects};
 pub use configuration::Configuration;
 pub use edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 pub use instance::{InstancePath, Keys, Step};
-pub use layer::{LayerKey, Layers, Mark, Namespace, Owner, Owners};
+pub use layer::{LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
 pub use lease::{LeasedPort, LeasedRoute};
 pub use limits::{Limit, LimitExceeded};
 pub use map::Map;
@@ -45,13 +45,13 @@ pub use models::{Models, ModelsError};
 pub use name::Name;
 pub use path::{Elem, Path};
 pub use pending::PendingEntry;
-pub use progress::{Cancel, ParseProgress, StopReason};
+pub use progress::{CancelToken, ParseProgress, StopReason};
 pub use resolve::{KeyPattern, MissingNode, PathError, PathPattern, PatternStep};
 pub use rows::{LayersReader, RowChange, RowError, is_secret_row, layer_rows_diff};
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};
-pub use tree::{Branch, Child, Found, List, Tree};
-pub use union::{ProvKind, Provenance};
+pub use tree::{Branch, Child, List, NodeRef, Tree};
+pub use union::{Provenance, ProvenanceKind};
 pub use value::{Scalar, Value};
 
 #[cfg(test)]

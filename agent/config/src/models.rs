@@ -1,7 +1,7 @@
 //! Both schemas and the map between them.
 
 use crate::map::{Map, MapError};
-use crate::rows::{NameError, Names};
+use crate::rows::{HashCollision, NodeHashes};
 use crate::schema::{Origin, Schema, SchemaError};
 
 /// All models, loaded once at start.
@@ -10,7 +10,7 @@ pub struct Models {
     pub openconfig: Schema,
     pub native: Schema,
     pub map: Map,
-    names: [Names; 2],
+    names: [NodeHashes; 2],
 }
 
 /// Reason why the models in the binary could not be loaded.
@@ -21,7 +21,7 @@ pub enum ModelsError {
     #[error(transparent)]
     Map(#[from] MapError),
     #[error(transparent)]
-    Names(#[from] NameError),
+    Names(#[from] HashCollision),
 }
 
 impl Models {
@@ -32,12 +32,12 @@ impl Models {
     pub fn load() -> Result<Self, ModelsError> {
         let (openconfig, native) = (Schema::openconfig()?, Schema::native()?);
         let map = Map::new(&openconfig, &native)?;
-        let names = [Names::new(&openconfig)?, Names::new(&native)?];
+        let names = [NodeHashes::new(&openconfig)?, NodeHashes::new(&native)?];
         Ok(Self { openconfig, native, map, names })
     }
 
     /// Names of a schema's nodes in stored rows.
-    pub(crate) fn names(&self, origin: Origin) -> &Names {
+    pub(crate) fn names(&self, origin: Origin) -> &NodeHashes {
         match origin {
             Origin::OpenConfig => &self.names[0],
             Origin::Native => &self.names[1],

@@ -6,7 +6,7 @@ use smol_str::SmolStr;
 
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Mark};
+use crate::layer::{LayerKey, LeafMark};
 use crate::map::{Anchor, AnchorId, Counterpart, Map, leaf_at};
 use crate::models::Models;
 use crate::schema::NodeId;
@@ -48,7 +48,7 @@ impl PendingSearch<'_> {
     fn below(
         &mut self,
         at: AnchorId,
-        openconfig: OptionalBranch<'_, Mark>,
+        openconfig: OptionalBranch<'_, LeafMark>,
         effective: OptionalBranch<'_, Provenance>,
     ) {
         let map = &self.models.map;
@@ -76,7 +76,7 @@ impl PendingSearch<'_> {
         &mut self,
         at: AnchorId,
         keys: Keys,
-        held: OptionalBranch<'_, Mark>,
+        held: OptionalBranch<'_, LeafMark>,
         effective: OptionalBranch<'_, Provenance>,
     ) {
         let map = &self.models.map;

@@ -7,10 +7,10 @@ use crate::limits::{LIST_ENTRIES, LimitExceeded};
 
 /// Tells the work on a request that its client has gone. Clones share one flag.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct CancelToken(Arc<AtomicBool>);
 
 /// Always equal, so that comparisons of requests ignore it.
-impl PartialEq for Cancel {
+impl PartialEq for CancelToken {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -29,10 +29,10 @@ pub enum StopReason {
 #[derive(Debug, Default)]
 pub struct ParseProgress {
     entries: AtomicUsize,
-    cancel: Cancel,
+    cancel: CancelToken,
 }
 
-impl Cancel {
+impl CancelToken {
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -51,7 +51,7 @@ impl Cancel {
 }
 
 impl ParseProgress {
-    pub fn new(cancel: Cancel) -> Self {
+    pub fn new(cancel: CancelToken) -> Self {
         Self { cancel, ..Self::default() }
     }
 

@@ -10,9 +10,9 @@
 
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Step};
-use crate::layer::{LayerKey, Layers, Mark, Namespace};
+use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
-use crate::tree::{Found, Tree};
+use crate::tree::{NodeRef, Tree};
 
 /// One item that a service keeps to itself while it is on, whether or not it holds it.
 #[derive(Clone, Copy, Debug)]
@@ -95,19 +95,19 @@ fn has_boot_layers(layers: &Layers) -> bool {
 }
 
 /// The entry that a leaf is in, as such: not one that is on the way to something below only.
-fn holds_entry_of(schema: &Schema, tree: &Tree<Mark>, leaf: &InstancePath) -> bool {
+fn holds_entry_of(schema: &Schema, tree: &Tree<LeafMark>, leaf: &InstancePath) -> bool {
     let Some(at) = leaf.0.iter().rposition(|step| step.keys.is_some()) else { return false };
     holds_entry(schema, tree, &leaf.0[..=at])
 }
 
-fn holds_entry(schema: &Schema, tree: &Tree<Mark>, entry: &[Step]) -> bool {
-    let (Some(step), Some(Found::Branch(held))) =
-        (entry.last(), Found::Branch(tree.root()).get(entry))
+fn holds_entry(schema: &Schema, tree: &Tree<LeafMark>, entry: &[Step]) -> bool {
+    let (Some(step), Some(NodeRef::Branch(held))) =
+        (entry.last(), NodeRef::Branch(tree.root()).get(entry))
     else {
         return false;
     };
     let NodeKind::List { keys } = &schema.node(step.node).kind else { return false };
     let key = keys.first().and_then(|key| held.leaf(*key));
     // Keys that are marked absent lead to what is below, unless the entry itself is to be absent.
-    held.given || key.is_some_and(|key| key.meta != Mark::Absent)
+    held.given || key.is_some_and(|key| key.meta != LeafMark::Absent)
 }

@@ -125,7 +125,7 @@ fn unoccupied(window: Option<&Window>) -> Result<RequestKind, ConfirmError> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_base::Undertakings;
+    use holdfast_base::RebootInhibitors;
     use holdfast_config::Layers;
 
     use super::*;
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn one_commit_waits_and_only_its_own_requests_pass() {
         let after = Duration::from_secs(1);
-        let _undertaking = Undertakings::default().begin("a");
+        let _undertaking = RebootInhibitors::default().begin("a");
         let waiting = Window { id: "a".into(), before: Layers::new(), until: after, _undertaking };
         let with = |id: &str, action| Some(Confirmation { id: id.into(), action });
         let begin = ConfirmAction::Begin { rollback_after: after };

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use holdfast_base::Undertaking;
+use holdfast_base::RebootInhibitor;
 use holdfast_config::Layers;
 use smol_str::SmolStr;
 
@@ -25,7 +25,7 @@ pub(super) struct Window {
     /// Time of the rollback, since the start of the core.
     pub(super) until: Duration,
     /// A reboot would take the commit back.
-    pub(super) _undertaking: Undertaking,
+    pub(super) _undertaking: RebootInhibitor,
 }
 
 /// Contradiction between a request and the commit that waits, or the absence of one.

@@ -10,7 +10,7 @@ use holdfast_config::edit::Edit;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::{Configuration, InstancePath, Value};
 use holdfast_scheduler::Status;
-use holdfast_telemetry::{Boundaries, Revision};
+use holdfast_telemetry::{BoundaryReceiver, Revision};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
@@ -48,7 +48,7 @@ pub trait Datastore: Clone + Send + Sync + 'static {
     fn show_state(&self, leaves: ServiceState) -> impl Future<Output = ()> + Send;
 
     /// A receiver of each commit from now on.
-    fn boundaries(&self) -> Boundaries;
+    fn boundaries(&self) -> BoundaryReceiver;
 
     /// Carries out one request as one transaction.
     fn commit(

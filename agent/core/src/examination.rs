@@ -4,14 +4,15 @@
 
 use std::sync::Arc;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Child;
 use holdfast_config::{
-    Branch, Cancel, Configuration, InstancePath, Layers, Models, ObjectChange, Provenance, parallel,
+    Branch, CancelToken, Configuration, InstancePath, Layers, Models, ObjectChange, Provenance,
+    parallel,
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
@@ -146,7 +147,7 @@ impl Examiner {
             let values = self.registry.values(&path, &branch);
             // An earlier version has accepted it. The rest of the box must come up nevertheless.
             let refused = |error: &ObjectError| {
-                tracing::error!(path = %self.display(&error.path, Origin::OpenConfig), error = %Chain(error), "stored configuration is not carried out");
+                tracing::error!(path = %self.display(&error.path, Origin::OpenConfig), error = %ErrorChain(error), "stored configuration is not carried out");
             };
             let values = values.inspect_err(refused).ok()?;
             let before = ObjectKeys::new();
@@ -204,7 +205,7 @@ impl Examiner {
     /// Entries that differ; `None` if the request was cancelled meanwhile.
     fn entry_changes_until(
         &self,
-        cancel: &Cancel,
+        cancel: &CancelToken,
         old: &Configuration,
         new: &Configuration,
         admitted: bool,
@@ -224,7 +225,7 @@ impl Examiner {
         new: &Configuration,
         admitted: bool,
     ) -> Result<Vec<EntryChange>, ObjectError> {
-        let changed = self.entry_changes_until(&Cancel::default(), old, new, admitted);
+        let changed = self.entry_changes_until(&CancelToken::default(), old, new, admitted);
         changed.unwrap_or_else(|| Ok(Vec::new())) // this token is never cancelled
     }
 

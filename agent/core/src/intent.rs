@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
-use holdfast_config::{BootChange, Cancel, Configuration, EditErrors, Layers, LeasedPort};
+use holdfast_config::{BootChange, CancelToken, Configuration, EditErrors, Layers, LeasedPort};
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, Change};
@@ -58,11 +58,13 @@ impl Intent {
 
     /// Token that is cancelled when the client of a Set has gone; it counts until the Set is recorded. Other changes
     /// are always carried out.
-    pub(super) fn cancel(&self) -> Cancel {
+    pub(super) fn cancel(&self) -> CancelToken {
         match self {
             Self::Edit(edit) => edit.cancel.clone(),
-            Self::Boot { .. } | Self::Switch { .. } | Self::Rollback(_) => Cancel::default(),
-            Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => Cancel::default(),
+            Self::Boot { .. } | Self::Switch { .. } | Self::Rollback(_) => CancelToken::default(),
+            Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => {
+                CancelToken::default()
+            }
         }
     }
 

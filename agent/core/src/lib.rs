@@ -44,7 +44,7 @@ use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
 use holdfast_scheduler::{Record, Status};
 use holdfast_store::StoreError;
-use holdfast_telemetry::{Boundaries, BoundarySender, Revision};
+use holdfast_telemetry::{BoundaryReceiver, BoundarySender, Revision};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -324,7 +324,7 @@ impl Datastore for CoreHandle {
         }
     }
 
-    fn boundaries(&self) -> Boundaries {
+    fn boundaries(&self) -> BoundaryReceiver {
         self.boundary_tx.subscribe()
     }
 

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use holdfast_base::Chain;
-use holdfast_platform::stored;
+use holdfast_base::ErrorChain;
+use holdfast_platform::pre_image;
 use holdfast_scheduler::{Completion, Key, Operation, OperationError, SharedValue, Step};
 use holdfast_store::StoreError;
 
@@ -123,7 +123,7 @@ impl CoreTask {
 
     /// Fails the operations that lack pre-images. The step that follows waits behind the other batches.
     fn fail_adoptions(&mut self, error: &StoreError) {
-        let message = format!("cannot record what was there before: {}", Chain(error));
+        let message = format!("cannot record what was there before: {}", ErrorChain(error));
         let failed = self.outbox.refused().into_iter().map(|operation| Completion {
             op: operation.id,
             result: Err(OperationError {
@@ -140,7 +140,7 @@ impl CoreTask {
 /// Rows that record, or remove, the pre-images of adopted objects.
 fn restore_rows(restores: &BTreeMap<Key, Option<SharedValue>>) -> Vec<holdfast_store::Change> {
     let row = |(key, value): (&Key, &Option<SharedValue>)| {
-        let octets = value.as_ref().and_then(|value| stored::to_bytes(&**value));
+        let octets = value.as_ref().and_then(|value| pre_image::to_bytes(&**value));
         holdfast_store::Change::restore(key.as_bytes().to_vec(), octets)
     };
     restores.iter().map(row).collect()

@@ -1,7 +1,7 @@
 //! The plan of a candidate, and validation of its values by what is beside them: the kernel, and the other objects of
 //! the configuration.
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_config::Configuration;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
@@ -76,7 +76,7 @@ impl CoreTask {
                 self.follow(step);
             }
             Err(fault) => {
-                error!(error = %Chain(&fault), "cannot plan the rollback");
+                error!(error = %ErrorChain(&fault), "cannot plan the rollback");
                 self.inputs.push_back(Input::UndoStarted(None));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use holdfast_config::schema::Origin;
-use holdfast_config::tree::{Change, Found, Tree};
+use holdfast_config::tree::{Change, NodeRef, Tree};
 use holdfast_config::{Configuration, InstancePath, Models, json};
 use holdfast_scheduler::{Action, Cause, Engine, Key, Plan, PlannedOperation};
 
@@ -97,7 +97,7 @@ pub(super) fn differences(
     let mut listed = BoundedList::default();
     for origin in [Origin::OpenConfig, Origin::Native] {
         Tree::diff(old.config_view(origin), new.config_view(origin), &mut |path, change| {
-            let text = |found: Found<'_, _>| {
+            let text = |found: NodeRef<'_, _>| {
                 let schema = models.schema(origin);
                 let at = path.last().map_or(schema.root(), |step| step.node);
                 let document = json::print(schema, at, found, json::Flavour::Ietf, &|_| true);
@@ -108,7 +108,7 @@ pub(super) fn differences(
                 Change::Removed(found) => (Some(text(found)), None),
                 Change::Leaf { old, new } if old.value == new.value => return, // its mark differs
                 Change::Leaf { old, new } => {
-                    (Some(text(Found::Leaf(old))), Some(text(Found::Leaf(new))))
+                    (Some(text(NodeRef::Leaf(old))), Some(text(NodeRef::Leaf(new))))
                 }
                 Change::Given(_) => return, // its leaves say so
             };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use holdfast_base::Chain;
-use holdfast_config::edit::{Keeper, SecretKeeper};
+use holdfast_base::ErrorChain;
+use holdfast_config::edit::{SecretKeeper, SecretKeeperHandle};
 use holdfast_config::{SecretLeaf, SecretRef};
 use holdfast_security::credentialz::{CryptHash, PublicKey, SALT_OCTETS};
 
@@ -13,8 +13,8 @@ use holdfast_security::credentialz::{CryptHash, PublicKey, SALT_OCTETS};
 pub(super) struct UserSecrets;
 
 impl UserSecrets {
-    pub(super) fn keeper() -> Keeper {
-        Keeper::new(Arc::new(Self))
+    pub(super) fn keeper() -> SecretKeeperHandle {
+        SecretKeeperHandle::new(Arc::new(Self))
     }
 }
 
@@ -29,15 +29,15 @@ impl SecretKeeper for UserSecrets {
             SecretLeaf::Password if held.is_some_and(|held| fits(given, held)) => None,
             SecretLeaf::Password => {
                 let hash = CryptHash::of(given.as_bytes(), salt()?);
-                Some(hash.map_err(|error| Chain(&error).to_string())?.text().to_owned())
+                Some(hash.map_err(|error| ErrorChain(&error).to_string())?.text().to_owned())
             }
             SecretLeaf::PasswordHashed => {
                 let hash = CryptHash::parse(given);
-                Some(hash.map_err(|error| Chain(&error).to_string())?.text().to_owned())
+                Some(hash.map_err(|error| ErrorChain(&error).to_string())?.text().to_owned())
             }
             SecretLeaf::SshKey => {
                 let key = PublicKey::parse(given.as_bytes(), None);
-                Some(key.map_err(|error| Chain(&error).to_string())?.line())
+                Some(key.map_err(|error| ErrorChain(&error).to_string())?.line())
             }
         };
         let same =

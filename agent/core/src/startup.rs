@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use holdfast_base::Undertakings;
+use holdfast_base::RebootInhibitors;
 use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::{LayersReader, layer_rows_diff};
 use holdfast_config::{Configuration, LayerKey, Layers, Models, Tree, document, parallel};
-use holdfast_platform::objects::{Listening, Profiles, VethPairs};
+use holdfast_platform::objects::{GrpcEndpoint, Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
-use holdfast_platform::{Collector, descriptors, stored};
+use holdfast_platform::{Collector, descriptors, pre_image};
 use holdfast_scheduler::{Engine, IntentChange, TxnId};
 use holdfast_store::{LayerRows, Store, StoreError, StoredState};
 use holdfast_telemetry::BoundarySender;
@@ -44,7 +44,7 @@ pub struct Parts {
     pub store: Store,
     pub loaded: StoredState,
     /// Addresses of the services, to be shown as state.
-    pub listening: Listening,
+    pub listening: GrpcEndpoint,
     /// Version of the running software, to be shown as state.
     pub software_version: String,
     /// Credentials, which come to values of no layer.
@@ -52,7 +52,7 @@ pub struct Parts {
     /// Factory configuration; read on the very first start, and kept in the layers from then on.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
-    pub undertakings: Undertakings,
+    pub undertakings: RebootInhibitors,
 }
 
 impl std::fmt::Debug for Parts {
@@ -72,7 +72,7 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Restore(#[from] stored::StoredError),
+    Restore(#[from] pre_image::PreImageError),
     #[error(transparent)]
     Model(#[from] holdfast_platform::objects::ModelError),
     #[error("the core ended before the box was read")]
@@ -117,7 +117,7 @@ impl Core {
         let intent = configured.iter().flat_map(EntryChange::intent);
         let intent: Vec<_> = intent.chain(credential_intent).collect();
         let much = intent.len() > parallel::FEW;
-        let restores = loaded.restore.iter().map(|(_, octets)| stored::from_bytes(octets));
+        let restores = loaded.restore.iter().map(|(_, octets)| pre_image::from_bytes(octets));
         let restores = restores.collect::<Result<_, _>>()?;
         let begin_engine = || {
             let mut engine = Engine::new(descriptors::registry());

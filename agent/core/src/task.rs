@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use holdfast_base::{Undertakings, now_ns};
+use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
@@ -85,7 +85,7 @@ pub(super) struct CoreTask {
     pub(super) credential_source: Option<Arc<dyn CredentialSource>>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
-    pub(super) undertakings: Undertakings,
+    pub(super) undertakings: RebootInhibitors,
     pub(super) elections: Elections,
     /// Time of the next call of the engine, since `started`.
     pub(super) deadline: Option<Duration>,

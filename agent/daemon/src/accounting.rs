@@ -1,6 +1,6 @@
 //! Accounting at run time: every call and every command becomes a record for all readers.
 //!
-//! [`holdfast_store::accounts::AccountingLog`] is shared by the writers: the [AAA layer](crate::aaa) in front of all services,
+//! [`holdfast_store::acctz::AccountingLog`] is shared by the writers: the [AAA layer](crate::aaa) in front of all services,
 //! and the local socket. Readers are cursors over the one history. No call waits for them, nor for the disk, which a thread
 //! of its own follows in the same way.
 

@@ -3,7 +3,7 @@
 //! The services share [`Reboots`]: they ask for a reboot, read its state, cancel it. When it is due, the run
 //! that waits for [`Reboots::due`] ends in order and restarts the agent, or has the box rebooted.
 //!
-//! A reboot without force is refused while work is in progress that it would cut off ([`Undertakings`]): at the request, so
+//! A reboot without force is refused while work is in progress that it would cut off ([`RebootInhibitors`]): at the request, so
 //! that the client gets an error, and again when it is due, since a delay may last for days. The agent's own reboots (after a
 //! factory reset or the activation of a version) end the work that they belong to, and are never refused.
 
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
-use holdfast_base::{Caller, Chain, Undertakings};
+use holdfast_base::{Caller, ErrorChain, RebootInhibitors};
 use holdfast_core::{Datastore, Intent};
 use holdfast_store::{Change, LAST_REBOOT, Row, Store};
 use serde::{Deserialize, Serialize};
@@ -95,7 +95,7 @@ struct Shared {
     setting: RebootScope,
     pending_tx: watch::Sender<Option<PendingReboot>>,
     last: Mutex<Option<LastReboot>>,
-    undertakings: Undertakings,
+    undertakings: RebootInhibitors,
     store: Store,
 }
 
@@ -106,7 +106,7 @@ impl Reboots {
         let last = note.and_then(|(_, text)| serde_json::from_slice(text).ok());
         let last = last.map(|last| checked_against_boot(last, boot_id().ok().as_deref()));
         let (pending_tx, last) = (watch::Sender::new(None), Mutex::new(last));
-        let undertakings = Undertakings::default();
+        let undertakings = RebootInhibitors::default();
         Self(Arc::new(Shared { setting, pending_tx, last, undertakings, store }))
     }
 
@@ -116,7 +116,7 @@ impl Reboots {
     }
 
     /// List of work in progress that a reboot would cut off.
-    pub fn undertakings(&self) -> &Undertakings {
+    pub fn undertakings(&self) -> &RebootInhibitors {
         &self.0.undertakings
     }
 
@@ -238,7 +238,7 @@ impl Reboots {
     async fn write_down(&self, note: Vec<u8>) {
         let written = self.0.store.write(vec![Change::note(LAST_REBOOT, Some(note))]).await;
         if let Err(error) = written {
-            error!(error = %Chain(&error), "cannot store the outcome of a reboot");
+            error!(error = %ErrorChain(&error), "cannot store the outcome of a reboot");
         }
     }
 }
@@ -277,7 +277,7 @@ pub async fn reset_to_factory(
 ) -> Result<(), String> {
     let _undertaking = reboots.undertakings().begin("a factory reset");
     let reset = core.change(caller, Intent::FactoryReset { retain_certificates }).await;
-    reset.map_err(|error| Chain(&error).to_string())?;
+    reset.map_err(|error| ErrorChain(&error).to_string())?;
     reboots.cancel();
     let asked = reboots.at_once("factory reset".to_owned());
     asked.map_err(|error| error.to_string())

@@ -14,13 +14,13 @@ use std::{
 };
 
 use axum::Router;
-use holdfast_base::{Chain, now_ns};
+use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::{MissingNode, Models, ModelsError, Namespace};
 use holdfast_core::{Core, CoreHandle, CredentialSource, Parts, StartError};
 use holdfast_introspect::{tcp, tcp::TcpError};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
-use holdfast_platform::objects::Listening;
+use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::{Platform, PlatformError, PlatformSettings};
 use holdfast_store::accounts::AccountingLog;
 use holdfast_store::{ArtefactTable, Journal, Ledger, Store, StoreError, StoredState};
@@ -426,16 +426,16 @@ fn read_factory(path: &Path) -> Result<Vec<u8>, RunError> {
 }
 
 /// Addresses of the server with one port, because the model has one port.
-fn listening(addresses: &[SocketAddr]) -> Listening {
+fn listening(addresses: &[SocketAddr]) -> GrpcEndpoint {
     let port = addresses.first().map_or(0, SocketAddr::port);
     let addresses = addresses.iter().filter(|it| it.port() == port).map(SocketAddr::ip).collect();
-    Listening { addresses, port, services: northbound::SERVICES.to_vec() }
+    GrpcEndpoint { addresses, port, services: northbound::SERVICES.to_vec() }
 }
 
 async fn close(store: &Store) {
     match timeout(CLOSE_TIMEOUT, store.close()).await {
         Ok(Ok(())) | Ok(Err(StoreError::Stopped)) => {}
-        Ok(Err(error)) => error!(error = %Chain(&error), "cannot close the database"),
+        Ok(Err(error)) => error!(error = %ErrorChain(&error), "cannot close the database"),
         Err(_) => error!("the disk did not answer in time; what was answered is safe"),
     }
 }

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tracing::{error, info, warn};
@@ -135,7 +135,7 @@ impl RunningVersion {
             Ok(version) => Self::given(version.unwrap_or_else(|| OWN_VERSION.to_owned())),
             Err(SlotError::NoProgram) => Self::given(OWN_VERSION),
             Err(error) => {
-                warn!(error = %Chain(&error), "cannot find out which software runs");
+                warn!(error = %ErrorChain(&error), "cannot find out which software runs");
                 Self { version: OWN_VERSION.to_owned(), is_certain: false }
             }
         }

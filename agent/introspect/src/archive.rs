@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_scheduler::{Record, TxnId};
 use holdfast_store::Journal;
 use serde_json::json;
@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use super::Introspect;
 use super::arguments::format_time;
 use super::document::{OperationDocument, TransactionDocument};
-use super::failure::HttpError;
+use super::http_error::HttpError;
 use super::transactions::TransactionFilter;
 
 /// Operations stored of one transaction; the others of larger ones are only counted.
@@ -142,7 +142,7 @@ impl Introspect {
         };
         let found = tokio::task::spawn_blocking(read).await;
         let found = found.map_err(|error| HttpError::internal(error.to_string()))?;
-        found.map_err(|error| HttpError::internal(Chain(&error).to_string()))
+        found.map_err(|error| HttpError::internal(ErrorChain(&error).to_string()))
     }
 }
 

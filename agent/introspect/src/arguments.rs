@@ -6,8 +6,8 @@ use axum::http::request::Parts;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::address::UriBuilder;
-use super::failure::HttpError;
+use super::http_error::HttpError;
+use super::uri::UriBuilder;
 use super::{MAX_PAGE, PAGE};
 
 /// Arguments as received.

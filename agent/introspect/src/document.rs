@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use holdfast_platform::{descriptors, recorded};
+use holdfast_platform::{descriptors, value_json};
 use holdfast_scheduler::{
     Action, Cause, Key, OperationResult, Outcome, Record, RecordedOperation, Registry, SharedValue,
     State, Status, Trigger, TxnId, Value,
@@ -185,14 +185,14 @@ impl Renderer {
 
     pub(super) fn value(&self, key: &Key, value: Option<&SharedValue>) -> serde_json::Value {
         value.map_or(serde_json::Value::Null, |value| {
-            json!({"Type": self.kind(key), "Data": recorded::to_json(key.kind(), &**value)})
+            json!({"Type": self.kind(key), "Data": value_json::to_json(key.kind(), &**value)})
         })
     }
 
     /// Facts about a value that only the system knows, such as numbers and ownership marks.
     pub(super) fn metadata(&self, status: &Status) -> serde_json::Value {
         let observed = status.observed.as_ref();
-        let document = observed.map(|it| recorded::to_json(status.key.kind(), &**it));
+        let document = observed.map(|it| value_json::to_json(status.key.kind(), &**it));
         document.and_then(|it| it.get("facts").cloned()).unwrap_or(serde_json::Value::Null)
     }
 

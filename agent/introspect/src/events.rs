@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::arguments::Arguments;
 use super::document::Renderer;
-use super::failure::HttpError;
+use super::http_error::HttpError;
 use super::transactions::TransactionFilter;
 use super::{Introspect, PAGE};
 

@@ -8,15 +8,15 @@
 //!
 //! Absent on purpose: anything that changes the box, except `downstream-resync`, which only repairs it.
 
-pub mod address;
 mod archive;
 mod arguments;
 mod document;
 mod events;
-mod failure;
+mod explain;
 mod graph;
+mod http_error;
+mod key_lookup;
 mod metrics;
-mod names;
 mod page;
 mod plan;
 mod recording;
@@ -28,8 +28,8 @@ pub mod tcp;
 mod tests;
 mod timeline;
 mod transactions;
+pub mod uri;
 mod web;
-mod why;
 
 use axum::Router;
 use axum::routing::{get, post};
@@ -70,14 +70,14 @@ pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Ro
         .route("/scheduler/dump", get(status::dump))
         .route("/scheduler/stats", get(status::stats))
         .route("/scheduler/recording", get(recording::recording))
-        .route("/scheduler/why", get(why::explain))
+        .route("/scheduler/why", get(explain::explain))
         .route("/scheduler/plan", get(plan::plan_repair).post(plan::plan_change))
         .route("/scheduler/graph", get(graph::graph))
         .route("/scheduler/events", get(events::events))
         .route("/metrics", get(metrics::metrics))
         .route("/health", get(metrics::health))
         .merge(web::routes())
-        .method_not_allowed_fallback(failure::unknown_method)
-        .fallback(failure::unknown_path)
+        .method_not_allowed_fallback(http_error::unknown_method)
+        .fallback(http_error::unknown_path)
         .with_state(introspect)
 }

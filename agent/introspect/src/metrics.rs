@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::Introspect;
-use super::failure::HttpError;
+use super::http_error::HttpError;
 
 /// Time limit for the answer of a healthy core, whose longest events take some tenths of a second.
 const HEALTHY_WITHIN: Duration = Duration::from_secs(2);

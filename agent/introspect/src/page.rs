@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Introspect;
 use super::arguments::Arguments;
-use super::failure::HttpError;
+use super::http_error::HttpError;
 
 /// Response with a page of a list, and a link to the next one.
 pub(super) fn list<T: Serialize>(entries: &[T], next: Option<String>) -> Response {
@@ -84,7 +84,7 @@ impl Introspect {
                 Some(kind) => Ok(Some(vec![Key::of(kind.kind())])),
                 None => Err(HttpError::not_found(format!("there is no descriptor `{name}`"))),
             },
-            (None, Some(text)) => super::names::key_prefixes(registry, text).map(Some),
+            (None, Some(text)) => super::key_lookup::key_prefixes(registry, text).map(Some),
             (None, None) => Ok(None),
         }
     }

@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::arguments::Arguments;
 use super::document::{Renderer, cause_text};
-use super::failure::HttpError;
-use super::{Introspect, MAX_PAGE, names, page};
+use super::http_error::HttpError;
+use super::{Introspect, MAX_PAGE, key_lookup, page};
 use smol_str::SmolStr;
 
 /// `GET plan`: any number of `key`; `format`. Plan for a repair of these values, or of all that differ.
@@ -28,7 +28,7 @@ pub(super) async fn plan_repair(
     let named: Vec<String> = arguments.all("key").map(str::to_owned).collect();
     let render = introspect.render.clone();
     let question = move |view: &CoreView<'_>| {
-        let keys = named.iter().map(|text| names::find_key(view.engine, text));
+        let keys = named.iter().map(|text| key_lookup::find_key(view.engine, text));
         let keys = keys.collect::<Result<Vec<Key>, HttpError>>()?;
         let keys = Some(keys.as_slice()).filter(|keys| !keys.is_empty());
         let plan = view.engine.plan_repair(keys);

@@ -8,7 +8,7 @@ use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::CoreView;
 use holdfast_platform::descriptors::kinds;
-use holdfast_platform::recorded;
+use holdfast_platform::value_json;
 use holdfast_platform::values::{Link, LinkKind};
 use holdfast_scheduler::{Key, OperationResult, Record, SharedValue, TxnId};
 use serde::{Deserialize, Serialize};
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::Introspect;
 use super::arguments::Arguments;
 use super::document::Renderer;
-use super::failure::HttpError;
 use super::graph::neighbourhood;
+use super::http_error::HttpError;
 use super::timeline::KeyHistory;
 
 /// Version of the document format.
@@ -80,7 +80,7 @@ fn recording_of(
     let value = |key: &Key, value: Option<&SharedValue>| RecordedValue {
         key: render.key(key),
         data: value
-            .map_or(serde_json::Value::Null, |value| recorded::to_json(key.kind(), &**value)),
+            .map_or(serde_json::Value::Null, |value| value_json::to_json(key.kind(), &**value)),
     };
     let around = neighbourhood(view.engine, touched);
     let before = around.iter().filter_map(|key| {

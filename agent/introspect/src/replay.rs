@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use holdfast_platform::transport::{Events, SimulatedKernel, SimulatedTransport, Transport};
-use holdfast_platform::{descriptors, recorded};
+use holdfast_platform::{descriptors, value_json};
 use holdfast_scheduler::{Delta, Engine, Key, Now, SharedValue, Step};
 use serde_json::json;
 
-use super::names;
+use super::key_lookup;
 use super::recording::{RecordedValue, Recording};
 use super::tests::{BOX_CONFIG, TestAgent};
 
@@ -82,11 +82,11 @@ fn value(it: &RecordedValue) -> (Key, Option<SharedValue>) {
     let registry = descriptors::registry();
     let kind = registry.by_name(it.key.split('/').next().unwrap()).unwrap();
     if it.data.is_null() {
-        let keys = names::key_prefixes(&registry, &it.key).unwrap_or_default();
+        let keys = key_lookup::key_prefixes(&registry, &it.key).unwrap_or_default();
         let named = keys.into_iter().find(|key| registry.key_text(key) == it.key);
         return (named.unwrap(), None);
     }
-    let value = recorded::from_json(kind.kind(), it.data.clone()).unwrap();
+    let value = value_json::from_json(kind.kind(), it.data.clone()).unwrap();
     (kind.key(&*value), Some(value))
 }
 

@@ -10,8 +10,8 @@ use holdfast_scheduler::{Key, SharedValue, State, Status, Tally};
 use serde_json::json;
 
 use super::arguments::Arguments;
-use super::failure::HttpError;
-use super::{Introspect, names, page};
+use super::http_error::HttpError;
+use super::{Introspect, key_lookup, page};
 
 /// Values read in one step; between steps the core handles other events.
 const STATUSES_AT_ONCE: usize = 500;
@@ -50,7 +50,7 @@ impl Introspect {
     /// Status of one value and its parts.
     pub(super) async fn status_of(&self, key: String) -> Result<(Status, Vec<Status>), HttpError> {
         let question = move |view: &CoreView<'_>| {
-            let key = names::find_key(view.engine, &key)?;
+            let key = key_lookup::find_key(view.engine, &key)?;
             with_parts(view, &key).ok_or_else(|| {
                 HttpError::not_found(format!(
                     "{} is gone; its timeline tells more",

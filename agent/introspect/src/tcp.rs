@@ -28,7 +28,7 @@ use tokio_util::task::AbortOnDropHandle;
 use zeroize::Zeroizing;
 
 use super::events::EventStreams;
-use super::failure::HttpError;
+use super::http_error::HttpError;
 
 /// Introspection requests over TCP that need the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::arguments::{Arguments, format_time, parse_time};
 use super::document::{Renderer, state_after, txn_name};
-use super::failure::HttpError;
-use super::{Introspect, names, page};
+use super::http_error::HttpError;
+use super::{Introspect, key_lookup, page};
 
 /// Most values that are listed for one dependency.
 const MATCHES_SHOWN: usize = 16;
@@ -270,7 +270,7 @@ pub(super) async fn flags(
     }
     let mut prefixes = Vec::new();
     for text in arguments.all("prefix") {
-        prefixes.extend(names::key_prefixes(introspect.render.registry(), text)?);
+        prefixes.extend(key_lookup::key_prefixes(introspect.render.registry(), text)?);
     }
     let asked = introspect.core.inspect(move |view| {
         let wanted =
@@ -302,7 +302,7 @@ impl Introspect {
     async fn timeline(&self, key: String) -> Result<Vec<serde_json::Value>, HttpError> {
         let text = key.clone();
         let question = move |view: &CoreView<'_>| {
-            let key = names::find_key(view.engine, &text)?;
+            let key = key_lookup::find_key(view.engine, &text)?;
             Ok::<_, HttpError>((KeyHistory::of(view, key).with_targets(view), view.now.unix_ns))
         };
         let (past, now_ns) = match self.core.inspect(question).await? {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::arguments::Arguments;
 use super::document::TransactionDocument;
-use super::failure::HttpError;
+use super::http_error::HttpError;
 use super::{Introspect, page};
 
 /// `GET txn-history`: `format`, `seq-num` or `since`, `until`, `after-seq`, `limit`, oldest first.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use redb::{Builder, Database, WriteTransaction};
 use tracing::warn;
 
@@ -46,7 +46,7 @@ impl HistoryFile {
             if !is_broken(&error) {
                 return Err(error);
             }
-            warn!(error = %Chain(&error), file = name, "a history cannot be read and is put aside");
+            warn!(error = %ErrorChain(&error), file = name, "a history cannot be read and is put aside");
             let moved = std::fs::rename(&path, path.with_extension("broken"));
             let failed =
                 |source| StoreError::File { action: "put aside", path: path.clone(), source };

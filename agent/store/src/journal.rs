@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread;
 use std::time::Duration;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use redb::{
     Database, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition, TableError,
 };
@@ -228,7 +228,7 @@ impl Writer {
             }
             Err(refused) => {
                 if !refused_before {
-                    error!(error = %Chain(&refused), "history is in memory only, until the disk takes it");
+                    error!(error = %ErrorChain(&refused), "history is in memory only, until the disk takes it");
                 }
                 self.forget_oldest();
                 false

@@ -22,9 +22,9 @@ pub struct Boundary {
     pub confirm_id: Option<SmolStr>,
 }
 
-pub type Boundaries = broadcast::Receiver<Boundary>;
+pub type BoundaryReceiver = broadcast::Receiver<Boundary>;
 
-/// Sending half of [`Boundaries`], which hands out receivers.
+/// Sending half of [`BoundaryReceiver`], which hands out receivers.
 #[derive(Clone, Debug)]
 pub struct BoundarySender(broadcast::Sender<Boundary>);
 
@@ -35,7 +35,7 @@ impl Default for BoundarySender {
 }
 
 impl BoundarySender {
-    pub fn subscribe(&self) -> Boundaries {
+    pub fn subscribe(&self) -> BoundaryReceiver {
         self.0.subscribe()
     }
 

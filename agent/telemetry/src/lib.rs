@@ -6,16 +6,16 @@
 
 pub mod commits;
 pub mod cursor;
+pub mod polled;
 pub mod revision;
 pub mod selection;
 #[cfg(test)]
 mod tests;
-pub mod view;
 mod visibility;
 
-pub use commits::{Boundaries, Boundary, BoundarySender};
+pub use commits::{Boundary, BoundaryReceiver, BoundarySender};
 pub use cursor::{Compare, Cursor, TreeUpdate, Walk, WalkProgress};
 pub use revision::{
-    Draft, DraftTree, LeafVersion, Mutation, Plane, Revision, RevisionChange, TreeWriter,
+    ConfigOrState, Draft, DraftTree, LeafVersion, Mutation, Revision, RevisionChange, TreeWriter,
 };
 pub use selection::{ChangeDetection, Filter, LeafSetCache, ReadType, Selection};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::tree::{self, Branch, Child, Found, Leaf, List, Tree};
+use holdfast_config::tree::{self, Branch, Child, Leaf, List, NodeRef, Tree};
 use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
 use smol_str::SmolStr;
 
@@ -53,12 +53,12 @@ pub enum Mutation {
     /// Marks the entry or presence container as configured.
     MarkConfigured,
     /// Removes all nodes of the plane at the path and below.
-    Gone(Plane),
+    Gone(ConfigOrState),
 }
 
 /// Owner of a node. Configuration and state share list entries, and are added and removed independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plane {
+pub enum ConfigOrState {
     Config,
     State,
     Both,
@@ -184,7 +184,7 @@ impl DraftTree<'_> {
             Mutation::MarkConfigured => {
                 self.tree.branch_mut(self.schema, &path.0, &self.stamp).given = true;
             }
-            Mutation::Gone(Plane::Both) => {
+            Mutation::Gone(ConfigOrState::Both) => {
                 self.tree.remove(self.schema, path);
                 self.has_removals = true;
             }
@@ -225,10 +225,10 @@ impl DraftTree<'_> {
         let merge = Merge { schema, stamp };
         Tree::diff(old, new, &mut |path, difference| match difference {
             tree::Change::Leaf { new, .. } => set(tree, schema, path, new.value.clone(), stamp),
-            tree::Change::Added(Found::Leaf(leaf)) => {
+            tree::Change::Added(NodeRef::Leaf(leaf)) => {
                 set(tree, schema, path, leaf.value.clone(), stamp);
             }
-            tree::Change::Added(Found::Branch(branch)) => {
+            tree::Change::Added(NodeRef::Branch(branch)) => {
                 let Some((last, above)) = path.0.split_last() else {
                     return merge.branch(tree.root_mut(), branch, false);
                 };
@@ -238,8 +238,10 @@ impl DraftTree<'_> {
                     None => merge.container(above, last.node, branch),
                 }
             }
-            tree::Change::Added(Found::List(_)) => {} // entries are reported one by one
-            tree::Change::Removed(_) => remove_plane_nodes(tree, schema, path, Plane::Config),
+            tree::Change::Added(NodeRef::List(_)) => {} // entries are reported one by one
+            tree::Change::Removed(_) => {
+                remove_plane_nodes(tree, schema, path, ConfigOrState::Config)
+            }
             tree::Change::Given(true) => tree.branch_mut(schema, &path.0, &stamp).given = true,
             tree::Change::Given(false) => {} // the entry still exists, and only that matters here
         });
@@ -429,16 +431,16 @@ fn remove_plane_nodes(
     tree: &mut Tree<LeafVersion>,
     schema: &Schema,
     path: &InstancePath,
-    plane: Plane,
+    plane: ConfigOrState,
 ) {
     match tree.get(path) {
-        Some(Found::Leaf(_))
+        Some(NodeRef::Leaf(_))
             if path.last().is_some_and(|step| belongs(schema, step.node, plane)) =>
         {
             tree.remove(schema, path);
         }
-        None | Some(Found::Leaf(_)) => {}
-        Some(Found::List(list)) => {
+        None | Some(NodeRef::Leaf(_)) => {}
+        Some(NodeRef::List(list)) => {
             let Some((last, above)) = path.0.split_last() else { return };
             for keys in keys_of(list) {
                 let mut entry = InstancePath(above.to_vec());
@@ -446,7 +448,7 @@ fn remove_plane_nodes(
                 remove_plane_nodes(tree, schema, &entry, plane);
             }
         }
-        Some(Found::Branch(_)) => {
+        Some(NodeRef::Branch(_)) => {
             let branch = tree.branch_mut(schema, &path.0, &LeafVersion::default());
             strip(branch, schema, plane);
             let entry = path.last().is_some_and(|step| step.keys.is_some());
@@ -457,8 +459,8 @@ fn remove_plane_nodes(
     }
 }
 
-fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: Plane) {
-    if plane == Plane::Config {
+fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: ConfigOrState) {
+    if plane == ConfigOrState::Config {
         branch.given = false;
     }
     branch.retain(|node, child| match child {
@@ -491,10 +493,10 @@ fn is_unused_entry(entry: &Branch<LeafVersion>, schema: &Schema) -> bool {
     !entry.given && entry.has_only_keys(schema)
 }
 
-fn belongs(schema: &Schema, leaf: NodeId, plane: Plane) -> bool {
+fn belongs(schema: &Schema, leaf: NodeId, plane: ConfigOrState) -> bool {
     match plane {
-        Plane::Config => schema.node(leaf).config,
-        Plane::State => !schema.node(leaf).config,
-        Plane::Both => true,
+        ConfigOrState::Config => schema.node(leaf).config,
+        ConfigOrState::State => !schema.node(leaf).config,
+        ConfigOrState::Both => true,
     }
 }

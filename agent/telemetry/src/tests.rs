@@ -9,8 +9,8 @@ use holdfast_config::{Child, InstancePath, NodeId, Path, PathPattern, Step};
 use proptest::prelude::*;
 
 use super::{
-    ChangeDetection, Compare, Cursor, Filter, LeafSetCache, LeafVersion, Mutation, Plane, Revision,
-    RevisionChange, Selection, TreeUpdate, Walk, WalkProgress,
+    ChangeDetection, Compare, ConfigOrState, Cursor, Filter, LeafSetCache, LeafVersion, Mutation,
+    Revision, RevisionChange, Selection, TreeUpdate, Walk, WalkProgress,
 };
 
 static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
@@ -121,7 +121,9 @@ fn apply_draft(revision: &Revision, acts: &[DraftChange]) -> Revision {
             DraftChange::Remove { port, mutation, plane } => {
                 let path =
                     instance(&REMOVED_PATHS[*mutation].replace("eth*", &format!("eth{port}")));
-                let mutation = Mutation::Gone([Plane::Config, Plane::State, Plane::Both][*plane]);
+                let mutation = Mutation::Gone(
+                    [ConfigOrState::Config, ConfigOrState::State, ConfigOrState::Both][*plane],
+                );
                 draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation });
             }
         }

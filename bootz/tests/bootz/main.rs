@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
+mod dhcp_options;
+mod fixture;
 mod fuzz;
-mod hostile;
-mod machine;
-mod options;
+mod oversized_answers;
 mod ownership;
 mod pki;
-mod pure;
-mod scene;
+mod state_machine;
 mod survival;
+mod tables;

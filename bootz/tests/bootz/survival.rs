@@ -7,7 +7,7 @@ use holdfast_bootz::client::{
 use proptest::prelude::*;
 use tonic::Code;
 
-use crate::scene::{ClientDriver, RequestLog, SimulatedServer, dhcp_record, refusal};
+use crate::fixture::{ClientDriver, RequestLog, SimulatedServer, dhcp_record, refusal};
 
 /// One turn of a hostile world.
 #[derive(Clone, Copy, Debug)]

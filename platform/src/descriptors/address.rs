@@ -19,7 +19,9 @@ use super::{kinds, link};
 use crate::codec::{Codec, EncodeError, Op, Request, Requests};
 use crate::links::LinkIndex;
 use crate::transport;
-use crate::values::{Address, AddressFacts, AddressOrigin, Connected, MAIN_TABLE, OUR_PROTOCOL};
+use crate::values::{
+    Address, AddressFacts, AddressOrigin, ConnectedPrefix, MAIN_TABLE, OUR_PROTOCOL,
+};
 
 /// `errno` values by which the kernel refuses an address on a link without IPv6, be it for its MTU or because IPv6
 /// is off.
@@ -32,7 +34,7 @@ pub struct AddressDescriptor;
 
 /// Prefixes that an address makes on-link.
 #[derive(Debug)]
-pub struct ConnectedDescriptor;
+pub struct ConnectedPrefixDescriptor;
 
 /// The key of an address.
 ///
@@ -120,8 +122,8 @@ impl Descriptor for AddressDescriptor {
     fn parts(&self, address: &Address) -> Vec<Part> {
         let Some(prefix) = address.on_link_prefix() else { return Vec::new() };
         let (link, ip) = (address.link.clone(), address.ip);
-        let part = Connected { link, ip, prefix, table: MAIN_TABLE };
-        vec![(ConnectedDescriptor.key(&part), Arc::new(part))]
+        let part = ConnectedPrefix { link, ip, prefix, table: MAIN_TABLE };
+        vec![(ConnectedPrefixDescriptor.key(&part), Arc::new(part))]
     }
 
     fn cascades(&self, address: &Address) -> Vec<Cascade> {
@@ -249,8 +251,8 @@ fn origin(ip: IpAddr, proto: Option<AddressProtocol>, flags: AddressFlags) -> Ad
     }
 }
 
-impl Descriptor for ConnectedDescriptor {
-    type Value = Connected;
+impl Descriptor for ConnectedPrefixDescriptor {
+    type Value = ConnectedPrefix;
 
     fn kind(&self) -> KindId {
         kinds::CONNECTED
@@ -260,11 +262,11 @@ impl Descriptor for ConnectedDescriptor {
         "connected"
     }
 
-    fn key(&self, part: &Connected) -> Key {
+    fn key(&self, part: &ConnectedPrefix) -> Key {
         connected_key(&part.link, part.ip)
     }
 
-    fn label(&self, part: &Connected) -> String {
+    fn label(&self, part: &ConnectedPrefix) -> String {
         format!("prefix {} of {} on {}", part.prefix, part.ip, part.link)
     }
 
@@ -277,18 +279,18 @@ impl Descriptor for ConnectedDescriptor {
         false
     }
 
-    fn change(&self, _: &Connected, _: &Connected) -> Change {
+    fn change(&self, _: &ConnectedPrefix, _: &ConnectedPrefix) -> Change {
         Change::Recreate
     }
 
     /// The kernel has the on-link route only while the link is up.
-    fn dependencies(&self, part: &Connected) -> Vec<Dependency> {
+    fn dependencies(&self, part: &ConnectedPrefix) -> Vec<Dependency> {
         vec![Dependency::exact(format_smolstr!("link {} up", part.link), link::up_key(&part.link))]
     }
 
     /// Makes an address that moves leave its old link first, so that the routes through it are created again and
     /// do not stay on the old link.
-    fn claims(&self, part: &Connected) -> Vec<Claim> {
+    fn claims(&self, part: &ConnectedPrefix) -> Vec<Claim> {
         let everywhere = match part.ip {
             IpAddr::V4(ip) => ip.is_link_local(),
             IpAddr::V6(ip) => ip.is_unicast_link_local(),
@@ -300,7 +302,7 @@ impl Descriptor for ConnectedDescriptor {
         }
     }
 
-    fn provides(&self, part: &Connected) -> Vec<Offer> {
+    fn provides(&self, part: &ConnectedPrefix) -> Vec<Offer> {
         vec![Offer::prefix(part.table, part.prefix)]
     }
 }

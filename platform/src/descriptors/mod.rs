@@ -48,7 +48,7 @@ pub fn registry() -> Registry {
         registry.register(ethernet::EthernetConfigDescriptor),
         registry.register(forwarding::ForwardingDescriptor),
         registry.register(address::AddressDescriptor),
-        registry.register(address::ConnectedDescriptor),
+        registry.register(address::ConnectedPrefixDescriptor),
         registry.register(neighbor::NeighborDescriptor),
         registry.register(route::RouteDescriptor),
     ];

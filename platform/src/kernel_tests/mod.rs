@@ -16,7 +16,7 @@ use crate::{Platform, PlatformError, PlatformSettings};
 
 mod agent;
 pub(crate) mod fixture;
-mod teardown;
+mod group_delete;
 
 use fixture::{ManagedNetns, address, enter_fresh_namespaces, ip, own_namespace, route, veth};
 

@@ -16,7 +16,7 @@ pub const GRPC_SERVER: &str = "DEFAULT";
 
 /// Listening addresses and services of the gRPC server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listening {
+pub struct GrpcEndpoint {
     /// Addresses that the server listens on.
     pub addresses: Vec<IpAddr>,
     /// TCP port.
@@ -65,7 +65,7 @@ impl Registry {
     }
 
     /// State of the gRPC server, which exists even without any configuration.
-    pub fn server_state(&self, listening: &Listening) -> StateEntry {
+    pub fn server_state(&self, listening: &GrpcEndpoint) -> StateEntry {
         let nodes = &self.nodes.server;
         let path = self.in_system(nodes.entry, GRPC_SERVER);
         let mut leaves = Leaves::of(nodes.state);

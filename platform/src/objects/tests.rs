@@ -1,5 +1,5 @@
 use holdfast_config::tree::{Leaf, Tree};
-use holdfast_config::{LayerKey, Owners, Path, ProvKind};
+use holdfast_config::{LayerKey, LayerSet, Path, ProvenanceKind};
 
 use super::state::{Planes, StateEntry};
 use super::*;
@@ -32,7 +32,7 @@ impl Model {
             let path = self.path(path);
             let leaf = self.schema.leaf(path.last().unwrap().node);
             let value = leaf.ty.parse_text(text).unwrap();
-            let prov = Provenance { kind: ProvKind::Explicit, owners: Owners::of(layer) };
+            let prov = Provenance { kind: ProvenanceKind::Explicit, owners: LayerSet::of(layer) };
             tree.set_leaf(&self.schema, &path, Leaf::new(value, prov));
         }
         tree

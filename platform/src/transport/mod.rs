@@ -8,7 +8,7 @@ use holdfast_scheduler::{
     Completion, Engine, Fact, Key, Now, OpId, Operation, Scope, Step, TransportId,
 };
 
-pub(crate) mod cancelled;
+pub(crate) mod cancellation;
 pub(crate) mod codecs;
 mod credentials;
 mod files;
@@ -45,7 +45,7 @@ pub trait Transport: Send {
     fn submit(&mut self, batch: Vec<Operation>);
 
     /// Cancels operations. Those that have not started are answered with
-    /// [`OperationError::cancelled`](holdfast_scheduler::OperationError::cancelled); a request that the kernel
+    /// [`OperationError::cancellation`](holdfast_scheduler::OperationError::cancelled); a request that the kernel
     /// already has is still carried out.
     fn cancel(&mut self, operations: Vec<OpId>);
 

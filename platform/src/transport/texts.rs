@@ -13,7 +13,7 @@ use holdfast_base::now_ns;
 use holdfast_scheduler::{Completion, Fact, Key, OpId, Operation, OperationError, SharedValue};
 use tracing::warn;
 
-use super::cancelled::CancelledOperations;
+use super::cancellation::CancelledOperations;
 use super::codecs::{self, Codecs, ReadQuery};
 use super::credentials::CredentialFiles;
 use super::files::Root;

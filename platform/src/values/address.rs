@@ -78,7 +78,7 @@ impl AddressOrigin {
 /// Part of an address: while its link is up, gateways within the prefix are reachable. The kernel maintains this
 /// by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connected {
+pub struct ConnectedPrefix {
     /// The link.
     pub link: SmolStr,
     /// Address that makes the prefix on-link.

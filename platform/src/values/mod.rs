@@ -17,7 +17,7 @@ mod neighbor;
 mod route;
 mod system;
 
-pub use address::{Address, AddressFacts, AddressOrigin, Connected};
+pub use address::{Address, AddressFacts, AddressOrigin, ConnectedPrefix};
 pub use credential::{Account, CredentialFile, GlomeLogin, Password, Program, SshServer};
 pub use link::{
     BridgeParams, Duplex, Ethernet, EthernetAttribute, Forwarding, Link, LinkFacts, LinkKind,

@@ -6,7 +6,7 @@ use super::StatementAction;
 use super::grammar::Grammar;
 use super::print::{PrintedLine, write};
 use crate::instance::{InstancePath, Step};
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::schema::{NodeId, NodeKind, Schema};
 use crate::tree::{Branch, Child, Tree};
 use crate::value::Value;
@@ -15,8 +15,8 @@ use crate::value::Value;
 /// tells that another origin holds that leaf, entry or container explicitly, in which case there is no `no`.
 pub fn running(
     schema: &Schema,
-    layer: &Tree<Mark>,
-    factory: &Tree<Mark>,
+    layer: &Tree<LeafMark>,
+    factory: &Tree<LeafMark>,
     elsewhere: &dyn Fn(&InstancePath) -> bool,
 ) -> String {
     let mut said = Vec::new();
@@ -36,7 +36,12 @@ impl RunningLines<'_> {
         self.said.push(PrintedLine { path: path.clone(), act, note: None });
     }
 
-    fn branch(&mut self, path: &mut InstancePath, layer: &Branch<Mark>, factory: &Branch<Mark>) {
+    fn branch(
+        &mut self,
+        path: &mut InstancePath,
+        layer: &Branch<LeafMark>,
+        factory: &Branch<LeafMark>,
+    ) {
         let ids = layer.children().iter().chain(factory.children()).map(|(id, _)| *id);
         let mut ids: Vec<NodeId> = ids.filter(|id| !self.schema.is_list_key(*id)).collect();
         ids.sort_unstable();
@@ -51,7 +56,7 @@ impl RunningLines<'_> {
                 ),
                 NodeKind::List { .. } => self.list(path, layer, factory),
                 NodeKind::Root | NodeKind::Container { .. } => {
-                    let inside = |branch: &Branch<Mark>| branch.container(id).cloned();
+                    let inside = |branch: &Branch<LeafMark>| branch.container(id).cloned();
                     self.inside(path, inside(layer).as_deref(), inside(factory).as_deref());
                 }
             }
@@ -62,11 +67,13 @@ impl RunningLines<'_> {
     fn leaf(
         &mut self,
         path: &InstancePath,
-        held: Option<(&Value, Mark)>,
-        factory: Option<&Child<Mark>>,
+        held: Option<(&Value, LeafMark)>,
+        factory: Option<&Child<LeafMark>>,
     ) {
         match held {
-            Some((value, Mark::Explicit)) => self.say(path, StatementAction::Set(value.clone())),
+            Some((value, LeafMark::Explicit)) => {
+                self.say(path, StatementAction::Set(value.clone()))
+            }
             Some(_) => {}
             None if factory.is_some() && !(self.elsewhere)(path) => {
                 self.say(path, StatementAction::No)
@@ -75,9 +82,14 @@ impl RunningLines<'_> {
         }
     }
 
-    fn list(&mut self, path: &mut InstancePath, layer: &Branch<Mark>, factory: &Branch<Mark>) {
+    fn list(
+        &mut self,
+        path: &mut InstancePath,
+        layer: &Branch<LeafMark>,
+        factory: &Branch<LeafMark>,
+    ) {
         let Some(step) = path.0.pop() else { return };
-        let keys = |branch: &Branch<Mark>| -> Vec<_> {
+        let keys = |branch: &Branch<LeafMark>| -> Vec<_> {
             branch
                 .list(step.node)
                 .into_iter()
@@ -88,7 +100,7 @@ impl RunningLines<'_> {
         all.sort_unstable();
         all.dedup();
         for keys in all {
-            let entry = |branch: &Branch<Mark>| branch.list(step.node)?.get(&keys).cloned();
+            let entry = |branch: &Branch<LeafMark>| branch.list(step.node)?.get(&keys).cloned();
             let (held, factory) = (entry(layer), entry(factory));
             path.0.push(Step::entry(step.node, keys));
             self.inside(path, held.as_deref(), factory.as_deref());
@@ -101,8 +113,8 @@ impl RunningLines<'_> {
     fn inside(
         &mut self,
         path: &mut InstancePath,
-        layer: Option<&Branch<Mark>>,
-        factory: Option<&Branch<Mark>>,
+        layer: Option<&Branch<LeafMark>>,
+        factory: Option<&Branch<LeafMark>>,
     ) {
         let nothing = Branch::default();
         let was_given = factory.is_some_and(|it| it.given);
@@ -134,9 +146,9 @@ fn is_entry(path: &InstancePath) -> bool {
     path.last().is_some_and(|step| step.keys.is_some())
 }
 
-fn holds_factory(branch: &Branch<Mark>) -> bool {
+fn holds_factory(branch: &Branch<LeafMark>) -> bool {
     branch.children().iter().any(|(_, child)| match child {
-        Child::Leaf(leaf) => leaf.meta == Mark::Factory,
+        Child::Leaf(leaf) => leaf.meta == LeafMark::Factory,
         Child::Container(inside) => holds_factory(inside),
         Child::List(list) => list.iter().any(|(_, entry)| holds_factory(entry)),
     })

@@ -5,9 +5,9 @@ use std::fmt::Write;
 use super::{print, print_with_notes, running};
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
-use crate::layer::{LayerKey, Mark};
-use crate::tree::Found;
-use crate::union::{ProvKind, Provenance};
+use crate::layer::{LayerKey, LeafMark};
+use crate::tree::NodeRef;
+use crate::union::{Provenance, ProvenanceKind};
 
 /// A command that prints text.
 #[derive(Clone, Copy, Debug)]
@@ -75,9 +75,9 @@ fn is_explicit_in_openconfig(configuration: &Configuration, native: &InstancePat
     let layer = configuration.layers().tree(LayerKey::CLIENT_OPENCONFIG);
     let above = configuration.models().map.up_path(native);
     above.iter().any(|path| match layer.get(path) {
-        Some(Found::Leaf(leaf)) => leaf.meta == Mark::Explicit,
-        Some(Found::Branch(_)) => true,
-        Some(Found::List(_)) | None => false,
+        Some(NodeRef::Leaf(leaf)) => leaf.meta == LeafMark::Explicit,
+        Some(NodeRef::Branch(_)) => true,
+        Some(NodeRef::List(_)) | None => false,
     })
 }
 
@@ -90,9 +90,9 @@ fn provenance(prov: Provenance) -> String {
     let owners: Vec<&str> = prov.owners.iter().map(LayerKey::name).collect();
     let owners = owners.join(", ");
     match prov.kind {
-        ProvKind::Explicit => owners,
-        ProvKind::Factory => "factory".to_owned(),
-        ProvKind::OpenConfigDefault => format!("OpenConfig default of {owners}"),
-        ProvKind::NativeDefault => "default".to_owned(),
+        ProvenanceKind::Explicit => owners,
+        ProvenanceKind::Factory => "factory".to_owned(),
+        ProvenanceKind::OpenConfigDefault => format!("OpenConfig default of {owners}"),
+        ProvenanceKind::NativeDefault => "default".to_owned(),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::EditCause;
 use super::payload::InvalidPayload;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark};
+use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::leaf_list::LeafListBuilder;
 use crate::limits::LimitExceeded;
 use crate::models::Models;
@@ -23,7 +23,7 @@ pub(super) struct LeafListAdditions {
 #[derive(Debug)]
 struct Addition {
     entries: LeafListBuilder<Value>,
-    mark: Mark,
+    mark: LeafMark,
 }
 
 impl LeafListAdditions {
@@ -35,7 +35,7 @@ impl LeafListAdditions {
         &mut self,
         (origin, path): (Origin, &InstancePath),
         held: &Value,
-        more: &Leaf<Mark>,
+        more: &Leaf<LeafMark>,
     ) -> Result<(), LimitExceeded> {
         let lists = self.lists.entry(origin).or_default();
         if !lists.contains_key(path) {
@@ -108,8 +108,8 @@ impl<'a, 'f> SubtreeMerge<'a, 'f> {
     /// When a leaf-list would exceed its limit.
     pub(super) fn branch(
         &mut self,
-        into: &mut Branch<Mark>,
-        from: &'f Branch<Mark>,
+        into: &mut Branch<LeafMark>,
+        from: &'f Branch<LeafMark>,
     ) -> Result<(), InvalidPayload> {
         into.given |= from.given;
         for (node, child) in from.children() {
@@ -141,8 +141,8 @@ impl<'a, 'f> SubtreeMerge<'a, 'f> {
     fn leaf(
         &mut self,
         node: NodeId,
-        into: &mut Branch<Mark>,
-        leaf: &Leaf<Mark>,
+        into: &mut Branch<LeafMark>,
+        leaf: &Leaf<LeafMark>,
     ) -> Result<(), InvalidPayload> {
         match into.value(node) {
             Some(held) if self.schema.node(node).kind == NodeKind::LeafList => {

@@ -1,36 +1,36 @@
 //! Requests of clients to change the configuration, and the reasons to refuse them.
 
-mod admission;
-mod apply;
-mod blame;
+mod attribution;
+mod authorization;
+mod counterpart;
 mod errors;
-mod image;
-mod kept;
 mod merge;
 mod payload;
 mod ports;
 mod reconcile;
 mod secrets;
+mod session;
 mod text;
+mod unchanged_units;
 mod union;
 
-pub use admission::{EditAuthorization, EditAuthorizer, RequestForms};
+pub use authorization::{EditAuthorization, EditAuthorizer, RequestForms};
 pub use errors::{Conflict, ConflictSide, EditCause, EditError, EditErrors, EditOperation};
 
 pub use payload::ANNOTATION;
-pub use secrets::{Keeper, SecretKeeper};
+pub use secrets::{SecretKeeper, SecretKeeperHandle};
 
-pub(crate) use apply::EditSession;
-pub(crate) use blame::Attribution;
+pub(crate) use attribution::Attribution;
 pub(crate) use reconcile::check_supported;
 pub(crate) use secrets::check_roles;
+pub(crate) use session::EditSession;
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
 use crate::path::Path;
-use crate::progress::Cancel;
+use crate::progress::CancelToken;
 use crate::schema::Origin;
 use crate::value::Scalar;
 
@@ -47,9 +47,9 @@ pub struct Edit {
     /// Permissions of the author.
     pub authorization: EditAuthorization,
     /// The keeper of the secrets of users in it.
-    pub keeper: Keeper,
+    pub keeper: SecretKeeperHandle,
     /// Cancelled when the client no longer waits.
-    pub cancel: Cancel,
+    pub cancel: CancelToken,
 }
 
 /// Path of an operation. Only deletes may have wildcards.

@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 use super::{EditCause, Payload};
 use crate::instance::InstancePath;
 use crate::json::{self, DocumentContent, Flavour, JsonError, JsonErrorKind};
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::limits;
 use crate::progress::ParseProgress;
 use crate::schema::Schema;
@@ -25,7 +25,7 @@ pub(super) enum ParsedPayload {
     Leaf(Value),
     /// A subtree; `empty` when the document was `{}`.
     Branch {
-        branch: Arc<Branch<Mark>>,
+        branch: Arc<Branch<LeafMark>>,
         annotation: Option<SmolStr>,
         empty: bool,
     },
@@ -65,7 +65,7 @@ pub(super) fn read(
                 text,
                 flavour,
                 true,
-                Mark::Explicit,
+                LeafMark::Explicit,
                 progress,
             )?;
             let annotation = annotation(document.annotations).map_err(here)?;

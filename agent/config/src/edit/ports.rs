@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
@@ -28,11 +28,11 @@ pub(super) struct Port<'a> {
     models: &'a Models,
     native: InstancePath,
     openconfig: Option<InstancePath>,
-    entry: &'a Arc<Branch<Mark>>,
+    entry: &'a Arc<Branch<LeafMark>>,
 }
 
 impl<'a> FactoryPorts<'a> {
-    pub(super) fn of(models: &'a Models, factory: &'a Tree<Mark>) -> Self {
+    pub(super) fn of(models: &'a Models, factory: &'a Tree<LeafMark>) -> Self {
         let schema = &models.native;
         let found = schema.find(PORTS).zip(schema.find(TYPE));
         let ports = found.map(|(list, kind)| ports(models, factory, list, kind));
@@ -43,7 +43,7 @@ impl<'a> FactoryPorts<'a> {
     /// leaves of the layer stay. An operation on a single leaf does not leave out ports.
     pub(super) fn restore(
         &self,
-        layer: &mut Tree<Mark>,
+        layer: &mut Tree<LeafMark>,
         (origin, named): (Origin, &PathPattern),
         left_out: impl Fn(&Port<'_>) -> bool,
     ) {
@@ -69,23 +69,23 @@ impl Port<'_> {
     }
 
     /// True when a tree of this origin has the entry, and in OpenConfig more of it than a shell.
-    pub(super) fn is_in(&self, origin: Origin, tree: &Tree<Mark>) -> bool {
+    pub(super) fn is_in(&self, origin: Origin, tree: &Tree<LeafMark>) -> bool {
         let found = self.path(origin).and_then(|path| tree.get(path));
         found.is_some_and(|found| origin == Origin::Native || !self.models.map.has_only_keys(found))
     }
 
-    fn restore(&self, schema: &Schema, layer: &mut Tree<Mark>) {
+    fn restore(&self, schema: &Schema, layer: &mut Tree<LeafMark>) {
         if layer.branch(&self.native).is_none() {
             let entry = Child::Container(self.entry.clone());
-            return layer.put(schema, &self.native, entry, &Mark::Factory);
+            return layer.put(schema, &self.native, entry, &LeafMark::Factory);
         }
-        add_missing(layer.branch_mut(schema, &self.native.0, &Mark::Factory), self.entry);
+        add_missing(layer.branch_mut(schema, &self.native.0, &LeafMark::Factory), self.entry);
     }
 }
 
 fn ports<'a>(
     models: &'a Models,
-    factory: &'a Tree<Mark>,
+    factory: &'a Tree<LeafMark>,
     list: NodeId,
     kind: NodeId,
 ) -> Vec<Port<'a>> {
@@ -93,10 +93,10 @@ fn ports<'a>(
     let Some((last, above)) = way.split_last() else { return Vec::new() };
     let above = InstancePath(above.iter().copied().map(Step::node).collect());
     let entries = factory.branch(&above).and_then(|branch| branch.list(*last));
-    let is_physical = |entry: &Branch<Mark>| {
+    let is_physical = |entry: &Branch<LeafMark>| {
         entry.value(kind).is_none_or(|it| *it == Value::Enum(PHYSICAL.into()))
     };
-    let port = |(keys, entry): (&Keys, &'a Arc<Branch<Mark>>)| {
+    let port = |(keys, entry): (&Keys, &'a Arc<Branch<LeafMark>>)| {
         let native = above.join(Step::entry(*last, keys.clone()));
         let openconfig = models.map.up_path(&native).into_iter().next();
         Port { models, native, openconfig, entry }
@@ -113,7 +113,7 @@ fn way(schema: &Schema, node: NodeId) -> Vec<NodeId> {
     way
 }
 
-fn add_missing(into: &mut Branch<Mark>, from: &Branch<Mark>) {
+fn add_missing(into: &mut Branch<LeafMark>, from: &Branch<LeafMark>) {
     for (node, child) in from.children() {
         match (child, into.child(*node)) {
             (_, None) => drop(into.put(*node, child.clone())),

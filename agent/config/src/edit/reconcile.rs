@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::EditCause;
 use super::payload::InvalidPayload;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
 use crate::tree::{Branch, Child, List};
@@ -27,10 +27,10 @@ struct Comparison {
     /// True when it equals the view, including all descendants.
     same: bool,
     /// Subtree for the layer.
-    result: Arc<Branch<Mark>>,
+    result: Arc<Branch<LeafMark>>,
 }
 
-type OptionalBranch<'h> = Option<&'h Arc<Branch<Mark>>>;
+type OptionalBranch<'h> = Option<&'h Arc<Branch<LeafMark>>>;
 
 impl<'a> Reconciler<'a> {
     pub(super) fn new(schema: &'a Schema, path: &'a InstancePath, track: bool) -> Self {
@@ -42,10 +42,10 @@ impl<'a> Reconciler<'a> {
     /// Subtree for the layer at the target. `held` is the subtree that the layer has so far.
     pub(super) fn run(
         &mut self,
-        supplied: &'a Arc<Branch<Mark>>,
+        supplied: &'a Arc<Branch<LeafMark>>,
         view: OptionalBranch<'_>,
         held: OptionalBranch<'_>,
-    ) -> Option<Arc<Branch<Mark>>> {
+    ) -> Option<Arc<Branch<LeafMark>>> {
         let last = self.way.last();
         let (node, entry) =
             last.map_or((self.schema.root(), false), |(node, keys)| (*node, keys.is_some()));
@@ -61,13 +61,13 @@ impl<'a> Reconciler<'a> {
 
     fn branch(
         &mut self,
-        supplied: &'a Arc<Branch<Mark>>,
+        supplied: &'a Arc<Branch<LeafMark>>,
         view: OptionalBranch<'_>,
         held: OptionalBranch<'_>,
     ) -> Comparison {
         let Some(view) = view else { return Comparison { same: false, result: supplied.clone() } };
         let mut same = contents(supplied) == contents(view);
-        let mut patches: Vec<(NodeId, Option<Child<Mark>>)> = Vec::new();
+        let mut patches: Vec<(NodeId, Option<Child<LeafMark>>)> = Vec::new();
         for (node, child) in supplied.children() {
             match child {
                 Child::Leaf(leaf) => same &= view.value(*node) == Some(&leaf.value),
@@ -101,13 +101,13 @@ impl<'a> Reconciler<'a> {
     fn list(
         &mut self,
         node: NodeId,
-        supplied: &'a List<Mark>,
-        view: Option<&List<Mark>>,
-        held: Option<&List<Mark>>,
-    ) -> (bool, Option<List<Mark>>) {
+        supplied: &'a List<LeafMark>,
+        view: Option<&List<LeafMark>>,
+        held: Option<&List<LeafMark>>,
+    ) -> (bool, Option<List<LeafMark>>) {
         let Some(view) = view else { return (false, None) };
         let mut same = supplied.len() == view.len();
-        let mut patches: Vec<(&Keys, Option<Arc<Branch<Mark>>>)> = Vec::new();
+        let mut patches: Vec<(&Keys, Option<Arc<Branch<LeafMark>>>)> = Vec::new();
         let inside_entry = std::mem::replace(&mut self.inside_entry, true);
         for (keys, entry) in supplied.iter() {
             let held = held.and_then(|held| held.get(keys));
@@ -163,14 +163,14 @@ impl<'a> Reconciler<'a> {
 }
 
 /// Number of children with content.
-fn contents(branch: &Branch<Mark>) -> usize {
+fn contents(branch: &Branch<LeafMark>) -> usize {
     branch.children().iter().filter(|(_, child)| !child.is_empty()).count()
 }
 
 fn patched(
-    supplied: &Arc<Branch<Mark>>,
-    patches: Vec<(NodeId, Option<Child<Mark>>)>,
-) -> Arc<Branch<Mark>> {
+    supplied: &Arc<Branch<LeafMark>>,
+    patches: Vec<(NodeId, Option<Child<LeafMark>>)>,
+) -> Arc<Branch<LeafMark>> {
     if patches.is_empty() {
         return supplied.clone();
     }
@@ -189,7 +189,7 @@ pub(crate) fn check_supported(
     models: &Models,
     origin: Origin,
     path: &InstancePath,
-    branch: &Branch<Mark>,
+    branch: &Branch<LeafMark>,
 ) -> Result<(), InvalidPayload> {
     let way = path.0.iter().map(|step| (step.node, step.keys.as_ref())).collect();
     SupportCheck { models, origin, way }.below(branch)
@@ -205,7 +205,7 @@ struct SupportCheck<'a> {
 }
 
 impl<'a> SupportCheck<'a> {
-    fn below(&mut self, branch: &'a Branch<Mark>) -> Result<(), InvalidPayload> {
+    fn below(&mut self, branch: &'a Branch<LeafMark>) -> Result<(), InvalidPayload> {
         let map = &self.models.map;
         for (node, child) in branch.children() {
             match child {

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 use zeroize::Zeroizing;
 
-use super::apply::EditSession;
-use super::blame::{Attribution, Subject};
+use super::attribution::{Attribution, Subject};
 use super::payload::ParsedPayload;
+use super::session::EditSession;
 use super::{EditCause, EditError, EditErrors, EditOperation};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark, Namespace};
+use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::NEW_SECRETS;
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
-use crate::tree::{Branch, Found};
+use crate::tree::{Branch, NodeRef};
 use crate::value::Value;
 
 /// The list of users, from the root of OpenConfig.
@@ -46,16 +46,16 @@ pub trait SecretKeeper: fmt::Debug + Send + Sync {
 
 /// The keeper for the secrets of one Set; without one, none is taken.
 #[derive(Clone, Debug, Default)]
-pub struct Keeper(Option<Arc<dyn SecretKeeper>>);
+pub struct SecretKeeperHandle(Option<Arc<dyn SecretKeeper>>);
 
-impl Keeper {
+impl SecretKeeperHandle {
     pub fn new(keeper: Arc<dyn SecretKeeper>) -> Self {
         Self(Some(keeper))
     }
 }
 
 /// Equal with the same keeper, or none in both.
-impl PartialEq for Keeper {
+impl PartialEq for SecretKeeperHandle {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -76,7 +76,7 @@ struct SecretNodes {
 /// Secrets that one request has given so far.
 #[derive(Debug, Default)]
 pub(super) struct SecretEdits {
-    keeper: Keeper,
+    keeper: SecretKeeperHandle,
     /// Looked up when a request first comes near a user.
     place: Option<SecretNodes>,
     /// As they were sent.
@@ -125,7 +125,11 @@ impl SecretNodes {
     }
 
     /// Removes the secrets from `branch`, whose root is at `path`, and returns them.
-    fn take(&self, path: &InstancePath, branch: &mut Arc<Branch<Mark>>) -> Vec<CleartextSecret> {
+    fn take(
+        &self,
+        path: &InstancePath,
+        branch: &mut Arc<Branch<LeafMark>>,
+    ) -> Vec<CleartextSecret> {
         let way: Vec<NodeId> = self.way().skip(path.0.len()).collect();
         let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
         let mut sent = Vec::new();
@@ -135,7 +139,7 @@ impl SecretNodes {
         sent
     }
 
-    fn has_secret(&self, branch: &Branch<Mark>, way: &[NodeId]) -> bool {
+    fn has_secret(&self, branch: &Branch<LeafMark>, way: &[NodeId]) -> bool {
         let Some((node, rest)) = way.split_first() else {
             return self.leaves.iter().any(|(leaf, _)| branch.leaf(*leaf).is_some());
         };
@@ -146,7 +150,7 @@ impl SecretNodes {
 
     fn take_below(
         &self,
-        branch: &mut Branch<Mark>,
+        branch: &mut Branch<LeafMark>,
         way: &[NodeId],
         keys: Option<&Keys>,
         sent: &mut Vec<CleartextSecret>,
@@ -162,7 +166,7 @@ impl SecretNodes {
             }
         } else if branch.list(*node).is_some() {
             let list = branch.list_mut(*node);
-            let has_secret = |entry: &Branch<Mark>| self.has_secret(entry, rest);
+            let has_secret = |entry: &Branch<LeafMark>| self.has_secret(entry, rest);
             let users = list.iter().filter(|(_, entry)| has_secret(entry));
             let users: Vec<Keys> = users.map(|(keys, _)| keys.clone()).collect();
             for keys in users {
@@ -174,7 +178,7 @@ impl SecretNodes {
 
     fn take_leaves(
         &self,
-        config: &mut Branch<Mark>,
+        config: &mut Branch<LeafMark>,
         keys: Option<&Keys>,
         sent: &mut Vec<CleartextSecret>,
     ) {
@@ -203,7 +207,7 @@ fn name_of(keys: &Keys) -> Option<SmolStr> {
 }
 
 impl SecretEdits {
-    pub(super) fn by(keeper: Keeper) -> Self {
+    pub(super) fn by(keeper: SecretKeeperHandle) -> Self {
         Self { keeper, ..Self::default() }
     }
 }
@@ -303,7 +307,7 @@ impl EditSession<'_> {
         for keys in users {
             let entry = place.entry(keys);
             let tree = self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG);
-            tree.branch_mut(schema, &entry.0, &Mark::Explicit);
+            tree.branch_mut(schema, &entry.0, &LeafMark::Explicit);
             self.fill_key_copies(Origin::OpenConfig, &entry);
         }
     }
@@ -371,8 +375,8 @@ fn has_client_user(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
             let entry = layers.tree(LayerKey::CLIENT_NATIVE).branch(&path);
             let mut explicit = false;
             if let Some(entry) = entry {
-                Found::Branch(entry).walk(&mut path.clone(), &mut |_, leaf| {
-                    explicit |= leaf.meta == Mark::Explicit;
+                NodeRef::Branch(entry).walk(&mut path.clone(), &mut |_, leaf| {
+                    explicit |= leaf.meta == LeafMark::Explicit;
                 });
             }
             explicit

@@ -1,16 +1,16 @@
 //! Application of CLI text to the client's native layer.
 
-use super::apply::EditSession;
-use super::blame::{CliText, Subject};
+use super::attribution::{CliText, Subject};
 use super::errors::MAX_CONFLICTS;
+use super::session::EditSession;
 use super::{Conflict, Edit, EditCause, EditOperation, EditTarget, Payload};
 use crate::cli::{self, Statement, StatementAction};
 use crate::instance::InstancePath;
-use crate::layer::{LayerKey, Mark};
+use crate::layer::{LayerKey, LeafMark};
 use crate::limits::excerpt;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeKind, Origin};
-use crate::tree::{Branch, Child, Found, Leaf};
+use crate::tree::{Branch, Child, Leaf, NodeRef};
 
 /// A negation `no X`, compared with the other origin after all lines are read.
 #[derive(Debug)]
@@ -94,9 +94,9 @@ impl EditSession<'_> {
                 let Some(node) = path.last().map(|step| schema.node(step.node)) else {
                     return Ok(());
                 };
-                let leaf = Leaf::new(value.clone(), Mark::Explicit);
-                let is_asked_for = |held: &&Leaf<Mark>| {
-                    held.meta == Mark::Explicit || self.additions.has(Origin::Native, path)
+                let leaf = Leaf::new(value.clone(), LeafMark::Explicit);
+                let is_asked_for = |held: &&Leaf<LeafMark>| {
+                    held.meta == LeafMark::Explicit || self.additions.has(Origin::Native, path)
                 };
                 match tree.leaf(path).filter(is_asked_for) {
                     Some(held) if node.kind == NodeKind::LeafList => {
@@ -106,7 +106,7 @@ impl EditSession<'_> {
                 }
             }
             StatementAction::Create => {
-                tree.branch_mut(schema, &path.0, &Mark::Explicit).given = true
+                tree.branch_mut(schema, &path.0, &LeafMark::Explicit).given = true
             }
             StatementAction::No => {
                 let before = self.before.layers().tree(LayerKey::CLIENT_NATIVE);
@@ -145,8 +145,8 @@ impl EditSession<'_> {
             let subject = Subject { native: Some(path), openconfig: Some(above) };
             let absent = self.attribution.side(LayerKey::CLIENT_NATIVE, subject, None);
             let value = match found {
-                Found::Leaf(leaf) => format!("`{}`", excerpt(&leaf.value)),
-                Found::Branch(_) | Found::List(_) => "there".to_owned(),
+                NodeRef::Leaf(leaf) => format!("`{}`", excerpt(&leaf.value)),
+                NodeRef::Branch(_) | NodeRef::List(_) => "there".to_owned(),
             };
             let there =
                 self.attribution.side_with_text(LayerKey::CLIENT_OPENCONFIG, subject, value);
@@ -164,17 +164,17 @@ pub(super) fn is_text(payload: &Payload) -> bool {
 }
 
 /// True when something in it was set by more than the factory configuration.
-fn is_explicit(found: Found<'_, Mark>) -> bool {
+fn is_explicit(found: NodeRef<'_, LeafMark>) -> bool {
     match found {
-        Found::Leaf(leaf) => leaf.meta == Mark::Explicit,
-        Found::Branch(branch) => has_explicit_leaf(branch),
-        Found::List(list) => list.iter().any(|(_, entry)| has_explicit_leaf(entry)),
+        NodeRef::Leaf(leaf) => leaf.meta == LeafMark::Explicit,
+        NodeRef::Branch(branch) => has_explicit_leaf(branch),
+        NodeRef::List(list) => list.iter().any(|(_, entry)| has_explicit_leaf(entry)),
     }
 }
 
-fn has_explicit_leaf(branch: &Branch<Mark>) -> bool {
+fn has_explicit_leaf(branch: &Branch<LeafMark>) -> bool {
     branch.children().iter().any(|(_, child)| match child {
-        Child::Leaf(leaf) => leaf.meta == Mark::Explicit,
+        Child::Leaf(leaf) => leaf.meta == LeafMark::Explicit,
         Child::Container(branch) => has_explicit_leaf(branch),
         Child::List(list) => list.iter().any(|(_, entry)| has_explicit_leaf(entry)),
     })

@@ -5,16 +5,16 @@
 
 use std::fmt::Display;
 
-use super::apply::EditSession;
-use super::blame::Subject;
+use super::attribution::Subject;
+use super::counterpart::{self, Overlap};
 use super::errors::MAX_CONFLICTS;
-use super::image::{self, Overlap};
 use super::merge::SubtreeMerge;
 use super::payload::ParsedPayload;
+use super::session::EditSession;
 use super::text::is_text;
 use super::{Conflict, Edit, EditCause, EditOperation, EditTarget, Payload};
 use crate::instance::InstancePath;
-use crate::layer::{LayerKey, Layers, Mark};
+use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::limits::excerpt;
 use crate::resolve::PathPattern;
 use crate::schema::Origin;
@@ -101,7 +101,7 @@ impl EditSession<'_> {
             }
             ParsedPayload::Branch { branch, annotation, .. } => {
                 if let Some(held) = tree.branch(path) {
-                    image::visit_differences(path, held, branch, &mut |path, held, given| {
+                    counterpart::visit_differences(path, held, branch, &mut |path, held, given| {
                         note(path, held, given);
                     });
                 }
@@ -166,7 +166,7 @@ impl EditSession<'_> {
             self.layers.annotation = None;
         }
         self.remove(Origin::OpenConfig, path);
-        image::clear_native(models, self.layers.tree_mut(LayerKey::CLIENT_NATIVE), path);
+        counterpart::clear_native(models, self.layers.tree_mut(LayerKey::CLIENT_NATIVE), path);
     }
 
     fn clear_native(&mut self, path: &InstancePath) {
@@ -196,7 +196,7 @@ impl EditSession<'_> {
     fn check_overlaps(&mut self, supplied: &Layers) {
         let native = supplied.tree(LayerKey::CLIENT_NATIVE);
         let openconfig = supplied.tree(LayerKey::CLIENT_OPENCONFIG);
-        let overlaps = image::overlaps(self.models(), native, openconfig);
+        let overlaps = counterpart::overlaps(self.models(), native, openconfig);
         for Overlap { native, openconfig } in overlaps.into_iter().take(MAX_CONFLICTS) {
             let subject = Subject { native: Some(&native.0), openconfig: Some(&openconfig.0) };
             let sides = [
@@ -211,7 +211,7 @@ impl EditSession<'_> {
     /// Restores memory sharing of a rebuilt layer with its previous version, wherever the two are equal.
     pub(super) fn share_memory(&mut self, layer: LayerKey) {
         let before = self.before.layers().tree(layer);
-        let made: Tree<Mark> = std::mem::take(self.layers.tree_mut(layer));
+        let made: Tree<LeafMark> = std::mem::take(self.layers.tree_mut(layer));
         *self.layers.tree_mut(layer) = made.sharing(before);
     }
 }

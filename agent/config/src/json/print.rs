@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::Flavour;
 use super::value::{write, write_text};
 use crate::schema::{ModuleId, Node, NodeId, Schema};
-use crate::tree::{Branch, Child, Found, List};
+use crate::tree::{Branch, Child, List, NodeRef};
 use crate::value::Value;
 
 /// Filter for the printed leaves. Containers and lists appear when one of their leaves does.
@@ -16,7 +16,7 @@ pub type NodeFilter<'a> = &'a dyn Fn(&Node) -> bool;
 pub fn print<M>(
     schema: &Schema,
     node: NodeId,
-    found: Found<'_, M>,
+    found: NodeRef<'_, M>,
     flavour: Flavour,
     shown: NodeFilter<'_>,
 ) -> Option<Vec<u8>> {
@@ -29,7 +29,7 @@ pub fn print<M>(
 pub fn print_while<M>(
     schema: &Schema,
     node: NodeId,
-    found: Found<'_, M>,
+    found: NodeRef<'_, M>,
     flavour: Flavour,
     shown: NodeFilter<'_>,
     go_on: &dyn Fn(usize) -> ControlFlow<()>,
@@ -37,10 +37,10 @@ pub fn print_while<M>(
     let mut printer = Printer { schema, flavour, shown, go_on, is_halted: false, out: Vec::new() };
     let node = schema.node(node);
     let printed = match found {
-        Found::Leaf(leaf) => printer.leaf(node, &leaf.value),
+        NodeRef::Leaf(leaf) => printer.leaf(node, &leaf.value),
         // Names at the top of a document always carry their module, also in partial documents.
-        Found::Branch(branch) => printer.object(node, branch, None),
-        Found::List(list) => printer.array(node, list, None),
+        NodeRef::Branch(branch) => printer.object(node, branch, None),
+        NodeRef::List(list) => printer.array(node, list, None),
     };
     match printer.is_halted {
         true => ControlFlow::Break(()),

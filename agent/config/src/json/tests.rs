@@ -3,7 +3,7 @@
 use super::*;
 use crate::path::Path;
 use crate::schema::{NodeId, Schema};
-use crate::tree::{Branch, Found};
+use crate::tree::{Branch, NodeRef};
 
 const INTERFACE: &str = "/interfaces/interface[name=eth0]";
 
@@ -191,7 +191,7 @@ fn a_filter_keeps_the_keys_of_what_it_shows() {
     };
     let root = std::sync::Arc::new(root);
     let print = |shown: NodeFilter<'_>| {
-        let out = print(&schema, schema.root(), Found::Branch(&root), Flavour::Plain, shown)
+        let out = print(&schema, schema.root(), NodeRef::Branch(&root), Flavour::Plain, shown)
             .unwrap_or_default();
         String::from_utf8(out).unwrap()
     };
@@ -278,9 +278,11 @@ fn print_parsed(
         DocumentContent::Leaf(value) => Some(print_value(schema, node, &value, flavour)),
         DocumentContent::Branch(branch) => {
             let branch: std::sync::Arc<Branch<()>> = branch.into();
-            print(schema, node, Found::Branch(&branch), flavour, &|_| true)
+            print(schema, node, NodeRef::Branch(&branch), flavour, &|_| true)
         }
-        DocumentContent::List(list) => print(schema, node, Found::List(&list), flavour, &|_| true),
+        DocumentContent::List(list) => {
+            print(schema, node, NodeRef::List(&list), flavour, &|_| true)
+        }
     };
     String::from_utf8(out.unwrap_or_else(|| b"{}".to_vec())).unwrap()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::instance::InstancePath;
 use crate::schema::Schema;
-use crate::tree::Found;
+use crate::tree::NodeRef;
 
 const MODULES: &[(&str, &str)] = &[("all-types", include_str!("all-types.yang"))];
 
@@ -121,7 +121,7 @@ fn check(flavour: Flavour, leaf: &str, text: &str, want: &str) {
     {
         Ok(Document { content: DocumentContent::Branch(branch), .. }) => {
             let branch = Arc::new(branch);
-            let out = print(&schema, schema.root(), Found::Branch(&branch), flavour, &|_| true);
+            let out = print(&schema, schema.root(), NodeRef::Branch(&branch), flavour, &|_| true);
             String::from_utf8(out.unwrap_or_default()).unwrap()
         }
         Ok(_) => panic!("the root is a branch"),

@@ -1,8 +1,8 @@
 //! A boot configuration as one row: its parts, each preceded by its length (`u32`, big endian).
 
-use crate::boot::Boot;
+use crate::boot::BootConfiguration;
 
-pub(super) fn write(boot: &Boot) -> Vec<u8> {
+pub(super) fn write(boot: &BootConfiguration) -> Vec<u8> {
     let mut row = Vec::new();
     for part in [&boot.vendor, &boot.openconfig, &boot.record] {
         // Parts are below 4 GiB, because messages are.
@@ -13,7 +13,7 @@ pub(super) fn write(boot: &Boot) -> Vec<u8> {
     row
 }
 
-pub(super) fn read(mut row: &[u8]) -> Result<Boot, &'static str> {
+pub(super) fn read(mut row: &[u8]) -> Result<BootConfiguration, &'static str> {
     let mut part = || {
         let (length, rest) = row.split_first_chunk::<4>()?;
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -24,7 +24,7 @@ pub(super) fn read(mut row: &[u8]) -> Result<Boot, &'static str> {
     let parts = (part(), part(), part());
     match parts {
         (Some(vendor), Some(openconfig), Some(record)) if row.is_empty() => {
-            Ok(Boot { vendor, openconfig, record })
+            Ok(BootConfiguration { vendor, openconfig, record })
         }
         _ => Err("a boot configuration is cut off"),
     }

@@ -74,11 +74,11 @@ fn zigzag(number: i64) -> u64 {
 }
 
 /// Rest of the input.
-pub(super) struct Reader<'a>(pub(super) &'a [u8]);
+pub(super) struct RowReader<'a>(pub(super) &'a [u8]);
 
 const SHORT: &str = "it ends too early";
 
-impl<'a> Reader<'a> {
+impl<'a> RowReader<'a> {
     pub(super) fn byte(&mut self) -> Result<u8, &'static str> {
         let (first, rest) = self.0.split_first().ok_or(SHORT)?;
         self.0 = rest;

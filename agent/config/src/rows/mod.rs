@@ -13,9 +13,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use self::reader::LayersReader;
-use crate::boot::Boot;
+use crate::boot::BootConfiguration;
 use crate::instance::Keys;
-use crate::layer::{LayerKey, Layers, Mark};
+use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::models::Models;
 use crate::schema::{NodeId, Schema};
 use crate::secrets::{SecretLeaf, Secrets};
@@ -55,7 +55,7 @@ pub struct RowError {
 /// Two nodes of one schema have the same hash, so that one of them has to be renamed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{one}` and `{other}` cannot be told apart in stored rows")]
-pub struct NameError {
+pub struct HashCollision {
     pub one: String,
     pub other: String,
 }
@@ -76,19 +76,19 @@ const FLAG_GIVEN: u8 = 0x80;
 
 /// Identifiers of the nodes of one schema in stored rows.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NodeHashes {
     by_node: Vec<u32>,
     by_name: HashMap<u32, NodeId>,
 }
 
-impl Names {
-    pub(crate) fn new(schema: &Schema) -> Result<Self, NameError> {
+impl NodeHashes {
+    pub(crate) fn new(schema: &Schema) -> Result<Self, HashCollision> {
         let mut names = Self { by_node: Vec::new(), by_name: HashMap::new() };
         for node in schema.nodes() {
             let path = full_name(schema, node.id);
             let name = fnv1a(path.as_bytes());
             if let Some(other) = names.by_name.insert(name, node.id) {
-                return Err(NameError { one: path, other: full_name(schema, other) });
+                return Err(HashCollision { one: path, other: full_name(schema, other) });
             }
             names.by_node.push(name);
         }
@@ -120,7 +120,9 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
     }
     if old.boot_before != new.boot_before {
         // An empty row stands for no boot configuration before the trial.
-        let before = |before: &Option<Arc<Boot>>| before.as_deref().map_or(Vec::new(), boot::write);
+        let before = |before: &Option<Arc<BootConfiguration>>| {
+            before.as_deref().map_or(Vec::new(), boot::write)
+        };
         let value = new.boot_before.as_ref().map(before);
         changes.push(RowChange { key: META_BOOT_BEFORE.to_vec(), value });
     }
@@ -136,7 +138,7 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
         let names = models.names(layer.origin);
         let (keys, row) = (Vec::new(), Vec::new());
-        let mut writer = Writer { models, layer, names, keys, row, changes: &mut changes };
+        let mut writer = RowWriter { models, layer, names, keys, row, changes: &mut changes };
         writer.entry(models.schema(layer.origin).root(), None, Some(old), Some(new));
     }
     changes
@@ -148,13 +150,13 @@ fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut 
     }
 }
 
-type Held<'b> = Option<&'b Arc<Branch<Mark>>>;
+type OptionalBranch<'b> = Option<&'b Arc<Branch<LeafMark>>>;
 
 /// Walk of the differences between two versions of one layer.
-struct Writer<'a> {
+struct RowWriter<'a> {
     models: &'a Models,
     layer: LayerKey,
-    names: &'a Names,
+    names: &'a NodeHashes,
     /// Keys of the entries on the way, in the encoding of row keys.
     keys: Vec<u8>,
     /// Buffer for the current row.
@@ -162,9 +164,15 @@ struct Writer<'a> {
     changes: &'a mut Vec<RowChange>,
 }
 
-impl Writer<'_> {
+impl RowWriter<'_> {
     /// Writes the row of one entry (`list` and its keys) or of the root, then those of entries below it.
-    fn entry(&mut self, node: NodeId, keys: Option<&Keys>, old: Held<'_>, new: Held<'_>) {
+    fn entry(
+        &mut self,
+        node: NodeId,
+        keys: Option<&Keys>,
+        old: OptionalBranch<'_>,
+        new: OptionalBranch<'_>,
+    ) {
         if let (Some(old), Some(new)) = (old, new)
             && Arc::ptr_eq(old, new)
         {
@@ -174,7 +182,7 @@ impl Writer<'_> {
         keys.iter()
             .flat_map(|keys| keys.iter())
             .for_each(|value| bytes::put_value(&mut self.keys, value));
-        let mut row = |it: Held<'_>| it.and_then(|entry| self.row(node, keys, entry));
+        let mut row = |it: OptionalBranch<'_>| it.and_then(|entry| self.row(node, keys, entry));
         let (was, is) = (row(old), row(new));
         if was != is {
             let name = self.names.of(node).to_be_bytes();
@@ -185,7 +193,7 @@ impl Writer<'_> {
         self.keys.truncate(before);
     }
 
-    fn lists(&mut self, old: Held<'_>, new: Held<'_>) {
+    fn lists(&mut self, old: OptionalBranch<'_>, new: OptionalBranch<'_>) {
         let empty = List::default();
         for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
@@ -203,7 +211,12 @@ impl Writer<'_> {
     }
 
     /// Value of an entry's row; `None` for a root without leaves.
-    fn row(&mut self, node: NodeId, keys: Option<&Keys>, entry: &Branch<Mark>) -> Option<Vec<u8>> {
+    fn row(
+        &mut self,
+        node: NodeId,
+        keys: Option<&Keys>,
+        entry: &Branch<LeafMark>,
+    ) -> Option<Vec<u8>> {
         let schema = self.models.schema(self.layer.origin);
         let key_leaves = schema.keys(node);
         let mark = key_leaves.first().and_then(|key| entry.leaf(*key)).map(|leaf| leaf.meta);
@@ -226,7 +239,7 @@ impl Writer<'_> {
 
     fn leaves(
         &self,
-        branch: &Branch<Mark>,
+        branch: &Branch<LeafMark>,
         implied: &dyn Fn(NodeId, &Value) -> bool,
         row: &mut Vec<u8>,
     ) {
@@ -250,14 +263,14 @@ impl Writer<'_> {
     }
 }
 
-fn container(child: Option<&Child<Mark>>) -> Held<'_> {
+fn container(child: Option<&Child<LeafMark>>) -> OptionalBranch<'_> {
     match child? {
         Child::Container(branch) => Some(branch),
         Child::Leaf(_) | Child::List(_) => None,
     }
 }
 
-fn list(child: Option<&Child<Mark>>) -> Option<&List<Mark>> {
+fn list(child: Option<&Child<LeafMark>>) -> Option<&List<LeafMark>> {
     match child? {
         Child::List(list) => Some(list),
         Child::Leaf(_) | Child::Container(_) => None,
@@ -289,17 +302,17 @@ fn secret_code(leaf: SecretLeaf) -> u8 {
 }
 
 /// Stored code of a mark, whose meaning must never change.
-fn mark_code(mark: Mark) -> u8 {
+fn mark_code(mark: LeafMark) -> u8 {
     match mark {
-        Mark::Explicit => 0,
-        Mark::Factory => 1,
-        Mark::Default => 2,
-        Mark::Absent => 3,
+        LeafMark::Explicit => 0,
+        LeafMark::Factory => 1,
+        LeafMark::Default => 2,
+        LeafMark::Absent => 3,
     }
 }
 
-fn mark_of(code: u8) -> Result<Mark, &'static str> {
-    let marks = [Mark::Explicit, Mark::Factory, Mark::Default, Mark::Absent];
+fn mark_of(code: u8) -> Result<LeafMark, &'static str> {
+    let marks = [LeafMark::Explicit, LeafMark::Factory, LeafMark::Default, LeafMark::Absent];
     marks.into_iter().find(|mark| mark_code(*mark) == code).ok_or("a leaf has an unknown mark")
 }
 

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use super::bytes::Reader;
+use super::bytes::RowReader;
 use super::{
     FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
-    META_SECRET, Names, RowError, boot, code, is_secret_row, mark_of, secret_code,
+    META_SECRET, NodeHashes, RowError, boot, code, is_secret_row, mark_of, secret_code,
 };
 use crate::instance::Step;
-use crate::layer::{LayerKey, Layers, Mark, Owners};
+use crate::layer::{LayerKey, LayerSet, Layers, LeafMark};
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
@@ -108,7 +108,7 @@ struct ListReader<'m> {
     prefix: [u8; PREFIX],
     layer: LayerKey,
     schema: &'m Schema,
-    names: &'m Names,
+    names: &'m NodeHashes,
     /// The list; the root for leaves outside of lists.
     node: NodeId,
     key_leaves: &'m [NodeId],
@@ -126,7 +126,7 @@ struct ListReader<'m> {
 impl<'m> ListReader<'m> {
     /// A reader for rows of the list that `key` names; `None` when this version does not know it.
     fn new(models: &'m Models, key: &[u8]) -> Result<Option<Self>, &'static str> {
-        let mut reader = Reader(key);
+        let mut reader = RowReader(key);
         let layer = reader.byte()?;
         let Some(layer) = LayerKey::ALL.into_iter().find(|it| code(*it) == layer) else {
             return Ok(None);
@@ -162,7 +162,7 @@ impl<'m> ListReader<'m> {
         value: &[u8],
     ) -> Result<usize, &'static str> {
         self.go_to(keys)?;
-        let mut value = Reader(value);
+        let mut value = RowReader(value);
         let flags = value.byte()?;
         let mark = mark_of(flags & !FLAG_GIVEN)?;
         let tree = layers.tree_mut(self.layer);
@@ -202,7 +202,7 @@ impl<'m> ListReader<'m> {
             };
             // A value says itself where it ends, so equal octets are equal keys.
             if step.keys.is_none() || *step_end > same {
-                let mut reader = Reader(keys.get(end..).unwrap_or_default());
+                let mut reader = RowReader(keys.get(end..).unwrap_or_default());
                 let before = reader.0.len();
                 let values = leaves.iter().map(|_| reader.value()).collect::<Result<_, _>>();
                 step.keys = Some(values?);
@@ -218,8 +218,8 @@ impl<'m> ListReader<'m> {
     /// Adds the leaves of a row to its entry, and returns the number of unknown ones.
     fn leaves(
         &mut self,
-        entry: &mut Branch<Mark>,
-        value: &mut Reader<'_>,
+        entry: &mut Branch<LeafMark>,
+        value: &mut RowReader<'_>,
     ) -> Result<usize, &'static str> {
         let mut unknown = 0;
         while !value.0.is_empty() {
@@ -255,7 +255,7 @@ impl<'m> ListReader<'m> {
 }
 
 /// Adds a leaf, or a container that was created as such, at the end of a way below `entry`.
-fn put(entry: &mut Branch<Mark>, way: &[NodeId], leaf: Option<(Value, Mark)>) {
+fn put(entry: &mut Branch<LeafMark>, way: &[NodeId], leaf: Option<(Value, LeafMark)>) {
     let Some((last, above)) = way.split_last() else { return };
     let branch = above.iter().fold(entry, |branch, node| branch.container_mut(*node));
     match leaf {
@@ -272,7 +272,7 @@ fn read_annotation(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str
 
 fn read_off(layers: &mut Layers, value: &[u8]) -> Result<(), &'static str> {
     let bits = value.try_into().map_err(|_| "the switches are not two octets")?;
-    layers.off = Owners::from_bits(u16::from_be_bytes(bits));
+    layers.off = LayerSet::from_bits(u16::from_be_bytes(bits));
     Ok(())
 }
 

@@ -7,8 +7,8 @@ use smol_str::SmolStr;
 use yang5::context::{Context, ContextFlags, EmbeddedModuleKey, EmbeddedModules};
 use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
 
-use super::quick::quick_check;
-use super::raw::{self, RawType};
+use super::libyang::{self, RawType};
+use super::pattern_checks::quick_check;
 use super::types::{BuiltinType, Canonical, EnumMember, Identity, Pattern, Type};
 use super::when::When;
 use super::xsd;
@@ -56,7 +56,7 @@ pub(super) fn compile(origin: Origin, sources: Sources) -> Result<Schema, Schema
 }
 
 fn module(module: &SchemaModule<'_>) -> Module {
-    let version = raw::module_extensions(module)
+    let version = libyang::module_extensions(module)
         .into_iter()
         .find(|e| e.module == OPENCONFIG_EXTENSIONS && e.name == "openconfig-version")
         .and_then(|e| e.argument);
@@ -128,17 +128,18 @@ impl Compiler {
         node.config = from.is_config();
         node.user_ordered = from.is_user_ordered();
         node.kind = kind(from);
-        node.whens = raw::whens(from).into_iter().map(|xpath| When { xpath, test: None }).collect();
-        for extension in raw::node_extensions(from) {
+        node.whens =
+            libyang::whens(from).into_iter().map(|xpath| When { xpath, test: None }).collect();
+        for extension in libyang::node_extensions(from) {
             mark(&mut node, &extension);
         }
-        if let Some(raw) = raw::leaf_type(from) {
+        if let Some(raw) = libyang::leaf_type(from) {
             node.leaf = Some(self.leaf(from, &raw)?);
         }
-        if let Some(target) = raw::leafref_target(from) {
+        if let Some(target) = libyang::leafref_target(from) {
             self.leafrefs.push((id, target));
         }
-        self.known.insert(raw::address(from), id);
+        self.known.insert(libyang::address(from), id);
         self.schema.nodes.push(node);
         self.schema.nodes[parent.0 as usize].children.push(id);
         if from.is_list_key()
@@ -156,7 +157,7 @@ impl Compiler {
     }
 
     fn leaf(&mut self, from: &SchemaNode<'_>, raw: &RawType) -> Result<LeafSchema, SchemaError> {
-        let canonical = raw::node_extensions(from)
+        let canonical = libyang::node_extensions(from)
             .into_iter()
             .find(|e| e.module == OWN_EXTENSIONS && e.name == "canonical")
             .and_then(|e| Canonical::parse(e.argument.as_deref()?));
@@ -174,7 +175,7 @@ impl Compiler {
     }
 
     fn default(&self, from: &SchemaNode<'_>, ty: &Type) -> Result<Option<Value>, SchemaError> {
-        let listed = raw::leaf_list_defaults(from);
+        let listed = libyang::leaf_list_defaults(from);
         if !listed.is_empty() {
             let values: Result<Arc<[Value]>, _> =
                 listed.iter().map(|text| ty.parse_text(text)).collect();
@@ -345,7 +346,7 @@ fn kind(from: &SchemaNode<'_>) -> NodeKind {
     }
 }
 
-fn mark(node: &mut Node, extension: &raw::RawExtension) {
+fn mark(node: &mut Node, extension: &libyang::RawExtension) {
     match (extension.module.as_str(), extension.name.as_str()) {
         (OWN_EXTENSIONS, "object") => node.object.clone_from(&extension.argument),
         (OWN_EXTENSIONS, "one-of") => {

@@ -3,8 +3,8 @@
 //! A schema is compiled from the YANG modules at start; libyang is not used afterwards.
 
 mod compile;
-mod quick;
-mod raw;
+mod libyang;
+mod pattern_checks;
 mod scalar;
 pub mod types;
 pub mod when;

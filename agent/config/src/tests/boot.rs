@@ -11,9 +11,9 @@ const HOSTNAME: &str = r#"{"openconfig-system:system":{"config":{"hostname":"boo
 const CLIENT: &str = r#"update /system/config/hostname "mine""#;
 const USERS: &str = "/system/aaa/authentication/users";
 
-fn boot(vendor: &str, openconfig: &str) -> Arc<Boot> {
+fn boot(vendor: &str, openconfig: &str) -> Arc<BootConfiguration> {
     let record = format!("{vendor}{openconfig}").into_bytes();
-    Arc::new(Boot { vendor: vendor.into(), openconfig: openconfig.into(), record })
+    Arc::new(BootConfiguration { vendor: vendor.into(), openconfig: openconfig.into(), record })
 }
 
 fn booted() -> Configuration {
@@ -238,7 +238,7 @@ fn an_unconfirmed_boot_trial_is_rolled_back() {
 fn gnsi_outranks_boot_and_boot_outranks_clients() {
     let mut layers = booted().layers().clone();
     let path = models().native.resolve_write(&"/system/hostname".parse().unwrap()).unwrap();
-    let leaf = |text: &str| tree::Leaf::new(Value::Str(text.into()), Mark::Explicit);
+    let leaf = |text: &str| tree::Leaf::new(Value::Str(text.into()), LeafMark::Explicit);
     layers.tree_mut(LayerKey::CLIENT_NATIVE).set_leaf(&models().native, &path, leaf("client"));
     let of = |layers: &Layers| hostname(&Configuration::new(models().clone(), layers.clone()));
     assert_eq!(of(&layers), ["boot"]);
@@ -367,7 +367,7 @@ fn a_factory_configuration_may_be_text() {
     let lines = document::factory(models(), text.as_bytes()).unwrap();
     let json = br#"{"holdfast:system":{"hostname":"factory","user":[{"username":"admin","role":"admin"}]}}"#;
     let json = document::factory(models(), json).unwrap();
-    let shown = |tree: &Tree<Mark>| lines_of(tree).into_iter().collect::<Vec<_>>();
+    let shown = |tree: &Tree<LeafMark>| lines_of(tree).into_iter().collect::<Vec<_>>();
     assert_eq!(shown(&lines), shown(&json));
     for (text, want) in [
         ("no system hostname", "line 1: a factory configuration says what there is"),
@@ -379,8 +379,12 @@ fn a_factory_configuration_may_be_text() {
     }
 }
 
-fn lines_of(tree: &Tree<Mark>) -> Vec<String> {
-    lines(&models().native, tree, |mark| if *mark == Mark::Factory { "" } else { " not factory" })
+fn lines_of(tree: &Tree<LeafMark>) -> Vec<String> {
+    lines(
+        &models().native,
+        tree,
+        |mark| if *mark == LeafMark::Factory { "" } else { " not factory" },
+    )
 }
 
 // proves 3.20

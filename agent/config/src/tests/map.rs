@@ -213,7 +213,7 @@ proptest! {
         // And as trees: OpenConfig's layer becomes just this native leaf.
         let mut layers = Layers::new();
         layers.tree_mut(LayerKey::CLIENT_OPENCONFIG).set_leaf(
-            &models().openconfig, above, Leaf::new(shown.clone(), Mark::Explicit),
+            &models().openconfig, above, Leaf::new(shown.clone(), LeafMark::Explicit),
         );
         let configuration = Configuration::new(models().clone(), layers);
         let leaf = configuration.effective().leaf(&at).cloned();

@@ -106,19 +106,19 @@ fn lines<M: Clone + Eq>(
 
 fn lines_view(configuration: &Configuration, origin: Origin) -> Vec<String> {
     lines(models().schema(origin), configuration.config_view(origin), |mark| match mark {
-        Mark::Explicit => "",
-        Mark::Factory => " factory",
-        Mark::Default => " default",
-        Mark::Absent => " absent",
+        LeafMark::Explicit => "",
+        LeafMark::Factory => " factory",
+        LeafMark::Default => " default",
+        LeafMark::Absent => " absent",
     })
 }
 
 fn lines_effective(configuration: &Configuration) -> Vec<String> {
     lines(&models().native, configuration.effective(), |prov| match prov.kind {
-        ProvKind::Explicit => "",
-        ProvKind::OpenConfigDefault => " oc-default",
-        ProvKind::Factory => " factory",
-        ProvKind::NativeDefault => " default",
+        ProvenanceKind::Explicit => "",
+        ProvenanceKind::OpenConfigDefault => " oc-default",
+        ProvenanceKind::Factory => " factory",
+        ProvenanceKind::NativeDefault => " default",
     })
 }
 

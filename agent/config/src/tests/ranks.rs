@@ -55,17 +55,18 @@ fn layers_of(stack: &LayerContents, off: bool) -> Layers {
         let (value, mark) = match says {
             LayerContent::Nothing => continue,
             LayerContent::Entry => {
-                tree.branch_mut(schema, &entry.0, &Mark::Explicit).given = true;
+                tree.branch_mut(schema, &entry.0, &LeafMark::Explicit).given = true;
                 continue;
             }
-            LayerContent::Explicit(value) => (Value::Bool(*value), Mark::Explicit),
-            LayerContent::Absent => (Value::Empty, Mark::Absent),
-            LayerContent::Factory(value) => (Value::Bool(*value), Mark::Factory),
+            LayerContent::Explicit(value) => (Value::Bool(*value), LeafMark::Explicit),
+            LayerContent::Absent => (Value::Empty, LeafMark::Absent),
+            LayerContent::Factory(value) => (Value::Bool(*value), LeafMark::Factory),
         };
         tree.set_leaf(schema, &path, Leaf::new(value, mark));
     }
     if off {
-        layers.off = Owners::of(LayerKey::BOOT_NATIVE).and(Owners::of(LayerKey::BOOT_OPENCONFIG));
+        layers.off =
+            LayerSet::of(LayerKey::BOOT_NATIVE).and(LayerSet::of(LayerKey::BOOT_OPENCONFIG));
     }
     layers
 }

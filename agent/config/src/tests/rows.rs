@@ -27,7 +27,7 @@ fn one_row_for_each_entry() {
 fn annotation_and_switches_are_kept() {
     let mut layers = Layers::new();
     layers.annotation = Some("AAAA".into());
-    layers.off = Owners::of(LayerKey::BOOT_NATIVE);
+    layers.off = LayerSet::of(LayerKey::BOOT_NATIVE);
     let (read, unknown) = Layers::from_rows(models(), all_rows(&layers)).unwrap();
     assert_eq!((read, unknown), (layers, 0));
 }

@@ -3,7 +3,7 @@
 
 use super::stack::factory;
 use super::*;
-use crate::edit::{Keeper, SecretKeeper};
+use crate::edit::{SecretKeeper, SecretKeeperHandle};
 use crate::layer::Namespace;
 
 const USERS: &str = "/system/aaa/authentication/users";
@@ -34,7 +34,7 @@ impl SecretKeeper for Lengths {
 }
 
 fn edit_with(request: &str) -> Edit {
-    Edit { keeper: Keeper::new(Arc::new(Lengths)), ..edit(request) }
+    Edit { keeper: SecretKeeperHandle::new(Arc::new(Lengths)), ..edit(request) }
 }
 
 fn off() -> Configuration {
@@ -162,7 +162,7 @@ fn a_password_stays_with_its_user() {
     // What Get showed, sent back.
     let before = all_done(&[&made]);
     let schema = &models().openconfig;
-    let view = Found::Branch(before.config_view(Origin::OpenConfig).root());
+    let view = NodeRef::Branch(before.config_view(Origin::OpenConfig).root());
     let shown = json::print(schema, schema.root(), view, json::Flavour::Plain, &|_| true).unwrap();
     let shown = String::from_utf8(shown).unwrap();
     for kind in ["replace", "union", "update"] {
@@ -192,7 +192,7 @@ fn a_password_stays_while_some_client_asks_for_the_user() {
     let given = done(&box_, &password);
     assert_eq!(held(&given), [TWELVE]);
     let schema = &models().openconfig;
-    let view = Found::Branch(given.config_view(Origin::OpenConfig).root());
+    let view = NodeRef::Branch(given.config_view(Origin::OpenConfig).root());
     let shown = json::print(schema, schema.root(), view, json::Flavour::Plain, &|_| true).unwrap();
     let back = done(&given, &format!("replace / {}", String::from_utf8(shown).unwrap()));
     assert_eq!(held(&back), [TWELVE]);
@@ -307,11 +307,12 @@ fn a_roll_back_brings_the_old_one_back() {
 fn boot_brings_no_secret() {
     let root = r#"{"openconfig-system:system":{"aaa":{"authentication":{"users":{"user":[
         {"username":"ada","config":{"username":"ada","role":"admin","password":"hunter"}}]}}}}}"#;
-    let boot = Arc::new(Boot { openconfig: root.into(), ..Boot::default() });
+    let boot =
+        Arc::new(BootConfiguration { openconfig: root.into(), ..BootConfiguration::default() });
     let errors = off().booted(Some(&boot)).err().unwrap();
     assert!(matches!(errors.first().cause, EditCause::Reserved { .. }), "{errors}");
     let seeds = InitialConfiguration { openconfig: root.into(), ..InitialConfiguration::default() };
-    let change = BootChange::Bootstrap(Arc::new(Boot::default()), Arc::new(seeds));
+    let change = BootChange::Bootstrap(Arc::new(BootConfiguration::default()), Arc::new(seeds));
     let errors = off().boot_changed(&change).err().unwrap();
     assert!(matches!(errors.first().cause, EditCause::Unsupported(_)), "{errors}");
     assert!(errors.to_string().contains("gNMI Set"), "{errors}");

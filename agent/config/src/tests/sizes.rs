@@ -26,10 +26,10 @@ fn parts_of_trees_do_not_grow() {
         // One entry in the nodes of a list.
         (Keys, Arc<()>) = 32;
         // One child of a branch: a leaf is the largest, and its value has the tag of all three.
-        (NodeId, Child<Mark>) = 40;
+        (NodeId, Child<LeafMark>) = 40;
         (NodeId, Child<Provenance>) = 40;
-        List<Mark> = 24;
+        List<LeafMark> = 24;
         // With the two counts of its `Arc` just what the allocator has a size for.
-        Branch<Mark> = 32;
+        Branch<LeafMark> = 32;
     }
 }

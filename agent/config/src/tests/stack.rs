@@ -11,7 +11,7 @@ pub(super) fn factory(request: &str) -> Configuration {
     let made = after(&[request]);
     let mut layers = made.layers().clone();
     let tree = layers.tree_mut(LayerKey::CLIENT_NATIVE);
-    *tree = Tree::from_root(Arc::new(marked(tree.root(), Mark::Factory)));
+    *tree = Tree::from_root(Arc::new(marked(tree.root(), LeafMark::Factory)));
     let factory = tree.clone();
     Configuration::new(models().clone(), layers).with_factory(factory)
 }
@@ -28,7 +28,7 @@ pub(super) fn with_layer(
     Configuration::new(models().clone(), layers).with_factory(configuration.factory().clone())
 }
 
-fn marked(branch: &Branch<Mark>, mark: Mark) -> Branch<Mark> {
+fn marked(branch: &Branch<LeafMark>, mark: LeafMark) -> Branch<LeafMark> {
     let mut copy = Branch::default();
     copy.given = branch.given;
     for (node, child) in branch.children() {
@@ -291,7 +291,7 @@ fn boot_wins_over_clients_and_hides_nothing_of_theirs() {
     check_lines(&lines_view(&booted, Origin::OpenConfig), "/system/config/hostname", &["=mine"]);
     assert_eq!(owners(&booted, "/system/hostname"), ["boot native"]);
     let mut layers = booted.layers().clone();
-    layers.off = Owners::of(LayerKey::BOOT_NATIVE);
+    layers.off = LayerSet::of(LayerKey::BOOT_NATIVE);
     let off = Configuration::new(models().clone(), layers.clone());
     check_lines(&lines_effective(&off), "/system/hostname", &["=mine"]);
     let dropped = then(&off, "delete /system");
@@ -299,7 +299,7 @@ fn boot_wins_over_clients_and_hides_nothing_of_theirs() {
     let absent = {
         let mut layers = booted.layers().clone();
         let tree = layers.tree_mut(LayerKey::BOOT_NATIVE);
-        *tree = Tree::from_root(Arc::new(marked(tree.root(), Mark::Absent)));
+        *tree = Tree::from_root(Arc::new(marked(tree.root(), LeafMark::Absent)));
         Configuration::new(models().clone(), layers)
     };
     check_lines(&lines_effective(&absent), "/system/hostname", &[]);
@@ -402,7 +402,7 @@ fn factory_new_until_the_first_configuration() {
         assert!(!configured.is_factory_new(), "{request}");
         assert!(configured.factory_reset().is_factory_new(), "{request}");
     }
-    let booted = fresh.booted(Some(&Arc::new(Boot::default()))).unwrap();
+    let booted = fresh.booted(Some(&Arc::new(BootConfiguration::default()))).unwrap();
     assert!(!booted.is_factory_new(), "its owner has spoken, if only to say nothing");
 }
 

@@ -409,7 +409,8 @@ fn lower_ranked_values_return_when_uncovered() {
     check_lines(&lines_effective(&back), "/system/hostname", &["=leased"]);
     let booted =
         with_layer(&named, LayerKey::BOOT_NATIVE, "update native:/system/hostname \"boots\"");
-    for (off, want) in [(Owners::NONE, "=boots"), (Owners::of(LayerKey::BOOT_NATIVE), "=mine")] {
+    for (off, want) in [(LayerSet::NONE, "=boots"), (LayerSet::of(LayerKey::BOOT_NATIVE), "=mine")]
+    {
         let mut layers = booted.layers().clone();
         layers.off = off;
         let switched = Configuration::new(models().clone(), layers);

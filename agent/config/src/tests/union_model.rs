@@ -104,7 +104,7 @@ fn explicit(configuration: &Configuration, layer: LayerKey) -> Vec<String> {
     let schema = models().schema(layer.origin);
     let mut found = Vec::new();
     configuration.layers().tree(layer).walk(&mut |path, leaf| {
-        if leaf.meta == Mark::Explicit && !is_key_or_copy(schema, path.last().unwrap().node) {
+        if leaf.meta == LeafMark::Explicit && !is_key_or_copy(schema, path.last().unwrap().node) {
             found.push(format!("{}={}", path.to_path(schema), leaf.value));
         }
     });

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::{Branch, Child, Found, Leaf, List};
+use super::{Branch, Child, Leaf, List, NodeRef};
 use crate::instance::{InstancePath, Step};
 use crate::schema::NodeId;
 
@@ -11,9 +11,9 @@ use crate::schema::NodeId;
 #[derive(Debug)]
 pub enum Change<'a, M> {
     /// A new leaf, container or entry. Its content is not reported separately.
-    Added(Found<'a, M>),
+    Added(NodeRef<'a, M>),
     /// A removed leaf, container or entry, with all of its content.
-    Removed(Found<'a, M>),
+    Removed(NodeRef<'a, M>),
     /// A leaf of both trees with a different value or meta.
     Leaf { old: &'a Leaf<M>, new: &'a Leaf<M> },
     /// An entry or container of both trees that was supplied as such in one of them only; true if in the new one.
@@ -150,8 +150,8 @@ fn lists<M: Eq>(old: &List<M>, new: &List<M>, path: &mut InstancePath, visit: Vi
         path.0.push(Step::entry(list.node, difference.keys.clone()));
         match (difference.old, difference.new) {
             (Some(old), Some(new)) => branches(old, new, path, visit),
-            (Some(old), None) => visit(path, Change::Removed(Found::Branch(old))),
-            (None, Some(new)) => visit(path, Change::Added(Found::Branch(new))),
+            (Some(old), None) => visit(path, Change::Removed(NodeRef::Branch(old))),
+            (None, Some(new)) => visit(path, Change::Added(NodeRef::Branch(new))),
             (None, None) => {}
         }
         path.0.pop();

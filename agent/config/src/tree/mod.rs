@@ -35,7 +35,7 @@ pub struct Tree<M: Eq> {
 
 /// The node at a path.
 #[derive(Debug)]
-pub enum Found<'a, M> {
+pub enum NodeRef<'a, M> {
     Leaf(&'a Leaf<M>),
     /// A container, a list entry or the root.
     Branch(&'a Arc<Branch<M>>),
@@ -43,13 +43,13 @@ pub enum Found<'a, M> {
     List(&'a List<M>),
 }
 
-impl<M> Clone for Found<'_, M> {
+impl<M> Clone for NodeRef<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M> Copy for Found<'_, M> {}
+impl<M> Copy for NodeRef<'_, M> {}
 
 impl<M: Clone + Eq> Default for Tree<M> {
     fn default() -> Self {
@@ -84,21 +84,21 @@ impl<M: Clone + Eq> Tree<M> {
         Arc::ptr_eq(&self.root, &other.root)
     }
 
-    pub fn get(&self, path: &InstancePath) -> Option<Found<'_, M>> {
-        Found::Branch(&self.root).get(&path.0)
+    pub fn get(&self, path: &InstancePath) -> Option<NodeRef<'_, M>> {
+        NodeRef::Branch(&self.root).get(&path.0)
     }
 
     pub fn leaf(&self, path: &InstancePath) -> Option<&Leaf<M>> {
         match self.get(path)? {
-            Found::Leaf(leaf) => Some(leaf),
-            Found::Branch(_) | Found::List(_) => None,
+            NodeRef::Leaf(leaf) => Some(leaf),
+            NodeRef::Branch(_) | NodeRef::List(_) => None,
         }
     }
 
     pub fn branch(&self, path: &InstancePath) -> Option<&Arc<Branch<M>>> {
         match self.get(path)? {
-            Found::Branch(branch) => Some(branch),
-            Found::Leaf(_) | Found::List(_) => None,
+            NodeRef::Branch(branch) => Some(branch),
+            NodeRef::Leaf(_) | NodeRef::List(_) => None,
         }
     }
 
@@ -152,11 +152,11 @@ impl<M: Clone + Eq> Tree<M> {
 
     /// Visits every leaf, in schema order.
     pub fn walk(&self, visit: &mut dyn FnMut(&InstancePath, &Leaf<M>)) {
-        Found::Branch(&self.root).walk(&mut InstancePath::root(), visit);
+        NodeRef::Branch(&self.root).walk(&mut InstancePath::root(), visit);
     }
 
     /// Nodes that match `pattern`, in schema order, with their concrete paths.
-    pub fn select(&self, pattern: &PathPattern) -> Vec<(InstancePath, Found<'_, M>)> {
+    pub fn select(&self, pattern: &PathPattern) -> Vec<(InstancePath, NodeRef<'_, M>)> {
         let mut found = Vec::new();
         let _all_of_it = self.select_into(pattern, &mut found);
         found
@@ -168,7 +168,7 @@ impl<M: Clone + Eq> Tree<M> {
         pattern: &PathPattern,
         out: &mut impl SelectVisitor<'a, M>,
     ) -> ControlFlow<()> {
-        select::select(Found::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
+        select::select(NodeRef::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
     }
 
     /// Number of list entries that `new` has and `old` lacks, and the reverse. The cost depends on the memory that
@@ -183,16 +183,16 @@ impl<M: Clone + Eq> Tree<M> {
     }
 }
 
-impl<'a, M> Found<'a, M> {
+impl<'a, M> NodeRef<'a, M> {
     /// The node at `steps` below this one.
-    pub fn get(self, steps: &[Step]) -> Option<Found<'a, M>> {
+    pub fn get(self, steps: &[Step]) -> Option<NodeRef<'a, M>> {
         let Some((step, rest)) = steps.split_first() else { return Some(self) };
-        let Found::Branch(branch) = self else { return None };
+        let NodeRef::Branch(branch) = self else { return None };
         let next = match (branch.child(step.node)?, &step.keys) {
-            (Child::Leaf(leaf), None) => Found::Leaf(leaf),
-            (Child::Container(branch), None) => Found::Branch(branch),
-            (Child::List(list), None) => Found::List(list),
-            (Child::List(list), Some(keys)) => Found::Branch(list.get(keys)?),
+            (Child::Leaf(leaf), None) => NodeRef::Leaf(leaf),
+            (Child::Container(branch), None) => NodeRef::Branch(branch),
+            (Child::List(list), None) => NodeRef::List(list),
+            (Child::List(list), Some(keys)) => NodeRef::Branch(list.get(keys)?),
             (Child::Leaf(_) | Child::Container(_), Some(_)) => return None,
         };
         next.get(rest)
@@ -202,19 +202,19 @@ impl<'a, M> Found<'a, M> {
     /// afterwards.
     pub fn walk(self, path: &mut InstancePath, visit: &mut dyn FnMut(&InstancePath, &Leaf<M>)) {
         match self {
-            Found::Leaf(leaf) => visit(path, leaf),
-            Found::Branch(branch) => {
+            NodeRef::Leaf(leaf) => visit(path, leaf),
+            NodeRef::Branch(branch) => {
                 for (node, child) in branch.children() {
                     path.0.push(Step::node(*node));
-                    Found::from(child).walk(path, visit);
+                    NodeRef::from(child).walk(path, visit);
                     path.0.pop();
                 }
             }
-            Found::List(list) => {
+            NodeRef::List(list) => {
                 let Some(step) = path.0.pop() else { return };
                 for (keys, entry) in list.iter() {
                     path.0.push(Step::entry(step.node, keys.clone()));
-                    Found::Branch(entry).walk(path, visit);
+                    NodeRef::Branch(entry).walk(path, visit);
                     path.0.pop();
                 }
                 path.0.push(step);
@@ -223,12 +223,12 @@ impl<'a, M> Found<'a, M> {
     }
 }
 
-impl<'a, M> From<&'a Child<M>> for Found<'a, M> {
+impl<'a, M> From<&'a Child<M>> for NodeRef<'a, M> {
     fn from(child: &'a Child<M>) -> Self {
         match child {
-            Child::Leaf(leaf) => Found::Leaf(leaf),
-            Child::Container(branch) => Found::Branch(branch),
-            Child::List(list) => Found::List(list),
+            Child::Leaf(leaf) => NodeRef::Leaf(leaf),
+            Child::Container(branch) => NodeRef::Branch(branch),
+            Child::List(list) => NodeRef::List(list),
         }
     }
 }

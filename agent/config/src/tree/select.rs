@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{Child, Found};
+use super::{Child, NodeRef};
 use crate::instance::{InstancePath, Step};
 use crate::resolve::{KeyPattern, PatternStep};
 
@@ -11,16 +11,16 @@ pub trait SelectVisitor<'a, M> {
     /// Called for each child or entry that is visited.
     fn look(&mut self) -> ControlFlow<()>;
 
-    fn found(&mut self, path: &InstancePath, found: Found<'a, M>) -> ControlFlow<()>;
+    fn found(&mut self, path: &InstancePath, found: NodeRef<'a, M>) -> ControlFlow<()>;
 }
 
 /// Collects all matches.
-impl<'a, M> SelectVisitor<'a, M> for Vec<(InstancePath, Found<'a, M>)> {
+impl<'a, M> SelectVisitor<'a, M> for Vec<(InstancePath, NodeRef<'a, M>)> {
     fn look(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    fn found(&mut self, path: &InstancePath, found: Found<'a, M>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, found: NodeRef<'a, M>) -> ControlFlow<()> {
         self.push((path.clone(), found));
         ControlFlow::Continue(())
     }
@@ -28,7 +28,7 @@ impl<'a, M> SelectVisitor<'a, M> for Vec<(InstancePath, Found<'a, M>)> {
 
 /// Passes all matches of `steps` below `found` to `out`, in schema order.
 pub(super) fn select<'a, M>(
-    found: Found<'a, M>,
+    found: NodeRef<'a, M>,
     steps: &[PatternStep],
     path: &mut InstancePath,
     out: &mut impl SelectVisitor<'a, M>,
@@ -37,7 +37,7 @@ pub(super) fn select<'a, M>(
         return out.found(path, found);
     };
     out.look()?;
-    let Found::Branch(branch) = found else { return ControlFlow::Continue(()) };
+    let NodeRef::Branch(branch) = found else { return ControlFlow::Continue(()) };
     match (branch.child(step.node), &step.keys) {
         (Some(Child::List(list)), Some(pattern)) => entries(list, step, pattern, rest, path, out),
         (Some(child @ (Child::Leaf(_) | Child::Container(_))), None) => {
@@ -58,7 +58,7 @@ fn entries<'a, M>(
     if let Some(keys) = pattern.concrete() {
         return match list.get(&keys) {
             Some(entry) => {
-                below(Found::Branch(entry), Step::entry(step.node, keys), rest, path, out)
+                below(NodeRef::Branch(entry), Step::entry(step.node, keys), rest, path, out)
             }
             None => ControlFlow::Continue(()),
         };
@@ -67,14 +67,14 @@ fn entries<'a, M>(
         out.look()?;
         if pattern.matches(keys) {
             let step = Step::entry(step.node, keys.clone());
-            below(Found::Branch(entry), step, rest, path, out)?;
+            below(NodeRef::Branch(entry), step, rest, path, out)?;
         }
     }
     ControlFlow::Continue(())
 }
 
 fn below<'a, M>(
-    found: Found<'a, M>,
+    found: NodeRef<'a, M>,
     step: Step,
     rest: &[PatternStep],
     path: &mut InstancePath,

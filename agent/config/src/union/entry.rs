@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use super::list::ListResult;
 use super::resolve::{Defaults, ResolvedLeaf};
-use super::{EntryResult, EntryVersions, Problem, ProvKind, Provenance, Union};
+use super::{EntryResult, EntryVersions, Problem, Provenance, ProvenanceKind, Union};
 use crate::instance::{Keys, Step};
-use crate::layer::{Mark, Owners};
+use crate::layer::{LayerSet, LeafMark};
 use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
 use crate::schema::NodeId;
-use crate::tree::{Branch, Child, Found, Leaf, List};
+use crate::tree::{Branch, Child, Leaf, List, NodeRef};
 use crate::value::Value;
 
 /// Leaves that a view shows in addition to those of its layer.
 #[derive(Debug, Default)]
 struct Overlays<'m> {
-    openconfig: Vec<(&'m [Step], Value, Mark)>,
-    native: Vec<(&'m [NodeId], Value, Mark)>,
+    openconfig: Vec<(&'m [Step], Value, LeafMark)>,
+    native: Vec<(&'m [NodeId], Value, LeafMark)>,
 }
 
 impl<'a> Union<'a> {
@@ -63,7 +63,7 @@ impl<'a> Union<'a> {
     }
 
     /// True when the entry must not exist: a boot text says `no ENTRY`, or the entry consists only of leaves that
-    /// are to be absent. ([`Mark::Absent`] on the key, with `given`, distinguishes the two.)
+    /// are to be absent. ([`LeafMark::Absent`] on the key, with `given`, distinguishes the two.)
     fn is_absent(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> bool {
         let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
         let mut exists = false;
@@ -71,8 +71,8 @@ impl<'a> Union<'a> {
             let Some(branch) = pair.new else { continue };
             let held = leaf_at(branch, &key.native).filter(|_| !slot.is_openconfig());
             match held.map(|leaf| leaf.meta) {
-                Some(Mark::Absent) if branch.given && !slot.off => return true,
-                Some(Mark::Absent) => {}
+                Some(LeafMark::Absent) if branch.given && !slot.off => return true,
+                Some(LeafMark::Absent) => {}
                 _ => exists = true,
             }
         }
@@ -92,8 +92,8 @@ impl<'a> Union<'a> {
         for (steps, only) in &anchor.constants {
             for (at, pair) in inputs.iter().enumerate() {
                 let slot = self.slots[at];
-                let entry = pair.new.filter(|_| slot.is_openconfig()).map(Found::Branch);
-                if let Some(Found::Leaf(leaf)) = entry.and_then(|entry| entry.get(steps))
+                let entry = pair.new.filter(|_| slot.is_openconfig()).map(NodeRef::Branch);
+                if let Some(NodeRef::Leaf(leaf)) = entry.and_then(|entry| entry.get(steps))
                     && leaf.value != *only
                 {
                     let reason = format!("only the value `{only}` is supported");
@@ -159,16 +159,16 @@ impl<'a> Union<'a> {
 
     /// Provenance of an entry: every layer that has it counts as an owner.
     fn entry_provenance(&self, key: NodeId, inputs: &[EntryVersions<'a>]) -> Provenance {
-        let mut prov = Provenance { kind: ProvKind::Factory, owners: Owners::NONE };
+        let mut prov = Provenance { kind: ProvenanceKind::Factory, owners: LayerSet::NONE };
         for (slot, pair) in self.slots.iter().zip(inputs) {
             let Some(branch) = pair.new else { continue };
-            if branch.leaf(key).is_some_and(|leaf| leaf.meta == Mark::Absent) {
+            if branch.leaf(key).is_some_and(|leaf| leaf.meta == LeafMark::Absent) {
                 continue;
             }
-            prov.owners = prov.owners.and(Owners::of(slot.layer));
-            let factory = branch.leaf(key).is_some_and(|leaf| leaf.meta == Mark::Factory);
+            prov.owners = prov.owners.and(LayerSet::of(slot.layer));
+            let factory = branch.leaf(key).is_some_and(|leaf| leaf.meta == LeafMark::Factory);
             if slot.is_openconfig() || !factory {
-                prov.kind = ProvKind::Explicit;
+                prov.kind = ProvenanceKind::Explicit;
             }
         }
         prov
@@ -213,25 +213,25 @@ impl<'a> Union<'a> {
         let kind = resolved.map(|it| it.provenance.kind);
         let native = self.client_native.and_then(|at| inputs[at].new);
         let held = native.and_then(|branch| leaf_at(branch, &leaf.native));
-        if let (None, Some(ProvKind::NativeDefault), Some(_)) = (held, kind, native)
+        if let (None, Some(ProvenanceKind::NativeDefault), Some(_)) = (held, kind, native)
             && let Some(default) = &leaf.default
         {
-            overlays.native.push((&leaf.native, default.clone(), Mark::Default));
+            overlays.native.push((&leaf.native, default.clone(), LeafMark::Default));
         }
         let Some(mapped) = &leaf.openconfig else { return };
-        let openconfig = self.client_openconfig.and_then(|at| inputs[at].new).map(Found::Branch);
+        let openconfig = self.client_openconfig.and_then(|at| inputs[at].new).map(NodeRef::Branch);
         if openconfig.is_some_and(|entry| entry.get(&mapped.steps).is_some()) {
             return;
         }
         let unit = openconfig.and_then(|entry| entry.get(&mapped.steps[..mapped.unit]));
-        if let (Some(ProvKind::OpenConfigDefault), Some(_), Some((default, _))) =
+        if let (Some(ProvenanceKind::OpenConfigDefault), Some(_), Some((default, _))) =
             (kind, unit, &mapped.default)
         {
-            overlays.openconfig.push((&mapped.steps, default.clone(), Mark::Default));
-        } else if let Some(factory) = held.filter(|leaf| leaf.meta == Mark::Factory)
+            overlays.openconfig.push((&mapped.steps, default.clone(), LeafMark::Default));
+        } else if let Some(factory) = held.filter(|leaf| leaf.meta == LeafMark::Factory)
             && let Some(value) = (mapped.codec.up)(&factory.value)
         {
-            overlays.openconfig.push((&mapped.steps, value, Mark::Factory));
+            overlays.openconfig.push((&mapped.steps, value, LeafMark::Factory));
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a> Union<'a> {
         inputs: &[EntryVersions<'a>],
         lists: &[ListResult],
         overlays: &Overlays<'_>,
-    ) -> Option<Arc<Branch<Mark>>> {
+    ) -> Option<Arc<Branch<LeafMark>>> {
         let layer = self.client_native.and_then(|at| inputs[at].new)?;
         if overlays.native.is_empty() && lists.iter().all(|it| it.native_shared) {
             return Some(layer.clone());
@@ -262,7 +262,7 @@ impl<'a> Union<'a> {
         inputs: &[EntryVersions<'a>],
         lists: &[ListResult],
         overlays: &Overlays<'_>,
-    ) -> Option<Arc<Branch<Mark>>> {
+    ) -> Option<Arc<Branch<LeafMark>>> {
         let layer = self.client_openconfig.and_then(|at| inputs[at].new);
         if overlays.openconfig.is_empty() && lists.iter().all(|it| it.openconfig_shared) {
             return match layer {
@@ -280,7 +280,7 @@ impl<'a> Union<'a> {
         for (child, lists) in anchor.children.iter().zip(lists) {
             let counterpart = self.models.map.anchors[*child].openconfig.as_ref();
             if let Some(it) = counterpart.filter(|_| !lists.openconfig.is_empty()) {
-                let above = view.descend_mut(schema, &it.above, &Mark::Factory);
+                let above = view.descend_mut(schema, &it.above, &LeafMark::Factory);
                 above.put(it.list, Child::List(lists.openconfig.clone()));
             }
         }
@@ -294,24 +294,24 @@ impl<'a> Union<'a> {
         anchor.openconfig.is_some()
             && anchor.leaves.iter().filter(|leaf| leaf.key.is_some()).any(|key| {
                 let held = native.and_then(|branch| leaf_at(branch, &key.native));
-                held.is_some_and(|leaf| leaf.meta == Mark::Factory)
+                held.is_some_and(|leaf| leaf.meta == LeafMark::Factory)
             })
     }
 
     /// An OpenConfig entry of the current place with nothing but its keys.
-    fn bare(&self, anchor: &Anchor) -> Branch<Mark> {
+    fn bare(&self, anchor: &Anchor) -> Branch<LeafMark> {
         let (Some(counterpart), Some((_, keys))) = (&anchor.openconfig, self.place.last()) else {
             return Branch::default();
         };
         let keys = counterpart.openconfig_keys(keys);
         let schema = &self.models.openconfig;
-        let mut entry = Branch::of_keys(schema, counterpart.list, &keys, &Mark::Factory);
+        let mut entry = Branch::of_keys(schema, counterpart.list, &keys, &LeafMark::Factory);
         self.fill_implied(anchor, &mut entry);
         entry
     }
 
     /// Adds the leaves that are derived from the keys, where their fixed entry exists.
-    fn fill_implied(&self, anchor: &Anchor, entry: &mut Branch<Mark>) {
+    fn fill_implied(&self, anchor: &Anchor, entry: &mut Branch<LeafMark>) {
         let none = Keys::default();
         let keys = self.place.last().map_or(&none, |(_, keys)| keys);
         for implied in &anchor.implied {
@@ -320,15 +320,15 @@ impl<'a> Union<'a> {
             let exists = unit == 0 || exists(entry, &implied.steps[..unit]);
             if exists && !self::exists(entry, &implied.steps) {
                 let Some((leaf, above)) = implied.steps.split_last() else { continue };
-                let branch = entry.descend_mut(&self.models.openconfig, above, &Mark::Factory);
-                branch.put_leaf(leaf.node, implied.value.value(keys), Mark::Factory);
+                let branch = entry.descend_mut(&self.models.openconfig, above, &LeafMark::Factory);
+                branch.put_leaf(leaf.node, implied.value.value(keys), LeafMark::Factory);
             }
         }
     }
 }
 
-/// [`Found::get`] for an entry under construction: true when the node exists.
-fn exists(entry: &Branch<Mark>, steps: &[Step]) -> bool {
+/// [`NodeRef::get`] for an entry under construction: true when the node exists.
+fn exists(entry: &Branch<LeafMark>, steps: &[Step]) -> bool {
     let Some((step, rest)) = steps.split_first() else { return true };
     match (entry.child(step.node), &step.keys) {
         (Some(Child::Container(branch)), None) => exists(branch, rest),

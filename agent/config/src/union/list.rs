@@ -6,18 +6,18 @@ use smallvec::SmallVec;
 
 use super::{EntryResult, EntryVersions, Provenance, Union, WorkCount};
 use crate::instance::Keys;
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::map::{Anchor, AnchorId};
 use crate::parallel;
 use crate::schema::NodeId;
-use crate::tree::{Branch, Child, Found, List};
+use crate::tree::{Branch, Child, List, NodeRef};
 
 /// Result for a list.
 #[derive(Debug, Default)]
 pub(super) struct ListResult {
     pub(super) effective: List<Provenance>,
-    pub(super) openconfig: List<Mark>,
-    pub(super) native: List<Mark>,
+    pub(super) openconfig: List<LeafMark>,
+    pub(super) native: List<LeafMark>,
     /// True when the view equals the client's layer, and shares its memory.
     pub(super) openconfig_shared: bool,
     pub(super) native_shared: bool,
@@ -34,16 +34,16 @@ struct ChangedEntry<'a> {
 /// The list of one layer, before and after.
 #[derive(Clone, Copy, Debug)]
 struct ListVersions<'a> {
-    old: &'a List<Mark>,
-    new: &'a List<Mark>,
+    old: &'a List<LeafMark>,
+    new: &'a List<LeafMark>,
 }
 
 /// Previous result for a list.
 #[derive(Clone, Copy)]
 struct PreviousList<'o> {
     effective: Option<&'o List<Provenance>>,
-    native: Option<&'o List<Mark>>,
-    openconfig: Option<&'o List<Mark>>,
+    native: Option<&'o List<LeafMark>>,
+    openconfig: Option<&'o List<LeafMark>>,
 }
 
 /// A result under construction.
@@ -59,13 +59,13 @@ struct ComputedEntry<'a> {
     openconfig_keys: Option<Keys>,
     after: EntryResult,
     /// The entry in the client's layers.
-    held_native: Option<&'a Arc<Branch<Mark>>>,
-    held_openconfig: Option<&'a Arc<Branch<Mark>>>,
+    held_native: Option<&'a Arc<Branch<LeafMark>>>,
+    held_openconfig: Option<&'a Arc<Branch<LeafMark>>>,
 }
 
 /// A view of a list that shares its layer's memory as long as every entry does.
 struct ViewDraft {
-    list: List<Mark>,
+    list: List<LeafMark>,
     /// True when the view starts as the present layer instead of the previous view.
     of_layer: bool,
     shared: bool,
@@ -146,7 +146,7 @@ impl<'a> Union<'a> {
     }
 
     fn list_pairs(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> Vec<ListVersions<'a>> {
-        let of = |at: usize, branch: Option<&'a Arc<Branch<Mark>>>| {
+        let of = |at: usize, branch: Option<&'a Arc<Branch<LeafMark>>>| {
             let found = branch.and_then(|branch| match self.slots[at].is_openconfig() {
                 true => openconfig_list(branch, anchor),
                 false => native_list(branch, &anchor.native),
@@ -213,7 +213,7 @@ impl<'a> Union<'a> {
 
 impl PreviousList<'_> {
     fn entry(self, keys: &Keys, openconfig_keys: Option<&Keys>) -> EntryResult {
-        let of = |list: Option<&List<Mark>>, keys| list?.get(keys).cloned();
+        let of = |list: Option<&List<LeafMark>>, keys| list?.get(keys).cloned();
         EntryResult {
             effective: self.effective.and_then(|list| list.get(keys)).cloned(),
             native: of(self.native, keys),
@@ -237,14 +237,14 @@ impl Draft {
 }
 
 /// True when the entry has more than factory values and leaves that are to be absent.
-pub(super) fn has_explicit_leaf(entry: &Branch<Mark>) -> bool {
+pub(super) fn has_explicit_leaf(entry: &Branch<LeafMark>) -> bool {
     let explicit =
-        |child: &Child<Mark>| matches!(child, Child::Leaf(it) if it.meta == Mark::Explicit);
+        |child: &Child<LeafMark>| matches!(child, Child::Leaf(it) if it.meta == LeafMark::Explicit);
     entry.children().iter().any(|(_, child)| explicit(child))
 }
 
 impl ViewDraft {
-    fn new(layer: Option<ListVersions<'_>>, old: Option<&List<Mark>>) -> Self {
+    fn new(layer: Option<ListVersions<'_>>, old: Option<&List<LeafMark>>) -> Self {
         let shared = match (layer, old) {
             (Some(layer), Some(old)) => layer.old.is_same(old),
             (Some(layer), None) => layer.old.is_empty(),
@@ -257,8 +257,8 @@ impl ViewDraft {
     fn note(
         &mut self,
         keys: &Keys,
-        entry: Option<Arc<Branch<Mark>>>,
-        held: Option<&Arc<Branch<Mark>>>,
+        entry: Option<Arc<Branch<LeafMark>>>,
+        held: Option<&Arc<Branch<LeafMark>>>,
     ) {
         let same = match (&entry, held) {
             (Some(entry), Some(held)) => Arc::ptr_eq(entry, held),
@@ -284,12 +284,12 @@ pub(crate) fn native_list<'b, M>(entry: &'b Branch<M>, way: &[NodeId]) -> Option
 }
 
 pub(crate) fn openconfig_list<'b>(
-    entry: &'b Arc<Branch<Mark>>,
+    entry: &'b Arc<Branch<LeafMark>>,
     anchor: &Anchor,
-) -> Option<&'b List<Mark>> {
+) -> Option<&'b List<LeafMark>> {
     let counterpart = anchor.openconfig.as_ref()?;
-    match Found::Branch(entry).get(&counterpart.above)? {
-        Found::Branch(branch) => branch.list(counterpart.list),
-        Found::Leaf(_) | Found::List(_) => None,
+    match NodeRef::Branch(entry).get(&counterpart.above)? {
+        NodeRef::Branch(branch) => branch.list(counterpart.list),
+        NodeRef::Leaf(_) | NodeRef::List(_) => None,
     }
 }

@@ -19,10 +19,10 @@ use std::sync::Arc;
 pub(crate) use list::{native_list, openconfig_list};
 
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark, Namespace, Owner, Owners};
+use crate::layer::{LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
 use crate::map::AnchorId;
 use crate::models::Models;
-use crate::progress::Cancel;
+use crate::progress::CancelToken;
 use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, List, Tree};
 use crate::value::Value;
@@ -30,20 +30,20 @@ use crate::value::Value;
 /// Provenance of an effective leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Provenance {
-    pub kind: ProvKind,
+    pub kind: ProvenanceKind,
     /// Owners of the value, or of the default; empty for a native default.
-    pub owners: Owners,
+    pub owners: LayerSet,
 }
 
 impl Provenance {
     /// True when a leaf stems from a lease and no other layer sets it.
     pub fn is_leased(&self) -> bool {
-        self.owners == Owners::of(LayerKey::LEASE)
+        self.owners == LayerSet::of(LayerKey::LEASE)
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum ProvKind {
+pub enum ProvenanceKind {
     Explicit,
     OpenConfigDefault,
     Factory,
@@ -56,8 +56,8 @@ pub(crate) struct Images {
     /// Effective native configuration.
     pub(crate) effective: Tree<Provenance>,
     /// Views for Get CONFIG of each origin.
-    pub(crate) openconfig: Tree<Mark>,
-    pub(crate) native: Tree<Mark>,
+    pub(crate) openconfig: Tree<LeafMark>,
+    pub(crate) native: Tree<LeafMark>,
 }
 
 /// A conflict between layers, or configuration that this device does not support.
@@ -90,7 +90,7 @@ pub(crate) fn unite(
     models: &Models,
     old: (&Layers, &Images),
     new: &Layers,
-    cancel: &Cancel,
+    cancel: &CancelToken,
 ) -> (Images, Vec<Problem>, WorkCount) {
     let (nothing, no_images) = (Layers::new(), Images::default());
     // A switch changes the rank of all leaves of a layer, so the union starts from scratch.
@@ -124,16 +124,16 @@ struct InputLayer {
 /// The entry in one layer, before and after.
 #[derive(Clone, Copy, Debug, Default)]
 struct EntryVersions<'a> {
-    old: Option<&'a Arc<Branch<Mark>>>,
-    new: Option<&'a Arc<Branch<Mark>>>,
+    old: Option<&'a Arc<Branch<LeafMark>>>,
+    new: Option<&'a Arc<Branch<LeafMark>>>,
 }
 
 /// Result for one entry.
 #[derive(Clone, Debug, Default)]
 struct EntryResult {
     effective: Option<Arc<Branch<Provenance>>>,
-    openconfig: Option<Arc<Branch<Mark>>>,
-    native: Option<Arc<Branch<Mark>>>,
+    openconfig: Option<Arc<Branch<LeafMark>>>,
+    native: Option<Arc<Branch<LeafMark>>>,
 }
 
 struct Union<'a> {
@@ -143,12 +143,12 @@ struct Union<'a> {
     /// True when a boot layer is in force.
     boot: bool,
     /// Layers whose owners are switched off.
-    off: Owners,
+    off: LayerSet,
     /// Indices of the client's layers among the slots.
     client_openconfig: Option<usize>,
     client_native: Option<usize>,
-    empty: &'a List<Mark>,
-    cancel: &'a Cancel,
+    empty: &'a List<LeafMark>,
+    cancel: &'a CancelToken,
     /// Native entries on the way to the current place.
     place: Vec<(AnchorId, Keys)>,
     problems: Vec<Problem>,
@@ -157,10 +157,10 @@ struct Union<'a> {
 
 impl<'a> Union<'a> {
     fn new(
-        (models, cancel): (&'a Models, &'a Cancel),
+        (models, cancel): (&'a Models, &'a CancelToken),
         old: &Layers,
         new: &Layers,
-        empty: &'a List<Mark>,
+        empty: &'a List<LeafMark>,
     ) -> Self {
         let holds = |layer: &LayerKey| !old.tree(*layer).is_empty() || !new.tree(*layer).is_empty();
         let slot = |layer: LayerKey| InputLayer { layer, off: new.off.contains(layer) };

@@ -2,11 +2,11 @@
 
 use super::{EntryVersions, InputLayer, Problem, Union};
 use crate::instance::Step;
-use crate::layer::{LayerKey, Mark, Namespace, Owner};
+use crate::layer::{LayerKey, LeafMark, Namespace, Owner};
 use crate::map::{Anchor, OwnLeaf, leaf_at};
-use crate::tree::{Found, Leaf};
+use crate::tree::{Leaf, NodeRef};
 
-type EntryBranch<'a> = &'a std::sync::Arc<crate::tree::Branch<Mark>>;
+type EntryBranch<'a> = &'a std::sync::Arc<crate::tree::Branch<LeafMark>>;
 
 impl<'a> Union<'a> {
     /// Records a problem for each reserved item of this entry that a client sets. Omitting or hiding an item is
@@ -24,7 +24,7 @@ impl<'a> Union<'a> {
 
     fn check_unwritable(&mut self, anchor: &'a Anchor, slot: InputLayer, entry: EntryBranch<'_>) {
         for never in anchor.never.iter().filter(|_| slot.is_openconfig()) {
-            if Found::Branch(entry).get(&never.steps).is_none() {
+            if NodeRef::Branch(entry).get(&never.steps).is_none() {
                 continue;
             }
             let client = slot.layer.owner == Owner::Client;
@@ -52,7 +52,7 @@ impl<'a> Union<'a> {
             .collect();
         let held = boot.iter().any(|(slot, entry)| holds_entry(anchor, *slot, entry));
         for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {
-            let asked = leaf_of(leaf, slot, new).filter(|it| it.meta == Mark::Explicit);
+            let asked = leaf_of(leaf, slot, new).filter(|it| it.meta == LeafMark::Explicit);
             let Some(asked) = asked else { continue };
             let before = old.and_then(|old| leaf_of(leaf, slot, old));
             if before.is_some_and(|before| before.value == asked.value) {
@@ -92,16 +92,20 @@ fn holds_entry(anchor: &Anchor, slot: InputLayer, entry: EntryBranch<'_>) -> boo
     let Some(key) = anchor.leaves.iter().find(|leaf| leaf.key.is_some()) else { return false };
     slot.is_openconfig()
         || entry.given
-        || leaf_at(entry, &key.native).is_some_and(|leaf| leaf.meta != Mark::Absent)
+        || leaf_at(entry, &key.native).is_some_and(|leaf| leaf.meta != LeafMark::Absent)
 }
 
 /// A layer's copy of a leaf, in the layer's own model.
-fn leaf_of<'e>(leaf: &OwnLeaf, slot: InputLayer, entry: EntryBranch<'e>) -> Option<&'e Leaf<Mark>> {
+fn leaf_of<'e>(
+    leaf: &OwnLeaf,
+    slot: InputLayer,
+    entry: EntryBranch<'e>,
+) -> Option<&'e Leaf<LeafMark>> {
     if !slot.is_openconfig() {
         return leaf_at(entry, &leaf.native);
     }
-    match Found::Branch(entry).get(&leaf.openconfig.as_ref()?.steps)? {
-        Found::Leaf(leaf) => Some(leaf),
-        Found::Branch(_) | Found::List(_) => None,
+    match NodeRef::Branch(entry).get(&leaf.openconfig.as_ref()?.steps)? {
+        NodeRef::Leaf(leaf) => Some(leaf),
+        NodeRef::Branch(_) | NodeRef::List(_) => None,
     }
 }

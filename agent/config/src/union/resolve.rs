@@ -1,11 +1,11 @@
 //! Choice among the layers' values of one leaf.
 
-use super::{EntryVersions, InputLayer, Problem, ProvKind, Provenance, Union};
+use super::{EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union};
 use crate::instance::Step;
-use crate::layer::{Mark, Owner, Owners};
+use crate::layer::{LayerSet, LeafMark, Owner};
 use crate::map::{MappedLeaf, OwnLeaf, leaf_at};
 use crate::schema::Origin;
-use crate::tree::{Branch, Found};
+use crate::tree::{Branch, NodeRef};
 use crate::value::Value;
 
 /// Ranks, strongest first. Different values of one rank are a conflict, for which the request is refused.
@@ -26,10 +26,10 @@ enum Rank {
 #[derive(Debug)]
 struct Candidate {
     rank: Rank,
-    kind: ProvKind,
+    kind: ProvenanceKind,
     value: Option<Value>,
     slot: InputLayer,
-    owners: Owners,
+    owners: LayerSet,
     /// Original value, if set in OpenConfig.
     openconfig: Option<Value>,
 }
@@ -69,7 +69,10 @@ impl Union<'_> {
             }
             None => leaf.default.clone().filter(|_| defaults.native).map(|value| ResolvedLeaf {
                 value,
-                provenance: Provenance { kind: ProvKind::NativeDefault, owners: Owners::NONE },
+                provenance: Provenance {
+                    kind: ProvenanceKind::NativeDefault,
+                    owners: LayerSet::NONE,
+                },
             }),
         }
     }
@@ -77,12 +80,12 @@ impl Union<'_> {
     fn openconfig_candidate(
         &mut self,
         mapped: &MappedLeaf,
-        branch: &std::sync::Arc<Branch<Mark>>,
+        branch: &std::sync::Arc<Branch<LeafMark>>,
         slot: InputLayer,
         defaults: Defaults,
     ) -> Option<Candidate> {
-        let entry = Found::Branch(branch);
-        if let Some(Found::Leaf(found)) = entry.get(&mapped.steps) {
+        let entry = NodeRef::Branch(branch);
+        if let Some(NodeRef::Leaf(found)) = entry.get(&mapped.steps) {
             let value = match ((mapped.codec.down)(&found.value), found.mark_is_absent()) {
                 (_, true) => None,
                 (Ok(value), false) => Some(value),
@@ -93,12 +96,12 @@ impl Union<'_> {
             };
             let rank = explicit_rank(slot);
             let openconfig = Some(found.value.clone());
-            return Some(Candidate::new(rank, ProvKind::Explicit, value, slot, openconfig));
+            return Some(Candidate::new(rank, ProvenanceKind::Explicit, value, slot, openconfig));
         }
         let (openconfig, value) = mapped.default.as_ref().filter(|_| defaults.openconfig)?;
         let in_use = matches!(
             entry.get(&mapped.steps[..mapped.unit]),
-            Some(Found::Branch(unit)) if mapped.unit > 0 && !unit.is_empty() || mapped.unit == 0
+            Some(NodeRef::Branch(unit)) if mapped.unit > 0 && !unit.is_empty() || mapped.unit == 0
         );
         let rank = match slot.layer.owner {
             _ if slot.off => return None,
@@ -107,7 +110,9 @@ impl Union<'_> {
         };
         let openconfig = Some(openconfig.clone());
         let value = Some(value.clone());
-        in_use.then(|| Candidate::new(rank, ProvKind::OpenConfigDefault, value, slot, openconfig))
+        in_use.then(|| {
+            Candidate::new(rank, ProvenanceKind::OpenConfigDefault, value, slot, openconfig)
+        })
     }
 
     fn choose_stronger(
@@ -170,23 +175,31 @@ pub(super) struct Defaults {
 impl Candidate {
     fn new(
         rank: Rank,
-        kind: ProvKind,
+        kind: ProvenanceKind,
         value: Option<Value>,
         slot: InputLayer,
         openconfig: Option<Value>,
     ) -> Self {
-        Self { rank, kind, value, slot, owners: Owners::of(slot.layer), openconfig }
+        Self { rank, kind, value, slot, owners: LayerSet::of(slot.layer), openconfig }
     }
 }
 
-fn native_candidate(leaf: &OwnLeaf, branch: &Branch<Mark>, slot: InputLayer) -> Option<Candidate> {
+fn native_candidate(
+    leaf: &OwnLeaf,
+    branch: &Branch<LeafMark>,
+    slot: InputLayer,
+) -> Option<Candidate> {
     let found = leaf_at(branch, &leaf.native)?;
     let value = Some(found.value.clone());
     Some(match found.meta {
-        Mark::Factory => Candidate::new(Rank::Factory, ProvKind::Factory, value, slot, None),
-        Mark::Absent => Candidate::new(explicit_rank(slot), ProvKind::Explicit, None, slot, None),
-        Mark::Explicit | Mark::Default => {
-            Candidate::new(explicit_rank(slot), ProvKind::Explicit, value, slot, None)
+        LeafMark::Factory => {
+            Candidate::new(Rank::Factory, ProvenanceKind::Factory, value, slot, None)
+        }
+        LeafMark::Absent => {
+            Candidate::new(explicit_rank(slot), ProvenanceKind::Explicit, None, slot, None)
+        }
+        LeafMark::Explicit | LeafMark::Default => {
+            Candidate::new(explicit_rank(slot), ProvenanceKind::Explicit, value, slot, None)
         }
     })
 }
@@ -213,8 +226,8 @@ fn agree(leaf: &OwnLeaf, one: &Candidate, other: &Candidate) -> bool {
     one.value == other.value || shown_as(one, other) || shown_as(other, one)
 }
 
-impl crate::tree::Leaf<Mark> {
+impl crate::tree::Leaf<LeafMark> {
     fn mark_is_absent(&self) -> bool {
-        self.meta == Mark::Absent
+        self.meta == LeafMark::Absent
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{EntryResult, EntryVersions, Union};
-use crate::layer::{LayerKey, Mark};
+use crate::layer::{LayerKey, LeafMark};
 use crate::map::{Anchor, Map, leaf_at};
-use crate::tree::{Branch, Child, Found, List};
+use crate::tree::{Branch, Child, List, NodeRef};
 
 impl Map {
     /// True when an OpenConfig entry and all of its descendants have no leaves but keys.
-    pub(crate) fn is_shell(&self, entry: &Branch<Mark>) -> bool {
+    pub(crate) fn is_shell(&self, entry: &Branch<LeafMark>) -> bool {
         entry.children().iter().all(|(node, child)| match child {
             Child::Leaf(_) => self.is_openconfig_key(*node),
             Child::Container(branch) => !branch.given && self.is_shell(branch),
@@ -23,17 +23,21 @@ impl Map {
     }
 
     /// Applies the same test to any OpenConfig node.
-    pub(crate) fn has_only_keys(&self, found: Found<'_, Mark>) -> bool {
+    pub(crate) fn has_only_keys(&self, found: NodeRef<'_, LeafMark>) -> bool {
         match found {
-            Found::Leaf(_) => false,
-            Found::Branch(branch) => self.is_shell(branch),
-            Found::List(list) => list.iter().all(|(_, entry)| self.is_shell(entry)),
+            NodeRef::Leaf(_) => false,
+            NodeRef::Branch(branch) => self.is_shell(branch),
+            NodeRef::List(list) => list.iter().all(|(_, entry)| self.is_shell(entry)),
         }
     }
 
     /// True when the part of `new` that is not shared with `old` has leaves other than keys. The cost is that of
     /// this part.
-    fn adds_non_key_leaf(&self, old: Option<&Arc<Branch<Mark>>>, new: &Arc<Branch<Mark>>) -> bool {
+    fn adds_non_key_leaf(
+        &self,
+        old: Option<&Arc<Branch<LeafMark>>>,
+        new: &Arc<Branch<LeafMark>>,
+    ) -> bool {
         if old.is_some_and(|old| Arc::ptr_eq(old, new)) {
             return false;
         }
@@ -46,7 +50,7 @@ impl Map {
             Child::List(list) => {
                 let empty = List::default();
                 let old = old.and_then(|old| old.list(*node)).unwrap_or(&empty);
-                let adds = |it: crate::tree::EntryDifference<'_, Mark>| {
+                let adds = |it: crate::tree::EntryDifference<'_, LeafMark>| {
                     it.new.is_some_and(|new| self.adds_non_key_leaf(it.old, new))
                 };
                 List::differences(old, list).any(adds)
@@ -89,7 +93,7 @@ impl<'a> Union<'a> {
     fn native_client_has_leaf(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> bool {
         let Some(entry) = self.client_native.and_then(|at| inputs[at].new) else { return false };
         anchor.leaves.iter().filter(|leaf| leaf.key.is_none()).any(|leaf| {
-            leaf_at(entry, &leaf.native).is_some_and(|held| held.meta == Mark::Explicit)
+            leaf_at(entry, &leaf.native).is_some_and(|held| held.meta == LeafMark::Explicit)
         })
     }
 }

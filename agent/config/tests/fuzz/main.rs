@@ -6,14 +6,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
-mod edits;
+mod corpus;
 
 use holdfast_config::cli::{self, Statement, StatementAction};
 use holdfast_config::json::{self, DocumentContent, Flavour};
-use holdfast_config::tree::{Found, Leaf, Tree};
+use holdfast_config::tree::{Leaf, NodeRef, Tree};
 use holdfast_config::{InstancePath, Models, Path, Schema};
 
-use self::edits::Corpus;
+use self::corpus::Corpus;
 
 /// Runs one target over octets and over edited seeds.
 fn fuzz(name: &str, words: &[&str], check: impl Fn(&str) + std::panic::RefUnwindSafe) {
@@ -202,7 +202,7 @@ fn check_document(schema: &Schema, text: &str, flavour: Flavour) {
     match read(text.as_bytes()) {
         Ok(document) => {
             let tree_read = tree(document.content);
-            let found = Found::Branch(tree_read.root());
+            let found = NodeRef::Branch(tree_read.root());
             let Some(printed) = json::print(schema, schema.root(), found, flavour, &|_| true)
             else {
                 return;

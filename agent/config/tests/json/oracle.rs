@@ -6,7 +6,7 @@ use std::fmt::Write;
 use holdfast_config::json::{DocumentContent, Flavour, parse, print};
 use holdfast_config::schema::types::{BuiltinType, Type};
 use holdfast_config::schema::{Node, NodeKind, Origin};
-use holdfast_config::tree::{Found, Tree};
+use holdfast_config::tree::{NodeRef, Tree};
 use holdfast_config::{InstancePath, Schema};
 use proptest::prelude::*;
 use yang5::context::{Context, ContextFlags};
@@ -249,7 +249,7 @@ fn check_round_trip(schema: &Schema, context: &Context, content: DocumentContent
     let DocumentContent::Branch(branch) = content else { panic!("the root is a branch") };
     let tree = Tree::from_root(branch.into());
     for flavour in [Flavour::Ietf, Flavour::Plain] {
-        let found = Found::Branch(tree.root());
+        let found = NodeRef::Branch(tree.root());
         let Some(printed) = print(schema, schema.root(), found, flavour, &|_| true) else {
             continue;
         };

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use holdfast_base::{Chain, beside_others, now_ns};
+use holdfast_base::{ErrorChain, beside_others, now_ns};
 use holdfast_config::parallel;
 use holdfast_scheduler::Key;
 use holdfast_store::StoreError;
@@ -119,7 +119,7 @@ impl CoreTask {
         self.jobs.push(async move {
             let aborted = aborted.await;
             if let Err(error) = &aborted {
-                error!(error = %Chain(error), "cannot roll back a change in the store; the next start will");
+                error!(error = %ErrorChain(error), "cannot roll back a change in the store; the next start will");
             }
             finished(aborted)
         });

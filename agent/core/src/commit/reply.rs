@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_scheduler::Author;
 use holdfast_security::acctz::secrets;
 use tokio::sync::oneshot;
@@ -70,7 +70,7 @@ impl Reply {
             ),
             Err(error) => {
                 // The text may repeat secrets that the client sent; they are left out, like in accounting records.
-                let error = secrets::message(&Chain(error).to_string());
+                let error = secrets::message(&ErrorChain(error).to_string());
                 tracing::info!(
                     trace = format_args!("{:016x}", self.trace),
                     caller = %self.caller, what = self.name, error, ?elapsed, "refused"

@@ -17,7 +17,7 @@ use holdfast_base::now_ns;
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Value, parallel};
 use holdfast_platform::Collector;
 use holdfast_platform::objects::state::StateEntry;
-use holdfast_platform::objects::{Listening, Registry};
+use holdfast_platform::objects::{GrpcEndpoint, Registry};
 use holdfast_scheduler::{Engine, Key, sort_keys};
 use holdfast_telemetry::{Boundary, Draft, Revision};
 use imbl::OrdMap;
@@ -62,7 +62,7 @@ impl Publisher {
         models: Arc<Models>,
         registry: Arc<Registry>,
         (configuration, configured): (&Configuration, &[EntryChange]),
-        listening: &Listening,
+        listening: &GrpcEndpoint,
         software_version: &str,
     ) -> Self {
         let source = StateSource { models, registry };

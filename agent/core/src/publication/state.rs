@@ -8,7 +8,7 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KindId, SharedValue};
-use holdfast_telemetry::{Draft, DraftTree, Mutation, Plane, Revision, TreeWriter};
+use holdfast_telemetry::{ConfigOrState, Draft, DraftTree, Mutation, Revision, TreeWriter};
 use imbl::OrdMap;
 use smallvec::SmallVec;
 
@@ -171,7 +171,7 @@ pub(super) fn clear(
 
 /// Takes all state away at and below a native path, or at what OpenConfig calls it.
 pub(super) fn remove_state(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath) {
-    let gone = || Mutation::Gone(Plane::State);
+    let gone = || Mutation::Gone(ConfigOrState::State);
     match tree.origin() {
         Origin::Native => tree.apply(path, gone()),
         Origin::OpenConfig => {

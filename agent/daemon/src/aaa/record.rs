@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::Caller;
 use holdfast_security::acctz::{
-    Account, Activity, Authz, AuthzOutcome, BoundedText, Payload, Rpc, Session, SessionStage,
+    AccountingEvent, Activity, Authz, AuthzOutcome, BoundedText, Payload, Rpc, Session,
+    SessionStage,
 };
 use holdfast_store::accounts::{AccountingLog, RefusalKind};
 use http::{HeaderMap, Response};
@@ -168,7 +169,7 @@ impl CallRecord {
         };
         let (family, path) = (Methods::family(&self.path), self.path.as_str().into());
         let activity = Activity::Rpc(Rpc { family, path, payload, authz });
-        let account = Account { session, activity };
+        let account = AccountingEvent { session, activity };
         match self.refused_kind(state) {
             Some(kind) => self.accounts.record_refused(kind, account),
             None => self.accounts.record(account),

@@ -9,8 +9,8 @@ use holdfast_config::edit::{
 };
 use holdfast_config::resolve::PatternStep;
 use holdfast_config::schema::Origin;
-use holdfast_config::tree::Found;
-use holdfast_config::{Configuration, InstancePath, Layers, Mark};
+use holdfast_config::tree::NodeRef;
+use holdfast_config::{Configuration, InstancePath, Layers, LeafMark};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
 use tokio::task::JoinHandle;
@@ -44,7 +44,7 @@ impl EditAuthorizer for SlowAdmission {
         _: &Configuration,
         _: Origin,
         _: &InstancePath,
-        _: Found<'_, Mark>,
+        _: NodeRef<'_, LeafMark>,
     ) -> Result<(), InstancePath> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let _nobody_listens_any_more = self.asked_tx.send(());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Boot, BootChange, Configuration, Layers, Models};
+use holdfast_config::{BootChange, BootConfiguration, Configuration, Layers, Models};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore, Intent, Statuses};
 use holdfast_platform::descriptors::link;
 use holdfast_platform::transport::SimulatedKernel;
@@ -105,7 +105,7 @@ async fn boot_configuration_and_clients_agree_on_veth_peers() {
     commit(&agent, lines(&veth("va-vb"), false)).await.unwrap();
     let boot = |pair: &str| {
         let vendor = veth(pair).replace("; ", "\n").into_bytes();
-        let boot = Boot { vendor, ..Boot::default() };
+        let boot = BootConfiguration { vendor, ..BootConfiguration::default() };
         Intent::boot(BootChange::Set(Some(boot.into())))
     };
     let refused = agent.handle.change(&caller(), boot("vb-vc")).await.unwrap_err();

@@ -7,12 +7,12 @@ use std::time::Duration;
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
-use holdfast_config::tree::Found;
+use holdfast_config::tree::NodeRef;
 use holdfast_config::{Models, Namespace, json, parallel};
 use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, Core, CoreHandle, Datastore, Intent, Parts, Statuses,
 };
-use holdfast_platform::objects::Listening;
+use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_scheduler::{Key, State};
@@ -112,7 +112,7 @@ impl Agent {
             profiles: Some(Arc::new(profiles)),
             store: store.clone(),
             loaded,
-            listening: Listening::default(),
+            listening: GrpcEndpoint::default(),
             factory: None,
             software_version: software.running().to_owned(),
             credential_source: Some(Arc::new(gnsi.logins.clone())),
@@ -162,7 +162,7 @@ impl Agent {
     /// Configuration and state as readers see them, without clocks of the box.
     pub(crate) fn shown(&self) -> String {
         let (revision, schema) = (self.handle.revision(), self.handle.schema(Origin::OpenConfig));
-        let found = Found::Branch(revision.openconfig.root());
+        let found = NodeRef::Branch(revision.openconfig.root());
         let shown = |node: &holdfast_config::schema::Node| node.name != "last-change";
         let text = json::print(schema, schema.root(), found, json::Flavour::Ietf, &shown);
         String::from_utf8(text.unwrap_or_default()).unwrap()

@@ -1,7 +1,7 @@
 //! Speed and duplex in the configuration of a port: accepted if the port has them, otherwise refused by name.
 
-use holdfast_base::Chain;
-use holdfast_config::{Boot, BootChange};
+use holdfast_base::ErrorChain;
+use holdfast_config::{BootChange, BootConfiguration};
 use holdfast_platform::values::{Duplex, Ethernet};
 
 use super::*;
@@ -83,14 +83,17 @@ async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
         let before = agent.shown();
         let edit = replacing(&document);
         let previewed = agent.handle.preview(&caller(), edit, CommitOptions::default()).await;
-        let boot = Boot { openconfig: document.clone().into(), ..Boot::default() };
+        let boot = BootConfiguration {
+            openconfig: document.clone().into(),
+            ..BootConfiguration::default()
+        };
         let boot = Intent::boot(BootChange::Set(Some(Arc::new(boot))));
         let booted = agent.handle.change(&caller(), boot).await;
         let nothing = Intent::boot(BootChange::Set(None));
         agent.handle.change(&caller(), nothing).await.unwrap();
         let set = replace(&agent, &document).await;
         for error in [previewed.err(), booted.err(), set.err()] {
-            let error = error.map(|error| Chain(&error).to_string());
+            let error = error.map(|error| ErrorChain(&error).to_string());
             let Some((leaf, reason)) = refused else {
                 assert_eq!(error, None, "{ethernet}");
                 continue;
@@ -145,8 +148,12 @@ async fn a_boot_configuration_comes_back_to_a_port_that_became_slower() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     kernel.set_ethernet(cable(1_000));
     let agent = Agent::start(&kernel, folder.path()).await;
-    let boot =
-        |document: String| Arc::new(Boot { openconfig: document.into_bytes(), ..Boot::default() });
+    let boot = |document: String| {
+        Arc::new(BootConfiguration {
+            openconfig: document.into_bytes(),
+            ..BootConfiguration::default()
+        })
+    };
     let admin = caller();
     let change = async |change| agent.handle.change(&admin, Intent::boot(change)).await;
     change(BootChange::Set(Some(boot(speed("SPEED_1GB"))))).await.unwrap();

@@ -12,9 +12,9 @@
 //!
 //! Absent on purpose: a default user or password.
 
-mod again;
 mod attempts;
 mod backoff;
+mod reauthentication;
 #[cfg(test)]
 mod tests;
 
@@ -27,8 +27,8 @@ use tonic::Status;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
-pub use self::again::LoginContext;
 use self::attempts::{Attempt, Attempts};
+pub use self::reauthentication::LoginContext;
 use crate::gnsi::Gnsi;
 use crate::settings::ImpersonationPolicy;
 use crate::tls::Peer;

@@ -38,7 +38,7 @@ pub(super) enum ConnectError {
 impl ConnectError {
     /// The error with its causes, for the status text.
     pub(super) fn told(&self) -> String {
-        holdfast_base::Chain(self).to_string()
+        holdfast_base::ErrorChain(self).to_string()
     }
 }
 

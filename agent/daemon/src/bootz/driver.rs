@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use holdfast_base::{AuthMethod, Caller, Chain, Role, Undertaking};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, RebootInhibitor, Role};
 use holdfast_bootz::{
     client::{
         Action, Client, Connect, Event, Install, OperatorCommand, State, StepContext, Task,
@@ -13,7 +13,7 @@ use holdfast_bootz::{
     wire::{BootstrapStreamCall, Connection, RpcError},
 };
 use holdfast_config::schema::Origin;
-use holdfast_config::{LayerKey, Mark, Namespace, Tree};
+use holdfast_config::{LayerKey, LeafMark, Namespace, Tree};
 use holdfast_core::Datastore;
 use holdfast_security::acctz::secrets;
 use rustls_pki_types::UnixTime;
@@ -26,7 +26,7 @@ use tokio::{
 use tonic::Code;
 use tracing::{error, info, warn};
 
-use super::{BootzStatus, CommandRequest, DriverResources, NAME, connect, image, keep};
+use super::{BootzStatus, CommandRequest, DriverResources, NAME, connect, image, record};
 use crate::gnsi::Gnsi;
 use crate::northbound;
 use crate::reboot::{Reboots, reset_to_factory};
@@ -57,10 +57,10 @@ pub(super) struct Driver<D> {
     exchange: Option<BootstrapStreamCall>,
     due: Option<(WorkId, Instant)>,
     /// While an attempt or a report is made; not between two of them, which may be for ever.
-    undertaking: Option<Undertaking>,
+    undertaking: Option<RebootInhibitor>,
     status_tx: watch::Sender<BootzStatus>,
     /// Client configuration at the last check.
-    clients: [Tree<Mark>; 2],
+    clients: [Tree<LeafMark>; 2],
 }
 
 impl<D: Datastore> Driver<D> {
@@ -166,8 +166,8 @@ impl<D: Datastore> Driver<D> {
     async fn carry_out(&mut self, action: Action) {
         match action {
             Action::Save(record) => {
-                if let Err(error) = keep::write(&self.resources.folder, &record) {
-                    error!(error = %Chain(&error), "cannot keep how far the bootstrap got");
+                if let Err(error) = record::write(&self.resources.folder, &record) {
+                    error!(error = %ErrorChain(&error), "cannot keep how far the bootstrap got");
                 }
                 self.status_tx.send_modify(|shown| shown.set(record));
                 self.show().await; // each status is published, however briefly it lasts
@@ -280,7 +280,7 @@ impl<D: Datastore> Driver<D> {
 }
 
 /// Configuration of the clients.
-fn clients(core: &impl Datastore) -> [Tree<Mark>; 2] {
+fn clients(core: &impl Datastore) -> [Tree<LeafMark>; 2] {
     let configuration = core.configuration();
     [Origin::OpenConfig, Origin::Native]
         .map(|origin| configuration.layers().tree(LayerKey::client(origin)).clone())
@@ -326,7 +326,7 @@ async fn answer(work: WorkId, exchange: Result<BootstrapStreamCall, RpcError>) -
 async fn install(work: WorkId, equipment: Arc<DriverResources>, wanted: Install) -> WorkResult {
     let DriverResources { network, folder, software, .. } = &*equipment;
     let installed = image::install(network, wanted, software, folder).await;
-    let installed = installed.map_err(|error| Chain(&error).to_string());
+    let installed = installed.map_err(|error| ErrorChain(&error).to_string());
     WorkResult::with(work, TaskOutcome::Installed(installed))
 }
 

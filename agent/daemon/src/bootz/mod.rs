@@ -6,8 +6,8 @@
 mod connect;
 mod driver;
 mod image;
-mod keep;
-mod shown;
+mod record;
+mod status;
 
 use std::{
     fs, io,
@@ -28,7 +28,7 @@ use rustls_pki_types::{CertificateDer, pem, pem::PemObject};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::{driver::Driver, shown::BootzStatus};
+use self::{driver::Driver, status::BootzStatus};
 use crate::{
     device::Device,
     dhcp::{self, Dhcp, PortLeases},
@@ -115,7 +115,7 @@ pub async fn start(
         return Ok(None);
     };
     let held_rx = equipment.dhcp.as_ref().map(Dhcp::held);
-    let record = keep::read(&equipment.folder)?;
+    let record = record::read(&equipment.folder)?;
     let client = Client::new(profile, record);
     let (command_tx, command_rx) = mpsc::channel(COMMAND_QUEUE_DEPTH);
     let (driver, shown_rx) = Driver::new(client, equipment, core, gnsi, device.reboots.clone());
@@ -160,7 +160,7 @@ fn open_resources(
     let serial = settings.bootz_serial.clone().ok_or_else(|| missing("--bootz-serial"))?;
     let chain = IdevidChain::from_pem(&read(certificate)?)?;
     let key = zeroize::Zeroizing::new(read(key)?);
-    let (folder, netns) = (keep::folder(state)?, Arc::new(netns));
+    let (folder, netns) = (record::folder(state)?, Arc::new(netns));
     let port = settings.bootz_port.as_deref();
     let dhcp = port.map(|port| dhcp::start(port, netns.clone(), &folder, core.clone()));
     let equipment = DriverResources {

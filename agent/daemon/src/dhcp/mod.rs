@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::{AuthMethod, Caller, Chain, Role};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role};
 use holdfast_bootz::uri::ServerUri;
 use holdfast_config::{LayerKey, LeasedPort};
 use holdfast_core::{Datastore, Intent};
@@ -100,7 +100,7 @@ pub fn start(
     let (leasing, dhcp) = LeaseTask::new(held, lease::file(folder), core, begin);
     thread::Builder::new().name("dhcp".to_owned()).spawn(move || match netns.enter() {
         Ok(()) => runtime.block_on(leasing.run()),
-        Err(error) => error!(error = %Chain(&error), "cannot ask DHCP servers"),
+        Err(error) => error!(error = %ErrorChain(&error), "cannot ask DHCP servers"),
     })?;
     Ok(dhcp)
 }
@@ -223,7 +223,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
     /// restart still knows when the leases in the layer end.
     async fn told(&mut self) -> Result<(), String> {
         if let Err(error) = lease::write(&self.file, &self.held) {
-            error!(error = %Chain(&error), "cannot keep what was leased");
+            error!(error = %ErrorChain(&error), "cannot keep what was leased");
         }
         self.leases_tx.send_replace(self.held.clone());
         apply_leases(&self.core, vec![self.held.port()]).await
@@ -239,13 +239,13 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
 /// Brings the lease layer into force, unless it is in force already.
 async fn apply_leases(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(), String> {
     let now = core.configuration();
-    let next = now.leased(&ports).map_err(|error| Chain(&error).to_string())?;
+    let next = now.leased(&ports).map_err(|error| ErrorChain(&error).to_string())?;
     let layer = LayerKey::LEASE;
     if next.layers().tree(layer) == now.layers().tree(layer) {
         return Ok(());
     }
     let brought = core.change(&caller(), Intent::Lease(ports)).await;
-    brought.map(drop).map_err(|error| Chain(&error).to_string())
+    brought.map(drop).map_err(|error| ErrorChain(&error).to_string())
 }
 
 /// Waits for this moment; without one, never resolves.

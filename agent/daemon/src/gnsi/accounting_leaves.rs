@@ -4,7 +4,7 @@ use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Value};
 use holdfast_core::{PolledState, ServiceState};
 use holdfast_platform::objects::GRPC_SERVER;
-use holdfast_security::acctz::{CommandKind, Family};
+use holdfast_security::acctz::{CommandKind, ServiceFamily};
 use holdfast_store::accounts::{AccountingLog, SOURCES, SourceKind, SubscribeCounts};
 
 /// Paths of the counters.
@@ -87,10 +87,10 @@ fn words(kind: SourceKind) -> (&'static str, &'static str) {
         SourceKind::Rpc(family) => (
             "GRPC_SERVICE",
             match family {
-                Family::Other => "UNSPECIFIED",
-                Family::Gnmi => "GNMI",
-                Family::Gnoi => "GNOI",
-                Family::Gnsi => "GNSI",
+                ServiceFamily::Other => "UNSPECIFIED",
+                ServiceFamily::Gnmi => "GNMI",
+                ServiceFamily::Gnoi => "GNOI",
+                ServiceFamily::Gnsi => "GNSI",
             },
         ),
         SourceKind::Command(kind) => (

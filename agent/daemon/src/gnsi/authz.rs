@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use holdfast_base::{AccessEpoch, AuthMethod, Caller, Chain, Switch};
+use holdfast_base::{AccessEpoch, AuthMethod, Caller, ErrorChain, Switch};
 use holdfast_config::schema::Schema;
 use holdfast_config::{InstancePath, MissingNode, Step, Value};
 use holdfast_core::{PolledState, ServiceState};
@@ -285,7 +285,7 @@ fn restore_policy(artefact: &Artefact) -> InstalledPolicy {
     let (version, created_on) = (artefact.version.clone(), artefact.created_on);
     let upload = Upload { version: version.clone(), created_on, text: text.clone() };
     upload.install().unwrap_or_else(|reason| {
-        error!(error = %Chain(&reason), "the stored authorization policy cannot be read: no RPC is allowed until \
+        error!(error = %ErrorChain(&reason), "the stored authorization policy cannot be read: no RPC is allowed until \
             gNSI is switched off on the box");
         InstalledPolicy { version, created_on, text, policy: Policy::closed() }
     })

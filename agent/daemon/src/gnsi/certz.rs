@@ -11,7 +11,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use holdfast_base::{AccessEpoch, Chain, Clock, now_ns};
+use holdfast_base::{AccessEpoch, Clock, ErrorChain, now_ns};
 use holdfast_config::{MissingNode, Schema};
 use holdfast_core::CertificateId;
 use holdfast_security::certz::{
@@ -296,7 +296,7 @@ impl TlsProfiles {
     pub fn reload(&self) {
         match self.read_again() {
             Ok(()) => info!("TLS files read again"),
-            Err(error) => error!(error = %Chain(&error), "the TLS files stay as they were"),
+            Err(error) => error!(error = %ErrorChain(&error), "the TLS files stay as they were"),
         }
     }
 
@@ -402,7 +402,7 @@ impl BoxIdentity for Identity {
         const WHAT: &str = "certificate_chain";
         let made = tls::self_signed(&self.addresses);
         let (certificate, pem) =
-            made.map_err(|error| CertzError::internal(WHAT, Chain(&error).to_string()))?;
+            made.map_err(|error| CertzError::internal(WHAT, ErrorChain(&error).to_string()))?;
         Ok((vec![certificate], private_key(WHAT, Encoding::Pem, pem.as_bytes())?))
     }
 }
@@ -473,7 +473,9 @@ fn restore_profiles(stored: &BTreeMap<String, Artefact>, identity: &Identity) ->
         match restore_profile(id, stored, identity) {
             Ok(profile) => profiles = profiles.with(id.as_str().into(), profile),
             // Without one of its parts, a profile might accept the wrong clients.
-            Err(error) => error!(profile = id, error = %Chain(&error), "a TLS profile is left out"),
+            Err(error) => {
+                error!(profile = id, error = %ErrorChain(&error), "a TLS profile is left out")
+            }
         }
     }
     profiles

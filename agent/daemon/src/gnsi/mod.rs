@@ -8,9 +8,9 @@
 mod accounting_leaves;
 mod authz;
 pub(crate) mod certz;
+mod credential_leaves;
+mod credential_state;
 mod host_key;
-mod login_leaves;
-mod logins;
 pub mod pathz;
 mod rotations;
 mod server_state;
@@ -18,7 +18,7 @@ mod vault;
 
 use std::sync::Arc;
 
-use holdfast_base::{AccessEpoch, Switch, Undertakings, now_ns};
+use holdfast_base::{AccessEpoch, RebootInhibitors, Switch, now_ns};
 use holdfast_config::{MissingNode, Models};
 use holdfast_core::{AccessChanges, CertificateId, Datastore, PolledState};
 use holdfast_security::acctz::History;
@@ -31,9 +31,9 @@ use self::accounting_leaves::AccountingLeaves;
 pub(crate) use self::authz::Authz;
 pub use self::certz::TlsProfiles;
 pub(crate) use self::certz::{Certz, TrialProfilesGuard};
+pub(crate) use self::credential_leaves::CredentialLeaves;
+pub use self::credential_state::CredentialState;
 pub use self::host_key::{HostKeyError, make_host_key};
-pub(crate) use self::login_leaves::CredentialLeaves;
-pub use self::logins::CredentialState;
 pub(crate) use self::pathz::Pathz;
 pub use self::pathz::PolicyParser;
 pub use self::rotations::{RotationGuard, RotationLock, Rotations};
@@ -98,7 +98,7 @@ impl Gnsi {
     }
 
     /// Lists rotations in progress in `undertakings`.
-    pub fn with_undertakings(self, undertakings: Undertakings) -> Self {
+    pub fn with_undertakings(self, undertakings: RebootInhibitors) -> Self {
         Self { rotations: self.rotations.listed(undertakings), ..self }
     }
 

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use holdfast_base::Undertakings;
+use holdfast_base::RebootInhibitors;
 
 /// Idle time of a client after which its rotation is rolled back. A person who checks whether the right users can
 /// still log in needs minutes; meanwhile no other client can rotate.
@@ -34,7 +34,7 @@ pub struct Rotations {
     stopping: CancellationToken,
     /// Idle time limit of clients.
     idle: Duration,
-    undertakings: Undertakings,
+    undertakings: RebootInhibitors,
 }
 
 impl Default for RotationLock {
@@ -56,18 +56,18 @@ impl Default for Rotations {
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
             idle: IDLE,
-            undertakings: Undertakings::default(),
+            undertakings: RebootInhibitors::default(),
         }
     }
 }
 
 impl Rotations {
     /// The same, which say in this list that they are in progress.
-    pub(super) fn listed(self, undertakings: Undertakings) -> Self {
+    pub(super) fn listed(self, undertakings: RebootInhibitors) -> Self {
         Self { undertakings, ..self }
     }
 
-    pub(crate) fn undertakings(&self) -> &Undertakings {
+    pub(crate) fn undertakings(&self) -> &RebootInhibitors {
         &self.undertakings
     }
 

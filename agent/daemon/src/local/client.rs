@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
-use super::maintain::FactoryResetRequest;
+use super::maintenance::FactoryResetRequest;
 use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };

@@ -6,12 +6,12 @@ use holdfast_base::now_ns;
 use holdfast_config::{
     json::{Flavour, print},
     schema::{Node, Origin},
-    tree::Found,
+    tree::NodeRef,
 };
 use holdfast_core::{Datastore, IncompleteEntry, Statuses};
 use holdfast_platform::descriptors::registry;
 use holdfast_scheduler::{Registry, State, Status};
-use holdfast_telemetry::view::with_polled_leaves;
+use holdfast_telemetry::polled::with_polled_leaves;
 use serde_json::{Map, Value};
 
 use crate::{northbound::boot_document, settings::ShowContent};
@@ -59,7 +59,7 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
         let shown = |node: &Node| node.config == config && !schema.is_list_key(node.id);
         let tree = with_polled_leaves(schema, revision.tree(origin), polled, now_ns());
         let printed =
-            print(schema, schema.root(), Found::Branch(tree.root()), Flavour::Ietf, &shown);
+            print(schema, schema.root(), NodeRef::Branch(tree.root()), Flavour::Ietf, &shown);
         let value =
             printed.map_or(Ok(Value::Object(Map::new())), |text| serde_json::from_slice(&text))?;
         whole.insert(name.to_owned(), value);

@@ -4,11 +4,11 @@
 //! only root and the agent's own user are served. Status texts come from an [`Inspect`]. Users are managed here,
 //! because the first one must exist before anyone can log in over the network.
 
-mod account;
+mod accounting;
 mod bootz;
 mod client;
 mod inspect;
-mod maintain;
+mod maintenance;
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::{AuthMethod, Caller, Chain, Role, http1};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, http1};
 use holdfast_store::accounts::AccountingLog;
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
@@ -38,7 +38,7 @@ use zeroize::{Zeroize, Zeroizing};
 pub use self::bootz::{BootzStartRequest, bootz_routes};
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector};
-pub use self::maintain::{SwitchEntry, maintenance_routes};
+pub use self::maintenance::{SwitchEntry, maintenance_routes};
 use crate::{
     settings::ShowContent,
     users::{Password, UserError, Users},
@@ -123,7 +123,7 @@ pub fn start(path: &Path, served: LocalDependencies) -> Result<LocalServer, Loca
         .with_state(LocalAgent { inspect, users })
         .merge(more)
         .layer(middleware::from_fn(admit))
-        .layer(middleware::from_fn_with_state(accounts, account::record_request));
+        .layer(middleware::from_fn_with_state(accounts, accounting::record_request));
     let bounds = http1::Bounds { connections: MAX_CONNECTIONS, write_timeout: None };
     let task = tokio::spawn(http1::serve(listener, bounds, move |stream| {
         routes.clone().layer(Extension(ConnectInfo(LocalPeer::of(stream))))
@@ -225,7 +225,7 @@ struct Failure {
 async fn show(State(agent): State<LocalAgent>, what: ShowContent) -> Response {
     match agent.inspect.show(what).await {
         Ok(text) => text.into_response(),
-        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, Chain(&*error).to_string()),
+        Err(error) => failure(StatusCode::INTERNAL_SERVER_ERROR, ErrorChain(&*error).to_string()),
     }
 }
 
@@ -241,13 +241,13 @@ async fn set_user(
 ) -> Response {
     let role = match user.role.parse() {
         Ok(role) => role,
-        Err(error) => return failure(StatusCode::BAD_REQUEST, Chain(&error).to_string()),
+        Err(error) => return failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string()),
     };
     let password =
         user.password.take().map(Zeroizing::new).map(|text| Password::new(text.as_bytes()));
     match password.transpose() {
         Ok(password) => changed(agent.users.set(user.name.as_str().into(), role, password).await),
-        Err(error) => failure(StatusCode::BAD_REQUEST, Chain(&error).to_string()),
+        Err(error) => failure(StatusCode::BAD_REQUEST, ErrorChain(&error).to_string()),
     }
 }
 
@@ -267,7 +267,7 @@ fn changed(result: Result<(), UserError>) -> Response {
                 UserError::Name(_) | UserError::Password { .. } => StatusCode::BAD_REQUEST,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };
-            failure(status, Chain(&error).to_string())
+            failure(status, ErrorChain(&error).to_string())
         }
     }
 }

@@ -3,26 +3,26 @@
 //! [`Methods`] joins the descriptors of the protocols with the [`table`] of methods. [`Methods::payload`] copies a request field by
 //! field, leaves out secrets and what does not fit, and makes a message of the same type.
 
+mod redact;
 mod rules;
 mod served;
 mod table;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 use std::collections::HashMap;
 
 use holdfast_proto::FILE_DESCRIPTOR_SET;
-use holdfast_security::acctz::{Family, Payload};
+use holdfast_security::acctz::{Payload, ServiceFamily};
 use prost::Message as _;
 use prost::encoding::WireType;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet};
 
+use self::redact::Redactor;
 use self::rules::RecordingRule;
 pub(crate) use self::served::{SERVED, rpcs};
 pub use self::table::MethodRules;
-use self::walk::Redactor;
 
 /// Octets of one request that are read and kept. More would let one Set fill the history, and cost time in every call.
 pub const MAX_PAYLOAD: usize = 8 * 1024;
@@ -93,13 +93,13 @@ impl Methods {
     }
 
     /// The family of services that a path belongs to, even if there is no such method.
-    pub fn family(path: &str) -> Family {
+    pub fn family(path: &str) -> ServiceFamily {
         let package = path.trim_start_matches('/').split(['.', '/']).next();
         match package {
-            Some("gnmi") => Family::Gnmi,
-            Some("gnoi") => Family::Gnoi,
-            Some("gnsi") => Family::Gnsi,
-            _ => Family::Other,
+            Some("gnmi") => ServiceFamily::Gnmi,
+            Some("gnoi") => ServiceFamily::Gnoi,
+            Some("gnsi") => ServiceFamily::Gnsi,
+            _ => ServiceFamily::Other,
         }
     }
 

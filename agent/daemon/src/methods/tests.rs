@@ -253,16 +253,20 @@ fn harmless_fields_are_fields() {
 fn methods_are_known_by_their_path() {
     let methods = Methods::new();
     for (path, streams, family) in [
-        (SET, Some(false), Family::Gnmi),
-        ("/gnmi.gNMI/Subscribe", Some(true), Family::Gnmi),
-        ("/gnoi.system.System/Ping", Some(true), Family::Gnoi),
-        (CERTZ, Some(true), Family::Gnsi),
-        ("/gnsi.acctz.v1.AcctzStream/RecordSubscribe", Some(true), Family::Gnsi),
-        ("/grpc.health.v1.Health/Check", Some(false), Family::Other),
-        ("/grpc.health.v1.Health/Watch", Some(true), Family::Other),
-        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Some(true), Family::Other),
-        ("/gnmi.gNMI/Nothing", None, Family::Gnmi),
-        ("/nobody/knows", None, Family::Other),
+        (SET, Some(false), ServiceFamily::Gnmi),
+        ("/gnmi.gNMI/Subscribe", Some(true), ServiceFamily::Gnmi),
+        ("/gnoi.system.System/Ping", Some(true), ServiceFamily::Gnoi),
+        (CERTZ, Some(true), ServiceFamily::Gnsi),
+        ("/gnsi.acctz.v1.AcctzStream/RecordSubscribe", Some(true), ServiceFamily::Gnsi),
+        ("/grpc.health.v1.Health/Check", Some(false), ServiceFamily::Other),
+        ("/grpc.health.v1.Health/Watch", Some(true), ServiceFamily::Other),
+        (
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            Some(true),
+            ServiceFamily::Other,
+        ),
+        ("/gnmi.gNMI/Nothing", None, ServiceFamily::Gnmi),
+        ("/nobody/knows", None, ServiceFamily::Other),
     ] {
         assert_eq!(methods.method(path).map(|it| it.streams), streams, "{path}");
         assert_eq!(Methods::family(path), family, "{path}");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_base::Caller;
 use holdfast_bootz::payload::BootstrapPayload;
-use holdfast_config::{Boot, BootChange, InitialConfiguration};
+use holdfast_config::{BootChange, BootConfiguration, InitialConfiguration};
 use holdfast_core::Datastore;
 use tracing::info;
 
@@ -46,7 +46,7 @@ pub async fn bootstrap(
 }
 
 /// Reads the payload. An empty message counts as absent, because a new box has nothing that it could remove.
-fn read(payload: &BootstrapPayload) -> Result<(Boot, Artefacts), Refusal> {
+fn read(payload: &BootstrapPayload) -> Result<(BootConfiguration, Artefacts), Refusal> {
     fn filled<T: Clone + Default + PartialEq>(given: &Option<T>) -> Option<T> {
         given.clone().filter(|it| *it != T::default())
     }

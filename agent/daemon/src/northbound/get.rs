@@ -11,26 +11,26 @@ use holdfast_base::now_ns;
 use holdfast_config::edit::ANNOTATION;
 use holdfast_config::limits::{ANSWER_SIZE, LimitExceeded, MESSAGE_SIZE, REQUEST_PATHS};
 use holdfast_config::schema::{Node, Origin};
-use holdfast_config::tree::{Child, Found, SelectVisitor, Tree};
+use holdfast_config::tree::{Child, NodeRef, SelectVisitor, Tree};
 use holdfast_config::{InstancePath, Path, Value, json};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
-use holdfast_telemetry::view::with_polled_leaves;
+use holdfast_telemetry::polled::with_polled_leaves;
 use holdfast_telemetry::{
     ChangeDetection, LeafSetCache, LeafVersion, ReadType, Selection, TreeUpdate, Walk, WalkProgress,
 };
 use prost::Message;
 use smol_str::SmolStr;
 
+use super::cli_get;
 use super::encoding::Encoding;
 use super::extensions::ReadExtensions;
 use super::path::{elems_to_wire, to_wire};
+use super::read_request::{AdmittedPath, ReadPath, ReadRequest};
 use super::reads::{PORTION, ReadBudget, ReadPool, ReadStop};
-use super::request::{AdmittedPath, ReadPath, ReadRequest};
-use super::show;
 use super::status::Refusal;
-use super::unknown::{OrUnknown, all_known};
+use super::unknown_path::{OrUnknown, all_known};
 use crate::gnsi::pathz::{PathPermissions, visible_while};
 
 pub(super) async fn get<D: Datastore>(
@@ -45,7 +45,7 @@ pub(super) async fn get<D: Datastore>(
     let reader = ReadRequest::new(core, rights, prefix, kind, &request.use_models, wishes.depth)?;
     let joined = reader.joined(request.path.iter().map(Some))?;
     if joined.iter().flatten().any(|path| path.cli) {
-        return show::get(core, reads, reader, all_known(joined)?, &request, kind).await;
+        return cli_get::get(core, reads, reader, all_known(joined)?, &request, kind).await;
     }
     let encoding = Encoding::read(request.encoding)?;
     let admitted = reader.admitted(joined).await?;
@@ -310,15 +310,15 @@ impl<D: Datastore> PathAnswer<'_, D> {
     fn seen<'f>(
         &self,
         path: &InstancePath,
-        found: Found<'f, LeafVersion>,
+        found: NodeRef<'f, LeafVersion>,
         room: &'f mut Option<Child<LeafVersion>>,
-    ) -> ControlFlow<(), Option<Found<'f, LeafVersion>>> {
+    ) -> ControlFlow<(), Option<NodeRef<'f, LeafVersion>>> {
         let Some(view) = self.reader.rights(self.origin()) else {
             return ControlFlow::Continue(Some(found));
         };
         let schema = self.reader.schema(self.origin());
         *room = visible_while(schema, view, path, found, &|| self.context.work.look())?;
-        ControlFlow::Continue(room.as_ref().map(Found::from))
+        ControlFlow::Continue(room.as_ref().map(NodeRef::from))
     }
 
     /// Adds the annotation of the root, which is configuration of the client, to the document of the root.
@@ -334,14 +334,14 @@ impl<D: Datastore> PathAnswer<'_, D> {
     fn document(
         &self,
         path: &InstancePath,
-        found: Found<'_, LeafVersion>,
+        found: NodeRef<'_, LeafVersion>,
         selection: &Selection,
     ) -> ControlFlow<(), Option<gnmi::TypedValue>> {
         let schema = self.reader.schema(self.origin());
         let filter = self.reader.filter(self.origin());
         let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
         // The printer writes keys wherever it writes an entry; they are no reason to write one.
-        let entry_is_configured = matches!(found, Found::Leaf(_)) && self.is_in_given_entry(path);
+        let entry_is_configured = matches!(found, NodeRef::Leaf(_)) && self.is_in_given_entry(path);
         let shown = |node: &Node| {
             selection.is_within_depth(node.id)
                 && filter.matches(node)
@@ -396,7 +396,7 @@ impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for VisibilityCheck<'_, '_
         self.answer.context.work.look()
     }
 
-    fn found(&mut self, path: &InstancePath, found: Found<'t, LeafVersion>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, found: NodeRef<'t, LeafVersion>) -> ControlFlow<()> {
         self.is_there = self.answer.seen(path, found, &mut None)?.is_some();
         if self.is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -414,7 +414,7 @@ impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for Documents<'_, '_, D> {
         self.answer.context.work.look()
     }
 
-    fn found(&mut self, path: &InstancePath, found: Found<'t, LeafVersion>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, found: NodeRef<'t, LeafVersion>) -> ControlFlow<()> {
         let mut room = None;
         let Some(found) = self.answer.seen(path, found, &mut room)? else {
             return ControlFlow::Continue(());

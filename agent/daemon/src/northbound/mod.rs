@@ -10,23 +10,23 @@
 mod boot_document;
 mod bootstrap;
 mod capabilities;
+mod cli_get;
 mod encoding;
 mod extensions;
 mod get;
 mod gnmi;
 mod gnoi;
 mod gnsi;
-mod outlet;
 mod path;
+mod read_request;
 mod reads;
-mod request;
+mod response_stream;
 mod set;
-mod show;
 mod status;
 mod subscribe;
 #[cfg(test)]
 pub(crate) mod tests;
-mod unknown;
+mod unknown_path;
 
 pub(crate) use boot_document::boot_document;
 pub use bootstrap::bootstrap;

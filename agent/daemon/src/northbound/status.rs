@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_config::edit::{EditCause, EditError, EditErrors, EditOperation};
 use holdfast_config::limits::{ERROR_TEXT, error_text, excerpt};
 use holdfast_config::schema::Origin;
@@ -256,7 +256,7 @@ impl From<&EditErrors> for Refusal {
 /// Errors of commits become statuses; nothing of the request is in effect.
 impl From<CommitError> for Refusal {
     fn from(error: CommitError) -> Self {
-        let text = Chain(&error).to_string();
+        let text = ErrorChain(&error).to_string();
         match &error {
             CommitError::Edit(errors) => errors.into(),
             CommitError::Object { .. } => Self::invalid(text),
@@ -283,7 +283,7 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Stopped => Self::stopping(),
-            error => Self::internal(Chain(&error).to_string()),
+            error => Self::internal(ErrorChain(&error).to_string()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Arguments of `holdfast show`, and the address on the local socket for them.
 
 use clap::{Args, Subcommand, ValueEnum};
-use holdfast_introspect::address::UriBuilder;
+use holdfast_introspect::uri::UriBuilder;
 
 use super::StateDir;
 

@@ -49,7 +49,7 @@ pub(super) fn load_or_create(
         Ok(certified) if names.are_in(&certified) => return Ok(certified),
         Ok(_) => info!("this box has a new name or address: making its certificate again"),
         Err(error) if folder.exists() => {
-            warn!(error = %holdfast_base::Chain(&error), "the identity cannot be used: making it again");
+            warn!(error = %holdfast_base::ErrorChain(&error), "the identity cannot be used: making it again");
         }
         Err(_) => info!("first start: making an identity"),
     }

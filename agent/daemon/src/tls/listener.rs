@@ -26,8 +26,8 @@ use tracing::{debug, warn};
 use super::dscp::Dscp;
 use super::{
     TlsError,
+    login_grace::{Limits, LoginGrace},
     peer::{Peer, PeerCertificate},
-    probation::{Limits, LoginGrace},
 };
 
 /// Time limit for the handshake. A slower client is gone, or hostile.

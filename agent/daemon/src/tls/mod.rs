@@ -5,14 +5,14 @@
 //! [`Listener`] accepts connections accordingly and passes them on after their handshake. Where client authorities
 //! are configured, a connection without a valid certificate ends here.
 
+mod certificate_status;
 mod dscp;
 mod identity;
 mod limits;
 mod listener;
+mod login_grace;
 mod peer;
-mod probation;
 mod source;
-mod standing;
 mod verifier;
 
 use std::{
@@ -24,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_security::certz::{CertzError, ClientRequirements, TrustBundle};
 use holdfast_store::StoreError;
 use rustls::{
@@ -40,13 +40,15 @@ use rustls_pki_types::{
 use tracing::{error, warn};
 use x509_parser::{parse_x509_certificate, prelude::X509Certificate};
 
+pub(crate) use self::certificate_status::{
+    CertificateStatus, CertificateStatusCache, current_status,
+};
 pub use self::dscp::Dscp;
 pub use self::identity::ca_file;
 pub(crate) use self::identity::self_signed;
 pub use self::listener::{Connection, Incoming, Listener, ServerConfigs};
 pub use self::peer::{Peer, PeerCertificate};
 pub use self::source::source_of;
-pub(crate) use self::standing::{CertificateStatus, CertificateStatusCache, current_status};
 use self::verifier::ClientVerifier;
 use crate::settings::TlsSettings;
 
@@ -113,7 +115,7 @@ impl FileIdentity {
         match operators_identity(certificate, key, provider) {
             Ok(certified) => Self::Loaded(Arc::new(certified)),
             Err(error) => {
-                error!(error = %Chain(&error), "an identity of the box cannot be used");
+                error!(error = %ErrorChain(&error), "an identity of the box cannot be used");
                 Self::Unusable
             }
         }

@@ -19,7 +19,7 @@ use x509_parser::{
 };
 
 use super::dscp::Dscp;
-use super::{CertificateStatusCache, parse, probation::IdentifiedFlag};
+use super::{CertificateStatusCache, login_grace::IdentifiedFlag, parse};
 use crate::users::VerifiedLogin;
 
 /// Scheme of a SPIFFE id.

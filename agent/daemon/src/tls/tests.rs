@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, HandshakeKind, RootCertStore,
@@ -31,7 +31,7 @@ fn complaint(
         ..TlsSettings::default()
     };
     let error = load_default(&settings, files.path(), &[]).err()?;
-    Some(Chain(&error).to_string().replace(&format!("{}/", files.path().display()), ""))
+    Some(ErrorChain(&error).to_string().replace(&format!("{}/", files.path().display()), ""))
 }
 
 #[test]

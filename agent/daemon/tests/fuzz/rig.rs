@@ -18,7 +18,7 @@ use holdfast::users::Users;
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::{Models, Namespace};
 use holdfast_core::{Core, Parts};
-use holdfast_platform::objects::Listening;
+use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{SimulatedKernel, Transport};
 use holdfast_store::Store;
@@ -153,7 +153,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         profiles: Some(Arc::new(profiles)),
         store,
         loaded,
-        listening: Listening::default(),
+        listening: GrpcEndpoint::default(),
         factory: None,
         software_version: "1.0".into(),
         credential_source: None,

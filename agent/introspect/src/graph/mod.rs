@@ -15,9 +15,9 @@ use holdfast_scheduler::{Engine, Key, TxnId};
 
 use self::picture::{NodeSelection, Picture};
 use super::arguments::Arguments;
-use super::failure::HttpError;
+use super::http_error::HttpError;
 use super::timeline::KeyHistory;
-use super::{Introspect, names};
+use super::{Introspect, key_lookup};
 
 /// Default number of values in a drawing: as many as a screen can show.
 const NODES: usize = 200;
@@ -78,7 +78,7 @@ impl Introspect {
     ) -> Result<Picture, HttpError> {
         let render = self.render.clone();
         let question = move |view: &holdfast_core::CoreView<'_>| {
-            let key = names::find_key(view.engine, &key)?;
+            let key = key_lookup::find_key(view.engine, &key)?;
             let drawn = NodeSelection::around(view.engine, vec![key], depth, limit);
             Ok(drawn.picture(&render, view.engine))
         };

@@ -7,7 +7,7 @@ use holdfast_scheduler::State;
 
 use super::layout::{Layout, Rect, truncated_label};
 use super::picture::{Edge, EdgeKind, Node, Picture};
-use crate::address::UriBuilder;
+use crate::uri::UriBuilder;
 
 /// Background color of a state.
 fn fill(state: State) -> &'static str {

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use holdfast_base::{AuthMethod, Caller, Role, Undertakings, now_ns};
+use holdfast_base::{AuthMethod, Caller, RebootInhibitors, Role, now_ns};
 use holdfast_config::Models;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_core::{CommitOptions, Core, Datastore, Parts};
-use holdfast_platform::objects::Listening;
+use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_store::{Journal, Store, StoreError, StoredState};
 use http_body_util::BodyExt;
@@ -18,7 +18,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tower::ServiceExt;
 
-mod past;
+mod history;
 
 use super::*;
 
@@ -90,8 +90,8 @@ impl TestAgent {
             loaded,
             factory: None,
             credential_source: None,
-            listening: Listening::default(),
-            undertakings: Undertakings::default(),
+            listening: GrpcEndpoint::default(),
+            undertakings: RebootInhibitors::default(),
         };
         let core = Core::start(parts).await.unwrap();
         let routes = routes(core.handle(), now_ns(), Some(journal));

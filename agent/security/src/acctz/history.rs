@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::record::{Account, Activity, AuthnOutcome, Record, SessionStage};
+use super::record::{AccountingEvent, Activity, AuthnOutcome, Record, SessionStage};
 
 /// Size of the strangers' ring: this part of the known callers' ring, in addition to it. Anybody who can connect
 /// can fill their own ring, and must not push out the records of authenticated callers.
@@ -55,7 +55,7 @@ pub struct Cursor {
 
 /// A record as a reader receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct DeliveredRecord {
     pub record: Arc<Record>,
     /// Some requested records before this one were dropped.
     pub truncated: bool,
@@ -87,7 +87,7 @@ impl History {
 
     /// Adds a record with the current time. When the clock was set back, records continue one nanosecond apart, so
     /// that a reader which resumes from the last time it received misses none.
-    pub fn push(&mut self, now_ns: u64, account: Account) {
+    pub fn push(&mut self, now_ns: u64, account: AccountingEvent) {
         let time_ns = now_ns.max(self.last_ns + 1);
         self.last_ns = time_ns;
         self.keep(Record { time_ns, account });
@@ -134,7 +134,7 @@ impl History {
     }
 
     /// Returns the next record for a cursor up to a time, or `None` when the cursor has read all.
-    pub fn next(&self, cursor: &mut Cursor, up_to_ns: u64) -> Option<Told> {
+    pub fn next(&self, cursor: &mut Cursor, up_to_ns: u64) -> Option<DeliveredRecord> {
         let (name, place) = self.next_place(cursor.after_ns)?;
         let Entry { record, dropped_ns } = &self.ring(name).records[place];
         if record.time_ns > up_to_ns {
@@ -145,7 +145,10 @@ impl History {
         }
         cursor.lost |= *dropped_ns > cursor.after_ns.max(cursor.excused_ns);
         cursor.after_ns = record.time_ns;
-        Some(Told { record: record.clone(), truncated: std::mem::take(&mut cursor.lost) })
+        Some(DeliveredRecord {
+            record: record.clone(),
+            truncated: std::mem::take(&mut cursor.lost),
+        })
     }
 
     /// Time of the oldest record in a ring.
@@ -191,7 +194,7 @@ impl History {
 impl RingName {
     /// Classifies a call: without a successful login it is a stranger's. The end of a stream carries no login of
     /// its own and counts as known.
-    pub fn of(account: &Account) -> Self {
+    pub fn of(account: &AccountingEvent) -> Self {
         let session = &account.session;
         let succeeded = |outcome| outcome == AuthnOutcome::Success;
         let known = session.stage == SessionStage::Logout
@@ -230,25 +233,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::record::{
-        Authn, AuthnKind, Authz, AuthzOutcome, Command, CommandKind, Family, Rpc, Session,
+        Authn, AuthnKind, Authz, AuthzOutcome, Command, CommandKind, Rpc, ServiceFamily, Session,
     };
     use super::*;
 
-    fn account(command: &str) -> Account {
+    fn account(command: &str) -> AccountingEvent {
         let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
         let command =
             Command { kind: CommandKind::Cli, command: command.into(), arguments: vec![], authz };
-        Account { session: Session::default(), activity: Activity::Command(command) }
+        AccountingEvent { session: Session::default(), activity: Activity::Command(command) }
     }
 
     /// A call that failed its login.
-    fn refused() -> Account {
+    fn refused() -> AccountingEvent {
         let authn =
             Authn { kind: AuthnKind::Password, outcome: AuthnOutcome::Fail, cause: "".into() };
         let authz = Authz { outcome: AuthzOutcome::Deny, detail: "".into() };
-        let rpc = Rpc { family: Family::Gnmi, path: "x".into(), payload: None, authz };
+        let rpc = Rpc { family: ServiceFamily::Gnmi, path: "x".into(), payload: None, authz };
         let session = Session { authn: Some(authn), ..Session::default() };
-        Account { session, activity: Activity::Rpc(rpc) }
+        AccountingEvent { session, activity: Activity::Rpc(rpc) }
     }
 
     /// Octets of a record of these tests.
@@ -267,8 +270,9 @@ mod tests {
     /// Times of the records left for a cursor, the truncated ones with a `!`.
     fn rest(history: &History, cursor: &mut Cursor) -> String {
         let told = std::iter::from_fn(|| history.next(cursor, u64::MAX));
-        let text =
-            |it: Told| format!("{}{}", if it.truncated { "!" } else { "" }, it.record.time_ns);
+        let text = |it: DeliveredRecord| {
+            format!("{}{}", if it.truncated { "!" } else { "" }, it.record.time_ns)
+        };
         told.map(text).collect::<Vec<_>>().join(" ")
     }
 

@@ -55,7 +55,7 @@ impl From<String> for BoundedText {
 
 /// An action with its session, as the interceptors report it. The history adds the time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
+pub struct AccountingEvent {
     pub session: Session,
     pub activity: Activity,
 }
@@ -66,7 +66,7 @@ pub struct Record {
     /// Nanoseconds since 1970, unique within a history.
     pub time_ns: u64,
     #[serde(flatten)]
-    pub account: Account,
+    pub account: AccountingEvent,
 }
 
 /// Caller and connection of an action.
@@ -151,7 +151,7 @@ pub enum Activity {
 /// A call of the gRPC server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rpc {
-    pub family: Family,
+    pub family: ServiceFamily,
     /// HTTP/2 path, as in `/gnmi.gNMI/Set`.
     pub path: BoundedText,
     pub payload: Option<Payload>,
@@ -160,7 +160,7 @@ pub struct Rpc {
 
 /// Family of gRPC services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Family {
+pub enum ServiceFamily {
     /// Health and reflection, which belong to neither of the others.
     Other,
     Gnmi,
@@ -198,7 +198,7 @@ pub enum CommandKind {
 impl Record {
     /// Cost of a record against the size of a history. Unit: octets of memory, approximately.
     pub fn octets(&self) -> usize {
-        let Account { session, activity } = &self.account;
+        let AccountingEvent { session, activity } = &self.account;
         let User { identity, role, ssh_principal } = &session.user;
         let cause = session.authn.as_ref().map_or(0, |authn| authn.cause.0.len());
         let user = identity.0.len() + role.0.len() + ssh_principal.0.len();

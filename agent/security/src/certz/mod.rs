@@ -9,7 +9,7 @@
 
 mod chain;
 mod csr;
-mod failure;
+mod error;
 mod material;
 mod pkcs7;
 mod policy;
@@ -22,7 +22,7 @@ mod trust;
 
 pub use self::chain::{BoxIdentityKind, Chain, ChainKey, PrivateKey};
 pub use self::csr::{AlternativeNames, CsrParams, Curve, GeneratedRequest, Hash, RsaBits, Suite};
-pub use self::failure::{CertzError, CertzErrorKind};
+pub use self::error::{CertzError, CertzErrorKind};
 pub use self::material::{Encoding, certificates, private_key};
 pub use self::policy::{AuthenticationPolicy, Rule};
 pub use self::profile::{

@@ -5,7 +5,7 @@ use holdfast_security::credentialz::{
     PRINCIPALS_FOLDER, PublicKey, RawKey, RawOptions, RawPrincipal, Upload,
 };
 
-use crate::edits::Corpus;
+use crate::corpus::Corpus;
 
 const WORDS: [&str; 20] = [
     "\n",

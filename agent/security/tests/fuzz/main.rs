@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
-#[path = "../../../config/tests/fuzz/edits.rs"]
-mod edits;
+#[path = "../../../config/tests/fuzz/corpus.rs"]
+mod corpus;
 mod keys;
 mod policies;

@@ -3,7 +3,7 @@
 use holdfast_security::authz::{Call, Decision, Policy};
 use serde_json::Value;
 
-use crate::edits::Corpus;
+use crate::corpus::Corpus;
 
 const WORDS: [&str; 24] = [
     "{",

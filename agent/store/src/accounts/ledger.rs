@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_security::acctz::{Cursor, History, Record, RingName};
 use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 use tracing::{error, info, warn};
@@ -120,7 +120,7 @@ impl LedgerWriter {
             let mut failing = false;
             while let Err(refused) = self.write(&batch) {
                 if !std::mem::replace(&mut failing, true) {
-                    error!(error = %Chain(&refused), "accounts are in memory only, until the disk takes them");
+                    error!(error = %ErrorChain(&refused), "accounts are in memory only, until the disk takes them");
                 }
                 self.accounts.batch_refused();
                 if !self.accounts.pause(RETRY_PAUSE) {
@@ -170,8 +170,8 @@ mod tests {
     use std::time::Duration;
 
     use holdfast_security::acctz::{
-        Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command,
-        CommandKind, Family, Rpc, Session,
+        AccountingEvent, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command,
+        CommandKind, Rpc, ServiceFamily, Session,
     };
 
     use super::super::{MIN_HISTORY, RefusalKind};
@@ -181,11 +181,11 @@ mod tests {
     const ROOM: usize = 1 << 20;
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    fn command(name: &str) -> Account {
+    fn command(name: &str) -> AccountingEvent {
         let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
         let command =
             Command { kind: CommandKind::Cli, command: name.into(), arguments: vec![], authz };
-        Account { session: Session::default(), activity: Activity::Command(command) }
+        AccountingEvent { session: Session::default(), activity: Activity::Command(command) }
     }
 
     /// Refuses a call without credentials from one of these sources.
@@ -196,11 +196,16 @@ mod tests {
             cause: "no credentials".into(),
         };
         let authz = Authz { outcome: AuthzOutcome::Deny, detail: "Unauthenticated".into() };
-        let rpc = Rpc { family: Family::Gnmi, path: "/gnmi.gNMI/Get".into(), payload: None, authz };
+        let rpc = Rpc {
+            family: ServiceFamily::Gnmi,
+            path: "/gnmi.gNMI/Get".into(),
+            payload: None,
+            authz,
+        };
         let session = Session { authn: Some(authn), ..Session::default() };
         let source = Some(std::net::IpAddr::from(source.to_be_bytes()));
         let kind = RefusalKind { source, reason: "no credentials", name: None };
-        accounts.record_refused(kind, Account { session, activity: Activity::Rpc(rpc) });
+        accounts.record_refused(kind, AccountingEvent { session, activity: Activity::Rpc(rpc) });
     }
 
     /// Waits until the thread of the last run has closed the file.

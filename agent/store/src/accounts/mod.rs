@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use holdfast_base::now_ns;
 use holdfast_security::acctz::{
-    Account, Activity, CommandKind, Cursor, Family, History, Record, Repeats, RingName, Told,
+    AccountingEvent, Activity, CommandKind, Cursor, DeliveredRecord, History, Record,
+    RefusedCallLimiter, RingName, ServiceFamily,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -46,7 +47,7 @@ struct Shared {
 struct LogState {
     history: History,
     /// Counts of refused calls of strangers.
-    repeats: Repeats<RefusalKind>,
+    repeats: RefusedCallLimiter<RefusalKind>,
     /// Time up to which records may be read: that of the last one on disk, as long as the disk works, because a
     /// record that a reader has received must survive a crash.
     readable_ns: u64,
@@ -75,16 +76,16 @@ struct Counters {
 /// Source of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SourceKind {
-    Rpc(Family),
+    Rpc(ServiceFamily),
     Command(CommandKind),
 }
 
 /// All kinds of sources.
 pub const SOURCES: [SourceKind; 6] = [
-    SourceKind::Rpc(Family::Other),
-    SourceKind::Rpc(Family::Gnmi),
-    SourceKind::Rpc(Family::Gnoi),
-    SourceKind::Rpc(Family::Gnsi),
+    SourceKind::Rpc(ServiceFamily::Other),
+    SourceKind::Rpc(ServiceFamily::Gnmi),
+    SourceKind::Rpc(ServiceFamily::Gnoi),
+    SourceKind::Rpc(ServiceFamily::Gnsi),
     SourceKind::Command(CommandKind::Shell),
     SourceKind::Command(CommandKind::Cli),
 ];
@@ -105,7 +106,7 @@ impl AccountingLog {
             state: Mutex::new(LogState {
                 readable_ns: history.last_ns(),
                 history,
-                repeats: Repeats::new(),
+                repeats: RefusedCallLimiter::new(),
                 on_disk: false,
                 ended: false,
             }),
@@ -116,14 +117,14 @@ impl AccountingLog {
     }
 
     /// Adds a record with the present time.
-    pub fn record(&self, account: Account) {
+    pub fn record(&self, account: AccountingEvent) {
         let mut state = self.lock();
         let due = state.repeats.due(now_ns());
         self.keep(state, due.into_iter().chain([account]));
     }
 
     /// Records a call without an identified caller. Many similar ones become a few records and a count.
-    pub fn record_refused(&self, kind: RefusalKind, account: Account) {
+    pub fn record_refused(&self, kind: RefusalKind, account: AccountingEvent) {
         let mut state = self.lock();
         let was_counting = state.repeats.is_counting();
         let records = state.repeats.add(now_ns(), kind, account);
@@ -137,7 +138,7 @@ impl AccountingLog {
     fn keep(
         &self,
         mut state: MutexGuard<'_, LogState>,
-        records: impl IntoIterator<Item = Account>,
+        records: impl IntoIterator<Item = AccountingEvent>,
     ) {
         let before_ns = state.history.last_ns();
         for account in records {
@@ -298,7 +299,7 @@ pub struct Reader {
 
 impl Reader {
     /// Waits for the next record.
-    pub async fn next(&mut self) -> Told {
+    pub async fn next(&mut self) -> DeliveredRecord {
         loop {
             self.readable_rx.borrow_and_update();
             if let Some(told) = self.accounts.lock().next(&mut self.cursor) {
@@ -310,7 +311,7 @@ impl Reader {
     }
 
     /// Counts a record that was sent.
-    pub fn sent(&self, told: &Told) {
+    pub fn sent(&self, told: &DeliveredRecord) {
         let counters = &self.accounts.0.counters;
         counters.responses.fetch_add(1, Ordering::Relaxed);
         counters.truncated.fetch_add(u64::from(told.truncated), Ordering::Relaxed);
@@ -318,7 +319,7 @@ impl Reader {
 }
 
 impl LogState {
-    fn next(&self, cursor: &mut Cursor) -> Option<Told> {
+    fn next(&self, cursor: &mut Cursor) -> Option<DeliveredRecord> {
         self.history.next(cursor, self.readable_ns)
     }
 }

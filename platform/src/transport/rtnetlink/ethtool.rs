@@ -7,8 +7,8 @@ use std::io;
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST};
 
-use super::ask::{Listing, QueryError, QuerySocket};
 use super::frame::{Frame, HEADER_LEN, aligned, u32_at};
+use super::query::{Listing, QueryError, QuerySocket};
 use super::window::put_header;
 use crate::values::{Duplex, Ethernet};
 

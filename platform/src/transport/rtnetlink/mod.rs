@@ -18,28 +18,28 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use tokio::sync::oneshot;
 use tracing::{error, warn};
 
-mod ask;
 mod ethtool;
 mod frame;
-mod hear;
 mod listener;
 mod netconf;
+mod notifications;
+mod query;
 mod read;
 mod socket;
 mod submit;
 pub(crate) mod teardown;
 mod window;
 
-use ask::QuerySocket;
 use ethtool::Ethtool;
-use hear::StaleClasses;
 use listener::Listener;
+use notifications::StaleClasses;
+use query::QuerySocket;
 use socket::{DATAGRAM_SIZE, RouteSocket};
 use submit::UnansweredOperations;
 use window::Window;
 
 use super::Event;
-use super::cancelled::CancelledOperations;
+use super::cancellation::CancelledOperations;
 use super::codecs::Codecs;
 use super::mailbox::Mailbox;
 use super::sysctl;

@@ -12,8 +12,8 @@ use nix::errno::Errno;
 use smol_str::SmolStr;
 use tracing::warn;
 
-use super::ask::{self, Listing, QueryError};
-use super::hear::facts_of;
+use super::notifications::facts_of;
+use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::sysctl;
@@ -88,10 +88,10 @@ impl Task {
     pub(super) fn ask(&mut self, question: &ReadQuery) -> QueryResult {
         match question {
             ReadQuery::Link(name) => self.get_link(name),
-            ReadQuery::Addresses(link) => self.list_of_link(link, ask::addresses),
-            ReadQuery::Neighbors(link) => self.list_of_link(link, ask::neighbors),
+            ReadQuery::Addresses(link) => self.list_of_link(link, query::addresses),
+            ReadQuery::Neighbors(link) => self.list_of_link(link, query::neighbors),
             ReadQuery::Route(prefix) => {
-                self.get(&ask::best_route(*prefix)).or_else(|error| match error {
+                self.get(&query::best_route(*prefix)).or_else(|error| match error {
                     // Unreachable, blackhole or no route at all: the list has the answer.
                     QueryError::Refused { .. } => Ok(Vec::new()),
                     other => Err(other),
@@ -104,7 +104,7 @@ impl Task {
     }
 
     fn get_link(&mut self, name: &SmolStr) -> QueryResult {
-        let facts = none_if_refused(self.get(&ask::link(name)), &[Errno::ENODEV])?;
+        let facts = none_if_refused(self.get(&query::link(name)), &[Errno::ENODEV])?;
         if facts.is_empty() {
             self.links.forget_name(name);
         }
@@ -159,7 +159,7 @@ impl Task {
     fn list_routes(&mut self) -> QueryResult {
         let mut facts = Vec::new();
         for family in FAMILIES {
-            let listed = none_if_refused(self.list(&ask::our_routes(family, 0)), NO_FAMILY);
+            let listed = none_if_refused(self.list(&query::our_routes(family, 0)), NO_FAMILY);
             // The kernel creates table main with the first route.
             facts.extend(none_if_refused(listed, &[Errno::ENOENT])?);
         }
@@ -172,7 +172,7 @@ impl Task {
     fn list_links(&mut self) -> QueryResult {
         let mut messages = Vec::new();
         let Self { queries: asker, buffer, codecs, links, stale: doubts, .. } = self;
-        asker.list(&ask::links(), buffer, &mut |listing| match listing {
+        asker.list(&query::links(), buffer, &mut |listing| match listing {
             Listing::Begin => messages.clear(),
             Listing::Object(frame) => {
                 doubts.note(&frame);
@@ -241,8 +241,8 @@ impl Task {
                 facts.extend(self.list_ethernet()?);
                 Ok(facts)
             }
-            ObjectClass::Addresses => families(self, ask::addresses),
-            ObjectClass::Neighbors => families(self, ask::neighbors),
+            ObjectClass::Addresses => families(self, query::addresses),
+            ObjectClass::Neighbors => families(self, query::neighbors),
             ObjectClass::Routes => self.list_routes(),
             ObjectClass::Forwarding => self.list_forwarding(),
         }
@@ -299,7 +299,7 @@ impl Task {
         let mut counters = Vec::new();
         let Self { queries: asker, buffer, .. } = self;
         let listed =
-            asker.list(&ask::links_with_counters(), buffer, &mut |listing| match listing {
+            asker.list(&query::links_with_counters(), buffer, &mut |listing| match listing {
                 Listing::Begin => counters.clear(),
                 Listing::Object(frame) => {
                     counters.extend(frame.decode().ok().and_then(counters_of))

@@ -16,8 +16,8 @@ use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use tracing::{debug, warn};
 
 use super::Task;
-use super::ask::{self, Listing};
 use super::frame::Frame;
+use super::query::{self, Listing};
 use super::submit::{Batch, Failure};
 use super::window::WindowAnswers;
 use crate::codec::{Request, Requests};
@@ -67,7 +67,7 @@ impl Task {
         let ours: HashSet<u32> = leaving.iter().map(|link| link.index).collect();
         let mut foreign = false;
         let Self { queries: asker, buffer, .. } = self;
-        let listed = asker.list(&ask::links(), buffer, &mut |listing| match listing {
+        let listed = asker.list(&query::links(), buffer, &mut |listing| match listing {
             Listing::Begin => foreign = false,
             Listing::Object(frame) => foreign |= is_foreign_member(&frame, &ours),
         });

@@ -9,7 +9,7 @@ use holdfast_security::credentialz::Digest;
 use nix::errno::Errno;
 use smol_str::SmolStr;
 
-use super::machine::ModelResult;
+use super::model::ModelResult;
 use crate::codec::Request;
 use crate::descriptors::credential;
 use crate::values::{Account, CredentialFile, Password, Program, SshServer};

@@ -8,7 +8,7 @@ use netlink_packet_route::link::{
 use nix::errno::Errno;
 
 use super::forwarding_path;
-use super::machine::{KernelModel, ModelResult, SimulatedRefusal};
+use super::model::{KernelModel, ModelResult, SimulatedRefusal};
 use crate::values::{Ethernet, Family, OUR_ALTNAME_PREFIX};
 
 /// Smallest and largest MTU of the model's links, octets of layer 3.

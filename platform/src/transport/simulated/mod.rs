@@ -24,11 +24,11 @@ use netlink_packet_route::route::{
 use nix::errno::Errno;
 use std::net::IpAddr;
 
-#[cfg(test)]
-mod bench;
 mod credentials;
+#[cfg(test)]
+mod harness;
 mod links;
-mod machine;
+mod model;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
@@ -41,7 +41,7 @@ use crate::descriptors::{self, credential, forwarding, kinds, system};
 use crate::links::{FIRST_OUR_INDEX, LinkIndex};
 use crate::values::{Content, Ethernet, Family, Forwarding, Hostname, Link, MAIN_TABLE, TextFile};
 use links::{SimLink, SimLinkKind};
-use machine::{KernelModel, SimulatedRefusal};
+use model::{KernelModel, SimulatedRefusal};
 
 /// Effect of a fault at the chosen request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::subsequence;
 
-use super::bench::Box_;
+use super::harness::SimulatedBox;
 use super::tests::{assert_same, change, commit};
 
 /// Groups of alternatives, of which one can be configured at a time.
@@ -43,13 +43,13 @@ proptest! {
 
     #[test]
     fn the_box_does_not_depend_on_earlier_configurations(configs in proptest::collection::vec(config(), 1..4)) {
-        let mut agent = Box_::new(&["eth0", "eth1"]);
+        let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
         let before = agent.contents();
         let mut from = String::new();
         for to in configs {
             commit(&mut agent, &from, &to);
             prop_assert_eq!(agent.plan(change("", &to)).unwrap(), "", "{} => {}", from, to);
-            let mut direct = Box_::new(&["eth0", "eth1"]);
+            let mut direct = SimulatedBox::new(&["eth0", "eth1"]);
             commit(&mut direct, "", &to);
             assert_same(&agent.contents(), &direct.contents(), &format!("{from}\n=>\n{to}"));
             from = to;

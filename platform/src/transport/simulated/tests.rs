@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use holdfast_scheduler::{Key, Outcome, SharedValue, State};
 
-use super::bench::Box_;
+use super::harness::SimulatedBox;
 use super::*;
 use crate::objects::{ObjectValues, System};
 use crate::values::*;
@@ -125,7 +125,7 @@ pub(crate) fn change(from: &str, to: &str) -> Change {
     change
 }
 
-pub(super) fn commit(agent: &mut Box_, from: &str, to: &str) {
+pub(super) fn commit(agent: &mut SimulatedBox, from: &str, to: &str) {
     let outcome = agent.commit(change(from, to));
     assert!(matches!(outcome, Outcome::Done { .. }), "{to}: {outcome:?}");
 }
@@ -144,7 +144,7 @@ pub(super) fn assert_same(after: &[String], before: &[String], what: &str) {
 #[test]
 fn plans_are_ordered_by_dependencies() {
     let check = |from: &str, to: &str, want: &str| {
-        let mut agent = Box_::new(&["eth0", "eth1"]);
+        let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
         commit(&mut agent, NOTHING, from);
         assert_eq!(agent.plan(change(from, to)).unwrap(), want, "{from} => {to}");
         commit(&mut agent, from, to);
@@ -220,7 +220,7 @@ fn plans_are_ordered_by_dependencies() {
 #[test]
 fn committed_objects_are_in_the_kernel() {
     let check = |to: &str, want: &[&str]| {
-        let mut agent = Box_::new(&["eth0", "eth1"]);
+        let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
         commit(&mut agent, NOTHING, to);
         let mut want: Vec<String> = want.iter().map(ToString::to_string).collect();
         want.extend(["lo", "eth0", "eth1"].map(|name| format!("link {name}")));
@@ -230,7 +230,7 @@ fn committed_objects_are_in_the_kernel() {
         let intent = values(to);
         let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
         let before = agent.kernel.requests();
-        let again = Box_::restarted(agent.kernel.clone(), intent.clone(), restores);
+        let again = SimulatedBox::restarted(agent.kernel.clone(), intent.clone(), restores);
         assert_eq!(again.kernel.requests(), before, "{to}");
         for (key, _) in intent {
             assert_eq!(again.state(&key), State::Configured, "{key} of {to}");
@@ -278,7 +278,7 @@ const UPLINKS: &str = "port eth0\naddress eth0 192.0.2.1/24\naddress eth0 2001:d
      route 2001:db8:1::/48 via 2001:db8:a::2 via 2001:db8:b::2";
 
 /// Outgoing links of the routes over both uplinks in the kernel.
-fn uplinks(agent: &Box_) -> String {
+fn uplinks(agent: &SimulatedBox) -> String {
     let routes = [("10.0.0.0/8", 0), ("2001:db8:1::/48", 1024)];
     let shown = routes.map(|(prefix, metric)| {
         let key = descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
@@ -297,7 +297,7 @@ fn a_multipath_route_uses_reachable_next_hops() {
     let without =
         UPLINKS.replace("address eth1 198.51.100.1/24\naddress eth1 2001:db8:b::1/64\n", "");
     let both_down = down.replace("port eth0", "port eth0 down");
-    let mut agent = Box_::new(&["eth0", "eth1"]);
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
     let mut last = NOTHING.to_owned();
     for (to, want) in [
         (&down, "eth0, eth0"),
@@ -311,7 +311,7 @@ fn a_multipath_route_uses_reachable_next_hops() {
         assert_eq!(uplinks(&agent), want, "{to}");
         let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
         let before = agent.kernel.requests();
-        agent = Box_::restarted(agent.kernel.clone(), values(to), restores);
+        agent = SimulatedBox::restarted(agent.kernel.clone(), values(to), restores);
         assert_eq!(agent.kernel.requests(), before, "a start finds all in place: {to}");
         last.clone_from(to);
     }
@@ -326,7 +326,7 @@ fn a_multipath_route_uses_reachable_next_hops() {
 
 #[test]
 fn a_multipath_route_follows_foreign_changes() {
-    let mut agent = Box_::new(&["eth0", "eth1"]);
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
     commit(&mut agent, NOTHING, UPLINKS);
     agent.kernel.unplug("eth1");
     agent.settle();
@@ -355,7 +355,7 @@ fn dummy_links_are_created_disabled_restored_and_deleted() {
     let up =
         with("dummy d0\ndummy d1\naddress d0 198.51.100.1/24\nroute 10.0.0.0/8 via 198.51.100.2");
     let down = up.replace("dummy d0", "dummy d0 down");
-    let mut agent = Box_::new(&["eth0"]);
+    let mut agent = SimulatedBox::new(&["eth0"]);
     commit(&mut agent, NOTHING, OTHERS);
     let others = agent.contents();
     commit(&mut agent, OTHERS, &up);
@@ -412,7 +412,7 @@ fn a_failed_change_of_any_kind_is_undone() {
 
 /// Runs a change with a fault at its nth request; false when it has fewer requests.
 fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
-    let mut agent = Box_::new(&["eth0", "eth1"]);
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
     commit(&mut agent, NOTHING, from);
     let before = agent.contents();
     agent.kernel.fault_at(nth, fault);
@@ -430,7 +430,7 @@ fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
 #[test]
 fn a_port_that_is_missing_is_waited_for() {
     let config = "port eth9 mtu 1400\naddress eth9 192.0.2.1/24\nroute 10.0.0.0/8 via 192.0.2.2";
-    let mut agent = Box_::new(&["eth0"]);
+    let mut agent = SimulatedBox::new(&["eth0"]);
     let outcome = agent.commit(change(NOTHING, config));
     assert!(
         matches!(&outcome, Outcome::Done { pending, .. } if !pending.is_empty()),
@@ -454,14 +454,14 @@ fn a_port_that_is_missing_is_waited_for() {
 fn a_port_gets_back_what_it_had_before_us() {
     let config = "port eth0 mtu 1400 alias x v4-forwarding master br0\nbridge br0\nhostname box";
     let check = |restart: bool| {
-        let mut agent = Box_::new(&["eth0"]);
+        let mut agent = SimulatedBox::new(&["eth0"]);
         agent.kernel.set_mtu("eth0", 1450);
         agent.settle();
         let before = agent.contents();
         commit(&mut agent, NOTHING, config);
         if restart {
             let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
-            agent = Box_::restarted(agent.kernel.clone(), values(config), restores);
+            agent = SimulatedBox::restarted(agent.kernel.clone(), values(config), restores);
         }
         commit(&mut agent, config, NOTHING);
         assert_same(&agent.contents(), &before, &format!("restart {restart}"));
@@ -478,7 +478,7 @@ fn a_restored_alias_is_read_back() {
         let kernel = SimulatedKernel::new(&["eth0"]);
         kernel.set_alias("eth0", before);
         kernel.set_up("eth0", !down);
-        let mut agent = Box_::on(kernel);
+        let mut agent = SimulatedBox::on(kernel);
         let contents = agent.contents();
         let config = if down { "port eth0 down alias x" } else { "port eth0 alias x" };
         let open = config.trim_end_matches(" alias x");
@@ -500,7 +500,7 @@ fn a_restored_alias_is_read_back() {
 /// Attributes that the configuration never set are not compared.
 #[test]
 fn a_release_keeps_foreign_changes_to_open_attributes() {
-    let mut agent = Box_::new(&["eth0"]);
+    let mut agent = SimulatedBox::new(&["eth0"]);
     commit(&mut agent, NOTHING, "port eth0 mtu 1400");
     agent.kernel.set_alias("eth0", "theirs");
     agent.settle();
@@ -517,7 +517,7 @@ fn drift_of_our_objects_is_repaired() {
         route 10.0.0.0/8 via 192.0.2.2
         route 2001:db8:1::/48 via 2001:db8::2";
     let check = |act: &dyn Fn(&SimulatedKernel)| {
-        let mut agent = Box_::new(&["eth0"]);
+        let mut agent = SimulatedBox::new(&["eth0"]);
         commit(&mut agent, NOTHING, config);
         let before = agent.contents();
         act(&agent.kernel);
@@ -539,7 +539,7 @@ fn drift_of_our_objects_is_repaired() {
 // proves kv.T9
 #[test]
 fn foreign_objects_are_not_changed() {
-    let mut agent = Box_::new(&["eth0", "eth1"]);
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
     agent.kernel.add_foreign_route("10.0.0.0/8".parse().unwrap());
     agent.kernel.add_address("eth1", [198, 51, 100, 1].into(), 24);
     agent.kernel.add_address("eth0", [192, 0, 2, 1].into(), 24);
@@ -561,18 +561,18 @@ fn foreign_objects_are_not_changed() {
 fn marked_objects_without_intent_are_deleted_at_start() {
     let kernel = SimulatedKernel::new(&["eth0"]);
     let config = "bridge br0\naddress eth0 192.0.2.1/24\nport eth0\nroute 10.0.0.0/8 drop";
-    let mut agent = Box_::on(kernel.clone());
+    let mut agent = SimulatedBox::on(kernel.clone());
     commit(&mut agent, NOTHING, config);
     assert!(kernel.is_marked("br0") && !kernel.is_marked("eth0"));
     let restores = agent.engine.restores().map(|(k, v)| (k.clone(), v.clone())).collect();
     // The store rolled back an unconfirmed change, so nothing is intended.
-    Box_::restarted(kernel.clone(), Vec::new(), restores);
+    SimulatedBox::restarted(kernel.clone(), Vec::new(), restores);
     assert_eq!(kernel.describe(), ["link eth0", "link lo"]);
 }
 
 #[test]
 fn facts_flow_while_an_operation_hangs() {
-    let mut agent = Box_::new(&["eth0", "eth1"]);
+    let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
     agent.kernel.fault_at(1, Fault::Hang);
     let txn = agent.begin(change(NOTHING, "port eth0 mtu 1400"));
     agent.kernel.set_mtu("eth1", 1300);

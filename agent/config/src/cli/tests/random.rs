@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::writing::tree;
 use super::*;
 use crate::instance::Step;
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::schema::types::{BuiltinType, Type};
 use crate::schema::{Node, NodeKind};
 use crate::tree::{Leaf, Tree};
@@ -81,7 +81,7 @@ fn fill_random(
     node: &Node,
     path: &InstancePath,
     choices: &mut Choices<'_>,
-    tree: &mut Tree<Mark>,
+    tree: &mut Tree<LeafMark>,
 ) {
     for id in &node.children {
         let child = schema.node(*id);
@@ -99,12 +99,12 @@ fn fill_random(
                 let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
                 let value = child.parse_texts(&texts).ok();
                 if let Some(value) = value {
-                    tree.set_leaf(schema, &step, Leaf::new(value, Mark::Explicit));
+                    tree.set_leaf(schema, &step, Leaf::new(value, LeafMark::Explicit));
                 }
             }
             NodeKind::Container { presence } => {
                 if *presence && choices.one_in(2) {
-                    tree.branch_mut(schema, &step.0, &Mark::Explicit).given = true;
+                    tree.branch_mut(schema, &step.0, &LeafMark::Explicit).given = true;
                 }
                 fill_random(schema, child, &step, choices, tree);
             }
@@ -114,7 +114,7 @@ fn fill_random(
                     let Some(values) = values.collect() else { continue };
                     let entry = path.join(Step::entry(*id, values));
                     if choices.one_in(2) {
-                        tree.branch_mut(schema, &entry.0, &Mark::Explicit).given = true;
+                        tree.branch_mut(schema, &entry.0, &LeafMark::Explicit).given = true;
                     }
                     fill_random(schema, child, &entry, choices, tree);
                 }

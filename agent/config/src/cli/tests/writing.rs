@@ -1,31 +1,35 @@
 //! Trees and their texts.
 
 use super::*;
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::tree::{Leaf, Tree};
 
-/// Applies statements to an empty tree, with the meta `Mark::Explicit`.
-pub(super) fn tree(schema: &Schema, statements: &[Statement]) -> Tree<Mark> {
+/// Applies statements to an empty tree, with the meta `LeafMark::Explicit`.
+pub(super) fn tree(schema: &Schema, statements: &[Statement]) -> Tree<LeafMark> {
     let mut tree = Tree::new();
     apply(schema, &mut tree, statements);
     tree
 }
 
-fn apply(schema: &Schema, tree: &mut Tree<Mark>, statements: &[Statement]) {
+fn apply(schema: &Schema, tree: &mut Tree<LeafMark>, statements: &[Statement]) {
     for statement in statements {
         match &statement.act {
             StatementAction::Set(value) => {
-                tree.set_leaf(schema, &statement.path, Leaf::new(value.clone(), Mark::Explicit));
+                tree.set_leaf(
+                    schema,
+                    &statement.path,
+                    Leaf::new(value.clone(), LeafMark::Explicit),
+                );
             }
             StatementAction::Create => {
-                tree.branch_mut(schema, &statement.path.0, &Mark::Explicit).given = true;
+                tree.branch_mut(schema, &statement.path.0, &LeafMark::Explicit).given = true;
             }
             StatementAction::No => drop(tree.remove(schema, &statement.path)),
         }
     }
 }
 
-fn read(schema: &Schema, text: &str) -> Tree<Mark> {
+fn read(schema: &Schema, text: &str) -> Tree<LeafMark> {
     let statements = parse(schema, text).unwrap_or_else(|errors| panic!("{text}\n{errors:#?}"));
     tree(schema, &statements)
 }
@@ -87,7 +91,7 @@ gate
     );
     check(odd(), "zoo name x\n");
     check(odd(), "zoo\n");
-    assert_eq!(print(native(), &Tree::<Mark>::new()), "");
+    assert_eq!(print(native(), &Tree::<LeafMark>::new()), "");
 }
 
 #[test]
@@ -125,9 +129,9 @@ fn check_running(factory: &str, edits: &str, elsewhere: &str, want: &str) {
         for it in parse(schema, text).unwrap() {
             match it.act {
                 StatementAction::Set(value) => {
-                    factory.set_leaf(schema, &it.path, Leaf::new(value, Mark::Factory))
+                    factory.set_leaf(schema, &it.path, Leaf::new(value, LeafMark::Factory))
                 }
-                _ => factory.branch_mut(schema, &it.path.0, &Mark::Factory).given = true,
+                _ => factory.branch_mut(schema, &it.path.0, &LeafMark::Factory).given = true,
             }
         }
         factory

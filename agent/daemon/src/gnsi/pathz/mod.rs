@@ -5,18 +5,18 @@
 //! such permissions, and everything is allowed. An uploaded policy that is not final is the sandbox policy: it
 //! answers probes and decides nothing.
 
+pub mod compiled_policy;
 mod counters;
-pub mod judge;
 mod leaves;
+pub mod permissions;
 mod prune;
-pub mod rights;
 mod rotation;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use holdfast_base::{Chain, Switch};
+use holdfast_base::{ErrorChain, Switch};
 use holdfast_config::{InstancePath, MissingNode, Models, Value};
 use holdfast_core::{PolledState, ServiceState};
 use holdfast_security::pathz::{DraftPolicy, Policy};
@@ -24,13 +24,13 @@ use holdfast_store::{Artefact, ArtefactChange, ArtefactTable, Artefacts, Store};
 use tokio::sync::watch;
 use tracing::error;
 
+pub use self::compiled_policy::{CompiledPolicy, RulePathError, Scope};
 pub(crate) use self::counters::Counters;
-pub use self::judge::{CompiledPolicy, RulePathError, Scope};
 use self::leaves::Leaves;
+pub use self::permissions::{PathPermissions, PermittedExpansion};
 #[cfg(test)]
 pub use self::prune::visible;
 pub use self::prune::visible_while;
-pub use self::rights::{PathPermissions, PermittedExpansion};
 pub(crate) use self::rotation::{PathzRules, Upload};
 use super::RotationLock;
 
@@ -221,5 +221,5 @@ fn restore_policy(
 
 fn compile(models: &Arc<Models>, draft: DraftPolicy) -> Result<CompiledPolicy, String> {
     let policy: Policy = draft.check().map_err(|error| error.to_string())?;
-    CompiledPolicy::new(Arc::clone(models), policy).map_err(|error| Chain(&error).to_string())
+    CompiledPolicy::new(Arc::clone(models), policy).map_err(|error| ErrorChain(&error).to_string())
 }

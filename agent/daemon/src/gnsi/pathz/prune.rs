@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::tree::{Branch, Child, Found};
+use holdfast_config::tree::{Branch, Child, NodeRef};
 use holdfast_config::{InstancePath, Keys, Step};
 use holdfast_security::pathz::nodes::{NodeView, position, step};
 use holdfast_security::pathz::{Action, Position};
@@ -15,7 +15,7 @@ pub fn visible<M: Clone + Eq>(
     schema: &Schema,
     view: &NodeView,
     path: &InstancePath,
-    found: Found<'_, M>,
+    found: NodeRef<'_, M>,
 ) -> Option<Child<M>> {
     let pruned = visible_while(schema, view, path, found, &|| ControlFlow::Continue(()));
     pruned.continue_value().flatten()
@@ -29,18 +29,18 @@ pub fn visible_while<M: Clone + Eq>(
     schema: &Schema,
     view: &NodeView,
     path: &InstancePath,
-    found: Found<'_, M>,
+    found: NodeRef<'_, M>,
     go_on: &dyn Fn() -> ControlFlow<()>,
 ) -> ControlFlow<(), Option<Child<M>>> {
     let at = position(view, &path.0);
     ControlFlow::Continue(match found {
-        Found::Leaf(leaf) => (at.action() == Action::Permit).then(|| Child::Leaf(leaf.clone())),
-        Found::Branch(branch) => {
+        NodeRef::Leaf(leaf) => (at.action() == Action::Permit).then(|| Child::Leaf(leaf.clone())),
+        NodeRef::Branch(branch) => {
             let pruned = Pruner { schema, view, go_on }.branch(&at, branch)?;
             pruned.map(Child::Container)
         }
         // A pattern names entries, never the list itself.
-        Found::List(_) => None,
+        NodeRef::List(_) => None,
     })
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::Stream;
 use holdfast_base::Caller;
-use holdfast_config::{Boot, BootChange};
+use holdfast_config::{BootChange, BootConfiguration};
 use holdfast_core::{Datastore, Intent};
 use holdfast_proto::bootz;
 use holdfast_proto::gnoi::bootconfig::boot_config_server::BootConfig;
@@ -345,7 +345,7 @@ pub(super) fn read(request: SetBootConfigRequest) -> Result<SetBoot, Refusal> {
 }
 
 /// Splits a request into boot configuration and artefacts; absent fields change nothing.
-fn parts(request: SetBootConfigRequest) -> Result<(Option<Boot>, Artefacts), Refusal> {
+fn parts(request: SetBootConfigRequest) -> Result<(Option<BootConfiguration>, Artefacts), Refusal> {
     #[allow(deprecated, reason = "it is refused by name")]
     if request.certificates.is_some() {
         return Err(Refusal::unimplemented("`certificates` is deprecated: use `certz`"));
@@ -356,7 +356,7 @@ fn parts(request: SetBootConfigRequest) -> Result<(Option<Boot>, Artefacts), Ref
 }
 
 /// Reads the boot configuration of a client, which may not have the fields for bootstrapping.
-fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {
+fn read_boot(config: bootz::BootConfig) -> Result<BootConfiguration, Refusal> {
     for (name, given) in [
         ("dynamic_vendor_config", !config.dynamic_vendor_config.is_empty()),
         ("dynamic_oc_config", !config.dynamic_oc_config.is_empty()),
@@ -370,7 +370,9 @@ fn read_boot(config: bootz::BootConfig) -> Result<Boot, Refusal> {
 
 /// Reads the part of a boot configuration that is kept and that GetBootConfig returns; fields for bootstrapping are
 /// left out.
-pub(in crate::northbound) fn boot_of(config: &bootz::BootConfig) -> Result<Boot, Refusal> {
+pub(in crate::northbound) fn boot_of(
+    config: &bootz::BootConfig,
+) -> Result<BootConfiguration, Refusal> {
     if config.bootloader_config.is_some() {
         return Err(Refusal::invalid(
             "`bootloader_config` is not supported: this box manages no boot loader",
@@ -381,5 +383,5 @@ pub(in crate::northbound) fn boot_of(config: &bootz::BootConfig) -> Result<Boot,
     kept.dynamic_oc_config.clear();
     let record = kept.encode_to_vec();
     let (vendor, openconfig) = (config.vendor_config.to_vec(), config.oc_config.to_vec());
-    Ok(Boot { vendor, openconfig, record })
+    Ok(BootConfiguration { vendor, openconfig, record })
 }

@@ -1,7 +1,7 @@
 //! gNOI: boot configuration, reboots, factory reset, software, and probes of the network.
 //!
 //! Each handler is a few sentences: who asks, what, do it, answer. The meaning of a boot configuration is in
-//! `holdfast_config::boot`, the time of a reboot in `Reboots`, the choice of a process to signal in `processes`, the
+//! `holdfast_config::boot_config`, the time of a reboot in `Reboots`, the choice of a process to signal in `processes`, the
 //! storage of packages in `packages`, the result of an activated software version in `software`.
 //!
 //! Absent on purpose: the deprecated certificate service, and services for hardware that a Linux box does not have.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_base::{Caller, Chain, Undertakings};
+use holdfast_base::{Caller, ErrorChain, RebootInhibitors};
 use holdfast_proto::gnoi::common::RemoteDownload;
 use holdfast_proto::gnoi::common::remote_download::Protocol;
 use holdfast_proto::gnoi::system::{Package, SetPackageRequest, set_package_request};
@@ -27,7 +27,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 /// activated is kept nevertheless.
 pub(super) async fn set(
     (packages, software): (&Packages, &Software),
-    undertakings: &Undertakings,
+    undertakings: &RebootInhibitors,
     caller: &Caller,
     mut requests: Streaming<SetPackageRequest>,
 ) -> Result<(), Status> {
@@ -176,7 +176,7 @@ fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
 impl From<PackageError> for Refusal {
     fn from(error: PackageError) -> Self {
         use crate::image::ImageError;
-        let text = Chain(&error).to_string();
+        let text = ErrorChain(&error).to_string();
         match error {
             PackageError::Name { .. } => Self::invalid(text),
             PackageError::Busy => Self::busy(text),

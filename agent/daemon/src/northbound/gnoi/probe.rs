@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::Stream;
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_platform::objects::DEFAULT_INSTANCE;
 use holdfast_platform::probe::{
     HopAnswer, Interval, MIN_INTERVAL, PingReply, PingSettings, PingStatistics, ProbeError,
@@ -371,7 +371,7 @@ fn whole(number: impl TryInto<i32>) -> i32 {
 
 impl From<ProbeError> for Refusal {
     fn from(error: ProbeError) -> Self {
-        let text = Chain(&error).to_string();
+        let text = ErrorChain(&error).to_string();
         match error {
             ProbeError::Source { .. } => Self::invalid(text),
             ProbeError::TooLong { .. } | ProbeError::Send { .. } => Self::precondition(text),

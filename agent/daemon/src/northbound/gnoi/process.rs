@@ -1,6 +1,6 @@
 //! KillProcess: the choice of the process and of the signal.
 
-use holdfast_base::{Caller, Chain};
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_proto::gnoi::system::KillProcessRequest;
 use holdfast_proto::gnoi::system::kill_process_request;
 use tracing::info;
@@ -41,7 +41,7 @@ pub(super) fn kill(
 
 impl From<KillError> for Refusal {
     fn from(error: KillError) -> Self {
-        let text = Chain(&error).to_string();
+        let text = ErrorChain(&error).to_string();
         match error {
             KillError::NoPid(_) | KillError::NoName(_) => Self::missing(text),
             KillError::Agent | KillError::NoRestart(_) => Self::precondition(text),

@@ -7,14 +7,14 @@ use holdfast_proto::gnsi::acctz;
 use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStream;
 use holdfast_security::acctz::{
     Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText, Command,
-    CommandKind, Family, Rpc, Session, SessionStage, Told, User,
+    CommandKind, DeliveredRecord, Rpc, ServiceFamily, Session, SessionStage, User,
 };
 use holdfast_store::accounts::{AccountingLog, Reader};
 use tokio_util::task::AbortOnDropHandle;
 use tonic::{Request, Response, Status};
 
 use super::admin;
-use crate::northbound::outlet::{self, ResponseSender, ResponseStream, StreamError};
+use crate::northbound::response_stream::{self, ResponseSender, ResponseStream, StreamError};
 use crate::northbound::status::Refusal;
 
 /// Nanoseconds in a second.
@@ -46,7 +46,7 @@ impl<D: Datastore> AcctzStream for AcctzService<D> {
         admin(&self.core, &request, "gNSI RecordSubscribe")?;
         let after_ns = after(request.get_ref().timestamp.as_ref())?;
         let reader = self.accounts.read(after_ns);
-        let (outlet, mut messages) = outlet::channel();
+        let (outlet, mut messages) = response_stream::channel();
         let task =
             tokio::spawn(async move { outlet.clone().close(send_records(reader, outlet).await) });
         messages.own(AbortOnDropHandle::new(task));
@@ -77,7 +77,7 @@ fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
     after.ok_or_else(|| Refusal::invalid(format!("timestamp: {time:?} is not a time since 1970")))
 }
 
-fn to_wire(told: &Told) -> acctz::RecordResponse {
+fn to_wire(told: &DeliveredRecord) -> acctz::RecordResponse {
     let record = &told.record;
     let request = match &record.account.activity {
         Activity::Rpc(rpc) => acctz::record_response::ServiceRequest::GrpcService(grpc(rpc)),
@@ -166,10 +166,10 @@ fn authz_detail(authz: &Authz) -> acctz::AuthzDetail {
 fn grpc(rpc: &Rpc) -> acctz::GrpcService {
     use acctz::grpc_service::{GrpcServiceType, Payload};
     let family = match rpc.family {
-        Family::Other => GrpcServiceType::Unspecified,
-        Family::Gnmi => GrpcServiceType::Gnmi,
-        Family::Gnoi => GrpcServiceType::Gnoi,
-        Family::Gnsi => GrpcServiceType::Gnsi,
+        ServiceFamily::Other => GrpcServiceType::Unspecified,
+        ServiceFamily::Gnmi => GrpcServiceType::Gnmi,
+        ServiceFamily::Gnoi => GrpcServiceType::Gnoi,
+        ServiceFamily::Gnsi => GrpcServiceType::Gnsi,
     };
     let any = rpc.payload.as_ref().map(|payload| prost_types::Any {
         type_url: format!("type.googleapis.com/{}", payload.message),

@@ -7,7 +7,7 @@ mod wire_entities;
 
 use std::sync::Arc;
 
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use holdfast_core::Datastore;
 use holdfast_proto::bootz::{CertzProfile, CertzProfiles};
 use holdfast_proto::gnsi::certz::{
@@ -156,7 +156,7 @@ impl<D: Datastore> RotatableCertz<D> {
     /// Brings profiles into force for new connections; existing ones keep theirs.
     async fn bring_into_force(&self, profiles: &Profiles) -> Result<(), Refusal> {
         let taken = self.certz.profiles.bring_into_force(profiles);
-        taken.map_err(|error| Refusal::internal(Chain(&error).to_string()))?;
+        taken.map_err(|error| Refusal::internal(ErrorChain(&error).to_string()))?;
         self.certz.state.show(&self.core).await;
         Ok(())
     }

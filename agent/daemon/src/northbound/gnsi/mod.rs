@@ -4,24 +4,24 @@
 //! the result into force. [`rotate`] drives the streams of all services that rotate.
 
 mod acctz;
+mod artefact_trial;
 mod authz;
 mod certz;
 mod credentialz;
 pub(super) mod pathz;
 pub(super) mod rotate;
-mod seed;
 
 use holdfast_base::Caller;
 use holdfast_config::layer;
 use holdfast_core::Datastore;
 
 pub(super) use self::acctz::AcctzService;
+pub(crate) use self::artefact_trial::{ArtefactTrial, Artefacts};
 pub(super) use self::authz::AuthzService;
 pub(super) use self::certz::CertzService;
 pub(super) use self::credentialz::CredentialzService;
 pub(super) use self::pathz::PathzService;
 pub(super) use self::rotate::may_finalize;
-pub(crate) use self::seed::{ArtefactTrial, Artefacts};
 use tonic::{Request, Status};
 
 use super::status::Refusal;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use holdfast_base::{Caller, Chain};
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_security::rotation::{
     FinalizeStep, RollBack, Rotation, RotationError, RotationFailure, RotationRules,
 };
@@ -56,7 +56,7 @@ pub(in crate::northbound) trait Rotatable: Send + Sync + 'static {
 
     /// Status for an upload that is refused.
     fn refused(&self, refusal: &<Self::Rules as RotationRules>::Refusal) -> Refusal {
-        Refusal::invalid(Chain(refusal).to_string())
+        Refusal::invalid(ErrorChain(refusal).to_string())
     }
 
     /// Brings an upload into force for the trial.

@@ -8,7 +8,7 @@
 //! several leaves of the same instant share one notification.
 
 mod ignored;
-mod outlet;
+mod notifications;
 mod plan;
 pub(super) mod sampler;
 mod stream;
@@ -25,15 +25,15 @@ use tokio_util::task::AbortOnDropHandle;
 use tonic::{Extensions, Status};
 
 pub use self::ignored::IgnoredSubscriptions;
-use self::outlet::UpdateSender;
-pub(super) use self::outlet::Updates;
+use self::notifications::UpdateSender;
+pub(super) use self::notifications::Updates;
 #[cfg(test)]
 pub(super) use self::plan::DEFAULT_SAMPLE_INTERVAL;
 use self::plan::SubscriptionPlan;
 use self::sampler::Sampler;
 use self::stream::Subscriber;
-use super::outlet::{StreamError, channel};
 use super::reads::ReadPool;
+use super::response_stream::{StreamError, channel};
 use super::status::Refusal;
 use crate::gnsi::pathz::PolicyWatch;
 use crate::tls::{Dscp, Peer};

@@ -15,10 +15,10 @@ use smol_str::SmolStr;
 use super::super::encoding::Encoding;
 use super::super::extensions::ReadExtensions;
 use super::super::path::Prefix;
+use super::super::read_request::{AdmittedPath, ReadPath, ReadRequest};
 use super::super::reads::{ReadBudget, ReadPool, ReadStop};
-use super::super::request::{AdmittedPath, ReadPath, ReadRequest};
 use super::super::status::Refusal;
-use super::super::unknown::OrUnknown;
+use super::super::unknown_path::OrUnknown;
 use crate::gnsi::pathz::PathPermissions;
 use crate::settings::UnknownPaths;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_base::now_ns;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Tree;
-use holdfast_telemetry::view::with_polled_leaves;
+use holdfast_telemetry::polled::with_polled_leaves;
 use holdfast_telemetry::{LeafVersion, Revision};
 use tokio::sync::Mutex;
 use tokio::time::Instant;

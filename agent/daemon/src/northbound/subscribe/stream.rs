@@ -7,15 +7,15 @@ use holdfast_config::schema::Origin;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::commits::MAX_BOUNDARIES;
-use holdfast_telemetry::{Boundaries, Boundary, Compare, Cursor, Revision, Walk};
+use holdfast_telemetry::{Boundary, BoundaryReceiver, Compare, Cursor, Revision, Walk};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::outlet::StreamError;
 use super::super::reads::{ReadPool, WalkQuota};
+use super::super::response_stream::StreamError;
 use super::super::status::Refusal;
-use super::outlet::{NotificationWriter, SendFilter, TimestampMode, UpdateSender};
+use super::notifications::{NotificationWriter, SendFilter, TimestampMode, UpdateSender};
 use super::plan::{StreamMode, SubscriptionPart, SubscriptionPlan};
 use super::sampler::{Sample, Sampler};
 
@@ -302,7 +302,7 @@ impl ActivePart {
 }
 
 /// The next commit; pending for ever without a receiver.
-async fn next_commit(commits: Option<&mut Boundaries>) -> Result<Boundary, Refusal> {
+async fn next_commit(commits: Option<&mut BoundaryReceiver>) -> Result<Boundary, Refusal> {
     let Some(commits) = commits else { return std::future::pending().await };
     commits.recv().await.map_err(|error| match error {
         RecvError::Lagged(_) => {

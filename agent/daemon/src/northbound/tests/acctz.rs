@@ -10,8 +10,8 @@ use holdfast_proto::gnsi::acctz::acctz_stream_client::AcctzStreamClient;
 use holdfast_proto::gnsi::acctz::record_response::ServiceRequest;
 use holdfast_proto::gnsi::acctz::{RecordRequest, RecordResponse, grpc_service};
 use holdfast_security::acctz::{
-    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command, CommandKind,
-    Family, History, Payload, Rpc, Session, SessionStage, User,
+    AccountingEvent, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, Command,
+    CommandKind, History, Payload, Rpc, ServiceFamily, Session, SessionStage, User,
 };
 use holdfast_store::accounts::{AccountingLog, MIN_HISTORY, SOURCES, SourceKind, SubscribeCounts};
 use prost_types::Timestamp;
@@ -19,13 +19,13 @@ use tempfile::TempDir;
 use tonic::transport::Channel;
 use tonic::{Code, Streaming};
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{self, channel};
 use crate::agent_tests::Agent;
 use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::northbound::IgnoredSubscriptions;
-use crate::northbound::outlet::STUCK_CLIENT;
+use crate::northbound::response_stream::STUCK_CLIENT;
 
 /// Octets of the payload of one record of these tests.
 const PAYLOAD: usize = 1000;
@@ -73,7 +73,7 @@ fn accounts(octets: usize) -> AccountingLog {
     AccountingLog::new(History::new(octets, 1000))
 }
 
-fn call(number: usize) -> Account {
+fn call(number: usize) -> AccountingEvent {
     let ends: (SocketAddr, SocketAddr) =
         ("[::ffff:192.0.2.1]:9339".parse().unwrap(), "[2001:db8::1]:40000".parse().unwrap());
     let session = Session {
@@ -91,11 +91,11 @@ fn call(number: usize) -> Account {
     let octets = vec![0x0a; PAYLOAD];
     let payload = Some(Payload { message: "gnmi.SetRequest".to_owned(), octets, cut: true });
     let path = format!("/gnmi.gNMI/Set{number}");
-    let rpc = Rpc { family: Family::Gnmi, path: path.as_str().into(), payload, authz };
-    Account { session, activity: Activity::Rpc(rpc) }
+    let rpc = Rpc { family: ServiceFamily::Gnmi, path: path.as_str().into(), payload, authz };
+    AccountingEvent { session, activity: Activity::Rpc(rpc) }
 }
 
-fn command() -> Account {
+fn command() -> AccountingEvent {
     let authz = Authz { outcome: AuthzOutcome::Permit, detail: "".into() };
     let activity = Command {
         kind: CommandKind::Cli,
@@ -103,7 +103,7 @@ fn command() -> Account {
         arguments: vec!["x".repeat(1000).into()],
         authz,
     };
-    Account { session: Session::default(), activity: Activity::Command(activity) }
+    AccountingEvent { session: Session::default(), activity: Activity::Command(activity) }
 }
 
 async fn subscribe(client: &mut Collector, after: Option<Timestamp>) -> Streaming<RecordResponse> {
@@ -191,7 +191,7 @@ async fn records_after_a_time_come_and_then_those_that_happen() {
     let zero = Timestamp::default();
     assert!(!next(&mut subscribe(&mut client, Some(zero)).await).await.history_istruncated);
 
-    assert_eq!(accounts.recorded(SourceKind::Rpc(Family::Gnmi)), 4);
+    assert_eq!(accounts.recorded(SourceKind::Rpc(ServiceFamily::Gnmi)), 4);
     assert_eq!(SOURCES.iter().map(|it| accounts.recorded(*it)).sum::<u64>(), 4);
     let SubscribeCounts { requests, responses, truncated } = accounts.subscribe_counts();
     assert_eq!((requests, truncated), (4, 1));

@@ -31,7 +31,7 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::*;
 use crate::agent_tests::Agent;
 

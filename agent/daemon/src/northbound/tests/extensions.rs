@@ -7,7 +7,7 @@ use holdfast_proto::{gnmi, holdfast};
 use prost::Message;
 use tonic::Code;
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::*;
 
 /// One extension as text: `depth 2`, `begin ID SECONDS`, `confirm ID`, `cancel ID`, `extend ID SECONDS`,

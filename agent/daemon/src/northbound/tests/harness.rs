@@ -25,7 +25,7 @@ use tonic::{Status, Streaming};
 use tower::layer::layer_fn;
 use tower::{Service, service_fn};
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use crate::aaa::{self, CallPermission};
 use crate::agent_tests::Agent;
 use crate::device::Device;

@@ -12,7 +12,7 @@ use holdfast_proto::gnsi::pathz;
 use holdfast_proto::gnsi::pathz::pathz_client::PathzClient;
 use tonic::{Code, Status};
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{
     Client, Subscription, channel, client, get_request, json, list, path, set, subscribe,
 };

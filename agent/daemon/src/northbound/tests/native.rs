@@ -9,7 +9,7 @@ use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{self, Encoding, TypedValue, typed_value};
 use tonic::Code;
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, value,
 };

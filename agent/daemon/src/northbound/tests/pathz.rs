@@ -8,7 +8,7 @@ use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 use tonic::Code;
 
 use super::extensions::extensions;
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, text,
     update, value,

@@ -9,7 +9,7 @@ use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{Client, channel, client, get_request, path, set, text, value};
 
 const COUNTER: &str = "/interfaces/interface[name=eth0]/state/counters/in-octets";

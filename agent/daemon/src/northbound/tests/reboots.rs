@@ -24,7 +24,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::commits::{MTU, Rig};
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::gnoi::{config, package, reboot, request};
 use super::harness::{TestBackend, channel, client, set_request};
 use super::os::{part, slots, wanted};

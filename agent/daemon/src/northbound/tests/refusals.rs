@@ -9,7 +9,7 @@ use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{
     Subscription, channel, client, client_as, get_request, list, path, set, set_request, subscribe,
     update,

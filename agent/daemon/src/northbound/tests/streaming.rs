@@ -8,9 +8,9 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscribe_response;
 use holdfast_proto::gnmi::subscription_list::Mode;
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{Client, Subscription, client, list, set, subscribe, text};
-use crate::northbound::outlet::STUCK_CLIENT;
+use crate::northbound::response_stream::STUCK_CLIENT;
 use crate::northbound::subscribe::DEFAULT_SAMPLE_INTERVAL;
 
 const STATUS: &str = "/interfaces/interface[name=eth0]/state/oper-status";

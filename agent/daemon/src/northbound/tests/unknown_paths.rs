@@ -8,7 +8,7 @@ use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use tonic::Code;
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{
     Client, Subscription, client, get_request, list, path, set, set_request, subscribe, text, value,
 };

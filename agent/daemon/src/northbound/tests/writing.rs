@@ -5,7 +5,7 @@ use holdfast_proto::gnmi::typed_value;
 use holdfast_proto::gnmi::update_result::Operation;
 use holdfast_proto::{gnmi, gnmi_ext};
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{Client, client, get_request, path, set, set_request, text, update, value};
 
 // proves 1.63, 1.64, 1.69, 1.70, 1.71, 1.76, 1.77

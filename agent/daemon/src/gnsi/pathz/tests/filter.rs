@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::tree::{Child, Found, Leaf, Tree};
+use holdfast_config::tree::{Child, Leaf, NodeRef, Tree};
 use holdfast_config::{InstancePath, Path, Value};
 use holdfast_security::pathz::{Action, Mode};
 use holdfast_telemetry::{ChangeDetection, Filter, LeafVersion, Selection, TreeUpdate, Walk};
@@ -69,7 +69,7 @@ proptest! {
             &MODELS.openconfig,
             rights.read(Scope::OpenConfig),
             &InstancePath::root(),
-            Found::Branch(tree.root()),
+            NodeRef::Branch(tree.root()),
         );
         let keys = want.iter().filter_map(|leaf| key_of(leaf));
         let printed: BTreeSet<String> = want.iter().cloned().chain(keys).collect();
@@ -178,7 +178,7 @@ fn selection(rights: &PathPermissions) -> Arc<Selection> {
 fn leaves_of(tree: Option<Child<LeafVersion>>) -> BTreeSet<String> {
     let mut leaves = BTreeSet::new();
     if let Some(tree) = &tree {
-        Found::from(tree).walk(&mut InstancePath::root(), &mut |path, _| {
+        NodeRef::from(tree).walk(&mut InstancePath::root(), &mut |path, _| {
             leaves.insert(path.to_path(&MODELS.openconfig).to_string());
         });
     }

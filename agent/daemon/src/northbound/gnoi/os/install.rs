@@ -6,7 +6,7 @@
 use std::io;
 use std::time::Duration;
 
-use holdfast_base::{Caller, Chain, Undertakings};
+use holdfast_base::{Caller, ErrorChain, RebootInhibitors};
 use holdfast_proto::gnoi::os::install_error::Type;
 use holdfast_proto::gnoi::os::{
     InstallError, InstallRequest, InstallResponse, TransferProgress, TransferReady,
@@ -40,7 +40,7 @@ pub(super) type InstallAnswer = Result<InstallResponse, Status>;
 pub(super) struct Transfer {
     pub(super) software: Software,
     pub(super) packages: Packages,
-    pub(super) undertakings: Undertakings,
+    pub(super) undertakings: RebootInhibitors,
     pub(super) caller: Caller,
     pub(super) answers: mpsc::Sender<InstallAnswer>,
 }
@@ -231,7 +231,7 @@ impl From<Refusal> for Failure {
 
 impl From<PackageError> for Failure {
     fn from(error: PackageError) -> Self {
-        let text = Chain(&error).to_string();
+        let text = ErrorChain(&error).to_string();
         let kind = match &error {
             PackageError::Slot(SlotError::NoProgram) => return Refusal::precondition(text).into(),
             PackageError::Busy => Type::InstallInProgress,

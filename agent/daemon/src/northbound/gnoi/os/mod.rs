@@ -5,7 +5,7 @@
 
 mod install;
 
-use holdfast_base::{AuthMethod, Caller, Chain, Role};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role};
 use holdfast_core::Datastore;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::os::activate_error::Type;
@@ -146,7 +146,7 @@ fn require_no_reboot(reboots: &Reboots) -> Result<(), Refusal> {
 }
 
 fn activate_refusal(error: ActivateError) -> Result<activate_response::Response, Refusal> {
-    let text = Chain(&error).to_string();
+    let text = ErrorChain(&error).to_string();
     match error {
         ActivateError::Store(error) => Err(error.into()),
         ActivateError::NotInstalled { .. } => Ok(refused(Type::NonExistentVersion, text)),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use holdfast_base::{AuthMethod, Caller, Chain, Role};
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role};
 use holdfast_core::Datastore;
 use holdfast_core::{self, CommitError, Intent};
 use holdfast_proto::bootz;
@@ -240,7 +240,7 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
                 Ok(_) => break,
                 Err(CommitError::Overloaded) => tokio::time::sleep(TRY_AGAIN).await,
                 Err(reason) => {
-                    error!(error = %Chain(&reason), "credentials that were tried are still there; the next start takes them back");
+                    error!(error = %ErrorChain(&reason), "credentials that were tried are still there; the next start takes them back");
                     break;
                 }
             }
@@ -370,7 +370,7 @@ fn nothing() -> Refusal {
 }
 
 fn refused(refusal: &holdfast_security::credentialz::CredentialzError) -> Refusal {
-    let text = Chain(refusal).to_string();
+    let text = ErrorChain(refusal).to_string();
     match refusal {
         it if it.is_conflict_with_state() => Refusal::precondition(text),
         it if it.is_not_found() => Refusal::missing(text),
@@ -395,7 +395,7 @@ fn generate(kinds: &[KeyKind]) -> Result<Vec<PrivateKey>, Refusal> {
     }
     let made = kinds.iter().map(|kind| gnsi::make_host_key(*kind));
     let made: Result<_, _> = made.collect();
-    made.map_err(|error| Refusal::internal(Chain(&error).to_string()))
+    made.map_err(|error| Refusal::internal(ErrorChain(&error).to_string()))
 }
 
 /// Runs long computations and file reads on a thread for blocking work.

@@ -13,7 +13,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::{
     AfterFinalize, Client, FinalizingClient, Subscription, channel, client, get_request, list,
     path, set, subscribe, value,

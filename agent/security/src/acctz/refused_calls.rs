@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use super::record::{Account, Activity};
+use super::record::{AccountingEvent, Activity};
 
 /// Time from the first call of a kind to the record that says how many followed.
 const WINDOW_NS: u64 = 60 * 1_000_000_000;
@@ -15,7 +15,7 @@ const MAX_KINDS: usize = 1024;
 
 /// Counter of refused calls by kind. The key holds whatever distinguishes two kinds, such as source and reason.
 #[derive(Debug)]
-pub struct Repeats<K> {
+pub struct RefusedCallLimiter<K> {
     windows: HashMap<K, Window>,
 }
 
@@ -24,17 +24,17 @@ struct Window {
     began_ns: u64,
     calls: u64,
     /// The last call that was counted, which supplies the record for all of them.
-    last: Option<Account>,
+    last: Option<AccountingEvent>,
 }
 
-impl<K: Clone + Eq + Hash> Repeats<K> {
+impl<K: Clone + Eq + Hash> RefusedCallLimiter<K> {
     pub fn new() -> Self {
         Self { windows: HashMap::new() }
     }
 
     /// Counts a refused call. Returns the records to write now: those that are due, then the call's own unless it
     /// is only counted.
-    pub fn add(&mut self, now_ns: u64, key: K, account: Account) -> Vec<Account> {
+    pub fn add(&mut self, now_ns: u64, key: K, account: AccountingEvent) -> Vec<AccountingEvent> {
         let mut records = self.due(now_ns);
         if self.windows.len() >= MAX_KINDS && !self.windows.contains_key(&key) {
             let first = self.windows.iter().min_by_key(|(_, window)| window.began_ns);
@@ -52,7 +52,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
     }
 
     /// Closes the windows that have ended and returns their records.
-    pub fn due(&mut self, now_ns: u64) -> Vec<Account> {
+    pub fn due(&mut self, now_ns: u64) -> Vec<AccountingEvent> {
         // A clock that was set back ends every window.
         let is_over = |window: &Window| now_ns.wrapping_sub(window.began_ns) >= WINDOW_NS;
         if !self.windows.values().any(is_over) {
@@ -62,11 +62,11 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
     }
 
     /// Closes all windows and returns their records.
-    pub fn all(&mut self) -> Vec<Account> {
+    pub fn all(&mut self) -> Vec<AccountingEvent> {
         self.close(|_| true)
     }
 
-    fn close(&mut self, which: impl Fn(&Window) -> bool) -> Vec<Account> {
+    fn close(&mut self, which: impl Fn(&Window) -> bool) -> Vec<AccountingEvent> {
         let mut closed: Vec<_> =
             self.windows.extract_if(|_, window| which(window)).map(|(_, window)| window).collect();
         closed.sort_by_key(|window| window.began_ns);
@@ -86,7 +86,7 @@ impl<K: Clone + Eq + Hash> Repeats<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> Default for Repeats<K> {
+impl<K: Clone + Eq + Hash> Default for RefusedCallLimiter<K> {
     fn default() -> Self {
         Self::new()
     }
@@ -94,7 +94,7 @@ impl<K: Clone + Eq + Hash> Default for Repeats<K> {
 
 impl Window {
     /// Turns the last counted call into the record for all of them, with their number.
-    fn close(self) -> Option<Account> {
+    fn close(self) -> Option<AccountingEvent> {
         let mut account = self.last?;
         let counted = self.calls - SINGLE;
         let seconds = WINDOW_NS / 1_000_000_000;
@@ -110,32 +110,32 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Authz, AuthzOutcome, Family, Rpc, Session};
+    use super::super::record::{Authz, AuthzOutcome, Rpc, ServiceFamily, Session};
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn call(path: &str) -> Account {
+    fn call(path: &str) -> AccountingEvent {
         let authz = Authz { outcome: AuthzOutcome::Deny, detail: "no".into() };
-        let rpc = Rpc { family: Family::Gnmi, path: path.into(), payload: None, authz };
-        Account {
+        let rpc = Rpc { family: ServiceFamily::Gnmi, path: path.into(), payload: None, authz };
+        AccountingEvent {
             session: Session { channel: "7".into(), ..Session::default() },
             activity: Activity::Rpc(rpc),
         }
     }
 
-    fn text(account: &Account) -> String {
+    fn text(account: &AccountingEvent) -> String {
         let Activity::Rpc(rpc) = &account.activity else { unreachable!() };
         format!("{}: {}", rpc.path.as_str(), rpc.authz.detail.as_str())
     }
 
-    fn texts(accounts: &[Account]) -> Vec<String> {
+    fn texts(accounts: &[AccountingEvent]) -> Vec<String> {
         accounts.iter().map(text).collect()
     }
 
     #[test]
     fn repeated_refusals_become_one_record() {
-        let mut repeats = Repeats::new();
+        let mut repeats = RefusedCallLimiter::new();
         for _ in 0..SINGLE {
             assert_eq!(texts(&repeats.add(SECOND, "a", call("/a"))), ["/a: no"]);
         }
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn counted_refusals_are_recorded_when_a_window_closes() {
-        let mut repeats = Repeats::new();
+        let mut repeats = RefusedCallLimiter::new();
         for _ in 0..=SINGLE {
             repeats.add(SECOND, 0, call("/first"));
         }

@@ -8,13 +8,13 @@ use serde::de::DeserializeOwned;
 
 use crate::descriptors::kinds;
 use crate::values::{
-    Account, Address, Connected, CredentialFile, Ethernet, Forwarding, GlomeLogin, Hostname,
+    Account, Address, ConnectedPrefix, CredentialFile, Ethernet, Forwarding, GlomeLogin, Hostname,
     KernelRoute, Link, LinkMaster, LinkUp, Neighbor, Password, Port, Program, SshServer, TextFile,
 };
 
 /// A document cannot be read as a value.
 #[derive(Debug, thiserror::Error)]
-pub enum RecordedError {
+pub enum ValueJsonError {
     /// Values of this kind have no JSON form.
     #[error("values of kind {} are not recorded", _0.0)]
     Kind(KindId),
@@ -29,14 +29,14 @@ pub enum RecordedError {
 }
 
 /// JSON conversion of one type.
-struct Form {
+struct JsonConversion {
     kind: KindId,
     write: fn(&dyn Value) -> Option<serde_json::Value>,
     read: fn(serde_json::Value) -> serde_json::Result<SharedValue>,
 }
 
 /// One line for each kind of value.
-const FORMS: &[Form] = &[
+const FORMS: &[JsonConversion] = &[
     form::<Hostname>(kinds::HOSTNAME),
     form::<TextFile>(kinds::TEXT_FILE),
     form::<Program>(kinds::PROGRAM),
@@ -53,13 +53,13 @@ const FORMS: &[Form] = &[
     form::<Ethernet>(kinds::ETHERNET_CONFIG),
     form::<Forwarding>(kinds::FORWARDING),
     form::<Address>(kinds::ADDRESS),
-    form::<Connected>(kinds::CONNECTED),
+    form::<ConnectedPrefix>(kinds::CONNECTED),
     form::<Neighbor>(kinds::NEIGHBOR),
     form::<KernelRoute>(kinds::ROUTE),
 ];
 
-const fn form<T: Value + Serialize + DeserializeOwned>(kind: KindId) -> Form {
-    Form {
+const fn form<T: Value + Serialize + DeserializeOwned>(kind: KindId) -> JsonConversion {
+    JsonConversion {
         kind,
         write: |value| serde_json::to_value(value.as_any().downcast_ref::<T>()?).ok(),
         read: |document| Ok(Arc::new(serde_json::from_value::<T>(document)?)),
@@ -77,9 +77,9 @@ pub fn to_json(kind: KindId, value: &dyn Value) -> serde_json::Value {
 ///
 /// # Errors
 /// When the kind has no JSON form, or the document is not of that form.
-pub fn from_json(kind: KindId, document: serde_json::Value) -> Result<SharedValue, RecordedError> {
-    let form = FORMS.iter().find(|form| form.kind == kind).ok_or(RecordedError::Kind(kind))?;
-    (form.read)(document).map_err(|source| RecordedError::Document { kind, source })
+pub fn from_json(kind: KindId, document: serde_json::Value) -> Result<SharedValue, ValueJsonError> {
+    let form = FORMS.iter().find(|form| form.kind == kind).ok_or(ValueJsonError::Kind(kind))?;
+    (form.read)(document).map_err(|source| ValueJsonError::Document { kind, source })
 }
 
 #[cfg(test)]
@@ -118,10 +118,10 @@ mod tests {
     fn a_document_of_another_kind_is_refused() {
         assert!(matches!(
             from_json(KindId(9999), serde_json::Value::Null),
-            Err(RecordedError::Kind(_))
+            Err(ValueJsonError::Kind(_))
         ));
         let port = to_json(kinds::PORT, &Port { link: "eth0".into() });
-        assert!(matches!(from_json(kinds::ADDRESS, port), Err(RecordedError::Document { .. })));
+        assert!(matches!(from_json(kinds::ADDRESS, port), Err(ValueJsonError::Document { .. })));
     }
 
     #[track_caller]

@@ -7,17 +7,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::apply::EditSession;
-use super::blame::Subject;
+use super::attribution::Subject;
 use super::payload::ParsedPayload;
+use super::session::EditSession;
 use super::{EditCause, EditErrors, EditOperation, EditTarget};
 use crate::cli::Statement;
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
-use crate::layer::{Layers, Mark};
+use crate::layer::{Layers, LeafMark};
 use crate::resolve::{PathPattern, PatternStep};
 use crate::schema::Origin;
-use crate::tree::{Found, Leaf};
+use crate::tree::{Leaf, NodeRef};
 
 /// Permissions of the author of a Set.
 pub trait EditAuthorizer: fmt::Debug + Send + Sync {
@@ -39,7 +39,7 @@ pub trait EditAuthorizer: fmt::Debug + Send + Sync {
         before: &Configuration,
         origin: Origin,
         path: &InstancePath,
-        supplied: Found<'_, Mark>,
+        supplied: NodeRef<'_, LeafMark>,
     ) -> Result<(), InstancePath>;
 
     /// Permission for the resulting change of the client's layers. `written` are the forms that the request uses.
@@ -142,11 +142,11 @@ impl EditSession<'_> {
         let Some(admission) = self.authorization.0.clone() else { return true };
         let admitted = match supplied {
             ParsedPayload::Leaf(value) => {
-                let leaf = Leaf::new(value.clone(), Mark::Explicit);
-                admission.may_write_payload(self.before, origin, path, Found::Leaf(&leaf))
+                let leaf = Leaf::new(value.clone(), LeafMark::Explicit);
+                admission.may_write_payload(self.before, origin, path, NodeRef::Leaf(&leaf))
             }
             ParsedPayload::Branch { branch, .. } => {
-                admission.may_write_payload(self.before, origin, path, Found::Branch(branch))
+                admission.may_write_payload(self.before, origin, path, NodeRef::Branch(branch))
             }
         };
         if let Err(denied) = &admitted {

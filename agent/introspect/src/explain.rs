@@ -8,8 +8,8 @@ use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::tree::{Found, Leaf};
-use holdfast_config::{Branch, InstancePath, Path, ProvKind, Provenance, Step, Tree};
+use holdfast_config::tree::{Leaf, NodeRef};
+use holdfast_config::{Branch, InstancePath, Path, Provenance, ProvenanceKind, Step, Tree};
 use holdfast_core::CoreView;
 use holdfast_platform::objects::ObjectKeys;
 use holdfast_platform::objects::state::Planes;
@@ -18,8 +18,8 @@ use serde_json::json;
 
 use super::arguments::{Arguments, format_time};
 use super::document::{Renderer, details, txn_name};
-use super::failure::HttpError;
-use super::{Introspect, names, page};
+use super::http_error::HttpError;
+use super::{Introspect, key_lookup, page};
 
 /// Values visited while following dependencies.
 const CHAIN_SEARCHED: usize = 1000;
@@ -51,7 +51,7 @@ impl Introspect {
     async fn explain_value(&self, key: String) -> Result<serde_json::Value, HttpError> {
         let render = self.render.clone();
         let question = move |view: &CoreView<'_>| {
-            let key = names::find_key(view.engine, &key)?;
+            let key = key_lookup::find_key(view.engine, &key)?;
             let status = view.engine.status(&key);
             let status = status.filter(|status| status.state != State::Nonexistent);
             let status = status.ok_or_else(|| {
@@ -273,10 +273,10 @@ impl Explainer<'_> {
         let is_own = |step: &Step| step.keys.is_none() || native.node(step.node).object.is_none();
         let mut leaves = Vec::new();
         for entry in entries {
-            let Some(Found::Branch(branch)) = effective.get(&entry) else { continue };
+            let Some(NodeRef::Branch(branch)) = effective.get(&entry) else { continue };
             let depth = entry.0.len();
             let mut path = entry;
-            Found::Branch(branch).walk(&mut path, &mut |path, leaf| {
+            NodeRef::Branch(branch).walk(&mut path, &mut |path, leaf| {
                 if leaves.len() < SHOWN && path.0[depth..].iter().all(is_own) {
                     leaves.push(self.leaf(path, leaf));
                 }
@@ -301,10 +301,10 @@ impl Explainer<'_> {
                 .collect::<Vec<_>>(),
             "Value": leaf.value.to_string(),
             "Kind": match leaf.meta.kind {
-                ProvKind::Explicit => "explicit",
-                ProvKind::OpenConfigDefault => "default of openconfig",
-                ProvKind::Factory => "factory",
-                ProvKind::NativeDefault => "default",
+                ProvenanceKind::Explicit => "explicit",
+                ProvenanceKind::OpenConfigDefault => "default of openconfig",
+                ProvenanceKind::Factory => "factory",
+                ProvenanceKind::NativeDefault => "default",
             },
             "Owners": leaf.meta.owners.iter().map(|owner| owner.name()).collect::<Vec<_>>(),
         })

@@ -13,7 +13,7 @@ use crate::transport::{Event, Events, Transport};
 /// Steps after which a busy box counts as endless.
 const MAX_STEPS: usize = 10_000;
 
-pub(super) struct Box_ {
+pub(super) struct SimulatedBox {
     pub(super) kernel: SimulatedKernel,
     pub(super) engine: Engine,
     transport: SimulatedTransport,
@@ -23,7 +23,7 @@ pub(super) struct Box_ {
     pub(super) outcomes: Vec<Outcome>,
 }
 
-impl Box_ {
+impl SimulatedBox {
     pub(super) fn new(ports: &[&str]) -> Self {
         Self::on(SimulatedKernel::new(ports))
     }

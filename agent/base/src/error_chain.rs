@@ -6,10 +6,10 @@ use holdfast_config::limits::error_text;
 
 /// Prints an error and all its causes, once: `what failed: why: why that`.
 #[derive(Debug, Clone, Copy)]
-pub struct Chain<'e>(pub &'e (dyn Error + 'e));
+pub struct ErrorChain<'e>(pub &'e (dyn Error + 'e));
 
 /// At most as long as an error text, because causes repeat client input.
-impl fmt::Display for Chain<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&error_text(&UntruncatedChain(self.0)))
     }
@@ -55,14 +55,14 @@ mod tests {
             "cannot open a.pem",
             Some(failure("io error", Some(failure("io error", None)))),
         );
-        assert_eq!(Chain(&deep).to_string(), "cannot open a.pem: io error");
-        assert_eq!(Chain(&failure("alone", None)).to_string(), "alone");
+        assert_eq!(ErrorChain(&deep).to_string(), "cannot open a.pem: io error");
+        assert_eq!(ErrorChain(&failure("alone", None)).to_string(), "alone");
         let long = "x".repeat(3000).leak();
         let text =
-            Chain(&failure("why", Some(failure(long, Some(failure("y", None)))))).to_string();
+            ErrorChain(&failure("why", Some(failure(long, Some(failure("y", None)))))).to_string();
         assert!(text.starts_with("why: xxx") && text.ends_with("x: y"), "{text}");
         let twice = failure(long, Some(failure("then", Some(failure(long, None)))));
-        let text = Chain(&twice).to_string();
+        let text = ErrorChain(&twice).to_string();
         assert!(text.len() <= ERROR_TEXT.figure && text.ends_with(CUT_MARK), "{text}");
     }
 }

@@ -11,7 +11,7 @@ use holdfast_security::pathz::{
 use smol_str::SmolStr;
 
 use super::counters::Counters;
-use super::rights::PathPermissions;
+use super::permissions::PathPermissions;
 
 /// Origin that a rule can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

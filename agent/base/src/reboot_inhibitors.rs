@@ -1,6 +1,6 @@
 //! Work that a reboot would cut off, by name.
 //!
-//! Whatever begins such work says so with [`Undertakings::begin`] and holds the [`Undertaking`] until it is done; a reboot
+//! Whatever begins such work says so with [`RebootInhibitors::begin`] and holds the [`RebootInhibitor`] until it is done; a reboot
 //! that is not forced is refused while there is one.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 
 /// The undertakings of this agent; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Undertakings(Arc<Mutex<List>>);
+pub struct RebootInhibitors(Arc<Mutex<List>>);
 
 #[derive(Debug, Default)]
 struct List {
@@ -20,20 +20,20 @@ struct List {
 /// One undertaking; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use = "an undertaking that is dropped has ended"]
-pub struct Undertaking {
+pub struct RebootInhibitor {
     number: u64,
-    inhibitors: Undertakings,
+    inhibitors: RebootInhibitors,
 }
 
-impl Undertakings {
+impl RebootInhibitors {
     /// Begins one; `name` completes the sentence "under way is ...".
-    pub fn begin(&self, name: impl Into<SmolStr>) -> Undertaking {
+    pub fn begin(&self, name: impl Into<SmolStr>) -> RebootInhibitor {
         let number = self.with(|list| {
             list.next += 1;
             list.names.push((list.next, name.into()));
             list.next
         });
-        Undertaking { number, inhibitors: self.clone() }
+        RebootInhibitor { number, inhibitors: self.clone() }
     }
 
     /// Names of what is under way, the oldest first.
@@ -46,7 +46,7 @@ impl Undertakings {
     }
 }
 
-impl Drop for Undertaking {
+impl Drop for RebootInhibitor {
     fn drop(&mut self) {
         self.inhibitors.with(|list| list.names.retain(|(number, _)| *number != self.number));
     }

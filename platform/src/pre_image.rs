@@ -19,12 +19,12 @@ use crate::values::{
 /// The octets cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read what an object was before us")]
-pub struct StoredError(#[source] Box<dyn std::error::Error + Send + Sync>);
+pub struct PreImageError(#[source] Box<dyn std::error::Error + Send + Sync>);
 
 /// Row format. Fields are only ever added, with a default.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-enum Row {
+enum PreImageRow {
     Link {
         name: String,
         enabled: bool,
@@ -93,12 +93,13 @@ pub fn to_bytes(value: &dyn Value) -> Option<Vec<u8>> {
 ///
 /// # Errors
 /// When the octets have another form.
-pub fn from_bytes(octets: &[u8]) -> Result<(Key, SharedValue), StoredError> {
-    let row: Row = serde_json::from_slice(octets).map_err(|error| StoredError(error.into()))?;
+pub fn from_bytes(octets: &[u8]) -> Result<(Key, SharedValue), PreImageError> {
+    let row: PreImageRow =
+        serde_json::from_slice(octets).map_err(|error| PreImageError(error.into()))?;
     value(row)
 }
 
-fn row(value: &dyn Value) -> Option<Row> {
+fn row(value: &dyn Value) -> Option<PreImageRow> {
     let any = value.as_any();
     let mac = |mac: Option<MacAddr>| mac.map(|mac| mac.to_string());
     if let Some(it) = any.downcast_ref::<Link>() {
@@ -110,7 +111,7 @@ fn row(value: &dyn Value) -> Option<Row> {
             }),
             _ => None,
         };
-        return Some(Row::Link {
+        return Some(PreImageRow::Link {
             name: it.name.to_string(),
             enabled: it.enabled,
             description: it.description.as_ref().map(ToString::to_string),
@@ -123,25 +124,29 @@ fn row(value: &dyn Value) -> Option<Row> {
     }
     if let Some(it) = any.downcast_ref::<LinkMaster>() {
         let master = it.master.as_ref().map(ToString::to_string);
-        return Some(Row::Master { link: it.link.to_string(), master });
+        return Some(PreImageRow::Master { link: it.link.to_string(), master });
     }
     if let Some(it) = any.downcast_ref::<Forwarding>() {
         let (link, ipv6) = (it.link.to_string(), it.family == Family::V6);
-        return Some(Row::Forwarding { link, ipv6, enabled: it.enabled });
+        return Some(PreImageRow::Forwarding { link, ipv6, enabled: it.enabled });
     }
     if let Some(it) = any.downcast_ref::<Address>() {
         let link = it.link.to_string();
-        return Some(Row::Address { link, ip: it.ip, prefix_len: it.prefix_len });
+        return Some(PreImageRow::Address { link, ip: it.ip, prefix_len: it.prefix_len });
     }
     if let Some(it) = any.downcast_ref::<Neighbor>() {
-        return Some(Row::Neighbor { link: it.link.to_string(), ip: it.ip, mac: mac(it.mac) });
+        return Some(PreImageRow::Neighbor {
+            link: it.link.to_string(),
+            ip: it.ip,
+            mac: mac(it.mac),
+        });
     }
     if let Some(it) = any.downcast_ref::<Hostname>() {
-        return Some(Row::Hostname { name: it.name.to_string() });
+        return Some(PreImageRow::Hostname { name: it.name.to_string() });
     }
     if let Some(it) = any.downcast_ref::<Password>() {
         let digest = it.digest.to_string();
-        return Some(Row::Password { account: it.account.to_string(), digest });
+        return Some(PreImageRow::Password { account: it.account.to_string(), digest });
     }
     let it = any.downcast_ref::<TextFile>()?;
     let (whole, block, link) = match &it.content {
@@ -150,15 +155,24 @@ fn row(value: &dyn Value) -> Option<Row> {
         Content::Absent => (None, None, None),
         Content::Link { target, text } => (Some(text.clone()), None, Some(target.clone())),
     };
-    Some(Row::File { path: it.path.to_string(), whole, block, link })
+    Some(PreImageRow::File { path: it.path.to_string(), whole, block, link })
 }
 
-fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
+fn value(row: PreImageRow) -> Result<(Key, SharedValue), PreImageError> {
     let mac = |text: Option<String>| {
-        text.map(|text| text.parse::<MacAddr>()).transpose().map_err(|e| StoredError(e.into()))
+        text.map(|text| text.parse::<MacAddr>()).transpose().map_err(|e| PreImageError(e.into()))
     };
     Ok(match row {
-        Row::Link { name, enabled, description, mtu, mac: text, bridge, index, ipv6_enabled } => {
+        PreImageRow::Link {
+            name,
+            enabled,
+            description,
+            mtu,
+            mac: text,
+            bridge,
+            index,
+            ipv6_enabled,
+        } => {
             // Only attributes are restored, so the parameters of other kinds do not matter.
             let kind = bridge.map_or(LinkKind::Physical, |bridge| {
                 LinkKind::Bridge(BridgeParams {
@@ -174,33 +188,34 @@ fn value(row: Row) -> Result<(Key, SharedValue), StoredError> {
             let link = Link { enabled, description, mtu, mac, ipv6_enabled, facts, ..new };
             (link::key(&link.name), Arc::new(link))
         }
-        Row::Master { link, master } => {
+        PreImageRow::Master { link, master } => {
             let master = master.map(Into::into);
             let part = LinkMaster { link: link.into(), master, on_our_link: false };
             (link::master_key(&part.link), Arc::new(part))
         }
-        Row::Forwarding { link, ipv6, enabled } => {
+        PreImageRow::Forwarding { link, ipv6, enabled } => {
             let family = if ipv6 { Family::V6 } else { Family::V4 };
             let part = Forwarding { link: link.into(), family, enabled, on_our_link: false };
             (forwarding::key(&part.link, family), Arc::new(part))
         }
-        Row::Address { link, ip, prefix_len } => {
+        PreImageRow::Address { link, ip, prefix_len } => {
             let address = Address::new(link, ip, prefix_len);
             (address::key(&address.link, ip), Arc::new(address))
         }
-        Row::Neighbor { link, ip, mac: text } => {
+        PreImageRow::Neighbor { link, ip, mac: text } => {
             let neighbor = Neighbor { link: link.into(), ip, mac: mac(text)?, facts: None };
             (neighbor::key(&neighbor.link, ip), Arc::new(neighbor))
         }
-        Row::Hostname { name } => {
+        PreImageRow::Hostname { name } => {
             (system::hostname_key(), Arc::new(Hostname { name: name.into() }))
         }
-        Row::Password { account, digest } => {
-            let digest = digest.parse().map_err(|error: DigestError| StoredError(error.into()))?;
+        PreImageRow::Password { account, digest } => {
+            let digest =
+                digest.parse().map_err(|error: DigestError| PreImageError(error.into()))?;
             let password = Password { account: account.into(), digest };
             (credential::password_key(&password.account), Arc::new(password))
         }
-        Row::File { path, whole, block, link } => {
+        PreImageRow::File { path, whole, block, link } => {
             let content = match (whole, block, link) {
                 (text, _, Some(target)) => Content::Link { target, text: text.unwrap_or_default() },
                 (Some(text), ..) => Content::Whole(text),

@@ -14,7 +14,7 @@ use holdfast_tests::bootz::{BootstrapFixture, LEASED, PORT, ServerData};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::sshd::{SshBox, SshCredential};
-use holdfast_tests::unit::{DROP_INS, capabilities, packaging_folder};
+use holdfast_tests::systemd_unit::{DROP_INS, capabilities, packaging_folder};
 use serde_json::json;
 use tonic::Code;
 
@@ -22,7 +22,7 @@ use crate::bootz::until_status;
 use crate::credentialz::{CredentialRotation, client, open_account_rotation, plain};
 use crate::documents::port;
 use crate::factory::accepts_connections;
-use crate::probe::{System, collect_ping, ping};
+use crate::ping_traceroute::{System, collect_ping, ping};
 
 /// The largest exposure of the plain unit by `systemd-analyze security`, in tenths: 2.1 with version 252, each point of
 /// which is explained in the user guide; later versions differ slightly.

@@ -8,7 +8,7 @@ use holdfast_bootz::uri::ServerUri;
 use holdfast_proto::bootz::{CertzProfile, CertzProfiles, SoftwareImage};
 use tonic::Code;
 
-use crate::scene::{ClientDriver, SERIAL, SimulatedServer, dhcp_record, refusal, started_record};
+use crate::fixture::{ClientDriver, SERIAL, SimulatedServer, dhcp_record, refusal, started_record};
 
 /// First status value: nothing was tried yet.
 const NONE: &str = "BOOTZ_UNSPECIFIED";

@@ -1,17 +1,17 @@
 //! Counterparts of paths in the other model, and leaves that both origins set.
 
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::Mark;
+use crate::layer::LeafMark;
 use crate::map::{Anchor, AnchorId, Counterpart, leaf_at};
 use crate::models::Models;
 use crate::schema::NodeId;
-use crate::tree::{Branch, Child, Found, List, Tree};
+use crate::tree::{Branch, Child, List, NodeRef, Tree};
 use crate::union::native_list;
 use crate::value::Value;
 
 /// Removes the native leaves that correspond to nodes at or below an OpenConfig path. Native-only leaves stay,
 /// with their entries.
-pub(super) fn clear_native(models: &Models, tree: &mut Tree<Mark>, openconfig: &InstancePath) {
+pub(super) fn clear_native(models: &Models, tree: &mut Tree<LeafMark>, openconfig: &InstancePath) {
     NativeRemoval { models }.entry(0, tree.root_mut(), &openconfig.0);
 }
 
@@ -21,7 +21,7 @@ struct NativeRemoval<'a> {
 
 impl NativeRemoval<'_> {
     /// `rest` is the part of the path below this entry; empty when the whole entry is named.
-    fn entry(&self, at: AnchorId, entry: &mut Branch<Mark>, rest: &[Step]) {
+    fn entry(&self, at: AnchorId, entry: &mut Branch<LeafMark>, rest: &[Step]) {
         let anchor = &self.models.map.anchors[at];
         let mapped = anchor.leaves.iter().filter(|leaf| leaf.key.is_none());
         for leaf in mapped {
@@ -44,7 +44,7 @@ impl NativeRemoval<'_> {
         at: AnchorId,
         anchor: &Anchor,
         counterpart: &Counterpart,
-        entry: &mut Branch<Mark>,
+        entry: &mut Branch<LeafMark>,
         rest: &[Step],
     ) {
         if native_list(entry, &anchor.native).is_none_or(List::is_empty) {
@@ -68,7 +68,7 @@ impl NativeRemoval<'_> {
         &self,
         at: AnchorId,
         anchor: &Anchor,
-        above: &mut Branch<Mark>,
+        above: &mut Branch<LeafMark>,
         keys: &Keys,
         rest: &[Step],
     ) {
@@ -103,11 +103,11 @@ pub(super) struct Overlap {
 /// Leaves other than keys that both trees set. The cost depends on the lists of the smaller tree.
 pub(super) fn overlaps(
     models: &Models,
-    native: &Tree<Mark>,
-    openconfig: &Tree<Mark>,
+    native: &Tree<LeafMark>,
+    openconfig: &Tree<LeafMark>,
 ) -> Vec<Overlap> {
     let mut both = OverlapSearch { models, place: Vec::new(), found: Vec::new() };
-    both.entry(0, native.root(), Found::Branch(openconfig.root()));
+    both.entry(0, native.root(), NodeRef::Branch(openconfig.root()));
     both.found
 }
 
@@ -119,11 +119,16 @@ struct OverlapSearch<'a> {
 }
 
 impl OverlapSearch<'_> {
-    fn entry(&mut self, at: AnchorId, native: &Branch<Mark>, openconfig: Found<'_, Mark>) {
+    fn entry(
+        &mut self,
+        at: AnchorId,
+        native: &Branch<LeafMark>,
+        openconfig: NodeRef<'_, LeafMark>,
+    ) {
         let anchor = &self.models.map.anchors[at];
         for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {
             let Some(mapped) = &leaf.openconfig else { continue };
-            if let (Some(one), Some(Found::Leaf(other))) =
+            if let (Some(one), Some(NodeRef::Leaf(other))) =
                 (leaf_at(native, &leaf.native), openconfig.get(&mapped.steps))
             {
                 let (one, other) = (one.value.clone(), other.value.clone());
@@ -135,7 +140,7 @@ impl OverlapSearch<'_> {
             let Some(counterpart) = &below.openconfig else { continue };
             let list = native_list(native, &below.native);
             let other = openconfig.get(&counterpart.above);
-            if let (Some(list), Some(Found::Branch(branch))) = (list, other)
+            if let (Some(list), Some(NodeRef::Branch(branch))) = (list, other)
                 && let Some(other) = branch.list(counterpart.list)
             {
                 self.lists(*child, counterpart, list, other);
@@ -147,12 +152,12 @@ impl OverlapSearch<'_> {
         &mut self,
         at: AnchorId,
         counterpart: &Counterpart,
-        native: &List<Mark>,
-        openconfig: &List<Mark>,
+        native: &List<LeafMark>,
+        openconfig: &List<LeafMark>,
     ) {
-        let mut pair = |keys: Keys, one: &Branch<Mark>, other| {
+        let mut pair = |keys: Keys, one: &Branch<LeafMark>, other| {
             self.place.push((at, keys));
-            self.entry(at, one, Found::Branch(other));
+            self.entry(at, one, NodeRef::Branch(other));
             self.place.pop();
         };
         if native.len() <= openconfig.len() {
@@ -191,8 +196,8 @@ impl OverlapSearch<'_> {
 /// Visits the leaves that have different values in two trees of one schema.
 pub(super) fn visit_differences(
     path: &InstancePath,
-    one: &Branch<Mark>,
-    other: &Branch<Mark>,
+    one: &Branch<LeafMark>,
+    other: &Branch<LeafMark>,
     visit: &mut dyn FnMut(&InstancePath, &Value, &Value),
 ) {
     for (node, child) in one.children() {

@@ -6,7 +6,7 @@ use holdfast_tests::netns::Netns;
 use serde_json::json;
 use tonic::Code;
 
-use crate::boot::{boot_config_stub, mgmt, set_boot};
+use crate::boot_config::{boot_config_stub, mgmt, set_boot};
 
 pub(crate) fn switch(agent: &AgentProcess, arguments: &[&str]) -> String {
     let output = agent.command("switch").args(arguments).output().unwrap();

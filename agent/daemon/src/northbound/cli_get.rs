@@ -8,8 +8,8 @@ use holdfast_proto::gnmi::{self, TypedValue, typed_value};
 use holdfast_telemetry::ReadType;
 
 use super::path::{JoinedPath, Prefix, elems_to_wire};
+use super::read_request::ReadRequest;
 use super::reads::{ReadBudget, ReadPool};
-use super::request::ReadRequest;
 use super::status::Refusal;
 
 /// Answers a Get of CLI text, with one notification for each command. Each text shows the whole configuration.

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use super::admission::EditAuthorization;
+use super::authorization::EditAuthorization;
 use super::errors::{ConflictSide, MAX_CONFLICTS};
 use super::{Conflict, EditCause, EditError, EditErrors, EditOperation};
 use crate::cli::{self, Statement, StatementAction};

@@ -22,7 +22,7 @@ use super::capabilities;
 use super::path::{Access, JoinedPath, Prefix};
 use super::reads::{PORTION, ReadBudget, ReadStop};
 use super::status::Refusal;
-use super::unknown::{OrUnknown, UnknownPath};
+use super::unknown_path::{OrUnknown, UnknownPath};
 use crate::gnsi::pathz::{PathPermissions, PermittedExpansion};
 use crate::settings::UnknownPaths;
 

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use holdfast_base::{Caller, Chain};
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_config::layer::Namespace;
 use holdfast_core::{CommitError, Datastore, Intent};
 use serde::{Deserialize, Serialize};
@@ -77,6 +77,6 @@ async fn factory_reset<C: Datastore>(
 fn done(result: Result<(), CommitError>) -> Response {
     match result {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => failure(StatusCode::CONFLICT, Chain(&error).to_string()),
+        Err(error) => failure(StatusCode::CONFLICT, ErrorChain(&error).to_string()),
     }
 }

@@ -7,8 +7,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 use holdfast_base::Caller;
 use holdfast_security::acctz::{
-    Account, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText, Command,
-    CommandKind, Session, SessionStage, User, secrets,
+    AccountingEvent, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText,
+    Command, CommandKind, Session, SessionStage, User, secrets,
 };
 use holdfast_store::accounts::AccountingLog;
 
@@ -38,7 +38,7 @@ pub(super) async fn record_request(
     let authz = authz(caller.is_some(), response.status());
     let kind = CommandKind::Cli;
     let activity = Activity::Command(Command { kind, command: command.into(), arguments, authz });
-    accounts.record(Account { session: session(caller.as_ref(), peer), activity });
+    accounts.record(AccountingEvent { session: session(caller.as_ref(), peer), activity });
     response
 }
 

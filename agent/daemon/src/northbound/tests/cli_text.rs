@@ -5,7 +5,7 @@ use holdfast_proto::google::rpc;
 use prost::Message;
 use tonic::{Code, Status};
 
-use super::fake::FakeDatastore;
+use super::fake_datastore::FakeDatastore;
 use super::harness::Subscription;
 use super::harness::{Client, client, list, path, set, subscribe, text};
 

@@ -1,12 +1,12 @@
 //! Units that a request repeats as Get showed them. They keep their marks, but count as set explicitly when the
 //! same request writes the other origin.
 
-use super::blame::{Attribution, Subject};
+use super::attribution::{Attribution, Subject};
 use super::errors::MAX_CONFLICTS;
 use super::{Conflict, EditCause, EditError, EditOperation};
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
-use crate::layer::{LayerKey, Layers, Mark};
+use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::schema::Origin;
 use crate::value::Value;
 
@@ -21,7 +21,7 @@ pub(super) fn conflicts(
     for (operation, origin, unit) in kept {
         let Some(found) = before.config_view(*origin).get(unit) else { continue };
         found.walk(&mut unit.clone(), &mut |path, leaf| {
-            if leaf.meta == Mark::Explicit || errors.len() == MAX_CONFLICTS {
+            if leaf.meta == LeafMark::Explicit || errors.len() == MAX_CONFLICTS {
                 return;
             }
             let Some((other, held)) = counterpart_value(before, layers, *origin, path, &leaf.value)
@@ -73,6 +73,6 @@ fn counterpart_value(
     let layer = LayerKey::client(other);
     counterparts.into_iter().find_map(|(path, shown)| {
         let held = layers.tree(layer).leaf(&path)?;
-        (held.meta == Mark::Explicit && held.value != shown).then(|| (path, held.value.clone()))
+        (held.meta == LeafMark::Explicit && held.value != shown).then(|| (path, held.value.clone()))
     })
 }

@@ -11,18 +11,18 @@ use holdfast_telemetry::{Boundary, TreeUpdate, Walk, WalkProgress};
 use prost::Message;
 
 use super::super::encoding::Encoding;
-use super::super::outlet::{self, StreamError};
 use super::super::path::to_wire;
 use super::super::reads::WalkQuota;
+use super::super::response_stream::{self, StreamError};
 
 /// Leaves and octets after which a notification is sent although more belongs to its instant:
 /// clients limit messages, 4 MiB is a common default.
 const MAX_LEAVES: usize = 512;
 const MAX_OCTETS: usize = 1024 * 1024;
 /// The sending half of one Subscribe RPC.
-pub(super) type UpdateSender = outlet::ResponseSender<SubscribeResponse>;
+pub(super) type UpdateSender = response_stream::ResponseSender<SubscribeResponse>;
 /// The messages of one Subscribe RPC, then its status.
-pub(in super::super) type Updates = outlet::ResponseStream<SubscribeResponse>;
+pub(in super::super) type Updates = response_stream::ResponseStream<SubscribeResponse>;
 
 impl UpdateSender {
     pub(super) async fn sync(&self) -> Result<(), StreamError> {

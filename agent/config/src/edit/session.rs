@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Arc;
 
-use super::admission::{EditAuthorization, RequestForms};
-use super::blame::Attribution;
+use super::attribution::Attribution;
+use super::authorization::{EditAuthorization, RequestForms};
 use super::errors::MAX_ERRORS;
 use super::merge::{LeafListAdditions, SubtreeMerge};
 use super::payload::{self, InvalidPayload, ParsedPayload};
@@ -16,13 +16,13 @@ use super::text::Negation;
 use super::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers, Mark};
+use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::limits::{WILDCARD_DELETES, excerpt};
 use crate::models::Models;
 use crate::progress::{ParseProgress, StopReason};
 use crate::resolve::PathPattern;
 use crate::schema::{Node, NodeId, NodeKind, Origin, Schema};
-use crate::tree::{Branch, Child, Found, Leaf, is_key_or_copy};
+use crate::tree::{Branch, Child, Leaf, NodeRef, is_key_or_copy};
 use crate::value::Value;
 
 /// A Set in progress.
@@ -121,7 +121,8 @@ impl<'a> EditSession<'a> {
         self.flush_additions();
         self.check_negations(false);
         let (before, attribution) = (self.before, &self.attribution);
-        let conflicts = super::kept::conflicts(before, &self.layers, &self.kept, attribution);
+        let conflicts =
+            super::unchanged_units::conflicts(before, &self.layers, &self.kept, attribution);
         self.errors.extend(conflicts);
     }
 
@@ -220,7 +221,12 @@ impl<'a> EditSession<'a> {
     }
 
     /// Removes the factory leaves that OpenConfig leaves in `found` map to, except those in `kept`.
-    fn clear_factory(&mut self, at: &InstancePath, found: Found<'_, Mark>, kept: &[InstancePath]) {
+    fn clear_factory(
+        &mut self,
+        at: &InstancePath,
+        found: NodeRef<'_, LeafMark>,
+        kept: &[InstancePath],
+    ) {
         let map = &self.models().map;
         let mut natives = Vec::new();
         let kept = outermost(kept);
@@ -234,8 +240,8 @@ impl<'a> EditSession<'a> {
         // Keys come last: an entry is removed once it has nothing but its keys.
         natives.sort_by_key(|path| path.last().is_some_and(|step| schema.is_list_key(step.node)));
         for path in natives {
-            let Some(Found::Leaf(leaf)) = tree.get(&path) else { continue };
-            if leaf.meta != Mark::Factory {
+            let Some(NodeRef::Leaf(leaf)) = tree.get(&path) else { continue };
+            if leaf.meta != LeafMark::Factory {
                 continue;
             }
             if !path.last().is_some_and(|step| schema.is_list_key(step.node)) {
@@ -332,7 +338,7 @@ impl<'a> EditSession<'a> {
         }
         let tree = self.layers.tree_mut(LayerKey::client(target.origin));
         let node = schema.node(step.node);
-        let leaf = Leaf::new(value, Mark::Explicit);
+        let leaf = Leaf::new(value, LeafMark::Explicit);
         match (node.kind == NodeKind::LeafList && !replace, tree.leaf(path)) {
             (true, Some(held)) => {
                 let added = self.additions.add((target.origin, path), &held.value, &leaf);
@@ -371,7 +377,7 @@ impl<'a> EditSession<'a> {
             return self.fail(operation, target, cause);
         }
         let tree = self.layers.tree_mut(LayerKey::client(target.origin));
-        tree.branch_mut(schema, &path.0[..=at], &Mark::Explicit).given = true;
+        tree.branch_mut(schema, &path.0[..=at], &LeafMark::Explicit).given = true;
         self.fill_key_copies(target.origin, path);
     }
 
@@ -380,7 +386,7 @@ impl<'a> EditSession<'a> {
         operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
-        branch: Arc<Branch<Mark>>,
+        branch: Arc<Branch<LeafMark>>,
         replace: bool,
     ) {
         if let Err(misfit) = check_supported(self.models(), origin, path, &branch) {
@@ -407,7 +413,7 @@ impl<'a> EditSession<'a> {
         &self,
         origin: Origin,
         path: &InstancePath,
-        payload: &Branch<Mark>,
+        payload: &Branch<LeafMark>,
     ) -> Result<(), EditCause> {
         let [.., Step { node: list, keys: Some(keys) }, Step { node: inside, .. }] = &path.0[..]
         else {
@@ -431,7 +437,7 @@ impl<'a> EditSession<'a> {
         operation: EditOperation,
         origin: Origin,
         path: &InstancePath,
-        branch: &Arc<Branch<Mark>>,
+        branch: &Arc<Branch<LeafMark>>,
     ) {
         let schema = self.models().schema(origin);
         let layer = LayerKey::client(origin);
@@ -443,7 +449,7 @@ impl<'a> EditSession<'a> {
         let tree = self.layers.tree_mut(layer);
         tree.remove(schema, path);
         if let Some(result) = result.filter(|it| it.given || !it.children().is_empty()) {
-            tree.put(schema, path, Child::Container(result), &Mark::Explicit);
+            tree.put(schema, path, Child::Container(result), &LeafMark::Explicit);
         }
         let kept = reconciler.kept;
         self.clear_factory_below(origin, path, &kept);
@@ -467,18 +473,18 @@ impl<'a> EditSession<'a> {
         &mut self,
         origin: Origin,
         path: &InstancePath,
-        branch: &Arc<Branch<Mark>>,
+        branch: &Arc<Branch<LeafMark>>,
     ) -> Result<(), InvalidPayload> {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree_mut(LayerKey::client(origin));
         if tree.get(path).is_none() {
             if branch.given || !branch.children().is_empty() {
-                tree.put(schema, path, Child::Container(branch.clone()), &Mark::Explicit);
+                tree.put(schema, path, Child::Container(branch.clone()), &LeafMark::Explicit);
             }
             return Ok(());
         }
         let mut merge = SubtreeMerge::new(schema, (origin, path), &mut self.additions);
-        merge.branch(tree.branch_mut(schema, &path.0, &Mark::Explicit), branch)
+        merge.branch(tree.branch_mut(schema, &path.0, &LeafMark::Explicit), branch)
     }
 
     pub(super) fn flush_additions(&mut self) {
@@ -499,7 +505,7 @@ impl<'a> EditSession<'a> {
             let Some(held) = tree.branch(&InstancePath(steps.to_vec())) else { return };
             let lacking = missing_key_copies(models, *node, keys, held);
             if !lacking.is_empty() {
-                let branch = tree.branch_mut(&models.openconfig, steps, &Mark::Explicit);
+                let branch = tree.branch_mut(&models.openconfig, steps, &LeafMark::Explicit);
                 put_key_copies(branch, lacking);
             }
         }
@@ -529,7 +535,7 @@ fn missing_key_copies(
     models: &Models,
     list: NodeId,
     keys: &Keys,
-    entry: &Branch<Mark>,
+    entry: &Branch<LeafMark>,
 ) -> Vec<KeyCopy> {
     let lacks = |(config, leaf, place): &(NodeId, NodeId, usize)| {
         let has = entry.container(*config).is_some_and(|config| config.leaf(*leaf).is_some());
@@ -538,9 +544,9 @@ fn missing_key_copies(
     models.map.mirrors(Origin::OpenConfig, list).iter().filter_map(lacks).collect()
 }
 
-fn put_key_copies(entry: &mut Branch<Mark>, mirrors: Vec<KeyCopy>) {
+fn put_key_copies(entry: &mut Branch<LeafMark>, mirrors: Vec<KeyCopy>) {
     for (config, leaf, value) in mirrors {
-        entry.container_mut(config).put_leaf(leaf, value, Mark::Explicit);
+        entry.container_mut(config).put_leaf(leaf, value, LeafMark::Explicit);
     }
 }
 

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use holdfast_base::Chain;
+use holdfast_base::ErrorChain;
 use serde_json::json;
 
 use holdfast_core::CommitError;
@@ -44,7 +44,7 @@ impl From<CommitError> for HttpError {
             CommitError::Edit(_) | CommitError::Object { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self { status, error: Chain(&error).to_string() }
+        Self { status, error: ErrorChain(&error).to_string() }
     }
 }
 

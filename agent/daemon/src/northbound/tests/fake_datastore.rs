@@ -14,7 +14,8 @@ use holdfast_core::{
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
 use holdfast_telemetry::{
-    Boundaries, Boundary, BoundarySender, Draft, Mutation, Plane, Revision, RevisionChange,
+    Boundary, BoundaryReceiver, BoundarySender, ConfigOrState, Draft, Mutation, Revision,
+    RevisionChange,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -147,7 +148,7 @@ impl FakeDatastore {
     /// Removes all state at the path.
     pub(super) fn gone(&self, path: &str) {
         let path = instance(path);
-        let mutation = Mutation::Gone(Plane::State);
+        let mutation = Mutation::Gone(ConfigOrState::State);
         self.publish(|draft| {
             draft.apply(RevisionChange { origin: Origin::OpenConfig, path, mutation })
         });
@@ -245,7 +246,7 @@ impl Datastore for FakeDatastore {
                 for (origin, path) in both(&path) {
                     let mutation = match &value {
                         Some(value) => Mutation::Set(value.clone()),
-                        None => Mutation::Gone(Plane::State),
+                        None => Mutation::Gone(ConfigOrState::State),
                     };
                     draft.apply(RevisionChange { origin, path, mutation });
                 }
@@ -253,7 +254,7 @@ impl Datastore for FakeDatastore {
         });
     }
 
-    fn boundaries(&self) -> Boundaries {
+    fn boundaries(&self) -> BoundaryReceiver {
         self.0.boundary_tx.subscribe()
     }
 

@@ -6,9 +6,9 @@ use holdfast_config::cli::{Statement, StatementAction};
 use holdfast_config::edit::{EditAuthorizer, RequestForms};
 use holdfast_config::resolve::SchemaFilter;
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::tree::{Change, Found, Leaf, Tree};
+use holdfast_config::tree::{Change, Leaf, NodeRef, Tree};
 use holdfast_config::{
-    Configuration, InstancePath, LayerKey, Layers, Mark, NodeId, PatternStep, Step,
+    Configuration, InstancePath, LayerKey, Layers, LeafMark, NodeId, PatternStep, Step,
 };
 use holdfast_security::pathz::nodes::{NodeView, position, step};
 use holdfast_security::pathz::{Action, Mode, Position};
@@ -141,8 +141,8 @@ impl EditAuthorizer for PathPermissions {
         }
         let held = before.config_view(Origin::Native).get(path);
         let same = match (act, held) {
-            (StatementAction::Set(value), Some(Found::Leaf(held))) => held.value == *value,
-            (StatementAction::Create, Some(Found::Branch(_))) => true,
+            (StatementAction::Set(value), Some(NodeRef::Leaf(held))) => held.value == *value,
+            (StatementAction::Create, Some(NodeRef::Branch(_))) => true,
             _ => false,
         };
         same && self.may_read(Origin::Native, path)
@@ -153,15 +153,15 @@ impl EditAuthorizer for PathPermissions {
         before: &Configuration,
         origin: Origin,
         path: &InstancePath,
-        supplied: Found<'_, Mark>,
+        supplied: NodeRef<'_, LeafMark>,
     ) -> Result<(), InstancePath> {
         let shown = before.config_view(origin);
         // Values may be sent back by those who may read them. For others, an accepted equal value would reveal the
         // present one.
-        let known = |path: &InstancePath, leaf: Option<&Leaf<Mark>>| {
+        let known = |path: &InstancePath, leaf: Option<&Leaf<LeafMark>>| {
             let same = match (shown.get(path), leaf) {
-                (Some(Found::Leaf(held)), Some(leaf)) => held.value == leaf.value,
-                (Some(Found::Branch(_)), None) => true,
+                (Some(NodeRef::Leaf(held)), Some(leaf)) => held.value == leaf.value,
+                (Some(NodeRef::Branch(_)), None) => true,
                 _ => false,
             };
             same && self.may_read(origin, path)
@@ -186,11 +186,11 @@ impl EditAuthorizer for PathPermissions {
             return Err((Origin::OpenConfig, InstancePath::root()));
         }
         let changes = LayerChanges { rights: self, before, after };
-        let nothing = |_: &InstancePath, _: Option<&Leaf<Mark>>| false;
+        let nothing = |_: &InstancePath, _: Option<&Leaf<LeafMark>>| false;
         changes.judge(Scope::OpenConfig, Origin::OpenConfig, &nothing)?;
         // A factory leaf follows the permission of its OpenConfig counterparts, as far as they are shown.
-        let factory = |path: &InstancePath, leaf: Option<&Leaf<Mark>>| {
-            leaf.is_some_and(|leaf| leaf.meta == Mark::Factory)
+        let factory = |path: &InstancePath, leaf: Option<&Leaf<LeafMark>>| {
+            leaf.is_some_and(|leaf| leaf.meta == LeafMark::Factory)
                 && self.may_write_shown(before, path)
         };
         if written.text {
@@ -218,7 +218,7 @@ impl PathPermissions {
 }
 
 /// Exception for a leaf (or an entry with nothing but keys) that may be written although the rules deny it.
-type WriteException<'a> = &'a dyn Fn(&InstancePath, Option<&Leaf<Mark>>) -> bool;
+type WriteException<'a> = &'a dyn Fn(&InstancePath, Option<&Leaf<LeafMark>>) -> bool;
 
 /// Differences in the client's layers.
 struct LayerChanges<'a> {
@@ -254,8 +254,8 @@ impl LayerChanges<'_> {
                     Change::Added(found) | Change::Removed(found) => search.finds(at, found),
                     // The stronger mark decides: an explicitly set leaf is not a factory leaf.
                     Change::Leaf { old, new } => {
-                        let leaf = if old.meta == Mark::Explicit { old } else { new };
-                        search.finds(at, Found::Leaf(leaf))
+                        let leaf = if old.meta == LeafMark::Explicit { old } else { new };
+                        search.finds(at, NodeRef::Leaf(leaf))
                     }
                     Change::Given(_) => !permits(&at),
                 };
@@ -277,13 +277,13 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Skips subtrees that the rules permit as a whole.
-    fn finds(&mut self, at: Position, found: Found<'_, Mark>) -> bool {
+    fn finds(&mut self, at: Position, found: NodeRef<'_, LeafMark>) -> bool {
         if at.is_settled() && permits(&at) {
             return false;
         }
         match found {
-            Found::Leaf(leaf) => !permits(&at) && !(self.exception)(&self.path, Some(leaf)),
-            Found::Branch(branch) => {
+            NodeRef::Leaf(leaf) => !permits(&at) && !(self.exception)(&self.path, Some(leaf)),
+            NodeRef::Branch(branch) => {
                 let mut bare = true;
                 for (node, child) in branch.children() {
                     // Keys belong to the path of their siblings.
@@ -298,15 +298,15 @@ impl Search<'_> {
                 bare && !permits(&at) && !(self.exception)(&self.path, None)
             }
             // The caller descends into entries with their keys.
-            Found::List(_) => false,
+            NodeRef::List(_) => false,
         }
     }
 
-    fn finds_in(&mut self, above: &Position, to: Step, found: Found<'_, Mark>) -> bool {
-        if let Found::List(list) = found {
+    fn finds_in(&mut self, above: &Position, to: Step, found: NodeRef<'_, LeafMark>) -> bool {
+        if let NodeRef::List(list) = found {
             return list.iter().any(|(keys, entry)| {
                 let to = Step::entry(to.node, keys.clone());
-                self.finds_in(above, to, Found::Branch(entry))
+                self.finds_in(above, to, NodeRef::Branch(entry))
             });
         }
         let at = step(self.view, above, &to);

@@ -2,7 +2,7 @@
 
 use holdfast_scheduler::{Engine, Key, Registry, State};
 
-use super::failure::HttpError;
+use super::http_error::HttpError;
 
 /// Finds the key for a text: by its name, or by the label of the value, which requires a scan of all values.
 pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
