@@ -2,7 +2,7 @@
 //!
 //! What `holdfast-proto` compiled is written in the shape of the fact tables (`data/facts/proto/`, one file
 //! a package), then every element is compared with its row: a wrong number, a missing field and a message
-//! that nobody else knows all show up as one readable line.
+//! that no public interface has all show up as one readable line.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};

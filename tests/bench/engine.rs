@@ -351,7 +351,7 @@ struct Route {
     metric: u32,
 }
 
-/// A value that needs others, and may have parts.
+/// A value that depends on others, and may have parts.
 #[derive(Debug, PartialEq)]
 struct DependentValue {
     number: u32,

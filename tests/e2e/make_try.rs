@@ -1,4 +1,4 @@
-//! A newcomer's first steps: `make try`.
+//! `make try`: output and cleaning up.
 
 use std::process::Stdio;
 use std::time::Duration;

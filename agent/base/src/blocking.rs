@@ -2,7 +2,7 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Does what takes long when there is `much` of it in a place that no other task waits for: the runtime gives those
+/// Runs long work, if there is `much` of it, on a thread that no other task waits for: the runtime gives those
 /// another thread. A runtime of one thread, as tests have it, has no other place.
 pub fn beside_others<R>(much: bool, act: impl FnOnce() -> R) -> R {
     match (much, Handle::current().runtime_flavor()) {

@@ -24,7 +24,7 @@ pub enum Role {
     Admin,
 }
 
-/// Proof of the caller's identity.
+/// Method by which the caller was authenticated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AuthMethod {
     /// Name and password of a local user.

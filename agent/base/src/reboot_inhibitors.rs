@@ -1,13 +1,13 @@
 //! Work that a reboot would cut off, by name.
 //!
-//! Whatever begins such work says so with [`RebootInhibitors::begin`] and holds the [`RebootInhibitor`] until it is done; a reboot
-//! that is not forced is refused while there is one.
+//! Code that begins such work takes a [`RebootInhibitor`] by [`RebootInhibitors::begin`] and holds it until the work is
+//! done; a reboot that is not forced is refused while one is held.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use smol_str::SmolStr;
 
-/// The undertakings of this agent; clones share them.
+/// Inhibitors that this agent holds; clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct RebootInhibitors(Arc<Mutex<List>>);
 
@@ -17,16 +17,16 @@ struct List {
     names: Vec<(u64, SmolStr)>,
 }
 
-/// One undertaking; it ends when this is dropped.
+/// A piece of work that inhibits reboots until this is dropped.
 #[derive(Debug)]
-#[must_use = "an undertaking that is dropped has ended"]
+#[must_use = "an inhibitor that is dropped has no effect"]
 pub struct RebootInhibitor {
     number: u64,
     inhibitors: RebootInhibitors,
 }
 
 impl RebootInhibitors {
-    /// Begins one; `name` completes the sentence "under way is ...".
+    /// Registers a piece of work; `name` completes the sentence "under way is ...".
     pub fn begin(&self, name: impl Into<SmolStr>) -> RebootInhibitor {
         let number = self.with(|list| {
             list.next += 1;

@@ -101,8 +101,8 @@ impl Configuration {
         }
     }
 
-    /// Merges the seeds into the client's layers, as if a client had sent them. Items that the boot configuration
-    /// holds are refused by name.
+    /// Merges the initial configuration into the client's layers, as if a client had sent it. Items that the boot
+    /// configuration holds are refused by name.
     fn with_initial(&self, seeds: &InitialConfiguration) -> Result<Self, EditErrors> {
         let mut edit = Edit::default();
         let mut origins = Vec::new();

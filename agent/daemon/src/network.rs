@@ -50,7 +50,7 @@ pub struct ConnectOptions<'a> {
 impl fmt::Debug for ConnectOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, tls, interface } = self;
-        let mut shown = f.debug_struct("Way");
+        let mut shown = f.debug_struct("ConnectOptions");
         shown.field("name", name).field("tls", &tls.is_some()).field("interface", interface);
         shown.finish()
     }

@@ -117,7 +117,7 @@ impl fmt::Debug for Activation {
 
 impl fmt::Debug for PendingBootConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Coming").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("PendingBootConfig").field("version", &self.version).finish_non_exhaustive()
     }
 }
 

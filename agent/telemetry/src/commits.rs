@@ -41,6 +41,6 @@ impl BoundarySender {
 
     /// Sends the boundary to all followers.
     pub fn tell(&self, boundary: Boundary) {
-        let _nobody_follows = self.0.send(boundary);
+        let _no_follower = self.0.send(boundary);
     }
 }

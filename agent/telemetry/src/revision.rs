@@ -52,11 +52,12 @@ pub enum Mutation {
     Set(Value),
     /// Marks the entry or presence container as configured.
     MarkConfigured,
-    /// Removes all nodes of the plane at the path and below.
+    /// Removes the nodes of configuration, of state, or both, at the path and below.
     Gone(ConfigOrState),
 }
 
-/// Owner of a node. Configuration and state share list entries, and are added and removed independently.
+/// Part of the model that a node belongs to. Configuration and state share list entries, and are added and removed
+/// independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigOrState {
     Config,
@@ -426,7 +427,7 @@ impl Merge<'_> {
 /// Capacity of an entry for containers of state: as many as a next hop has. Larger entries are few.
 const STATE_CONTAINERS: usize = 2;
 
-/// Removes one plane at `path` and below; nodes of the other plane stay.
+/// Removes configuration or state at `path` and below; nodes of the other stay.
 fn remove_plane_nodes(
     tree: &mut Tree<LeafVersion>,
     schema: &Schema,
@@ -464,7 +465,7 @@ fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: ConfigOrState
         branch.given = false;
     }
     branch.retain(|node, child| match child {
-        // A key leaf belongs to every plane that has its entry.
+        // A key leaf belongs to configuration and state, as far as they have its entry.
         Child::Leaf(_) => schema.is_list_key(node) || !belongs(schema, node, plane),
         Child::Container(inner) => {
             let inner = Arc::make_mut(inner);
@@ -488,7 +489,7 @@ fn keys_of(list: &List<LeafVersion>) -> Vec<Keys> {
     list.iter().map(|(keys, _)| keys.clone()).collect()
 }
 
-/// True for an entry that neither plane holds any more.
+/// True for an entry that neither configuration nor state holds any more.
 fn is_unused_entry(entry: &Branch<LeafVersion>, schema: &Schema) -> bool {
     !entry.given && entry.has_only_keys(schema)
 }

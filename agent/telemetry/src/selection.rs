@@ -84,7 +84,7 @@ impl Filter {
     }
 
     /// True for the key leaf of a list when only configuration is selected. The models class it as configuration,
-    /// but it belongs to every plane that has its entry: see [`super::Revision`].
+    /// but it belongs to configuration and state alike: see [`super::Revision`].
     pub fn is_config_key(&self, schema: &Schema, node: &Node) -> bool {
         self.read_type == ReadType::Config && schema.is_list_key(node.id)
     }

@@ -76,7 +76,7 @@ proptest! {
     // proves 1.113, 1.121
     #[test]
     fn cursor_updates_reproduce_the_tree(
-        // acts of a draft, drafts between two tellings, tellings
+        // changes of a draft, drafts between two updates, updates
         tellings in prop::collection::vec(prop::collection::vec(prop::collection::vec(draft_change(), 1..5), 1..4), 1..6),
         pattern in prop::sample::select(&PATTERNS),
     ) {
@@ -160,7 +160,7 @@ fn expected_leaves(revision: &Revision, patterns: &[PathPattern]) -> Leaves {
     leaves
 }
 
-/// Counts and births over a few drafts: each row lists the acts on the leaf `state/mtu` of eth0.
+/// Counts and incarnations over a few drafts: each row lists the changes on the leaf `state/mtu` of eth0.
 #[test]
 fn leaf_versions_count_changes_and_incarnations() {
     let leaf = |value| DraftChange::Set { port: 0, leaf: 3, value };

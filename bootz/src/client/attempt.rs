@@ -76,7 +76,7 @@ impl Attempt {
         self.payload.as_deref()
     }
 
-    /// The fault to report when the deadline of the current phase passes.
+    /// The error to report when the deadline of the current phase passes.
     pub(super) fn timeout_error(&self) -> AttemptError {
         let unreachable = |what: &str| AttemptError::unreachable(format!("{what} in time"));
         match self.phase {
@@ -493,7 +493,7 @@ impl Client {
         Ok(AttemptTransition::Report)
     }
 
-    /// Ends an attempt after a fault. When the server is unreachable, the next one of the list is tried. When its
+    /// Ends an attempt after an error. When the server is unreachable, the next one of the list is tried. When its
     /// data is refused, the server is informed if possible, and the box starts over with DHCP.
     pub(super) fn fail_attempt(
         &mut self,

@@ -86,7 +86,7 @@ pub enum Flows {
     Unary,
 }
 
-/// Time and randomness, supplied by the caller of each step.
+/// Time of day and random octets for one step, supplied by its caller.
 pub struct StepContext<'a> {
     /// Time of day.
     pub now: UnixTime,
@@ -269,7 +269,7 @@ impl AttemptError {
         Self { status, reason: reason.into() }
     }
 
-    /// A fault that is unrelated to the data, such as an unreachable server.
+    /// An error that is unrelated to the data, such as an unreachable server.
     fn unreachable(reason: impl Into<String>) -> Self {
         Self::new(Status::Unspecified, reason)
     }

@@ -23,7 +23,7 @@ pub struct Report {
     server: ServerUri,
     flow: Flow,
     trust: CertificateDer<'static>,
-    /// Fault to report; `None` for success.
+    /// Error to report; `None` for success.
     fault: Option<AttemptError>,
     notes: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! A box with its client, and a server that answers its tasks: rightly, or wrong in one place.
+//! The client of a box, and a server that answers its tasks correctly, or with one defect.
 
 use std::collections::VecDeque;
 use std::time::Duration;

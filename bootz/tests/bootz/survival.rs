@@ -9,7 +9,7 @@ use tonic::Code;
 
 use crate::fixture::{ClientDriver, RequestLog, SimulatedServer, dhcp_record, refusal};
 
-/// One turn of a hostile world.
+/// One random step of the server or the operator.
 #[derive(Clone, Copy, Debug)]
 enum RandomStep {
     /// The right answer.
@@ -98,7 +98,7 @@ proptest! {
                 machine.step(event, &mut world.log);
             }
         }
-        // From any state, a cooperative world leads to the end.
+        // From any state, a correct server leads to the end.
         if machine.client.record().parameters.is_none() {
             machine.step(Event::Command(OperatorCommand::Start(ServerDiscovery::Dhcp)), &mut world.log);
         }

@@ -70,7 +70,7 @@ pub struct RequestForms {
 #[derive(Clone, Debug, Default)]
 pub struct EditAuthorization(Option<Arc<dyn EditAuthorizer>>);
 
-/// Gates are equal when they share their rules, or have none.
+/// Authorizations are equal when they share their rules, or have none.
 impl PartialEq for EditAuthorization {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {

@@ -44,7 +44,7 @@ pub trait SecretKeeper: fmt::Debug + Send + Sync {
     ) -> Result<SecretRef, String>;
 }
 
-/// The keeper for the secrets of one Set; without one, none is taken.
+/// Handle of the secret keeper for one Set; without one, no secret is accepted.
 #[derive(Clone, Debug, Default)]
 pub struct SecretKeeperHandle(Option<Arc<dyn SecretKeeper>>);
 

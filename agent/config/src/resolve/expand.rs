@@ -21,7 +21,7 @@ pub trait SchemaFilter {
     fn below(&self, at: &Self::NodeState, child: NodeId) -> Option<Self::NodeState>;
 }
 
-/// Filter that admits everything.
+/// Filter that admits every node.
 pub(super) struct AllNodes;
 
 impl SchemaFilter for AllNodes {

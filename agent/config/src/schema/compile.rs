@@ -362,7 +362,7 @@ fn mark(node: &mut Node, extension: &libyang::RawExtension) {
     }
 }
 
-/// True for state that mirrors no configuration, which the models hardly mark. OpenConfig has the mirrored leaf in
+/// True for state that repeats no configuration leaf, which the models hardly mark. OpenConfig has the configured leaf in
 /// `config` next to `state`, the native model next to the `state` container itself.
 fn is_derived_state(schema: &Schema, node: &Node) -> bool {
     if node.config || !matches!(node.kind, NodeKind::Leaf | NodeKind::LeafList) {

@@ -104,7 +104,7 @@ pub struct Node {
     pub user_ordered: bool,
     /// `telemetry-on-change` of openconfig-extensions.
     pub on_change: bool,
-    /// Derived state, not a mirror of configuration (what gNMI calls OPERATIONAL).
+    /// Derived state, not a copy of configuration (what gNMI calls OPERATIONAL).
     pub operational: bool,
     /// `telemetry-atomic` of openconfig-extensions.
     pub atomic: bool,

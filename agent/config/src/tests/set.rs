@@ -59,7 +59,7 @@ fn missing_ancestors_are_created() {
     let text = json_of(&view, "/interfaces/interface[name=eth0]");
     assert!(text.contains("\"name\":\"eth0\""), "{text}");
     assert!(text.contains("\"config\":{"), "{text}");
-    assert_eq!(text.matches("eth0").count(), 2, "the key leaf and its twin in config: {text}");
+    assert_eq!(text.matches("eth0").count(), 2, "the key leaf and its copy in config: {text}");
 }
 
 // proves 1.70

@@ -32,7 +32,7 @@ pub(super) struct CredentialVault {
 
 impl fmt::Debug for CredentialVault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LoginVault(..)")
+        f.write_str("CredentialVault(..)")
     }
 }
 

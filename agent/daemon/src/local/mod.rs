@@ -97,7 +97,9 @@ pub struct LocalDependencies {
 
 impl fmt::Debug for LocalDependencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Served").field("accounts", &self.accounts).finish_non_exhaustive()
+        f.debug_struct("LocalDependencies")
+            .field("accounts", &self.accounts)
+            .finish_non_exhaustive()
     }
 }
 

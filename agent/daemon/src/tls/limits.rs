@@ -37,9 +37,9 @@ pub(super) struct Bounds {
     known_sources: usize,
 }
 
-/// Lifetime of a stranger. Clients connect when they have a request to make.
+/// Time for which a connection may stay unidentified. Clients connect when they have a request to make.
 pub(super) const LOGIN_GRACE_TIME: Duration = Duration::from_secs(60);
-/// Lifetime of a stranger when half of all places are taken: enough for a login over a slow line.
+/// Time for which a connection may stay unidentified when half of all places are taken: enough for a login over a slow line.
 pub(super) const SHORT_LOGIN_GRACE_TIME: Duration = Duration::from_secs(10);
 /// Time for which a login gives a source precedence over strangers: covers an operator who logs in once a day, and
 /// a collector that was down overnight.

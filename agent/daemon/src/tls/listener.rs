@@ -222,8 +222,8 @@ impl Stream for Incoming {
 }
 
 impl Connection {
-    /// Permits an I/O operation unless the connection has to end. Applies to reads and writes: the connection of a
-    /// stranger that does not read would otherwise hang in a write.
+    /// Permits an I/O operation unless the connection has to end. Applies to reads and writes: an unidentified connection
+    /// that does not read would otherwise hang in a write.
     fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         self.probation.check(context).inspect_err(|over| {
             debug!(peer = %self.peer.address, %over, "connection closed: the caller was not identified");

@@ -1,7 +1,7 @@
 //! The pathz policy in force, with its decisions.
 //!
-//! Start at [`Pathz`]. [`judge`] is a policy compiled for the models of this box, [`rights`] its permissions for
-//! one user, which the gNMI services check for every path that they read or write. Without a policy there are no
+//! Start at [`Pathz`]. [`compiled_policy`] is a policy compiled for the models of this box, [`permissions`] are those of one
+//! user, which the gNMI services check for every path that they read or write. Without a policy there are no
 //! such permissions, and everything is allowed. An uploaded policy that is not final is the sandbox policy: it
 //! answers probes and decides nothing.
 

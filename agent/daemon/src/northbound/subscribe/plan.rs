@@ -45,7 +45,7 @@ pub(super) struct SubscriptionPlan {
     pub(super) marking: Option<u8>,
 }
 
-/// Leaves of one subscription that are sent at the same pace.
+/// Leaves of one subscription that are sent in the same mode.
 #[derive(Clone, Debug)]
 pub(super) struct SubscriptionPart {
     pub(super) selection: Arc<Selection>,
