@@ -18,7 +18,7 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
     ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry,
 };
-use holdfast_scheduler::{IntentChange, Key, Owner, PlanError, SharedValue};
+use holdfast_scheduler::{Engine, IntentChange, Key, Owner, PlanError, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -279,13 +279,18 @@ impl Examiner {
     pub(super) fn plan_error(
         &self,
         error: &PlanError,
-        changes: &[EntryChange],
+        (engine, changes): (&Engine, &[EntryChange]),
         origin: Origin,
     ) -> CommitError {
         let refused = CommitError::planning(error);
         let PlanError::Conflict { key, .. } = error else { return refused };
-        let brings =
-            |change: &&EntryChange| change.values.iter().any(|(brought, _)| brought == key);
+        // A value is in conflict itself, or by one of its parts.
+        let is_of = |(of, value): &(Key, SharedValue)| {
+            let descriptor = engine.registry().descriptor(of.kind());
+            let parts = descriptor.map(|it| it.parts(&**value)).unwrap_or_default();
+            of == key || parts.iter().any(|(part, _)| part == key)
+        };
+        let brings = |change: &&EntryChange| change.values.iter().any(is_of);
         match changes.iter().find(brings) {
             Some(change) => {
                 let path = self.display(&change.path, origin);

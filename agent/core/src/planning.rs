@@ -60,8 +60,9 @@ impl CoreTask {
         };
         // The rows are laid out once the values are found valid, before the plan is complete.
         let plan = self.engine.plan_with(delta, lay_out);
-        let plan =
-            plan.map_err(|error| self.examiner.plan_error(&error, &changes, commit.origin))?;
+        let plan = plan.map_err(|error| {
+            self.examiner.plan_error(&error, (&self.engine, &changes), commit.origin)
+        })?;
         let change = Box::new(PlannedChange { configuration, changes, credentials });
         Ok(CommitPlan { plan, rows, change, differences })
     }
