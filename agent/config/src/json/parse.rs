@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use self::leaf::{LeafListSeed, LeafSeed};
 use self::list::ListSeed;
-use super::value::{from_float, from_int, from_str, from_uint};
 use super::{Flavour, JsonError, JsonErrorKind};
 use crate::instance::{InstancePath, Keys};
-use crate::limits::{self, excerpt};
+use crate::limits::excerpt;
 use crate::path::Elem;
 use crate::progress::ParseProgress;
 use crate::schema::{Node, NodeId, NodeKind, Schema, ValueError};
@@ -45,6 +45,7 @@ macro_rules! other_shapes {
     };
 }
 
+mod leaf;
 mod list;
 
 /// Member with the annotations of the root.
@@ -326,6 +327,9 @@ fn mismatch(key: &Node, path: &Value, payload: &Value) -> JsonErrorKind {
     }
 }
 
+/// Initial capacity for children of a new branch; most have no more.
+const ROOM: usize = 4;
+
 fn new_branch<M>(node: &Node) -> Branch<M> {
     let mut branch = Branch::with_capacity(node.children.len().min(ROOM));
     branch.given = is_given(&node.kind);
@@ -501,118 +505,4 @@ impl<M: Clone + Send + Sync> Visitor<'_> for MemberSeed<'_, '_, M> {
             self.reader.fail(fault)
         })
     }
-}
-
-/// Initial capacity for children of a new branch; most have no more.
-const ROOM: usize = 4;
-
-/// Parses the value of a leaf.
-struct LeafSeed<'a, 'r, M> {
-    reader: &'a DocumentReader<'r, M>,
-    node: &'a Node,
-}
-
-impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
-        json.deserialize_any(self)
-    }
-}
-
-impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
-        self.reader.value(from_str(&self.reader.schema.leaf(self.node.id).ty, text))
-    }
-
-    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Value, E> {
-        self.reader.value(self.reader.schema.leaf(self.node.id).ty.bool(value))
-    }
-
-    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
-        self.reader.value(from_uint(
-            &self.reader.schema.leaf(self.node.id).ty,
-            value,
-            self.reader.flavour,
-        ))
-    }
-
-    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
-        self.reader.value(from_int(
-            &self.reader.schema.leaf(self.node.id).ty,
-            value,
-            self.reader.flavour,
-        ))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        self.reader.value(from_float(
-            &self.reader.schema.leaf(self.node.id).ty,
-            value,
-            self.reader.flavour,
-        ))
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Err(self.reader.fail(JsonErrorKind::Null))
-    }
-
-    /// Accepts `[null]`, the value of type empty.
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let shape = || self.reader.fail(JsonErrorKind::Shape("one value"));
-        if seq.next_element::<Option<serde::de::IgnoredAny>>()?.is_none_or(|first| first.is_some())
-            || seq.next_element::<serde::de::IgnoredAny>()?.is_some()
-        {
-            return Err(shape());
-        }
-        self.reader.schema.leaf(self.node.id).ty.empty().map_err(|_| shape())
-    }
-
-    other_shapes!(Value, "one value": map);
-}
-
-/// Parses the array of a leaf-list.
-struct LeafListSeed<'a, 'r, M> {
-    reader: &'a DocumentReader<'r, M>,
-    node: &'a Node,
-}
-
-impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafListSeed<'_, '_, M> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
-        json.deserialize_any(self)
-    }
-}
-
-impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafListSeed<'_, '_, M> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array of values")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) =
-            seq.next_element_seed(LeafSeed { reader: self.reader, node: self.node })?
-        {
-            let room = limits::LEAF_LIST_ENTRIES.check(values.len() + 1);
-            room.map_err(|error| self.reader.fail(JsonErrorKind::Stop(error.into())))?;
-            values.push(value);
-        }
-        self.reader.value(self.node.leaf_list(values))
-    }
-
-    fn visit_unit<E: serde::de::Error>(self) -> Result<Value, E> {
-        Err(self.reader.fail(JsonErrorKind::Null))
-    }
-
-    other_shapes!(Value, "an array of values": bool i64 u64 f64 str map);
 }
