@@ -23,6 +23,8 @@ pub struct LinkIndex {
     by_name: HashMap<SmolStr, u32>,
     by_index: HashMap<u32, Entry>,
     last_reserved: u32,
+    /// A link that the kernel had shown was dropped before its `RTM_DELLINK` arrived.
+    dropped_early: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -36,6 +38,13 @@ struct Entry {
     mark_seen: bool,
     oper: OperState,
     last_change_ns: u64,
+}
+
+impl Entry {
+    /// True when the kernel has shown the link; false for a reservation.
+    fn was_shown(&self) -> bool {
+        self.last_change_ns != 0
+    }
 }
 
 impl LinkIndex {
@@ -113,7 +122,12 @@ impl LinkIndex {
 
     /// Removes the links that the predicate rejects, because a complete list did not contain them.
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
-        self.by_index.retain(|index, _| keep(*index));
+        let Self { by_index, dropped_early, .. } = self;
+        by_index.retain(|index, entry| {
+            let kept = keep(*index);
+            *dropped_early |= !kept && entry.was_shown();
+            kept
+        });
         self.by_name.retain(|_, index| keep(*index));
     }
 
@@ -122,6 +136,24 @@ impl LinkIndex {
         if let Some(index) = self.by_name.remove(name) {
             self.by_index.remove(&index);
         }
+    }
+
+    /// Removes a link by name, when the kernel answered that there is none.
+    pub(crate) fn forget_early(&mut self, name: &str) {
+        if let Some(index) = self.by_name.remove(name) {
+            self.drop_early(index);
+        }
+    }
+
+    /// True when a link was dropped before its `RTM_DELLINK` arrived, since the last call. Messages about objects
+    /// on that link cannot be decoded any more, so the end of these objects may pass unnoticed.
+    pub(crate) fn take_dropped_early(&mut self) -> bool {
+        std::mem::take(&mut self.dropped_early)
+    }
+
+    fn drop_early(&mut self, index: u32) {
+        let dropped = self.by_index.remove(&index);
+        self.dropped_early |= dropped.is_some_and(|entry| entry.was_shown());
     }
 
     /// Reserves an index for a link that is about to be created.
@@ -157,7 +189,7 @@ impl LinkIndex {
         if let Some(stale) = self.by_name.insert(entry.name.clone(), index)
             && stale != index
         {
-            self.by_index.remove(&stale);
+            self.drop_early(stale);
         }
         self.by_index.insert(index, entry);
     }
@@ -205,6 +237,30 @@ mod tests {
         assert_eq!(links.forget(7), None);
         links.retain(|index| index != 3);
         assert_eq!(known(&links, &["eth0", "eth1"], &[3, 7]), (vec![None, None], vec![None, None]));
+    }
+
+    #[test]
+    fn a_link_dropped_before_its_deletion_was_announced_is_reported_once() {
+        let mut links = LinkIndex::new();
+        let mut drops = |change: &dyn Fn(&mut LinkIndex)| {
+            change(&mut links);
+            [links.take_dropped_early(), links.take_dropped_early()]
+        };
+        let show = |name: &'static str, index| {
+            move |links: &mut LinkIndex| {
+                links.observe(&mut shown(name, index, OperState::Up), 1);
+            }
+        };
+        assert_eq!(drops(&show("eth0", 2)), [false; 2]);
+        assert_eq!(drops(&show("eth0", 7)), [true, false], "replaced");
+        assert_eq!(drops(&show("wan", 7)), [false; 2], "renamed");
+        assert_eq!(drops(&|links| links.forget_early("wan")), [true, false], "not found");
+        assert_eq!(drops(&show("eth1", 8)), [false; 2]);
+        assert_eq!(drops(&|links| drop(links.forget(8))), [false; 2], "heard of");
+        assert_eq!(drops(&show("eth2", 9)), [false; 2]);
+        assert_eq!(drops(&|links| links.retain(|_| false)), [true, false], "not in a list");
+        assert_eq!(drops(&|links| assert!(links.reserve("x", true) > 0)), [false; 2]);
+        assert_eq!(drops(&|links| links.retain(|_| false)), [false; 2], "only reserved");
     }
 
     #[test]

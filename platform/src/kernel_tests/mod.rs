@@ -1,8 +1,8 @@
 //! The platform on the real kernel, in a network namespace of each test's own.
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 
-use holdfast_scheduler::{OpId, Operation, OperationError, Scope};
+use holdfast_scheduler::{Action, OpId, Operation, OperationError, Scope, SharedValue};
 use nix::errno::Errno;
 
 use crate::codec::{EncodeError, Requests};
@@ -245,6 +245,31 @@ fn a_recreated_link_has_another_index() {
         assert!(net.is_gone(&link::key("left")) && net.is_gone(&link::key("right")));
     }
     assert_ne!(indices[0], indices[1]);
+}
+
+#[test]
+fn addresses_of_a_replaced_link_are_reported_gone() {
+    fn encode(operation: &Operation, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
+        if operation.action == Action::Update {
+            // After the last announcement was heard, and before the link is read back.
+            ip("link del eth0");
+            ip("link add eth0 type veth peer name far0");
+        }
+        descriptors::encode(operation, links)
+    }
+    enter_fresh_namespaces();
+    CABLE.iter().for_each(|command| drop(ip(command)));
+    ip("link set eth0 down"); // else the kernel announces the old link once more, as it goes down
+    let mut net = ManagedNetns::start(Codecs { encode, ..Codecs::default() }, None);
+    let before = net.latest::<Link>(&link::key("eth0")).cloned().expect("a part of the report");
+    let change = net.create(Link { mtu: Some(1400), ..before.clone() });
+    let old: SharedValue = Arc::new(before.clone());
+    let refused = net.run(vec![Operation { action: Action::Update, old: Some(old), ..change }]);
+    assert_eq!(refused[0].as_ref().unwrap_err().errno, Some(Errno::ENODEV as i32));
+    let read = net.latest::<Link>(&link::key("eth0")).expect("the new link was read back");
+    assert_ne!(read.facts.as_ref().unwrap().index, before.facts.unwrap().index);
+    let gone = descriptors::address::key("eth0", "10.0.0.1".parse().unwrap());
+    net.until("its address gone", |net| net.is_gone(&gone).then_some(()));
 }
 
 #[test]

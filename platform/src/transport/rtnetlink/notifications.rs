@@ -25,6 +25,11 @@ const LINK_FLAGS: usize = 8;
 /// `IFF_UP`: administratively up.
 const UP: u32 = 1;
 
+/// Links and the classes of objects that the kernel announces with the index of their link. A link that is read may be
+/// newer than the announcements that wait: those of the link that had its name before cannot be decoded then.
+const ON_LINKS: [ObjectClass; 4] =
+    [ObjectClass::Links, ObjectClass::Forwarding, ObjectClass::Addresses, ObjectClass::Neighbors];
+
 /// Classes of objects that have to be read again.
 #[derive(Debug, Default)]
 pub(super) struct StaleClasses {
@@ -119,9 +124,16 @@ impl Task {
         if std::mem::take(&mut self.stale.everything) {
             self.stale.routes = false;
             self.read_classes(&ObjectClass::ALL);
-        } else if std::mem::take(&mut self.stale.routes) {
-            self.read_classes(&[ObjectClass::Routes]);
+        } else {
+            if self.links.take_dropped_early() {
+                self.read_classes(&ON_LINKS);
+            }
+            if std::mem::take(&mut self.stale.routes) {
+                self.read_classes(&[ObjectClass::Routes]);
+            }
         }
+        // Objects on links that these lists dropped were listed after them.
+        self.links.take_dropped_early();
     }
 }
 

@@ -106,7 +106,7 @@ impl Task {
     fn get_link(&mut self, name: &SmolStr) -> QueryResult {
         let facts = none_if_refused(self.get(&query::link(name)), &[Errno::ENODEV])?;
         if facts.is_empty() {
-            self.links.forget_name(name);
+            self.links.forget_early(name);
         }
         Ok(facts)
     }
