@@ -55,7 +55,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Admits a connection as a stranger; `None` when there is no place.
+    /// Admits a connection as unidentified; `None` when there is no place.
     pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<LoginGrace> {
         let (end_tx, end_rx) = oneshot::channel();
         let now = Instant::now();
@@ -78,7 +78,7 @@ impl Limits {
         if due && tally.refused + tally.ended > 0 {
             let Tally { refused, ended, .. } = *tally;
             *tally = Tally { logged: Some(now), ..Tally::default() };
-            warn!(refused, ended, "too many connections: newcomers refused, strangers ended");
+            warn!(refused, ended, "too many connections: new connections refused, unidentified ones closed");
         }
     }
 
@@ -188,7 +188,7 @@ impl LoginGrace {
     }
 }
 
-/// Checks a stranger whenever its lifetime may be over.
+/// Checks an unidentified connection whenever its grace time may be over.
 fn is_over(look: &mut Pin<Box<Sleep>>, permit: &Permit, context: &mut Context<'_>) -> bool {
     while look.as_mut().poll(context).is_ready() {
         match permit.next_check() {
