@@ -1,8 +1,8 @@
 //! Limits on the number of connections, and the choice of those to close in favour of others.
 //!
-//! A stranger is a connection without an identified caller; its TLS handshake may be in progress. Strangers are
-//! closed, oldest first, when another connection needs the place; an identified connection is never closed in
-//! favour of another. Pure: the clock and the means to close a connection come from outside.
+//! An unidentified connection is one whose caller has not logged in; its TLS handshake may be in progress.
+//! Unidentified connections are closed, oldest first, when another connection needs the place; an identified one is
+//! never closed in favour of another. Pure: the clock and the means to close a connection come from outside.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -78,7 +78,10 @@ impl Limits {
         if due && tally.refused + tally.ended > 0 {
             let Tally { refused, ended, .. } = *tally;
             *tally = Tally { logged: Some(now), ..Tally::default() };
-            warn!(refused, ended, "too many connections: new connections refused, unidentified ones closed");
+            warn!(
+                refused,
+                ended, "too many connections: new connections refused, unidentified ones closed"
+            );
         }
     }
 
