@@ -78,10 +78,7 @@ impl Limits {
         if due && tally.refused + tally.ended > 0 {
             let Tally { refused, ended, .. } = *tally;
             *tally = Tally { logged: Some(now), ..Tally::default() };
-            warn!(
-                refused,
-                ended, "too many connections: new connections refused, unidentified ones closed"
-            );
+            warn!(refused, ended, "too many connections: new ones refused, unidentified closed");
         }
     }
 
