@@ -11,7 +11,7 @@ use http::HeaderMap;
 use tonic::Status;
 
 /// Octets of the frame before a message: a flag for compression and the length.
-const FRAME: usize = 5;
+pub(super) const FRAME: usize = 5;
 /// Names of the headers and trailers of a status.
 const CODE: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";

@@ -52,7 +52,7 @@ use self::permission::{Call, Revocation};
 use self::record::{CallEnd, CallRecord};
 use crate::auth::{Authenticator, Credentials, LoginRefusal};
 use crate::gnsi::Gnsi;
-use crate::methods::Methods;
+use crate::methods::{MethodRules, Methods};
 use crate::tls::Peer;
 
 /// Wraps a service in [`AaaService`].
@@ -84,6 +84,7 @@ impl Layer {
         &self,
         credentials: Result<Credentials, LoginRefusal>,
         record: &CallRecord,
+        rules: MethodRules,
         request: &mut Request<Body>,
     ) -> Result<CallPermission, Status> {
         let credentials = credentials?;
@@ -97,7 +98,6 @@ impl Layer {
         record.identified(&login.caller);
 
         let path = request.uri().path();
-        let rules = self.methods.rules(path);
         rules.require_role(&login.caller, path)?;
         authorize(&self.gnsi, &login.caller, request)?;
         let caller = login.caller.clone();
@@ -151,21 +151,21 @@ where
         let layer = self.layer.clone();
         let fresh = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, fresh); // the one that was polled ready
+        let rules = layer.methods.rules(request.uri().path());
         let record = Arc::new(layer.record(&request));
         let end = CallEnd::new(record.clone());
         // Noted before anything is awaited, so that an abandoned call is recorded with the name that it tried.
         let credentials = take_credentials(request.headers_mut());
         record.received(&credentials);
         Box::pin(async move {
-            let permission = match layer.admit(credentials, &record, &mut request).await {
+            let permission = match layer.admit(credentials, &record, rules, &mut request).await {
                 Ok(permission) => permission,
                 Err(status) => return Ok(end.refuse(messages::cut(status))),
             };
             let exceeded = Exceeded::default();
-            let limit = layer.methods.rules(request.uri().path()).message_limit;
             let is_unary = record.is_unary();
             let revocation = Revocation::of(permission.clone());
-            let frames = Frames::new(limit, exceeded.clone());
+            let frames = Frames::new(rules.message_limit, exceeded.clone());
             let request =
                 request.map(|body| Body::new(RequestBody::new(body, record, revocation, frames)));
             let mut response = inner.call(request).await?;

@@ -14,12 +14,10 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use super::login::Login;
+use super::messages::FRAME;
 use crate::auth::{Credentials, LoginRefusal};
 use crate::methods::{MAX_PAYLOAD, Method, Methods};
 use crate::tls::{Peer, source_of};
-
-/// Octets of the gRPC frame header: compression flag and length.
-const FRAME: usize = 5;
 
 /// Record of a call in progress. Shared by the bodies of request and response, either of which may outlive the other.
 #[derive(Debug)]
