@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+use super::varint;
 use crate::name::Name;
 use crate::value::Value;
 
@@ -26,15 +27,15 @@ pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::Bool(true) => out.push(TRUE),
         Value::Int(number) => {
             out.push(INT);
-            put_number(out, zigzag(*number));
+            varint::put(out, zigzag(*number));
         }
         Value::Uint(number) => {
             out.push(UINT);
-            put_number(out, *number);
+            varint::put(out, *number);
         }
         Value::Decimal { digits, scale } => {
             out.extend([DECIMAL, *scale]);
-            put_number(out, zigzag(*digits));
+            varint::put(out, zigzag(*digits));
         }
         Value::Str(text) => put_bytes(out, STR, text.as_bytes()),
         Value::Binary(octets) => put_bytes(out, BINARY, octets),
@@ -42,13 +43,13 @@ pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
         Value::Identity(name) => put_bytes(out, IDENTITY, name.as_bytes()),
         Value::Bits(names) => {
             out.push(BITS);
-            put_number(out, names.len() as u64);
+            varint::put(out, names.len() as u64);
             names.iter().for_each(|name| put_bytes(out, STR, name.as_bytes()));
         }
         Value::Empty => out.push(EMPTY),
         Value::List(values) => {
             out.push(LIST);
-            put_number(out, values.len() as u64);
+            varint::put(out, values.len() as u64);
             values.iter().for_each(|value| put_value(out, value));
         }
     }
@@ -56,17 +57,8 @@ pub(super) fn put_value(out: &mut Vec<u8>, value: &Value) {
 
 fn put_bytes(out: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     out.push(tag);
-    put_number(out, bytes.len() as u64);
+    varint::put(out, bytes.len() as u64);
     out.extend(bytes);
-}
-
-/// Writes a number with seven bits per byte, lowest first; the top bit says that more bytes follow.
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(u8::try_from(number & 0x7f).unwrap_or_default() | 0x80);
-        number >>= 7;
-    }
-    out.push(u8::try_from(number).unwrap_or_default());
 }
 
 fn zigzag(number: i64) -> u64 {
@@ -76,7 +68,7 @@ fn zigzag(number: i64) -> u64 {
 /// Rest of the input.
 pub(super) struct RowReader<'a>(pub(super) &'a [u8]);
 
-const SHORT: &str = "it ends too early";
+pub(super) const SHORT: &str = "it ends too early";
 
 impl<'a> RowReader<'a> {
     pub(super) fn byte(&mut self) -> Result<u8, &'static str> {
@@ -139,15 +131,7 @@ impl<'a> RowReader<'a> {
     }
 
     fn number(&mut self) -> Result<u64, &'static str> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err("a number is too long")
+        varint::take(&mut self.0)
     }
 
     fn signed(&mut self) -> Result<i64, &'static str> {

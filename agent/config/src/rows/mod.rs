@@ -8,6 +8,7 @@
 mod boot;
 mod bytes;
 mod reader;
+pub mod varint;
 
 use std::collections::HashMap;
 use std::sync::Arc;
