@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Step};
 use crate::schema::{NodeId, Schema};
-use crate::tree::{Branch, Child, List, beside};
+use crate::tree::{Branch, Child, List, OptionalBranch, beside};
 use crate::union::Provenance;
 
 /// A native object whose own leaves differ. Leaves of objects below it do not count as its own.
@@ -34,15 +34,17 @@ struct ObjectDiff<'a> {
     found: Vec<ObjectChange>,
 }
 
-type OptionalBranch<'b> = Option<&'b Arc<Branch<Provenance>>>;
-
 impl ObjectDiff<'_> {
     /// Visits the containers and entries of a branch that differs.
-    fn below(&mut self, old: OptionalBranch<'_>, new: OptionalBranch<'_>) {
+    fn below(&mut self, old: OptionalBranch<'_, Provenance>, new: OptionalBranch<'_, Provenance>) {
         for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
                 Some(Child::Container(_)) => {
-                    self.branch(Step::node(node), container(old), container(new));
+                    self.branch(
+                        Step::node(node),
+                        old.and_then(Child::container),
+                        new.and_then(Child::container),
+                    );
                 }
                 Some(Child::List(_)) => self.list(node, old, new),
                 Some(Child::Leaf(_)) | None => {}
@@ -57,14 +59,22 @@ impl ObjectDiff<'_> {
         new: Option<&Child<Provenance>>,
     ) {
         let empty = List::default();
-        let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+        let (old, new) = (
+            old.and_then(Child::list).unwrap_or(&empty),
+            new.and_then(Child::list).unwrap_or(&empty),
+        );
         self.found.reserve(List::differ_by(old, new));
         for it in List::differences(old, new) {
             self.branch(Step::entry(node, it.keys.clone()), it.old, it.new);
         }
     }
 
-    fn branch(&mut self, step: Step, old: OptionalBranch<'_>, new: OptionalBranch<'_>) {
+    fn branch(
+        &mut self,
+        step: Step,
+        old: OptionalBranch<'_, Provenance>,
+        new: OptionalBranch<'_, Provenance>,
+    ) {
         if let (Some(old), Some(new)) = (old, new)
             && Arc::ptr_eq(old, new)
         {
@@ -81,7 +91,11 @@ impl ObjectDiff<'_> {
     }
 
     /// True when the own leaves of an object are equal; those of objects within it do not count.
-    fn same(&self, old: OptionalBranch<'_>, new: OptionalBranch<'_>) -> bool {
+    fn same(
+        &self,
+        old: OptionalBranch<'_, Provenance>,
+        new: OptionalBranch<'_, Provenance>,
+    ) -> bool {
         let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
         Arc::ptr_eq(old, new)
             || beside(Some(old), Some(new))
@@ -110,19 +124,5 @@ impl ObjectDiff<'_> {
             }
             _ => false,
         }
-    }
-}
-
-fn container(child: Option<&Child<Provenance>>) -> OptionalBranch<'_> {
-    match child? {
-        Child::Container(branch) => Some(branch),
-        Child::Leaf(_) | Child::List(_) => None,
-    }
-}
-
-fn list(child: Option<&Child<Provenance>>) -> Option<&List<Provenance>> {
-    match child? {
-        Child::List(list) => Some(list),
-        Child::Leaf(_) | Child::Container(_) => None,
     }
 }

@@ -1,7 +1,5 @@
 //! Configured entries that result in no object because a leaf is missing.
 
-use std::sync::Arc;
-
 use smol_str::SmolStr;
 
 use crate::configuration::Configuration;
@@ -10,7 +8,7 @@ use crate::layer::{LayerKey, LeafMark};
 use crate::map::{Anchor, AnchorId, Counterpart, Map, leaf_at};
 use crate::models::Models;
 use crate::schema::NodeId;
-use crate::tree::Branch;
+use crate::tree::{Branch, OptionalBranch};
 use crate::union::{Provenance, native_list, openconfig_list};
 
 /// An incomplete entry: a shell, or one that lacks a leaf since another origin removed it.
@@ -34,8 +32,6 @@ impl Configuration {
         finder.found
     }
 }
-
-type OptionalBranch<'b, M> = Option<&'b Arc<Branch<M>>>;
 
 struct PendingSearch<'a> {
     models: &'a Models,

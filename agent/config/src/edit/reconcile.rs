@@ -8,7 +8,7 @@ use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::LeafMark;
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Origin, Schema};
-use crate::tree::{Branch, Child, List};
+use crate::tree::{Branch, Child, List, OptionalBranch};
 
 /// Compares a supplied subtree with its view.
 pub(super) struct Reconciler<'a> {
@@ -30,8 +30,6 @@ struct Comparison {
     result: Arc<Branch<LeafMark>>,
 }
 
-type OptionalBranch<'h> = Option<&'h Arc<Branch<LeafMark>>>;
-
 impl<'a> Reconciler<'a> {
     pub(super) fn new(schema: &'a Schema, path: &'a InstancePath, track: bool) -> Self {
         let inside_entry = path.0.iter().rev().skip(1).any(|step| step.keys.is_some());
@@ -43,8 +41,8 @@ impl<'a> Reconciler<'a> {
     pub(super) fn run(
         &mut self,
         supplied: &'a Arc<Branch<LeafMark>>,
-        view: OptionalBranch<'_>,
-        held: OptionalBranch<'_>,
+        view: OptionalBranch<'_, LeafMark>,
+        held: OptionalBranch<'_, LeafMark>,
     ) -> Option<Arc<Branch<LeafMark>>> {
         let last = self.way.last();
         let (node, entry) =
@@ -62,8 +60,8 @@ impl<'a> Reconciler<'a> {
     fn branch(
         &mut self,
         supplied: &'a Arc<Branch<LeafMark>>,
-        view: OptionalBranch<'_>,
-        held: OptionalBranch<'_>,
+        view: OptionalBranch<'_, LeafMark>,
+        held: OptionalBranch<'_, LeafMark>,
     ) -> Comparison {
         let Some(view) = view else { return Comparison { same: false, result: supplied.clone() } };
         let mut same = contents(supplied) == contents(view);

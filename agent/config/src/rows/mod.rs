@@ -20,7 +20,7 @@ use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::models::Models;
 use crate::schema::{NodeId, Schema};
 use crate::secrets::{SecretLeaf, Secrets};
-use crate::tree::{Branch, Child, List, beside};
+use crate::tree::{Branch, Child, List, OptionalBranch, beside};
 use crate::value::Value;
 
 /// A row to write, or to remove when it has no value. A row with a secret prints without it.
@@ -151,8 +151,6 @@ fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut 
     }
 }
 
-type OptionalBranch<'b> = Option<&'b Arc<Branch<LeafMark>>>;
-
 /// Walk of the differences between two versions of one layer.
 struct RowWriter<'a> {
     models: &'a Models,
@@ -171,8 +169,8 @@ impl RowWriter<'_> {
         &mut self,
         node: NodeId,
         keys: Option<&Keys>,
-        old: OptionalBranch<'_>,
-        new: OptionalBranch<'_>,
+        old: OptionalBranch<'_, LeafMark>,
+        new: OptionalBranch<'_, LeafMark>,
     ) {
         if let (Some(old), Some(new)) = (old, new)
             && Arc::ptr_eq(old, new)
@@ -183,7 +181,8 @@ impl RowWriter<'_> {
         keys.iter()
             .flat_map(|keys| keys.iter())
             .for_each(|value| bytes::put_value(&mut self.keys, value));
-        let mut row = |it: OptionalBranch<'_>| it.and_then(|entry| self.row(node, keys, entry));
+        let mut row =
+            |it: OptionalBranch<'_, LeafMark>| it.and_then(|entry| self.row(node, keys, entry));
         let (was, is) = (row(old), row(new));
         if was != is {
             let name = self.names.of(node).to_be_bytes();
@@ -194,13 +193,18 @@ impl RowWriter<'_> {
         self.keys.truncate(before);
     }
 
-    fn lists(&mut self, old: OptionalBranch<'_>, new: OptionalBranch<'_>) {
+    fn lists(&mut self, old: OptionalBranch<'_, LeafMark>, new: OptionalBranch<'_, LeafMark>) {
         let empty = List::default();
         for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
-                Some(Child::Container(_)) => self.lists(container(old), container(new)),
+                Some(Child::Container(_)) => {
+                    self.lists(old.and_then(Child::container), new.and_then(Child::container))
+                }
                 Some(Child::List(_)) => {
-                    let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+                    let (old, new) = (
+                        old.and_then(Child::list).unwrap_or(&empty),
+                        new.and_then(Child::list).unwrap_or(&empty),
+                    );
                     self.changes.reserve(List::differ_by(old, new));
                     for it in List::differences(old, new) {
                         self.entry(node, Some(it.keys), it.old, it.new);
@@ -261,20 +265,6 @@ impl RowWriter<'_> {
                 Child::Leaf(_) | Child::List(_) => {}
             }
         }
-    }
-}
-
-fn container(child: Option<&Child<LeafMark>>) -> OptionalBranch<'_> {
-    match child? {
-        Child::Container(branch) => Some(branch),
-        Child::Leaf(_) | Child::List(_) => None,
-    }
-}
-
-fn list(child: Option<&Child<LeafMark>>) -> Option<&List<LeafMark>> {
-    match child? {
-        Child::List(list) => Some(list),
-        Child::Leaf(_) | Child::Container(_) => None,
     }
 }
 

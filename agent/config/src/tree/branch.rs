@@ -68,7 +68,26 @@ impl<M> Leaf<M> {
     }
 }
 
+/// A branch on one side of a comparison.
+pub(crate) type OptionalBranch<'b, M> = Option<&'b Arc<Branch<M>>>;
+
 impl<M> Child<M> {
+    /// The branch of a container; `None` for leaves and lists.
+    pub(crate) fn container(&self) -> OptionalBranch<'_, M> {
+        match self {
+            Child::Container(branch) => Some(branch),
+            Child::Leaf(_) | Child::List(_) => None,
+        }
+    }
+
+    /// The entries of a list; `None` for leaves and containers.
+    pub(crate) fn list(&self) -> Option<&List<M>> {
+        match self {
+            Child::List(list) => Some(list),
+            Child::Leaf(_) | Child::Container(_) => None,
+        }
+    }
+
     pub fn is_empty(&self) -> bool {
         match self {
             Child::Leaf(_) => false,
@@ -110,17 +129,11 @@ impl<M> Branch<M> {
     }
 
     pub fn container(&self, node: NodeId) -> Option<&Arc<Branch<M>>> {
-        match self.child(node)? {
-            Child::Container(branch) => Some(branch),
-            Child::Leaf(_) | Child::List(_) => None,
-        }
+        self.child(node)?.container()
     }
 
     pub fn list(&self, node: NodeId) -> Option<&List<M>> {
-        match self.child(node)? {
-            Child::List(list) => Some(list),
-            Child::Leaf(_) | Child::Container(_) => None,
-        }
+        self.child(node)?.list()
     }
 
     /// Adds or replaces a child, and returns the replaced one.

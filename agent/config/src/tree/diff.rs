@@ -64,10 +64,15 @@ impl EntryCount {
         }
         for (_, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
-                Some(Child::Container(_)) => self.branches(container(old), container(new)),
+                Some(Child::Container(_)) => {
+                    self.branches(old.and_then(Child::container), new.and_then(Child::container))
+                }
                 Some(Child::List(_)) => {
                     let empty = List::default();
-                    let (old, new) = (list(old).unwrap_or(&empty), list(new).unwrap_or(&empty));
+                    let (old, new) = (
+                        old.and_then(Child::list).unwrap_or(&empty),
+                        new.and_then(Child::list).unwrap_or(&empty),
+                    );
                     for it in List::differences(old, new) {
                         self.gained += usize::from(it.old.is_none());
                         self.lost += usize::from(it.new.is_none());
@@ -77,20 +82,6 @@ impl EntryCount {
                 Some(Child::Leaf(_)) | None => {}
             }
         }
-    }
-}
-
-fn container<M>(child: Option<&Child<M>>) -> Option<&Arc<Branch<M>>> {
-    match child? {
-        Child::Container(branch) => Some(branch),
-        Child::Leaf(_) | Child::List(_) => None,
-    }
-}
-
-fn list<M>(child: Option<&Child<M>>) -> Option<&List<M>> {
-    match child? {
-        Child::List(list) => Some(list),
-        Child::Leaf(_) | Child::Container(_) => None,
     }
 }
 

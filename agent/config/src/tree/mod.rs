@@ -17,6 +17,7 @@ mod share;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+pub(crate) use branch::OptionalBranch;
 pub use branch::{Branch, Child, Leaf};
 pub use diff::Change;
 pub(crate) use diff::beside;
