@@ -9,11 +9,11 @@
 //!         shared, length, octets     the value, likewise
 //! ```
 //!
-//! Numbers have seven bits for each octet, lowest first; the top bit says that more octets follow. The key before the
-//! first entry is the key of the block, which is that of the first entry; the value before it is empty. So a block is
-//! read without its neighbours. An entry and those of its inner lists lie in different blocks, because a key begins
-//! with its list: see `holdfast_config::rows`. That keeps neighbours alike. Entries of different lists may share a
-//! block, so that the many short lists of a small configuration do not take a block each.
+//! Numbers are written as by `holdfast_config::rows::varint`. The key before the first entry is the key of the block,
+//! which is that of the first entry; the value before it is empty. So a block is read without its neighbours. An entry
+//! and those of its inner lists lie in different blocks, because a key begins with its list: see
+//! `holdfast_config::rows`. That keeps neighbours alike. Entries of different lists may share a block, so that the many
+//! short lists of a small configuration do not take a block each.
 //!
 //! **Bounds.** A block ends at [`TARGET_ENTRIES`] or [`TARGET_OCTETS`], unless the rest fits within [`MAX_ENTRIES`] and
 //! [`MAX_OCTETS`]. A value that is larger than a block has a block to itself, so that its neighbours can change without
@@ -24,6 +24,8 @@
 //! and the octets end with the last entry. The version of this form is that of the database file, see `format.rs`.
 
 use std::cmp::Ordering;
+
+use holdfast_config::rows::varint;
 
 use super::StoreError;
 
@@ -109,7 +111,7 @@ impl BlockWriter {
         let mut last = self.tail;
         let key = last.block.key.len();
         if !last.is_empty() && self.head.block.size().has_room_for(last.block.size(), key) {
-            self.head.append(&last.block.key, &last.block.octets)?;
+            self.head.append(&last.block)?;
             last = BlockBuilder::default();
         }
         let blocks = [self.head, last].into_iter().filter(|it| !it.is_empty());
@@ -154,8 +156,8 @@ impl BlockBuilder {
     }
 
     /// Adds the entries of a block that follows.
-    fn append(&mut self, key: &[u8], octets: &[u8]) -> Result<(), StoreError> {
-        let mut entries = BlockReader::new(key, octets)?;
+    fn append(&mut self, block: &Block) -> Result<(), StoreError> {
+        let mut entries = BlockReader::new(block)?;
         while entries.advance()? {
             self.push(entries.key(), entries.value());
         }
@@ -166,8 +168,8 @@ impl BlockBuilder {
 /// Joins a block with the one after it; both fit into one.
 pub(super) fn join(first: &Block, second: &Block) -> Result<Block, StoreError> {
     let mut joined = BlockBuilder::default();
-    joined.append(&first.key, &first.octets)?;
-    joined.append(&second.key, &second.octets)?;
+    joined.append(first)?;
+    joined.append(second)?;
     Ok(joined.block)
 }
 
@@ -184,9 +186,9 @@ pub(super) struct BlockReader<'b> {
 }
 
 impl<'b> BlockReader<'b> {
-    pub(super) fn new(key: &[u8], octets: &'b [u8]) -> Result<Self, StoreError> {
+    pub(super) fn new(block: &'b Block) -> Result<Self, StoreError> {
         let mut reader = Self::default();
-        reader.open(key, octets)?;
+        reader.open(&block.key, &block.octets)?;
         Ok(reader)
     }
 
@@ -211,10 +213,8 @@ impl<'b> BlockReader<'b> {
         self.left = left;
         let order = take_relative(&mut self.rest, &mut self.key).ok_or(MALFORMED)?;
         take_relative(&mut self.rest, &mut self.value).ok_or(MALFORMED)?;
-        let expected = match std::mem::take(&mut self.is_first) {
-            true => Ordering::Equal,
-            false => Ordering::Greater,
-        };
+        let is_first = std::mem::take(&mut self.is_first);
+        let expected = if is_first { Ordering::Equal } else { Ordering::Greater };
         if order == expected { Ok(true) } else { Err(MALFORMED) }
     }
 
@@ -230,15 +230,15 @@ impl<'b> BlockReader<'b> {
 }
 
 /// Number of octets with which both begin.
-fn common(one: &[u8], other: &[u8]) -> usize {
+pub(super) fn common(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
 /// Appends `octets` relative to those before, which they replace.
 fn put_relative(out: &mut Vec<u8>, before: &mut Vec<u8>, octets: &[u8]) {
     let shared = common(before, octets);
-    put_number(out, shared);
-    put_number(out, octets.len() - shared);
+    varint::put(out, shared as u64);
+    varint::put(out, (octets.len() - shared) as u64);
     out.extend_from_slice(&octets[shared..]);
     before.truncate(shared);
     before.extend_from_slice(&octets[shared..]);
@@ -248,45 +248,19 @@ fn put_relative(out: &mut Vec<u8>, before: &mut Vec<u8>, octets: &[u8]) {
 fn relative_octets(before: &[u8], octets: &[u8]) -> usize {
     let shared = common(before, octets);
     let rest = octets.len() - shared;
-    number_octets(shared) + number_octets(rest) + rest
+    varint::octets(shared as u64) + varint::octets(rest as u64) + rest
 }
 
 /// Reads octets relative to those before, which they replace. Returns how they compare with those.
 fn take_relative(input: &mut &[u8], before: &mut Vec<u8>) -> Option<Ordering> {
-    let shared = take_number(input)?;
-    let length = take_number(input)?;
+    let mut number = || usize::try_from(varint::take(input).ok()?).ok();
+    let (shared, length) = (number()?, number()?);
     let (octets, rest) = input.split_at_checked(length)?;
     let order = octets.cmp(before.get(shared..)?);
     before.truncate(shared);
     before.extend_from_slice(octets);
     *input = rest;
     Some(order)
-}
-
-fn put_number(out: &mut Vec<u8>, mut number: usize) {
-    while number >= 0x80 {
-        out.push(0x80 | u8::try_from(number & 0x7f).unwrap_or_default());
-        number >>= 7;
-    }
-    out.push(u8::try_from(number).unwrap_or_default());
-}
-
-fn number_octets(number: usize) -> usize {
-    usize::try_from(number.max(1).ilog2() / 7).unwrap_or_default() + 1
-}
-
-fn take_number(input: &mut &[u8]) -> Option<usize> {
-    let mut number = 0;
-    for shift in (0..usize::BITS).step_by(7) {
-        let (octet, rest) = input.split_first()?;
-        *input = rest;
-        let bits = usize::from(octet & 0x7f);
-        number |= bits.checked_shl(shift).filter(|shifted| shifted >> shift == bits)?;
-        if octet & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -312,7 +286,7 @@ mod tests {
     }
 
     fn read(block: &Block) -> Result<Vec<Entry>, StoreError> {
-        let mut reader = BlockReader::new(&block.key, &block.octets)?;
+        let mut reader = BlockReader::new(block)?;
         let mut entries = Vec::new();
         while reader.advance()? {
             entries.push((reader.key().to_vec(), reader.value().to_vec()));

@@ -11,7 +11,7 @@
 
 use std::ops::Bound;
 
-use redb::ReadableTable;
+use redb::{AccessGuard, ReadableTable};
 
 use super::block::{self, Block, BlockReader, BlockWriter, Size};
 use super::tables::BytesTable;
@@ -68,20 +68,29 @@ fn holder(table: &BytesTable<'_>, key: &[u8]) -> Result<Option<Block>, StoreErro
             Some(row) => Some(row?),
             None => table.first()?,
         };
-        Ok(row.map(|(key, octets)| Block {
-            key: key.value().to_vec(),
-            octets: octets.value().to_vec(),
-        }))
+        Ok(row.map(|row| block_of(&row)))
     };
     found().map_err(StoreError::accessing(ATTEMPT))
 }
 
+/// A row of the table as it is stored: the key of a block, and its octets.
+type StoredRow<'t> = (AccessGuard<'t, &'static [u8]>, AccessGuard<'t, &'static [u8]>);
+
+fn block_of((key, octets): &StoredRow<'_>) -> Block {
+    Block { key: key.value().to_vec(), octets: octets.value().to_vec() }
+}
+
 fn key_after(table: &BytesTable<'_>, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    let next = || -> Result<Option<Vec<u8>>, redb::Error> {
-        let mut behind = table.range::<&[u8]>((Bound::Excluded(key), Bound::Unbounded))?;
-        behind.next().map(|row| Ok(row?.0.value().to_vec())).transpose()
-    };
-    next().map_err(StoreError::accessing(ATTEMPT))
+    let next = row_after(table, key).map_err(StoreError::accessing(ATTEMPT))?;
+    Ok(next.map(|(key, _)| key.value().to_vec()))
+}
+
+fn row_after<'t>(
+    table: &'t BytesTable<'_>,
+    key: &[u8],
+) -> Result<Option<StoredRow<'t>>, redb::Error> {
+    let mut after = table.range::<&[u8]>((Bound::Excluded(key), Bound::Unbounded))?;
+    Ok(after.next().transpose()?)
 }
 
 /// Merges the entries of a block with changes that lie before the next block.
@@ -92,7 +101,7 @@ fn edit(
 ) -> Result<Vec<Block>, StoreError> {
     let mut writer = BlockWriter::default();
     let mut entries = match block {
-        Some(block) => BlockReader::new(&block.key, &block.octets)?,
+        Some(block) => BlockReader::new(block)?,
         None => BlockReader::default(),
     };
     let mut has_entry = entries.advance()?;
@@ -165,21 +174,15 @@ fn partners(table: &BytesTable<'_>, key: &[u8]) -> Result<Option<(Block, Block)>
             return Ok(None);
         }
         let block = || Block { key: key.to_vec(), octets: octets.value().to_vec() };
-        let mut behind = table.range::<&[u8]>((Bound::Excluded(key), Bound::Unbounded))?;
-        if let Some(row) = behind.next() {
-            let (key, octets) = row?;
-            if size.has_room_for(Size::of(octets.value()), key.value().len()) {
-                let next = Block { key: key.value().to_vec(), octets: octets.value().to_vec() };
-                return Ok(Some((block(), next)));
-            }
+        if let Some(next) = row_after(table, key)?
+            && size.has_room_for(Size::of(next.1.value()), next.0.value().len())
+        {
+            return Ok(Some((block(), block_of(&next))));
         }
-        if let Some(row) = table.range::<&[u8]>(..key)?.next_back() {
-            let (before, octets) = row?;
-            if Size::of(octets.value()).has_room_for(size, key.len()) {
-                let before =
-                    Block { key: before.value().to_vec(), octets: octets.value().to_vec() };
-                return Ok(Some((before, block())));
-            }
+        if let Some(before) = table.range::<&[u8]>(..key)?.next_back().transpose()?
+            && Size::of(before.1.value()).has_room_for(size, key.len())
+        {
+            return Ok(Some((block_of(&before), block())));
         }
         Ok(None)
     };

@@ -3,6 +3,7 @@
 //! An item is a table byte, the key, and the previous value or its absence; lengths are `u32`, little endian. Rows
 //! are in the order of their tree, so most keys share a prefix with the one before, which is then omitted.
 
+use super::block::common;
 use super::{Change, StoreError, Table};
 
 /// Approximate octets of a piece of a record, so that no single database value grows with a transaction. The database
@@ -51,8 +52,7 @@ impl Chunk {
             Table::Note => 3,
             Table::Secret => 4,
         };
-        let beside = self.last_key.iter().zip(key).take(usize::from(u8::MAX));
-        let common = beside.take_while(|(one, other)| one == other).count();
+        let common = common(&self.last_key, key).min(usize::from(u8::MAX));
         match u8::try_from(common) {
             Ok(octets) if common >= COMMON_LEAST => {
                 self.octets.extend([table | CONTINUES, octets]);

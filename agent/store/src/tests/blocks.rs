@@ -22,7 +22,7 @@ enum Op {
     DeleteRange(u32, u32),
 }
 
-/// What becomes of a batch.
+/// Ways in which a batch ends.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Commit,
