@@ -1,6 +1,6 @@
 //! Examination of a change: the configuration after it, and the entries and rows that differ.
 //!
-//! It needs no engine, and runs on a thread of its own, since the time for it grows with the request.
+//! An examination reads no plane of the engine, and runs on a thread of its own, since its time grows with the request.
 
 use std::sync::Arc;
 

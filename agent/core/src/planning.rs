@@ -43,11 +43,11 @@ impl CoreTask {
         let lay_out = || {
             rows = is_recorded.then(|| self.store.prepare_ahead(commit.number, differing));
         };
-        let credential_intent = credentials.values.iter().cloned().map(IntentChange::from);
-        let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
         if !commit.is_admitted {
             self.validate_values(&changes, commit.origin)?;
         }
+        let credential_intent = credentials.values.iter().cloned().map(IntentChange::from);
+        let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
         let delta = delta.described(commit.reply.name()).by(commit.reply.author());
         let delta = if commit.is_best_effort { delta.best_effort() } else { delta };
         let expected = commit.options.expected_plan;

@@ -155,7 +155,7 @@ impl CoreTask {
         self.behind_tx.send_replace(true);
         commit.reply.send(Ok(stamp));
         self.jobs.push(async {
-            // Whoever sends the answer may be waiting for this thread.
+            // The task that sends the answer may be waiting for this thread.
             tokio::task::yield_now().await;
             JobResult::Commit(Input::Replied)
         });

@@ -4,7 +4,7 @@
 //! cost is in proportion to what changed.
 //!
 //! A small commit is published before it is answered. The revision of a large one takes longer to build than the answer
-//! has to wait: whoever reads after that waits for it instead, and so do questions and the next commit.
+//! has to wait: later readers wait for it instead, and so do questions and the next commit.
 
 mod builder;
 mod deferral;
