@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_config::{InstancePath, Step};
+use holdfast_config::{InstancePath, Keys, Step, Value as LeafValue};
 use holdfast_scheduler::{Key, Segment, SharedValue, Value};
 use smol_str::SmolStr;
 
@@ -86,6 +86,30 @@ impl Registry {
             }
         }
         Ok(())
+    }
+}
+
+impl VethPairs {
+    /// Entries of the other ends of changed veth links, before and after: those that [`Registry::admit_pairs`] looks at
+    /// besides the changed ones. Two changes of which neither touches such an entry of the other are admitted alike in
+    /// either order.
+    pub fn other_ends<'v>(
+        &self,
+        changes: impl IntoIterator<Item = (&'v InstancePath, &'v Key, Option<&'v SharedValue>)>,
+    ) -> Vec<InstancePath> {
+        let mut entries = Vec::new();
+        for (path, key, value) in changes {
+            let Some((name, node)) = link_name(key).zip(path.last()) else { continue };
+            let before = self.made.get(&name).and_then(peer);
+            let after = value.and_then(made).and_then(peer);
+            let entry = |end: &SmolStr| {
+                let mut entry = path.clone();
+                entry.0.pop();
+                entry.join(Step::entry(node.node, Keys::single(LeafValue::Str(end.clone()))))
+            };
+            entries.extend(before.into_iter().chain(after).map(entry));
+        }
+        entries
     }
 }
 
@@ -254,5 +278,52 @@ mod tests {
         check("a-c b-a", "b", &[]);
         check("a-c b-a", "a-b", &[]);
         check("a-c b-a", "b-d", &[]);
+    }
+
+    /// Every state of three links, and every two changes of one link each.
+    #[test]
+    fn changes_that_share_no_end_are_admitted_alike_in_either_order() {
+        let model = Model::new();
+        let links = |name: &str| {
+            let ends = ["a", "b", "c"].into_iter().filter(|end| *end != name);
+            let pairs = ends.map(|end| format!("{name}-{end}"));
+            [name.to_owned(), format!("{name}=port")].into_iter().chain(pairs).collect::<Vec<_>>()
+        };
+        let [a, b, c] = ["a", "b", "c"].map(links);
+        let after = |before: &VethPairs, text: &str| {
+            let mut pairs = before.clone();
+            pairs.update(changes(text).iter().map(|(key, value)| (key, value.as_ref())));
+            pairs
+        };
+        let touched = |before: &VethPairs, text: &str| {
+            let changes = changes(text);
+            let entry = |key: &Key| {
+                model.path(&format!("/interfaces/interface[name={}]", link_name(key).unwrap()))
+            };
+            let entries: Vec<_> = changes.iter().map(|(key, _)| entry(key)).collect();
+            let asked = entries.iter().zip(&changes);
+            let asked = asked.map(|(path, (key, value))| (path, key, value.as_ref()));
+            before.other_ends(asked).into_iter().chain(entries.clone()).collect::<BTreeSet<_>>()
+        };
+        let (mut clear, mut refused) = (0, 0);
+        for state in a.iter().flat_map(|a| b.iter().map(move |b| format!("{a} {b}"))) {
+            for state in c.iter().map(|c| format!("{state} {c}")) {
+                let before = after(&VethPairs::default(), &state);
+                for (one, other) in a.iter().flat_map(|a| b.iter().chain(&c).map(move |it| (a, it)))
+                {
+                    if !touched(&before, one).is_disjoint(&touched(&before, other)) {
+                        continue;
+                    }
+                    let (alone, second) = (
+                        refusal(&model, &before, one),
+                        refusal(&model, &after(&before, other), one),
+                    );
+                    assert_eq!(alone, second, "{state}; {other}; {one}");
+                    clear += 1;
+                    refused += usize::from(alone.is_some());
+                }
+            }
+        }
+        assert!(clear > 100 && refused > 0, "{clear} pairs of changes, {refused} refused");
     }
 }

@@ -4,8 +4,8 @@
 //! kernel, so tests cover the codecs too. The model has the kernel's quirks: setting an identical neighbour, or
 //! the alias of a link that is down, gives no message; IPv4 routes vanish without notification when their link
 //! goes down or away; IPv6 addresses go when their link goes down; a link takes everything on it along; no message
-//! names the process that caused it. The model can be told to fail, panic or hang at its nth request, and has
-//! methods for changes by other programs.
+//! names the process that caused it. The model can be told to fail, panic or hang at its nth request, or to hang at
+//! objects of a kind, and has methods for changes by other programs.
 //!
 //! The model runs in the thread of the caller, so a test is a sequence of steps and never waits.
 
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_scheduler::{
-    Completion, Fact, Key, OpId, Operation, OperationError, Scope, SharedValue,
+    Completion, Fact, Key, KindId, OpId, Operation, OperationError, Scope, SharedValue,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -67,6 +67,10 @@ struct State {
     fault: Option<(u64, Fault)>,
     hung: bool,
     waiting: Vec<Command>,
+    /// Kind of objects whose operations hang, as when they have a transport of their own.
+    hung_kind: Option<KindId>,
+    /// Operations on such objects.
+    waiting_operations: Vec<Operation>,
     mailbox: Option<Mailbox>,
     /// Simulated clock, which advances by one at every event.
     time_ns: u64,
@@ -123,11 +127,25 @@ impl SimulatedKernel {
         self.lock().hung
     }
 
-    /// Ends a [`Fault::Hang`]: carries out the waiting requests.
+    /// Carries out no operations on objects of a kind until [`SimulatedKernel::resume`], and goes on with all others.
+    pub fn hang_at(&self, kind: KindId) {
+        self.lock().hung_kind = Some(kind);
+    }
+
+    /// Number of operations that hang by [`SimulatedKernel::hang_at`].
+    pub fn hanging(&self) -> usize {
+        self.lock().waiting_operations.len()
+    }
+
+    /// Ends a [`Fault::Hang`] and [`SimulatedKernel::hang_at`]: carries out the waiting requests.
     pub fn resume(&self) {
         let mut state = self.lock();
-        state.hung = false;
-        let waiting = std::mem::take(&mut state.waiting);
+        (state.hung, state.hung_kind) = (false, None);
+        let operations = std::mem::take(&mut state.waiting_operations);
+        let mut waiting = std::mem::take(&mut state.waiting);
+        if !operations.is_empty() {
+            waiting.insert(0, Command::Submit(operations));
+        }
         waiting.into_iter().for_each(|command| state.run(command));
     }
 
@@ -366,6 +384,13 @@ impl State {
                 wanted
             });
         }
+        let mut nth = 0;
+        self.waiting_operations.retain(|operation| {
+            nth += 1;
+            let wanted = nth == 1 || !operations.contains(&operation.id);
+            cancelled.extend((!wanted).then_some(operation.id));
+            wanted
+        });
         let answers = cancelled.into_iter().map(|op| {
             let result = Err(OperationError::cancelled());
             Completion { op, result, observed: None }
@@ -378,6 +403,10 @@ impl State {
         let mut rest = batch.into_iter();
         let mut completions = Vec::new();
         while let Some(operation) = rest.next() {
+            if self.hung_kind == Some(operation.key.kind()) {
+                self.waiting_operations.push(operation);
+                continue;
+            }
             match self.operate(&operation) {
                 Some(result) => {
                     completions.push(Completion { op: operation.id, result, observed: None });
