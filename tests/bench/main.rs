@@ -13,6 +13,7 @@
 
 mod engine;
 mod kernel;
+mod notices;
 mod system;
 mod union;
 mod yardstick;
@@ -29,6 +30,8 @@ use holdfast_tests::agent::{AgentProcess, PASSWORD};
 use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
+
+use self::notices::NoticeProbe;
 
 /// Sizes of the workloads.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +94,9 @@ impl Sizes {
 const TABLE_BEGIN: &str = "<!-- written by `make bench`: begin -->";
 const TABLE_END: &str = "<!-- end -->";
 
+/// Longest delay of a link event, in milliseconds, beside a Set of the large table.
+const WORST_NOTICE_MS: f64 = 150.0;
+
 const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
 
 #[tokio::main(flavor = "current_thread")]
@@ -105,6 +111,7 @@ async fn main() -> Result<ExitCode> {
     }
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
+    notices::add_link(&net);
     let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
     table.time("start, empty", agent.start_time(), "exec alone", yardstick::exec()?, Some(500.0));
     table.row("idle memory, MB", megabytes(agent.resident_bytes()), None, Some(40.0));
@@ -136,6 +143,12 @@ async fn main() -> Result<ExitCode> {
     table.time("the routes deleted", gone.answered, "batched netlink", raw, None);
     let again = set_routes(&client, &net, count).await?;
     table.time("the routes once more", again.answered, "batched netlink", raw, None);
+    let probe = NoticeProbe::start(&agent).await?;
+    delete_routes(&client, &net).await?;
+    table.notices("link event beside the delete", &probe.finish()?);
+    let probe = NoticeProbe::start(&agent).await?;
+    set_routes(&client, &net, count).await?;
+    table.notices("link event beside the Set", &probe.finish()?);
 
     let full = one_leaf_sets(&client, sizes.sets).await?;
     let name = "the same at 0 routes";
@@ -323,6 +336,19 @@ impl Table {
             &yard,
             ratio,
             Some((ratio, target, "x")),
+        );
+    }
+
+    /// The longest delay of a notice, beside the median.
+    fn notices(&mut self, what: &str, delays: &[Duration]) {
+        let worst = milliseconds(percentile(delays, 100));
+        let median = milliseconds(percentile(delays, 50));
+        self.add(
+            &format!("{what}, worst of {}", delays.len()),
+            &format!("{worst:.1} ms"),
+            &format!("median {median:.1} ms"),
+            worst / median,
+            Some((worst, WORST_NOTICE_MS, "ms")),
         );
     }
 

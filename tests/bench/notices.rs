@@ -1,0 +1,148 @@
+//! Delay of link events while the agent works on a large Set: the time at which one client is told, minus the time at
+//! which a raw listener gets the message of the kernel.
+
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use holdfast_proto::gnmi::{SubscriptionMode, subscription_list};
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::gnmi::{GnmiClient, connect};
+use holdfast_tests::netns::Netns;
+use holdfast_tests::subscription::{Subscription, subscribe_to};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::net::if_::if_nametoindex;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+
+const RTM_NEWLINK: u16 = 16;
+/// Multicast group of links, as a bit of the socket's address.
+const RTMGRP_LINK: u32 = 1;
+/// `IFF_RUNNING`: the link has carrier and is up.
+const IFF_RUNNING: u32 = 0x40;
+/// Pause between two events, so that each is told by itself.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The link whose carrier comes and goes with its peer.
+const LINK: &str = "eth1";
+/// Arguments of `ip` that take its carrier, and give it back.
+const DOWN: &str = "link set peer1 down";
+const UP: &str = "link set peer1 up";
+
+/// Makes the link.
+pub(crate) fn add_link(net: &Netns) {
+    net.ip("link add eth1 type veth peer name peer1");
+    net.ip("link set eth1 up");
+    net.ip(UP);
+}
+
+/// A thread that takes the carrier of a link and gives it back, over and over.
+#[derive(Debug)]
+pub(crate) struct NoticeProbe {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Vec<Duration>>>,
+}
+
+impl NoticeProbe {
+    /// Starts the events, and returns once the client is subscribed.
+    pub(crate) async fn start(agent: &AgentProcess) -> Result<Self> {
+        let (address, credentials) = (agent.address(), agent.credentials());
+        let ca = fs::read_to_string(agent.ca_file())?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (ready_tx, ready_rx) = oneshot::channel();
+        let stop = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async move {
+                let client = GnmiClient::over(connect(address, &ca).await?, credentials);
+                let path = format!("/interfaces/interface[name={LINK}]/state/oper-status");
+                let list = subscribe_to(
+                    subscription_list::Mode::Stream,
+                    &[(&path, SubscriptionMode::OnChange)],
+                );
+                let mut subscription = client.subscribe(list).await?;
+                subscription.until_sync().await;
+                // The bench may have given up.
+                let _ = ready_tx.send(());
+                toggle(&mut subscription, &stop).await
+            })
+        });
+        ready_rx.await.context("the thread of the events has ended")?;
+        Ok(Self { is_over, thread })
+    }
+
+    /// Ends the events. Returns the delay of each, ascending.
+    pub(crate) fn finish(self) -> Result<Vec<Duration>> {
+        self.is_over.store(true, Ordering::Relaxed);
+        let joined = self.thread.join();
+        let mut delays = joined.map_err(|_| anyhow!("the thread of the events panicked"))??;
+        delays.sort();
+        Ok(delays)
+    }
+}
+
+/// Changes the carrier until it is told to stop, each time when the change before was told.
+async fn toggle(subscription: &mut Subscription, is_over: &AtomicBool) -> Result<Vec<Duration>> {
+    let listener = CarrierListener::open()?;
+    let mut delays = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        for (arguments, has_carrier, told) in [(DOWN, false, "LOWER_LAYER_DOWN"), (UP, true, "UP")]
+        {
+            let heard = listener.next(has_carrier);
+            ip(arguments)?;
+            subscription.until(&format!("= \"{told}\"")).await;
+            let told = Instant::now();
+            let heard = heard.join().map_err(|_| anyhow!("the listener panicked"))??;
+            delays.push(told.saturating_duration_since(heard));
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+    Ok(delays)
+}
+
+/// Runs `ip` in the namespace of this thread.
+fn ip(arguments: &str) -> Result<()> {
+    let status = Command::new("ip").args(arguments.split(' ')).status()?;
+    ensure!(status.success(), "ip {arguments}: {status}");
+    Ok(())
+}
+
+/// A netlink socket of the group of links.
+#[derive(Debug)]
+struct CarrierListener {
+    socket: Arc<Socket>,
+    index: u32,
+}
+
+impl CarrierListener {
+    fn open() -> Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE).context("a netlink socket")?;
+        socket.bind(&SocketAddr::new(0, RTMGRP_LINK)).context("the group of links")?;
+        Ok(Self { socket: Arc::new(socket), index: if_nametoindex(LINK)? })
+    }
+
+    /// A thread that returns the time of the next message by which the link has, or has no, carrier.
+    fn next(&self, has_carrier: bool) -> JoinHandle<Result<Instant>> {
+        let (socket, index) = (Arc::clone(&self.socket), self.index);
+        thread::spawn(move || {
+            loop {
+                let (message, _) = socket.recv_from_full().context("a message of the kernel")?;
+                if carrier(&message, index) == Some(has_carrier) {
+                    return Ok(Instant::now());
+                }
+            }
+        })
+    }
+}
+
+/// True, or false, when the message says that the link has carrier, or has none; `None` for other messages.
+fn carrier(message: &[u8], index: u32) -> Option<bool> {
+    let kind = u16::from_ne_bytes(message.get(4..6)?.try_into().ok()?);
+    let link = u32::from_ne_bytes(message.get(20..24)?.try_into().ok()?);
+    let flags = u32::from_ne_bytes(message.get(24..28)?.try_into().ok()?);
+    (kind == RTM_NEWLINK && link == index).then_some(flags & IFF_RUNNING != 0)
+}
