@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::commit::{CommitInFlight, Input, Reply};
+use super::commit::{CommitInFlight, Input, Reply, runs_alone};
 use super::confirm::{ConfirmError, Window};
 use super::intent::Intent;
 use super::options::{CommitOptions, ConfirmAction, Confirmation};
@@ -28,6 +28,30 @@ enum RequestKind {
 }
 
 impl CoreTask {
+    /// True when the next request may be taken from the queue.
+    pub(super) fn may_receive(&self) -> bool {
+        self.request_alone.is_none() && self.commits.has_room()
+    }
+
+    /// Begins a request, now or when no commit is in flight.
+    pub(super) fn receive(&mut self, request: CommitRequest) {
+        if runs_alone(&request.intent, &request.options) && !self.commits.is_empty() {
+            self.request_alone = Some(request);
+        } else {
+            self.admit(request);
+        }
+    }
+
+    /// Begins the request that waits until no commit is in flight, if none is.
+    pub(super) fn admit_alone(&mut self) {
+        if self.commits.is_empty()
+            && let Some(request) = self.request_alone.take()
+        {
+            self.admit(request);
+            self.advance_commits();
+        }
+    }
+
     /// Begins a request, if the caller is the master of its role and the request fits the commit that waits.
     pub(super) fn admit(&mut self, request: CommitRequest) {
         if request.intent.cancel().is_cancelled() {
@@ -40,7 +64,8 @@ impl CoreTask {
             Ok(RequestKind::Nothing) => reply.send(Ok(self.unchanged())),
             Ok(RequestKind::Change) => self.begin_change(reply, intent, options),
             Ok(RequestKind::Confirm) => {
-                let commit = CommitInFlight::confirmation(self.next_number, reply, options);
+                let ticket = self.store.new_ticket();
+                let commit = CommitInFlight::confirmation(ticket, reply, options);
                 self.begin_commit(commit, Input::Confirm);
             }
             Ok(RequestKind::Cancel) => self.roll_back(reply),
@@ -78,9 +103,7 @@ impl CoreTask {
     }
 
     fn begin_change(&mut self, reply: Reply, mut intent: Intent, options: CommitOptions) {
-        let number = self.next_number;
-        self.next_number += 1;
-        let commit = CommitInFlight::change(number, reply, &mut intent, options);
+        let commit = CommitInFlight::change(self.store.new_ticket(), reply, &mut intent, options);
         self.begin_commit(commit, Input::Change(Box::new(intent)));
     }
 

@@ -51,7 +51,7 @@ pub enum ConfirmError {
 impl CoreTask {
     /// Time of the rollback, since the start of the core. `None` while another commit is under way.
     pub(super) fn rollback_due(&self) -> Option<Duration> {
-        self.window.as_ref().filter(|_| self.commit.is_none()).map(|window| window.until)
+        self.window.as_ref().filter(|_| self.commits.is_empty()).map(|window| window.until)
     }
 
     /// Takes back the commit that was not confirmed in time; due again after [`ROLLBACK_RETRY`] if that fails.

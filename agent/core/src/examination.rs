@@ -11,8 +11,8 @@ use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Child;
 use holdfast_config::{
-    Branch, CancelToken, Configuration, InstancePath, Layers, Models, ObjectChange, Provenance,
-    parallel,
+    Branch, CancelToken, Configuration, Footprint, InstancePath, Layers, Models, ObjectChange,
+    Provenance, parallel,
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
@@ -23,7 +23,7 @@ use holdfast_security::credentialz::Credentials;
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::CommitError;
-use super::commit::Input;
+use super::commit::{CommitInFlight, ExaminationBase, Input};
 use super::intent::{Intent, Values};
 use super::preview::{self, BoundedList, ConfigChange};
 use super::task::{CoreTask, JobResult};
@@ -38,6 +38,9 @@ pub(super) struct Examiner {
 /// Result of an examination: the configuration after a request, and the entries and rows that differ.
 #[derive(Debug)]
 pub(super) struct Candidate {
+    /// The request, which is examined again if what it read has changed before its turn.
+    pub(super) intent: Box<Intent>,
+    pub(super) footprint: Arc<Footprint>,
     pub(super) configuration: Configuration,
     pub(super) changes: Vec<EntryChange>,
     pub(super) rows: Vec<holdfast_store::Change>,
@@ -90,10 +93,13 @@ pub(super) struct CredentialValues {
 
 impl CoreTask {
     /// Examines a change on another thread.
-    pub(super) fn examine(&mut self, intent: Intent, is_dry_run: bool) {
+    pub(super) fn examine(&mut self, intent: Box<Intent>, commit: &mut CommitInFlight) {
         let (configuration, examiner) = (self.configuration.clone(), Arc::clone(&self.examiner));
+        let (base, applied) = (configuration.clone(), self.commits.applied());
+        commit.base = Some(ExaminationBase { configuration: base, applied });
+        let (ticket, is_dry_run) = (commit.ticket, commit.reply.is_dry_run());
         let (source, credentials) = (self.credential_source.clone(), Arc::clone(&self.credentials));
-        let removed = match intent {
+        let removed = match *intent {
             Intent::FactoryReset { .. } => {
                 self.credential_values.keys().map(|key| (key.clone(), None)).collect()
             }
@@ -101,29 +107,34 @@ impl CoreTask {
         };
         let cancel = intent.cancel();
         let examined = spawn_blocking(move || {
-            let mut candidate = examiner.examine(&configuration, &intent, is_dry_run)?;
+            let mut candidate = examiner.examine(&configuration, intent, is_dry_run)?;
             let mut values = removed;
             if let Some(source) = source {
                 let (old, new) = (&configuration, &candidate.configuration);
+                let intent = &candidate.intent;
                 values.extend(intent.credential_values(&*source, &credentials, old, new));
             }
-            candidate.credentials = CredentialValues { values, credentials: intent.credentials() };
+            let credentials = candidate.intent.credentials();
+            candidate.credentials = CredentialValues { values, credentials };
             Ok(Box::new(candidate))
         });
         self.jobs.push(async move {
-            let examined = examined.await.unwrap_or_else(|error| Err(internal(&error)));
-            JobResult::Commit(match examined {
+            let examined = examined.await.unwrap_or_else(|error| Err(CommitError::ended(&error)));
+            let input = match examined {
                 Ok(_) if cancel.is_cancelled() => Input::Cancel,
                 examined => Input::Examined(examined),
-            })
+            };
+            JobResult::Commit(ticket, input)
         });
     }
 }
 
-/// Error for an examination that did not come to its end.
-fn internal(error: &JoinError) -> CommitError {
-    let reason = if error.is_panic() { "its examination panicked" } else { "cancelled" };
-    CommitError::Internal { reason: reason.to_owned() }
+impl CommitError {
+    /// Error for a thread that did not come to the end of an examination or a plan.
+    pub(super) fn ended(error: &JoinError) -> Self {
+        let reason = if error.is_panic() { "its examination panicked" } else { "cancelled" };
+        Self::Internal { reason: reason.to_owned() }
+    }
 }
 
 impl Examiner {
@@ -179,7 +190,7 @@ impl Examiner {
     fn examine(
         &self,
         old: &Configuration,
-        intent: &Intent,
+        intent: Box<Intent>,
         is_dry_run: bool,
     ) -> Result<Candidate, CommitError> {
         let configuration = intent.apply(old).map_err(CommitError::Edit)?;
@@ -199,7 +210,8 @@ impl Examiner {
             BoundedList::default()
         };
         let credentials = CredentialValues::default();
-        Ok(Candidate { configuration, changes, rows, credentials, differences })
+        let footprint = Arc::new(Footprint::everything());
+        Ok(Candidate { intent, footprint, configuration, changes, rows, credentials, differences })
     }
 
     /// Entries that differ; `None` if the request was cancelled meanwhile.

@@ -1,4 +1,4 @@
-//! The one owner of layers and engine.
+//! The one owner of layers and engine, on a thread of its own.
 //!
 //! Start at [`Datastore::change`] to follow a change, at [`commit`] for the states that it passes, at [`task`] for the
 //! loop. Everything that takes time (parsing a request, the store, the kernel) comes back to the loop as an event, so
@@ -27,7 +27,9 @@ mod planning;
 mod preview;
 mod publication;
 mod reconcile;
+mod run;
 mod secret_keeper;
+mod shared_engine;
 mod startup;
 mod task;
 mod users;
@@ -47,7 +49,6 @@ use holdfast_store::StoreError;
 use holdfast_telemetry::{BoundaryReceiver, BoundarySender, Revision};
 use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use self::abandon::CancelOnDrop;
@@ -75,12 +76,13 @@ const QUERY_QUEUE_DEPTH: usize = 64;
 /// Heartbeats that wait for the loop to come round: there is one watchdog.
 const BEAT_QUEUE_DEPTH: usize = 1;
 
-/// The running core. Dropping it stops the task.
+/// The running core. Dropping it stops the loop.
 #[derive(Debug)]
 pub struct Core {
     handle: CoreHandle,
     stop_tx: Option<oneshot::Sender<()>>,
-    task: JoinHandle<()>,
+    /// Resolves when the loop has ended: without a value after a panic.
+    ended_rx: oneshot::Receiver<()>,
 }
 
 /// Access to the core for the services of the agent. Clones share it. Reading takes the newest revision from a channel;
@@ -199,8 +201,8 @@ impl Core {
             // The task may have ended by itself.
             let _ = stop.send(());
         }
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "the core task did not end by itself");
+        if self.ended_rx.await.is_err() {
+            tracing::error!("the core has panicked");
         }
     }
 }

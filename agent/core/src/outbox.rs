@@ -11,8 +11,7 @@ use holdfast_platform::pre_image;
 use holdfast_scheduler::{Completion, Key, Operation, OperationError, SharedValue, Step};
 use holdfast_store::StoreError;
 
-use super::commit::Input;
-use super::task::{CoreTask, JobResult};
+use super::task::{CommitEvent, CoreTask, JobResult};
 
 /// Batches that the transports have not been given yet.
 #[derive(Debug, Default)]
@@ -59,7 +58,7 @@ impl Outbox {
 impl CoreTask {
     /// Sends a step of the engine to listeners, and hands it out.
     pub(super) fn follow(&mut self, step: Step) {
-        self.event_tx.send(&self.engine, &step);
+        self.event_tx.send(&self.engine.read(), &step);
         self.hand_out(step);
     }
 
@@ -86,7 +85,7 @@ impl CoreTask {
             }
         }
         self.publisher.mark_dirty(changed);
-        self.inputs.extend(finished.into_iter().map(Input::Engine));
+        self.commit_events.extend(finished.into_iter().map(CommitEvent::Outcome));
     }
 
     fn submit(&mut self, batch: Batch) {
@@ -132,7 +131,7 @@ impl CoreTask {
             }),
             observed: None,
         });
-        let step = self.engine.completed(failed.collect(), self.now());
+        let step = self.engine.write().completed(failed.collect(), self.now());
         self.follow(step);
     }
 }

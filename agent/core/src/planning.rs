@@ -1,22 +1,32 @@
 //! The plan of a candidate, and validation of its values by what is beside them: the kernel, and the other objects of
 //! the configuration.
+//!
+//! A thread of its own plans, beside the loop.
+
+use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
-use holdfast_config::Configuration;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
+use holdfast_platform::objects::VethPairs;
 use holdfast_platform::objects::state::Planes;
-use holdfast_scheduler::{Delta, IntentChange, Key, Plan, PlanError, SharedValue};
-use holdfast_store::{Answer, Consent};
+use holdfast_scheduler::{Author, Delta, Engine, IntentChange, Key, Plan, PlanError, SharedValue};
+use holdfast_store::{Answer, Consent, Store, Ticket};
+use tokio::task::spawn_blocking;
 use tracing::error;
 
 use super::CommitError;
 use super::commit::{CommitInFlight, CommitKind, Input, PlannedChange};
-use super::examination::{Candidate, EntryChange};
+use super::examination::{Candidate, EntryChange, Examiner};
+use super::intent::Values;
 use super::options::PlanHash;
 use super::preview::{BoundedList, ConfigChange};
 use super::publication::as_planes;
-use super::task::CoreTask;
+use super::shared_engine::SharedEngine;
+use super::task::{CoreTask, JobResult};
+
+/// Entries that are validated before the core's thread gets its turn: some milliseconds of work.
+const VALIDATED_UNDER_GUARD: usize = 4096;
 
 /// A plan, and everything that was made ready for its commit meanwhile.
 #[derive(Debug)]
@@ -29,109 +39,159 @@ pub(super) struct CommitPlan {
     pub(super) differences: BoundedList<ConfigChange>,
 }
 
+/// Planner of one candidate: shared parts of the core, and the terms of the commit.
+#[derive(Debug)]
+struct CandidatePlanner {
+    engine: SharedEngine,
+    examiner: Arc<Examiner>,
+    pairs: Arc<VethPairs>,
+    store: Store,
+    ticket: Ticket,
+    /// Name of the kind of change.
+    name: &'static str,
+    author: Author,
+    origin: Origin,
+    is_recorded: bool,
+    is_admitted: bool,
+    is_best_effort: bool,
+    is_dry_run: bool,
+    expected_plan: Option<PlanHash>,
+}
+
 impl CoreTask {
-    /// Plans a candidate while the store lays its rows out. Fails if the plan is not the one that the client expects.
-    pub(super) fn plan(
-        &self,
-        candidate: Candidate,
-        commit: &CommitInFlight,
-    ) -> Result<CommitPlan, CommitError> {
-        let Candidate { configuration, changes, rows: differing, credentials, differences } =
-            candidate;
-        let mut rows = None;
-        let is_recorded = commit.machine.kind() == CommitKind::Recorded;
-        let lay_out = || {
-            rows = is_recorded.then(|| self.store.prepare_ahead(commit.number, differing));
+    /// Plans a candidate on another thread. The result is an error if the plan is not the one that the client expects.
+    pub(super) fn plan(&mut self, candidate: Candidate, commit: &CommitInFlight) {
+        let planner = CandidatePlanner {
+            engine: self.engine.clone(),
+            examiner: Arc::clone(&self.examiner),
+            pairs: Arc::clone(&self.pairs),
+            store: self.store.clone(),
+            ticket: commit.ticket,
+            name: commit.reply.name(),
+            author: commit.reply.author(),
+            origin: commit.origin,
+            is_recorded: commit.machine.kind() == CommitKind::Recorded,
+            is_admitted: commit.is_admitted,
+            is_best_effort: commit.is_best_effort,
+            is_dry_run: commit.reply.is_dry_run(),
+            expected_plan: commit.options.expected_plan,
         };
-        if !commit.is_admitted {
-            self.validate_values(&changes, commit.origin)?;
-        }
-        let credential_intent = credentials.values.iter().cloned().map(IntentChange::from);
-        let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
-        let delta = delta.described(commit.reply.name()).by(commit.reply.author());
-        let delta = if commit.is_best_effort { delta.best_effort() } else { delta };
-        let expected = commit.options.expected_plan;
-        let has_hash = expected.is_some() || commit.reply.is_dry_run();
-        let delta =
-            if has_hash { delta.with_beside(self.examiner.beside(&changes)) } else { delta };
-        let delta = match expected {
-            Some(PlanHash(hash)) => delta.expecting_plan(hash),
-            None => delta,
-        };
-        // The rows are laid out once the values are found valid, before the plan is complete.
-        let plan = self.engine.plan_with(delta, lay_out);
-        let plan = plan.map_err(|error| {
-            self.examiner.plan_error(&error, (&self.engine, &changes), commit.origin)
-        })?;
-        let change = Box::new(PlannedChange { configuration, changes, credentials });
-        Ok(CommitPlan { plan, rows, change, differences })
+        let ticket = commit.ticket;
+        let planned = spawn_blocking(move || planner.plan(candidate).map(Box::new));
+        self.jobs.push(async move {
+            let planned = planned.await.unwrap_or_else(|error| Err(CommitError::ended(&error)));
+            JobResult::Commit(ticket, Input::Planned(planned))
+        });
     }
 
     /// Has the engine take back a change that the kernel has and that the store could not make final. No revision shows
     /// it meanwhile.
-    pub(super) fn undo(&mut self, change: &PlannedChange, origin: Origin) {
-        match self.plan_undo(change, origin) {
+    pub(super) fn undo(&mut self, change: &PlannedChange, commit: &CommitInFlight) {
+        match self.plan_undo(change, commit) {
             Ok(plan) => {
-                let (txn, step) = self.engine.start(plan, self.now());
-                self.inputs.push_back(Input::UndoStarted(Some(txn)));
+                let (txn, step) = self.engine.write().start(plan, self.now());
+                self.push_input(commit.ticket, Input::UndoStarted(Some(txn)));
                 self.follow(step);
             }
             Err(fault) => {
                 error!(error = %ErrorChain(&fault), "cannot plan the rollback");
-                self.inputs.push_back(Input::UndoStarted(None));
+                self.push_input(commit.ticket, Input::UndoStarted(None));
             }
         }
     }
 
-    fn plan_undo(&self, change: &PlannedChange, origin: Origin) -> Result<Plan, CommitError> {
+    fn plan_undo(
+        &self,
+        change: &PlannedChange,
+        commit: &CommitInFlight,
+    ) -> Result<Plan, CommitError> {
         let PlannedChange { configuration, changes: _, credentials } = change;
-        let changes = self.undone_changes(configuration, origin)?;
+        // Beside its own entries, the configuration in force may differ from that which the change was made of.
+        let before = commit.base.as_ref().map_or(&self.configuration, |base| &base.configuration);
+        let changes = self.examiner.entry_changes(configuration, before, true);
+        let refused = |error| self.examiner.object_error(&error, commit.origin);
+        let changes = changes.map_err(refused)?;
         let before = |(key, _): &(Key, _)| (key.clone(), self.credential_values.get(key).cloned());
         let credential_intent = credentials.values.iter().map(before).map(IntentChange::from);
         let delta = Delta::new(engine_intent(&changes).chain(credential_intent).collect());
         let delta = delta.best_effort().described("not recorded");
-        self.engine.plan(delta).map_err(|error| CommitError::planning(&error))
+        self.engine.read().plan(delta).map_err(|error| CommitError::planning(&error))
+    }
+}
+
+impl CandidatePlanner {
+    /// Plans while the store lays the rows out.
+    fn plan(self, candidate: Candidate) -> Result<CommitPlan, CommitError> {
+        let Candidate { configuration, changes, rows: differing, credentials, .. } = candidate;
+        let differences = candidate.differences;
+        if !self.is_admitted {
+            self.validate_values(&changes)?;
+        }
+        let delta = self.delta(&changes, &credentials.values);
+        let mut rows = None;
+        // The rows are laid out once the values are found valid, before the plan is complete.
+        let lay_out = || {
+            rows = self.is_recorded.then(|| self.store.prepare_ahead(self.ticket, differing));
+        };
+        let engine = self.engine.read();
+        let plan = engine
+            .plan_with(delta, lay_out)
+            .map_err(|error| self.examiner.plan_error(&error, (&engine, &changes), self.origin))?;
+        drop(engine);
+        let change = Box::new(PlannedChange { configuration, changes, credentials });
+        Ok(CommitPlan { plan, rows, change, differences })
     }
 
-    /// Entries of the configuration in force that differ from those of another one.
-    fn undone_changes(
-        &self,
-        from: &Configuration,
-        origin: Origin,
-    ) -> Result<Vec<EntryChange>, CommitError> {
-        let changes = self.examiner.entry_changes(from, &self.configuration, true);
-        changes.map_err(|error| self.examiner.object_error(&error, origin))
+    /// The change that the engine is asked for.
+    fn delta(&self, changes: &[EntryChange], credentials: &Values) -> Delta {
+        let credential_intent = credentials.iter().cloned().map(IntentChange::from);
+        let delta = Delta::new(engine_intent(changes).chain(credential_intent).collect());
+        let mut delta = delta.described(self.name).by(self.author.clone());
+        if self.is_best_effort {
+            delta = delta.best_effort();
+        }
+        if self.expected_plan.is_some() || self.is_dry_run {
+            delta = delta.with_beside(self.examiner.beside(changes));
+        }
+        match self.expected_plan {
+            Some(PlanHash(hash)) => delta.expecting_plan(hash),
+            None => delta,
+        }
     }
 
     /// Refuses changed values that the kernel contradicts, or that do not fit other objects.
-    fn validate_values(&self, changes: &[EntryChange], origin: Origin) -> Result<(), CommitError> {
+    fn validate_values(&self, changes: &[EntryChange]) -> Result<(), CommitError> {
         let registry = &self.examiner.registry;
-        let asked = changes
+        let refused = |error| self.examiner.object_error(&error, self.origin);
+        let differences = changes
             .iter()
             .flat_map(|it| it.differences().map(|(key, value)| (&it.path, key, value)));
         // First, since what the kernel shows under the name of an end may be the far end of another one.
-        let admitted = registry.admit_pairs(&self.pairs, asked);
-        admitted.map_err(|error| self.examiner.object_error(&error, origin))?;
-        for EntryChange { path, values, .. } in changes {
-            for (_, value) in values {
-                let admitted = registry.admit(path, &**value, |key| self.planes(key));
-                admitted.map_err(|error| self.examiner.object_error(&error, origin))?;
+        registry.admit_pairs(&self.pairs, differences).map_err(refused)?;
+        for portion in changes.chunks(VALIDATED_UNDER_GUARD) {
+            let engine = self.engine.read();
+            for EntryChange { path, values, .. } in portion {
+                for (_, value) in values {
+                    let admitted = registry.admit(path, &**value, |key| self.planes(&engine, key));
+                    admitted.map_err(refused)?;
+                }
             }
         }
         Ok(())
     }
 
     /// The values of a key, without the observed one where that is the far end of a veth link of ours.
-    fn planes(&self, key: &Key) -> Planes<'_> {
-        let [intended, applied, observed] = self.engine.planes(key);
-        as_planes([intended, applied, observed.filter(|it| !self.is_far_end_of_ours(key, it))])
+    fn planes<'e>(&self, engine: &'e Engine, key: &Key) -> Planes<'e> {
+        let [intended, applied, observed] = engine.planes(key);
+        let is_shown = |it: &&SharedValue| !self.is_far_end_of_ours(engine, key, it);
+        as_planes([intended, applied, observed.filter(is_shown)])
     }
 
     /// True for the far end of a veth link that we made: it has no mark of ours, and goes when that link does.
-    fn is_far_end_of_ours(&self, key: &Key, observed: &SharedValue) -> bool {
+    fn is_far_end_of_ours(&self, engine: &Engine, key: &Key, observed: &SharedValue) -> bool {
         let Some(near) = self.pairs.near_end(key, &**observed) else { return false };
-        let [.., shown] = self.engine.planes(&near);
-        let kind = self.engine.registry().descriptor(near.kind());
+        let [.., shown] = engine.planes(&near);
+        let kind = engine.registry().descriptor(near.kind());
         kind.zip(shown).is_some_and(|(kind, shown)| kind.owned(&**shown))
     }
 }

@@ -22,7 +22,7 @@ impl CoreTask {
             match setting {
                 Setting::ResyncInterval(seconds) => {
                     let period = seconds.map(|seconds| Duration::from_secs(seconds.into()));
-                    let step = self.engine.resync_every(period, now);
+                    let step = self.engine.write().resync_every(period, now);
                     self.follow(step);
                 }
                 Setting::DriftPolicy { object, action } => {
@@ -31,7 +31,7 @@ impl CoreTask {
             }
         }
         if !policies.is_empty() {
-            let step = self.engine.set_drift_policies(policies, now);
+            let step = self.engine.write().set_drift_policies(policies, now);
             self.follow(step);
         }
     }
@@ -46,7 +46,7 @@ impl CoreTask {
             DriftAction::Repair => DriftPolicy::Repair,
             DriftAction::Report => DriftPolicy::Report,
         });
-        let prefixes = self.engine.registry().keys_from_text(object);
+        let prefixes = self.engine.read().registry().keys_from_text(object);
         prefixes.into_iter().map(move |prefix| (prefix, policy))
     }
 }

@@ -16,6 +16,7 @@ use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::commit::CommitTable;
 use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
@@ -23,6 +24,8 @@ use super::examination::{EntryChange, Examiner};
 use super::outbox::Outbox;
 use super::publication::Publisher;
 use super::reconcile;
+use super::run;
+use super::shared_engine::SharedEngine;
 use super::task::{CoreTask, JobSet};
 use super::{
     BEAT_QUEUE_DEPTH, COMMIT_QUEUE_DEPTH, Core, CoreHandle, PolledState, QUERY_QUEUE_DEPTH,
@@ -75,6 +78,8 @@ pub enum StartError {
     Restore(#[from] pre_image::PreImageError),
     #[error(transparent)]
     Model(#[from] holdfast_platform::objects::ModelError),
+    #[error("cannot start the thread of the core")]
+    Thread(#[source] std::io::Error),
     #[error("the core ended before the box was read")]
     Ended,
 }
@@ -149,16 +154,17 @@ impl Core {
         let event_source = event_tx.source();
         let mut task = CoreTask {
             configuration,
-            engine,
+            engine: SharedEngine::new(engine),
             transport,
             outbox: Outbox::default(),
             examiner,
-            pairs,
+            pairs: Arc::new(pairs),
             store,
             next_number,
             publisher,
-            commit: None,
-            inputs: VecDeque::new(),
+            commits: CommitTable::default(),
+            commit_events: VecDeque::new(),
+            request_alone: None,
             credential_values: credential_values.into_iter().collect(),
             credentials,
             credential_source,
@@ -183,7 +189,7 @@ impl Core {
             event_tx,
         };
         task.reconcile_as(settings);
-        let task = tokio::spawn(task.run());
+        let ended_rx = run::start(task)?;
         ready_rx.await.map_err(|_| StartError::Ended)?;
         let collector = collector.map(Arc::new);
         let handle = CoreHandle {
@@ -199,7 +205,7 @@ impl Core {
             collector,
             polled: polled.into(),
         };
-        Ok(Self { handle, stop_tx: Some(stop_tx), task })
+        Ok(Self { handle, stop_tx: Some(stop_tx), ended_rx })
     }
 }
 

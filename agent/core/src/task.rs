@@ -1,7 +1,7 @@
 //! The loop that owns layers and engine.
 //!
 //! Each event is handled to its end: by the engine, whose steps go to the transports ([`outbox`](super::outbox)), and by
-//! the commit in flight, whose effects are carried out from one queue of inputs ([`commit`](super::commit)).
+//! the commits in flight, whose effects are carried out from one queue of events ([`commit`](super::commit)).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -15,15 +15,15 @@ use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
-use holdfast_scheduler::{Engine, Key, Now, Scope, SharedValue};
+use holdfast_scheduler::{Key, Now, Outcome, Scope, SharedValue};
 use holdfast_security::credentialz::Credentials;
-use holdfast_store::{Store, StoreError};
+use holdfast_store::{Store, StoreError, Ticket};
 use holdfast_telemetry::{BoundarySender, Revision};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::error;
 
-use super::commit::{CommitInFlight, Input};
+use super::commit::{CommitTable, Input};
 use super::confirm::Window;
 use super::credentials::CredentialSource;
 use super::election::Elections;
@@ -32,6 +32,7 @@ use super::examination::Examiner;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
 use super::publication::Publisher;
+use super::shared_engine::SharedEngine;
 use super::view::Resync;
 use super::{CommitRequest, Query};
 
@@ -51,32 +52,42 @@ enum Event {
     TransportsGone,
 }
 
-/// Input of the commit in flight.
+/// Input of a commit.
 pub(super) type CommitInput = Input<Box<CommitPlan>>;
+
+/// Event of the commits in flight.
+#[derive(Debug)]
+pub(super) enum CommitEvent {
+    Input(Ticket, CommitInput),
+    /// End of a transaction of the engine, of a commit or of the engine itself.
+    Outcome(Outcome),
+}
 
 /// Result of a job: work that the loop has started and does not await.
 #[derive(Debug)]
 pub(super) enum JobResult {
-    /// An input of the commit in flight, for which it waits.
-    Commit(CommitInput),
+    /// An input of a commit, for which it waits.
+    Commit(Ticket, CommitInput),
     /// Result of recording the pre-images of adopted objects, for which their operations wait.
     RestoresWritten(Result<(), StoreError>),
 }
 
 pub(super) struct CoreTask {
     pub(super) configuration: Configuration,
-    pub(super) engine: Engine,
+    pub(super) engine: SharedEngine,
     pub(super) transport: Box<dyn Transport>,
     pub(super) outbox: Outbox,
     pub(super) examiner: Arc<Examiner>,
     /// Links of the configuration that is final: what the ends of veth pairs are judged by.
-    pub(super) pairs: VethPairs,
+    pub(super) pairs: Arc<VethPairs>,
     pub(super) store: Store,
     pub(super) next_number: u64,
     pub(super) publisher: Publisher,
-    pub(super) commit: Option<CommitInFlight>,
-    /// Inputs of the commit in flight that are not handled yet.
-    pub(super) inputs: VecDeque<CommitInput>,
+    pub(super) commits: CommitTable,
+    /// Events of commits that are not handled yet.
+    pub(super) commit_events: VecDeque<CommitEvent>,
+    /// A request that runs alone, and waits until no commit is in flight.
+    pub(super) request_alone: Option<CommitRequest>,
     /// Values of the credentials in force, which no layer holds.
     pub(super) credential_values: BTreeMap<Key, SharedValue>,
     /// Those of credentialz among them.
@@ -129,14 +140,14 @@ impl CoreTask {
     /// Awaits nothing but the next event: what takes time comes back as one.
     pub(super) async fn run(mut self) {
         let mut stopping = false;
-        while !(stopping && self.commit.is_none()) {
+        while !(stopping && self.commits.is_empty()) {
             match self.next_event(stopping).await {
-                Event::Commit(request) => self.admit(*request),
+                Event::Commit(request) => self.receive(*request),
                 Event::Query(query) => self.answer(query),
                 // The watchdog may have given this one up.
                 Event::Beat(answer) => drop(answer.send(())),
                 Event::Platform(event) => self.handle_platform_event(event),
-                Event::Job(JobResult::Commit(input)) => self.inputs.push_back(input),
+                Event::Job(JobResult::Commit(ticket, input)) => self.push_input(ticket, input),
                 Event::Job(JobResult::RestoresWritten(result)) => self.restores_written(result),
                 Event::DeadlineDue => self.deadline_due(),
                 Event::Stop => stopping = true,
@@ -144,7 +155,8 @@ impl CoreTask {
                     return error!("a transport has ended; nothing can be changed any more");
                 }
             }
-            self.advance_commit();
+            self.advance_commits();
+            self.admit_alone();
             self.publish_state();
             self.answer_when_idle();
         }
@@ -167,7 +179,7 @@ impl CoreTask {
             event = self.events.recv() => event.map_or(Event::TransportsGone, Event::Platform),
             () = due => Event::DeadlineDue,
             Some(query) = self.query_rx.recv(), if !self.is_publishing() => Event::Query(query),
-            Some(request) = self.commit_rx.recv(), if self.commit.is_none() && !stopping => Event::Commit(Box::new(request)),
+            Some(request) = self.commit_rx.recv(), if self.may_receive() && !stopping => Event::Commit(Box::new(request)),
         }
     }
 
@@ -175,7 +187,7 @@ impl CoreTask {
         let now = self.now();
         if self.deadline.is_some_and(|at| at <= now.monotonic) {
             self.deadline = None;
-            let step = self.engine.due(now);
+            let step = self.engine.write().due(now);
             self.follow(step);
         }
         if self.rollback_due().is_some_and(|at| at <= now.monotonic) {
@@ -187,7 +199,7 @@ impl CoreTask {
         let now = self.now();
         let complete =
             matches!(&event, transport::Event::Retrieved { scope: Scope::Everything, .. });
-        let step = event.tell(&mut self.engine, now);
+        let step = event.tell(&mut self.engine.write(), now);
         self.follow(step);
         if complete {
             self.note_complete_reading();
@@ -195,8 +207,8 @@ impl CoreTask {
         if complete && let Some(ready) = self.ready_tx.take() {
             // Values that were pending before the restart too are no change for the engine, but no revision shows them
             // yet.
-            let waiting = self.engine.pending().into_iter().map(|status| status.key);
-            self.publisher.mark_dirty(waiting.collect());
+            let waiting = self.engine.read().pending();
+            self.publisher.mark_dirty(waiting.into_iter().map(|status| status.key).collect());
             self.publish_state();
             // From now on revisions show the state of the box.
             let _start_was_given_up = ready.send(());

@@ -55,7 +55,7 @@ impl CoreTask {
     pub(super) fn answer(&mut self, query: Query) {
         match query {
             Query::Inspect(Inspection(inspect)) => inspect(&CoreView {
-                engine: &self.engine,
+                engine: &self.engine.read(),
                 configuration: &self.configuration,
                 now: self.now(),
                 examiner: &self.examiner,
@@ -68,8 +68,10 @@ impl CoreTask {
                 let _ = shown.send(());
             }
             Query::Resync(answer) => {
-                let last = self.engine.history().records().next_back();
+                let engine = self.engine.read();
+                let last = engine.history().records().next_back();
                 let after = last.map_or(TxnId(0), |record| record.txn);
+                drop(engine);
                 self.resyncs.push(Resync { answer, after, is_read: false });
                 self.transport.retrieve();
             }
@@ -87,7 +89,7 @@ impl CoreTask {
     /// Answers requests for a resync or for idleness, once the engine has nothing left to do.
     pub(super) fn answer_when_idle(&mut self) {
         if self.resyncs.is_empty() && self.idle_waiters.is_empty()
-            || !self.engine.is_idle()
+            || !self.engine.read().is_idle()
             || self.is_publishing()
         {
             return;
@@ -96,7 +98,8 @@ impl CoreTask {
             // The client may have gone.
             let _ = answer.send(());
         }
-        let history = self.engine.history();
+        let engine = self.engine.read();
+        let history = engine.history();
         for resync in self.resyncs.extract_if(.., |resync| resync.is_read) {
             let records = history.after(resync.after).cloned().collect();
             // The client may have gone.

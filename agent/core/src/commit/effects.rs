@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use holdfast_base::{ErrorChain, beside_others, now_ns};
-use holdfast_config::parallel;
+use holdfast_base::{ErrorChain, now_ns};
 use holdfast_scheduler::Key;
-use holdfast_store::StoreError;
+use holdfast_store::{StoreError, Ticket};
 use tracing::error;
 
 use super::{AppliedChange, CommitInFlight, Effect, Input, PlannedChange};
@@ -17,61 +16,88 @@ use crate::examination::{CredentialValues, EntryChange};
 use crate::planning::CommitPlan;
 use crate::preview::Preview;
 use crate::reconcile;
-use crate::task::{CommitInput, CoreTask, JobResult};
+use crate::task::{CommitEvent, CommitInput, CoreTask, JobResult};
 
 type CommitEffect = Effect<Box<CommitPlan>>;
 
 impl CoreTask {
     /// Begins a commit, with its first input.
     pub(crate) fn begin_commit(&mut self, commit: CommitInFlight, first: CommitInput) {
-        self.commit = Some(commit);
-        self.inputs.push_back(first);
+        self.push_input(commit.ticket, first);
+        self.commits.insert(commit);
     }
 
-    /// Handles the inputs of the commit in flight, and those that follow from them at once.
-    pub(crate) fn advance_commit(&mut self) {
-        let much = self.inputs.iter().any(is_much);
-        beside_others(much, || {
-            while let Some(input) = self.inputs.pop_front() {
-                // Without a commit in flight, transactions of the engine (repairs, retries) only show in state.
-                if let Some(mut commit) = self.commit.take() {
-                    for effect in commit.machine.on(input) {
-                        self.carry_out(effect, &mut commit);
-                    }
-                    self.commit = (!commit.machine.has_ended()).then_some(commit);
-                }
+    /// Queues an input of a commit.
+    pub(crate) fn push_input(&mut self, ticket: Ticket, input: CommitInput) {
+        self.commit_events.push_back(CommitEvent::Input(ticket, input));
+    }
+
+    /// Handles the inputs of commits, and those that follow from them at once.
+    pub(crate) fn advance_commits(&mut self) {
+        loop {
+            while let Some(event) = self.commit_events.pop_front() {
+                self.handle_commit_event(event);
             }
-        });
+            self.finalize_next();
+            match self.commits.next_turn() {
+                Some((ticket, turn)) => self.push_input(ticket, Input::Turn(turn)),
+                None => return,
+            }
+        }
+    }
+
+    fn handle_commit_event(&mut self, event: CommitEvent) {
+        let (ticket, input) = match event {
+            CommitEvent::Input(ticket, input) => (ticket, input),
+            CommitEvent::Outcome(outcome) => match self.commits.of_transaction(outcome.txn()) {
+                Some(ticket) => (ticket, Input::Engine(outcome)),
+                None => return,
+            },
+        };
+        let Some(mut commit) = self.commits.take(ticket) else { return };
+        for effect in commit.machine.on(input) {
+            self.carry_out(effect, &mut commit);
+        }
+        if commit.machine.has_ended() {
+            self.commits.note_end(ticket);
+        } else {
+            self.commits.insert(commit);
+        }
     }
 
     fn carry_out(&mut self, effect: CommitEffect, commit: &mut CommitInFlight) {
         match effect {
-            Effect::Examine(intent) => self.examine(*intent, commit.reply.is_dry_run()),
-            Effect::Plan(candidate) => {
-                let planned = self.plan(*candidate, commit).map(Box::new);
-                self.inputs.push_back(Input::Planned(planned));
+            Effect::Examine(intent) => self.examine(intent, commit),
+            Effect::Wait(footprint) => {
+                commit.footprint = Some(footprint);
+                commit.behind = None;
             }
-            Effect::Record(planned) => self.record(*planned),
+            Effect::Plan(candidate) => self.plan(*candidate, commit),
+            Effect::Record(planned) => self.record(*planned, commit.ticket),
             Effect::Start(txn) => {
-                let step = self.engine.start_prepared(txn, self.now());
+                let step = self.engine.write().start_prepared(txn, self.now());
                 self.follow(step);
             }
             Effect::Cancel(txn) => {
-                let step = self.engine.cancel(txn, self.now());
+                let step = self.engine.write().cancel(txn, self.now());
                 self.follow(step);
             }
-            Effect::Finalize => self.finalize(commit),
-            Effect::Abort => self.abort(commit.number),
-            Effect::Undo(change) => self.undo(&change, commit.origin),
+            Effect::Finalize => self.commits.queue_to_finalize(commit.ticket),
+            Effect::Abort => self.abort(commit.ticket),
+            Effect::Undo(change) => {
+                self.commits.pass_over(commit.ticket);
+                self.undo(&change, commit);
+            }
             Effect::SetCredentials(credentials) => self.set_credentials(credentials),
             Effect::Apply(change) => self.apply(*change, commit),
-            Effect::Build(applied) => self.build_revision(&applied),
+            Effect::Build(applied) => self.build_revision(commit.ticket, &applied),
             Effect::Publish(applied, built) => {
-                self.publish_commit(commit.number, &applied, built);
+                let number = commit.number.unwrap_or_default(); // given by Finalize, which comes before
+                self.publish_commit(number, &applied, built);
             }
             Effect::Confirm => {
-                let confirmed = self.store.confirm();
-                self.jobs.push(async move { finished(confirmed.await) });
+                let (ticket, confirmed) = (commit.ticket, self.store.confirm());
+                self.jobs.push(async move { finished(ticket, confirmed.await) });
             }
             Effect::CloseWindow => self.window = None,
             Effect::Release => self.publisher.release(),
@@ -80,48 +106,56 @@ impl CoreTask {
             Effect::AnswerUnchanged => commit.reply.send(Ok(self.unchanged())),
             Effect::AnswerPreview(planned) => {
                 let CommitPlan { plan, differences, .. } = *planned;
-                commit.reply.send_preview(Preview::new(&self.engine, &plan, differences));
+                let preview = Preview::new(&self.engine.read(), &plan, differences);
+                commit.reply.send_preview(preview);
             }
         }
     }
 
     /// Has the engine prepare the plan while the store records the change.
-    fn record(&mut self, planned: CommitPlan) {
+    fn record(&mut self, planned: CommitPlan, ticket: Ticket) {
         let CommitPlan { plan, rows, change, .. } = planned;
         let recorded = rows.map(|(recorded, consent)| {
             consent.give();
             recorded
         });
         let beside: Vec<Key> = plan.side_effects().cloned().collect();
-        let (txn, mut step) = self.engine.prepare(plan, self.now());
-        self.event_tx.send(&self.engine, &step);
+        let (txn, mut step) = self.engine.write().prepare(plan, self.now());
+        self.event_tx.send(&self.engine.read(), &step);
         let mut keys = std::mem::take(&mut step.changed);
         keys.extend(beside);
         self.publisher.defer(keys);
-        self.inputs.push_back(Input::Prepared { txn, change });
+        self.push_input(ticket, Input::Prepared { txn, change });
         self.hand_out(step);
         match recorded {
             Some(recorded) => {
-                self.jobs.push(async move { JobResult::Commit(Input::Recorded(recorded.await)) })
+                let job = async move { JobResult::Commit(ticket, Input::Recorded(recorded.await)) };
+                self.jobs.push(job);
             }
-            None => self.inputs.push_back(Input::Recorded(Ok(()))),
+            None => self.push_input(ticket, Input::Recorded(Ok(()))),
         }
     }
 
-    fn finalize(&mut self, commit: &mut CommitInFlight) {
-        let artefacts = std::mem::take(&mut commit.artefacts);
-        let finalized = self.store.commit_with(commit.number, commit.unconfirmed(), artefacts);
-        self.jobs.push(async move { finished(finalized.await) });
+    /// Makes the next commit final in the store, unless another one is at it.
+    fn finalize_next(&mut self) {
+        let Some(commit) = self.commits.next_to_finalize() else { return };
+        let number = self.next_number;
+        // A number is not used again: the disk may have taken what it reported as refused.
+        self.next_number += 1;
+        commit.number = Some(number);
+        let (ticket, artefacts) = (commit.ticket, std::mem::take(&mut commit.artefacts));
+        let finalized = self.store.commit_with(ticket, number, commit.unconfirmed(), artefacts);
+        self.jobs.push(async move { finished(ticket, finalized.await) });
     }
 
-    fn abort(&mut self, number: u64) {
-        let aborted = self.store.abort(number);
+    fn abort(&mut self, ticket: Ticket) {
+        let aborted = self.store.abort(ticket);
         self.jobs.push(async move {
             let aborted = aborted.await;
             if let Err(error) = &aborted {
                 error!(error = %ErrorChain(error), "cannot roll back a change in the store; the next start will");
             }
-            finished(aborted)
+            finished(ticket, aborted)
         });
     }
 
@@ -141,23 +175,29 @@ impl CoreTask {
     fn apply(&mut self, change: PlannedChange, commit: &CommitInFlight) {
         let PlannedChange { configuration, changes, .. } = change;
         let confirm_id = self.open_or_close_window(commit);
+        let configuration = match &commit.base {
+            Some(base) => configuration.rebased(&base.configuration, &self.configuration),
+            None => configuration,
+        };
+        self.commits.note_applied(commit);
         let old = std::mem::replace(&mut self.configuration, configuration);
         self.configuration_tx.send_replace(self.configuration.clone());
         self.reconcile_as(reconcile::settings(&self.examiner.registry, &changes));
-        self.pairs.update(changes.iter().flat_map(EntryChange::differences));
+        Arc::make_mut(&mut self.pairs).update(changes.iter().flat_map(EntryChange::differences));
         let revision = self.publisher.revision().number + 1;
         let stamp = CommitStamp { time_ns: now_ns(), revision };
         let applied = AppliedChange { old, changes, confirm_id, stamp };
-        self.inputs.push_back(Input::Applied(Arc::new(applied)));
+        self.push_input(commit.ticket, Input::Applied(Arc::new(applied)));
     }
 
     fn answer_ahead(&mut self, stamp: CommitStamp, commit: &mut CommitInFlight) {
         self.behind_tx.send_replace(true);
         commit.reply.send(Ok(stamp));
-        self.jobs.push(async {
+        let ticket = commit.ticket;
+        self.jobs.push(async move {
             // The task that sends the answer may be waiting for this thread.
             tokio::task::yield_now().await;
-            JobResult::Commit(Input::Replied)
+            JobResult::Commit(ticket, Input::Replied)
         });
     }
 
@@ -167,11 +207,6 @@ impl CoreTask {
     }
 }
 
-/// True for an input whose effects take long.
-fn is_much(input: &CommitInput) -> bool {
-    matches!(input, Input::Examined(Ok(candidate)) if candidate.changes.len() > parallel::FEW)
-}
-
-fn finished(result: Result<(), StoreError>) -> JobResult {
-    JobResult::Commit(Input::Finished(result))
+fn finished(ticket: Ticket, result: Result<(), StoreError>) -> JobResult {
+    JobResult::Commit(ticket, Input::Finished(result))
 }

@@ -1,18 +1,35 @@
-//! The commit in flight, and the terms of its request.
+//! One commit in flight, and the terms of its request.
+
+use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_store::{ArtefactChange, Unconfirmed};
+use holdfast_config::{CancelToken, Configuration, Footprint};
+use holdfast_store::{ArtefactChange, Ticket, Unconfirmed};
 
-use super::{Commit, CommitKind, Reply};
+use super::{Commit, CommitKind, Reply, runs_alone};
 use crate::intent::Intent;
 use crate::options::{CommitOptions, ConfirmAction, Confirmation};
 
 /// One commit in flight: its state machine, and what its effects need of the request.
 #[derive(Debug)]
 pub(crate) struct CommitInFlight {
+    /// Ticket of the transaction in the store; ascends in the order of admission.
+    pub(crate) ticket: Ticket,
+    /// Number of the transaction, given when the store is to make it final.
+    pub(crate) number: Option<u64>,
     pub(crate) machine: Commit,
-    /// Number of the transaction in the store.
-    pub(crate) number: u64,
+    /// True for a commit that no other one runs beside.
+    pub(crate) runs_alone: bool,
+    /// Configuration of the last examination.
+    pub(crate) base: Option<ExaminationBase>,
+    /// Entries that the change writes, and those that its last examination has read.
+    pub(crate) footprint: Option<Arc<Footprint>>,
+    /// Commit that this one waits for.
+    pub(crate) behind: Option<Ticket>,
+    /// True once the commit no longer waits for others.
+    pub(crate) is_clear: bool,
+    /// Cancelled when the client has gone.
+    pub(crate) cancel: CancelToken,
     pub(crate) reply: Reply,
     pub(crate) options: CommitOptions,
     /// True when the commit that waits to be confirmed is taken back, by a rollback or a factory reset.
@@ -27,10 +44,18 @@ pub(crate) struct CommitInFlight {
     pub(crate) artefacts: Vec<ArtefactChange>,
 }
 
+/// Configuration that an examination starts from.
+#[derive(Clone, Debug)]
+pub(crate) struct ExaminationBase {
+    pub(crate) configuration: Configuration,
+    /// Number of changes that were in force then, since the start of the core.
+    pub(crate) applied: u64,
+}
+
 impl CommitInFlight {
     /// The commit of a change, of which it takes over the artefacts.
     pub(crate) fn change(
-        number: u64,
+        ticket: Ticket,
         reply: Reply,
         intent: &mut Intent,
         options: CommitOptions,
@@ -45,8 +70,15 @@ impl CommitInFlight {
             _ => Vec::new(),
         };
         Self {
+            ticket,
+            number: None,
             machine: Commit::new(kind),
-            number,
+            runs_alone: runs_alone(intent, &options),
+            base: None,
+            footprint: None,
+            behind: None,
+            is_clear: false,
+            cancel: intent.cancel(),
             reply,
             options,
             is_rollback: intent.is_rollback(),
@@ -58,10 +90,17 @@ impl CommitInFlight {
     }
 
     /// The confirmation of the commit that waits for it.
-    pub(crate) fn confirmation(number: u64, reply: Reply, options: CommitOptions) -> Self {
+    pub(crate) fn confirmation(ticket: Ticket, reply: Reply, options: CommitOptions) -> Self {
         Self {
+            ticket,
+            number: None,
             machine: Commit::new(CommitKind::Recorded),
-            number,
+            runs_alone: true,
+            base: None,
+            footprint: None,
+            behind: None,
+            is_clear: true,
+            cancel: CancelToken::default(),
             reply,
             options,
             is_rollback: false,

@@ -9,9 +9,12 @@
 //!     |                                                 |
 //!     v          Cancel, or refused                     v
 //! Examining -----------------------> Ended (1)      Confirming
-//!     | Examined: plan                                  | Finished: close the window
-//!     v          refused                                v
-//! Planning ------------------------> Ended (1)      Ended (2)
+//!     | Examined: wait                                  | Finished: close the window
+//!     v          Turn, outdated: examine again          v
+//! Waiting -------------------------> Examining      Ended (2)
+//!     | Turn, clear: plan
+//!     v          refused
+//! Planning ------------------------> Ended (1)
 //!     | |        a dry run
 //!     | +--------------------------> Ended (3)
 //!     | Planned: record
@@ -50,18 +53,20 @@
 mod effects;
 mod in_flight;
 mod reply;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use holdfast_config::{Configuration, parallel};
+use holdfast_config::{Configuration, Footprint, parallel};
 use holdfast_scheduler::{Outcome, TxnId};
 use holdfast_store::StoreError;
 use smol_str::SmolStr;
 
-pub(super) use self::in_flight::CommitInFlight;
+pub(super) use self::in_flight::{CommitInFlight, ExaminationBase};
 pub(super) use self::reply::Reply;
+pub(super) use self::table::{CommitTable, Turn, runs_alone};
 use super::examination::{Candidate, CredentialValues, EntryChange};
 use super::intent::Intent;
 use super::publication::{BuilderPanicked, RevisionBuilder};
@@ -89,6 +94,11 @@ enum State {
     Admitted,
     /// A thread works out the meaning of the request.
     Examining,
+    /// The commit has not been found to keep clear of others.
+    Waiting {
+        candidate: Box<Candidate>,
+    },
+    /// A thread plans.
     Planning,
     Preparing,
     /// The store records the change; the engine has prepared the plan.
@@ -149,6 +159,8 @@ pub(super) enum Input<P> {
     /// The client has gone before anything was recorded.
     Cancel,
     Examined(Result<Box<Candidate>, CommitError>),
+    /// The commit need not wait for others, or no longer.
+    Turn(Turn),
     Planned(Result<P, CommitError>),
     /// The engine has taken the plan over.
     Prepared {
@@ -172,6 +184,8 @@ pub(super) enum Input<P> {
 #[derive(Debug)]
 pub(super) enum Effect<P> {
     Examine(Box<Intent>),
+    /// Has the commit wait until what it writes and reads keeps clear of the commits ahead.
+    Wait(Arc<Footprint>),
     Plan(Box<Candidate>),
     /// Has the store write the rows, and the engine take the plan over.
     Record(P),
@@ -243,6 +257,21 @@ impl Commit {
         matches!(self.state, State::Ended)
     }
 
+    /// True for a commit that waits for others.
+    pub(super) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting { .. })
+    }
+
+    /// The transaction of the engine that the commit waits for.
+    pub(super) fn txn(&self) -> Option<TxnId> {
+        match &self.state {
+            State::Recording { txn, .. }
+            | State::Executing { txn, .. }
+            | State::Reverting { txn, .. } => Some(*txn),
+            _ => None,
+        }
+    }
+
     /// True while a commit was answered that no revision shows.
     pub(super) fn is_publishing(&self) -> bool {
         matches!(self.state, State::Replying { .. } | State::Building { .. })
@@ -264,10 +293,15 @@ impl Commit {
             }
             (State::Admitted, Input::Confirm) => (State::Confirming, vec![Effect::Confirm]),
             (State::Examining, Input::Cancel) => refuse(CommitError::Abandoned),
-            (State::Examining, Input::Examined(Ok(candidate))) => {
+            (State::Examining, Input::Examined(Ok(candidate))) => self.after_examination(candidate),
+            (State::Examining, Input::Examined(Err(error))) => refuse(error),
+            (State::Waiting { candidate }, Input::Turn(Turn::Clear)) => {
                 (State::Planning, vec![Effect::Plan(candidate)])
             }
-            (State::Examining, Input::Examined(Err(error))) => refuse(error),
+            (State::Waiting { .. }, Input::Turn(Turn::Abandoned)) => refuse(CommitError::Abandoned),
+            (State::Waiting { candidate }, Input::Turn(Turn::Outdated)) => {
+                (State::Examining, vec![Effect::Examine(candidate.intent)])
+            }
             (State::Planning, Input::Planned(planned)) => self.after_plan(planned),
             (State::Preparing, Input::Prepared { txn, change }) => {
                 (State::Recording { txn, change }, Vec::new())
@@ -311,6 +345,15 @@ impl Commit {
             (State::Confirming, Input::Finished(Err(error))) => refuse(CommitError::Store(error)),
             (state, _) => (state, Vec::new()),
         }
+    }
+
+    /// Has a change wait for its turn. A dry run only reads, and shows the plan of the moment.
+    fn after_examination<P>(&self, candidate: Box<Candidate>) -> (State, Vec<Effect<P>>) {
+        if self.kind == CommitKind::DryRun {
+            return (State::Planning, vec![Effect::Plan(candidate)]);
+        }
+        let wait = Effect::Wait(Arc::clone(&candidate.footprint));
+        (State::Waiting { candidate }, vec![wait])
     }
 
     fn after_plan<P>(&self, planned: Result<P, CommitError>) -> (State, Vec<Effect<P>>) {

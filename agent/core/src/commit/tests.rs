@@ -18,9 +18,10 @@ static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().
 const TXN: TxnId = TxnId(7);
 const OTHER: TxnId = TxnId(8);
 
-const STATES: [&str; 17] = [
+const STATES: [&str; 18] = [
     "Admitted",
     "Examining",
+    "Waiting",
     "Planning",
     "Preparing",
     "Recording",
@@ -38,12 +39,15 @@ const STATES: [&str; 17] = [
     "Ended",
 ];
 
-const INPUTS: [&str; 22] = [
+const INPUTS: [&str; 25] = [
     "change",
     "confirm",
     "cancel",
     "examined",
     "examined: refused",
+    "clear",
+    "outdated",
+    "abandoned",
     "planned",
     "planned: refused",
     "prepared",
@@ -67,9 +71,12 @@ const INPUTS: [&str; 22] = [
 const ROWS: &[(&str, &str, &str, &str)] = &[
     ("Admitted", "change", "Examining", "examine"),
     ("Admitted", "confirm", "Confirming", "confirm"),
-    ("Examining", "examined", "Planning", "plan"),
+    ("Examining", "examined", "Waiting", "wait"),
     ("Examining", "examined: refused", "Ended", "release, answer refused"),
     ("Examining", "cancel", "Ended", "release, answer abandoned"),
+    ("Waiting", "clear", "Planning", "plan"),
+    ("Waiting", "outdated", "Examining", "examine"),
+    ("Waiting", "abandoned", "Ended", "release, answer abandoned"),
     ("Planning", "planned", "Preparing", "record"),
     ("Planning", "planned: refused", "Ended", "release, answer refused"),
     ("Preparing", "prepared", "Recording", ""),
@@ -125,6 +132,22 @@ fn large() -> Configuration {
     configuration().edit(&edit).unwrap()
 }
 
+fn intent() -> Box<Intent> {
+    Box::new(Intent::Switch { service: Namespace::Gnsi, on: true })
+}
+
+fn candidate() -> Box<Candidate> {
+    Box::new(Candidate {
+        intent: intent(),
+        footprint: Arc::new(Footprint::everything()),
+        configuration: configuration(),
+        changes: Vec::new(),
+        rows: Vec::new(),
+        credentials: CredentialValues::default(),
+        differences: BoundedList::default(),
+    })
+}
+
 fn planned(configuration: Configuration) -> Box<PlannedChange> {
     let credentials = CredentialValues::default();
     Box::new(PlannedChange { configuration, changes: Vec::new(), credentials })
@@ -154,6 +177,7 @@ fn state(name: &str) -> State {
     match name {
         "Admitted" => State::Admitted,
         "Examining" => State::Examining,
+        "Waiting" => State::Waiting { candidate: candidate() },
         "Planning" => State::Planning,
         "Preparing" => State::Preparing,
         "Recording" => State::Recording { txn, change },
@@ -179,6 +203,7 @@ fn name(state: &State) -> &'static str {
     match state {
         State::Admitted => "Admitted",
         State::Examining => "Examining",
+        State::Waiting { .. } => "Waiting",
         State::Planning => "Planning",
         State::Preparing => "Preparing",
         State::Recording { txn: TXN, .. } => "Recording",
@@ -202,17 +227,14 @@ fn name(state: &State) -> &'static str {
 
 fn input(name: &str) -> Input<()> {
     match name {
-        "change" => Input::Change(Box::new(Intent::Switch { service: Namespace::Gnsi, on: true })),
+        "change" => Input::Change(intent()),
         "confirm" => Input::Confirm,
         "cancel" => Input::Cancel,
-        "examined" => Input::Examined(Ok(Box::new(Candidate {
-            configuration: configuration(),
-            changes: Vec::new(),
-            rows: Vec::new(),
-            credentials: CredentialValues::default(),
-            differences: BoundedList::default(),
-        }))),
+        "examined" => Input::Examined(Ok(candidate())),
         "examined: refused" => Input::Examined(Err(refusal())),
+        "clear" => Input::Turn(Turn::Clear),
+        "outdated" => Input::Turn(Turn::Outdated),
+        "abandoned" => Input::Turn(Turn::Abandoned),
         "planned" => Input::Planned(Ok(())),
         "planned: refused" => Input::Planned(Err(refusal())),
         "prepared" => Input::Prepared { txn: TXN, change: planned(configuration()) },
@@ -241,6 +263,7 @@ fn input(name: &str) -> Input<()> {
 fn text(effect: &Effect<()>) -> String {
     match effect {
         Effect::Examine(_) => "examine".into(),
+        Effect::Wait(_) => "wait".into(),
         Effect::Plan(_) => "plan".into(),
         Effect::Record(()) => "record".into(),
         Effect::Start(txn) => format!("start {}", txn.0),

@@ -19,6 +19,7 @@ use holdfast_platform::Collector;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_platform::objects::{GrpcEndpoint, Registry};
 use holdfast_scheduler::{Engine, Key, sort_keys};
+use holdfast_store::Ticket;
 use holdfast_telemetry::{Boundary, Draft, Revision};
 use imbl::OrdMap;
 use tokio::task::spawn_blocking;
@@ -292,12 +293,12 @@ fn show_configured(
 
 impl CoreTask {
     /// Has a thread build the revision of a commit that was answered.
-    pub(super) fn build_revision(&mut self, applied: &Arc<AppliedChange>) {
+    pub(super) fn build_revision(&mut self, ticket: Ticket, applied: &Arc<AppliedChange>) {
         self.publisher.end_deferral();
         // Of what was there before, state has to be taken away first.
         let is_new = applied.changes.iter().all(|change| !change.existed);
         let objects =
-            if is_new { self.publisher.take_new_objects(&self.engine) } else { Vec::new() };
+            if is_new { self.publisher.take_new_objects(&self.engine.read()) } else { Vec::new() };
         let objects = Arc::new(objects);
         let (applied, handed_over) = (Arc::clone(applied), Arc::clone(&objects));
         let (source, last) = (self.publisher.source.clone(), self.publisher.revision());
@@ -310,7 +311,7 @@ impl CoreTask {
         });
         self.jobs.push(async move {
             let built = built.await.map(Box::new).map_err(|_| BuilderPanicked(objects));
-            JobResult::Commit(Input::Built(built))
+            JobResult::Commit(ticket, Input::Built(built))
         });
     }
 
@@ -330,7 +331,8 @@ impl CoreTask {
                 None
             }
         });
-        let revision = self.publisher.commit(&self.engine, applied, &self.configuration, built);
+        let revision =
+            self.publisher.commit(&self.engine.read(), applied, &self.configuration, built);
         self.revision_tx.send_replace(revision.clone());
         let confirm_id = applied.confirm_id.clone();
         self.boundary_tx.tell(Boundary { revision, transaction, confirm_id });
@@ -344,13 +346,14 @@ impl CoreTask {
         if self.is_publishing() {
             return; // the next revision is the commit's
         }
-        if let Some(revision) = self.publisher.state(&self.engine) {
+        let revision = self.publisher.state(&self.engine.read());
+        if let Some(revision) = revision {
             self.revision_tx.send_replace(revision);
         }
     }
 
     /// True while a commit was answered that no revision shows.
     pub(super) fn is_publishing(&self) -> bool {
-        self.commit.as_ref().is_some_and(|commit| commit.machine.is_publishing())
+        self.commits.is_publishing()
     }
 }

@@ -1,0 +1,191 @@
+//! Commits side by side.
+//!
+//! A request is examined as soon as it is admitted, beside the commits that are under way, against the configuration
+//! in force. What it writes and what its examination has read is its [`Footprint`]. It is planned once it keeps clear
+//! of every commit that is further, and of every one that came earlier:
+//!
+//! ```text
+//!             examined        keeps clear, and nothing that it read has changed
+//! Examining -----------> Waiting --------------------------------------> Planning, and so on
+//!     ^                     |
+//!     |                     | keeps clear now, and what it read has changed meanwhile
+//!     +---------------------+
+//! ```
+//!
+//! So a change that a transport does not answer holds up only those that have to do with the same objects. A commit
+//! that is examined again keeps its place by its former footprint, so that no stream of others can overtake it for ever.
+//!
+//! The serial order is the order of committing: the table lets one commit at a time be made final, put in force and
+//! published. Its configuration is rebased then on the one in force, which may have changed where the commit has
+//! neither read nor written. *Invariant:* two commits between Planning and their end keep clear of one another.
+//!
+//! What has to do with everything runs alone: see [`runs_alone`].
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use holdfast_config::Footprint;
+use holdfast_scheduler::TxnId;
+use holdfast_store::Ticket;
+
+use super::CommitInFlight;
+use crate::intent::Intent;
+use crate::options::CommitOptions;
+
+/// Most commits in flight. Each of them may take a thread; so many are a sign that a transport hangs, and further
+/// requests wait in the queue of the core.
+const MAX_IN_FLIGHT: usize = 16;
+
+/// The commits in flight, in the order of their admission.
+#[derive(Debug, Default)]
+pub(crate) struct CommitTable {
+    commits: BTreeMap<Ticket, CommitInFlight>,
+    /// Commits that are carried out and not final yet, in the order of their completion.
+    completed: VecDeque<Ticket>,
+    /// The commit that is being made final or published.
+    finalizing: Option<Ticket>,
+    /// Number of changes that were put in force.
+    applied: u64,
+    /// Footprints of changes that an examination may not have seen, each with its number, ascending.
+    recent: VecDeque<(u64, Arc<Footprint>)>,
+}
+
+/// Decision on a commit that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// The commit is to be planned.
+    Clear,
+    /// What its examination has read has changed.
+    Outdated,
+    /// The client has gone.
+    Abandoned,
+}
+
+/// True for a change that has to do with everything: commits that must be confirmed, and what ends their wait; switches,
+/// boot configurations and credentials; going back, and a factory reset.
+pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
+    match intent {
+        Intent::Edit(_) => options.confirmation.is_some(),
+        Intent::Lease(_) => false,
+        Intent::Boot { .. } | Intent::Switch { .. } | Intent::Rollback(_) => true,
+        Intent::Credentials(_) | Intent::FactoryReset { .. } => true,
+    }
+}
+
+impl CommitTable {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.commits.is_empty()
+    }
+
+    /// True when another request may be taken from the queue.
+    pub(crate) fn has_room(&self) -> bool {
+        self.commits.len() < MAX_IN_FLIGHT && !self.commits.values().any(|it| it.runs_alone)
+    }
+
+    /// True while a commit was answered that no revision shows.
+    pub(crate) fn is_publishing(&self) -> bool {
+        self.commits.values().any(|it| it.machine.is_publishing())
+    }
+
+    pub(crate) fn insert(&mut self, commit: CommitInFlight) {
+        self.commits.insert(commit.ticket, commit);
+    }
+
+    /// Takes a commit out, to handle an input of it.
+    pub(crate) fn take(&mut self, ticket: Ticket) -> Option<CommitInFlight> {
+        self.commits.remove(&ticket)
+    }
+
+    /// The commit that a transaction of the engine belongs to. Others are repairs and retries of the engine, which only
+    /// show in state.
+    pub(crate) fn of_transaction(&self, txn: TxnId) -> Option<Ticket> {
+        self.commits.values().find(|it| it.machine.txn() == Some(txn)).map(|it| it.ticket)
+    }
+
+    /// Number of changes in force, for [`ExaminationBase::applied`](super::ExaminationBase::applied).
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Notes that the change of a commit is in force.
+    pub(crate) fn note_applied(&mut self, commit: &CommitInFlight) {
+        self.applied += 1;
+        self.recent.extend(commit.footprint.clone().map(|it| (self.applied, it)));
+    }
+
+    /// Notes the end of a commit.
+    pub(crate) fn note_end(&mut self, ticket: Ticket) {
+        self.finalizing.take_if(|it| *it == ticket);
+        let undecided = self.commits.values().filter(|it| !it.is_clear);
+        match undecided.filter_map(|it| it.base.as_ref()).map(|base| base.applied).min() {
+            Some(oldest) => self.recent.retain(|(number, _)| *number > oldest),
+            None => self.recent.clear(),
+        }
+    }
+
+    /// Queues a commit that is carried out, to be made final.
+    pub(crate) fn queue_to_finalize(&mut self, ticket: Ticket) {
+        self.completed.push_back(ticket);
+    }
+
+    /// Lets the next commit be made final before this one has ended, which goes another way.
+    pub(crate) fn pass_over(&mut self, ticket: Ticket) {
+        self.finalizing.take_if(|it| *it == ticket);
+    }
+
+    /// The commit that is to be made final now, if there is one; until its end, no other one is.
+    pub(crate) fn next_to_finalize(&mut self) -> Option<&mut CommitInFlight> {
+        if self.finalizing.is_some() {
+            return None;
+        }
+        self.finalizing = self.completed.pop_front();
+        self.commits.get_mut(&self.finalizing?)
+    }
+
+    /// The first commit that does not wait any longer.
+    pub(crate) fn next_turn(&mut self) -> Option<(Ticket, Turn)> {
+        let mut undecided = self.commits.values().filter(|it| it.machine.is_waiting());
+        if let Some(abandoned) = undecided.find(|it| it.cancel.is_cancelled()) {
+            return Some((abandoned.ticket, Turn::Abandoned));
+        }
+        for ticket in self.waiting() {
+            if let Some(behind) = self.conflicting(ticket) {
+                let commit = self.commits.get_mut(&ticket)?;
+                commit.behind = Some(behind);
+                continue;
+            }
+            let outdated = self.is_outdated(ticket);
+            let commit = self.commits.get_mut(&ticket)?;
+            commit.is_clear = !outdated;
+            return Some((ticket, if outdated { Turn::Outdated } else { Turn::Clear }));
+        }
+        None
+    }
+
+    /// Commits that wait, and not for one that is still there.
+    fn waiting(&self) -> Vec<Ticket> {
+        let is_held_up = |it: &&CommitInFlight| {
+            it.behind.is_some_and(|behind| self.commits.contains_key(&behind))
+        };
+        let waiting = self.commits.values().filter(|it| it.machine.is_waiting());
+        waiting.filter(|it| !is_held_up(it)).map(|it| it.ticket).collect()
+    }
+
+    /// A commit that another one has to wait for: one that is further, or came earlier, and has to do with the same.
+    fn conflicting(&self, ticket: Ticket) -> Option<Ticket> {
+        let footprint = self.commits.get(&ticket)?.footprint.as_ref()?;
+        let ahead = self.commits.values().filter(|it| it.ticket != ticket && (it.is_clear || it.ticket < ticket));
+        let mut conflicting = ahead.filter(|it| {
+            it.footprint.as_ref().is_some_and(|other| !footprint.keeps_clear_of(other))
+        });
+        conflicting.next().map(|it| it.ticket)
+    }
+
+    /// True when a change that came into force since the examination of a commit has to do with the same.
+    fn is_outdated(&self, ticket: Ticket) -> bool {
+        let Some(commit) = self.commits.get(&ticket) else { return false };
+        let (Some(base), Some(footprint)) = (&commit.base, &commit.footprint) else { return false };
+        let since = self.recent.iter().filter(|(number, _)| *number > base.applied);
+        since.into_iter().any(|(_, other)| !footprint.keeps_clear_of(other))
+    }
+}
