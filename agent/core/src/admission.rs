@@ -40,7 +40,7 @@ impl CoreTask {
             Ok(RequestKind::Nothing) => reply.send(Ok(self.unchanged())),
             Ok(RequestKind::Change) => self.begin_change(reply, intent, options),
             Ok(RequestKind::Confirm) => {
-                let commit = CommitInFlight::confirmation(self.next_number, reply, options);
+                let commit = CommitInFlight::confirmation(self.store.new_ticket(), reply, options);
                 self.begin_commit(commit, Input::Confirm);
             }
             Ok(RequestKind::Cancel) => self.roll_back(reply),
@@ -78,9 +78,8 @@ impl CoreTask {
     }
 
     fn begin_change(&mut self, reply: Reply, mut intent: Intent, options: CommitOptions) {
-        let number = self.next_number;
-        self.next_number += 1;
-        let commit = CommitInFlight::change(number, reply, &mut intent, options);
+        let ticket = self.store.new_ticket();
+        let commit = CommitInFlight::change(ticket, reply, &mut intent, options);
         self.begin_commit(commit, Input::Change(Box::new(intent)));
     }
 

@@ -41,7 +41,7 @@ impl CoreTask {
         let mut rows = None;
         let is_recorded = commit.machine.kind() == CommitKind::Recorded;
         let lay_out = || {
-            rows = is_recorded.then(|| self.store.prepare_ahead(commit.number, differing));
+            rows = is_recorded.then(|| self.store.prepare_ahead(commit.ticket, differing));
         };
         if !commit.is_admitted {
             self.validate_values(&changes, commit.origin)?;

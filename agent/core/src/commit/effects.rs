@@ -8,7 +8,7 @@ use std::sync::Arc;
 use holdfast_base::{ErrorChain, beside_others, now_ns};
 use holdfast_config::parallel;
 use holdfast_scheduler::Key;
-use holdfast_store::StoreError;
+use holdfast_store::{StoreError, Ticket};
 use tracing::error;
 
 use super::{AppliedChange, CommitInFlight, Effect, Input, PlannedChange};
@@ -61,13 +61,14 @@ impl CoreTask {
                 self.follow(step);
             }
             Effect::Finalize => self.finalize(commit),
-            Effect::Abort => self.abort(commit.number),
+            Effect::Abort => self.abort(commit.ticket),
             Effect::Undo(change) => self.undo(&change, commit.origin),
             Effect::SetCredentials(credentials) => self.set_credentials(credentials),
             Effect::Apply(change) => self.apply(*change, commit),
             Effect::Build(applied) => self.build_revision(&applied),
             Effect::Publish(applied, built) => {
-                self.publish_commit(commit.number, &applied, built);
+                let number = commit.number.unwrap_or_default(); // given by Finalize, which comes before
+                self.publish_commit(number, &applied, built);
             }
             Effect::Confirm => {
                 let confirmed = self.store.confirm();
@@ -110,12 +111,17 @@ impl CoreTask {
 
     fn finalize(&mut self, commit: &mut CommitInFlight) {
         let artefacts = std::mem::take(&mut commit.artefacts);
-        let finalized = self.store.commit_with(commit.number, commit.unconfirmed(), artefacts);
+        let number = self.next_number;
+        // A number is not used again: the disk may have taken what it reported as refused.
+        self.next_number += 1;
+        commit.number = Some(number);
+        let unconfirmed = commit.unconfirmed();
+        let finalized = self.store.commit_with(commit.ticket, number, unconfirmed, artefacts);
         self.jobs.push(async move { finished(finalized.await) });
     }
 
-    fn abort(&mut self, number: u64) {
-        let aborted = self.store.abort(number);
+    fn abort(&mut self, ticket: Ticket) {
+        let aborted = self.store.abort(ticket);
         self.jobs.push(async move {
             let aborted = aborted.await;
             if let Err(error) = &aborted {

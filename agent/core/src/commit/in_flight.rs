@@ -1,7 +1,7 @@
 //! The commit in flight, and the terms of its request.
 
 use holdfast_config::schema::Origin;
-use holdfast_store::{ArtefactChange, Unconfirmed};
+use holdfast_store::{ArtefactChange, Ticket, Unconfirmed};
 
 use super::{Commit, CommitKind, Reply};
 use crate::intent::Intent;
@@ -11,8 +11,10 @@ use crate::options::{CommitOptions, ConfirmAction, Confirmation};
 #[derive(Debug)]
 pub(crate) struct CommitInFlight {
     pub(crate) machine: Commit,
-    /// Number of the transaction in the store.
-    pub(crate) number: u64,
+    /// Ticket of the transaction in the store.
+    pub(crate) ticket: Ticket,
+    /// Number of the transaction, given when the store is to make it final.
+    pub(crate) number: Option<u64>,
     pub(crate) reply: Reply,
     pub(crate) options: CommitOptions,
     /// True when the commit that waits to be confirmed is taken back, by a rollback or a factory reset.
@@ -30,7 +32,7 @@ pub(crate) struct CommitInFlight {
 impl CommitInFlight {
     /// The commit of a change, of which it takes over the artefacts.
     pub(crate) fn change(
-        number: u64,
+        ticket: Ticket,
         reply: Reply,
         intent: &mut Intent,
         options: CommitOptions,
@@ -46,7 +48,8 @@ impl CommitInFlight {
         };
         Self {
             machine: Commit::new(kind),
-            number,
+            ticket,
+            number: None,
             reply,
             options,
             is_rollback: intent.is_rollback(),
@@ -58,10 +61,11 @@ impl CommitInFlight {
     }
 
     /// The confirmation of the commit that waits for it.
-    pub(crate) fn confirmation(number: u64, reply: Reply, options: CommitOptions) -> Self {
+    pub(crate) fn confirmation(ticket: Ticket, reply: Reply, options: CommitOptions) -> Self {
         Self {
             machine: Commit::new(CommitKind::Recorded),
-            number,
+            ticket,
+            number: None,
             reply,
             options,
             is_rollback: false,
