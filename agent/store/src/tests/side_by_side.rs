@@ -424,87 +424,102 @@ fn run_and_kill(folder: &str, steps: &[&str]) {
     kill();
 }
 
-/// Most blocks of 512 octets that a child may write into a file: from little more than an empty database on.
-const FILE_LIMITS: std::ops::Range<u32> = 3200..6400;
-/// Rows of each transaction of the child, and the octets of each.
-const FILL_ROWS: usize = 20;
-const FILL_OCTETS: usize = 6000;
+/// Blocks of 512 octets that a child may write into a file.
+const FILE_LIMIT: u32 = 6400;
+/// Octets of the first row with which a child fills the disk, and of an artefact that a commit writes.
+const LARGE: usize = 60_000;
 
-/// Children fill the disk with transactions side by side, until steps are refused. What was answered holds.
+/// Children prepare the deletion of rows in two transactions, fill the disk until it refuses rows of a size, and end
+/// both. What was answered holds, and nothing else.
 #[test]
 fn a_full_disk_leaves_what_was_answered() {
     if let Ok(folder) = env::var(CHILD_FOLDER) {
-        return fill_and_kill(Path::new(&folder));
+        return fill_and_end(Path::new(&folder), &env::var(CHILD_STEPS).unwrap());
     }
     let mut refused = std::collections::BTreeSet::new();
-    for limit in FILE_LIMITS.step_by(200) {
+    for (least, ends) in
+        [100_000, 60_000, 8_000, 1_000, 100, 10].into_iter().zip(ENDS.iter().cycle())
+    {
         let folder = TempDir::new().unwrap();
-        let first = format!("trap '' XFSZ; ulimit -f {limit};");
-        let child = in_child("a_full_disk_leaves_what_was_answered", &folder, &first, "");
+        let first = format!("trap '' XFSZ; ulimit -f {FILE_LIMIT};");
+        let steps = format!("{least} {}", ends.join(" "));
+        let child = in_child("a_full_disk_leaves_what_was_answered", &folder, &first, &steps);
         assert_eq!(child.status.signal(), Some(9), "{child:?}");
         let output = String::from_utf8(child.stdout).unwrap();
         let answers = output.lines().filter_map(|line| line.strip_prefix("answer "));
-        let answers: Vec<_> = answers.map(|it| it.split_once(' ').unwrap()).collect();
-        refused.extend(
-            answers.iter().filter(|(_, it)| *it == "refused").map(|(step, _)| step[..1].to_owned()),
-        );
-        let mut want = Vec::new();
-        for (step, _) in answers.iter().filter(|(step, it)| step.starts_with('c') && *it == "made")
-        {
-            want.extend(
-                fill(step[1..].parse().unwrap()).into_iter().map(|it| (it.key, it.value.unwrap())),
-            );
+        let mut want = [rows_of(2), rows_of(3)].concat();
+        let mut artefacts = 0;
+        for (step, answer) in answers.map(|it| it.split_once(" is ").unwrap()) {
+            match (&step[..1], answer) {
+                ("w", "made") => want.extend(filler(step)),
+                ("c", "made") => {
+                    let gone = rows_of(step[1..2].parse().unwrap());
+                    want.retain(|row| !gone.contains(row));
+                    artefacts += 1;
+                }
+                (verb, "refused") => drop(refused.insert(verb.to_owned())),
+                _ => {}
+            }
         }
-        want.sort();
+        want.sort_by(|one, other| one.key.cmp(&other.key));
+        let want: Vec<_> = want.into_iter().map(|it| (it.key, it.value.unwrap())).collect();
         let loaded = Database::open(folder.path()).unwrap().load().unwrap();
-        assert!(text(&want) == layers(&loaded), "limit {limit}: {answers:?}, {loaded:?}");
+        assert!(text(&want) == layers(&loaded), "{steps}: {output}, {loaded:?}");
+        assert_eq!(loaded.artefacts[&ArtefactTable::Certz].len(), artefacts, "{steps}: {output}");
     }
-    assert!(refused.contains("p"), "no step was refused: {refused:?}");
+    assert!(["a", "c", "w"].iter().all(|verb| refused.contains(*verb)), "{refused:?}");
 }
 
-fn fill(ticket: u64) -> Vec<Change> {
-    let value = vec![b'a' + (ticket % 26) as u8; FILL_OCTETS];
-    // Rows of the two transactions lie between each other.
-    let key = |row: usize| format!("{:04}, {row:02}, {}", ticket / 2, ticket % 2).into_bytes();
-    (0..FILL_ROWS).map(|row| Change::layer(key(row), Some(value.clone()))).collect()
+/// Rows of one of two transactions, which lie between those of the other one.
+fn rows_of(ticket: u64) -> Vec<Change> {
+    let key = |row: usize| format!("a list, {row:02}, {ticket}").into_bytes();
+    (0..40).map(|row| Change::layer(key(row), Some(vec![b'a'; 5000]))).collect()
 }
 
-/// Prepares two transactions at a time, commits the first one, and ends the second one either way.
-fn fill_and_kill(folder: &Path) {
+/// The row of a step that fills the disk: its key, and its number of octets.
+fn filler(step: &str) -> Vec<Change> {
+    let (key, octets) = step.split_once(' ').unwrap();
+    vec![Change::layer(key.into(), Some(vec![b'w'; octets.parse().unwrap()]))]
+}
+
+/// Prepares two deletions, fills the disk with rows down to a size, and ends the transactions.
+fn fill_and_end(folder: &Path, steps: &str) {
     let mut database = Database::open(folder).unwrap();
-    let mut refused = 0;
-    let mut answer = |step: String, result: Result<(), StoreError>| {
-        let answer = if result.is_ok() { "made" } else { "refused" };
-        println!("answer {step} {answer}");
-        refused +=
-            u32::from(matches!(result, Err(StoreError::Access { .. } | StoreError::Open { .. })));
-        refused
+    let answer = |step: &str, result: Result<(), StoreError>| {
+        println!("answer {step} is {}", if result.is_ok() { "made" } else { "refused" });
+        result.is_ok()
     };
-    for round in 1.. {
-        let tickets = [2 * round, 2 * round + 1];
-        for ticket in tickets {
-            let prepared =
-                attempt(&mut database, |database| database.prepare(Ticket(ticket), &fill(ticket)));
-            answer(format!("p{ticket}"), prepared);
-        }
-        let [first, second] = tickets;
-        let made = attempt(&mut database, |database| {
-            database.commit(Ticket(first), first, Unconfirmed::Stays)
-        });
-        answer(format!("c{first}"), made);
-        let refused = if round % 2 == 0 {
-            let made = attempt(&mut database, |database| {
-                database.commit(Ticket(second), second, Unconfirmed::Stays)
-            });
-            answer(format!("c{second}"), made)
-        } else {
-            let aborted = attempt(&mut database, |database| database.abort(Ticket(second)));
-            answer(format!("a{second}"), aborted)
-        };
-        if refused > 4 {
-            kill();
+    for ticket in [2, 3] {
+        database.write(&rows_of(ticket)).unwrap();
+        let gone: Vec<_> =
+            rows_of(ticket).into_iter().map(|row| Change { value: None, ..row }).collect();
+        database.prepare(Ticket(ticket), &gone).unwrap();
+    }
+    let mut words = steps.split(' ');
+    let least: usize = words.next().unwrap().parse().unwrap();
+    let (mut octets, mut written) = (LARGE, 0);
+    while octets >= least {
+        let step = format!("w{written:04} {octets}");
+        written += 1;
+        if !answer(&step, attempt(&mut database, |database| database.write(&filler(&step)))) {
+            octets /= 2;
         }
     }
+    for step in words {
+        let (verb, numbers) = step.split_at(1);
+        let ended = attempt(&mut database, |database| match verb {
+            "c" => {
+                let (ticket, number) = numbers.split_once(':').unwrap();
+                let ticket = Ticket(ticket.parse().unwrap());
+                let content = "a".repeat(LARGE);
+                let large = artefact(ArtefactTable::Certz, numbers, Some(&content));
+                database.commit_with(ticket, number.parse().unwrap(), Unconfirmed::Stays, &[large])
+            }
+            _ => database.abort(Ticket(numbers.parse().unwrap())),
+        });
+        answer(step, ended);
+    }
+    kill();
 }
 
 /// A thread of the database that is driven by the test, with `count` transactions of which nothing is decided.
