@@ -1,13 +1,15 @@
 //! Persistent state: configuration layers, original values of adopted objects, users, and final gNSI artefacts.
 //!
 //! [`Store`] is the asynchronous handle. The [`Database`] behind it has a thread of its own, because a durable
-//! write waits for the disk. Commands are processed in order.
+//! write waits for the disk. Commands are carried out in order; a transaction that is prepared ahead of the decision to
+//! run it takes its turn when the decision comes.
 //!
 //! A transaction is two durable writes. [`Store::prepare`] applies its rows and records their previous content;
 //! [`Store::commit`] drops that record, [`Store::abort`] restores from it. Several transactions can be prepared at the
-//! same time, as long as none writes a row of another one; they end in any order, which is that of their numbers. Those
-//! that are found prepared when the database is opened were never answered, so they are rolled back first. After them,
-//! a commit that waits to be confirmed is rolled back: [`Unconfirmed`] says how one begins and ends.
+//! same time, as long as none writes a row of another one; they end in any order. A [`Ticket`] names each until it is
+//! final, and its number is the order of committing. Those that are found prepared when the database is opened were
+//! never answered, so they are rolled back first. After them, a commit that waits to be confirmed is rolled back:
+//! [`Unconfirmed`] says how one begins and ends.
 
 pub mod accounts;
 mod artefacts;

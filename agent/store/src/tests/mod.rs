@@ -1,4 +1,6 @@
 mod blocks;
+mod consents;
+mod kills;
 mod scale;
 mod side_by_side;
 mod version_1;
