@@ -1,6 +1,7 @@
 //! Kills and a full disk while two transactions are prepared, in child processes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::process::{Command as Process, Output};
 
 use super::side_by_side::attempt;
@@ -164,7 +165,8 @@ fn filler(step: &str) -> Vec<Change> {
 fn fill_and_end(folder: &Path, steps: &str) {
     let mut database = Database::open(folder).unwrap();
     let answer = |step: &str, result: Result<(), StoreError>| {
-        println!("answer {step} is {}", if result.is_ok() { "made" } else { "refused" });
+        let answer = if result.is_ok() { "made" } else { "refused" };
+        writeln!(io::stdout(), "answer {step} is {answer}").unwrap();
         result.is_ok()
     };
     for ticket in [2, 3] {
