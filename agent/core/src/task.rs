@@ -81,6 +81,7 @@ pub(super) struct CoreTask {
     /// Links of the configuration that is final: what the ends of veth pairs are judged by.
     pub(super) pairs: Arc<VethPairs>,
     pub(super) store: Store,
+    /// Number of the transaction that is made final next.
     pub(super) next_number: u64,
     pub(super) publisher: Publisher,
     pub(super) commits: CommitTable,

@@ -1,6 +1,7 @@
 //! The database file. Every method blocks until its changes are on disk.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use redb::{Builder, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
@@ -20,7 +21,8 @@ use super::{
     layer_rows::LayerRows,
     layer_table::BlockWork,
     notes::{self, NOTES},
-    tables::{LAYER, PREPARED, RESTORE, SECRETS, apply, apply_recording, put_back, rows},
+    prepared::{self, PreparedSet, RowDigests, Ticket},
+    tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, put_back, rows},
     unconfirmed,
 };
 
@@ -42,21 +44,33 @@ const META_LAST_TRANSACTION: &str = "last-transaction";
 #[derive(Debug)]
 pub struct Database {
     path: PathBuf,
+    layout: Option<Layout>,
     /// `None` while reopening fails after the disk had refused a write.
     redb: Option<redb::Database>,
     /// A write was refused, so `redb` does not answer until it is reopened.
     failed: bool,
-    prepared: Option<u64>,
-    /// The end of the prepared transaction could not be recorded, so it is rolled back when the disk answers
-    /// again.
-    given_up: bool,
-    rolled_back: Option<u64>,
+    prepared: PreparedSet,
+    rolled_back: usize,
     /// Rows of the layers that opening the file rolled back, with their content before that.
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
     block_work: BlockWork,
     /// Fault for the next commit.
     #[cfg(any(test, feature = "faults"))]
     pub(super) fault: Option<super::faults::Fault>,
+}
+
+/// Rows of a transaction that are laid out, and not written yet. redb has one write at a time, so any other one gives
+/// up the layout: see [`Database::begin`].
+struct Layout {
+    ticket: Ticket,
+    write: WriteTransaction,
+    rows: RowDigests,
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layout").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
 }
 
 impl Database {
@@ -70,11 +84,11 @@ impl Database {
         let redb = Some(open_file(&path)?);
         let mut database = Self {
             path,
+            layout: None,
             redb,
             failed: false,
-            prepared: None,
-            given_up: false,
-            rolled_back: None,
+            prepared: PreparedSet::default(),
+            rolled_back: 0,
             taken_back: BTreeMap::new(),
             block_work: BlockWork::default(),
             #[cfg(any(test, feature = "faults"))]
@@ -92,21 +106,26 @@ impl Database {
         self.failed |= matches!(result, Err(StoreError::Access { .. }));
     }
 
-    /// Reopens the file after a failure. A prepared transaction is still prepared, if it had reached the disk.
+    /// Reopens the file after a failure. Prepared transactions are still prepared, but for those that are given up.
     pub(super) fn mend(&mut self) -> Result<(), StoreError> {
         if !self.failed {
             return Ok(());
         }
         warn!(file = %self.path.display(), "opening the database again after a failed write");
+        self.reopen()?;
+        let unwanted = self.prepared.keep_recorded(&prepared::recorded(self.redb()?)?);
+        if !unwanted.is_empty() {
+            self.undo(&unwanted, |_| true)?;
+            info!(transactions = unwanted.len(), "rolled back what could not be made final");
+        }
+        self.failed = false;
+        Ok(())
+    }
+
+    fn reopen(&mut self) -> Result<(), StoreError> {
+        self.layout = None;
         self.redb = None; // releases the lock
         self.redb = Some(open_file(&self.path)?);
-        self.prepared = self.unfinished()?;
-        if let Some(transaction) = self.prepared.filter(|_| self.given_up) {
-            self.undo(transaction, |_| true)?;
-            self.prepared = None;
-            info!(transaction, "rolled back what could not be made final");
-        }
-        (self.failed, self.given_up) = (false, false);
         Ok(())
     }
 
@@ -141,107 +160,128 @@ impl Database {
         self.block_work
     }
 
-    /// # Errors
-    /// When another transaction is prepared, the number is not a new one, or the disk refuses.
-    pub fn prepare(&mut self, transaction: u64, changes: &[Change]) -> Result<(), StoreError> {
-        self.prepare_if(transaction, changes, || true)
-    }
-
-    /// Prepares the rows of a transaction, and writes them if it is still `wanted` afterwards.
+    /// Applies the rows of a transaction and records their previous content, without writing either.
+    ///
+    /// The next [`Self::prepare`] of this transaction writes them. Whatever is written before that gives them up.
     ///
     /// # Errors
-    /// The errors of [`Self::prepare`]; and when the transaction is not wanted.
-    pub fn prepare_if(
-        &mut self,
-        transaction: u64,
-        changes: &[Change],
-        wanted: impl FnOnce() -> bool,
-    ) -> Result<(), StoreError> {
-        if let Some(other) = self.prepared {
-            return Err(StoreError::out_of_order(
-                "prepare",
-                transaction,
-                format!("{other} is still prepared"),
-            ));
+    /// When the transaction is prepared, another one that is has written one of the rows, or the disk refuses.
+    pub fn lay_out(&mut self, ticket: Ticket, changes: &[Change]) -> Result<(), StoreError> {
+        const ATTEMPT: &str = "prepare a transaction";
+        if self.prepared.contains(ticket) {
+            return Err(StoreError::out_of_order("prepare", ticket, "it is prepared already"));
         }
-        let write = self.begin("prepare a transaction")?;
-        record_number(&write, transaction)?;
-        apply_recording(&write, transaction, changes, &mut self.block_work)?;
-        if !wanted() {
-            // Dropping a write transaction discards it.
-            return Err(StoreError::Withdrawn { transaction });
-        }
-        #[cfg(any(test, feature = "faults"))]
-        if let Some(fault) = self.fault.take_if(|it| *it == super::faults::Fault::Unprepared) {
-            return fault.strike(write);
-        }
-        finish(write, "prepare a transaction")?;
-        self.prepared = Some(transaction);
+        let rows = self.prepared.claim(ATTEMPT, changes)?;
+        let write = self.begin(ATTEMPT)?;
+        apply_recording(&write, ticket, changes, &mut self.block_work)?;
+        self.layout = Some(Layout { ticket, write, rows });
         Ok(())
     }
 
-    /// Makes the prepared transaction final, or rolls it back.
-    ///
-    /// # Errors
-    /// When this transaction is not the prepared one, or the disk refuses. In the latter case it is rolled back,
-    /// at the latest when the disk answers again.
-    pub fn commit(&mut self, transaction: u64, unconfirmed: Unconfirmed) -> Result<(), StoreError> {
-        self.commit_with(transaction, unconfirmed, &[])
+    /// True while rows of a transaction are laid out.
+    pub(super) fn has_layout(&self) -> bool {
+        self.layout.is_some()
     }
 
-    /// Makes the prepared transaction final, and writes gNSI artefacts in the same durable write.
+    /// Gives up what was laid out for a transaction.
+    pub(super) fn give_up_layout(&mut self, ticket: Ticket) {
+        self.layout.take_if(|layout| layout.ticket == ticket); // a write transaction that is dropped writes nothing
+    }
+
+    /// Prepares a transaction: applies its rows, and records their previous content in the same durable write.
+    ///
+    /// Several transactions can be prepared at the same time.
+    ///
+    /// # Errors
+    /// The errors of [`Self::lay_out`].
+    pub fn prepare(&mut self, ticket: Ticket, changes: &[Change]) -> Result<(), StoreError> {
+        if self.layout.as_ref().is_none_or(|layout| layout.ticket != ticket) {
+            self.lay_out(ticket, changes)?;
+        }
+        let Some(Layout { write, rows, .. }) = self.layout.take() else { return Ok(()) };
+        #[cfg(any(test, feature = "faults"))]
+        if let Some(fault) = self.fault.take_if(|it| it.is_of_prepare()) {
+            return fault.strike(write);
+        }
+        finish(write, "prepare a transaction")?;
+        self.prepared.insert(ticket, rows);
+        Ok(())
+    }
+
+    /// Makes a prepared transaction final under `number`, or rolls it back.
+    ///
+    /// # Errors
+    /// When the transaction is not prepared; when `number` is not above that of the last one; when the beginning or the
+    /// end of an unconfirmed commit is not alone; or when the disk refuses. A transaction that was prepared is rolled
+    /// back then, at the latest when the disk answers again.
+    pub fn commit(
+        &mut self,
+        ticket: Ticket,
+        number: u64,
+        unconfirmed: Unconfirmed,
+    ) -> Result<(), StoreError> {
+        self.commit_with(ticket, number, unconfirmed, &[])
+    }
+
+    /// Makes a prepared transaction final, and writes gNSI artefacts in the same durable write.
     ///
     /// # Errors
     /// The errors of [`Self::commit`]; no artefact is written then.
     pub fn commit_with(
         &mut self,
-        transaction: u64,
+        ticket: Ticket,
+        number: u64,
         unconfirmed: Unconfirmed,
         artefacts: &[ArtefactChange],
     ) -> Result<(), StoreError> {
-        self.expect_prepared("commit", transaction)?;
-        let made = self.make_final(transaction, unconfirmed, artefacts);
-        let Err(error) = made else { return Ok(()) };
-        (self.failed, self.given_up) = (true, true);
+        self.expect_prepared("commit", ticket)?;
+        let made = self.make_final(ticket, number, unconfirmed, artefacts);
         // The disk may have completed the write before it failed.
-        match self.made_final(transaction) {
-            Ok(true) => {
-                (self.prepared, self.given_up) = (None, false);
-                Ok(())
-            }
-            Ok(false) | Err(_) => Err(error),
+        if made.is_err() && !self.was_made_final(ticket) {
+            self.prepared.give_up(ticket);
+            return made;
         }
+        self.prepared.remove(ticket);
+        Ok(())
     }
 
     /// Looks up, after reopening the file, whether the end of a transaction had reached the disk.
-    fn made_final(&mut self, transaction: u64) -> Result<bool, StoreError> {
-        self.redb = None; // releases the lock
-        self.redb = Some(open_file(&self.path)?);
-        Ok(self.unfinished()? != Some(transaction))
+    fn was_made_final(&mut self, ticket: Ticket) -> bool {
+        self.failed = true;
+        let recorded = self.reopen().and_then(|()| prepared::recorded(self.redb()?));
+        recorded.is_ok_and(|recorded| !recorded.contains(&ticket))
     }
 
     fn make_final(
         &mut self,
-        transaction: u64,
+        ticket: Ticket,
+        number: u64,
         unconfirmed: Unconfirmed,
         artefacts: &[ArtefactChange],
     ) -> Result<(), StoreError> {
         const ATTEMPT: &str = "commit a transaction";
+        if unconfirmed != Unconfirmed::Stays
+            && let Some(other) = self.prepared.other_than(ticket)
+        {
+            let state = format!(
+                "{other} is prepared, and what begins or ends a wait for confirmation is alone"
+            );
+            return Err(StoreError::out_of_order("commit", ticket, state));
+        }
         let write = self.begin(ATTEMPT)?;
+        give_number(&write, ticket, number)?;
         artefacts::write(&write, artefacts).map_err(StoreError::accessing(ATTEMPT))?;
         match unconfirmed {
             Unconfirmed::Stays => {}
-            Unconfirmed::Begins => unconfirmed::keep(&write, transaction)?,
+            Unconfirmed::Begins => unconfirmed::keep(&write, ticket, number)?,
             Unconfirmed::Ends => unconfirmed::forget(&write)?,
         }
-        forget_record(&write, transaction)?;
+        prepared::forget(&write, ticket)?;
         #[cfg(any(test, feature = "faults"))]
-        if let Some(fault) = self.fault.take() {
+        if let Some(fault) = self.fault.take_if(|it| it.is_of_commit()) {
             return fault.strike(write);
         }
-        finish(write, ATTEMPT)?;
-        self.prepared = None;
-        Ok(())
+        finish(write, ATTEMPT)
     }
 
     /// Makes the commit final that waits to be confirmed.
@@ -254,23 +294,25 @@ impl Database {
         finish(write, "confirm a commit")
     }
 
+    /// Restores every row that a prepared transaction replaced.
+    ///
     /// # Errors
-    /// When this transaction is not the prepared one, or the disk refuses. In the latter case it is rolled back
-    /// when the disk answers again.
-    pub fn abort(&mut self, transaction: u64) -> Result<(), StoreError> {
-        self.expect_prepared("abort", transaction)?;
-        self.given_up = true;
-        self.undo(transaction, |_| true)?;
-        self.given_up = false;
-        self.prepared = None;
+    /// When the transaction is not prepared, or the disk refuses. In the latter case it is rolled back when the disk
+    /// answers again.
+    pub fn abort(&mut self, ticket: Ticket) -> Result<(), StoreError> {
+        self.expect_prepared("abort", ticket)?;
+        self.prepared.give_up(ticket);
+        self.undo(&[ticket], |_| true)?;
+        self.prepared.remove(ticket);
         Ok(())
     }
 
     /// Writes rows outside of a transaction.
     ///
     /// # Errors
-    /// When the disk refuses; nothing is written then.
+    /// When a prepared transaction has written one of the rows, or the disk refuses; nothing is written then.
     pub fn write(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.prepared.claim("write rows", changes)?;
         let write = self.begin("write rows")?;
         apply(&write, changes, &mut self.block_work)?;
         #[cfg(any(test, feature = "faults"))]
@@ -347,7 +389,7 @@ impl Database {
     }
 
     /// Completes a factory reset by erasing the data that the running agent still needed, and then its mark.
-    fn finish_factory_reset(&self, folder: &Path) -> Result<(), StoreError> {
+    fn finish_factory_reset(&mut self, folder: &Path) -> Result<(), StoreError> {
         const ATTEMPT: &str = "finish a factory reset";
         let failed = StoreError::accessing(ATTEMPT);
         let redb = self.redb()?;
@@ -380,20 +422,21 @@ impl Database {
         Ok(())
     }
 
-    /// Rolls back the transaction whose end was never recorded.
+    /// Rolls back the transactions whose end was never recorded.
     ///
     /// Restore rows of adopted objects stay: the kernel may have been changed already, and the original values
     /// exist nowhere else. The core gives up objects that no layer configures.
     fn roll_back_unfinished(&mut self) -> Result<(), StoreError> {
-        let Some(transaction) = self.unfinished()? else { return Ok(()) };
-        warn!(
-            transaction,
-            "rolling back a transaction that was interrupted before it was answered"
-        );
-        let taken_back = self.undo(transaction, keeps_restores)?;
+        let unfinished = prepared::recorded(self.redb()?)?;
+        if unfinished.is_empty() {
+            return Ok(());
+        }
+        let transactions = unfinished.len();
+        warn!(transactions, "rolling back what was interrupted before it was answered");
+        let taken_back = self.undo(&unfinished, keeps_restores)?;
         self.note_taken_back(taken_back);
-        self.rolled_back = Some(transaction);
-        info!(transaction, "rolled back");
+        self.rolled_back = transactions;
+        info!(transactions, "rolled back");
         Ok(())
     }
 
@@ -418,43 +461,34 @@ impl Database {
         }
     }
 
-    fn unfinished(&self) -> Result<Option<u64>, StoreError> {
-        let redb = self.redb()?;
-        let read = || -> Result<Option<u64>, redb::Error> {
-            let prepared = redb.begin_read()?.open_table(PREPARED)?;
-            Ok(prepared.first()?.map(|(key, _)| key.value().0))
-        };
-        read().map_err(StoreError::accessing("look for a prepared transaction"))
-    }
-
-    /// Restores rows from the record of a transaction. Returns their content before that.
+    /// Restores rows from the records of transactions, in one durable write. Returns their content before that.
     fn undo(
         &mut self,
-        transaction: u64,
+        tickets: &[Ticket],
         wanted: impl Fn(&Change) -> bool,
     ) -> Result<Vec<Change>, StoreError> {
         const ATTEMPT: &str = "roll back a transaction";
         let write = self.begin(ATTEMPT)?;
-        let chunks = || -> Result<Vec<Vec<u8>>, redb::Error> {
-            let table = write.open_table(PREPARED)?;
-            table.range(record(transaction))?.map(|row| Ok(row?.1.value().to_vec())).collect()
-        };
-        let chunks = chunks().map_err(StoreError::accessing(ATTEMPT))?;
-        let taken_back = put_back(&write, &chunks, &mut self.block_work, wanted)?;
-        forget_record(&write, transaction)?;
+        let mut taken_back = Vec::new();
+        for ticket in tickets {
+            let pieces = prepared::pieces(&write, *ticket);
+            let pieces = pieces.map_err(StoreError::accessing(ATTEMPT))?;
+            taken_back.extend(put_back(&write, &pieces, &mut self.block_work, &wanted)?);
+            prepared::forget(&write, *ticket)?;
+        }
+        #[cfg(any(test, feature = "faults"))]
+        if let Some(fault) = self.fault.take_if(|it| it.is_of_roll_back()) {
+            fault.strike(write)?;
+            return Ok(taken_back);
+        }
         finish(write, ATTEMPT)?;
         Ok(taken_back)
     }
 
-    fn expect_prepared(&self, attempt: &'static str, transaction: u64) -> Result<(), StoreError> {
-        match self.prepared {
-            Some(prepared) if prepared == transaction => Ok(()),
-            Some(other) => {
-                Err(StoreError::out_of_order(attempt, transaction, format!("{other} is prepared")))
-            }
-            None => {
-                Err(StoreError::out_of_order(attempt, transaction, "none is prepared".to_owned()))
-            }
+    fn expect_prepared(&self, attempt: &'static str, ticket: Ticket) -> Result<(), StoreError> {
+        match self.prepared.contains(ticket) {
+            true => Ok(()),
+            false => Err(StoreError::out_of_order(attempt, ticket, "it is not prepared")),
         }
     }
 
@@ -462,7 +496,9 @@ impl Database {
         self.redb.as_ref().ok_or(StoreError::Stopped)
     }
 
-    fn begin(&self, attempt: &'static str) -> Result<WriteTransaction, StoreError> {
+    /// Begins a write. Any layout is given up first, or redb would wait for its end.
+    fn begin(&mut self, attempt: &'static str) -> Result<WriteTransaction, StoreError> {
+        self.layout = None;
         self.redb()?.begin_write().map_err(|error| StoreError::accessing(attempt)(error.into()))
     }
 }
@@ -480,8 +516,12 @@ impl StoreError {
         move |source| Self::Access { attempt, source: Box::new(source) }
     }
 
-    fn out_of_order(attempt: &'static str, transaction: u64, state: String) -> Self {
-        Self::OutOfOrder { attempt, transaction, state }
+    pub(super) fn out_of_order(
+        attempt: &'static str,
+        ticket: Ticket,
+        state: impl Into<String>,
+    ) -> Self {
+        Self::OutOfOrder { attempt, ticket, state: state.into() }
     }
 }
 
@@ -495,30 +535,19 @@ fn finish(write: WriteTransaction, attempt: &'static str) -> Result<(), StoreErr
     write.commit().map_err(|error| StoreError::accessing(attempt)(error.into()))
 }
 
-/// Keys of all pieces of one record.
-fn record(transaction: u64) -> std::ops::RangeInclusive<(u64, u32)> {
-    (transaction, 0)..=(transaction, u32::MAX)
-}
-
-fn record_number(write: &WriteTransaction, transaction: u64) -> Result<(), StoreError> {
+/// Records the number of a transaction, which becomes final with it.
+fn give_number(write: &WriteTransaction, ticket: Ticket, number: u64) -> Result<(), StoreError> {
     let exchange = || -> Result<u64, redb::Error> {
         let mut meta = write.open_table(META)?;
-        let earlier =
-            meta.insert(META_LAST_TRANSACTION, transaction)?.map_or(0, |number| number.value());
-        Ok(earlier)
+        let earlier = meta.insert(META_LAST_TRANSACTION, number)?;
+        Ok(earlier.map_or(0, |number| number.value()))
     };
     let last = exchange().map_err(StoreError::accessing("number a transaction"))?;
-    if transaction > last {
+    if number > last {
         return Ok(());
     }
-    Err(StoreError::out_of_order("prepare", transaction, format!("{last} was prepared before")))
-}
-
-fn forget_record(write: &WriteTransaction, transaction: u64) -> Result<(), StoreError> {
-    let removed = || -> Result<(), redb::Error> {
-        Ok(write.open_table(PREPARED)?.retain_in(record(transaction), |_, _| false)?)
-    };
-    removed().map_err(StoreError::accessing("end a transaction"))
+    let state = format!("its number {number} is not above {last}, the last one");
+    Err(StoreError::out_of_order("commit", ticket, state))
 }
 
 /// Selects the rows that a roll-back at start restores: see [`Database::roll_back_unfinished`].

@@ -12,19 +12,37 @@ const LATE: Duration = Duration::from_millis(50);
 pub enum Fault {
     /// The rows of a transaction are not written.
     Unprepared,
+    /// The rows of a transaction are written, but reported as an error.
+    MisreportedPrepare,
+    /// The roll-back of a transaction is not written.
+    NotRolledBack,
+    /// The roll-back of a transaction is written, but reported as an error.
+    MisreportedRollBack,
     /// Rows outside of transactions are not written.
     Unwritten,
     /// Rows outside of transactions are written late.
     Late,
-    /// The end of a transaction is not written.
+    /// A commit is not written.
     Lost,
-    /// The end of a transaction is written, but reported as an error.
+    /// A commit is written, but reported as an error.
     Misreported,
     /// The thread of the database panics.
     Panic,
 }
 
 impl Fault {
+    pub(crate) fn is_of_prepare(self) -> bool {
+        matches!(self, Self::Unprepared | Self::MisreportedPrepare)
+    }
+
+    pub(crate) fn is_of_commit(self) -> bool {
+        matches!(self, Self::Lost | Self::Misreported | Self::Panic)
+    }
+
+    pub(crate) fn is_of_roll_back(self) -> bool {
+        matches!(self, Self::NotRolledBack | Self::MisreportedRollBack)
+    }
+
     /// True for faults that concern rows outside of transactions.
     pub(crate) fn is_of_rows(self) -> bool {
         matches!(self, Self::Unwritten | Self::Late)
@@ -38,9 +56,11 @@ impl Fault {
                 write.commit().map_err(committing)?;
                 return Ok(());
             }
-            Self::Misreported => write.commit().map_err(committing)?,
+            Self::Misreported | Self::MisreportedPrepare | Self::MisreportedRollBack => {
+                write.commit().map_err(committing)?;
+            }
             Self::Panic => panic!("as a bug would"),
-            Self::Unprepared | Self::Unwritten | Self::Lost => {}
+            Self::Unprepared | Self::NotRolledBack | Self::Unwritten | Self::Lost => {}
         }
         let source = Box::new(redb::Error::Io(io::Error::from(io::ErrorKind::StorageFull)));
         Err(StoreError::Access { attempt: "commit a transaction", source })

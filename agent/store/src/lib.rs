@@ -1,12 +1,15 @@
 //! Persistent state: configuration layers, original values of adopted objects, users, and final gNSI artefacts.
 //!
 //! [`Store`] is the asynchronous handle. The [`Database`] behind it has a thread of its own, because a durable
-//! write waits for the disk. Commands are processed in order.
+//! write waits for the disk. Commands are carried out in order; a transaction that is prepared ahead of the decision to
+//! run it takes its turn when the decision comes.
 //!
 //! A transaction is two durable writes. [`Store::prepare`] applies its rows and records their previous content;
-//! [`Store::commit`] drops that record, [`Store::abort`] restores from it. A prepared transaction that is found
-//! when the database is opened was never answered, so it is rolled back first. After it, a commit that waits to be
-//! confirmed is rolled back: [`Unconfirmed`] says how one begins and ends.
+//! [`Store::commit`] drops that record, [`Store::abort`] restores from it. Several transactions can be prepared at the
+//! same time, as long as none writes a row of another one; they end in any order. A [`Ticket`] names each until it is
+//! final, and its number is the order of committing. Those that are found prepared when the database is opened were
+//! never answered, so they are rolled back first. After them, a commit that waits to be confirmed is rolled back:
+//! [`Unconfirmed`] says how one begins and ends.
 
 pub mod accounts;
 mod artefacts;
@@ -21,7 +24,9 @@ mod journal;
 mod layer_rows;
 mod layer_table;
 mod notes;
+mod prepared;
 mod tables;
+mod thread;
 mod unconfirmed;
 mod undo;
 
@@ -32,13 +37,15 @@ use std::{
     io,
     path::{Path, PathBuf},
     pin::Pin,
+    sync::Arc,
+    sync::atomic::{AtomicU64, Ordering},
     task::{Context, Poll},
-    thread,
 };
 
 use holdfast_base::Role;
 use holdfast_config::{RowChange, is_secret_row};
 use smol_str::SmolStr;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::accounts::{ACCOUNTS_NAME, Ledger};
@@ -51,6 +58,8 @@ pub use self::journal::{JOURNAL_NAME, Journal};
 pub use self::layer_rows::LayerRows;
 pub use self::layer_table::BlockWork;
 pub use self::notes::LAST_REBOOT;
+pub use self::prepared::Ticket;
+use self::thread::DatabaseThread;
 
 /// Commands that wait for the disk. The core has at most a few in progress; more than this is a flood.
 const QUEUE_DEPTH: usize = 256;
@@ -104,7 +113,8 @@ impl fmt::Debug for Change {
     }
 }
 
-/// Effect of a commit on the one that waits to be confirmed.
+/// Effect of a commit on the one that waits to be confirmed. A commit that has one is alone: no other transaction is
+/// prepared when it is made final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unconfirmed {
     /// None.
@@ -137,7 +147,7 @@ impl fmt::Debug for User {
     }
 }
 
-/// Content of the database at its opening, after an unfinished transaction was rolled back.
+/// Content of the database at its opening, after unfinished transactions were rolled back.
 #[derive(Default)]
 pub struct StoredState {
     pub layers: LayerRows,
@@ -149,12 +159,12 @@ pub struct StoredState {
     pub artefacts: Artefacts,
     /// Rows of [`Table::Note`].
     pub notes: Vec<Row>,
-    /// The transaction that was prepared when the agent ended, and is rolled back.
-    pub rolled_back: Option<u64>,
+    /// Number of transactions that were prepared when the agent ended, and are rolled back.
+    pub rolled_back: usize,
     /// Rows of [`Table::Layer`] that were rolled back, with their content before that, which the system may still
     /// have.
     pub taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
-    /// The highest transaction number ever prepared; the next one must be higher.
+    /// Number of the transaction that was made final last; the next one must be higher.
     pub last_transaction: u64,
     /// The highest transaction number in the history of earlier runs; those of this run continue from it.
     pub last_recorded: u64,
@@ -196,10 +206,14 @@ pub enum StoreError {
     Access { attempt: &'static str, source: Box<redb::Error> },
     #[error("the database holds a {what} that cannot be read")]
     Corrupt { what: &'static str },
-    #[error("cannot {attempt} transaction {transaction}: {state}")]
-    OutOfOrder { attempt: &'static str, transaction: u64, state: String },
-    #[error("transaction {transaction} was given up before it was written")]
-    Withdrawn { transaction: u64 },
+    #[error("cannot {attempt} the transaction of {ticket}: {state}")]
+    OutOfOrder { attempt: &'static str, ticket: Ticket, state: String },
+    #[error(
+        "cannot {attempt}: the row `{row}` was written by the transaction of {ticket}, which is not final"
+    )]
+    RowInUse { attempt: &'static str, row: String, ticket: Ticket },
+    #[error("the transaction of {ticket} was given up before it was written")]
+    Withdrawn { ticket: Ticket },
     #[error("too many writes wait for the disk")]
     Overloaded,
     #[error("the store has stopped")]
@@ -209,7 +223,14 @@ pub enum StoreError {
 impl StoreError {
     /// True when the same request may succeed later.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Overloaded | Self::Locked { .. })
+        matches!(self, Self::Overloaded | Self::Locked { .. } | Self::RowInUse { .. })
+    }
+
+    fn unsent<T>(refused: &TrySendError<T>) -> Self {
+        match refused {
+            TrySendError::Full(_) => Self::Overloaded,
+            TrySendError::Closed(_) => Self::Stopped,
+        }
     }
 }
 
@@ -217,6 +238,7 @@ impl StoreError {
 #[derive(Clone, Debug)]
 pub struct Store {
     command_tx: mpsc::Sender<Command>,
+    last_ticket: Arc<AtomicU64>,
 }
 
 /// An accepted command. Its effect does not depend on anyone waiting for the answer.
@@ -227,36 +249,46 @@ pub struct Answer<T>(Result<oneshot::Receiver<Result<T, StoreError>>, Option<Sto
 /// Decision on a transaction that is being prepared. Dropping it declines.
 #[derive(Debug)]
 #[must_use = "without consent nothing is prepared"]
-pub struct Consent(oneshot::Sender<()>);
+pub struct Consent {
+    ticket: Ticket,
+    /// The place of the decision in the queue; `None` when the transaction was not accepted, or is decided.
+    place: Option<mpsc::OwnedPermit<Command>>,
+}
 
 impl Consent {
-    pub fn give(self) {
-        // If the store has stopped, the answer of the command says so.
-        let _ = self.0.send(());
+    pub fn give(mut self) {
+        self.decide(true);
+    }
+
+    fn decide(&mut self, is_wanted: bool) {
+        if let Some(place) = self.place.take() {
+            // If the store has stopped, the answer of the command says so.
+            place.send(Command::Decide { ticket: self.ticket, is_wanted });
+        }
     }
 }
 
-/// Receiving end of a [`Consent`], for the thread of the database.
-#[derive(Debug)]
-struct ConsentReceiver(oneshot::Receiver<()>);
-
-impl ConsentReceiver {
-    /// Waits for the decision: true for consent.
-    fn wait(self) -> bool {
-        self.0.blocking_recv().is_ok()
+impl Drop for Consent {
+    fn drop(&mut self) {
+        self.decide(false);
     }
 }
 
 #[derive(Debug)]
 enum Command {
     Prepare {
-        transaction: u64,
+        ticket: Ticket,
         changes: Vec<Change>,
-        consent: ConsentReceiver,
         answer: Reply<()>,
     },
+    /// Writes the rows of a transaction, or gives them up.
+    Decide {
+        ticket: Ticket,
+        is_wanted: bool,
+    },
     Commit {
-        transaction: u64,
+        ticket: Ticket,
+        number: u64,
         unconfirmed: Unconfirmed,
         artefacts: Vec<ArtefactChange>,
         answer: Reply<()>,
@@ -265,7 +297,7 @@ enum Command {
         answer: Reply<()>,
     },
     Abort {
-        transaction: u64,
+        ticket: Ticket,
         answer: Reply<()>,
     },
     Write {
@@ -307,48 +339,63 @@ impl Store {
         let mut database = Database::open(folder)?;
         let loaded = database.load()?;
         let (command_tx, command_rx) = mpsc::channel(QUEUE_DEPTH);
-        thread::Builder::new()
-            .name("store".to_owned())
-            .spawn(move || serve(database, command_rx))
-            .map_err(|source| StoreError::File {
+        let thread = DatabaseThread::new(database, command_rx);
+        std::thread::Builder::new().name("store".to_owned()).spawn(move || thread.run()).map_err(
+            |source| StoreError::File {
                 action: "start the thread of",
                 path: folder.into(),
                 source,
-            })?;
-        Ok((Self { command_tx }, loaded))
+            },
+        )?;
+        Ok((Self { command_tx, last_ticket: Arc::default() }, loaded))
+    }
+
+    /// A ticket for a new transaction.
+    pub fn new_ticket(&self) -> Ticket {
+        Ticket(self.last_ticket.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Applies the rows of a transaction, and records their previous content in the same durable write.
     ///
-    /// One transaction is prepared at a time; `transaction` must exceed every earlier one.
-    pub fn prepare(&self, transaction: u64, changes: Vec<Change>) -> Answer<()> {
-        let (answer, consent) = self.prepare_ahead(transaction, changes);
+    /// Other transactions may be prepared meanwhile; one that writes a row of another one is refused.
+    pub fn prepare(&self, ticket: Ticket, changes: Vec<Change>) -> Answer<()> {
+        let (answer, consent) = self.prepare_ahead(ticket, changes);
         consent.give();
         answer
     }
 
     /// Prepares a transaction ahead of the decision to run it: rows are computed, and written once there is
     /// consent. Without consent nothing is written, and the answer is [`StoreError::Withdrawn`].
-    pub fn prepare_ahead(&self, transaction: u64, changes: Vec<Change>) -> (Answer<()>, Consent) {
-        let (consent_tx, consent_rx) = oneshot::channel();
-        let consent = ConsentReceiver(consent_rx);
-        let prepare = |answer| Command::Prepare { transaction, changes, consent, answer };
-        (self.send(prepare), Consent(consent_tx))
+    pub fn prepare_ahead(&self, ticket: Ticket, changes: Vec<Change>) -> (Answer<()>, Consent) {
+        // The decision has its place in the queue before it is made, so that a full queue cannot lose it.
+        let place = self.command_tx.clone().try_reserve_owned();
+        let place = place.map_err(|refused| StoreError::unsent(&refused));
+        let (answer, place) = match place {
+            Ok(place) => {
+                (self.send(|answer| Command::Prepare { ticket, changes, answer }), Some(place))
+            }
+            Err(refused) => (Answer(Err(Some(refused))), None),
+        };
+        (answer, Consent { ticket, place })
     }
 
-    /// Makes the prepared transaction final. Durable once answered.
-    pub fn commit(&self, transaction: u64, unconfirmed: Unconfirmed) -> Answer<()> {
-        self.commit_with(transaction, unconfirmed, Vec::new())
+    /// Makes a prepared transaction final. Durable once answered.
+    pub fn commit(&self, ticket: Ticket, number: u64, unconfirmed: Unconfirmed) -> Answer<()> {
+        self.commit_with(ticket, number, unconfirmed, Vec::new())
     }
 
-    /// Makes the prepared transaction final, and writes gNSI artefacts in the same durable write.
+    /// Makes a prepared transaction final, and writes gNSI artefacts in the same durable write. The `number` of the
+    /// transaction must be above that of the one before.
+    ///
+    /// After an error the transaction is rolled back.
     pub fn commit_with(
         &self,
-        transaction: u64,
+        ticket: Ticket,
+        number: u64,
         unconfirmed: Unconfirmed,
         artefacts: Vec<ArtefactChange>,
     ) -> Answer<()> {
-        self.send(|answer| Command::Commit { transaction, unconfirmed, artefacts, answer })
+        self.send(|answer| Command::Commit { ticket, number, unconfirmed, artefacts, answer })
     }
 
     /// Makes the commit final that waits to be confirmed. Durable once answered.
@@ -356,9 +403,9 @@ impl Store {
         self.send(|answer| Command::Confirm { answer })
     }
 
-    /// Restores every row that the prepared transaction replaced.
-    pub fn abort(&self, transaction: u64) -> Answer<()> {
-        self.send(|answer| Command::Abort { transaction, answer })
+    /// Restores every row that a prepared transaction replaced.
+    pub fn abort(&self, ticket: Ticket) -> Answer<()> {
+        self.send(|answer| Command::Abort { ticket, answer })
     }
 
     /// Writes rows outside of a transaction, as for the adoption of a port that appears. Durable once answered.
@@ -402,8 +449,7 @@ impl Store {
         let (answer_tx, answer_rx) = oneshot::channel();
         Answer(match self.command_tx.try_send(command(answer_tx)) {
             Ok(()) => Ok(answer_rx),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(Some(StoreError::Overloaded)),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(Some(StoreError::Stopped)),
+            Err(refused) => Err(Some(StoreError::unsent(&refused))),
         })
     }
 }
@@ -419,69 +465,6 @@ impl<T> Future for Answer<T> {
             Err(refused) => Poll::Ready(Err(refused.take().unwrap_or(StoreError::Stopped))),
         }
     }
-}
-
-/// The loop of the database thread.
-fn serve(mut database: Database, mut command_rx: mpsc::Receiver<Command>) {
-    let mut closing = None;
-    while let Some(command) = command_rx.blocking_recv() {
-        let database = &mut database;
-        match command {
-            Command::Prepare { transaction, changes, consent, answer } => {
-                carry_out(database, answer, |database| {
-                    database.prepare_if(transaction, &changes, || consent.wait())
-                });
-            }
-            Command::Commit { transaction, unconfirmed, artefacts, answer } => {
-                carry_out(database, answer, |database| {
-                    database.commit_with(transaction, unconfirmed, &artefacts)
-                });
-            }
-            Command::Confirm { answer } => carry_out(database, answer, Database::confirm),
-            Command::Abort { transaction, answer } => {
-                carry_out(database, answer, |database| database.abort(transaction));
-            }
-            Command::Write { changes, answer } => {
-                carry_out(database, answer, |database| database.write(&changes));
-            }
-            Command::WriteArtefacts { changes, answer } => {
-                carry_out(database, answer, |database| database.write_artefacts(&changes));
-            }
-            Command::SetUser { user, answer } => {
-                carry_out(database, answer, |database| database.set_user(&user));
-            }
-            Command::DeleteUser { name, answer } => {
-                carry_out(database, answer, |database| database.delete_user(&name));
-            }
-            #[cfg(any(test, feature = "faults"))]
-            Command::Refuse { fault, answer } => carry_out(database, answer, |database| {
-                database.fault = Some(fault);
-                Ok(())
-            }),
-            Command::Close { answer } => {
-                closing = Some(answer);
-                break;
-            }
-        }
-    }
-    drop(database);
-    if let Some(answer) = closing {
-        drop(answer.send(Ok(())));
-    }
-}
-
-/// Runs one command and sends its answer, which may have no receiver any more.
-fn carry_out<T>(
-    database: &mut Database,
-    answer: Reply<T>,
-    work: impl FnOnce(&mut Database) -> Result<T, StoreError>,
-) {
-    let result = match database.mend() {
-        Ok(()) => work(database),
-        Err(error) => Err(error),
-    };
-    database.note(&result);
-    drop(answer.send(result));
 }
 
 #[cfg(test)]

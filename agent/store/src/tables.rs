@@ -4,6 +4,7 @@ use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
 use super::layer_table::{self, BlockWork};
 use super::notes::NOTES;
+use super::prepared::Ticket;
 use super::{Change, Row, StoreError, Table, undo};
 
 /// Rows of the layers in blocks, see [`block`](super::block).
@@ -11,7 +12,7 @@ pub(super) const LAYER: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new
 pub(super) const RESTORE: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("restore");
 /// Secrets to which the layers refer.
 pub(super) const SECRETS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("secrets");
-/// Pieces of the undo record of the prepared transaction, by transaction and number.
+/// Pieces of the undo records of prepared transactions, by ticket and number.
 pub(super) const PREPARED: TableDefinition<'_, (u64, u32), &[u8]> =
     TableDefinition::new("prepared");
 
@@ -46,10 +47,10 @@ pub(super) fn apply(
     tables.put(changes, work, &mut |_, _, _| Ok(()))
 }
 
-/// Applies `changes` and stores the previous content of their rows as the record of `transaction`.
+/// Applies `changes` and stores the previous content of their rows as a record.
 pub(super) fn apply_recording(
     write: &WriteTransaction,
-    transaction: u64,
+    Ticket(ticket): Ticket,
     changes: &[Change],
     work: &mut BlockWork,
 ) -> Result<(), StoreError> {
@@ -61,7 +62,7 @@ pub(super) fn apply_recording(
     tables.put(changes, work, &mut |table, key, earlier| {
         chunk.push(table, key, earlier)?;
         if chunk.is_full() {
-            let stored = prepared.insert((transaction, number), chunk.octets());
+            let stored = prepared.insert((ticket, number), chunk.octets());
             stored.map_err(|error| failed(error.into()))?;
             number += 1;
             chunk.clear();
@@ -69,7 +70,7 @@ pub(super) fn apply_recording(
         Ok(())
     })?;
     // Written even without changes, because the record marks the transaction as prepared.
-    prepared.insert((transaction, number), chunk.octets()).map_err(|error| failed(error.into()))?;
+    prepared.insert((ticket, number), chunk.octets()).map_err(|error| failed(error.into()))?;
     Ok(())
 }
 
@@ -87,6 +88,11 @@ pub(super) fn rows(
 }
 
 pub(super) type BytesTable<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
+
+/// The row that a change writes.
+fn row(change: &Change) -> (Table, &[u8]) {
+    (change.table, &change.key)
+}
 
 /// Receives table, key and previous content of a row.
 type PreImages<'a> = dyn FnMut(Table, &[u8], Option<&[u8]>) -> Result<(), StoreError> + 'a;
@@ -109,22 +115,23 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Makes changes in their order, those of the layers in the order of their keys; `earlier` receives the content
-    /// before each.
+    /// Makes changes in the order of tables and keys; the last one of a key counts. `earlier` is told once of each row.
     fn put(
         &mut self,
         changes: &[Change],
         work: &mut BlockWork,
         earlier: &mut PreImages<'_>,
     ) -> Result<(), StoreError> {
-        let is_of_layer = |change: &&Change| change.table == Table::Layer;
-        let mut of_layer: Vec<&Change> = changes.iter().filter(is_of_layer).collect();
+        let mut sorted: Vec<&Change> = changes.iter().collect();
         // Stable, so that the last change of a key stays the last one.
-        of_layer.sort_by(|one, other| one.key.cmp(&other.key));
-        layer_table::apply(&mut self.layer, &of_layer, work, &mut |key, value| {
+        sorted.sort_by(|one, other| row(one).cmp(&row(other)));
+        let (of_layer, others) =
+            sorted.split_at(sorted.partition_point(|change| change.table == Table::Layer));
+        layer_table::apply(&mut self.layer, of_layer, work, &mut |key, value| {
             earlier(Table::Layer, key, value)
         })?;
-        for change in changes {
+        for of_row in others.chunk_by(|one, other| row(one) == row(other)) {
+            let Some(change) = of_row.last() else { continue };
             let table = match change.table {
                 Table::Layer => continue,
                 Table::Restore => &mut self.restore,

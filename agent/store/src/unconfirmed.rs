@@ -7,7 +7,7 @@
 use redb::{ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::StoreError;
-use super::tables::PREPARED;
+use super::prepared::{self, Ticket};
 
 /// Pieces of the record, by transaction and number. Missing in files of earlier versions.
 const UNCONFIRMED: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new("unconfirmed");
@@ -15,18 +15,30 @@ const UNCONFIRMED: TableDefinition<'_, (u64, u32), &[u8]> = TableDefinition::new
 /// A transaction, and the pieces of its record in order.
 type Record = (u64, Vec<Vec<u8>>);
 
-/// Keeps the record of the prepared `transaction`, as a commit to be confirmed.
-pub(super) fn keep(write: &WriteTransaction, transaction: u64) -> Result<(), StoreError> {
-    let kept = || -> Result<(), redb::Error> {
-        let prepared = write.open_table(PREPARED)?;
+/// Keeps the record of a prepared transaction as that of commit `number`, which waits to be confirmed. One at a time
+/// does.
+pub(super) fn keep(
+    write: &WriteTransaction,
+    ticket: Ticket,
+    number: u64,
+) -> Result<(), StoreError> {
+    let kept = || -> Result<Option<u64>, redb::Error> {
         let mut unconfirmed = write.open_table(UNCONFIRMED)?;
-        for piece in prepared.range((transaction, 0)..=(transaction, u32::MAX))? {
-            let (key, chunk) = piece?;
-            unconfirmed.insert(key.value(), chunk.value())?;
+        if let Some((key, _)) = unconfirmed.first()? {
+            return Ok(Some(key.value().0));
         }
-        Ok(())
+        for (piece, octets) in (0..).zip(prepared::pieces(write, ticket)?) {
+            unconfirmed.insert((number, piece), octets.as_slice())?;
+        }
+        Ok(None)
     };
-    kept().map_err(StoreError::accessing("keep what an unconfirmed commit replaced"))
+    match kept().map_err(StoreError::accessing("keep what an unconfirmed commit replaced"))? {
+        None => Ok(()),
+        Some(other) => {
+            let state = format!("commit {other} waits to be confirmed");
+            Err(StoreError::out_of_order("commit", ticket, state))
+        }
+    }
 }
 
 /// Removes the record, if there is one, because the commit was confirmed or rolled back.

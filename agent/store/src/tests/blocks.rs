@@ -103,7 +103,7 @@ fn stored(database: &mut Database) -> Model {
 }
 
 /// Blocks are bounded, and no two small ones are neighbours.
-fn check_sizes(database: &mut Database) {
+pub(super) fn check_sizes(database: &mut Database) {
     let sizes: Vec<_> = database.load().unwrap().layers.block_sizes().collect();
     for size in &sizes {
         let is_bounded = size.entries <= 127 && (size.octets <= MAX_OCTETS || size.entries == 1);
@@ -126,11 +126,14 @@ fn carry_out(
         open.write(changes).unwrap();
         return true;
     }
-    open.prepare(number, changes).unwrap();
+    let ticket = Ticket(number);
+    open.prepare(ticket, changes).unwrap();
     match end {
-        End::Commit | End::Restart => open.commit(number, Unconfirmed::Stays).unwrap(),
-        End::Unconfirmed | End::Confirmed => open.commit(number, Unconfirmed::Begins).unwrap(),
-        End::Abort => open.abort(number).unwrap(),
+        End::Commit | End::Restart => open.commit(ticket, number, Unconfirmed::Stays).unwrap(),
+        End::Unconfirmed | End::Confirmed => {
+            open.commit(ticket, number, Unconfirmed::Begins).unwrap()
+        }
+        End::Abort => open.abort(ticket).unwrap(),
         End::Kill | End::Write => {}
     }
     if matches!(end, End::Confirmed) {
@@ -174,8 +177,8 @@ proptest! {
 /// Work of one transaction.
 fn work_of(database: &mut Database, number: u64, changes: &[Change]) -> BlockWork {
     let before = database.block_work();
-    database.prepare(number, changes).unwrap();
-    database.commit(number, Unconfirmed::Stays).unwrap();
+    database.prepare(Ticket(number), changes).unwrap();
+    database.commit(Ticket(number), number, Unconfirmed::Stays).unwrap();
     let after = database.block_work();
     BlockWork {
         read: after.read - before.read,

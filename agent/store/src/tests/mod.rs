@@ -1,5 +1,8 @@
 mod blocks;
+mod consents;
+mod kills;
 mod scale;
+mod side_by_side;
 mod version_1;
 
 use std::{
@@ -25,15 +28,15 @@ fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {
     ] {
         let folder = TempDir::new().unwrap();
         let mut database = Database::open(folder.path()).unwrap();
-        database.prepare(1, &[change("a=1")]).unwrap();
+        database.prepare(Ticket(1), &[change("a=1")]).unwrap();
         database.fault = Some(fault);
-        let result = database.commit(1, unconfirmed);
+        let result = database.commit(Ticket(1), 1, unconfirmed);
         assert_eq!(result.is_ok(), made, "{fault:?}: {result:?}");
         database.note(&result);
         // The next transaction is possible.
         database.mend().unwrap();
-        database.prepare(2, &[change("b=1")]).unwrap();
-        database.commit(2, Unconfirmed::Stays).unwrap();
+        database.prepare(Ticket(2), &[change("b=1")]).unwrap();
+        database.commit(Ticket(2), 2, Unconfirmed::Stays).unwrap();
         let want = if made { "a=1 b=1" } else { "b=1" };
         assert_eq!(layers(&database.load().unwrap()), want, "{fault:?}");
         drop(database);
@@ -57,6 +60,12 @@ fn rows_follow_prepare_commit_and_abort() {
     check(&["p1 a=1", "reopen", "p2 b=1", "c2", "reopen"], "b=1");
     check(&["p1", "reopen", "p2 b=1", "c2"], "b=1");
     check(&["p7", "c7", "reopen", "p8 a=1", "a8", "reopen"], "");
+    // transactions side by side end in any order, each by itself; a ticket may come again after an opening
+    check(&["p1 a=1 c=1", "p2 b=2", "c2:1", "c1:2"], "a=1 b=2 c=1");
+    check(&["p1 a=1 c=1", "p2 b=2", "a1", "c2"], "b=2");
+    check(&["p1 a=1 c=1", "p2 b=2", "c1", "reopen", "p2 b=3", "c2"], "a=1 b=3 c=1");
+    check(&["p1 a=1 c=1", "p2 b=2", "reopen"], "");
+    check(&["p1 a=1", "p2 b=2", "a1", "p3 a=3", "c3", "a2"], "a=3");
 }
 
 // proves 1.135
@@ -76,18 +85,47 @@ fn a_commit_that_nobody_confirmed_is_taken_back_at_the_next_opening() {
     // a commit that waits to be confirmed can be ended twice, and a new one can begin
     check(&["p1 a=1", "u1", "k", "k", "p2 b=1", "u2", "reopen"], "a=1");
     check(&["p1 a=1 a=2 a=3", "u1", "reopen"], "");
+    // while it waits, others run side by side
+    check(&["p1 a=1", "u1", "p2 y=1", "p3 z=1", "c3:2", "c2:3", "reopen"], "y=1 z=1");
+    check(&["p1 a=1", "u1", "p2 y=1", "p3 z=1", "k", "c3:2", "reopen"], "a=1 z=1");
 }
 
 #[test]
 fn steps_out_of_order_are_refused() {
     for (steps, want) in [
-        (&["c1"][..], "cannot commit transaction 1: none is prepared"),
-        (&["p1 a=1", "a2"], "cannot abort transaction 2: 1 is prepared"),
-        (&["p1 a=1", "p2 a=2"], "cannot prepare transaction 2: 1 is still prepared"),
-        (&["p2 a=1", "c2", "p2 a=2"], "cannot prepare transaction 2: 2 was prepared before"),
+        (&["c1"][..], "cannot commit the transaction of ticket 1: it is not prepared"),
+        (&["p1 a=1", "a2"], "cannot abort the transaction of ticket 2: it is not prepared"),
         (
-            &["p2 a=1", "c2", "reopen", "p1 a=2"],
-            "cannot prepare transaction 1: 2 was prepared before",
+            &["p1 a=1", "p1 b=2"],
+            "cannot prepare the transaction of ticket 1: it is prepared already",
+        ),
+        (
+            &["p1 a=1", "p2 b=2 a=2"],
+            "cannot prepare a transaction: the row `a` was written by the transaction of ticket 1, which is not final",
+        ),
+        (
+            &["p1 a=1", "w a=2"],
+            "cannot write rows: the row `a` was written by the transaction of ticket 1, which is not final",
+        ),
+        (
+            &["p2 a=1", "c2", "p3 a=2", "c3:2"],
+            "cannot commit the transaction of ticket 3: its number 2 is not above 2, the last one",
+        ),
+        (
+            &["p2 a=1", "c2", "reopen", "p1 a=2", "c1"],
+            "cannot commit the transaction of ticket 1: its number 1 is not above 2, the last one",
+        ),
+        (
+            &["p1 a=1", "p2 b=2", "u2"],
+            "cannot commit the transaction of ticket 2: ticket 1 is prepared, and what begins or ends a wait for confirmation is alone",
+        ),
+        (
+            &["p1 a=1", "u1", "p2 b=2", "p3 c=2", "e2"],
+            "cannot commit the transaction of ticket 2: ticket 3 is prepared, and what begins or ends a wait for confirmation is alone",
+        ),
+        (
+            &["p1 a=1", "u1", "p2 b=2", "u2"],
+            "cannot commit the transaction of ticket 2: commit 1 waits to be confirmed",
         ),
     ] {
         let folder = TempDir::new().unwrap();
@@ -118,14 +156,24 @@ fn run(folder: &TempDir, database: &mut Option<Database>, step: &str) -> Result<
     }
     let open = database.as_mut().unwrap();
     match verb.split_at(1) {
-        ("p", number) => open.prepare(number.parse().unwrap(), &changes),
-        ("c", number) => open.commit(number.parse().unwrap(), Unconfirmed::Stays),
-        ("u", number) => open.commit(number.parse().unwrap(), Unconfirmed::Begins),
-        ("e", number) => open.commit(number.parse().unwrap(), Unconfirmed::Ends),
+        ("p", ticket) => open.prepare(Ticket(ticket.parse().unwrap()), &changes),
+        ("c", numbers) => commit(open, numbers, Unconfirmed::Stays),
+        ("u", numbers) => commit(open, numbers, Unconfirmed::Begins),
+        ("e", numbers) => commit(open, numbers, Unconfirmed::Ends),
         ("k", "") => open.confirm(),
-        ("a", number) => open.abort(number.parse().unwrap()),
+        ("a", ticket) => open.abort(Ticket(ticket.parse().unwrap())),
         _ => open.write(&changes),
     }
+}
+
+/// Commits a ticket, under the number behind the colon or its own.
+fn commit(
+    database: &mut Database,
+    numbers: &str,
+    unconfirmed: Unconfirmed,
+) -> Result<(), StoreError> {
+    let (ticket, number) = numbers.split_once(':').unwrap_or((numbers, numbers));
+    database.commit(Ticket(ticket.parse().unwrap()), number.parse().unwrap(), unconfirmed)
 }
 
 fn change(text: &str) -> Change {
@@ -163,16 +211,16 @@ fn what_an_adopted_port_had_outlives_a_crash() {
         Change::restore(b"eth0".into(), None),
         Change::layer(b"entry".into(), Some(b"x".into())),
     ];
-    database.prepare(1, &adopt_and_release).unwrap();
-    database.abort(1).unwrap();
+    database.prepare(Ticket(1), &adopt_and_release).unwrap();
+    database.abort(Ticket(1)).unwrap();
     assert_eq!(text(&database.load().unwrap().restore), "eth0=mtu 1500");
 
-    database.prepare(2, &adopt_and_release).unwrap();
+    database.prepare(Ticket(2), &adopt_and_release).unwrap();
     drop(database);
     let loaded = Database::open(folder.path()).unwrap().load().unwrap();
     assert_eq!(text(&loaded.restore), "eth0=mtu 1500 eth1=mtu 9000");
     assert_eq!(layers(&loaded), "");
-    assert_eq!((loaded.rolled_back, loaded.last_transaction), (Some(2), 2));
+    assert_eq!((loaded.rolled_back, loaded.last_transaction), (1, 0));
 }
 
 #[tokio::test]
@@ -194,21 +242,21 @@ async fn a_process_killed_between_prepare_and_commit_leaves_the_state_before() {
 
     let (store, loaded) = Store::open(folder.path()).unwrap();
     assert_eq!(layers(&loaded), "kept=1");
-    assert_eq!(loaded.rolled_back, Some(2));
+    assert_eq!((loaded.rolled_back, loaded.last_transaction), (1, 1));
     assert_eq!(loaded.users.len(), 1);
-    store.prepare(3, vec![change("next=1")]).await.unwrap();
-    store.commit(3, Unconfirmed::Stays).await.unwrap();
+    store.prepare(Ticket(3), vec![change("next=1")]).await.unwrap();
+    store.commit(Ticket(3), 3, Unconfirmed::Stays).await.unwrap();
 }
 
 /// Commits one transaction, prepares another with a thousand rows, and is killed.
 async fn crash_in(folder: &Path) {
     let (store, _) = Store::open(folder).unwrap();
-    store.prepare(1, vec![change("kept=1")]).await.unwrap();
-    store.commit(1, Unconfirmed::Stays).await.unwrap();
+    store.prepare(Ticket(1), vec![change("kept=1")]).await.unwrap();
+    store.commit(Ticket(1), 1, Unconfirmed::Stays).await.unwrap();
     store.set_user(user("eve")).await.unwrap();
     let mut changes: Vec<_> = (0..1000).map(|number| change(&format!("row{number}=2"))).collect();
     changes.push(change("kept="));
-    store.prepare(2, changes).await.unwrap();
+    store.prepare(Ticket(2), changes).await.unwrap();
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
 }
 
@@ -216,13 +264,13 @@ async fn crash_in(folder: &Path) {
 async fn what_is_given_up_before_it_is_written_leaves_no_trace() {
     let folder = TempDir::new().unwrap();
     let (store, _) = Store::open(folder.path()).unwrap();
-    let (answer, consent) = store.prepare_ahead(1, vec![change("a=1")]);
+    let (answer, consent) = store.prepare_ahead(Ticket(1), vec![change("a=1")]);
     drop(consent);
-    assert!(matches!(answer.await, Err(StoreError::Withdrawn { transaction: 1 })));
-    let (answer, consent) = store.prepare_ahead(2, vec![change("b=2")]);
+    assert!(matches!(answer.await, Err(StoreError::Withdrawn { ticket: Ticket(1) })));
+    let (answer, consent) = store.prepare_ahead(Ticket(2), vec![change("b=2")]);
     consent.give();
     answer.await.unwrap();
-    store.commit(2, Unconfirmed::Stays).await.unwrap();
+    store.commit(Ticket(2), 2, Unconfirmed::Stays).await.unwrap();
     store.close().await.unwrap();
     let loaded = Database::open(folder.path()).unwrap().load().unwrap();
     assert_eq!((layers(&loaded).as_str(), loaded.last_transaction), ("b=2", 2));
@@ -238,7 +286,10 @@ async fn users_are_kept_and_a_closed_store_says_so() {
     assert!(store.delete_user("bob".into()).await.unwrap());
     assert!(!store.delete_user("bob".into()).await.unwrap());
     store.close().await.unwrap();
-    assert!(matches!(store.commit(1, Unconfirmed::Stays).await, Err(StoreError::Stopped)));
+    assert!(matches!(
+        store.commit(Ticket(1), 1, Unconfirmed::Stays).await,
+        Err(StoreError::Stopped)
+    ));
     assert_eq!(Database::open(folder.path()).unwrap().users().unwrap(), [user("ada")]);
 }
 
@@ -291,15 +342,15 @@ fn a_factory_reset_is_finished_by_the_next_opening() {
         let (history, identity) =
             (folder.path().join(JOURNAL_NAME), folder.path().join(IDENTITY_FOLDER));
         let mut database = Database::open(folder.path()).unwrap();
-        database.prepare(1, &[change("a=1")]).unwrap();
-        database.commit(1, Unconfirmed::Begins).unwrap();
+        database.prepare(Ticket(1), &[change("a=1")]).unwrap();
+        database.commit(Ticket(1), 1, Unconfirmed::Begins).unwrap();
         database.set_user(&user("ada")).unwrap();
         fs::write(&history, "what was done").unwrap();
         let packages = folder.path().join(PACKAGES_FOLDER);
         create_private_folder(&identity).unwrap();
         create_private_folder(&packages).unwrap();
-        database.prepare(2, &[change("a="), Change::factory_reset(retain)]).unwrap();
-        database.commit(2, Unconfirmed::Ends).unwrap();
+        database.prepare(Ticket(2), &[change("a="), Change::factory_reset(retain)]).unwrap();
+        database.commit(Ticket(2), 2, Unconfirmed::Ends).unwrap();
         assert!(history.exists(), "until then it is in use");
         drop(database);
         let mut database = Database::open(folder.path()).unwrap();
@@ -318,12 +369,12 @@ fn a_refusal_of_the_disk_is_not_the_end() {
         let source = Box::new(redb::Error::Io(io::Error::from(io::ErrorKind::StorageFull)));
         Err(StoreError::Access { attempt: "write a row", source })
     };
-    database.prepare(1, &[change("a=1")]).unwrap();
+    database.prepare(Ticket(1), &[change("a=1")]).unwrap();
     database.note(&refused());
     database.mend().unwrap();
-    database.abort(1).unwrap(); // it was still prepared
-    database.prepare(2, &[change("b=1")]).unwrap();
-    database.commit(2, Unconfirmed::Stays).unwrap();
+    database.abort(Ticket(1)).unwrap(); // it was still prepared
+    database.prepare(Ticket(2), &[change("b=1")]).unwrap();
+    database.commit(Ticket(2), 2, Unconfirmed::Stays).unwrap();
     assert_eq!(layers(&database.load().unwrap()), "b=1");
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{Change, Database, FILE_NAME, Unconfirmed};
+use crate::{Change, Database, FILE_NAME, Ticket, Unconfirmed};
 
 const ROUTES: u32 = 100_000;
 
@@ -60,14 +60,14 @@ fn routes_at_scale() {
         );
         before = (Instant::now(), processor_time(), written());
     };
-    database.prepare(1, &rows).unwrap();
+    database.prepare(Ticket(1), &rows).unwrap();
     lap("prepare 100 k routes");
-    database.commit(1, Unconfirmed::Stays).unwrap();
+    database.commit(Ticket(1), 1, Unconfirmed::Stays).unwrap();
     lap("commit");
     eprintln!("file: {} KiB", fs::metadata(&path).unwrap().len() / 1024);
-    database.prepare(2, &rows[100_001..100_002]).unwrap();
+    database.prepare(Ticket(2), &rows[100_001..100_002]).unwrap();
     lap("prepare one route");
-    database.commit(2, Unconfirmed::Stays).unwrap();
+    database.commit(Ticket(2), 2, Unconfirmed::Stays).unwrap();
     lap("commit");
     drop(database);
     lap("close");
@@ -75,13 +75,13 @@ fn routes_at_scale() {
     lap("open");
     assert_eq!(database.load().unwrap().layers.len(), rows.len());
     lap("load");
-    database.prepare(3, &none).unwrap();
+    database.prepare(Ticket(3), &none).unwrap();
     lap("prepare the deletion");
-    database.abort(3).unwrap();
+    database.abort(Ticket(3)).unwrap();
     lap("abort");
-    database.prepare(4, &none).unwrap();
+    database.prepare(Ticket(4), &none).unwrap();
     lap("prepare the deletion");
-    database.commit(4, Unconfirmed::Stays).unwrap();
+    database.commit(Ticket(4), 4, Unconfirmed::Stays).unwrap();
     lap("commit");
     eprintln!("file: {} KiB", fs::metadata(&path).unwrap().len() / 1024);
 }

@@ -48,13 +48,13 @@ fn a_file_of_version_1_is_migrated_at_the_first_opening() {
         assert_eq!(loaded.users[0].name, "ada");
         assert_eq!(artefacts(&mut database), "Authz policy v1 7 allow");
         assert_eq!(loaded.last_transaction, 3);
-        let (rolled_back, reverted) = if opening == 1 { (Some(3), 4) } else { (None, 0) };
+        let (rolled_back, reverted) = if opening == 1 { (1, 4) } else { (0, 0) };
         assert_eq!((loaded.rolled_back, loaded.taken_back.len()), (rolled_back, reverted));
     }
     let mut database = Database::open(folder.path()).unwrap();
-    database.prepare(4, &[change("a list, 050=fourth")]).unwrap();
+    database.prepare(Ticket(1), &[change("a list, 050=fourth")]).unwrap();
     assert_eq!(database.block_work(), BlockWork { read: 1, written: 1, removed: 0 });
-    database.commit(4, Unconfirmed::Stays).unwrap();
+    database.commit(Ticket(1), 4, Unconfirmed::Stays).unwrap();
     assert_eq!(layers(&database.load().unwrap()), first().replace("050=first", "050=fourth"));
 }
 
