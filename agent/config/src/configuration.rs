@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::edit::{Attribution, Edit, EditCause, EditErrors, EditSession, check_roles};
+use crate::footprint::EditScope;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
@@ -54,10 +55,19 @@ impl Configuration {
     /// All operations that are invalid, and all conflicts between the origins; or a limit that is exceeded; or the
     /// cancellation of the request.
     pub fn edit(&self, edit: &Edit) -> Result<Self, EditErrors> {
-        let (layers, attribution) = EditSession::new(self).run(edit)?;
+        self.examined(edit).map(|(after, _)| after)
+    }
+
+    /// Computes the configuration after a Set, and the nodes that it named, for its
+    /// [`Footprint`](crate::Footprint).
+    ///
+    /// # Errors
+    /// As for [`Configuration::edit`].
+    pub fn examined(&self, edit: &Edit) -> Result<(Self, EditScope), EditErrors> {
+        let (layers, attribution, scope) = EditSession::new(self).run(edit)?;
         let after = self.with_layers(layers, &attribution, &edit.cancel)?;
         check_roles(self, &after, &attribution)?;
-        Ok(after)
+        Ok((after, scope))
     }
 
     /// Computes the configuration with a service's layers switched on or off. This cannot fail, because the pair
@@ -96,6 +106,41 @@ impl Configuration {
         cancel: &CancelToken,
     ) -> (Images, Vec<Problem>, WorkCount) {
         unite(&self.models, (&self.layers, &self.images), layers, cancel)
+    }
+
+    /// Computes the configuration with the changes that lead from `base` to this version, a candidate, made to
+    /// `current`, which also stems from `base`. The result is the one that the candidate's request would have had in
+    /// `current`, provided that the two changes keep clear of one another ([`Footprint`](crate::Footprint)). The cost
+    /// is in proportion to the smaller change, and nothing is checked again.
+    #[must_use]
+    pub fn rebased(&self, base: &Self, current: &Self) -> Self {
+        if current.is_same(base) {
+            return self.clone();
+        }
+        if self.is_same(base) {
+            return current.clone();
+        }
+        let (layers, collisions) = self.layers.merged(&base.layers, &current.layers);
+        debug_assert_eq!(collisions, 0, "the changes do not keep clear of one another");
+        let own = base.layers.is_nearer(&self.layers, &current.layers);
+        let from = if own { current } else { self };
+        let (images, _, work) = from.compute_union(&layers, &CancelToken::default());
+        let entries = entries_after(from.entries, &from.layers, &layers);
+        let changed = if self.factory.is_same(&base.factory) { current } else { self };
+        Self {
+            models: self.models.clone(),
+            layers,
+            images,
+            factory: changed.factory.clone(),
+            has_factory: self.has_factory || current.has_factory,
+            entries,
+            work,
+        }
+    }
+
+    /// True when both are known to be equal, by their memory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.layers.is_same(&other.layers) && self.factory.is_same(&other.factory)
     }
 
     pub(crate) fn layers_mut(&mut self) -> &mut Layers {

@@ -237,7 +237,82 @@ impl Layers {
         };
     }
 
+    /// True when both are known to be equal, trees and secrets by their memory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.trees.iter().zip(&other.trees).all(|(one, other)| one.is_same(other))
+            && self.has_same_parts(other)
+    }
+
+    /// True when all but the trees is equal.
+    pub(crate) fn has_same_parts(&self, other: &Self) -> bool {
+        self.secrets.is_same(&other.secrets)
+            && self.annotation == other.annotation
+            && self.boot == other.boot
+            && self.boot_before == other.boot_before
+            && self.factory_text == other.factory_text
+            && self.off == other.off
+    }
+
+    /// These layers with all that differs between `base` and `theirs` laid under their own changes: the trees by
+    /// [`Tree::merged`], each other part as a whole. `self` wins where both changed the same; the number of such leaves,
+    /// entries and parts comes second.
+    pub(crate) fn merged(&self, base: &Self, theirs: &Self) -> (Self, usize) {
+        let mut collisions = 0;
+        let mut trees = self.trees.clone();
+        for (at, tree) in trees.iter_mut().enumerate() {
+            let (merged, found) = Tree::merged(&base.trees[at], tree, &theirs.trees[at]);
+            *tree = merged;
+            collisions += found;
+        }
+        let found = &mut collisions;
+        let merged = Self {
+            trees,
+            annotation: changed(&base.annotation, &self.annotation, &theirs.annotation, found),
+            secrets: changed(&base.secrets, &self.secrets, &theirs.secrets, found),
+            boot: changed(&base.boot, &self.boot, &theirs.boot, found),
+            boot_before: changed(&base.boot_before, &self.boot_before, &theirs.boot_before, found),
+            factory_text: changed(
+                &base.factory_text,
+                &self.factory_text,
+                &theirs.factory_text,
+                found,
+            ),
+            off: changed(&base.off, &self.off, &theirs.off, found),
+        };
+        (merged, collisions)
+    }
+
+    /// True when `near` differs from these layers in no more containers and entries than `far`; the cost is that of the
+    /// smaller difference.
+    pub(crate) fn is_nearer(&self, near: &Self, far: &Self) -> bool {
+        let size = |other: &Self, limit: usize| {
+            self.trees.iter().zip(&other.trees).fold(0, |count, (one, other)| {
+                count + Tree::difference_size(one, other, limit - count)
+            })
+        };
+        let mut limit = FIRST_LOOK;
+        loop {
+            let (near, far) = (size(near, limit), size(far, limit));
+            if near < limit || far < limit {
+                return near <= far;
+            }
+            limit *= 2;
+        }
+    }
+
     fn at(layer: LayerKey) -> usize {
         layer.index().expect("`LayerKey` is built from the pairs in `ALL` only")
     }
+}
+
+/// Number of containers and entries up to which two differences are first compared.
+const FIRST_LOOK: usize = 64;
+
+/// The one of two versions that differs from `base`; `ours` when both do, which counts as a collision.
+fn changed<T: Clone + PartialEq>(base: &T, ours: &T, theirs: &T, collisions: &mut usize) -> T {
+    if base == ours {
+        return theirs.clone();
+    }
+    *collisions += usize::from(base != theirs && ours != theirs);
+    ours.clone()
 }

@@ -15,6 +15,7 @@ use super::secrets::SecretEdits;
 use super::text::Negation;
 use super::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 use crate::configuration::Configuration;
+use crate::footprint::EditScope;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::limits::{WILDCARD_DELETES, excerpt};
@@ -46,6 +47,8 @@ pub(crate) struct EditSession<'a> {
     /// Users to whom the operation in progress gives or leaves secrets.
     pub(super) secret_users: BTreeSet<Keys>,
     pub(super) progress: ParseProgress,
+    /// Nodes that the operations named.
+    pub(super) scope: EditScope,
     /// Number of deletes so far that searched lists.
     wildcard_deletes: usize,
     /// True when the request writes both origins.
@@ -69,6 +72,7 @@ impl<'a> EditSession<'a> {
             secrets: SecretEdits::default(),
             secret_users: BTreeSet::new(),
             progress: ParseProgress::default(),
+            scope: EditScope::default(),
             wildcard_deletes: 0,
             writes_both_origins: false,
             kept: Vec::new(),
@@ -76,7 +80,10 @@ impl<'a> EditSession<'a> {
     }
 
     /// Runs all operations: a union_replace, or others in the order of section 3.4 of the gNMI specification.
-    pub(crate) fn run(mut self, edit: &Edit) -> Result<(Layers, Attribution<'a>), EditErrors> {
+    pub(crate) fn run(
+        mut self,
+        edit: &Edit,
+    ) -> Result<(Layers, Attribution<'a>, EditScope), EditErrors> {
         self.authorization = edit.authorization.clone();
         self.attribution.authorization = edit.authorization.clone();
         self.progress = ParseProgress::new(edit.cancel.clone());
@@ -96,7 +103,7 @@ impl<'a> EditSession<'a> {
             return Err(EditErrors(self.errors));
         }
         self.check_changes_permitted()?;
-        Ok((self.layers, self.attribution))
+        Ok((self.layers, self.attribution, self.scope))
     }
 
     fn plain(&mut self, edit: &Edit) {
@@ -158,6 +165,7 @@ impl<'a> EditSession<'a> {
         }
         for pattern in patterns.iter().filter(writable) {
             self.attribution.path(operation, target.origin, pattern.clone());
+            self.scope.add_subtree(target.origin, pattern);
             if !self.may_clear(operation, target, pattern) {
                 return;
             }
@@ -277,6 +285,9 @@ impl<'a> EditSession<'a> {
         if clears && !self.may_clear(operation, target, &named) {
             return;
         }
+        if clears {
+            self.scope.add_subtree(target.origin, &named);
+        }
         self.collect_secret_users(target.origin, &named);
         self.attribution.path(operation, target.origin, named);
         let supplied = match payload::read(schema, &path, payload, &self.progress) {
@@ -293,6 +304,14 @@ impl<'a> EditSession<'a> {
         let union = matches!(operation, EditOperation::UnionReplace(_));
         if union && self.contradicts(operation, target.origin, &path, &supplied) {
             return;
+        }
+        if !clears {
+            match &supplied {
+                ParsedPayload::Leaf(_) => self.scope.add_leaf(target.origin, &path),
+                ParsedPayload::Branch { branch, .. } => {
+                    self.scope.add_payload(target.origin, &path, branch)
+                }
+            }
         }
         match supplied {
             ParsedPayload::Leaf(value) => self.write_leaf(operation, target, &path, value, replace),

@@ -37,6 +37,7 @@ impl EditSession<'_> {
             let reason = "CLI text has no path".to_owned();
             return self.fail(operation, target, EditCause::Malformed(reason));
         }
+        self.scope.add_everything();
         if !self.may_send_cli_text(operation, target) {
             return;
         }

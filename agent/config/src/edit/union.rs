@@ -39,6 +39,9 @@ impl EditSession<'_> {
             return;
         }
         self.flush_additions();
+        if !entries.iter().any(is_native_path) {
+            self.scope.add_everything();
+        }
         if entries.iter().any(is_native_path) {
             self.merge_onto_running(entries);
         } else if !entries.iter().any(|(_, payload)| is_text(payload)) {

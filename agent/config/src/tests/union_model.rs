@@ -31,6 +31,11 @@ fn entry(text: bool) -> impl Strategy<Value = String> {
         .prop_map(|(entry, name)| format!("union {}", entry.replace("NAME", name)))
 }
 
+/// A union_replace as text, for the other tests.
+pub(super) fn some_union() -> impl Strategy<Value = String> {
+    union().prop_map(|(entries, _)| entries.join("; "))
+}
+
 /// Entries in one order and in another.
 fn union() -> impl Strategy<Value = (Vec<String>, Vec<String>)> {
     any::<bool>()

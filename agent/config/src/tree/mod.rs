@@ -11,6 +11,7 @@
 mod branch;
 mod diff;
 mod list;
+mod merge;
 mod select;
 mod share;
 

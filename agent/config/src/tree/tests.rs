@@ -270,4 +270,59 @@ proptest! {
         // Removing the last leaf of an entry forgets the meta of its keys.
         prop_assert_eq!(model_of(&patched), model_of(&new));
     }
+
+    /// Changes of different leaves come together, whatever their order; a leaf that both change is counted.
+    #[test]
+    fn merged_trees_have_both_changes(
+        start in prop::collection::vec((some_path(), 1usize..3), 0..12),
+        ours in prop::collection::vec((some_path(), 0usize..3), 0..4),
+        theirs in prop::collection::vec((some_path(), 0usize..3), 0..4),
+    ) {
+        let changed = |tree: &Tree<usize>, leaves: &[(&str, usize)]| {
+            let mut tree = tree.clone();
+            for (text, number) in leaves {
+                // Entries that were given stay when they are empty.
+                let at = path(text);
+                if let Some(entry) = at.0.iter().rposition(|step| step.keys.is_some()) {
+                    for end in (0..=entry).filter(|end| at.0[*end].keys.is_some()) {
+                        tree.branch_mut(schema(), &at.0[..=end], &9).given = true;
+                    }
+                }
+                if *number == 0 {
+                    tree.remove(schema(), &at);
+                } else {
+                    let value = Value::Str(format!("v{number}").into());
+                    tree.set_leaf(schema(), &at, Leaf::new(value, *number));
+                }
+            }
+            tree
+        };
+        let all: Vec<_> = start.iter().chain(&ours).chain(&theirs).map(|(path, _)| (*path, 0)).collect();
+        let base = changed(&changed(&Tree::new(), &all), &start);
+        let (one, other) = (changed(&base, &ours), changed(&base, &theirs));
+        let (merged, collisions) = Tree::merged(&base, &one, &other);
+        let (back, _) = Tree::merged(&base, &other, &one);
+        let [before, mine, yours] = [&base, &one, &other].map(model_of);
+        let mut want = yours.clone();
+        let mut both = 0;
+        for (text, _) in &all {
+            let at = path(text);
+            let [before, mine, yours] = [&before, &mine, &yours].map(|model| model.get(&at));
+            if before != mine {
+                want.remove(&at);
+                want.extend(mine.map(|leaf| (at.clone(), leaf.clone())));
+            }
+            both += usize::from(before != mine && before != yours && mine != yours);
+        }
+        prop_assert_eq!(model_of(&merged), want);
+        prop_assert_eq!(collisions > 0, both > 0);
+        prop_assert_eq!(merged == back, both == 0);
+        if both == 0 {
+            let differs = |(text, _): &&(&str, usize)| {
+                before.get(&path(text)) != yours.get(&path(text))
+            };
+            let theirs: Vec<_> = theirs.iter().filter(differs).copied().collect();
+            prop_assert_eq!(&merged, &changed(&one, &theirs));
+        }
+    }
 }

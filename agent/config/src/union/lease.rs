@@ -4,9 +4,10 @@ use std::borrow::Cow;
 
 use super::list::{has_explicit_leaf, native_list, openconfig_list};
 use crate::instance::{InstancePath, Keys, Step};
-use crate::layer::{LayerKey, Layers};
+use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::models::Models;
 use crate::schema::Origin;
+use crate::tree::Tree;
 use crate::value::Value;
 
 /// Kinds of objects in the native model.
@@ -34,6 +35,16 @@ pub(super) fn without_hidden_leases<'l>(models: &Models, layers: &'l Layers) -> 
         }
     }
     Cow::Owned(shown)
+}
+
+/// Links in a lease layer.
+pub(crate) fn leased_links(models: &Models, lease: &Tree<LeafMark>) -> Vec<InstancePath> {
+    let mut links = Vec::new();
+    lease.walk(&mut |path, _| {
+        let link = object(models, path, LINK);
+        links.extend(link.filter(|link| links.last() != Some(link)));
+    });
+    links
 }
 
 /// Links on which leased addresses of a family are hidden.

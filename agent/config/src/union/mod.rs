@@ -16,6 +16,7 @@ mod shell;
 
 use std::sync::Arc;
 
+pub(crate) use lease::leased_links;
 pub(crate) use list::{native_list, openconfig_list};
 
 use crate::instance::{InstancePath, Keys, Step};

@@ -1,0 +1,209 @@
+//! Footprint of a change: what it writes, and what its examination reads.
+//!
+//! Two changes that were examined on the same configuration can be committed in either order, and the later one
+//! moved onto the other ([`Configuration::rebased`]) without a new examination, when nothing that one of them writes is
+//! read or written by the other. A footprint is this knowledge, in native paths: an OpenConfig entry and its native
+//! counterpart are one object. A path means all that is below it too.
+//!
+//! ```text
+//!  layers before | after     effective before | after      operations of the request
+//!        | differences             | differences              | subtrees, payloads
+//!        v                         v                          v
+//!     written                   written                      read        + foreign inputs: read or written
+//! ```
+//!
+//! | written or read | path |
+//! |---|---|
+//! | a leaf, or the existence, of an entry differs in a layer or in the effective tree | the innermost native entry, written |
+//! | a leaf outside of entries differs | the native object that it is in, else the native leaf, written; an OpenConfig leaf without one is in a set of its own |
+//! | a delete, replace or union_replace names a node | the node, read; within OpenConfig entries the entry; for a wildcard its list |
+//! | an update names leaves | the innermost entries that they are in, or the leaves, read, though nothing differs |
+//! | an entry of a layer loses something and rests on entries below it (it is neither given nor has leaves) | one of these, read: with the last one it would go, or become a shell |
+//! | a delete or replace in an entry that the factory knows (its ports come back by themselves) | the outermost entry, read |
+//! | something on a link with leased addresses differs (an address there hides leases) | the link, written |
+//! | leases differ | their links, read |
+//! | entries are gained | their number, as far as all of those under way could come near [`LIST_ENTRIES`] |
+//!
+//! Conditions of defaults (`when`), mandatory leaves, `one-of` and reservations read leaves of the same entry, or boot
+//! layers. Switches, secrets, the annotation, boot configuration, factory state, models, CLI text and a union_replace
+//! without native paths have everything as their footprint. A conflict that is none costs time, and a missed one is a
+//! wrong result, so whatever is in doubt is a conflict.
+
+mod paths;
+mod walk;
+
+use std::sync::Arc;
+
+use crate::configuration::Configuration;
+use crate::instance::InstancePath;
+use crate::layer::{LayerKey, LeafMark};
+use crate::limits::LIST_ENTRIES;
+use crate::models::Models;
+use crate::resolve::PathPattern;
+use crate::schema::Origin;
+use crate::tree::Branch;
+use crate::union::leased_links;
+
+use paths::{Access, TouchedPaths};
+use walk::Walk;
+
+/// Number of changes under way for which the limit of entries is kept: together they have room, when each takes no more
+/// than this part of it.
+const CHANGES_UNDER_WAY: usize = 64;
+
+/// What a change writes and reads.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint {
+    everything: bool,
+    native: TouchedPaths,
+    /// OpenConfig paths without native counterparts.
+    unmapped: TouchedPaths,
+    growth: Growth,
+}
+
+/// Entries that a change adds, and the number that there was room for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    gained: usize,
+    room: usize,
+}
+
+/// Nodes that the operations of a request named, for its [`Footprint`].
+#[derive(Clone, Debug, Default)]
+pub struct EditScope {
+    everything: bool,
+    named: Vec<NamedNodes>,
+}
+
+#[derive(Clone, Debug)]
+enum NamedNodes {
+    /// All that a pattern covers.
+    Subtree(Origin, PathPattern),
+    /// The leaf of an update.
+    Leaf(Origin, InstancePath),
+    /// The payload of an update.
+    Payload(Origin, InstancePath, Arc<Branch<LeafMark>>),
+}
+
+impl EditScope {
+    pub(crate) fn add_everything(&mut self) {
+        self.everything = true;
+    }
+
+    pub(crate) fn add_subtree(&mut self, origin: Origin, pattern: &PathPattern) {
+        self.named.push(NamedNodes::Subtree(origin, pattern.clone()));
+    }
+
+    pub(crate) fn add_leaf(&mut self, origin: Origin, path: &InstancePath) {
+        self.named.push(NamedNodes::Leaf(origin, path.clone()));
+    }
+
+    pub(crate) fn add_payload(
+        &mut self,
+        origin: Origin,
+        path: &InstancePath,
+        payload: &Arc<Branch<LeafMark>>,
+    ) {
+        self.named.push(NamedNodes::Payload(origin, path.clone(), payload.clone()));
+    }
+}
+
+impl Footprint {
+    /// Footprint of a change that has to be alone.
+    pub fn everything() -> Self {
+        Self { everything: true, ..Self::default() }
+    }
+
+    /// Footprint of the change from `base` to `candidate` by a request whose operations named the nodes of `scope`. The
+    /// cost is in proportion to the change and the request.
+    pub fn of(base: &Configuration, candidate: &Configuration, scope: &EditScope) -> Self {
+        let (old, new) = (base.layers(), candidate.layers());
+        let alone = scope.everything
+            || !old.has_same_parts(new)
+            || !base.factory().is_same(candidate.factory())
+            || !Arc::ptr_eq(base.shared_models(), candidate.shared_models());
+        if alone {
+            return Self::everything();
+        }
+        let models = base.models();
+        let mut footprint = Self { growth: Growth::of(base, candidate), ..Self::default() };
+        for layer in LayerKey::ALL {
+            let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
+            if !Arc::ptr_eq(old, new) {
+                let mut walk = Walk::new(models, layer.origin, true, &mut footprint);
+                walk.differences(Some(old), Some(new));
+            }
+        }
+        let (shown, shows) = (base.effective().root(), candidate.effective().root());
+        if !Arc::ptr_eq(shown, shows) {
+            let mut walk = Walk::new(models, Origin::Native, false, &mut footprint);
+            walk.differences(Some(shown), Some(shows));
+        }
+        footprint.add_scope(base, scope);
+        footprint.add_leases(models, base, candidate);
+        footprint
+    }
+
+    /// True when nothing that one of them writes is read or written by the other. The cost is in proportion to the smaller
+    /// one, times the logarithm of the other.
+    pub fn keeps_clear_of(&self, other: &Self) -> bool {
+        !self.everything
+            && !other.everything
+            && self.growth.keeps_clear_of(other.growth)
+            && self.native.keeps_clear_of(&other.native)
+            && self.unmapped.keeps_clear_of(&other.unmapped)
+    }
+
+    fn add_scope(&mut self, base: &Configuration, scope: &EditScope) {
+        let models = base.models();
+        for named in &scope.named {
+            match named {
+                NamedNodes::Subtree(origin, pattern) => {
+                    let outermost = Walk::new(models, *origin, true, self).subtree(pattern);
+                    if let Some(entry) = outermost.filter(|it| base.factory().get(it).is_some()) {
+                        self.native.add(&entry.0, Access::Read);
+                    }
+                }
+                NamedNodes::Leaf(origin, path) => {
+                    Walk::new(models, *origin, true, self).leaf(path);
+                }
+                NamedNodes::Payload(origin, path, payload) => {
+                    Walk::new(models, *origin, true, self).payload(path, payload);
+                }
+            }
+        }
+    }
+
+    fn add_leases(&mut self, models: &Models, base: &Configuration, candidate: &Configuration) {
+        let [old, new] = [base, candidate].map(|it| it.layers().tree(LayerKey::LEASE));
+        let mut links = leased_links(models, old);
+        let same = old.is_same(new);
+        if !same {
+            links.extend(leased_links(models, new));
+        }
+        for link in links {
+            if self.native.meets(&link.0) {
+                self.native.add(&link.0, Access::Write);
+            } else if !same {
+                self.native.add(&link.0, Access::Read);
+            }
+        }
+    }
+}
+
+impl Growth {
+    fn of(base: &Configuration, candidate: &Configuration) -> Self {
+        Self {
+            gained: candidate.entries().saturating_sub(base.entries()),
+            room: LIST_ENTRIES.figure.saturating_sub(base.entries()),
+        }
+    }
+
+    fn is_small(self) -> bool {
+        self.gained.saturating_mul(CHANGES_UNDER_WAY) <= self.room
+    }
+
+    fn keeps_clear_of(self, other: Self) -> bool {
+        self.gained == 0 || other.gained == 0 || self.is_small() && other.is_small()
+    }
+}

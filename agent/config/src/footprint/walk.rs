@@ -1,0 +1,350 @@
+//! Walks over trees of either model, along with the native entries that their entries stand for.
+
+use super::Footprint;
+use super::paths::Access;
+use crate::instance::{InstancePath, Keys, Step};
+use crate::map::AnchorId;
+use crate::models::Models;
+use crate::resolve::PathPattern;
+use crate::schema::{NodeId, Origin};
+use crate::tree::{Branch, Child, List, OptionalBranch, beside};
+
+/// A place in a tree of one model.
+pub(super) struct Walk<'a> {
+    models: &'a Models,
+    origin: Origin,
+    /// True for the tree of a layer, whose entries can rest on what is below them.
+    layer: bool,
+    footprint: &'a mut Footprint,
+    anchor: AnchorId,
+    /// The innermost native entry that this place is in, or that its OpenConfig entry stands for. Empty outside of
+    /// entries.
+    entry: Vec<Step>,
+    /// Steps of the tree's model from that entry to this place.
+    inside: Vec<Step>,
+}
+
+/// A place to go back to.
+struct Outer {
+    anchor: AnchorId,
+    entry: usize,
+    /// `None` when the step that was taken led to no other native entry.
+    inside: Option<Vec<Step>>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        models: &'a Models,
+        origin: Origin,
+        layer: bool,
+        footprint: &'a mut Footprint,
+    ) -> Self {
+        let (entry, inside) = (Vec::new(), Vec::new());
+        Self { models, origin, layer, footprint, anchor: 0, entry, inside }
+    }
+
+    /// Adds what differs between two branches at this place; true when something is gone that was in `old`.
+    pub(super) fn differences<M: Eq>(
+        &mut self,
+        old: OptionalBranch<'_, M>,
+        new: OptionalBranch<'_, M>,
+    ) -> bool {
+        let given = |branch: OptionalBranch<'_, M>| branch.is_some_and(|it| it.given);
+        if given(old) != given(new) {
+            self.add(None, Access::Write);
+        }
+        let mut lost = given(old) && !given(new);
+        for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
+            match old.or(new) {
+                Some(Child::Container(_)) => {
+                    let (old, new) =
+                        (old.and_then(Child::container), new.and_then(Child::container));
+                    if !is_same(old, new) {
+                        self.inside.push(Step::node(node));
+                        lost |= self.differences(old, new);
+                        self.inside.pop();
+                    }
+                }
+                Some(Child::List(_)) => {
+                    let empty = List::default();
+                    let old = old.and_then(Child::list).unwrap_or(&empty);
+                    let new = new.and_then(Child::list).unwrap_or(&empty);
+                    lost |= self.list_differences(node, old, new);
+                }
+                Some(Child::Leaf(_)) | None => {
+                    if old != new {
+                        self.add(Some(node), Access::Write);
+                        lost |= new.is_none();
+                    }
+                }
+            }
+        }
+        lost
+    }
+
+    fn list_differences<M: Eq>(&mut self, node: NodeId, old: &List<M>, new: &List<M>) -> bool {
+        let anchor = self.anchor_of(node);
+        let mut lost = false;
+        for it in List::differences(old, new) {
+            let outer = self.enter(anchor, node, it.keys);
+            let whole = it.old.is_none() || it.new.is_none();
+            if whole {
+                self.add(None, Access::Write);
+            }
+            // What is in an entry is covered by it, but leaves outside of native entries are on their own.
+            let gone = (!whole || self.entry.is_empty()) && self.differences(it.old, it.new);
+            if let Some(entry) = it.new.filter(|_| gone && self.layer) {
+                self.read_support(entry);
+            }
+            lost |= gone || it.new.is_none();
+            self.leave(outer);
+        }
+        lost
+    }
+
+    /// Reads one thing that keeps the entry at this place in its layer, and keeps it from being a shell, now that
+    /// something in it is gone. A change that takes this thing away as well reads or writes it too.
+    fn read_support<M>(&mut self, entry: &Branch<M>) {
+        if self.has_own_content(entry) || self.origin == Origin::Native && entry.given {
+            return;
+        }
+        match self.content_below(entry) {
+            Some(path) => self.footprint.native.add(&path, Access::Read),
+            None => self.add(None, Access::Read),
+        }
+    }
+
+    /// True when a branch has a leaf that is no key, outside of native entries below this one.
+    fn has_own_content<M>(&mut self, branch: &Branch<M>) -> bool {
+        branch.children().iter().any(|(node, child)| match child {
+            Child::Leaf(_) => !self.is_key(*node),
+            Child::Container(branch) => {
+                self.inside.push(Step::node(*node));
+                let has = branch.given || self.has_own_content(branch);
+                self.inside.pop();
+                has
+            }
+            Child::List(list) => {
+                self.anchor_of(*node).is_none()
+                    && list.iter().any(|(keys, entry)| {
+                        let outer = self.enter(None, *node, keys);
+                        let has = self.has_own_content(entry);
+                        self.leave(outer);
+                        has
+                    })
+            }
+        })
+    }
+
+    /// The first native entry below this place that has content of its own.
+    fn content_below<M>(&mut self, branch: &Branch<M>) -> Option<Vec<Step>> {
+        branch.children().iter().find_map(|(node, child)| match child {
+            Child::Leaf(_) => None,
+            Child::Container(branch) => {
+                self.inside.push(Step::node(*node));
+                let found = self.content_below(branch);
+                self.inside.pop();
+                found
+            }
+            Child::List(list) => {
+                let anchor = self.anchor_of(*node);
+                list.iter().find_map(|(keys, entry)| {
+                    let outer = self.enter(anchor, *node, keys);
+                    let stays = self.origin == Origin::Native && entry.given;
+                    let found = match stays || self.has_own_content(entry) {
+                        true => Some(self.entry.clone()),
+                        false => self.content_below(entry),
+                    };
+                    self.leave(outer);
+                    found
+                })
+            }
+        })
+    }
+
+    /// Adds the entries and leaves that the payload of an update for `path` names.
+    pub(super) fn payload<M>(mut self, path: &InstancePath, branch: &Branch<M>) {
+        self.descend(&path.0);
+        if !self.named(branch) {
+            self.add(None, Access::Read);
+        }
+    }
+
+    fn named<M>(&mut self, branch: &Branch<M>) -> bool {
+        if !self.entry.is_empty() && self.has_own_content(branch) {
+            self.add(None, Access::Read);
+            return true;
+        }
+        let mut found = false;
+        for (node, child) in branch.children() {
+            match child {
+                Child::Leaf(_) if self.entry.is_empty() && !self.is_key(*node) => {
+                    self.add(Some(*node), Access::Read);
+                    found = true;
+                }
+                Child::Leaf(_) => {}
+                Child::Container(branch) => {
+                    self.inside.push(Step::node(*node));
+                    found |= self.named(branch);
+                    self.inside.pop();
+                }
+                Child::List(list) => {
+                    let anchor = self.anchor_of(*node);
+                    for (keys, entry) in list.iter() {
+                        let outer = self.enter(anchor, *node, keys);
+                        if !self.named(entry) {
+                            self.add(None, Access::Read);
+                        }
+                        self.leave(outer);
+                        found = true;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Adds one leaf that an update names.
+    pub(super) fn leaf(mut self, path: &InstancePath) {
+        let Some((leaf, above)) = path.0.split_last() else { return };
+        self.descend(above);
+        self.add(Some(leaf.node), Access::Read);
+    }
+
+    /// Adds all that a pattern covers. Wildcards count as their list. Returns the outermost native entry on the way.
+    pub(super) fn subtree(mut self, pattern: &PathPattern) -> Option<InstancePath> {
+        for step in &pattern.0 {
+            match step.keys.as_ref().map(|keys| keys.concrete()) {
+                None => self.inside.push(Step::node(step.node)),
+                Some(Some(keys)) => self.descend(&[Step::entry(step.node, keys)]),
+                Some(None) => {
+                    self.inside.push(Step::node(step.node));
+                    break;
+                }
+            }
+        }
+        let native = &mut self.footprint.native;
+        match self.origin {
+            Origin::Native => {
+                let path: Vec<Step> = self.entry.iter().chain(&self.inside).cloned().collect();
+                native.add(&path, Access::Read);
+            }
+            Origin::OpenConfig if self.entry.is_empty() => self.openconfig_subtree(),
+            Origin::OpenConfig => native.add(&self.entry, Access::Read),
+        }
+        let outermost = self.entry.iter().position(|step| step.keys.is_some())?;
+        Some(InstancePath(self.entry[..=outermost].to_vec()))
+    }
+
+    /// Adds the native lists and leaves for an OpenConfig path outside of entries.
+    fn openconfig_subtree(&mut self) {
+        self.footprint.unmapped.add(&self.inside, Access::Read);
+        if self.inside.is_empty() {
+            return self.footprint.native.add(&[], Access::Read);
+        }
+        let steps = |nodes: &[NodeId]| nodes.iter().copied().map(Step::node).collect::<Vec<_>>();
+        let anchors = &self.models.map.anchors;
+        for child in &anchors[0].children {
+            let child = &anchors[*child];
+            let Some(counterpart) = &child.openconfig else { continue };
+            let list = Step::node(counterpart.list);
+            let path: Vec<Step> = counterpart.above.iter().cloned().chain([list]).collect();
+            if path.starts_with(&self.inside) {
+                self.footprint.native.add(&steps(&child.native), Access::Read);
+            }
+        }
+        for leaf in &anchors[0].leaves {
+            let mapped = leaf.openconfig.as_ref();
+            if mapped.is_some_and(|mapped| mapped.steps.starts_with(&self.inside)) {
+                self.footprint.native.add(&steps(&leaf.native), Access::Read);
+            }
+        }
+    }
+
+    /// Adds the native entry of this place; outside of entries the leaf or the place itself, or if it is written the
+    /// object that it is in.
+    fn add(&mut self, leaf: Option<NodeId>, access: Access) {
+        let Footprint { native, unmapped, .. } = &mut *self.footprint;
+        if !self.entry.is_empty() {
+            return native.add(&self.entry, access);
+        }
+        let leaf = leaf.map(Step::node);
+        let path = InstancePath(self.inside.iter().cloned().chain(leaf).collect());
+        let path = match self.origin {
+            Origin::Native => path,
+            Origin::OpenConfig => match self.models.map.path_to_native(&path) {
+                Some(path) => path,
+                None => return unmapped.add(&path.0, access),
+            },
+        };
+        // A plan compares objects as wholes.
+        let is_object = |step: &Step| self.models.native.node(step.node).object.is_some();
+        let object = path.0.iter().rposition(is_object).filter(|_| access == Access::Write);
+        native.add(object.map_or(&path.0[..], |at| &path.0[..=at]), access);
+    }
+
+    /// The anchor of a list at this place, in case its entries have native counterparts.
+    fn anchor_of(&self, list: NodeId) -> Option<AnchorId> {
+        let anchors = &self.models.map.anchors;
+        let is_it = |child: &AnchorId| match self.origin {
+            Origin::Native => anchors[*child].list() == Some(list),
+            Origin::OpenConfig => anchors[*child]
+                .openconfig
+                .as_ref()
+                .is_some_and(|it| it.list == list && it.above == self.inside),
+        };
+        anchors[self.anchor].children.iter().copied().find(is_it)
+    }
+
+    fn descend(&mut self, steps: &[Step]) {
+        for step in steps {
+            match &step.keys {
+                None => self.inside.push(step.clone()),
+                Some(keys) => {
+                    let anchor = self.anchor_of(step.node);
+                    self.enter(anchor, step.node, keys);
+                }
+            }
+        }
+    }
+
+    fn enter(&mut self, anchor: Option<AnchorId>, list: NodeId, keys: &Keys) -> Outer {
+        let outer = Outer { anchor: self.anchor, entry: self.entry.len(), inside: None };
+        let native = anchor.and_then(|at| {
+            let anchor = &self.models.map.anchors[at];
+            let keys = match (self.origin, &anchor.openconfig) {
+                (Origin::OpenConfig, Some(counterpart)) => counterpart.native_keys(keys)?,
+                _ => keys.clone(),
+            };
+            Some((at, anchor.native.split_last()?, keys))
+        });
+        let Some((at, (list, above), keys)) = native else {
+            self.inside.push(Step::entry(list, keys.clone()));
+            return outer;
+        };
+        self.anchor = at;
+        self.entry.extend(above.iter().copied().map(Step::node));
+        self.entry.push(Step::entry(*list, keys));
+        Outer { inside: Some(std::mem::take(&mut self.inside)), ..outer }
+    }
+
+    fn leave(&mut self, outer: Outer) {
+        self.anchor = outer.anchor;
+        self.entry.truncate(outer.entry);
+        match outer.inside {
+            Some(inside) => self.inside = inside,
+            None => drop(self.inside.pop()),
+        }
+    }
+
+    fn is_key(&self, leaf: NodeId) -> bool {
+        match self.origin {
+            Origin::Native => self.models.native.is_list_key(leaf),
+            Origin::OpenConfig => self.models.map.is_openconfig_key(leaf),
+        }
+    }
+}
+
+fn is_same<M>(old: OptionalBranch<'_, M>, new: OptionalBranch<'_, M>) -> bool {
+    matches!((old, new), (Some(old), Some(new)) if std::sync::Arc::ptr_eq(old, new))
+}

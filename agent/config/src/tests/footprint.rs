@@ -1,0 +1,414 @@
+//! Changes that were examined on one configuration and committed one after the other: what keeps clear can be rebased,
+//! in any order, and comes to the same as one examination after the other.
+
+use std::cell::Cell;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+
+use super::model::some_request;
+use super::stack::{PORTS_DISABLED, factory, with_layer};
+use super::union_model::some_union;
+use super::*;
+use crate::footprint::{EditScope, Footprint};
+use crate::instance::{InstancePath, Step};
+use crate::tree::{Branch, Child};
+
+const NI: &str = "/network-instances/network-instance[name=DEFAULT]";
+const OC_ROUTES: &str = "/protocols/protocol[identifier=STATIC][name=s]/static-routes";
+
+/// Requests beside those of [`some_request`], on few names, so that they meet.
+fn other_request() -> impl Strategy<Value = String> {
+    let route =
+        || prop::sample::select(vec!["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8", "13.0.0.0/8"]);
+    let port = || prop::sample::select(vec!["a", "b", "eth0", "eth1", "c"]);
+    let ip = || prop::sample::select(vec!["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+    let native_route = |prefix: &str| format!("native:{NI}/static[name=s]/route[prefix={prefix}]");
+    let openconfig_route = |prefix: &str| format!("{NI}{OC_ROUTES}/static[prefix={prefix}]");
+    let address = |port: &str, ip: &str| {
+        format!(
+            "/interfaces/interface[name={port}]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip={ip}]"
+        )
+    };
+    let native_address = |port: &str, ip: &str| {
+        format!("native:/interfaces/interface[name={port}]/ipv4/address[ip={ip}]")
+    };
+    prop_oneof![
+        4 => (route(), 0..3u32).prop_map(move |(prefix, n)| format!(
+            "update {}/description \"d{n}\"", native_route(prefix)
+        )),
+        3 => route().prop_map(move |prefix| format!("delete {}", native_route(prefix))),
+        2 => (route(), 0..3u32).prop_map(move |(prefix, n)| format!(
+            "update {}/config/description \"d{n}\"", openconfig_route(prefix)
+        )),
+        2 => (route(), route(), 0..2u32).prop_map(move |(one, other, n)| format!(
+            "update {NI} {{\"protocols\":{{\"protocol\":[{{\"identifier\":\"STATIC\",\"name\":\"s\",\
+             \"config\":{{\"identifier\":\"STATIC\",\"name\":\"s\"}},\
+             \"static-routes\":{{\"static\":[{{\"prefix\":\"{one}\",\"config\":{{\"prefix\":\"{one}\",\
+             \"description\":\"e{n}\"}}}}{}]}}}}]}}}}",
+            if one == other { String::new() } else {
+                format!(",{{\"prefix\":\"{other}\",\"config\":{{\"prefix\":\"{other}\"}}}}")
+            }
+        )),
+        2 => route().prop_map(move |prefix| format!("delete {}", openconfig_route(prefix))),
+        3 => (port(), ip(), 24..26u32).prop_map(move |(port, ip, n)| format!(
+            "update {}/config/prefix-length {n}", address(port, ip)
+        )),
+        3 => (port(), ip()).prop_map(move |(port, ip)| format!("delete {}", address(port, ip))),
+        3 => (port(), ip(), 24..26u32).prop_map(move |(port, ip, n)| format!(
+            "update {}/prefix-length {n}", native_address(port, ip)
+        )),
+        2 => (port(), ip()).prop_map(move |(port, ip)| format!("delete {}", native_address(port, ip))),
+        1 => (port(), ip()).prop_map(move |(port, ip)| format!(
+            "update {}/config/ip \"{ip}\"", address(port, ip)
+        )),
+        2 => port().prop_map(|port| format!("delete /interfaces/interface[name={port}]")),
+        2 => port().prop_map(|port| format!("replace native:/interfaces/interface[name={port}] {{\"mtu\":1400}}")),
+        1 => (port(), 1500..1502u32).prop_map(|(port, mtu)| format!(
+            "replace /interfaces/interface[name={port}] \
+             {{\"name\":\"{port}\",\"config\":{{\"name\":\"{port}\",\"mtu\":{mtu}}}}}"
+        )),
+        1 => Just("delete /interfaces/interface[name=*]/config/description".to_owned()),
+        1 => Just("delete native:/network-instances".to_owned()),
+        1 => Just("replace /system {}".to_owned()),
+        2 => (0..3u32).prop_map(|n| format!("update /system/config/hostname \"h{n}\"")),
+        2 => (0..3u32).prop_map(|n| format!("update native:/system/motd-banner \"m{n}\"")),
+        1 => Just("delete native:/system/hostname".to_owned()),
+        1 => (0..3u32).prop_map(|n| format!(
+            "update / {{\"system\":{{\"config\":{{\"login-banner\":\"l{n}\"}}}}}}"
+        )),
+        1 => prop::sample::select(vec!["u", "v"]).prop_map(|name| format!(
+            "update native:/system/user[username={name}]/role \"operator\""
+        )),
+        1 => prop::sample::select(vec!["u", "v"]).prop_map(|name| format!(
+            "delete /system/aaa/authentication/users/user[username={name}]"
+        )),
+        1 => some_union(),
+        1 => port().prop_map(|port| format!("update cli: interface {port}\n  description cli")),
+    ]
+}
+
+fn any_request() -> impl Strategy<Value = String> {
+    let one = || prop_oneof![1 => some_request(), 3 => other_request()];
+    prop_oneof![
+        3 => one(),
+        1 => (one(), one()).prop_map(|(one, other)| format!("{one}; {other}")),
+    ]
+}
+
+/// What a configuration can have beside the clients' requests.
+#[derive(Clone, Debug)]
+struct Start {
+    factory: bool,
+    boot: bool,
+    lease: bool,
+    requests: Vec<String>,
+}
+
+fn some_box() -> impl Strategy<Value = Start> {
+    let requests = prop::collection::vec(any_request(), 0..12);
+    (any::<bool>(), any::<bool>(), any::<bool>(), requests)
+        .prop_map(|(factory, boot, lease, requests)| Start { factory, boot, lease, requests })
+}
+
+impl Start {
+    fn made(&self) -> Configuration {
+        let mut made = if self.factory { factory(PORTS_DISABLED) } else { empty() };
+        if self.boot {
+            let text = "update native:/system/domain-name \"boot\"; \
+                        update native:/interfaces/interface[name=c]/mtu 1300";
+            made = with_layer(&made, LayerKey::BOOT_NATIVE, text);
+            let mut layers = made.layers().clone();
+            let tree = layers.tree_mut(LayerKey::BOOT_NATIVE);
+            let absent = |path: &str, tree: &mut Tree<LeafMark>| {
+                let path = models().native.resolve_write(&path.parse().unwrap()).unwrap();
+                let value = crate::value::Value::Str("".into());
+                tree.set_leaf(
+                    &models().native,
+                    &path,
+                    crate::tree::Leaf::new(value, LeafMark::Absent),
+                );
+            };
+            absent("/interfaces/interface[name=b]/description", tree);
+            absent("/system/login-banner", tree);
+            made =
+                Configuration::new(models().clone(), layers).with_factory(made.factory().clone());
+        }
+        if self.lease {
+            let lease = "update native:/interfaces/interface[name=eth0]/ipv4/address[ip=192.0.2.9]/prefix-length 24; \
+                 update native:/interfaces/interface[name=eth0]/enabled true; \
+                 update native:/network-instances/network-instance[name=DEFAULT]/static[name=lease]/\
+                 route[prefix=0.0.0.0/0]/next-hop[index=0]/interface \"eth0\"";
+            made = with_layer(&made, LayerKey::LEASE, lease);
+        }
+        self.requests.iter().fold(made, |held, request| held.edit(&edit(request)).unwrap_or(held))
+    }
+}
+
+/// A request with its candidate on a common base.
+struct Examined {
+    request: String,
+    candidate: Configuration,
+    footprint: Footprint,
+}
+
+fn examine(base: &Configuration, request: &str) -> Option<Examined> {
+    let (candidate, scope) = base.examined(&edit(request)).ok()?;
+    let footprint = Footprint::of(base, &candidate, &scope);
+    Some(Examined { request: request.to_owned(), candidate, footprint })
+}
+
+fn check_equal(one: &Configuration, other: &Configuration, why: &str) {
+    for layer in LayerKey::ALL {
+        let lines = |it: &Configuration| {
+            let marks = |mark: &LeafMark| match mark {
+                LeafMark::Explicit => "",
+                LeafMark::Factory => " factory",
+                LeafMark::Default => " default",
+                LeafMark::Absent => " absent",
+            };
+            lines(models().schema(layer.origin), it.layers().tree(layer), marks)
+        };
+        assert_eq!(lines(one), lines(other), "{layer}: {why}");
+        assert_eq!(one.layers().tree(layer), other.layers().tree(layer), "{layer}: {why}");
+    }
+    assert_eq!(one.layers(), other.layers(), "{why}");
+    assert_eq!(lines_effective(one), lines_effective(other), "{why}");
+    assert_eq!(one.effective(), other.effective(), "{why}");
+    for origin in [Origin::OpenConfig, Origin::Native] {
+        assert_eq!(one.config_view(origin), other.config_view(origin), "{origin}: {why}");
+    }
+    assert_eq!(one.entries(), other.entries(), "{why}");
+    assert_eq!(one.has_factory(), other.has_factory(), "{why}");
+    assert_eq!(one.factory(), other.factory(), "{why}");
+}
+
+/// Checks what a restart would compute from the same layers.
+fn check_scratch(it: &Configuration, why: &str) {
+    let scratch = Configuration::new(models().clone(), it.layers().clone());
+    assert_eq!(lines_effective(it), lines_effective(&scratch), "{why}");
+    assert_eq!(it.effective(), scratch.effective(), "{why}");
+    for origin in [Origin::OpenConfig, Origin::Native] {
+        assert_eq!(it.config_view(origin), scratch.config_view(origin), "{origin}: {why}");
+    }
+    assert_eq!(it.entries(), scratch.entries(), "{why}");
+}
+
+/// The objects that differ, each with its own leaves before and after: what a plan is made from.
+fn object_changes(
+    old: &Configuration,
+    new: &Configuration,
+) -> Vec<(InstancePath, [Vec<String>; 2])> {
+    fn own(branch: &Branch<Provenance>, path: &mut Vec<Step>, found: &mut Vec<String>) {
+        let schema = &models().native;
+        for (node, child) in branch.children() {
+            if schema.node(*node).object.is_some() {
+                continue;
+            }
+            match child {
+                Child::Leaf(leaf) => found.push(format!(
+                    "{path:?} {node:?} {} {}",
+                    leaf.value,
+                    leaf.meta.is_leased()
+                )),
+                Child::Container(branch) => {
+                    path.push(Step::node(*node));
+                    own(branch, path, found);
+                    path.pop();
+                }
+                Child::List(list) => list.iter().for_each(|(keys, entry)| {
+                    path.push(Step::entry(*node, keys.clone()));
+                    own(entry, path, found);
+                    path.pop();
+                }),
+            }
+        }
+    }
+    let leaves = |branch: Option<Arc<Branch<Provenance>>>| {
+        let mut found = Vec::new();
+        if let Some(branch) = branch {
+            own(&branch, &mut Vec::new(), &mut found);
+        }
+        found
+    };
+    let changes = changed_objects(old, new).into_iter();
+    changes.map(|it| (it.path, [leaves(it.old), leaves(it.new)])).collect()
+}
+
+/// Commits examined requests one after the other, each rebased, and compares each step with an examination of its own.
+fn check_rebased(base: &Configuration, requests: &[&Examined]) {
+    let mut current = base.clone();
+    for it in requests {
+        let names: Vec<&str> = requests.iter().map(|it| it.request.as_str()).collect();
+        let why = format!("{} of {names:#?}", it.request);
+        let rebased = it.candidate.rebased(base, &current);
+        let serial = match current.edit(&edit(&it.request)) {
+            Ok(serial) => serial,
+            Err(errors) => panic!("{why}: {errors}"),
+        };
+        check_equal(&rebased, &serial, &why);
+        check_scratch(&rebased, &why);
+        assert_eq!(
+            object_changes(base, &it.candidate),
+            object_changes(&current, &rebased),
+            "another plan: {why}"
+        );
+        current = rebased;
+    }
+}
+
+/// Pairs that keep clear commute and can be rebased, and many of both sorts are tried.
+#[test]
+fn what_keeps_clear_commutes() {
+    let (clear, met) = (Cell::new(0u32), Cell::new(0u32));
+    let mut runner = TestRunner::new(ProptestConfig::with_cases(CASES));
+    let requests = (some_box(), any_request(), any_request());
+    runner
+        .run(&requests, |(start, one, other)| {
+            let base = start.made();
+            let (Some(one), Some(other)) = (examine(&base, &one), examine(&base, &other)) else {
+                return Ok(());
+            };
+            let keeps = one.footprint.keeps_clear_of(&other.footprint);
+            prop_assert_eq!(keeps, other.footprint.keeps_clear_of(&one.footprint), "symmetry");
+            if !keeps {
+                met.set(met.get() + 1);
+                return Ok(());
+            }
+            clear.set(clear.get() + 1);
+            check_rebased(&base, &[&one, &other]);
+            check_rebased(&base, &[&other, &one]);
+            let ends = [(&one, &other), (&other, &one)]
+                .map(|(first, second)| first.candidate.edit(&edit(&second.request)).unwrap());
+            check_equal(&ends[0], &ends[1], "the orders");
+            Ok(())
+        })
+        .unwrap();
+    let all = clear.get() + met.get();
+    assert!(all * 2 > CASES, "{all} pairs of {CASES} were accepted");
+    assert!(clear.get() * 4 > all, "{} of {all} pairs keep clear", clear.get());
+    assert!(met.get() * 6 > all, "{} of {all} pairs meet", met.get());
+}
+
+/// Several changes at once, each clear of each other.
+#[test]
+fn several_that_keep_clear_are_rebased_in_turn() {
+    let (three, mut runner) = (Cell::new(0u32), TestRunner::new(ProptestConfig::with_cases(CASES)));
+    let requests = (some_box(), prop::collection::vec(any_request(), 3..8));
+    runner
+        .run(&requests, |(start, requests)| {
+            let base = start.made();
+            let mut taken: Vec<Examined> = Vec::new();
+            for it in requests.iter().filter_map(|request| examine(&base, request)) {
+                if taken.iter().all(|other| other.footprint.keeps_clear_of(&it.footprint)) {
+                    taken.push(it);
+                }
+            }
+            three.set(three.get() + u32::from(taken.len() > 2));
+            check_rebased(&base, &taken.iter().collect::<Vec<_>>());
+            check_rebased(&base, &taken.iter().rev().collect::<Vec<_>>());
+            Ok(())
+        })
+        .unwrap();
+    assert!(three.get() * 4 > CASES, "{} of {CASES} cases have three", three.get());
+}
+
+/// The cost of a rebase is that of the smaller change, whichever side it is on.
+#[test]
+fn a_rebase_costs_the_smaller_change() {
+    let routes: Vec<String> = (0..500)
+        .map(|n| {
+            format!(
+                "update native:{NI}/static[name=s]/route[prefix=10.{}.{}.0/24]/description \"d\"",
+                n / 250,
+                n % 250
+            )
+        })
+        .collect();
+    let base = after(&["update native:/system/hostname \"box\"", &routes[..100].join("; ")]);
+    let many = examine(&base, &routes[100..].join("; ")).unwrap();
+    let one = examine(&base, "update native:/interfaces/interface[name=a]/mtu 1400").unwrap();
+    assert!(one.footprint.keeps_clear_of(&many.footprint));
+    for (late, early) in [(&one, &many), (&many, &one)] {
+        let rebased = late.candidate.rebased(&base, &early.candidate);
+        assert_eq!(rebased.work().entries, 2, "the root and the interface");
+        assert_eq!(rebased.entries(), base.entries() + 401);
+        check_scratch(&rebased, "one beside many");
+    }
+    let unmoved = one.candidate.rebased(&base, &base.clone());
+    assert!(
+        unmoved.is_same(&one.candidate) && unmoved.effective().is_same(one.candidate.effective())
+    );
+    let nothing = base.rebased(&base, &many.candidate);
+    assert!(nothing.is_same(&many.candidate));
+}
+
+/// Changes that concern one object, or what the other's examination looked at, and others beside them.
+#[test]
+fn what_meets_and_what_keeps_clear() {
+    let route = |prefix: &str| format!("native:{NI}/static[name=s]/route[prefix={prefix}]");
+    let address = |ip: &str| {
+        let subinterface = "/interfaces/interface[name=a]/subinterfaces/subinterface[index=0]";
+        format!("{subinterface}/ipv4/addresses/address[ip={ip}]")
+    };
+    let [ten, eleven, twelve, thirteen] =
+        ["10.0.0.0/8", "11.0.0.0/8", "12.0.0.0/8", "13.0.0.0/8"].map(route);
+    let start = [
+        [&ten, &eleven, &twelve].map(|it| format!("update {it}/description \"d\"")).join("; "),
+        format!(
+            "update {}/config/prefix-length 24; update {}/config/prefix-length 24",
+            address("10.0.0.1"),
+            address("10.0.0.2")
+        ),
+        "update /system/config/hostname \"box\"".to_owned(),
+    ];
+    let base = after(&start.iter().map(String::as_str).collect::<Vec<_>>());
+    let check = |one: &str, other: &str, clear: bool| {
+        let (first, second) = (examine(&base, one).unwrap(), examine(&base, other).unwrap());
+        assert_eq!(first.footprint.keeps_clear_of(&second.footprint), clear, "{one}, {other}");
+        assert_eq!(second.footprint.keeps_clear_of(&first.footprint), clear, "{other}, {one}");
+    };
+    let say = |route: &str, text: &str| format!("update {route}/description \"{text}\"");
+    let gone = |path: &str| format!("delete {path}");
+    check(&say(&ten, "e"), &say(&eleven, "e"), true);
+    check(&say(&ten, "e"), &gone(&ten), false);
+    // The value that is there already is no difference, and yet the later of the two counts.
+    check(&say(&ten, "d"), &say(&ten, "e"), false);
+    check(&say(&ten, "d"), &say(&ten, "d"), true);
+    check(&gone(&thirteen), &say(&thirteen, "d"), false);
+    // The first route keeps the entry that the routes are in. With it and another one gone, a third does.
+    check(&gone(&eleven), &gone(&twelve), true);
+    check(&gone(&eleven), &gone(&ten), false);
+    check(&gone(&address("10.0.0.1")), &gone(&address("10.0.0.2")), false);
+    // Both models name one object.
+    let openconfig = format!("update {}/config/prefix-length 25", address("10.0.0.1"));
+    let native = "native:/interfaces/interface[name=a]/ipv4/address[ip=10.0.0.1]";
+    check(&openconfig, &format!("update {native}/prefix-length 24"), false);
+    let (wildcard, mtu) = (gone("/interfaces/interface[name=*]/config/mtu"), "mtu 1400");
+    check(&wildcard, &format!("update native:/interfaces/interface[name=z]/{mtu}"), false);
+    check(&wildcard, &gone(&twelve), true);
+    check("update cli: system motd-banner x", &gone(&twelve), false);
+    check("union / {}", &gone(&twelve), false);
+    let union = "union native:/interfaces/interface[name=z] {\"mtu\":1400}";
+    check(union, &gone(&twelve), true);
+    let hostname = "update /system/config/hostname \"x\"";
+    check(hostname, "update native:/system/motd-banner \"x\"", false);
+    let scope = EditScope::default();
+    let (lease, candidate) = (
+        LeasedPort {
+            name: "a".into(),
+            addresses: vec!["192.0.2.9/24".parse().unwrap()],
+            routes: Vec::new(),
+        },
+        examine(&base, &format!("delete {}", address("10.0.0.1"))).unwrap(),
+    );
+    let leased = Footprint::of(&base, &base.leased(&[lease]).unwrap(), &scope);
+    assert!(!leased.keeps_clear_of(&candidate.footprint), "an address hides a lease");
+    let switched = Footprint::of(&base, &base.switched(Namespace::Gnsi, false), &scope);
+    let nothing = Footprint::of(&base, &base, &scope);
+    assert!(!switched.keeps_clear_of(&nothing) && nothing.keeps_clear_of(&nothing));
+    assert!(!Footprint::everything().keeps_clear_of(&candidate.footprint));
+}
+
+/// Random cases of each property.
+const CASES: u32 = 400;
