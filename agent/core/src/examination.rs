@@ -16,7 +16,7 @@ use holdfast_config::{
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
-    ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry,
+    ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, VethPairs,
 };
 use holdfast_scheduler::{Engine, IntentChange, Key, Owner, PlanError, SharedValue};
 use holdfast_security::credentialz::Credentials;
@@ -83,6 +83,13 @@ impl EntryChange {
     }
 }
 
+/// All differences, each with the path of its entry.
+pub(super) fn located_differences(
+    changes: &[EntryChange],
+) -> impl Iterator<Item = (&InstancePath, &Key, Option<&SharedValue>)> {
+    changes.iter().flat_map(|it| it.differences().map(|(key, value)| (&it.path, key, value)))
+}
+
 /// Credentials that differ, which no layer holds.
 #[derive(Debug, Default)]
 pub(super) struct CredentialValues {
@@ -105,9 +112,9 @@ impl CoreTask {
             }
             _ => Values::new(),
         };
-        let cancel = intent.cancel();
+        let (pairs, cancel) = (Arc::clone(&self.pairs), intent.cancel());
         let examined = spawn_blocking(move || {
-            let mut candidate = examiner.examine(&configuration, intent, is_dry_run)?;
+            let mut candidate = examiner.examine(&configuration, &pairs, intent, is_dry_run)?;
             let mut values = removed;
             if let Some(source) = source {
                 let (old, new) = (&configuration, &candidate.configuration);
@@ -190,10 +197,11 @@ impl Examiner {
     fn examine(
         &self,
         old: &Configuration,
+        pairs: &VethPairs,
         intent: Box<Intent>,
         is_dry_run: bool,
     ) -> Result<Candidate, CommitError> {
-        let configuration = intent.apply(old).map_err(CommitError::Edit)?;
+        let (configuration, mut footprint) = intent.apply(old).map_err(CommitError::Edit)?;
         let cancel = intent.cancel();
         let (changes, rows) = parallel::both(
             configuration.work().entries > parallel::FEW,
@@ -210,7 +218,8 @@ impl Examiner {
             BoundedList::default()
         };
         let credentials = CredentialValues::default();
-        let footprint = Arc::new(Footprint::everything());
+        footprint.add_entries(pairs.other_ends(located_differences(&changes)));
+        let footprint = Arc::new(footprint);
         Ok(Candidate { intent, footprint, configuration, changes, rows, credentials, differences })
     }
 

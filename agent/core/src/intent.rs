@@ -5,7 +5,9 @@ use std::sync::Arc;
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
-use holdfast_config::{BootChange, CancelToken, Configuration, EditErrors, Layers, LeasedPort};
+use holdfast_config::{
+    BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
+};
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, Change};
@@ -89,20 +91,29 @@ impl Intent {
         }
     }
 
-    /// Applies the change to a configuration, without other effects.
+    /// Applies the change to a configuration, without other effects. Returns also what it writes and reads there.
     ///
     /// # Errors
     /// When the change cannot be applied, or its result contradicts itself.
-    pub fn apply(&self, old: &Configuration) -> Result<Configuration, EditErrors> {
-        match self {
-            Self::Edit(edit) => old.edit(edit),
-            Self::Boot { change, .. } => old.boot_changed(change),
-            Self::Switch { service, on } => Ok(old.switched(*service, *on)),
-            Self::Rollback(before) => Ok(old.with_client_of(before)),
-            Self::Credentials(_) => Ok(old.clone()),
-            Self::Lease(ports) => old.leased(ports),
-            Self::FactoryReset { .. } => Ok(old.factory_reset()),
-        }
+    pub fn apply(&self, old: &Configuration) -> Result<(Configuration, Footprint), EditErrors> {
+        let new = match self {
+            Self::Edit(edit) => {
+                let (new, scope) = old.examined(edit)?;
+                let footprint = Footprint::of(old, &new, &scope);
+                return Ok((new, footprint));
+            }
+            Self::Lease(ports) => {
+                let new = old.leased(ports)?;
+                let footprint = Footprint::of(old, &new, &EditScope::default());
+                return Ok((new, footprint));
+            }
+            Self::Boot { change, .. } => old.boot_changed(change)?,
+            Self::Switch { service, on } => old.switched(*service, *on),
+            Self::Rollback(before) => old.with_client_of(before),
+            Self::Credentials(_) => old.clone(),
+            Self::FactoryReset { .. } => old.factory_reset(),
+        };
+        Ok((new, Footprint::everything()))
     }
 
     /// Credentials that differ after it, as values: `given` are those of credentialz before.

@@ -17,7 +17,7 @@ use tracing::error;
 
 use super::CommitError;
 use super::commit::{CommitInFlight, CommitKind, Input, PlannedChange};
-use super::examination::{Candidate, EntryChange, Examiner};
+use super::examination::{Candidate, EntryChange, Examiner, located_differences};
 use super::intent::Values;
 use super::options::PlanHash;
 use super::preview::{BoundedList, ConfigChange};
@@ -163,11 +163,8 @@ impl CandidatePlanner {
     fn validate_values(&self, changes: &[EntryChange]) -> Result<(), CommitError> {
         let registry = &self.examiner.registry;
         let refused = |error| self.examiner.object_error(&error, self.origin);
-        let differences = changes
-            .iter()
-            .flat_map(|it| it.differences().map(|(key, value)| (&it.path, key, value)));
         // First, since what the kernel shows under the name of an end may be the far end of another one.
-        registry.admit_pairs(&self.pairs, differences).map_err(refused)?;
+        registry.admit_pairs(&self.pairs, located_differences(changes)).map_err(refused)?;
         for portion in changes.chunks(VALIDATED_UNDER_GUARD) {
             let engine = self.engine.read();
             for EntryChange { path, values, .. } in portion {

@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use holdfast_scheduler::Engine;
 
-
 /// Clones share the engine.
 #[derive(Clone, Debug)]
 pub(super) struct SharedEngine(Arc<RwLock<Engine>>);

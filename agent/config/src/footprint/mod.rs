@@ -144,6 +144,12 @@ impl Footprint {
         footprint
     }
 
+    /// Adds native entries whose rules, outside of this crate, hold for several changes together, such as that two links
+    /// do not name one peer: as if they were written.
+    pub fn add_entries(&mut self, entries: impl IntoIterator<Item = InstancePath>) {
+        entries.into_iter().for_each(|entry| self.native.add(&entry.0, Access::Write));
+    }
+
     /// True when nothing that one of them writes is read or written by the other. The cost is in proportion to the smaller
     /// one, times the logarithm of the other.
     pub fn keeps_clear_of(&self, other: &Self) -> bool {

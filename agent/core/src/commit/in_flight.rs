@@ -28,6 +28,8 @@ pub(crate) struct CommitInFlight {
     pub(crate) behind: Option<Ticket>,
     /// True once the commit no longer waits for others.
     pub(crate) is_clear: bool,
+    /// True for the leases of all ports, which replace those of before as a whole.
+    is_lease: bool,
     /// Cancelled when the client has gone.
     pub(crate) cancel: CancelToken,
     pub(crate) reply: Reply,
@@ -78,6 +80,7 @@ impl CommitInFlight {
             footprint: None,
             behind: None,
             is_clear: false,
+            is_lease: matches!(intent, Intent::Lease(_)),
             cancel: intent.cancel(),
             reply,
             options,
@@ -100,6 +103,7 @@ impl CommitInFlight {
             footprint: None,
             behind: None,
             is_clear: true,
+            is_lease: false,
             cancel: CancelToken::default(),
             reply,
             options,
@@ -109,6 +113,13 @@ impl CommitInFlight {
             origin: Origin::OpenConfig,
             artefacts: Vec::new(),
         }
+    }
+
+    /// True when neither of two examined commits writes what the other reads or writes. A commit whose first examination
+    /// is under way holds up no other one.
+    pub(crate) fn keeps_clear_of(&self, other: &Self) -> bool {
+        let (Some(own), Some(others)) = (&self.footprint, &other.footprint) else { return true };
+        !(self.is_lease && other.is_lease) && own.keeps_clear_of(others)
     }
 
     /// Effect of the commit on the record of the commit that waits to be confirmed.

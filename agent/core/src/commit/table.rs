@@ -173,12 +173,10 @@ impl CommitTable {
 
     /// A commit that another one has to wait for: one that is further, or came earlier, and has to do with the same.
     fn conflicting(&self, ticket: Ticket) -> Option<Ticket> {
-        let footprint = self.commits.get(&ticket)?.footprint.as_ref()?;
-        let ahead = self.commits.values().filter(|it| it.ticket != ticket && (it.is_clear || it.ticket < ticket));
-        let mut conflicting = ahead.filter(|it| {
-            it.footprint.as_ref().is_some_and(|other| !footprint.keeps_clear_of(other))
-        });
-        conflicting.next().map(|it| it.ticket)
+        let commit = self.commits.get(&ticket)?;
+        let is_ahead = |it: &&CommitInFlight| it.is_clear || it.ticket < ticket;
+        let mut others = self.commits.values().filter(|it| it.ticket != ticket);
+        others.find(|it| is_ahead(it) && !commit.keeps_clear_of(it)).map(|it| it.ticket)
     }
 
     /// True when a change that came into force since the examination of a commit has to do with the same.

@@ -36,6 +36,7 @@ mod ports;
 mod publication;
 mod reconcile;
 mod routes;
+mod side_by_side;
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{

@@ -288,7 +288,7 @@ impl Datastore for FakeDatastore {
         if let Some(error) = self.0.failure.lock().unwrap().take() {
             return Err(error);
         }
-        let next = intent.apply(&self.configuration()).map_err(CommitError::Edit)?;
+        let (next, _) = intent.apply(&self.configuration()).map_err(CommitError::Edit)?;
         if let Intent::Boot { artefacts, .. } = intent {
             self.0.store.write_artefacts(artefacts).await.map_err(CommitError::Store)?;
         }

@@ -1,0 +1,272 @@
+//! Commits that run at the same time.
+
+use std::sync::Arc;
+
+use holdfast_config::edit::{Edit, EditTarget, Payload};
+use holdfast_config::schema::Origin;
+use holdfast_config::{Configuration, Layers, Models};
+use holdfast_core::{
+    CommitError, CommitOptions, CommitStamp, ConfirmAction, Confirmation, CoreHandle, Datastore,
+};
+use holdfast_platform::descriptors::kinds;
+use holdfast_platform::transport::SimulatedKernel;
+use proptest::prelude::*;
+use tokio::task::JoinHandle;
+
+use super::{Agent, caller};
+
+type Answer = Result<CommitStamp, CommitError>;
+
+/// Turns of the runtime after which everything has happened that needs no time and no kernel.
+const TURNS: usize = 200;
+
+/// A Set of one native node.
+fn native(path: &str, value: &str) -> Edit {
+    let target = EditTarget { origin: Origin::Native, path: path.parse().unwrap() };
+    let payload = Payload::Json { text: value.as_bytes().to_vec().into(), ietf: true };
+    Edit { updates: vec![(target, payload)], ..Edit::default() }
+}
+
+fn hostname(name: &str) -> Edit {
+    native("/system/hostname", &format!("\"{name}\""))
+}
+
+fn port(name: &str, leaf: &str, value: &str) -> Edit {
+    native(&format!("/interfaces/interface[name={name}]/{leaf}"), value)
+}
+
+/// A Set in OpenConfig of the MTU of a port.
+fn openconfig_mtu(port: &str, mtu: u32) -> Edit {
+    let path = format!("/interfaces/interface[name={port}]/config");
+    let target = EditTarget { origin: Origin::OpenConfig, path: path.parse().unwrap() };
+    let text = format!(r#"{{"name": "{port}", "mtu": {mtu}}}"#);
+    let payload = Payload::Json { text: text.into_bytes().into(), ietf: true };
+    Edit { updates: vec![(target, payload)], ..Edit::default() }
+}
+
+fn delete(origin: Origin, path: &str) -> Edit {
+    let target = EditTarget { origin, path: path.parse().unwrap() };
+    Edit { deletes: vec![target], ..Edit::default() }
+}
+
+fn begin(handle: &CoreHandle, edit: Edit, options: CommitOptions) -> JoinHandle<Answer> {
+    let handle = handle.clone();
+    tokio::spawn(async move { handle.commit(&caller(), edit, options).await })
+}
+
+async fn turns() {
+    for _ in 0..TURNS {
+        tokio::task::yield_now().await;
+        // Examinations and plans have threads of their own.
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
+/// Starts an agent, and a change of the host name that the kernel does not answer.
+async fn hung(kernel: &SimulatedKernel, folder: &std::path::Path) -> (Agent, JoinHandle<Answer>) {
+    let agent = Agent::start(kernel, folder).await;
+    kernel.hang_at(kinds::HOSTNAME);
+    let hung = begin(&agent.handle, hostname("first"), CommitOptions::default());
+    while kernel.hanging() == 0 {
+        tokio::task::yield_now().await;
+    }
+    (agent, hung)
+}
+
+#[tokio::test]
+async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
+    let ports = ["eth0", "eth1", "eth2"];
+    let (kernel, folder) = (SimulatedKernel::new(&ports), tempfile::tempdir().unwrap());
+    let (agent, hung) = hung(&kernel, folder.path()).await;
+    let second = begin(&agent.handle, hostname("second"), CommitOptions::default());
+    let mut last = agent.handle.revision().number;
+    for (port, edit) in [
+        ("eth0", openconfig_mtu("eth0", 1314)),
+        ("eth1", port("eth1", "mtu", "1300")),
+        ("eth2", openconfig_mtu("eth2", 1314)),
+    ] {
+        let done = agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
+        assert!(done.revision > last);
+        last = done.revision;
+        let contents = kernel.contents();
+        let is_set = |it: &String| it.contains(port) && it.contains("1300");
+        assert!(contents.iter().any(is_set), "{contents:#?}");
+    }
+    turns().await;
+    assert!(!hung.is_finished() && !second.is_finished());
+    assert!(!agent.shown().contains("first"), "an edit in flight is in no layer");
+
+    kernel.resume();
+    let [first, second] = [hung.await.unwrap().unwrap(), second.await.unwrap().unwrap()];
+    assert!(last < first.revision && first.revision < second.revision);
+    assert!(agent.shown().contains("second"));
+    agent.stop().await;
+
+    let asked = kernel.requests();
+    let agent = Agent::start(&kernel, folder.path()).await;
+    assert_eq!(kernel.requests(), asked, "the store has what the kernel has");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_kill_beside_a_change_that_hangs_keeps_what_was_answered() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let (agent, hung) = hung(&kernel, folder.path()).await;
+    agent
+        .handle
+        .commit(&caller(), openconfig_mtu("eth0", 1300), CommitOptions::default())
+        .await
+        .unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(folder.path()).unwrap().flatten() {
+        if file.file_type().unwrap().is_file() {
+            std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+        }
+    }
+    kernel.resume();
+    hung.await.unwrap().unwrap();
+    agent.stop().await;
+
+    let agent = Agent::start(&SimulatedKernel::new(&["eth0"]), copy.path()).await;
+    assert!(agent.shown().contains("\"mtu\":1300"), "{}", agent.shown());
+    assert!(!agent.shown().contains("first"), "{}", agent.shown());
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_commit_that_must_be_confirmed_runs_alone() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let (agent, hung) = hung(&kernel, folder.path()).await;
+    let rollback_after = std::time::Duration::from_secs(600);
+    let action = ConfirmAction::Begin { rollback_after };
+    let confirmation = Some(Confirmation { id: "a".into(), action });
+    let options = CommitOptions { confirmation, ..CommitOptions::default() };
+    let alone = begin(&agent.handle, openconfig_mtu("eth0", 1300), options);
+    turns().await;
+    let later = begin(&agent.handle, openconfig_mtu("eth0", 1400), CommitOptions::default());
+    turns().await;
+    assert!(!alone.is_finished() && !later.is_finished());
+    kernel.resume();
+    let [first, alone] = [hung.await.unwrap().unwrap(), alone.await.unwrap().unwrap()];
+    assert!(first.revision < alone.revision);
+    let refused = later.await.unwrap().unwrap_err();
+    assert!(matches!(refused, CommitError::Confirm(_)), "{refused}");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_while_its_change_waits_leaves_nothing() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let (agent, hung) = hung(&kernel, folder.path()).await;
+    let second = begin(&agent.handle, hostname("second"), CommitOptions::default());
+    turns().await;
+    second.abort();
+    assert!(second.await.unwrap_err().is_cancelled());
+    kernel.resume();
+    hung.await.unwrap().unwrap();
+    agent.handle.settled().await.unwrap();
+    assert!(agent.shown().contains("first") && !agent.shown().contains("second"));
+    agent.stop().await;
+}
+
+/// One step of a schedule.
+#[derive(Clone, Debug)]
+enum Event {
+    Begin(usize),
+    Hang,
+    Resume,
+    /// Lets everything go on as far as it can.
+    Turns,
+}
+
+/// Edits, some of which have to do with one another, and some contradict one another.
+fn edit(number: usize) -> Edit {
+    let name = ["eth0", "eth1"][number % 2];
+    match number / 2 {
+        0 => port(name, "mtu", "1300"),
+        1 => openconfig_mtu(name, 1300),
+        2 => openconfig_mtu(name, 1314),
+        3 => delete(Origin::OpenConfig, &format!("/interfaces/interface[name={name}]")),
+        4 => delete(Origin::Native, &format!("/interfaces/interface[name={name}]")),
+        5 => hostname(&format!("host{}", number % 2)),
+        6 => {
+            port(name, &format!("ipv4/address[ip=192.0.2.{}]/prefix-length", 1 + number % 2), "24")
+        }
+        7 => delete(Origin::Native, "/"),
+        _ => port(name, "description", &format!("\"text{number}\"")),
+    }
+}
+
+/// Number of edits of [`edit`].
+const EDITS: usize = 18;
+
+fn schedule() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        6 => (0..EDITS).prop_map(Event::Begin),
+        1 => Just(Event::Hang),
+        1 => Just(Event::Resume),
+        2 => Just(Event::Turns),
+    ];
+    prop::collection::vec(event, 1..20)
+}
+
+/// Runs a schedule, and compares answers, layers and kernel with those of the accepted edits one after the other, in the
+/// order of their revisions.
+async fn run(schedule: &[Event]) {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let mut begun = Vec::new();
+    for event in schedule {
+        match event {
+            Event::Begin(number) => {
+                let task = begin(&agent.handle, edit(*number), CommitOptions::default());
+                begun.push((*number, task));
+            }
+            Event::Hang => kernel.hang_at(kinds::HOSTNAME),
+            Event::Resume => kernel.resume(),
+            Event::Turns => turns().await,
+        }
+    }
+    kernel.resume();
+    let (mut accepted, mut refused) = (Vec::new(), Vec::new());
+    for (number, task) in begun {
+        match task.await.unwrap() {
+            Ok(done) => accepted.push((done.revision, number)),
+            Err(error) => refused.push((number, error)),
+        }
+    }
+    accepted.sort_unstable();
+
+    let models = Arc::new(Models::load().unwrap());
+    let mut serial = vec![Configuration::new(models, Layers::new())];
+    for (_, number) in &accepted {
+        let before = &serial[serial.len() - 1];
+        serial.push(before.edit(&edit(*number)).expect("the serial order accepts it as well"));
+    }
+    for (number, error) in refused {
+        let agrees = serial.iter().any(|it| it.edit(&edit(number)).is_err());
+        assert!(agrees, "edit {number} is refused at no place of the serial order: {error}");
+    }
+    let last = &serial[serial.len() - 1];
+    assert_eq!(agent.handle.configuration().layers(), last.layers());
+    agent.handle.settled().await.unwrap();
+    let (contents, shown) = (kernel.contents(), agent.shown());
+    agent.stop().await;
+
+    let asked = kernel.requests();
+    let agent = Agent::start(&kernel, folder.path()).await;
+    assert_eq!(agent.handle.configuration().layers(), last.layers(), "what is stored");
+    assert_eq!((kernel.requests(), kernel.contents()), (asked, contents), "in sync");
+    assert_eq!(agent.shown(), shown);
+    agent.stop().await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn commits_side_by_side_are_a_serial_order(schedule in schedule()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(&schedule));
+    }
+}
