@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
+use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -194,6 +195,18 @@ pub struct PlanCost {
     pub edges: u64,
     /// Parts that descriptors listed, or reported as different.
     pub parts: u64,
+}
+
+impl Add for PlanCost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            visited: self.visited + other.visited,
+            edges: self.edges + other.edges,
+            parts: self.parts + other.parts,
+        }
+    }
 }
 
 impl Plan {

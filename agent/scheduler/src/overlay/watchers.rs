@@ -29,7 +29,8 @@ pub(crate) struct Gathering {
     target: Target,
     /// True when only values that are to be re-created are looked for.
     recreate_only: bool,
-    /// Nodes of the graph that are still to be looked at.
+    /// Nodes with a new goal that are still to be looked at, and nodes of the graph.
+    new: Vec<OverlayIdx>,
     known: Vec<NodeIdx>,
     found: Vec<OverlayIdx>,
 }
@@ -76,7 +77,6 @@ impl Overlay<'_> {
         let target = target.clone();
         let known = known.map(|id| graph.target_at(id));
         let known = known.map_or_else(Default::default, TargetState::unique_watchers);
-        self.edges += (known.len() + new.len()) as u64;
         if known.len() > WATCHERS_FEW {
             self.reserve_known(known.len());
         }
@@ -90,6 +90,7 @@ impl Overlay<'_> {
     /// Notifies one watcher. False when there are no more.
     pub(crate) fn notify_next(&mut self, notification: &mut Notification) -> bool {
         let Notification { target_id, target, there, new, known } = notification;
+        self.edges += 1;
         if let Some(oidx) = new.pop() {
             self.notify(oidx, *target_id, target, *there);
         } else if let Some(idx) = known.pop() {
@@ -179,16 +180,19 @@ impl Overlay<'_> {
         let target = target.clone();
         let known = known.map(|id| graph.target_at(id));
         let mut known = known.map_or_else(Vec::new, |state| state.unique_watchers().into_owned());
-        let found = self.target(target_id).new_watchers.to_vec();
-        self.edges += (known.len() + found.len()) as u64;
+        let new = self.target(target_id).new_watchers.to_vec();
         known.reverse();
-        Gathering { target, recreate_only, known, found }
+        Gathering { target, recreate_only, new, known, found: Vec::new() }
     }
 
     /// Looks at one watcher. At the end, gives all that may be dependents, ascending: [`Overlay::is_dependent`] tells.
     pub(crate) fn gather_next(&mut self, gathering: &mut Gathering) -> Option<Vec<OverlayIdx>> {
-        let Gathering { target, recreate_only, known, found } = gathering;
-        if let Some(idx) = known.pop() {
+        let Gathering { target, recreate_only, new, known, found } = gathering;
+        if let Some(oidx) = new.pop() {
+            self.edges += 1;
+            found.push(oidx);
+        } else if let Some(idx) = known.pop() {
+            self.edges += 1;
             let node = self.graph.node(idx);
             let present = node.present.as_ref().filter(|_| node.ours);
             let uses = present.is_some_and(|spec| depends_on(spec, target, *recreate_only));
@@ -196,7 +200,7 @@ impl Overlay<'_> {
                 found.push(self.touch_idx(idx).0);
             }
         }
-        if !known.is_empty() {
+        if !new.is_empty() || !known.is_empty() {
             return None;
         }
         found.sort_unstable();

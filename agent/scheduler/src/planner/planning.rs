@@ -17,6 +17,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use super::tasks::Unit;
 use super::{Planner, PlannerOf, validation};
 use crate::dependency::Claim;
 use crate::engine::Engine;
@@ -42,8 +43,8 @@ pub struct Planning {
     /// Number of times that the plan was begun.
     beginnings: u32,
     validated: bool,
-    /// Values visited by beginnings that were given up.
-    visited: u64,
+    /// Cost of the beginnings that have ended.
+    ended: PlanCost,
     units: usize,
     portion: usize,
 }
@@ -55,7 +56,7 @@ impl Planning {
             paused: None,
             beginnings: 0,
             validated: false,
-            visited: 0,
+            ended: PlanCost::default(),
             units: UNITS,
             portion: validation::PORTION,
         }
@@ -93,9 +94,9 @@ impl Planning {
         self.beginnings
     }
 
-    /// Values visited so far, in all beginnings.
-    pub fn visited(&self) -> u64 {
-        self.visited + self.paused.as_ref().map_or(0, |(planner, _)| planner.visited())
+    /// Cost so far, of all beginnings.
+    pub fn cost(&self) -> PlanCost {
+        self.paused.as_ref().map_or(self.ended, |(planner, _)| self.ended + planner.cost())
     }
 
     fn advance_on(
@@ -109,26 +110,37 @@ impl Planning {
         };
         let pausable = self.beginnings <= BEGINNINGS_MOST;
         loop {
-            for _ in 0..self.units {
-                match planner.advance(&self.delta) {
-                    Ok(true) => {}
-                    Ok(false) => {
-                        self.visited += planner.visited();
-                        return Some(Ok(planner.into_plan(std::mem::take(&mut self.delta))));
-                    }
-                    Err(refusal) => return Some(Err(refusal)),
+            match self.advance_to_question(&mut planner) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ended = self.ended + planner.cost();
+                    return Some(Ok(planner.into_plan(std::mem::take(&mut self.delta))));
                 }
-                if planner.validated && !self.validated {
-                    break;
+                Err(refusal) => {
+                    self.ended = self.ended + planner.cost();
+                    return Some(Err(refusal));
                 }
             }
-            let just_validated =
-                planner.validated && !std::mem::replace(&mut self.validated, planner.validated);
-            if just_validated || pausable && pause() {
+            let just_validated = planner.validated && !self.validated;
+            self.validated |= planner.validated;
+            if pausable && (just_validated || pause()) {
                 self.paused = Some((planner.with_graph(()), graph.log.revision()));
                 return None;
             }
         }
+    }
+
+    /// Does as much as is done between two questions. False when the plan is complete.
+    fn advance_to_question(&self, planner: &mut Planner<'_>) -> Result<bool, PlanError> {
+        for _ in 0..self.units {
+            match planner.advance(&self.delta)? {
+                None => return Ok(false),
+                Some(Unit::Portion) => break,
+                Some(Unit::Value) if planner.validated && !self.validated => break,
+                Some(Unit::Value) => {}
+            }
+        }
+        Ok(true)
     }
 
     /// Planner as it paused, unless something that it has read changed since.
@@ -137,7 +149,7 @@ impl Planning {
         if planner.overlay.readings().are_current(graph, revision) {
             return Some(planner.with_graph(graph));
         }
-        self.visited += planner.visited();
+        self.ended = self.ended + planner.cost();
         rayon::spawn(|| drop(planner)); // a large drop need not delay the new plan
         None
     }
@@ -167,7 +179,7 @@ pub(crate) fn plan_keeping(
     reserved_claims: FixedMap<Claim, Key>,
 ) -> Result<Plan, PlanError> {
     let mut planner = Planner { reserved_claims, revisits, ..Planner::new(graph) };
-    while planner.advance(&delta)? {}
+    while planner.advance(&delta)?.is_some() {}
     Ok(planner.into_plan(delta))
 }
 
@@ -181,15 +193,15 @@ pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, Pl
 }
 
 impl<G> PlannerOf<G> {
-    fn visited(&self) -> u64 {
-        self.overlay.nodes.len() as u64
+    fn cost(&self) -> PlanCost {
+        let visited = self.overlay.nodes.len() as u64;
+        PlanCost { visited, edges: self.overlay.edges, parts: self.listed }
     }
 }
 
 impl Planner<'_> {
     fn into_plan(self, delta: Delta) -> Plan {
-        let cost =
-            PlanCost { visited: self.visited(), edges: self.overlay.edges, parts: self.listed };
+        let cost = self.cost();
         let overlay = self.overlay;
         Plan {
             delta,

@@ -66,6 +66,15 @@ impl Stage {
     ];
 }
 
+/// Size of a unit of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// One value, or one entry of a list.
+    Value,
+    /// One portion of a change.
+    Portion,
+}
+
 /// Nodes that are still to be visited.
 #[derive(Debug)]
 pub(super) struct Nodes {
@@ -156,13 +165,17 @@ impl Parking {
 }
 
 impl Planner<'_> {
-    /// Does one unit of work. False when the plan is complete.
-    pub(crate) fn advance(&mut self, delta: &Delta) -> Result<bool, PlanError> {
-        let Some(task) = self.tasks.pop() else { return Ok(false) };
+    /// Does one unit of work. `None` when the plan is complete.
+    pub(crate) fn advance(&mut self, delta: &Delta) -> Result<Option<Unit>, PlanError> {
+        let Some(task) = self.tasks.pop() else { return Ok(None) };
+        let unit = match task {
+            Task::Order(_) | Task::Goals(_) => Unit::Portion,
+            _ => Unit::Value,
+        };
         let rest = self.perform(task, delta)?;
         self.tasks.extend(rest);
         self.tasks.extend(self.follow_ups.drain(..).rev());
-        Ok(true)
+        Ok(Some(unit))
     }
 
     /// Takes a task one step further. Returns what is left of it.
