@@ -19,12 +19,12 @@ use std::time::Duration;
 use crate::descriptor::Registry;
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::history::{History, Trigger};
-use crate::key::{FixedMap, Key, KindId, sort_keys};
+use crate::key::{Key, KindId, sort_keys};
 use crate::operation::{
     Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
 use crate::plan::{Delta, IntentChange, Plan, PlanError};
-use crate::planner;
+use crate::planner::{self, Planning};
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
 use crate::transaction::{ConflictSet, InFlight, Transaction, TransportQueue};
@@ -205,7 +205,9 @@ impl Engine {
         intent: Vec<impl Into<IntentChange>>,
         restores: Vec<(Key, SharedValue)>,
     ) {
-        self.graph.restores.extend(restores);
+        for (key, restore) in restores {
+            self.graph.set_restore(&key, Some(restore));
+        }
         // A best-effort change is refused only for a key named twice, and a store has each key of an owner once.
         let nodes =
             planner::goals(&self.graph, &Delta::new(intent).best_effort()).unwrap_or_default();
@@ -222,7 +224,7 @@ impl Engine {
         for (key, value) in values {
             let Some(idx) = self.graph.find(&key) else { continue };
             if matches!(self.graph.node(idx).goal, Goal::Valid(..)) {
-                self.graph.node_mut(idx).applied = Some(value);
+                self.graph.set_applied(idx, Some(value));
                 self.graph.update_unsettled(idx);
             }
         }
@@ -242,7 +244,15 @@ impl Engine {
     /// # Errors
     /// When the change as a whole is refused, before or after that call.
     pub fn plan_with(&self, delta: Delta, validated: impl FnOnce()) -> Result<Plan, PlanError> {
-        planner::plan_with(&self.graph, delta, Vec::new(), FixedMap::default(), validated)
+        let (mut planning, mut validated) = (Planning::new(delta), Some(validated));
+        loop {
+            if let Some(plan) = planning.advance(self, &mut || false) {
+                return plan;
+            }
+            if let Some(validated) = validated.take_if(|_| planning.is_validated()) {
+                validated();
+            }
+        }
     }
 
     /// Starts a plan, or queues it behind conflicting transactions. A plan that is stale by its turn is made again for
@@ -467,11 +477,13 @@ impl Engine {
         conflict_set.unwrap_or_else(|| ConflictSet::of_plan(graph, &queued.plan))
     }
 
-    /// Plan for the present state: the given one unless it is stale.
-    fn replan_if_stale(&self, plan: Plan) -> Result<Plan, PlanError> {
-        if plan.revision == self.graph.revision {
+    /// Plan for the present state: the given one, unless something that it has read changed since it was made.
+    fn replan_if_stale(&mut self, mut plan: Plan) -> Result<Plan, PlanError> {
+        if plan.is_current(&self.graph) {
+            plan.revision = self.graph.log.revision();
             return Ok(plan);
         }
+        self.graph.counters.replanned += 1;
         planner::plan(&self.graph, plan.delta, Vec::new())
     }
 

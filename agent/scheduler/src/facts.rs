@@ -44,11 +44,10 @@ impl Engine {
         self.on_observed(idx);
         match self.graph.node(idx).running_op() {
             Some(op) => {
-                let node = self.graph.node_mut(idx);
-                if !same(node.observed.as_ref(), fact.value.as_ref()) {
+                if !same(self.graph.node(idx).observed.as_ref(), fact.value.as_ref()) {
                     step.changed.push(fact.key);
                 }
-                node.observed = fact.value;
+                self.graph.set_observed(idx, fact.value);
                 self.try_verify(op, now, step);
             }
             None => self.record_fact(idx, fact.value, now, urgent, step),
@@ -70,8 +69,7 @@ impl Engine {
             return;
         }
         step.changed.push(node.key.clone());
-        self.graph.revision += 1;
-        self.graph.node_mut(idx).observed = value.clone();
+        self.graph.set_observed(idx, value.clone());
         let present = self.graph.node(idx).present.clone();
         self.graph.trigger_retries(idx, present.as_deref(), None);
         match value {
@@ -97,9 +95,9 @@ impl Engine {
 
     fn on_vanished(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
         self.graph.set_present(idx, None, false);
-        let node = self.graph.node_mut(idx);
+        let node = self.graph.node(idx);
         if matches!(node.goal, Goal::Nothing) {
-            node.applied = None;
+            self.graph.set_applied(idx, None);
         } else if node.applied.is_some() {
             self.schedule_drift_check(idx, now, urgent, step);
         } else if node.retry.as_ref().is_none_or(|retry| retry.due.is_none()) {
@@ -230,7 +228,7 @@ impl Engine {
             }
             match node.running_op() {
                 Some(op) => {
-                    self.graph.node_mut(idx).observed = None;
+                    self.graph.set_observed(idx, None);
                     self.try_verify(op, now, step);
                 }
                 None => self.record_fact(idx, None, now, true, step),

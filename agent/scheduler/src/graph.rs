@@ -18,6 +18,7 @@
 //! `unmet` of a node is the number of its `need_targets` with no providers; `providers` counts every present value,
 //! `dependents` only values of ours.
 
+mod change_log;
 mod node;
 mod node_set;
 mod readiness;
@@ -43,6 +44,7 @@ use crate::targets::Addresses;
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
 
+pub(crate) use change_log::{ChangeLog, GraphChange};
 pub(crate) use node::{Goal, Node, Source, Sources};
 pub(crate) use target_table::{TargetId, TargetIds, TargetState};
 
@@ -94,8 +96,8 @@ pub(crate) struct Graph {
     pub(crate) policies: FixedMap<Key, DriftPolicy>,
     /// Values with other unmet dependencies than before, whose status has to be reported.
     pub(crate) reason_changed: Vec<NodeIdx>,
-    /// Counts changes of anything a plan relies on.
-    pub(crate) revision: u64,
+    /// Changes of anything that a plan relies on.
+    pub(crate) log: ChangeLog,
     pub(crate) counters: Counters,
 }
 
@@ -116,7 +118,7 @@ impl Graph {
         &self.nodes[idx as usize]
     }
 
-    /// Mutable access for changes that no index depends on; all others have a method here.
+    /// Mutable access for changes that no index and no plan depends on; all others have a method here.
     pub(crate) fn node_mut(&mut self, idx: NodeIdx) -> &mut Node {
         &mut self.nodes[idx as usize]
     }
@@ -152,7 +154,37 @@ impl Graph {
         };
         let nodes = &self.nodes;
         self.index.insert(hash, idx, |idx| hash_of(&nodes[idx as usize].key));
+        self.log.push(GraphChange::Node(idx));
         idx
+    }
+
+    /// Sets the value that our last successful operation set.
+    pub(crate) fn set_applied(&mut self, idx: NodeIdx, applied: Option<SharedValue>) {
+        self.log.push(GraphChange::Node(idx));
+        self.nodes[idx as usize].applied = applied;
+    }
+
+    /// Sets the value that the system showed last.
+    pub(crate) fn set_observed(&mut self, idx: NodeIdx, observed: Option<SharedValue>) {
+        self.log.push(GraphChange::Node(idx));
+        self.nodes[idx as usize].observed = observed;
+    }
+
+    /// Sets the pre-image of an adopted object. True when that is a change.
+    pub(crate) fn set_restore(&mut self, key: &Key, restore: Option<SharedValue>) -> bool {
+        let changed = match restore {
+            Some(restore) => {
+                self.restores.insert(key.clone(), restore);
+                true
+            }
+            None => self.restores.remove(key).is_some(),
+        };
+        match self.find(key) {
+            Some(idx) if changed => self.log.push(GraphChange::Node(idx)),
+            None if changed => self.log.forget(), // plans find pre-images by key, changes by node
+            _ => {}
+        }
+        changed
     }
 
     /// Drops a node that has nothing in any plane.
@@ -170,7 +202,7 @@ impl Graph {
         let node = &mut self.nodes[idx as usize];
         node.used = false;
         node.retry = None;
-        self.revision += 1; // plans refer to nodes by slot
+        self.log.push(GraphChange::Node(idx)); // plans refer to nodes by slot
         let node = &mut self.nodes[idx as usize];
         self.index.remove(hash_of(&node.key), idx);
         self.unsettled.remove(idx);
@@ -258,6 +290,11 @@ impl Graph {
         self.targets.find_hashed(target, hash)
     }
 
+    /// Target in a slot, unless it has been closed.
+    pub(crate) fn target_in(&self, id: TargetId) -> Option<&Target> {
+        self.targets.entry(id).map(|(target, _)| target)
+    }
+
     pub(crate) fn target_at(&self, id: TargetId) -> &TargetState {
         self.targets.of(id)
     }
@@ -321,7 +358,7 @@ impl Graph {
         goal: Goal,
         known: &[Option<TargetId>],
     ) {
-        self.revision += 1;
+        self.log.push(GraphChange::Node(idx));
         let before = self.watched_specs(idx);
         let node = &mut self.nodes[idx as usize];
         node.sources = sources;
@@ -368,7 +405,7 @@ impl Graph {
         };
         let before = if listed { None } else { Some(self.watched_specs(idx)) };
         let parked = self.parked_by(idx);
-        self.revision += 1;
+        self.log.push(GraphChange::Node(idx));
         let node = &mut self.nodes[idx as usize];
         let old = std::mem::replace(&mut node.present, present.clone());
         let was_ours = std::mem::replace(&mut node.ours, ours && present.is_some());

@@ -16,7 +16,7 @@ use hashbrown::HashTable;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-pub(crate) use order::sort_by_keys;
+pub(crate) use order::sort_by_keys_of;
 pub use order::sort_keys;
 
 /// Octets of a key kept without an allocation. The longest interface name fits, or an IPv4 prefix with two numbers, and

@@ -60,6 +60,7 @@ pub use operation::{
 pub use plan::{
     Cause, Delta, IntentChange, Mode, Owner, Plan, PlanCost, PlanError, PlannedOperation,
 };
+pub use planner::Planning;
 pub use status::{Counters, Detail, LastOperation, State, Status};
 pub use value::{SharedValue, Value};
 pub use waits::{Level, Wait, WaitResult};

@@ -3,6 +3,7 @@
 //! A layer of changes over a [`Graph`] that stays untouched. Only nodes and targets that a plan touches are copied, so
 //! planning one change among many costs one change.
 
+mod read_set;
 mod support;
 mod targets;
 mod watchers;
@@ -12,13 +13,15 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::dependency::{Claim, Dependency, Target};
+use crate::dependency::{Dependency, Target};
 use crate::graph::{Goal, Graph, NodeIdx, Sources, TargetId};
-use crate::key::{FixedMap, Key, Kinds, Slots, hash_of};
+use crate::key::{FixedMap, Key, hash_of};
 use crate::plan::{After, Cause};
-use crate::targets::Addresses;
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
+
+pub(crate) use read_set::{ReadSet, Readings};
+pub(crate) use watchers::{Gathering, Notification};
 
 /// Divisor of the extra room reserved for a large change: one entry more than reserved would move all of them.
 const SPARE: usize = 32;
@@ -201,6 +204,8 @@ pub(crate) struct OverlayClaim {
 /// Changes of readiness, collected while counts are updated, for the planner to act on.
 #[derive(Debug, Default)]
 pub(crate) struct ReadyChanges {
+    /// Targets that were gained (true) or lost, and whose watchers have not been notified yet.
+    pub(crate) notifications: Vec<(OverlayTargetId, bool)>,
     /// Nodes that may be ready.
     pub(crate) ready: Vec<OverlayIdx>,
     /// Nodes whose dependents may be gone.
@@ -211,25 +216,26 @@ pub(crate) struct ReadyChanges {
     pub(crate) reducible: Vec<OverlayIdx>,
 }
 
+impl ReadyChanges {
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { notifications, ready, unblocked, lost_dependency, reducible } = self;
+        notifications.is_empty()
+            && [ready, unblocked, lost_dependency, reducible].iter().all(|list| list.is_empty())
+    }
+}
+
+/// Overlay of a graph that is at hand.
+pub(crate) type Overlay<'g> = OverlayOf<&'g Graph>;
+
+/// Overlay, with the graph or, while the plan is suspended, without.
 #[derive(Debug)]
-pub(crate) struct Overlay<'g> {
-    pub(crate) graph: &'g Graph,
+pub(crate) struct OverlayOf<G> {
+    pub(crate) graph: G,
     pub(crate) nodes: Vec<OverlayNode>,
-    by_idx: FixedMap<NodeIdx, OverlayIdx>,
-    by_key: Slots,
     pub(crate) targets: Vec<OverlayTarget>,
-    /// Targets that the graph does not have, by hash.
-    by_target: Slots,
-    /// Targets that the graph has, by their index there.
-    by_known_target: FixedMap<TargetId, OverlayTargetId>,
     /// Targets by index.
     pub(crate) target_refs: Vec<TargetRef>,
-    claims: FixedMap<Claim, OverlayClaim>,
-    /// Addresses and key prefixes of targets that the graph does not have.
-    addresses: Addresses,
-    unders: bool,
-    /// Kinds of keys that are targets here.
-    target_kinds: Kinds,
+    pub(crate) reads: ReadSet,
     /// Changes in the number of providers of each prefix, relative to the graph.
     prefixes: FixedMap<(u32, IpNet), i64>,
     pub(crate) ready_changes: ReadyChanges,
@@ -240,21 +246,14 @@ pub(crate) struct Overlay<'g> {
     pub(crate) edges: u64,
 }
 
-impl<'g> Overlay<'g> {
-    pub(crate) fn new(graph: &'g Graph) -> Self {
+impl<G> OverlayOf<G> {
+    pub(crate) fn new(graph: G) -> Self {
         Self {
             graph,
             nodes: Vec::new(),
-            by_idx: FixedMap::default(),
-            by_key: Slots::default(),
             targets: Vec::new(),
-            by_target: Slots::default(),
-            by_known_target: FixedMap::default(),
             target_refs: Vec::new(),
-            claims: FixedMap::default(),
-            addresses: Addresses::default(),
-            unders: false,
-            target_kinds: Kinds::default(),
+            reads: ReadSet::default(),
             prefixes: FixedMap::default(),
             ready_changes: ReadyChanges::default(),
             goals_set: false,
@@ -263,12 +262,37 @@ impl<'g> Overlay<'g> {
         }
     }
 
+    /// Same overlay with another reference to the graph, or with none.
+    pub(crate) fn with_graph<H>(self, graph: H) -> OverlayOf<H> {
+        let Self { graph: _, nodes, targets, target_refs, reads, .. } = self;
+        let Self { prefixes, ready_changes, goals_set, going, edges, .. } = self;
+        OverlayOf {
+            graph,
+            nodes,
+            targets,
+            target_refs,
+            reads,
+            prefixes,
+            ready_changes,
+            goals_set,
+            going,
+            edges,
+        }
+    }
+
+    pub(crate) fn readings(&self) -> Readings<'_> {
+        let (reads, nodes) = (&self.reads, &self.nodes);
+        Readings { reads, nodes, target_refs: &self.target_refs }
+    }
+}
+
+impl Overlay<'_> {
     pub(crate) fn reserve(&mut self, nodes: usize, need_targets: usize) {
         self.nodes.reserve(nodes);
         self.targets.reserve(need_targets);
         self.target_refs.reserve(need_targets);
-        self.by_key.reserve(nodes, |oidx| hash_of(&self.nodes[oidx as usize].key));
-        self.by_target.reserve(need_targets, |target_id| {
+        self.reads.by_key.reserve(nodes, |oidx| hash_of(&self.nodes[oidx as usize].key));
+        self.reads.by_target.reserve(need_targets, |target_id| {
             hash_of(&self.target_refs[target_id as usize].target)
         });
     }
@@ -286,7 +310,7 @@ impl<'g> Overlay<'g> {
     /// Reserves memory for this many nodes of the graph.
     pub(crate) fn reserve_known(&mut self, nodes: usize) {
         self.nodes.reserve(nodes);
-        self.by_idx.reserve(nodes);
+        self.reads.by_idx.reserve(nodes);
     }
 
     pub(crate) fn node(&self, oidx: OverlayIdx) -> &OverlayNode {
@@ -309,7 +333,7 @@ impl<'g> Overlay<'g> {
     pub(crate) fn touched(&self, key: &Key) -> Option<OverlayIdx> {
         let hash = hash_of(key);
         match self.graph.find_hashed(key, hash) {
-            Some(idx) => self.by_idx.get(&idx).copied(),
+            Some(idx) => self.reads.by_idx.get(&idx).copied(),
             None => self.find_added(key, hash),
         }
     }
@@ -325,7 +349,7 @@ impl<'g> Overlay<'g> {
                 }
                 let oidx = self.push(OverlayNode::empty(key.clone()));
                 let nodes = &self.nodes;
-                self.by_key.insert(hash, oidx, |oidx| hash_of(&nodes[oidx as usize].key));
+                self.reads.by_key.insert(hash, oidx, |oidx| hash_of(&nodes[oidx as usize].key));
                 (oidx, true)
             }
         }
@@ -333,26 +357,18 @@ impl<'g> Overlay<'g> {
 
     /// Node of a key that the graph does not have.
     fn find_added(&self, key: &Key, hash: u64) -> Option<OverlayIdx> {
-        self.by_key.find(hash, |oidx| self.nodes[oidx as usize].key == *key)
-    }
-
-    /// Index of a target, if it has one already.
-    fn find_target_id(&self, target: &Target) -> Option<OverlayTargetId> {
-        let hash = hash_of(target);
-        match self.graph.find_target(target, hash) {
-            Some(known) => self.by_known_target.get(&known).copied(),
-            None => self.find_unknown_target_id(target, hash),
-        }
+        self.reads.by_key.find(hash, |oidx| self.nodes[oidx as usize].key == *key)
     }
 
     /// Index of a target that the graph does not have.
     fn find_unknown_target_id(&self, target: &Target, hash: u64) -> Option<OverlayTargetId> {
-        self.by_target
+        self.reads
+            .by_target
             .find(hash, |target_id| self.target_refs[target_id as usize].target == *target)
     }
 
     pub(crate) fn touch_idx(&mut self, idx: NodeIdx) -> (OverlayIdx, bool) {
-        match self.by_idx.get(&idx) {
+        match self.reads.by_idx.get(&idx) {
             Some(&oidx) => (oidx, false),
             None => (self.copy(idx), true),
         }
@@ -369,7 +385,7 @@ impl<'g> Overlay<'g> {
             current: node.current().cloned(),
             ..OverlayNode::empty(node.key.clone())
         });
-        self.by_idx.insert(idx, oidx);
+        self.reads.by_idx.insert(idx, oidx);
         if let Some(spec) = node.goal.spec() {
             let known = self.graph.need_targets(idx).iter();
             let needs = spec.needs.iter().zip(known.map(|&known| Some(known)));

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 use std::hash::Hasher as _;
+use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use crate::descriptor::Registry;
+use crate::graph::Graph;
 use crate::history::Author;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
-use crate::overlay::{OverlayIdx, OverlayNode, TargetRef};
+use crate::overlay::{OverlayIdx, OverlayNode, ReadSet, Readings, TargetRef, to_u32};
 use crate::value::SharedValue;
 use crate::waits::{Level, Wait};
 
@@ -177,8 +179,9 @@ pub struct Plan {
     pub(crate) waiting: Vec<(OverlayIdx, Unmet)>,
     /// Targets of the touched nodes, by the indexes the nodes use.
     pub(crate) target_refs: Vec<TargetRef>,
-    /// Revision of the engine state the plan was made for.
+    /// Revision of the engine state that the plan is known to be valid for.
     pub(crate) revision: u64,
+    pub(crate) reads: ReadSet,
     pub(crate) registry: Arc<Registry>,
     pub(crate) cost: PlanCost,
 }
@@ -192,6 +195,18 @@ pub struct PlanCost {
     pub edges: u64,
     /// Parts that descriptors listed, or reported as different.
     pub parts: u64,
+}
+
+impl Add for PlanCost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            visited: self.visited + other.visited,
+            edges: self.edges + other.edges,
+            parts: self.parts + other.parts,
+        }
+    }
 }
 
 impl Plan {
@@ -243,41 +258,62 @@ impl Plan {
     /// Hash of operations and intent. Equal plans have equal hashes in every run and on every machine: the same
     /// operations in the same order and the same intent, including values that have to wait, and the same beside them.
     pub fn hash(&self) -> u64 {
-        let mut text = HashText(FixedHasher::default());
-        for op in &self.operations {
-            // Writing into a hash cannot fail.
-            let _ = write!(text, "{}", op.action);
-            text.0.write(op.key.as_bytes());
-            let _ = write!(text, "{:?}", op.new);
-            for cascaded in &op.cascaded {
-                text.0.write(cascaded.as_bytes());
-            }
+        let mut hasher = PlanHasher::default();
+        self.operations.iter().for_each(|op| hasher.operation(op));
+        for at in PlanHasher::order(&self.delta) {
+            hasher.change(&self.delta.changes[at as usize]);
         }
-        let mut changes: Vec<_> = self.delta.changes.iter().collect();
-        changes.sort_by(|a, b| (&a.key, &a.owner).cmp(&(&b.key, &b.owner)));
-        changes.dedup_by(|a, b| a.key == b.key && a.owner == b.owner);
-        for IntentChange { key, owner, value } in changes {
-            text.0.write(key.as_bytes());
-            text.0.write(owner.as_ref().map_or(&[], |owner| owner.0.as_bytes()));
-            let _ = write!(text, "{value:?}");
-        }
-        text.0.write(self.delta.beside.as_bytes());
-        text.0.finish()
+        hasher.finish(&self.delta)
     }
 
-    /// Refuses the plan when the change expected another one.
-    pub(crate) fn admitted(self) -> Result<Self, PlanError> {
-        let Some(expected) = self.delta.expected_plan else { return Ok(self) };
-        match self.hash() {
-            found if found == expected => Ok(self),
-            found => Err(PlanError::Differs { expected, found }),
-        }
+    /// True when nothing that the plan has read changed since it was made.
+    pub(crate) fn is_current(&self, graph: &Graph) -> bool {
+        let readings =
+            Readings { reads: &self.reads, nodes: &self.nodes, target_refs: &self.target_refs };
+        readings.are_current(graph, self.revision)
     }
 }
 
-struct HashText(FixedHasher);
+/// Hash of a plan in the making: its operations in order, then the changes, then what is beside them.
+#[derive(Debug, Default)]
+pub(crate) struct PlanHasher(FixedHasher);
 
-impl fmt::Write for HashText {
+impl PlanHasher {
+    /// Places of the changes in the order in which they are hashed: each key and owner once.
+    pub(crate) fn order(delta: &Delta) -> Vec<u32> {
+        let of = |&at: &u32| {
+            let IntentChange { key, owner, .. } = &delta.changes[at as usize];
+            (key, owner)
+        };
+        let mut order: Vec<u32> = (0..to_u32(delta.changes.len())).collect();
+        order.sort_by(|a, b| of(a).cmp(&of(b)));
+        order.dedup_by(|a, b| of(a) == of(b));
+        order
+    }
+
+    pub(crate) fn operation(&mut self, op: &PlannedOperation) {
+        // Writing into a hash cannot fail.
+        let _ = write!(self, "{}", op.action);
+        self.0.write(op.key.as_bytes());
+        let _ = write!(self, "{:?}", op.new);
+        for cascaded in &op.cascaded {
+            self.0.write(cascaded.as_bytes());
+        }
+    }
+
+    pub(crate) fn change(&mut self, IntentChange { key, owner, value }: &IntentChange) {
+        self.0.write(key.as_bytes());
+        self.0.write(owner.as_ref().map_or(&[], |owner| owner.0.as_bytes()));
+        let _ = write!(self, "{value:?}");
+    }
+
+    pub(crate) fn finish(&mut self, delta: &Delta) -> u64 {
+        self.0.write(delta.beside.as_bytes());
+        self.0.finish()
+    }
+}
+
+impl fmt::Write for PlanHasher {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.0.write(text.as_bytes());
         Ok(())

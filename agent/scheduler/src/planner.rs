@@ -24,15 +24,18 @@
 
 mod cascade;
 mod claims;
+mod hashing;
 mod intent;
 mod operations;
+mod planning;
 mod reduction;
 mod resolve;
-mod simulation;
+mod tasks;
 mod unsupported;
 mod validation;
 
-pub(crate) use simulation::{goals, plan, plan_with};
+pub use planning::Planning;
+pub(crate) use planning::{goals, plan, plan_keeping};
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,14 +43,16 @@ use std::sync::Arc;
 use crate::dependency::{Claim, Facet, Target};
 use crate::descriptor::{Change, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
-use crate::key::{FixedMap, Key};
+use crate::key::{FixedMap, Key, sort_by_keys_of};
 use crate::operation::Action;
 use crate::overlay::{
-    InPlaceAction, Overlay, OverlayIdx, OverlayTargetId, OverlayTargetIds, PendingAction, to_u32,
+    InPlaceAction, Overlay, OverlayIdx, OverlayOf, OverlayTargetId, OverlayTargetIds, PendingAction,
 };
-use crate::plan::{Cause, PlannedOperation};
+use crate::plan::{Cause, PlannedOperation, Unmet};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
+
+use tasks::{ParkMode, Parking, Stage, Task};
 
 /// Ranks of ready values. Values found in place come first, so that they count as dependents of the rest.
 const FOUND: usize = 0;
@@ -61,9 +66,13 @@ const ROUNDS_PER_VALUE: usize = 64;
 /// Operations shown when a debug build exceeds that bound.
 const OPERATIONS_SHOWN: usize = 12;
 
+/// Planner of a graph that is at hand.
+pub(crate) type Planner<'g> = PlannerOf<&'g Graph>;
+
+/// Planner, with the graph or, while the plan is suspended, without.
 #[derive(Debug)]
-pub(crate) struct Planner<'g> {
-    pub(crate) overlay: Overlay<'g>,
+pub(crate) struct PlannerOf<G> {
+    pub(crate) overlay: OverlayOf<G>,
     ready: [Vec<OverlayIdx>; 4],
     /// Empty list that is swapped with the ready changes, so that neither is allocated again.
     spare: Vec<OverlayIdx>,
@@ -88,8 +97,83 @@ pub(crate) struct Planner<'g> {
     yielding: BTreeMap<Key, OverlayIdx>,
     /// Number of parts that descriptors listed.
     pub(crate) listed: u64,
+    /// Values that will wait, with their unmet dependencies, ascending by key at the end.
+    waiting: Vec<(OverlayIdx, Unmet)>,
+    /// Values whose surroundings changed.
+    revisits: Vec<NodeIdx>,
+    /// Places of the changes in the order in which they are applied.
+    order: Vec<u32>,
+    /// Changes that are a unit of work.
+    portion: usize,
+    /// Number of rounds so far.
+    rounds: usize,
+    /// True when all values of the change are validated.
+    pub(crate) validated: bool,
+    /// Work to be done, the last one first: see [`tasks`].
+    tasks: Vec<Task>,
+    /// Work that follows from the present unit, in order.
+    follow_ups: Vec<Task>,
     /// True with several transports. With one, the order of the plan is enough, and operations need no predecessors.
     transports: bool,
+}
+
+impl<G> PlannerOf<G> {
+    /// Same planner with another reference to the graph, or with none.
+    fn with_graph<H>(self, graph: H) -> PlannerOf<H> {
+        let Self {
+            overlay,
+            ready,
+            spare,
+            blocked_by_dependents,
+            blocked_after_parking,
+            change_missing_dependency,
+            reducible_candidates,
+            cascade_under,
+            cascade_of,
+            operations,
+            found,
+            restores,
+            reserved_claims,
+            yielding,
+            listed,
+            waiting,
+            revisits,
+            order,
+            portion,
+            rounds,
+            validated,
+            tasks,
+            follow_ups,
+            transports,
+        } = self;
+        let overlay = overlay.with_graph(graph);
+        PlannerOf {
+            overlay,
+            ready,
+            spare,
+            blocked_by_dependents,
+            blocked_after_parking,
+            change_missing_dependency,
+            reducible_candidates,
+            cascade_under,
+            cascade_of,
+            operations,
+            found,
+            restores,
+            reserved_claims,
+            yielding,
+            listed,
+            waiting,
+            revisits,
+            order,
+            portion,
+            rounds,
+            validated,
+            tasks,
+            follow_ups,
+            transports,
+        }
+    }
 }
 
 impl<'g> Planner<'g> {
@@ -110,67 +194,55 @@ impl<'g> Planner<'g> {
             reserved_claims: FixedMap::default(),
             yielding: BTreeMap::new(),
             listed: 0,
+            waiting: Vec::new(),
+            revisits: Vec::new(),
+            order: Vec::new(),
+            portion: validation::PORTION,
+            rounds: 0,
+            validated: false,
+            tasks: Stage::ALL.map(Task::Stage).into_iter().rev().collect(),
+            follow_ups: Vec::new(),
             transports: operations::transports(graph) > 1,
         }
     }
 
-    /// Adds values whose surroundings changed.
-    pub(crate) fn add_dirty(&mut self, mut indexes: Vec<NodeIdx>) {
+    /// Values whose surroundings changed, ascending by key.
+    fn sorted_revisits(&mut self) -> std::vec::IntoIter<NodeIdx> {
         let graph = self.overlay.graph;
+        let mut indexes = std::mem::take(&mut self.revisits);
         self.overlay.reserve_known(indexes.len());
-        indexes.sort_unstable_by(|&a, &b| graph.node(a).key.cmp(&graph.node(b).key));
-        for idx in indexes {
-            let (oidx, new) = self.overlay.touch_idx(idx);
-            if new {
-                let drifted = graph.node(idx).applied.is_some();
-                self.overlay.node_mut(oidx).cause =
-                    if drifted { Cause::Drift } else { Cause::Unblocked };
-            }
+        sort_by_keys_of(&mut indexes, |&idx| &graph.node(idx).key);
+        indexes.into_iter()
+    }
+
+    /// Adds a value whose surroundings changed.
+    fn revisit(&mut self, idx: NodeIdx) {
+        let (oidx, new) = self.overlay.touch_idx(idx);
+        if new {
+            let drifted = self.overlay.graph.node(idx).applied.is_some();
+            self.overlay.node_mut(oidx).cause =
+                if drifted { Cause::Drift } else { Cause::Unblocked };
         }
     }
 
-    /// Simulates all actions. Sources and dirty values have been added before.
-    pub(crate) fn run(&mut self) {
-        self.overlay.goals_set = true;
-        self.operations.reserve(self.overlay.nodes.len());
-        for oidx in 0..to_u32(self.overlay.nodes.len()) {
-            self.choose_action(oidx);
+    /// Begins the next round, or takes a decision when nothing is ready. False when the plan is complete.
+    fn next_round(&mut self) -> bool {
+        // A value goes and returns at most a few times. If this bound is ever reached, the remaining values stay pending.
+        self.rounds += 1;
+        if self.rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
+            let last = &self.operations[self.operations.len().saturating_sub(OPERATIONS_SHOWN)..];
+            debug_assert!(false, "the plan turns in a circle: {last:?}");
+            return false;
         }
-        self.mark_unsupported_going();
-        self.reclaim_reserved();
-        let mut rounds = 0;
-        loop {
-            // A value goes and returns at most a few times. If this bound is ever reached, the remaining values stay
-            // pending.
-            rounds += 1;
-            if rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
-                let last =
-                    &self.operations[self.operations.len().saturating_sub(OPERATIONS_SHOWN)..];
-                debug_assert!(false, "the plan turns in a circle: {last:?}");
-                return;
-            }
-            let rank = (FOUND..=CREATES).find(|&rank| !self.ready[rank].is_empty());
-            let Some(rank) = rank else {
-                if self.resolve() {
-                    continue;
-                }
-                return;
-            };
-            let mut round = std::mem::take(&mut self.ready[rank]);
-            let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;
-            round.sort_unstable();
-            round.dedup();
-            if !round.is_sorted_by_key(key) {
-                round.sort_by(|a, b| key(a).cmp(key(b)));
-            }
-            for oidx in round {
-                match rank {
-                    DELETES => self.delete(oidx, false),
-                    FOUND | CHANGES => self.change(oidx, false),
-                    _ => self.create(oidx),
-                }
-            }
-        }
+        let rank = (FOUND..=CREATES).find(|&rank| !self.ready[rank].is_empty());
+        let Some(rank) = rank else { return self.resolve() };
+        let mut round = std::mem::take(&mut self.ready[rank]);
+        let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;
+        round.sort_unstable();
+        round.dedup();
+        sort_by_keys_of(&mut round, key);
+        self.follow_ups.push(Task::Round { rank, values: round.into_iter() });
+        true
     }
 
     /// Chooses the action of a value. A present value that may be reduced waits until it is known which targets are
@@ -276,11 +348,10 @@ impl<'g> Planner<'g> {
         let target_id =
             self.overlay.existing_target_id(&Target::Exact(self.overlay.node(oidx).key.clone()));
         if let Some(target_id) =
-            target_id.filter(|&target_id| self.overlay.target(target_id).recreate_dependents > 0)
+            target_id.filter(|&it| self.overlay.walked_target(it).recreate_dependents > 0)
         {
-            for dependent in self.overlay.dependents(target_id, true) {
-                self.park(dependent);
-            }
+            let targets = vec![(target_id, true)];
+            self.follow_ups.push(Task::Park(Parking::new(ParkMode::All, oidx, targets)));
         }
     }
 
@@ -394,7 +465,7 @@ impl<'g> Planner<'g> {
     /// Target of a key that has dependents to be re-created when it changes.
     pub(crate) fn recreate_target(&mut self, key: &Key) -> Option<OverlayTargetId> {
         let target_id = self.overlay.existing_target_id(&Target::Exact(key.clone()))?;
-        (self.overlay.target(target_id).recreate_dependents > 0).then_some(target_id)
+        (self.overlay.walked_target(target_id).recreate_dependents > 0).then_some(target_id)
     }
 
     fn apply_change(
@@ -507,7 +578,7 @@ impl<'g> Planner<'g> {
     ) -> OverlayTargetIds {
         let mut blocking = OverlayTargetIds::new();
         for &target_id in lost {
-            let state = self.overlay.target(target_id);
+            let state = self.overlay.walked_target(target_id);
             let last = state.providers <= 1 || state.recreate_dependents > 0;
             if last
                 && state.dependents > 0
@@ -522,44 +593,6 @@ impl<'g> Planner<'g> {
     fn unblock(&mut self, key: &Key) {
         self.blocked_by_dependents.remove(key);
         self.blocked_after_parking.remove(key);
-    }
-
-    /// Acts on all changes of readiness.
-    pub(crate) fn drain_ready(&mut self) {
-        for oidx in std::mem::take(&mut self.overlay.ready_changes.lost_dependency) {
-            if !self.reduce(oidx) {
-                self.park(oidx);
-            }
-        }
-        for oidx in std::mem::take(&mut self.overlay.ready_changes.reducible) {
-            self.note_reducible(oidx);
-        }
-        for oidx in std::mem::take(&mut self.overlay.ready_changes.unblocked) {
-            match self.overlay.node(oidx).pending_action {
-                PendingAction::Delete => self.ready[DELETES].push(oidx),
-                PendingAction::InPlace(in_place_action) => {
-                    self.ready[rank(in_place_action)].push(oidx)
-                }
-                _ => {}
-            }
-        }
-        // Nearly every call has some, so two lists are swapped instead of allocated.
-        let spare = std::mem::take(&mut self.spare);
-        let mut ready = std::mem::replace(&mut self.overlay.ready_changes.ready, spare);
-        for oidx in ready.drain(..) {
-            match self.overlay.node(oidx).pending_action {
-                PendingAction::Create => self.ready[CREATES].push(oidx),
-                PendingAction::InPlace(in_place_action) => {
-                    self.ready[rank(in_place_action)].push(oidx)
-                }
-                PendingAction::Nothing if self.overlay.node(oidx).in_cascade.is_none() => {
-                    self.choose_action(oidx);
-                    self.clear_going_if_supported(oidx);
-                }
-                _ => {}
-            }
-        }
-        self.spare = ready;
     }
 }
 

@@ -128,6 +128,8 @@ pub struct LastOperation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub plans: u64,
+    /// Plans made again when their turn came, because something that they rely on had changed.
+    pub replanned: u64,
     /// Values visited while planning.
     pub visited: u64,
     /// Entries of dependency lists walked, while planning and while updating counts.

@@ -431,22 +431,22 @@ impl Engine {
                 plan.target_refs[target_id as usize].known = Some(known);
             }
             step.changed.push(node.key);
-            let claims_before = self.graph.node_mut(idx);
-            if claims_before.present.is_none() && matches!(claims_before.goal, Goal::Nothing) {
-                claims_before.applied = None;
+            let node = self.graph.node(idx);
+            if node.present.is_none() && matches!(node.goal, Goal::Nothing) {
+                self.graph.set_applied(idx, None);
             }
         }
         for &oidx in &plan.found {
             let idx = indexes[oidx as usize];
             let Goal::Valid(value, spec) = self.graph.node(idx).goal.clone() else { continue };
-            self.graph.node_mut(idx).applied = Some(value);
+            self.graph.set_applied(idx, Some(value));
             self.clear_error(idx);
             self.graph.set_present(idx, Some(spec), true);
             self.graph.update_unsettled(idx);
             step.changed.push(self.graph.node(idx).key.clone());
         }
         for (key, value) in plan.restores {
-            self.graph.restores.insert(key.clone(), value.clone());
+            self.graph.set_restore(&key, Some(value.clone()));
             step.restores.push((key, Some(value)));
         }
         for idx in idle {

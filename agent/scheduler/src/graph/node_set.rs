@@ -27,15 +27,22 @@ impl NodeSet {
         self.places.reserve(slots.saturating_sub(self.places.len()));
     }
 
-    pub(super) fn insert(&mut self, idx: NodeIdx) {
+    pub(super) fn contains(&self, idx: NodeIdx) -> bool {
+        self.places.get(idx as usize).is_some_and(|&place| place != NOWHERE)
+    }
+
+    /// Adds a node. True when it was not in the set.
+    pub(super) fn insert(&mut self, idx: NodeIdx) -> bool {
         let slot = idx as usize;
         if self.places.len() <= slot {
             self.places.resize(slot + 1, NOWHERE);
         }
-        if self.places[slot] == NOWHERE {
+        let new = self.places[slot] == NOWHERE;
+        if new {
             self.places[slot] = u32::try_from(self.all.len()).expect("there are less nodes");
             self.all.push(idx);
         }
+        new
     }
 
     /// Removes a node. True when it was in the set.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Graph, NodeIdx, STALE_WATCHERS, TargetId, TargetState, difference};
+use super::{Graph, GraphChange, NodeIdx, STALE_WATCHERS, TargetId, TargetState, difference};
 use crate::dependency::{Claim, Dependency, Target};
 use crate::key::{Key, KindId};
 use crate::sorted_map::SortedMap;
@@ -100,6 +100,7 @@ impl Graph {
     /// Adds a node to the watchers of a target, which may have a state already.
     fn add_watcher(&mut self, idx: NodeIdx, target: &Target, known: Option<TargetId>) -> TargetId {
         if let Some(id) = known {
+            self.log.push(GraphChange::Watchers(id));
             let watchers = &mut self.targets.of_mut(id).watchers;
             if watchers.last() != Some(&idx) {
                 watchers.push(idx);
@@ -117,14 +118,20 @@ impl Graph {
     }
 
     fn open(&mut self, target: &Target, state: TargetState) -> TargetId {
-        if let Target::Exact(key) = target {
+        if let Target::Exact(key) = target
+            && !self.target_kinds.contains(key.kind())
+        {
+            self.log.forget(); // no plan so far has looked for targets of this kind
             self.target_kinds.insert(key.kind());
         }
-        self.targets.open(target, state)
+        let id = self.targets.open(target, state);
+        self.log.push(GraphChange::Opened(id));
+        id
     }
 
     pub(super) fn remove_watcher(&mut self, target: &Target) {
         let Some(id) = self.targets.find(target) else { return };
+        self.log.push(GraphChange::Watchers(id));
         let state = self.targets.of_mut(id);
         state.stale += 1;
         let watchers = u32::try_from(state.watchers.len()).unwrap_or(u32::MAX);
@@ -160,6 +167,7 @@ impl Graph {
     }
 
     fn close(&mut self, id: TargetId) {
+        self.log.push(GraphChange::Closed(id));
         if let Some(Target::Covering { table, address }) = self.targets.close(id) {
             self.addresses.remove(table, address);
         }
@@ -183,6 +191,7 @@ impl Graph {
             self.nodes().filter(|(_, node)| node.present.is_some() && node.key.kind() == kind);
         let keys = present.map(|(_, node)| node.key.clone()).collect();
         self.present_keys.insert(kind, keys);
+        self.log.forget(); // no plan so far has looked for prefixes of keys of this kind
     }
 
     /// Counts the dependencies of a present value. The target ids of a goal are at hand, others are looked up.
@@ -192,7 +201,9 @@ impl Graph {
         for (at, need) in spec.needs.iter().enumerate() {
             let id =
                 if at_hand { Some(node.need_targets[at]) } else { self.targets.find(&need.target) };
-            let Some(state) = id.map(|id| self.targets.of_mut(id)) else { continue };
+            let Some(id) = id else { continue };
+            self.log.push(GraphChange::Watchers(id));
+            let state = self.targets.of_mut(id);
             state.dependents = state.dependents.saturating_add_signed(sign);
             state.recreate_dependents = state
                 .recreate_dependents
@@ -217,6 +228,7 @@ impl Graph {
             match claimed.holder {
                 None => {
                     claimed.holder = Some(idx);
+                    self.log.push(GraphChange::Claim(claim.clone()));
                     self.reason_changed
                         .extend(claimed.claimants.iter().filter(|&&claimant| claimant != idx));
                 }
@@ -239,6 +251,7 @@ impl Graph {
             return;
         }
         claimed.holder = None;
+        self.log.push(GraphChange::Claim(claim.clone()));
         match self.next_holder(claim, idx) {
             None => self.mark_claimants_dirty(claim, idx),
             next_holder => self.claims.entry(claim.clone()).or_default().holder = next_holder,
@@ -339,6 +352,7 @@ impl Graph {
     }
 
     pub(super) fn count_prefix(&mut self, table: u32, prefix: IpNet, offered: bool) {
+        self.log.push(GraphChange::Prefix(table, prefix));
         let count = self.prefixes.entry((table, prefix)).or_default();
         let length = (table, prefix.addr().is_ipv6(), prefix.prefix_len());
         if offered {
@@ -411,6 +425,7 @@ impl Graph {
 
     /// Counts one provider more or less. The first and the last one change the readiness of the watchers.
     fn count_provider(&mut self, id: TargetId, offered: bool) {
+        self.log.push(GraphChange::Providers(id));
         let state = self.targets.of_mut(id);
         state.providers = state.providers.saturating_add_signed(if offered { 1 } else { -1 });
         let turned = if offered { state.providers == 1 } else { state.providers == 0 };

@@ -85,7 +85,7 @@ impl TargetTable {
         &self.entry(id).expect("a watched target is not closed").0
     }
 
-    fn entry(&self, id: TargetId) -> Option<&(Target, TargetState)> {
+    pub(super) fn entry(&self, id: TargetId) -> Option<&(Target, TargetState)> {
         self.all.get(id as usize).and_then(Option::as_ref)
     }
 

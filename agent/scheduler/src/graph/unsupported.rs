@@ -5,7 +5,7 @@
 //! unsupported value is supported again or gone.
 
 use super::node_set::NodeSet;
-use super::{Graph, NodeIdx};
+use super::{Graph, GraphChange, NodeIdx};
 
 /// Unsupported values, and the values held back because of them.
 #[derive(Debug, Default)]
@@ -22,6 +22,10 @@ impl Unsupported {
         self.values.all()
     }
 
+    pub(crate) fn contains(&self, idx: NodeIdx) -> bool {
+        self.values.contains(idx)
+    }
+
     /// Removes a value. True when it was unsupported.
     pub(super) fn remove(&mut self, idx: NodeIdx) -> bool {
         let was_unsupported = self.values.remove(idx);
@@ -35,9 +39,14 @@ impl Graph {
     pub(super) fn update_unsupported(&mut self, idx: NodeIdx) {
         let node = self.node(idx);
         if node.unmet > 0 && node.ours && node.in_place() {
-            self.unsupported.values.insert(idx);
-        } else if self.unsupported.remove(idx) && self.node(idx).present.is_some() {
-            self.mark_waiting_dirty(idx);
+            if self.unsupported.values.insert(idx) {
+                self.log.push(GraphChange::Unsupported(idx));
+            }
+        } else if self.unsupported.remove(idx) {
+            self.log.push(GraphChange::Unsupported(idx));
+            if self.node(idx).present.is_some() {
+                self.mark_waiting_dirty(idx);
+            }
         }
     }
 
@@ -45,7 +54,9 @@ impl Graph {
     /// to record.
     pub(crate) fn note_held_back(&mut self, waiting: impl IntoIterator<Item = NodeIdx>) {
         if !self.unsupported.all().is_empty() {
-            waiting.into_iter().for_each(|idx| self.unsupported.held_back.insert(idx));
+            for idx in waiting {
+                self.unsupported.held_back.insert(idx);
+            }
         }
     }
 

@@ -16,7 +16,7 @@ pub fn sort_keys(keys: &mut Vec<Key>) {
 /// Sorts items by their keys. Items of one kind often come in order, but mixed with those of other kinds. Where they do
 /// not, one number is compared: the octets after the prefix that all keys of the kind have in common. Only where these
 /// are equal, the whole keys are compared.
-pub(crate) fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
+fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
     if items.is_sorted_by_key(&key) {
         return;
     }
@@ -36,6 +36,15 @@ pub(crate) fn sort_by_keys<T>(items: &mut Vec<T>, key: impl Fn(&T) -> &Key) {
             one.cmp(other).then_with(|| key(a).cmp(key(b)))
         });
         items.extend(ranked.into_iter().map(|(_, item)| item));
+    }
+}
+
+/// Sorts indexes and the like by keys that are elsewhere.
+pub(crate) fn sort_by_keys_of<'k, T>(items: &mut Vec<T>, key: impl Fn(&T) -> &'k Key) {
+    if !items.is_sorted_by_key(&key) {
+        let mut keyed: Vec<(&Key, T)> = items.drain(..).map(|item| (key(&item), item)).collect();
+        sort_by_keys(&mut keyed, |(key, _)| key);
+        items.extend(keyed.into_iter().map(|(_, item)| item));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Overlay, OverlayIdx, OverlayNode};
+use super::{Overlay, OverlayIdx, OverlayNode, OverlayTargetId, OverlayTargetIds, TargetRef};
 use crate::dependency::Target;
 use crate::graph::{Goal, TargetState};
 use crate::key::{FixedMap, Key};
@@ -24,18 +24,18 @@ impl Overlay<'_> {
         let Some(present) = node.present.clone() else { return false };
         let mut stack = vec![(node.key.clone(), present)];
         let mut gone = BTreeSet::from([node.key.clone()]);
-        let mut lost: FixedMap<Target, u32> = FixedMap::default();
+        let mut lost: FixedMap<OverlayTargetId, u32> = FixedMap::default();
         while let Some((key, present)) = stack.pop() {
-            for target in self.offered_targets(&key, &present) {
-                let count = lost.entry(target.clone()).or_default();
+            for target_id in self.offered_targets(&key, &present) {
+                let count = lost.entry(target_id).or_default();
                 *count += 1;
-                if *count < self.provider_count(&target) {
+                if *count < self.target(target_id).providers {
                     continue;
                 }
-                if targets.contains(&&target) {
+                if targets.contains(&&self.target_refs[target_id as usize].target) {
                     return true;
                 }
-                let mut dependents_of = self.dependents_of(&target);
+                let mut dependents_of = self.dependents_of(target_id);
                 dependents_of
                     .retain(|(key, _)| gone.len() < SEARCHED_MOST && gone.insert(key.clone()));
                 stack.extend(dependents_of);
@@ -45,24 +45,21 @@ impl Overlay<'_> {
     }
 
     /// Watched targets that a value provides; an address once for each prefix that contains it.
-    fn offered_targets(&self, key: &Key, present: &ValueSpec) -> Vec<Target> {
-        let sets = [&self.graph.addresses, &self.addresses];
-        let mut targets = provided_targets(key, Some(present), &sets);
-        targets.retain(|it| {
-            self.find_target_id(it).is_some() || self.graph.target_state(it).is_some()
-        });
-        targets
+    fn offered_targets(&mut self, key: &Key, present: &ValueSpec) -> OverlayTargetIds {
+        let sets = [&self.graph.addresses, &self.reads.addresses];
+        let targets = provided_targets(key, Some(present), &sets);
+        self.reads.prefixes.extend(present.prefixes());
+        targets.iter().filter_map(|target| self.existing_target_id(target)).collect()
     }
 
     /// Present values of ours that need a target, or are to need it.
-    fn dependents_of(&mut self, target: &Target) -> Vec<Dependent> {
-        let watchers = self
-            .graph
-            .target_state(target)
-            .map_or_else(Default::default, TargetState::unique_watchers);
-        let new_watchers =
-            self.find_target_id(target).map_or(&[][..], |it| &self.target(it).new_watchers);
-        let known = watchers.iter().filter_map(|idx| match self.by_idx.get(idx) {
+    fn dependents_of(&mut self, target_id: OverlayTargetId) -> Vec<Dependent> {
+        self.note_walked(target_id);
+        let TargetRef { target, known } = &self.target_refs[target_id as usize];
+        let state = known.map(|id| self.graph.target_at(id));
+        let watchers = state.map_or_else(Default::default, TargetState::unique_watchers);
+        let new_watchers = &self.target(target_id).new_watchers;
+        let known = watchers.iter().filter_map(|idx| match self.reads.by_idx.get(idx) {
             Some(&oidx) => self.node(oidx).as_dependent(target),
             None => {
                 let node = self.graph.node(*idx);

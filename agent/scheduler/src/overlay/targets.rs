@@ -27,7 +27,7 @@ impl Overlay<'_> {
                     let target_id = self.open(target, None);
                     let target_refs = &self.target_refs;
                     let of = |target_id: u32| hash_of(&target_refs[target_id as usize].target);
-                    self.by_target.insert(hash, target_id, of);
+                    self.reads.by_target.insert(hash, target_id, of);
                     target_id
                 }
             },
@@ -36,11 +36,11 @@ impl Overlay<'_> {
 
     /// Index of a target of the graph.
     pub(super) fn known_target_id(&mut self, known: TargetId, target: &Target) -> OverlayTargetId {
-        if let Some(&target_id) = self.by_known_target.get(&known) {
+        if let Some(&target_id) = self.reads.by_known_target.get(&known) {
             return target_id;
         }
         let target_id = self.open(target, Some(known));
-        self.by_known_target.insert(known, target_id);
+        self.reads.by_known_target.insert(known, target_id);
         target_id
     }
 
@@ -58,10 +58,10 @@ impl Overlay<'_> {
         let target_id = to_u32(self.targets.len() - 1);
         self.target_refs.push(TargetRef { target: target.clone(), known });
         match target {
-            Target::Exact(key) => self.target_kinds.insert(key.kind()),
-            Target::Under(_) => self.unders = true,
+            Target::Exact(key) => self.reads.target_kinds.insert(key.kind()),
+            Target::Under(_) => self.reads.unders = true,
             Target::Covering { table, address } => {
-                self.addresses.insert(*table, *address);
+                self.reads.addresses.insert(*table, *address);
             }
             _ => {}
         }
@@ -73,7 +73,13 @@ impl Overlay<'_> {
         let hash = hash_of(target);
         match self.graph.find_target(target, hash) {
             Some(known) => Some(self.known_target_id(known, target)),
-            None => self.find_unknown_target_id(target, hash),
+            None => {
+                let added = self.find_unknown_target_id(target, hash);
+                if added.is_none() {
+                    self.reads.missed.insert(hash);
+                }
+                added
+            }
         }
     }
 
@@ -143,14 +149,6 @@ impl Overlay<'_> {
         node.present.is_some() && node.need_targets.iter().any(|&it| self.target(it).providers == 0)
     }
 
-    /// Number of providers of a target at this point of the plan.
-    pub(crate) fn provider_count(&self, target: &Target) -> u32 {
-        match self.find_target_id(target) {
-            Some(target_id) => self.target(target_id).providers,
-            None => self.initial_provider_count(target, self.graph.target_state(target)),
-        }
-    }
-
     /// Number of providers of a target that is opened now.
     fn initial_provider_count(&self, target: &Target, known: Option<&TargetState>) -> u32 {
         let counted = known.map(|state| state.providers);
@@ -160,7 +158,7 @@ impl Overlay<'_> {
             let there = || idx.is_some_and(|idx| self.graph.node(idx).present.is_some());
             let base = counted.unwrap_or_else(|| u32::from(there()));
             let oidx = match idx {
-                Some(idx) => self.by_idx.get(&idx).copied(),
+                Some(idx) => self.reads.by_idx.get(&idx).copied(),
                 None => self.find_added(key, hash),
             };
             let since = oidx.map_or(0, |oidx| self.existence(oidx));
@@ -233,8 +231,9 @@ impl Overlay<'_> {
         prefix: IpNet,
         target_ids: &mut OverlayTargetIds,
     ) {
-        let sets = [&self.graph.addresses, &self.addresses];
+        let sets = [&self.graph.addresses, &self.reads.addresses];
         let targets = addresses_within(&sets, table, prefix);
+        self.reads.prefixes.insert((table, prefix));
         for target in &targets {
             target_ids.push(self.target_id(target));
         }
@@ -245,7 +244,7 @@ impl Overlay<'_> {
         if self.is_target_kind(key) {
             target_ids.extend(self.existing_target_id(&Target::Exact(key.clone())));
         }
-        if self.unders || self.graph.has_under_targets(key.kind()) {
+        if self.reads.unders || self.graph.has_under_targets(key.kind()) {
             for prefix in key.prefixes() {
                 target_ids.extend(self.existing_target_id(&Target::Under(prefix)));
             }
@@ -254,7 +253,7 @@ impl Overlay<'_> {
 
     /// True when any key of this kind is a target, here or in the graph.
     fn is_target_kind(&self, key: &Key) -> bool {
-        self.target_kinds.contains(key.kind()) || self.graph.target_kinds.contains(key.kind())
+        self.reads.target_kinds.contains(key.kind()) || self.graph.target_kinds.contains(key.kind())
     }
 
     pub(super) fn count_prefixes(&mut self, spec: Option<&ValueSpec>, sign: i64) {
@@ -309,7 +308,7 @@ impl Overlay<'_> {
 
     /// State of an identity, opened with its holder in the graph.
     pub(crate) fn claim_mut(&mut self, claim: &Claim) -> &mut OverlayClaim {
-        if !self.claims.contains_key(claim) {
+        if !self.reads.claims.contains_key(claim) {
             let holder = self.graph.holder(claim).map(|idx| self.touch_idx(idx).0);
             let holder = holder.filter(|&oidx| {
                 // The holder may have gone by this plan before the identity was looked up.
@@ -317,9 +316,11 @@ impl Overlay<'_> {
                     && self.node(oidx).present.as_ref().is_some_and(|t| t.claims().contains(claim))
                     || self.node(oidx).in_cascade.is_some()
             });
-            self.claims.insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });
+            self.reads
+                .claims
+                .insert(claim.clone(), OverlayClaim { holder, ..OverlayClaim::default() });
         }
-        self.claims.get_mut(claim).expect("just made")
+        self.reads.claims.get_mut(claim).expect("just made")
     }
 
     pub(super) fn add_provider(&mut self, target_id: OverlayTargetId, by: Option<u32>) {

@@ -1,6 +1,8 @@
 //! Notification of watchers when a target is gained or lost, and the dependents of a target.
 
-use super::{Overlay, OverlayIdx, OverlayTargetId, TargetRef};
+use smallvec::SmallVec;
+
+use super::{Overlay, OverlayIdx, OverlayTarget, OverlayTargetId, TargetRef};
 use crate::dependency::Target;
 use crate::graph::{NodeIdx, TargetState};
 use crate::plan::Cause;
@@ -9,43 +11,102 @@ use crate::value_spec::ValueSpec;
 /// Number of watchers up to which no memory is reserved before notifying.
 const WATCHERS_FEW: usize = 64;
 
+/// Notification of all watchers of a target that was gained or lost, one at a time.
+#[derive(Debug)]
+pub(crate) struct Notification {
+    target_id: OverlayTargetId,
+    target: Target,
+    /// True when the target was gained.
+    there: bool,
+    /// Nodes with a new goal that are still to be notified, and nodes of the graph.
+    new: SmallVec<[OverlayIdx; 4]>,
+    known: SmallVec<[NodeIdx; 4]>,
+}
+
+/// Search for the present dependents of a target, one watcher at a time.
+#[derive(Debug)]
+pub(crate) struct Gathering {
+    target: Target,
+    /// True when only values that are to be re-created are looked for.
+    recreate_only: bool,
+    /// Nodes with a new goal that are still to be looked at, and nodes of the graph.
+    new: Vec<OverlayIdx>,
+    known: Vec<NodeIdx>,
+    found: Vec<OverlayIdx>,
+}
+
 impl Overlay<'_> {
-    /// Notifies all watchers of a target that it was gained or lost.
+    /// Records that the plan depends on the watchers and dependents of a target.
+    pub(super) fn note_walked(&mut self, target_id: OverlayTargetId) {
+        let known = self.target_refs[target_id as usize].known;
+        self.reads.walked.extend(known);
+    }
+
+    /// State of a target of which the dependents are to be read.
+    pub(crate) fn walked_target(&mut self, target_id: OverlayTargetId) -> &OverlayTarget {
+        self.note_walked(target_id);
+        self.target(target_id)
+    }
+
+    /// Leaves it to the planner to notify the watchers of a target that was gained or lost: they may be many.
     pub(super) fn notify_watchers(&mut self, target_id: OverlayTargetId, there: bool) {
-        let graph = self.graph;
-        let TargetRef { target, known } = &self.target_refs[target_id as usize];
-        let known = known.map(|id| graph.target_at(id));
-        let mut new_watchers = std::mem::take(&mut self.targets[target_id as usize].new_watchers);
-        if known.is_none() && new_watchers.is_empty() {
-            return;
-        }
-        let target = target.clone();
-        let watchers = known.map_or_else(Default::default, TargetState::unique_watchers);
-        if !new_watchers.is_sorted_by(|a, b| a < b) {
-            new_watchers.sort_unstable();
-            new_watchers.dedup();
-        }
-        self.edges += (watchers.len() + new_watchers.len()) as u64;
-        for &oidx in &new_watchers {
-            self.notify(oidx, target_id, &target, there);
-        }
-        self.target_mut(target_id).new_watchers = new_watchers;
-        if watchers.len() > WATCHERS_FEW {
-            self.reserve_known(watchers.len());
-        }
-        for &idx in &*watchers {
-            self.notify_watcher(idx, target_id, &target, there);
+        self.note_walked(target_id);
+        let known = self.target_refs[target_id as usize].known;
+        if known.is_some() || !self.target(target_id).new_watchers.is_empty() {
+            self.ready_changes.notifications.push((target_id, there));
         }
     }
 
-    pub(super) fn notify_watcher(
+    /// Begins to notify the watchers of a target. `None` when it has turned again meanwhile, or nothing watches it.
+    pub(crate) fn notification(
+        &mut self,
+        target_id: OverlayTargetId,
+        there: bool,
+    ) -> Option<Notification> {
+        let graph = self.graph;
+        let state = &mut self.targets[target_id as usize];
+        if there != (state.providers > 0) {
+            return None;
+        }
+        if !state.new_watchers.is_sorted_by(|a, b| a < b) {
+            state.new_watchers.sort_unstable();
+            state.new_watchers.dedup();
+        }
+        let new = state.new_watchers.clone();
+        let TargetRef { target, known } = &self.target_refs[target_id as usize];
+        let target = target.clone();
+        let known = known.map(|id| graph.target_at(id));
+        let known = known.map_or_else(Default::default, TargetState::unique_watchers);
+        if known.len() > WATCHERS_FEW {
+            self.reserve_known(known.len());
+        }
+        let mut known = SmallVec::from_slice(&known);
+        let mut new = new;
+        (new.reverse(), known.reverse());
+        let some = !new.is_empty() || !known.is_empty();
+        some.then_some(Notification { target_id, target, there, new, known })
+    }
+
+    /// Notifies one watcher. False when there are no more.
+    pub(crate) fn notify_next(&mut self, notification: &mut Notification) -> bool {
+        let Notification { target_id, target, there, new, known } = notification;
+        self.edges += 1;
+        if let Some(oidx) = new.pop() {
+            self.notify(oidx, *target_id, target, *there);
+        } else if let Some(idx) = known.pop() {
+            self.notify_watcher(idx, *target_id, target, *there);
+        }
+        !new.is_empty() || !known.is_empty()
+    }
+
+    fn notify_watcher(
         &mut self,
         idx: NodeIdx,
         target_id: OverlayTargetId,
         target: &Target,
         there: bool,
     ) {
-        match self.by_idx.get(&idx) {
+        match self.reads.by_idx.get(&idx) {
             // A node with a new goal is among the new watchers; this entry counts for its present value only.
             Some(&oidx) if self.node(oidx).changed => self.notify_if_lost(oidx, target, there),
             Some(&oidx) => self.notify(oidx, target_id, target, there),
@@ -64,7 +125,7 @@ impl Overlay<'_> {
     }
 
     /// True when an untouched node must be notified: a pending one of a gain, a present one of a loss.
-    pub(super) fn must_notify(&self, idx: NodeIdx, there: bool) -> bool {
+    fn must_notify(&self, idx: NodeIdx, there: bool) -> bool {
         let node = self.graph.node(idx);
         if there {
             node.goal.spec().is_some() && (!node.in_place() || node.goal.is_partial())
@@ -73,32 +134,31 @@ impl Overlay<'_> {
         }
     }
 
-    pub(super) fn notify(
+    /// Counts the unmet dependencies of a node again. A node may have been copied, and counted, since the target changed.
+    fn notify(
         &mut self,
         oidx: OverlayIdx,
         target_id: OverlayTargetId,
         target: &Target,
         there: bool,
     ) {
-        let node = self.node_mut(oidx);
-        let wanted = node.need_targets.iter().filter(|&&other| other == target_id).count();
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let need_targets = &self.node(oidx).need_targets;
+        let wanted = need_targets.contains(&target_id);
+        if wanted {
+            let unmet = need_targets.iter().filter(|&&it| self.target(it).providers == 0).count();
+            self.node_mut(oidx).unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
+        }
         if there {
-            node.unmet = node.unmet.saturating_sub(wanted);
-            let reducible = node.goal.is_reducible();
-            if wanted > 0 && node.unmet == 0 {
-                self.ready_changes.ready.push(oidx);
-            }
-            if reducible {
-                self.ready_changes.reducible.push(oidx);
-            }
+            let node = self.node(oidx);
+            let (ready, reducible) = (wanted && node.unmet == 0, node.goal.is_reducible());
+            self.ready_changes.ready.extend(ready.then_some(oidx));
+            self.ready_changes.reducible.extend(reducible.then_some(oidx));
         } else {
-            node.unmet = node.unmet.saturating_add(wanted);
             self.notify_if_lost(oidx, target, there);
         }
     }
 
-    pub(super) fn notify_if_lost(&mut self, oidx: OverlayIdx, target: &Target, there: bool) {
+    fn notify_if_lost(&mut self, oidx: OverlayIdx, target: &Target, there: bool) {
         let node = self.node(oidx);
         let used = node.ours
             && node.present.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
@@ -107,40 +167,53 @@ impl Overlay<'_> {
         }
     }
 
-    /// Present nodes of ours that depend on a target; with `recreate_only`, those to be re-created when it changes.
-    pub(crate) fn dependents(
+    /// Begins to look for the present nodes of ours that depend on a target; with `recreate_only`, for those to be
+    /// re-created when it changes.
+    pub(crate) fn gathering(
         &mut self,
         target_id: OverlayTargetId,
         recreate_only: bool,
-    ) -> Vec<OverlayIdx> {
+    ) -> Gathering {
+        self.note_walked(target_id);
+        let graph = self.graph;
         let TargetRef { target, known } = &self.target_refs[target_id as usize];
-        let (target, graph) = (target.clone(), self.graph);
+        let target = target.clone();
         let known = known.map(|id| graph.target_at(id));
-        let watchers = known.map_or_else(Default::default, TargetState::unique_watchers);
-        let mut dependents = self.target(target_id).new_watchers.to_vec();
-        self.edges += (watchers.len() + dependents.len()) as u64;
-        for &idx in &*watchers {
-            let node = graph.node(idx);
-            let uses = node.ours
-                && node
-                    .present
-                    .as_ref()
-                    .is_some_and(|spec| depends_on(spec, &target, recreate_only));
-            if uses || self.by_idx.contains_key(&idx) {
-                dependents.push(self.touch_idx(idx).0);
+        let mut known = known.map_or_else(Vec::new, |state| state.unique_watchers().into_owned());
+        let new = self.target(target_id).new_watchers.to_vec();
+        known.reverse();
+        Gathering { target, recreate_only, new, known, found: Vec::new() }
+    }
+
+    /// Looks at one watcher. At the end, gives all that may be dependents, ascending: [`Overlay::is_dependent`] tells.
+    pub(crate) fn gather_next(&mut self, gathering: &mut Gathering) -> Option<Vec<OverlayIdx>> {
+        let Gathering { target, recreate_only, new, known, found } = gathering;
+        if let Some(oidx) = new.pop() {
+            self.edges += 1;
+            found.push(oidx);
+        } else if let Some(idx) = known.pop() {
+            self.edges += 1;
+            let node = self.graph.node(idx);
+            let present = node.present.as_ref().filter(|_| node.ours);
+            let uses = present.is_some_and(|spec| depends_on(spec, target, *recreate_only));
+            if uses || self.reads.by_idx.contains_key(&idx) {
+                found.push(self.touch_idx(idx).0);
             }
         }
-        dependents.sort_unstable();
-        dependents.dedup();
-        dependents.retain(|&oidx| {
-            let node = self.node(oidx);
-            node.ours
-                && node
-                    .present
-                    .as_ref()
-                    .is_some_and(|spec| depends_on(spec, &target, recreate_only))
-        });
-        dependents
+        if !new.is_empty() || !known.is_empty() {
+            return None;
+        }
+        found.sort_unstable();
+        found.dedup();
+        Some(std::mem::take(found))
+    }
+
+    /// True when a gathered node is a present one of ours that depends on the target.
+    pub(crate) fn is_dependent(&self, gathering: &Gathering, oidx: OverlayIdx) -> bool {
+        let node = self.node(oidx);
+        let present = node.present.as_ref().filter(|_| node.ours);
+        let Gathering { target, recreate_only, .. } = gathering;
+        present.is_some_and(|spec| depends_on(spec, target, *recreate_only))
     }
 
     /// Number of dependencies of this spec on a target: a value does not block itself.

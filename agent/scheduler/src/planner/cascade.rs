@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Planner;
+use super::tasks::{ParkMode, Parking, Task};
 use crate::dependency::{Cascade, Target};
 use crate::key::Key;
 use crate::overlay::{InPlaceAction, OverlayIdx, OverlayTargetIds, PendingAction};
@@ -38,16 +39,9 @@ impl Planner<'_> {
         {
             return;
         }
-        let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) else {
-            return;
-        };
-        for dependent in self.overlay.dependents(target_id, false) {
-            let node = self.overlay.node(dependent);
-            let stays =
-                !matches!(node.pending_action, PendingAction::Nothing) || node.goal.is_reducible();
-            if dependent != oidx && !stays {
-                self.park(dependent);
-            }
+        if let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) {
+            let targets = vec![(target_id, false)];
+            self.follow_ups.push(Task::Park(Parking::new(ParkMode::Idle, oidx, targets)));
         }
     }
 
@@ -59,8 +53,15 @@ impl Planner<'_> {
     }
 
     pub(super) fn take_cascaded(&mut self, oidx: OverlayIdx, op: u32) {
-        for cascaded in self.overlay.node_mut(oidx).take_cascaded() {
-            self.finish_cascade(cascaded, op);
+        let cascaded = self.overlay.node_mut(oidx).take_cascaded();
+        self.finish_cascades(cascaded, op);
+    }
+
+    /// Completes the removal of values by an operation, once their dependents know of the removal itself.
+    fn finish_cascades(&mut self, cascaded: Vec<OverlayIdx>, op: u32) {
+        if !cascaded.is_empty() {
+            let values = cascaded.into_iter();
+            self.follow_ups.extend([Task::Notifications, Task::FinishCascade { values, op }]);
         }
     }
 
@@ -127,15 +128,14 @@ impl Planner<'_> {
         node.pending_action = PendingAction::Nothing;
         self.overlay.set_present(oidx, None, false, None);
         self.overlay.clear_going(oidx);
-        let cascaded = self.overlay.node_mut(oidx).take_cascaded();
+        let mut cascaded = self.overlay.node_mut(oidx).take_cascaded();
         let done = self.overlay.node(cascade_root);
         match done.op.filter(|_| {
             matches!(done.pending_action, PendingAction::Nothing | PendingAction::Create)
         }) {
             Some(op) => {
-                for oidx in cascaded.into_iter().chain([oidx]) {
-                    self.finish_cascade(oidx, op);
-                }
+                cascaded.push(oidx);
+                self.finish_cascades(cascaded, op);
             }
             None => {
                 for &other in &cascaded {

@@ -4,7 +4,7 @@ use super::Planner;
 use crate::dependency::Claim;
 use crate::graph::Goal;
 use crate::key::Key;
-use crate::overlay::{OverlayIdx, PendingAction, to_u32};
+use crate::overlay::{OverlayIdx, PendingAction};
 use crate::plan::PlanError;
 use crate::value_spec::ValueSpec;
 
@@ -82,28 +82,24 @@ impl Planner<'_> {
         true
     }
 
-    /// Refuses a change that claims an identity of a value that stays.
-    pub(super) fn refuse_claims(&mut self) -> Result<(), PlanError> {
-        for oidx in 0..to_u32(self.overlay.nodes.len()) {
-            let node = self.overlay.node(oidx);
-            let waits = node.changed
-                && node.unmet == 0
-                && !matches!(node.pending_action, PendingAction::Nothing);
-            let Some((value, spec)) = (match &node.goal {
-                Goal::Valid(value, spec) if waits => Some((value.clone(), spec.clone())),
-                _ => None,
-            }) else {
-                continue;
-            };
-            for claim in spec.claims() {
-                let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != oidx);
-                let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };
-                let registry = &self.overlay.graph.registry;
-                let key = self.overlay.node(oidx).key.clone();
-                let label = registry.label(&key, Some(&*value));
-                let other = registry.label(&holder.key, holder.goal.value().map(|value| &**value));
-                return Err(PlanError::Conflict { key, label, other });
-            }
+    /// Refuses a change when this value of it claims an identity of a value that stays.
+    pub(super) fn refuse_claims_of(&mut self, oidx: OverlayIdx) -> Result<(), PlanError> {
+        let node = self.overlay.node(oidx);
+        let waits = node.changed
+            && node.unmet == 0
+            && !matches!(node.pending_action, PendingAction::Nothing);
+        let (value, spec) = match &node.goal {
+            Goal::Valid(value, spec) if waits => (value.clone(), spec.clone()),
+            _ => return Ok(()),
+        };
+        for claim in spec.claims() {
+            let holder = self.overlay.claim_mut(claim).holder.filter(|&holder| holder != oidx);
+            let Some(holder) = holder.map(|holder| self.overlay.node(holder)) else { continue };
+            let registry = &self.overlay.graph.registry;
+            let key = self.overlay.node(oidx).key.clone();
+            let label = registry.label(&key, Some(&*value));
+            let other = registry.label(&holder.key, holder.goal.value().map(|value| &**value));
+            return Err(PlanError::Conflict { key, label, other });
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! First part of planning: the goals that follow from a change of intent, parts included.
 
-use super::validation::{self, Validation};
+pub(super) use super::validation::Portions;
+use super::validation::Validation;
 use crate::graph::{Goal, Source};
-use crate::key::{Key, sort_by_keys};
-use crate::overlay::OverlayIdx;
+use crate::key::{Key, sort_by_keys_of};
+use crate::overlay::{OverlayIdx, to_u32};
 use crate::plan::{Delta, IntentChange, Mode, PlanError};
 use crate::planner::Planner;
 use crate::sorted_map::SortedMap;
@@ -16,52 +17,97 @@ type Worklist = Vec<(Key, Source, Option<SharedValue>, Option<Validation>)>;
 /// Number of values of a change after which memory is reserved for the rest, estimated from these.
 const SAMPLE: usize = 1024;
 
+/// Changes being put in order: ascending by key, owners that give a key up before those that take it over.
+#[derive(Debug)]
+pub(super) struct Ordering {
+    order: Vec<u32>,
+    done: usize,
+}
+
+impl Ordering {
+    pub(super) fn of(delta: &Delta) -> Self {
+        let mut order: Vec<u32> = (0..to_u32(delta.changes.len())).collect();
+        sort_by_keys_of(&mut order, |&at| &delta.changes[at as usize].key);
+        Self { order, done: 0 }
+    }
+}
+
 impl Planner<'_> {
-    /// Applies a change of intent.
-    pub(crate) fn apply_sources(&mut self, delta: &Delta) -> Result<(), PlanError> {
+    /// Puts the changes of as many keys in order as are a unit of work.
+    pub(super) fn order_next(
+        &mut self,
+        mut ordering: Ordering,
+        delta: &Delta,
+    ) -> Result<Option<Ordering>, PlanError> {
+        let changes = &delta.changes;
+        let until = ordering.done + self.portion;
+        while ordering.done < until {
+            let rest = &mut ordering.order[ordering.done..];
+            let Some(&first) = rest.first() else {
+                self.order = ordering.order;
+                return Ok(None);
+            };
+            let key = &changes[first as usize].key;
+            let count = rest.iter().take_while(|&&at| changes[at as usize].key == *key).count();
+            self.order_owners(&mut rest[..count], changes)?;
+            ordering.done += count;
+        }
+        Ok(Some(ordering))
+    }
+
+    /// Applies one change of intent and what follows for its parts. `at` is its place in the order.
+    pub(super) fn apply_change_of_intent(
+        &mut self,
+        at: usize,
+        delta: &Delta,
+        validation: Option<Validation>,
+    ) -> Result<(), PlanError> {
+        let taken = at + 1;
+        if taken == SAMPLE {
+            self.overlay.reserve_rest(taken, self.order.len() - taken);
+        }
+        let change = |at: usize| &delta.changes[self.order[at] as usize];
+        let IntentChange { key, owner, value } = change(at);
+        let before = at.checked_sub(1).map(change);
+        if before.is_some_and(|other| other.key == *key && other.owner == *owner) {
+            return Ok(());
+        }
+        let source = Source::of(owner.as_ref());
+        let mut work = Worklist::new();
+        self.apply_source(key, source, value.clone(), validation, delta.mode, &mut work)?;
+        while let Some((key, source, value, validation)) = work.pop() {
+            self.apply_source(&key, source, value, validation, delta.mode, &mut work)?;
+        }
+        Ok(())
+    }
+
+    /// Portions of a change, none of them applied.
+    pub(super) fn portions(&mut self, delta: &Delta) -> Portions {
         let sample = delta.changes.len().min(SAMPLE);
         self.overlay.reserve(sample, sample);
-        let mut work = Worklist::new();
-        let mut order: Vec<&IntentChange> = delta.changes.iter().collect();
-        sort_by_keys(&mut order, |change| &change.key);
-        for same_key in order.chunk_by_mut(|one, other| one.key == other.key) {
-            self.order_owners(same_key)?;
-        }
-        let (mut last, mut taken): (Option<&IntentChange>, usize) = (None, 0);
-        validation::each(self.overlay.graph, &order, |change, validation| {
-            taken += 1;
-            if taken == SAMPLE {
-                self.overlay.reserve_rest(taken, order.len() - taken);
-            }
-            let IntentChange { key, owner, value } = change;
-            let again = last.replace(change);
-            if again.is_some_and(|other| other.key == *key && other.owner == *owner) {
-                return Ok(());
-            }
-            let source = Source::of(owner.as_ref());
-            self.apply_source(key, source, value.clone(), validation, delta.mode, &mut work)?;
-            while let Some((key, source, value, validation)) = work.pop() {
-                self.apply_source(&key, source, value, validation, delta.mode, &mut work)?;
-            }
-            Ok(())
-        })
+        Portions::default()
     }
 
     /// Orders the changes of one key: owners that give it up go first, so that another one may take it over. Refuses two
     /// values for one owner.
-    fn order_owners(&self, same_key: &mut [&IntentChange]) -> Result<(), PlanError> {
+    fn order_owners(
+        &self,
+        same_key: &mut [u32],
+        changes: &[IntentChange],
+    ) -> Result<(), PlanError> {
         if same_key.len() == 1 {
             return Ok(());
         }
-        same_key.sort_by(|one, other| one.owner.cmp(&other.owner));
-        let differ = |pair: &&[&IntentChange]| {
-            pair[0].owner == pair[1].owner && !same(pair[0].value.as_ref(), pair[1].value.as_ref())
-        };
-        if let Some([one, other]) = same_key.windows(2).find(differ) {
-            let label = self.label(&one.key, one.value.as_ref().or(other.value.as_ref()));
-            return Err(PlanError::Twice { key: one.key.clone(), label });
+        let change = |at: &u32| &changes[*at as usize];
+        same_key.sort_by(|one, other| change(one).owner.cmp(&change(other).owner));
+        for pair in same_key.windows(2) {
+            let (one, other) = (change(&pair[0]), change(&pair[1]));
+            if one.owner == other.owner && !same(one.value.as_ref(), other.value.as_ref()) {
+                let label = self.label(&one.key, one.value.as_ref().or(other.value.as_ref()));
+                return Err(PlanError::Twice { key: one.key.clone(), label });
+            }
         }
-        same_key.sort_by_key(|change| change.value.is_some());
+        same_key.sort_by_key(|at| change(at).value.is_some());
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! of being deleted.
 
 use super::Planner;
+use super::tasks::Task;
 use crate::dependency::Target;
 use crate::graph::Goal;
 use crate::overlay::{InPlaceAction, OverlayIdx, PendingAction};
@@ -35,25 +36,29 @@ impl Planner<'_> {
         node.goal.is_reducible() && node.present.is_some() && node.unmet > 0
     }
 
-    /// Reduces all noted values. True when some action is pending now.
+    /// Reduces all noted values. False when there are none.
     pub(super) fn reduce_all(&mut self) -> bool {
-        let mut changed = false;
-        for oidx in std::mem::take(&mut self.reducible_candidates).into_values() {
-            if matches!(self.overlay.node(oidx).pending_action, PendingAction::Delete) {
-                continue; // reduced when it is to be created again
-            }
-            changed |= self.reduce(oidx) || self.choose_without_reduction(oidx);
+        let noted: Vec<OverlayIdx> =
+            std::mem::take(&mut self.reducible_candidates).into_values().collect();
+        let some = !noted.is_empty();
+        self.follow_ups.extend(some.then(|| Task::Reduce(noted.into_iter())));
+        some
+    }
+
+    /// Reduces a noted value. One that is to be deleted is reduced when it is to be created again.
+    pub(super) fn reduce_noted(&mut self, oidx: OverlayIdx) {
+        let goes = matches!(self.overlay.node(oidx).pending_action, PendingAction::Delete);
+        if !goes && !self.reduce(oidx) {
+            self.choose_without_reduction(oidx);
         }
-        changed
     }
 
     /// Chooses the action of a value of which nothing can be kept: it goes like one that is not reducible.
-    fn choose_without_reduction(&mut self, oidx: OverlayIdx) -> bool {
+    fn choose_without_reduction(&mut self, oidx: OverlayIdx) {
         let waits = matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing);
         if waits && self.may_be_reduced(oidx) {
             self.choose_action_now(oidx);
         }
-        waits && !matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
     }
 
     /// Reduces a value to the targets that stay. False where that is its goal already, or nothing is left.

@@ -5,8 +5,10 @@
 //! becomes a delete; a cycle among present values is broken; and identities reserved for values that do not return go
 //! to other claimants.
 
+use super::Planner;
+use super::tasks::{ParkMode, Parking, Task};
+use crate::key::Key;
 use crate::overlay::{OverlayIdx, PendingAction};
-use crate::planner::Planner;
 
 impl Planner<'_> {
     /// Takes one decision. False when there is nothing left to decide.
@@ -18,41 +20,25 @@ impl Planner<'_> {
             || self.drop_reservations()
     }
 
-    /// Parks the dependents of one value that must go.
+    /// Parks the dependents of one value that must go. A second decision follows where none of them has to.
     fn park_dependents(&mut self) -> bool {
-        while let Some((key, oidx)) = self.blocked_by_dependents.pop_last() {
-            let parked = self.park_dependents_of(oidx);
-            self.blocked_after_parking.insert(key, oidx);
-            if parked {
-                return true;
-            }
-        }
-        false
+        let Some((key, oidx)) = self.blocked_by_dependents.pop_last() else { return false };
+        self.park_dependents_of(oidx, &key);
+        self.blocked_after_parking.insert(key, oidx);
+        true
     }
 
-    fn park_dependents_of(&mut self, oidx: OverlayIdx) -> bool {
-        let Some(present) = self.overlay.node(oidx).present.clone() else { return false };
-        let key = self.overlay.node(oidx).key.clone();
+    fn park_dependents_of(&mut self, oidx: OverlayIdx, key: &Key) {
+        let Some(present) = self.overlay.node(oidx).present.clone() else { return };
         let next = self.next(oidx);
-        let (_, lost) = self.overlay.provider_changes(
-            &key,
-            Some(&present),
-            next.as_ref().map(|(_, spec)| &**spec),
-        );
-        let mut dependents = Vec::new();
-        for target_id in lost {
-            if self.overlay.target(target_id).providers <= 1 {
-                dependents.extend(self.overlay.dependents(target_id, false));
-            }
+        let new = next.as_ref().map(|(_, spec)| &**spec);
+        let (_, lost) = self.overlay.provider_changes(key, Some(&present), new);
+        let last = lost.into_iter().filter(|&it| self.overlay.target(it).providers <= 1);
+        let mut targets: Vec<_> = last.map(|target_id| (target_id, false)).collect();
+        if next.is_some() {
+            targets.extend(self.recreate_target(key).map(|target_id| (target_id, true)));
         }
-        if let Some(target_id) = self.recreate_target(&key).filter(|_| next.is_some()) {
-            dependents.extend(self.overlay.dependents(target_id, true));
-        }
-        let mut parked = false;
-        for dependent in dependents {
-            parked |= dependent != oidx && (self.reduce(dependent) || self.park(dependent));
-        }
-        parked
+        self.follow_ups.push(Task::Park(Parking::new(ParkMode::Reduced, oidx, targets)));
     }
 
     /// Gives up a change whose dependencies stay unmet. A value of ours cannot stay as it is, so it is parked; a
@@ -62,12 +48,12 @@ impl Planner<'_> {
             if !matches!(self.overlay.node(oidx).pending_action, PendingAction::InPlace(_)) {
                 continue;
             }
-            if self.is_ours(oidx) && self.park(oidx) {
-                return true;
+            if !(self.is_ours(oidx) && self.park(oidx)) {
+                self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
+                self.overlay.clear_going(oidx);
+                self.drain_ready();
             }
-            self.overlay.node_mut(oidx).pending_action = PendingAction::Nothing;
-            self.overlay.clear_going(oidx);
-            self.drain_ready();
+            return true;
         }
         false
     }

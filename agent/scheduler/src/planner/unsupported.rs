@@ -1,20 +1,21 @@
 //! Protection of new values from relying on unsupported ones.
 
 use super::Planner;
+use crate::graph::NodeIdx;
 use crate::overlay::{OverlayIdx, PendingAction};
 
 impl Planner<'_> {
-    /// Marks the offers of unsupported values as going. They are removed as soon as they are planned for or tried
-    /// again, unless their dependencies are met by then; otherwise a new value could come to support them in a circle.
-    pub(super) fn mark_unsupported_going(&mut self) {
-        let graph = self.overlay.graph;
-        for &idx in graph.unsupported.all() {
-            let (oidx, _) = self.overlay.touch_idx(idx);
-            if self.overlay.has_unmet(oidx)
-                && matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
-            {
-                self.overlay.mark_going(oidx, None, false);
-            }
+    /// Marks the offers of a value as going if it is unsupported. It is removed as soon as it is planned for or tried
+    /// again, unless its dependencies are met by then; otherwise a new value could come to support it in a circle.
+    pub(super) fn mark_unsupported_going(&mut self, idx: NodeIdx) {
+        if !self.overlay.graph.unsupported.contains(idx) {
+            return; // supported again since the plan was begun
+        }
+        let (oidx, _) = self.overlay.touch_idx(idx);
+        if self.overlay.has_unmet(oidx)
+            && matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
+        {
+            self.overlay.mark_going(oidx, None, false);
         }
     }
 

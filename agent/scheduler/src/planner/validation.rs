@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::Planner;
 use crate::graph::Graph;
 use crate::key::Key;
-use crate::plan::IntentChange;
+use crate::plan::{Delta, IntentChange, PlanError};
 use crate::sorted_map::SortedMap;
 use crate::value::SharedValue;
 use crate::value_spec::{ValueError, ValueSpec};
@@ -18,11 +19,12 @@ use crate::value_spec::{ValueError, ValueSpec};
 const FEW: usize = 2048;
 /// Changes that are validated while those before them are applied: a millisecond's work, so that the answers are still
 /// in the caches when they are used.
-const PORTION: usize = 2048;
+pub(super) const PORTION: usize = 2048;
 /// Least number of changes that is worth another processor.
 const SHARE: usize = 256;
 
 /// Validation of a value that is new.
+#[derive(Debug)]
 pub(super) struct Validation {
     pub(super) validated: Result<Arc<ValueSpec>, ValueError>,
     /// Number of parts listed for it.
@@ -31,35 +33,49 @@ pub(super) struct Validation {
     pub(super) parts: Vec<Validation>,
 }
 
-/// Calls `take` for each change in order, with its validation where the change is large. Stops at the first error.
-pub(super) fn each<'c, E>(
-    graph: &Graph,
-    changes: &[&'c IntentChange],
-    mut take: impl FnMut(&'c IntentChange, Option<Validation>) -> Result<(), E>,
-) -> Result<(), E> {
-    if changes.len() <= FEW {
-        return changes.iter().try_for_each(|change| take(change, None));
-    }
-    let mut portions = changes.chunks(PORTION);
-    let mut portion = portions.next().unwrap_or_default();
-    let mut answers = ask(graph, portion);
-    loop {
-        let next = portions.next().unwrap_or_default();
-        let known = portion.iter().zip(std::mem::take(&mut answers));
-        let taken = rayon::in_place_scope(|scope| {
-            scope.spawn(|_| answers = ask(graph, next));
-            known.into_iter().try_for_each(|(change, answer)| take(change, answer))
-        });
-        taken?;
-        if next.is_empty() {
-            return Ok(());
+/// Portions of a change, as far as they are applied.
+#[derive(Debug, Default)]
+pub(super) struct Portions {
+    /// Number of changes that are applied.
+    done: usize,
+    /// Validations of the next portion, once the first one has begun.
+    ahead: Option<Vec<Option<Validation>>>,
+}
+
+impl Planner<'_> {
+    /// Applies one portion, while other processors validate the next. Stops at the first error.
+    pub(super) fn apply_portion(
+        &mut self,
+        mut portions: Portions,
+        delta: &Delta,
+    ) -> Result<Option<Portions>, PlanError> {
+        let (begin, all) = (portions.done, self.order.len());
+        let end = all.min(begin + self.portion);
+        portions.done = end;
+        if all <= FEW {
+            (begin..end).try_for_each(|at| self.apply_change_of_intent(at, delta, None))?;
+            return Ok((end < all).then_some(portions));
         }
-        portion = next;
+        let graph = self.overlay.graph;
+        let answers = match portions.ahead.take() {
+            Some(answers) => answers,
+            None => ask(graph, delta, &self.order[begin..end]),
+        };
+        let next = self.order[end..all.min(end + self.portion)].to_vec();
+        let mut ahead = Vec::new();
+        rayon::in_place_scope(|scope| {
+            scope.spawn(|_| ahead = ask(graph, delta, &next));
+            let mut known = (begin..end).zip(answers);
+            known.try_for_each(|(at, answer)| self.apply_change_of_intent(at, delta, answer))
+        })?;
+        portions.ahead = Some(ahead);
+        Ok((end < all).then_some(portions))
     }
 }
 
-fn ask(graph: &Graph, changes: &[&IntentChange]) -> Vec<Option<Validation>> {
-    changes.par_iter().with_min_len(SHARE).map(|change| answer(graph, change)).collect()
+fn ask(graph: &Graph, delta: &Delta, places: &[u32]) -> Vec<Option<Validation>> {
+    let changes = places.par_iter().with_min_len(SHARE);
+    changes.map(|&at| answer(graph, &delta.changes[at as usize])).collect()
 }
 
 fn answer(graph: &Graph, IntentChange { key, value, .. }: &IntentChange) -> Option<Validation> {

@@ -170,7 +170,7 @@ impl Engine {
             queue.answered(now.monotonic);
         }
         if let Some(fact) = observed.filter(|fact| fact.key == operation.key) {
-            self.graph.node_mut(idx).observed = fact.value;
+            self.graph.set_observed(idx, fact.value);
         }
         match result {
             Ok(()) => self.on_success(op, now, step),

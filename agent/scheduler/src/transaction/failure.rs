@@ -207,14 +207,14 @@ impl Engine {
         transaction.read_due = None;
         let all = transaction.operations.iter().zip(&mut transaction.progress);
         for (number, (op, op_progress)) in (transaction.first_op..).map(OpId).zip(all) {
-            let node = self.graph.node_mut(op_progress.idx);
-            if node.running_op() != Some(number) {
+            if self.graph.node(op_progress.idx).running_op() != Some(number) {
                 continue;
             }
             match &op_progress.state {
                 OpState::Completed(_, None) => {
                     let gone = op.action == Action::Delete;
-                    node.observed = op.new.clone().filter(|_| !gone);
+                    let left = op.new.clone().filter(|_| !gone);
+                    self.graph.set_observed(op_progress.idx, left);
                     if step.read.len() < READ_AT_ONCE {
                         step.read.push(op.key.clone());
                     }
@@ -251,13 +251,8 @@ impl Engine {
         }
         let delta = Delta::new(transaction.before.clone()).best_effort();
         let touched = touched.into_iter().collect();
-        let planned = planner::plan_with(
-            &self.graph,
-            delta,
-            touched,
-            transaction.claims_before.clone(),
-            || {},
-        );
+        let planned =
+            planner::plan_keeping(&self.graph, delta, touched, transaction.claims_before.clone());
         if let Ok(plan) = &planned
             && let Some(other) = self.conflicting_transaction(plan, Some(txn))
         {

@@ -139,9 +139,9 @@ impl Engine {
         let Some((key, made)) = self.abandoned.remove(&op).filter(|_| done) else { return };
         if let Some(made) = made {
             let idx = self.graph.intern(&key);
-            let node = self.graph.node_mut(idx);
+            let node = self.graph.node(idx);
             if node.present.is_none() && node.running_op().is_none() {
-                node.applied = Some(made);
+                self.graph.set_applied(idx, Some(made));
             }
         }
         step.read.push(key);

@@ -63,11 +63,11 @@ impl Engine {
         node.last = Some(crate::status::LastOperation { txn: transaction.txn, action });
         match (action, new) {
             (Action::Delete, _) | (_, None) => {
-                node.applied = None;
+                self.graph.set_applied(idx, None);
                 self.graph.set_present(idx, None, false);
             }
             (Action::Release, Some(new)) => {
-                node.applied = None;
+                self.graph.set_applied(idx, None);
                 let spec =
                     ValueSpec::of_observed(&self.graph.registry, &self.graph.node(idx).key, &new);
                 self.graph.set_present(idx, Some(spec), false);
@@ -79,7 +79,7 @@ impl Engine {
                     self.forget_restore(&key, step);
                 }
                 let spec = self.spec_of(idx, &new);
-                self.graph.node_mut(idx).applied = Some(new);
+                self.graph.set_applied(idx, Some(new));
                 self.graph.set_present(idx, Some(spec), true);
             }
         }
@@ -94,9 +94,9 @@ impl Engine {
     /// Clears a value that the system removed in a cascade.
     pub(super) fn clear_cascaded(&mut self, key: &Key, op: OpId) {
         let Some(idx) = self.graph.find(key) else { return };
+        self.graph.set_applied(idx, None);
+        self.graph.set_observed(idx, None);
         let node = self.graph.node_mut(idx);
-        node.applied = None;
-        node.observed = None;
         if node.running_op() == Some(op) {
             node.end_op();
         }
@@ -140,7 +140,7 @@ impl Engine {
         transaction.last_progress = now.monotonic;
         if !last {
             // A later operation on the same key will be compared. Should that not be done, this value is believed.
-            self.graph.node_mut(idx).observed = left;
+            self.graph.set_observed(idx, left);
             return;
         }
         if doubtful {
@@ -158,9 +158,9 @@ impl Engine {
             .registry
             .descriptor(key.kind())
             .is_none_or(|descriptor| descriptor.observable());
-        let node = self.graph.node_mut(idx);
         if !observable {
-            node.observed = node.applied.clone().filter(|_| action != Action::Delete);
+            let applied = self.graph.node(idx).applied.clone();
+            self.graph.set_observed(idx, applied.filter(|_| action != Action::Delete));
         }
         if action == Action::Delete {
             self.record_remainder(idx, &key);
@@ -182,7 +182,7 @@ impl Engine {
 
     /// Drops a pre-image that will not be put back any more.
     fn forget_restore(&mut self, key: &Key, step: &mut Step) {
-        if self.graph.restores.remove(key).is_some() {
+        if self.graph.set_restore(key, None) {
             step.restores.push((key.clone(), None));
         }
     }

@@ -7,6 +7,7 @@
 mod common;
 #[path = "../common/generate.rs"]
 mod generate;
+mod planning;
 mod regressions;
 
 use proptest::prelude::*;

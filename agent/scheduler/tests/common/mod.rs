@@ -6,11 +6,13 @@
 #![allow(dead_code, reason = "each test binary uses a part of this")]
 #![allow(unreachable_pub, reason = "shared by test binaries as a module")]
 #![allow(clippy::unwrap_used, reason = "a failing fixture fails its test")]
+mod fingerprint;
 mod lab;
 mod reference;
 mod thing;
 pub mod world;
 
+pub use fingerprint::*;
 pub use lab::*;
 #[allow(unused_imports, reason = "rows do not need it, properties do")]
 pub use reference::*;

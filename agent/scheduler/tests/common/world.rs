@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Completion, Engine, Fact, Key, Mode, Now, Operation, Outcome, Plan, SharedValue, Step,
+    Completion, Delta, Engine, Fact, Key, Mode, Now, Operation, Outcome, Plan, SharedValue, Step,
     TransportId, TxnId,
 };
 
@@ -169,21 +169,52 @@ impl World {
         atomic: bool,
         start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, Step),
     ) -> Option<TxnId> {
-        // Values of ours carry a mark, so that they are recognised after a crash.
+        let plan = self.lab.engine.plan(Self::delta(change, atomic)).ok()?;
+        Some(self.begin(change, plan, start))
+    }
+
+    /// A change of intent whose values carry our mark, so that they are recognised after a crash.
+    pub fn delta(change: &str, atomic: bool) -> Delta {
+        let mut delta = delta(&Self::marked(change));
+        delta.mode = if atomic { Mode::Atomic } else { Mode::BestEffort };
+        delta
+    }
+
+    fn marked(change: &str) -> String {
         let marked = |item: &str| match item.trim().starts_with('-') {
             true => item.trim().to_owned(),
             false => mark(item.trim()),
         };
         let items = change.split(';').filter(|item| !item.trim().is_empty());
-        let change = items.map(marked).collect::<Vec<_>>().join("; ");
-        let mut delta = delta(&change);
-        delta.mode = if atomic { Mode::Atomic } else { Mode::BestEffort };
-        let plan = self.lab.engine.plan(delta).ok()?;
+        items.map(marked).collect::<Vec<_>>().join("; ")
+    }
+
+    /// Starts a plan that was made for a change.
+    pub fn start(&mut self, change: &str, plan: Plan) {
+        self.happened.push(format!("start {change}"));
+        self.begin(change, plan, Engine::start);
+    }
+
+    fn begin(
+        &mut self,
+        change: &str,
+        plan: Plan,
+        start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, Step),
+    ) -> TxnId {
         let now = self.lab.now();
         let (txn, step) = start(&mut self.lab.engine, plan, now);
-        self.changes.insert(txn, (change, None));
+        self.changes.insert(txn, (Self::marked(change), None));
         self.take(step);
-        Some(txn)
+        txn
+    }
+
+    pub fn engine(&self) -> &Engine {
+        &self.lab.engine
+    }
+
+    /// Everything that happened, a line each.
+    pub fn story(&self) -> String {
+        self.happened.join("\n")
     }
 
     /// Acts on the oldest prepared change.

@@ -1,0 +1,239 @@
+//! Planning that can be paused: its holder gives up the engine between portions, and events come in.
+//!
+//! ```text
+//!              advance(&engine, pause)                       pause() is true
+//! Planning ------------------------------> Planner over &Graph ---------------> Planning: None
+//! (no borrow)  something read has changed?        |
+//!                 yes: planned from the change    | complete, or refused
+//!                 no:  goes on                    v
+//!                                            Some(plan or error)
+//! ```
+//!
+//! Between two calls, anything may happen to the engine. The graph logs what changes, and the plan knows what it has read
+//! ([`ReadSet`](crate::overlay::ReadSet)), so unrelated events cost a comparison. The result is a plan for the state
+//! of the engine at the last call, equal to that of [`Engine::plan`] then. A plan that had to be begun again
+//! [`BEGINNINGS_MOST`] times is made without a pause: a stream of events delays it, and does not prevent it.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use super::tasks::Unit;
+use super::{Planner, PlannerOf, validation};
+use crate::dependency::Claim;
+use crate::engine::Engine;
+use crate::graph::{Graph, NodeIdx};
+use crate::key::{FixedMap, Key, sort_by_keys_of};
+use crate::overlay::{OverlayIdx, OverlayNode};
+use crate::plan::{Delta, Plan, PlanCost, PlanError};
+
+/// Units of work between two questions whether to pause. A unit takes some microseconds, so that a question comes every
+/// tenth of a millisecond, and the reading of a clock does not count.
+const UNITS: usize = 32;
+
+/// Beginnings of a plan after which it is made without a pause. Each takes as long as the events let it, a plan of
+/// 100 000 values half a second at most.
+const BEGINNINGS_MOST: u32 = 8;
+
+/// Plan in the making. Holds nothing of the engine between calls of [`Planning::advance`].
+#[derive(Debug)]
+pub struct Planning {
+    delta: Delta,
+    /// State of the planner, with the revision of the graph at which it paused.
+    paused: Option<(PlannerOf<()>, u64)>,
+    /// Number of times that the plan was begun.
+    beginnings: u32,
+    validated: bool,
+    /// Cost of the beginnings that have ended.
+    ended: PlanCost,
+    units: usize,
+    portion: usize,
+}
+
+impl Planning {
+    pub fn new(delta: Delta) -> Self {
+        Self {
+            delta,
+            paused: None,
+            beginnings: 0,
+            validated: false,
+            ended: PlanCost::default(),
+            units: UNITS,
+            portion: validation::PORTION,
+        }
+    }
+
+    /// Asks whether to pause more often than is good for speed: for tests.
+    #[must_use]
+    pub fn in_portions(mut self, values: NonZeroUsize) -> Self {
+        self.units = values.get();
+        self.portion = values.get();
+        self
+    }
+
+    /// Plans on, until the plan is complete or refused, or `pause` says that the engine is needed. Pauses once of its
+    /// own accord, when all values are validated: see [`Planning::is_validated`].
+    ///
+    /// `pause` is asked between pieces of work of bounded size: a portion of some thousand values being validated, or
+    /// some tens of values being ordered. All calls are to be with the same engine, and none after the result.
+    pub fn advance(
+        &mut self,
+        engine: &Engine,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Option<Result<Plan, PlanError>> {
+        self.advance_on(&engine.graph, pause)
+    }
+
+    /// True once all values of the change are validated, which takes all processors for a large change. Finding the order
+    /// takes one processor, so the caller can begin other work of the change then. The plan may still be refused.
+    pub fn is_validated(&self) -> bool {
+        self.validated
+    }
+
+    /// Number of times that the plan was begun: more than one when something that it had read changed meanwhile.
+    pub fn beginnings(&self) -> u32 {
+        self.beginnings
+    }
+
+    /// Cost so far, of all beginnings.
+    pub fn cost(&self) -> PlanCost {
+        self.paused.as_ref().map_or(self.ended, |(planner, _)| self.ended + planner.cost())
+    }
+
+    fn advance_on(
+        &mut self,
+        graph: &Graph,
+        pause: &mut dyn FnMut() -> bool,
+    ) -> Option<Result<Plan, PlanError>> {
+        let mut planner = match self.resume(graph) {
+            Some(planner) => planner,
+            None => self.begin(graph),
+        };
+        let pausable = self.beginnings <= BEGINNINGS_MOST;
+        loop {
+            match self.advance_to_question(&mut planner) {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.ended = self.ended + planner.cost();
+                    return Some(Ok(planner.into_plan(std::mem::take(&mut self.delta))));
+                }
+                Err(refusal) => {
+                    self.ended = self.ended + planner.cost();
+                    return Some(Err(refusal));
+                }
+            }
+            let just_validated = planner.validated && !self.validated;
+            self.validated |= planner.validated;
+            if pausable && (just_validated || pause()) {
+                self.paused = Some((planner.with_graph(()), graph.log.revision()));
+                return None;
+            }
+        }
+    }
+
+    /// Does as much as is done between two questions. False when the plan is complete.
+    fn advance_to_question(&self, planner: &mut Planner<'_>) -> Result<bool, PlanError> {
+        for _ in 0..self.units {
+            match planner.advance(&self.delta)? {
+                None => return Ok(false),
+                Some(Unit::Portion) => break,
+                Some(Unit::Value) if planner.validated && !self.validated => break,
+                Some(Unit::Value) => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Planner as it paused, unless something that it has read changed since.
+    fn resume<'g>(&mut self, graph: &'g Graph) -> Option<Planner<'g>> {
+        let (planner, revision) = self.paused.take()?;
+        if planner.overlay.readings().are_current(graph, revision) {
+            return Some(planner.with_graph(graph));
+        }
+        self.ended = self.ended + planner.cost();
+        rayon::spawn(|| drop(planner)); // a large drop need not delay the new plan
+        None
+    }
+
+    fn begin<'g>(&mut self, graph: &'g Graph) -> Planner<'g> {
+        self.beginnings += 1;
+        Planner { portion: self.portion, ..Planner::new(graph) }
+    }
+}
+
+/// Plans a change of intent together with values whose surroundings changed.
+///
+/// # Errors
+/// When an atomic change is refused as a whole.
+pub(crate) fn plan(graph: &Graph, delta: Delta, revisits: Vec<NodeIdx>) -> Result<Plan, PlanError> {
+    plan_keeping(graph, delta, revisits, FixedMap::default())
+}
+
+/// Plans a change, with identities reserved for their holders before a change that is being undone.
+///
+/// # Errors
+/// When an atomic change is refused as a whole.
+pub(crate) fn plan_keeping(
+    graph: &Graph,
+    delta: Delta,
+    revisits: Vec<NodeIdx>,
+    reserved_claims: FixedMap<Claim, Key>,
+) -> Result<Plan, PlanError> {
+    let mut planner = Planner { reserved_claims, revisits, ..Planner::new(graph) };
+    while planner.advance(&delta)?.is_some() {}
+    Ok(planner.into_plan(delta))
+}
+
+/// Goals of a change alone, without operations.
+pub(crate) fn goals(graph: &Graph, delta: &Delta) -> Result<Vec<OverlayNode>, PlanError> {
+    let mut planner = Planner::new(graph);
+    while !planner.validated {
+        planner.advance(delta)?;
+    }
+    Ok(planner.overlay.nodes)
+}
+
+impl<G> PlannerOf<G> {
+    fn cost(&self) -> PlanCost {
+        let visited = self.overlay.nodes.len() as u64;
+        PlanCost { visited, edges: self.overlay.edges, parts: self.listed }
+    }
+}
+
+impl Planner<'_> {
+    fn into_plan(self, delta: Delta) -> Plan {
+        let cost = self.cost();
+        let overlay = self.overlay;
+        Plan {
+            delta,
+            operations: self.operations,
+            found: self.found,
+            restores: self.restores,
+            waiting: self.waiting,
+            target_refs: overlay.target_refs,
+            reads: overlay.reads,
+            revision: overlay.graph.log.revision(),
+            registry: Arc::clone(&overlay.graph.registry),
+            cost,
+            nodes: overlay.nodes,
+        }
+    }
+
+    /// Lists a value with a new goal that is not present at the end, with its unmet dependencies.
+    pub(super) fn list_waiting(&mut self, oidx: OverlayIdx) {
+        let node = self.overlay.node(oidx);
+        let new = node.sources_changed && node.changed;
+        if !new || node.present.is_some() || node.goal.spec().is_none() {
+            return;
+        }
+        let need_targets = (0..).zip(&node.need_targets);
+        let unmet =
+            need_targets.filter(|&(_, &target_id)| self.overlay.target(target_id).providers == 0);
+        let unmet = unmet.map(|(need, _)| need).collect();
+        self.waiting.push((oidx, unmet));
+    }
+
+    pub(super) fn sort_waiting(&mut self) {
+        let nodes = &self.overlay.nodes;
+        sort_by_keys_of(&mut self.waiting, |&(oidx, _)| &nodes[oidx as usize].key);
+    }
+}

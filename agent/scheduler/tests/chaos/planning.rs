@@ -1,0 +1,114 @@
+//! Plans in the making while events come in, and plans that are started later than they were made.
+
+use std::num::NonZeroUsize;
+
+use proptest::prelude::*;
+
+use crate::common::fingerprint;
+use crate::common::world::{World, WorldEvent};
+use crate::generate::{cases, change};
+use crate::moves;
+use holdfast_scheduler::{Plan, PlanError, Planning};
+
+/// Plans a change. Before each unit of work at one of these places, one of the events happens.
+fn plan_among_events(
+    world: &mut World,
+    (change, atomic): (&str, bool),
+    pauses: &[usize],
+    events: Vec<WorldEvent>,
+) -> Result<Plan, PlanError> {
+    let mut planning = Planning::new(World::delta(change, atomic)).in_portions(NonZeroUsize::MIN);
+    let (mut units, mut events) = (0, events.into_iter());
+    loop {
+        let mut pause = || {
+            units += 1;
+            pauses.contains(&units)
+        };
+        if let Some(plan) = planning.advance(world.engine(), &mut pause) {
+            return plan;
+        }
+        if let Some(event) = events.next() {
+            world.apply(event);
+        }
+    }
+}
+
+/// Places of pauses: anywhere in a small plan.
+fn pauses() -> impl Strategy<Value = Vec<usize>> {
+    proptest::collection::vec(1usize..90, 1..8)
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    #[test]
+    fn a_plan_made_among_events_is_that_of_the_last_moment(
+        before in moves(true),
+        during in moves(true),
+        change in change(true),
+        atomic in any::<bool>(),
+        pauses in pauses(),
+        failing in proptest::collection::vec(0usize..30, 0..2),
+    ) {
+        let mut world = World::failing_at(failing);
+        for event in before {
+            world.apply(event);
+        }
+        let made = plan_among_events(&mut world, (&change, atomic), &pauses, during);
+        let at_once = world.engine().plan(World::delta(&change, atomic));
+        prop_assert_eq!(fingerprint(&made), fingerprint(&at_once), "{}", world.story());
+        if let Ok(plan) = made {
+            world.start(&change, plan);
+        }
+        world.check();
+    }
+
+    #[test]
+    fn a_plan_started_late_ends_in_the_intent(
+        before in moves(true),
+        during in moves(true),
+        changes in proptest::collection::vec(change(true), 1..4),
+        atomic in any::<bool>(),
+    ) {
+        let mut world = World::default();
+        for event in before {
+            world.apply(event);
+        }
+        let plans: Vec<_> = changes
+            .iter()
+            .map(|change| (change, world.engine().plan(World::delta(change, atomic))))
+            .collect();
+        let mut events = during.into_iter();
+        for (change, plan) in plans {
+            for event in events.by_ref().take(4) {
+                world.apply(event);
+            }
+            if let Ok(plan) = plan {
+                world.start(change, plan);
+            }
+        }
+        for event in events {
+            world.apply(event);
+        }
+        world.check();
+    }
+
+    #[test]
+    fn a_pause_alone_changes_nothing(
+        before in moves(true),
+        change in change(true),
+        atomic in any::<bool>(),
+        pauses in pauses(),
+    ) {
+        let mut world = World::default();
+        for event in before {
+            world.apply(event);
+        }
+        let made = plan_among_events(&mut world, (&change, atomic), &pauses, Vec::new());
+        let at_once = world.engine().plan(World::delta(&change, atomic));
+        prop_assert_eq!(fingerprint(&made), fingerprint(&at_once));
+        if let (Ok(made), Ok(at_once)) = (made, at_once) {
+            prop_assert_eq!(made.cost(), at_once.cost());
+        }
+    }
+}
