@@ -4,13 +4,16 @@
 //! A thread of its own plans, beside the loop.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast_base::ErrorChain;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::objects::state::Planes;
-use holdfast_scheduler::{Author, Delta, Engine, IntentChange, Key, Plan, PlanError, SharedValue};
+use holdfast_scheduler::{
+    Author, Delta, Engine, IntentChange, Key, Plan, PlanError, Planning, SharedValue,
+};
 use holdfast_store::{Answer, Consent, Store, Ticket};
 use tokio::task::spawn_blocking;
 use tracing::error;
@@ -22,7 +25,7 @@ use super::intent::Values;
 use super::options::PlanHash;
 use super::preview::{BoundedList, ConfigChange};
 use super::publication::as_planes;
-use super::shared_engine::SharedEngine;
+use super::shared_engine::{MAX_GUARD, SharedEngine};
 use super::task::{CoreTask, JobResult};
 
 /// Entries that are validated before the core's thread gets its turn: some milliseconds of work.
@@ -127,17 +130,24 @@ impl CandidatePlanner {
         if !self.is_admitted {
             self.validate_values(&changes)?;
         }
-        let delta = self.delta(&changes, &credentials.values);
-        let mut rows = None;
-        // The rows are laid out once the values are found valid, before the plan is complete.
-        let lay_out = || {
-            rows = self.is_recorded.then(|| self.store.prepare_ahead(self.ticket, differing));
+        let mut planning = Planning::new(self.delta(&changes, &credentials.values));
+        let (mut differing, mut rows) = (self.is_recorded.then_some(differing), None);
+        let plan = loop {
+            let engine = self.engine.read();
+            let until = Instant::now() + MAX_GUARD;
+            let planned = planning.advance(&engine, &mut || Instant::now() >= until);
+            if planning.is_validated()
+                && let Some(differing) = differing.take()
+            {
+                // The store lays the rows out once the values are found valid, before the plan is complete.
+                rows = Some(self.store.prepare_ahead(self.ticket, differing));
+            }
+            if let Some(planned) = planned {
+                break planned.map_err(|error| {
+                    self.examiner.plan_error(&error, (&engine, &changes), self.origin)
+                })?;
+            }
         };
-        let engine = self.engine.read();
-        let plan = engine
-            .plan_with(delta, lay_out)
-            .map_err(|error| self.examiner.plan_error(&error, (&engine, &changes), self.origin))?;
-        drop(engine);
         let change = Box::new(PlannedChange { configuration, changes, credentials });
         Ok(CommitPlan { plan, rows, change, differences })
     }

@@ -1,10 +1,16 @@
 //! The engine, which the core's thread alone changes, and which other threads read beside it.
 //!
-//! A reader keeps the core's thread from handling events for as long as it holds its guard.
+//! A reader keeps the core's thread from handling events for as long as it holds its guard, so it works in pieces of
+//! bounded length: see [`MAX_GUARD`].
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use holdfast_scheduler::Engine;
+
+/// Longest time for which a reader holds its guard: the delay that a notice of the kernel may suffer by it. To give the
+/// guard up and to take it again costs microseconds.
+pub(super) const MAX_GUARD: Duration = Duration::from_millis(10);
 
 /// Clones share the engine.
 #[derive(Clone, Debug)]
