@@ -52,6 +52,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use self::abandon::CancelOnDrop;
+use self::publication::RevisionChain;
 pub use access::AccessChanges;
 pub use binding::CertificateId;
 pub use confirm::ConfirmError;
@@ -93,7 +94,7 @@ pub struct CoreHandle {
     query_tx: mpsc::Sender<Query>,
     beat_tx: mpsc::Sender<oneshot::Sender<()>>,
     event_source: events::EventSource,
-    revision_rx: watch::Receiver<Arc<Revision>>,
+    chain: Arc<RevisionChain>,
     behind_rx: watch::Receiver<bool>,
     configuration_rx: watch::Receiver<Configuration>,
     boundary_tx: BoundarySender,
@@ -118,7 +119,7 @@ pub type ServiceState = Vec<(InstancePath, Option<Value>)>;
 pub struct CommitStamp {
     /// Time of the commit, in nanoseconds since 1970.
     pub time_ns: u64,
-    /// Number of the first revision that shows the change.
+    /// Number of the revision that shows the change: those with smaller numbers do not, all later ones do.
     pub revision: u64,
 }
 
@@ -182,8 +183,6 @@ enum ReplySender {
 #[derive(Debug)]
 enum Query {
     Inspect(view::Inspection),
-    /// Sets state leaves of a service; answered when a revision shows them.
-    ShowState(ServiceState, oneshot::Sender<()>),
     /// Reads the whole box again; answered with the transactions since, when the repairs are done.
     Resync(oneshot::Sender<Vec<Arc<Record>>>),
     /// Waits until nothing is under way.
@@ -277,7 +276,7 @@ impl Datastore for CoreHandle {
     }
 
     fn revision(&self) -> Arc<Revision> {
-        Arc::clone(&self.revision_rx.borrow())
+        self.chain.newest()
     }
 
     async fn current_revision(&self) -> Arc<Revision> {
@@ -288,7 +287,7 @@ impl Datastore for CoreHandle {
     }
 
     fn watch(&self) -> watch::Receiver<Arc<Revision>> {
-        self.revision_rx.clone()
+        self.chain.watch()
     }
 
     fn configuration(&self) -> Configuration {
@@ -319,11 +318,7 @@ impl Datastore for CoreHandle {
     }
 
     async fn show_state(&self, leaves: ServiceState) {
-        let (shown, answered) = oneshot::channel();
-        // A core that has stopped shows nothing, and no client is left to read it.
-        if self.query_tx.send(Query::ShowState(leaves, shown)).await.is_ok() {
-            let _stopped_meanwhile = answered.await;
-        }
+        self.chain.amend(leaves);
     }
 
     fn boundaries(&self) -> BoundaryReceiver {

@@ -144,7 +144,7 @@ impl Core {
         let (commit_tx, commit_rx) = mpsc::channel(COMMIT_QUEUE_DEPTH);
         let (query_tx, query_rx) = mpsc::channel(QUERY_QUEUE_DEPTH);
         let (beat_tx, beat_rx) = mpsc::channel(BEAT_QUEUE_DEPTH);
-        let (revision_tx, revision_rx) = watch::channel(publisher.revision());
+        let chain = Arc::clone(publisher.chain());
         let (behind_tx, behind_rx) = watch::channel(false);
         let (configuration_tx, configuration_rx) = watch::channel(configuration.clone());
         let boundary_tx = BoundarySender::default();
@@ -178,7 +178,6 @@ impl Core {
             beat_rx,
             events,
             jobs: JobSet::default(),
-            revision_tx,
             behind_tx,
             configuration_tx,
             boundary_tx: boundary_tx.clone(),
@@ -197,7 +196,7 @@ impl Core {
             query_tx,
             beat_tx,
             event_source,
-            revision_rx,
+            chain,
             behind_rx,
             configuration_rx,
             boundary_tx,

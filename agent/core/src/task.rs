@@ -18,7 +18,7 @@ use holdfast_platform::transport::{self, Events, Transport};
 use holdfast_scheduler::{Key, Now, Outcome, Scope, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError, Ticket};
-use holdfast_telemetry::{BoundarySender, Revision};
+use holdfast_telemetry::BoundarySender;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tracing::error;
@@ -46,6 +46,8 @@ enum Event {
     Platform(transport::Event),
     Job(JobResult),
     DeadlineDue,
+    /// No event has come, and there is state to be shown.
+    Publish,
     /// The core is to stop, or its owner has dropped it.
     Stop,
     /// A transport has ended by itself: its operations will never be answered.
@@ -107,7 +109,6 @@ pub(super) struct CoreTask {
     pub(super) beat_rx: mpsc::Receiver<oneshot::Sender<()>>,
     pub(super) events: Events,
     pub(super) jobs: JobSet,
-    pub(super) revision_tx: watch::Sender<Arc<Revision>>,
     /// True while a commit was answered that the newest revision does not show.
     pub(super) behind_tx: watch::Sender<bool>,
     pub(super) configuration_tx: watch::Sender<Configuration>,
@@ -151,6 +152,7 @@ impl CoreTask {
                 Event::Job(JobResult::Commit(ticket, input)) => self.push_input(ticket, input),
                 Event::Job(JobResult::RestoresWritten(result)) => self.restores_written(result),
                 Event::DeadlineDue => self.deadline_due(),
+                Event::Publish => {} // as after each event
                 Event::Stop => stopping = true,
                 Event::TransportsGone => {
                     return error!("a transport has ended; nothing can be changed any more");
@@ -179,8 +181,9 @@ impl CoreTask {
             Some(result) = self.jobs.0.next() => Event::Job(result),
             event = self.events.recv() => event.map_or(Event::TransportsGone, Event::Platform),
             () = due => Event::DeadlineDue,
-            Some(query) = self.query_rx.recv(), if !self.is_publishing() => Event::Query(query),
+            Some(query) = self.query_rx.recv() => Event::Query(query),
             Some(request) = self.commit_rx.recv(), if self.may_receive() && !stopping => Event::Commit(Box::new(request)),
+            () = std::future::ready(()), if self.publisher.has_work() => Event::Publish,
         }
     }
 
@@ -210,7 +213,9 @@ impl CoreTask {
             // yet.
             let waiting = self.engine.read().pending();
             self.publisher.mark_dirty(waiting.into_iter().map(|status| status.key).collect());
-            self.publish_state();
+            while self.publisher.has_work() {
+                self.publish_state();
+            }
             // From now on revisions show the state of the box.
             let _start_was_given_up = ready.send(());
         }

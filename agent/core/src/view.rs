@@ -60,13 +60,6 @@ impl CoreTask {
                 now: self.now(),
                 examiner: &self.examiner,
             }),
-            Query::ShowState(leaves, shown) => {
-                if let Some(revision) = self.publisher.show_services(leaves) {
-                    self.revision_tx.send_replace(revision);
-                }
-                // The service may have stopped waiting.
-                let _ = shown.send(());
-            }
             Query::Resync(answer) => {
                 let engine = self.engine.read();
                 let last = engine.history().records().next_back();
@@ -90,7 +83,8 @@ impl CoreTask {
     pub(super) fn answer_when_idle(&mut self) {
         if self.resyncs.is_empty() && self.idle_waiters.is_empty()
             || !self.engine.read().is_idle()
-            || self.is_publishing()
+            || self.commits.is_publishing()
+            || self.publisher.has_work()
         {
             return;
         }

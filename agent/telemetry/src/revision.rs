@@ -109,8 +109,8 @@ impl Revision {
         self.resume(openconfig, native, next)
     }
 
-    /// Continues a revision that was published before it was complete. No node that was removed in it may be added
-    /// again.
+    /// Continues a revision that was built before it is complete. If nodes were removed in it, and may be added again,
+    /// call [`Draft::after_removals`].
     pub fn resume<'s>(
         &'s self,
         openconfig: &'s Schema,
@@ -145,6 +145,15 @@ impl<'s> Draft<'s> {
     /// Applies the differences between two configuration trees; their metadata is ignored.
     pub fn apply_diff<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
         self.tree_mut(origin).follow(old, new);
+    }
+
+    /// Notes that nodes were removed in what was built so far: a leaf that is set may have existed before.
+    #[must_use]
+    pub fn after_removals(mut self) -> Self {
+        for tree in self.trees_mut() {
+            tree.has_removals = true;
+        }
+        self
     }
 
     pub fn annotate(&mut self, annotation: Option<SmolStr>) {

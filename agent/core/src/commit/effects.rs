@@ -93,14 +93,14 @@ impl CoreTask {
             Effect::Build(applied) => self.build_revision(commit.ticket, &applied),
             Effect::Publish(applied, built) => {
                 let number = commit.number.unwrap_or_default(); // given by Finalize, which comes before
-                self.publish_commit(number, &applied, built);
+                self.publish_commit(commit.ticket, number, applied, built);
             }
             Effect::Confirm => {
                 let (ticket, confirmed) = (commit.ticket, self.store.confirm());
                 self.jobs.push(async move { finished(ticket, confirmed.await) });
             }
             Effect::CloseWindow => self.window = None,
-            Effect::Release => self.publisher.release(),
+            Effect::Release => self.publisher.release(commit.ticket),
             Effect::Answer(result) => commit.reply.send(result),
             Effect::AnswerAhead(stamp) => self.answer_ahead(stamp, commit),
             Effect::AnswerUnchanged => commit.reply.send(Ok(self.unchanged())),
@@ -124,7 +124,7 @@ impl CoreTask {
         self.event_tx.send(&self.engine.read(), &step);
         let mut keys = std::mem::take(&mut step.changed);
         keys.extend(beside);
-        self.publisher.defer(keys);
+        self.publisher.defer(ticket, keys);
         self.push_input(ticket, Input::Prepared { txn, change });
         self.hand_out(step);
         match recorded {
@@ -184,7 +184,8 @@ impl CoreTask {
         self.configuration_tx.send_replace(self.configuration.clone());
         self.reconcile_as(reconcile::settings(&self.examiner.registry, &changes));
         Arc::make_mut(&mut self.pairs).update(changes.iter().flat_map(EntryChange::differences));
-        let revision = self.publisher.revision().number + 1;
+        let is_large = commit.machine.is_large();
+        let revision = self.publisher.chain().reserve(is_large);
         let stamp = CommitStamp { time_ns: now_ns(), revision };
         let applied = AppliedChange { old, changes, confirm_id, stamp };
         self.push_input(commit.ticket, Input::Applied(Arc::new(applied)));
@@ -203,7 +204,7 @@ impl CoreTask {
 
     /// Answer to a request that changes no configuration.
     pub(crate) fn unchanged(&self) -> CommitStamp {
-        CommitStamp { time_ns: now_ns(), revision: self.revision_tx.borrow().number }
+        CommitStamp { time_ns: now_ns(), revision: self.publisher.chain().newest().number }
     }
 }
 

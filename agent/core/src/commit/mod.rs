@@ -69,7 +69,7 @@ pub(super) use self::reply::Reply;
 pub(super) use self::table::{CommitTable, Turn, runs_alone};
 use super::examination::{Candidate, CredentialValues, EntryChange};
 use super::intent::Intent;
-use super::publication::{BuilderPanicked, RevisionBuilder};
+use super::publication::{BuilderPanicked, BuiltRevision};
 use super::{CommitError, CommitStamp};
 
 /// The state machine of one commit.
@@ -242,7 +242,7 @@ pub(super) struct AppliedChange {
 }
 
 /// Result of building the revision of a large commit.
-pub(super) type BuildResult = Result<Box<RevisionBuilder>, BuilderPanicked>;
+pub(super) type BuildResult = Result<Box<BuiltRevision>, BuilderPanicked>;
 
 impl Commit {
     pub(super) fn new(kind: CommitKind) -> Self {
@@ -270,6 +270,11 @@ impl Commit {
             | State::Reverting { txn, .. } => Some(*txn),
             _ => None,
         }
+    }
+
+    /// True for a change in force that is answered before a revision shows it.
+    pub(super) fn is_large(&self) -> bool {
+        matches!(self.state, State::Applying { is_large: true })
     }
 
     /// True while a commit was answered that no revision shows.

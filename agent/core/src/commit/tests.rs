@@ -252,10 +252,10 @@ fn input(name: &str) -> Input<()> {
         "applied" => Input::Applied(applied()),
         "replied" => Input::Replied,
         "built" => {
-            let (next, left) = (Revision::default(), Vec::new());
-            Input::Built(Ok(Box::new(RevisionBuilder { next, has_state: false, left })))
+            let (base, next, left) = (Arc::default(), Revision::default(), Vec::new());
+            Input::Built(Ok(Box::new(BuiltRevision { base, next, left })))
         }
-        "panicked" => Input::Built(Err(BuilderPanicked(Arc::default()))),
+        "panicked" => Input::Built(Err(BuilderPanicked)),
         other => panic!("`{other}` is no input"),
     }
 }

@@ -1,98 +1,154 @@
-//! The revision that shows a large commit, built beside the core when the commit is final and answered.
+//! The revision that shows a commit, built from the newest one.
 //!
-//! Its configuration goes into the trees, then the state of new objects that are as they were asked, and the state that
-//! is configuration in force. Everything else is shown by the core in the end.
+//! Its configuration goes into the trees, then the state that is configuration in force, and that of objects which are
+//! shown as applied, whose number grows with the commit. A large one is built by a thread beside the core, which reads
+//! the engine in pieces. Everything else is shown by the core in the end, with what has changed meanwhile.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
-use holdfast_config::Configuration;
-use holdfast_scheduler::{Key, SharedValue};
-use holdfast_telemetry::Revision;
+use holdfast_config::{Configuration, InstancePath, Value, parallel};
+use holdfast_scheduler::Key;
+use holdfast_telemetry::{DraftTree, Revision};
 use imbl::OrdMap;
 
-use super::EntryChange;
-use super::state::{StateChange, StateReading, StateSource, StateUpdate, follow_configuration};
+use super::state::{
+    HOLDS_ITS_ENTRY, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource, StateUpdate, clear,
+    follow_configuration, in_both,
+};
+use crate::commit::AppliedChange;
+use crate::examination::EntryChange;
+use crate::shared_engine::SharedEngine;
 
-/// Objects that are shown at a time: what is in between stays in the processor's caches.
+/// Objects that are shown at a time: what is in between stays in the processor's caches, and the engine is read for some
+/// hundred microseconds.
 const PORTION: usize = 256;
 /// Portions by which one tree may be ahead of the other.
 const UPDATES_AHEAD: usize = 4;
 
-/// An object that is as intended: key, value, and observed value.
-pub(super) type NewObject = (Key, SharedValue, SharedValue);
-
-/// A revision that is being built, to which the core adds what is left.
+/// Builder of the revision of one commit.
 #[derive(Debug)]
-pub(crate) struct RevisionBuilder {
+pub(super) struct RevisionBuilder {
+    pub(super) source: StateSource,
+    pub(super) engine: SharedEngine,
+    /// Revision that the new one is made from.
+    pub(super) base: Arc<Revision>,
+    pub(super) applied: Arc<AppliedChange>,
+    /// The configuration after the commit.
+    pub(super) configuration: Configuration,
+    /// Keys that the commit has changed.
+    pub(super) keys: Vec<Key>,
+    /// State leaves of services, which stay where other state is removed.
+    pub(super) services: OrdMap<InstancePath, Value>,
+}
+
+/// A revision to which the core adds what is left.
+#[derive(Debug)]
+pub(crate) struct BuiltRevision {
+    pub(crate) base: Arc<Revision>,
     pub(crate) next: Revision,
-    /// True when the revision has all state of the changed configuration, and some that the one before lacks.
-    pub(crate) has_state: bool,
-    /// Keys that were handed over, and that are better shown in the end.
+    /// Keys that the core shows in the end.
     pub(crate) left: Vec<Key>,
 }
 
-/// End of a builder by a panic. The core shows the objects that it was handed.
+/// End of a builder by a panic. The core builds the revision itself.
 #[derive(Debug)]
-pub(crate) struct BuilderPanicked(pub(crate) Arc<Vec<NewObject>>);
+pub(crate) struct BuilderPanicked;
 
 impl RevisionBuilder {
-    /// Builds the revision after `last`, of a commit at `time_ns`. Takes as long as the difference is large. `changes`
-    /// are entries of new objects.
-    pub(super) fn build(
-        source: &StateSource,
-        last: &Revision,
-        time_ns: u64,
-        (old, new): (&Configuration, &Configuration),
-        (changes, objects): (&[EntryChange], &[NewObject]),
-    ) -> Self {
-        let (models, services) = (&source.models, OrdMap::new()); // they matter where something is taken away
-        let mut draft = last.draft(&models.openconfig, &models.native, time_ns);
-        let [openconfig, native] = draft.trees_mut();
-        let mut left = Vec::new();
+    /// True for a commit whose revision is better built by several threads.
+    fn is_large(&self) -> bool {
+        self.keys.len().max(self.applied.changes.len()) > parallel::FEW
+    }
+
+    /// Builds the revision. Takes as long as the difference is large.
+    pub(super) fn build(mut self) -> BuiltRevision {
+        let (number, time_ns) = (self.applied.stamp.revision, self.applied.stamp.time_ns);
+        let annotation = self.configuration.layers().annotation.clone();
+        let base = Arc::clone(&self.base);
+        let next = Revision { number, time_ns, annotation, ..(*base).clone() };
+        let models = Arc::clone(&self.source.models);
+        let mut draft = base.resume(&models.openconfig, &models.native, next);
+        // The engine may have left the values of entries as they were whose state is cleared.
+        let cleared = self.cleared().flat_map(|change| &change.values).map(|(key, _)| key.clone());
+        let mut keys: Vec<Key> = cleared.collect();
+        keys.append(&mut self.keys);
+        let (keys, left): (Vec<_>, Vec<_>) =
+            keys.into_iter().partition(|key| SHOWN_AS_APPLIED.contains(&key.kind()));
+        let updates = self.updates(&keys);
+        if self.is_large() {
+            let [openconfig, native] = draft.trees_mut();
+            self.show_side_by_side(openconfig, native, updates);
+        } else {
+            in_both(&mut draft, false, |tree| self.show_configuration(tree));
+            for update in updates {
+                in_both(&mut draft, false, |tree| update.carry_out(tree));
+            }
+        }
+        BuiltRevision { next: draft.publish(), base, left }
+    }
+
+    /// Works the changes of state out on this thread, and shows them by two.
+    fn show_side_by_side<'a>(
+        &'a self,
+        openconfig: &mut DraftTree<'_>,
+        native: &mut DraftTree<'_>,
+        updates: impl Iterator<Item = StateUpdate<'a>>,
+    ) {
         thread::scope(|scope| {
-            // The changes of state are worked out for both trees here.
-            let (update_tx, updates) = sync_channel::<Arc<StateUpdate<'_>>>(UPDATES_AHEAD);
+            let (update_tx, update_rx) = sync_channel::<Arc<StateUpdate<'a>>>(UPDATES_AHEAD);
             scope.spawn(|| {
-                follow_configuration(openconfig, old, new);
-                updates.into_iter().for_each(|update| update.carry_out(openconfig));
+                self.show_configuration(openconfig);
+                update_rx.into_iter().for_each(|update| update.carry_out(openconfig));
             });
-            follow_configuration(native, old, new);
-            let mut show = |changes| {
-                let update = Arc::new(StateUpdate { source, last, services: &services, changes });
+            self.show_configuration(native);
+            for update in updates.map(Arc::new) {
                 // When the other thread has panicked, so does this one in the end.
                 let _panicked = update_tx.send(Arc::clone(&update));
                 update.carry_out(native);
-            };
-            for portion in changes.chunks(PORTION) {
-                show(portion.iter().filter_map(|it| source.configured(it)).collect());
-            }
-            for portion in objects.chunks(PORTION) {
-                show(new_state(source, last, portion, &mut left));
             }
             drop(update_tx);
         });
-        Self { next: draft.publish(), has_state: !changes.is_empty() || !objects.is_empty(), left }
     }
-}
 
-/// The state of new objects.
-fn new_state(
-    source: &StateSource,
-    last: &Revision,
-    objects: &[NewObject],
-    left: &mut Vec<Key>,
-) -> Vec<StateChange> {
-    let mut changes = Vec::with_capacity(objects.len());
-    for (key, value, observed) in objects {
-        let planes = [Some(value), Some(value), Some(observed)];
-        match source.read(last, key.clone(), planes) {
-            StateReading { now: now @ Some(_), before: None | Some(None), .. } => {
-                changes.push(StateChange { holds_its_entry: false, before: None, now });
-            }
-            StateReading { key, .. } => left.push(key),
-        }
+    /// Brings the configuration of a tree up to date, and takes the state away that goes with changed entries.
+    fn show_configuration(&self, tree: &mut DraftTree<'_>) {
+        follow_configuration(tree, &self.applied.old, &self.configuration);
+        let map = &self.source.models.map;
+        self.cleared().for_each(|change| clear(tree, map, &self.services, &change.path));
     }
-    changes
+
+    /// Changed entries that were there before, and whose state is their configuration in force.
+    fn cleared(&self) -> impl Iterator<Item = &EntryChange> {
+        let registry = &self.source.registry;
+        let changes = self.applied.changes.iter();
+        changes.filter(|change| change.existed && registry.has_configured_state(&change.path))
+    }
+
+    /// Changes of state, in portions.
+    fn updates<'a>(&'a self, keys: &'a [Key]) -> impl Iterator<Item = StateUpdate<'a>> {
+        let configured = self.applied.changes.chunks(PORTION).map(|portion| {
+            portion.iter().filter_map(|change| self.source.configured(change)).collect()
+        });
+        let applied = keys.chunks(PORTION).map(|portion| self.state(portion));
+        configured.chain(applied).map(|changes| StateUpdate {
+            source: &self.source,
+            last: &self.base,
+            services: &self.services,
+            changes,
+        })
+    }
+
+    /// State of objects that are shown as applied.
+    fn state(&self, keys: &[Key]) -> Vec<StateChange> {
+        let engine = self.engine.read();
+        let change = |key: &Key| {
+            let StateReading { key, now, before } =
+                self.source.read(&self.base, key.clone(), engine.planes(key));
+            let holds_its_entry = HOLDS_ITS_ENTRY.contains(&key.kind());
+            StateChange { holds_its_entry, before: before.flatten(), now }
+        };
+        keys.iter().map(change).collect()
+    }
 }

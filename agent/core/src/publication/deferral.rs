@@ -1,77 +1,94 @@
 //! Keys whose state is not shown before their commit ends.
 
+use std::collections::BTreeMap;
+
 use holdfast_scheduler::{Key, sort_keys};
+use holdfast_store::Ticket;
 
-/// Keys of a commit in flight; changes of their state are shown when it ends.
+/// Deferred keys of the commits in flight.
 #[derive(Debug, Default)]
-pub(super) struct DeferredKeys {
-    /// Hundreds of thousands at times, so they are sorted only when the first change is reported.
-    keys: Vec<Key>,
-    /// For each key, true once a change was reported; empty before the first report.
-    reported: Vec<bool>,
-}
+pub(super) struct Deferrals(BTreeMap<Ticket, DeferredKeys>);
 
-/// Result of reporting a change of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deferral {
-    /// The key belongs to no commit in flight.
-    None,
-    /// The first reported change of a key of the commit.
-    First,
-    Repeated,
-}
-
-impl DeferredKeys {
-    pub(super) fn new(keys: Vec<Key>) -> Self {
-        Self { keys, reported: Vec::new() }
+impl Deferrals {
+    /// Defers the state of the keys of a commit until it ends.
+    pub(super) fn begin(&mut self, ticket: Ticket, keys: Vec<Key>) {
+        self.0.insert(ticket, DeferredKeys { keys, is_sorted: false, changed: Vec::new() });
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.0.is_empty()
     }
 
-    /// Sorts the keys before the first report. The transports are at work then, so nothing waits for the sorting.
-    fn sort(&mut self) {
-        if self.reported.is_empty() {
-            sort_keys(&mut self.keys);
-            self.reported.resize(self.keys.len(), false);
+    /// Reports a change of a key; false if it belongs to no commit in flight.
+    pub(super) fn report(&mut self, key: &Key) -> bool {
+        let mut is_deferred = false;
+        for deferred in self.0.values_mut() {
+            is_deferred |= deferred.report(key);
         }
+        is_deferred
     }
 
-    /// Reports a change of a key, which is deferred if the key belongs to the commit.
-    pub(super) fn report(&mut self, key: &Key) -> Deferral {
-        self.sort();
-        let Ok(at) = self.keys.binary_search(key) else { return Deferral::None };
-        let was_reported = std::mem::replace(&mut self.reported[at], true);
-        if was_reported { Deferral::Repeated } else { Deferral::First }
+    /// All keys of a commit, which stay deferred. Only later changes of them are left to be shown.
+    pub(super) fn take_all(&mut self, ticket: Ticket) -> Vec<Key> {
+        let Some(deferred) = self.0.get_mut(&ticket) else { return Vec::new() };
+        deferred.changed.clear();
+        deferred.keys.clone()
     }
 
-    /// Keys without a reported change.
-    pub(super) fn unreported(mut self) -> impl Iterator<Item = Key> {
-        self.sort();
-        let reported = self.keys.into_iter().zip(self.reported);
-        reported.filter(|(_, reported)| !reported).map(|(key, _)| key)
+    /// Ends a deferral. Returns the keys that have changed, some of them several times.
+    pub(super) fn end(&mut self, ticket: Ticket) -> Vec<Key> {
+        self.0.remove(&ticket).map(|deferred| deferred.changed).unwrap_or_default()
+    }
+}
+
+/// Keys of one commit.
+#[derive(Debug)]
+struct DeferredKeys {
+    /// Hundreds of thousands at times, so they are sorted only when the first change is reported.
+    keys: Vec<Key>,
+    is_sorted: bool,
+    /// Keys with a reported change.
+    changed: Vec<Key>,
+}
+
+impl DeferredKeys {
+    fn report(&mut self, key: &Key) -> bool {
+        // The transports are at work by the first report, so nothing waits for the sorting.
+        if !self.is_sorted {
+            sort_keys(&mut self.keys);
+            self.is_sorted = true;
+        }
+        let is_deferred = self.keys.binary_search(key).is_ok();
+        self.changed.extend(is_deferred.then(|| key.clone()));
+        is_deferred
     }
 }
 
 #[cfg(test)]
 mod tests {
     use holdfast_scheduler::KindId;
+    use holdfast_store::Store;
 
     use super::*;
 
     #[test]
-    fn each_key_of_a_commit_is_reported_once() {
-        let [one, other, foreign] = [1, 2, 3].map(|kind| Key::of(KindId(kind)));
-        let mut deferred = DeferredKeys::new(vec![other.clone(), one.clone()]);
-        for (key, deferral) in [
-            (&foreign, Deferral::None),
-            (&one, Deferral::First),
-            (&one, Deferral::Repeated),
-            (&foreign, Deferral::None),
-        ] {
-            assert_eq!(deferred.report(key), deferral, "{key:?}");
+    fn changes_of_a_key_are_kept_for_the_commits_that_have_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(folder.path()).unwrap();
+        let [first, second] = [store.new_ticket(), store.new_ticket()];
+        let [one, both, other, foreign] = [1, 2, 3, 4].map(|kind| Key::of(KindId(kind)));
+        let mut deferrals = Deferrals::default();
+        assert!(!deferrals.report(&one));
+        deferrals.begin(first, vec![both.clone(), one.clone()]);
+        deferrals.begin(second, vec![other.clone(), both.clone()]);
+        for (key, is_deferred) in [(&foreign, false), (&one, true), (&both, true), (&other, true)] {
+            assert_eq!(deferrals.report(key), is_deferred, "{key:?}");
         }
-        assert!(deferred.unreported().eq([other]));
+        assert_eq!(deferrals.take_all(first), [one.clone(), both.clone()]);
+        assert!(deferrals.report(&one));
+        assert_eq!(deferrals.end(first), [one.clone()]);
+        assert!(!deferrals.report(&one));
+        assert_eq!(deferrals.end(second), [both, other]);
+        assert!(deferrals.is_empty());
     }
 }

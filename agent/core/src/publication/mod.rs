@@ -4,9 +4,11 @@
 //! cost is in proportion to what changed.
 //!
 //! A small commit is published before it is answered. The revision of a large one takes longer to build than the answer
-//! has to wait: later readers wait for it instead, and so do questions and the next commit.
+//! has to wait: a thread builds it, and readers that have to see the commit wait for it. State of other objects is
+//! published meanwhile ([`chain`]), in portions that leave the core time for events.
 
 mod builder;
+mod chain;
 mod deferral;
 mod state;
 
@@ -14,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
-use holdfast_config::{Configuration, InstancePath, Layers, Models, Value, parallel};
+use holdfast_config::{Configuration, Layers, Models, parallel};
 use holdfast_platform::Collector;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_platform::objects::{GrpcEndpoint, Registry};
@@ -24,37 +26,32 @@ use holdfast_telemetry::{Boundary, Draft, Revision};
 use imbl::OrdMap;
 use tokio::task::spawn_blocking;
 
-use self::builder::NewObject;
-pub(super) use self::builder::{BuilderPanicked, RevisionBuilder};
-use self::deferral::{Deferral, DeferredKeys};
+use self::builder::RevisionBuilder;
+pub(super) use self::builder::{BuilderPanicked, BuiltRevision};
+pub(super) use self::chain::RevisionChain;
+use self::deferral::Deferrals;
 pub(super) use self::state::as_planes;
 use self::state::{
-    FEW_KEYS, HOLDS_ITS_ENTRY, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource,
-    StateUpdate, clear, follow_configuration, in_both, remove_state, show, show_leaf,
+    HOLDS_ITS_ENTRY, StateChange, StateReading, StateSource, StateUpdate, follow_configuration,
+    in_both, show,
 };
-use super::ServiceState;
 use super::commit::{AppliedChange, BuildResult, Input};
 use super::examination::EntryChange;
 use super::task::{CoreTask, JobResult};
 
-/// Keys whose state is read, and shown in both trees, at a time.
-const PORTION_KEYS: usize = 8192;
+/// Keys whose state is shown in one turn of the loop: some ten milliseconds of work, for which an event waits at most.
+const TURN_KEYS: usize = 2048;
 
 /// Makes revisions.
 #[derive(Debug)]
 pub(super) struct Publisher {
     source: StateSource,
-    revision: Arc<Revision>,
+    chain: Arc<RevisionChain>,
     /// Keys whose state changed since the last revision, some of them twice.
     dirty: Vec<Key>,
-    /// Keys of the commit in flight.
-    deferred: DeferredKeys,
-    /// Those of them whose state has changed, which is shown when the commit ends.
-    deferred_changes: Vec<Key>,
+    deferrals: Deferrals,
     /// State that is shown of objects that come and go without a change of configuration.
     shown: HashMap<Key, StateEntry>,
-    /// State leaves of services, by native path; no key of the engine has them.
-    services: OrdMap<InstancePath, Value>,
 }
 
 impl Publisher {
@@ -81,187 +78,86 @@ impl Publisher {
                 show(tree, &models.map, std::iter::once(entry));
             }
         });
-        show_configured(&mut draft, &source, (&first, &OrdMap::new()), configured);
-        let revision = Arc::new(draft.publish());
+        show_configured(&mut draft, &source, &first, configured);
+        let chain = RevisionChain::new(Arc::clone(models), draft.publish());
         Self {
             source,
-            revision,
+            chain: Arc::new(chain),
             dirty: Vec::new(),
-            deferred: DeferredKeys::default(),
-            deferred_changes: Vec::new(),
+            deferrals: Deferrals::default(),
             shown: HashMap::new(),
-            services: OrdMap::new(),
         }
     }
 
-    pub(super) fn revision(&self) -> Arc<Revision> {
-        Arc::clone(&self.revision)
+    pub(super) fn chain(&self) -> &Arc<RevisionChain> {
+        &self.chain
     }
 
     /// Defers the state of the keys of a commit until it ends.
-    pub(super) fn defer(&mut self, keys: Vec<Key>) {
-        self.deferred = DeferredKeys::new(keys);
+    pub(super) fn defer(&mut self, ticket: Ticket, keys: Vec<Key>) {
+        self.deferrals.begin(ticket, keys);
     }
 
     /// Notes keys of which a plane changed.
     pub(super) fn mark_dirty(&mut self, keys: Vec<Key>) {
-        if self.deferred.is_empty() && self.dirty.is_empty() {
-            self.dirty = keys;
-            return;
-        }
-        if self.deferred.is_empty() {
+        if self.deferrals.is_empty() {
             return self.dirty.extend(keys);
         }
-        for key in keys {
-            match self.deferred.report(&key) {
-                Deferral::First => self.deferred_changes.push(key),
-                Deferral::Repeated => {}
-                Deferral::None => self.dirty.push(key),
-            }
-        }
-    }
-
-    /// Ends the deferral for a commit that is final: all of its keys are shown with it.
-    fn end_deferral(&mut self) {
-        self.deferred_changes.extend(std::mem::take(&mut self.deferred).unreported());
-    }
-
-    /// Takes out the deferred keys of new objects that are as intended, for the thread that builds the revision.
-    fn take_new_objects(&mut self, engine: &Engine) -> Vec<NewObject> {
-        let new_object = |key: &Key| {
-            let [Some(intended), Some(applied), Some(observed)] = engine.planes(key) else {
-                return None;
-            };
-            let is_done = SHOWN_AS_APPLIED.contains(&key.kind()) && Arc::ptr_eq(intended, applied);
-            is_done.then(|| (key.clone(), Arc::clone(applied), Arc::clone(observed)))
-        };
-        let mut objects = Vec::with_capacity(self.deferred_changes.len());
-        self.deferred_changes.retain(|key| {
-            let object = new_object(key);
-            let stays = object.is_none();
-            objects.extend(object);
-            stays
-        });
-        objects
+        let deferrals = &mut self.deferrals;
+        self.dirty.extend(keys.into_iter().filter(|key| !deferrals.report(key)));
     }
 
     /// Ends the deferral for a commit that is not made: its keys are like all others.
-    pub(super) fn release(&mut self) {
-        self.deferred = DeferredKeys::default();
-        self.dirty.append(&mut self.deferred_changes);
+    pub(super) fn release(&mut self, ticket: Ticket) {
+        self.dirty.append(&mut self.deferrals.end(ticket));
     }
 
-    /// The state of what changed, but for what a commit still works on. `None` when there is nothing to show.
-    pub(super) fn state(&mut self, engine: &Engine) -> Option<Arc<Revision>> {
+    /// True while there is state to be shown.
+    pub(super) fn has_work(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Shows the state of what changed, but for what a commit still works on: of so many keys that events need not wait,
+    /// the latest first.
+    pub(super) fn show_portion(&mut self, engine: &Engine) {
         if self.dirty.is_empty() {
-            return None;
+            return;
         }
-        let last = Arc::clone(&self.revision);
+        let keys = self.dirty.split_off(self.dirty.len().saturating_sub(TURN_KEYS));
+        let last = self.chain.newest();
         let models = Arc::clone(&self.source.models);
         let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
-        self.show_dirty(&mut draft, engine, &last);
-        self.revision = Arc::new(draft.publish());
-        Some(self.revision())
+        self.show_keys(keys, &mut draft, engine, &last);
+        self.chain.advance(&last, draft.publish());
     }
 
-    /// Sets state leaves of services. `None` when nothing differs.
-    pub(super) fn show_services(&mut self, leaves: ServiceState) -> Option<Arc<Revision>> {
-        let (services, models) = (&mut self.services, &self.source.models);
-        let map = &models.map;
-        let news: ServiceState = leaves
-            .into_iter()
-            .filter(|(path, value)| services.get(path) != value.as_ref())
-            .collect();
-        if news.is_empty() {
-            return None;
-        }
-        let last = Arc::clone(&self.revision);
-        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
-        for (path, value) in news {
-            match value {
-                Some(value) => {
-                    in_both(&mut draft, false, |tree| show_leaf(tree, map, &path, &value));
-                    services.insert(path, value);
-                }
-                None => {
-                    in_both(&mut draft, false, |tree| remove_state(tree, map, &path));
-                    services.remove(&path);
-                }
-            }
-        }
-        self.revision = Arc::new(draft.publish());
-        Some(self.revision())
+    /// Publishes the revision of a commit, with the state that is left and what has changed meanwhile.
+    fn complete(&mut self, ticket: Ticket, engine: &Engine, built: BuiltRevision) -> Arc<Revision> {
+        let BuiltRevision { base, next, mut left } = built;
+        left.append(&mut self.deferrals.end(ticket));
+        let newest = self.chain.newest();
+        let next = chain::rebased(&base, &newest, next);
+        let so_far = next.clone();
+        let models = Arc::clone(&self.source.models);
+        let mut draft = newest.resume(&models.openconfig, &models.native, next).after_removals();
+        self.show_keys(left, &mut draft, engine, &so_far);
+        self.chain.advance_to_boundary(&newest, draft.publish())
     }
 
-    /// Publishes a commit with all the state that goes with it, as a draft on top of the newest revision; `built` is
-    /// that draft, where a builder has made it.
-    fn commit(
+    /// Shows the present state of keys.
+    fn show_keys(
         &mut self,
+        mut keys: Vec<Key>,
+        draft: &mut Draft<'_>,
         engine: &Engine,
-        applied: &AppliedChange,
-        new: &Configuration,
-        built: Option<RevisionBuilder>,
-    ) -> Arc<Revision> {
-        let last = Arc::clone(&self.revision);
-        let models = Arc::clone(&self.source.models);
-        let (is_built, mut so_far) = (built.is_some(), Arc::clone(&last));
-        let has_configured = built.as_ref().is_some_and(|built| built.has_state);
-        let mut draft = match built {
-            Some(RevisionBuilder { next, has_state, left }) => {
-                self.dirty.extend(left);
-                if has_state {
-                    so_far = Arc::new(next.clone());
-                }
-                last.resume(&models.openconfig, &models.native, next)
-            }
-            None => last.draft(&models.openconfig, &models.native, applied.stamp.time_ns),
-        };
-        draft.annotate(new.layers().annotation.clone());
-        self.release();
-        // State shown of these is cleared; so is that of their values, which the engine may have left as they were.
-        let registry = Arc::clone(&self.source.registry);
-        let goes_along = |it: &&EntryChange| it.existed && registry.has_configured_state(&it.path);
-        let cleared = || applied.changes.iter().filter(goes_along);
-        for change in cleared() {
-            self.dirty.extend(change.values.iter().map(|(key, _)| key.clone()));
-        }
-        let (map, services) = (&models.map, &self.services);
-        in_both(&mut draft, applied.changes.len() > FEW_KEYS, |tree| {
-            if !is_built {
-                follow_configuration(tree, &applied.old, new);
-            }
-            cleared().for_each(|change| clear(tree, map, services, &change.path));
-        });
-        if !has_configured {
-            show_configured(&mut draft, &self.source, (&last, services), &applied.changes);
-        }
-        self.show_dirty(&mut draft, engine, &so_far);
-        self.revision = Arc::new(draft.publish());
-        self.revision()
-    }
-
-    /// Shows the present state of the keys that changed, in portions, so that intermediate results stay small.
-    fn show_dirty(&mut self, draft: &mut Draft<'_>, engine: &Engine, last: &Revision) {
-        let mut keys = std::mem::take(&mut self.dirty);
+        last: &Revision,
+    ) {
         sort_keys(&mut keys);
-        let (source, services) = (self.source.clone(), self.services.clone());
-        let (source, services) = (&source, &services);
-        let read = |keys| source.read_all(engine, last, keys);
-        let mut keys = keys.into_iter();
-        let mut portion = || keys.by_ref().take(PORTION_KEYS).collect();
-        let mut readings = read(portion());
-        while !readings.is_empty() {
-            let changes = readings.into_iter().map(|it| self.note(it)).collect();
-            let (update, next) = (StateUpdate { source, last, services, changes }, portion());
-            let [openconfig, native] = draft.trees_mut();
-            // The OpenConfig tree takes longer than the other one.
-            let aside = || {
-                update.carry_out(native);
-                read(next)
-            };
-            ((), readings) =
-                parallel::both(update.is_large(), || update.carry_out(openconfig), aside);
-        }
+        let (source, services) = (self.source.clone(), self.chain.services());
+        let readings = source.read_all(engine, last, keys);
+        let changes = readings.into_iter().map(|it| self.note(it)).collect();
+        let update = StateUpdate { source: &source, last, services: &services, changes };
+        in_both(draft, update.is_large(), |tree| update.carry_out(tree));
     }
 
     /// Notes the state that is shown of a key from now on.
@@ -276,84 +172,73 @@ impl Publisher {
     }
 }
 
-/// Shows the state of changed objects that is their configuration in force, in portions.
+/// Shows the state of changed objects that is their configuration in force.
 fn show_configured(
     draft: &mut Draft<'_>,
     source: &StateSource,
-    (last, services): (&Revision, &OrdMap<InstancePath, Value>),
+    last: &Revision,
     changes: &[EntryChange],
 ) {
-    for portion in changes.chunks(PORTION_KEYS) {
-        let changes = parallel::map(portion.iter().collect(), |it| source.configured(it));
-        let changes = changes.into_iter().flatten().collect();
-        let update = StateUpdate { source, last, services, changes };
-        in_both(draft, update.is_large(), |tree| update.carry_out(tree));
-    }
+    let changes = parallel::map(changes.iter().collect(), |it| source.configured(it));
+    let changes = changes.into_iter().flatten().collect();
+    let update = StateUpdate { source, last, services: &OrdMap::new(), changes };
+    in_both(draft, update.is_large(), |tree| update.carry_out(tree));
 }
 
 impl CoreTask {
+    /// Builder of the revision of a commit, of which no key is left to be shown then, unless it changes once more.
+    fn revision_builder(
+        &mut self,
+        ticket: Ticket,
+        applied: &Arc<AppliedChange>,
+    ) -> RevisionBuilder {
+        RevisionBuilder {
+            source: self.publisher.source.clone(),
+            engine: self.engine.clone(),
+            base: self.publisher.chain.newest(),
+            applied: Arc::clone(applied),
+            configuration: self.configuration.clone(),
+            keys: self.publisher.deferrals.take_all(ticket),
+            services: self.publisher.chain.services(),
+        }
+    }
+
     /// Has a thread build the revision of a commit that was answered.
     pub(super) fn build_revision(&mut self, ticket: Ticket, applied: &Arc<AppliedChange>) {
-        self.publisher.end_deferral();
-        // Of what was there before, state has to be taken away first.
-        let is_new = applied.changes.iter().all(|change| !change.existed);
-        let objects =
-            if is_new { self.publisher.take_new_objects(&self.engine.read()) } else { Vec::new() };
-        let objects = Arc::new(objects);
-        let (applied, handed_over) = (Arc::clone(applied), Arc::clone(&objects));
-        let (source, last) = (self.publisher.source.clone(), self.publisher.revision());
-        let new = self.configuration.clone();
-        let built = spawn_blocking(move || {
-            let time_ns = applied.stamp.time_ns;
-            let changes = if is_new { &*applied.changes } else { &[] };
-            let news = (changes, &**handed_over);
-            RevisionBuilder::build(&source, &last, time_ns, (&applied.old, &new), news)
-        });
+        let builder = self.revision_builder(ticket, applied);
+        let built = spawn_blocking(move || Box::new(builder.build()));
         self.jobs.push(async move {
-            let built = built.await.map(Box::new).map_err(|_| BuilderPanicked(objects));
+            let built = built.await.map_err(|_| BuilderPanicked);
             JobResult::Commit(ticket, Input::Built(built))
         });
     }
 
-    /// Publishes a commit, and its boundary. Where the builder of its revision has panicked, it is made now.
+    /// Publishes a commit, and its boundary. Where no thread has built its revision, or has panicked, it is built now.
     pub(super) fn publish_commit(
         &mut self,
+        ticket: Ticket,
         transaction: u64,
-        applied: &AppliedChange,
+        applied: Arc<AppliedChange>,
         built: Option<BuildResult>,
     ) {
         let is_answered = built.is_some();
-        self.publisher.end_deferral();
-        let built = built.and_then(|built| match built {
-            Ok(built) => Some(*built),
-            Err(BuilderPanicked(objects)) => {
-                self.publisher.deferred_changes.extend(objects.iter().map(|(key, ..)| key.clone()));
-                None
-            }
-        });
-        let revision =
-            self.publisher.commit(&self.engine.read(), applied, &self.configuration, built);
-        self.revision_tx.send_replace(revision.clone());
+        let built = match built {
+            Some(Ok(built)) => *built,
+            Some(Err(BuilderPanicked)) | None => self.revision_builder(ticket, &applied).build(),
+        };
+        let before = self.publisher.chain.newest();
+        let revision = self.publisher.complete(ticket, &self.engine.read(), built);
         let confirm_id = applied.confirm_id.clone();
         self.boundary_tx.tell(Boundary { revision, transaction, confirm_id });
         if is_answered {
             self.behind_tx.send_replace(false);
+            // What only the versions before had is much: to free it takes as long as to build it.
+            spawn_blocking(move || drop((before, applied)));
         }
     }
 
-    /// Publishes state that changed without a change of configuration.
+    /// Publishes some of the state that changed without a change of configuration.
     pub(super) fn publish_state(&mut self) {
-        if self.is_publishing() {
-            return; // the next revision is the commit's
-        }
-        let revision = self.publisher.state(&self.engine.read());
-        if let Some(revision) = revision {
-            self.revision_tx.send_replace(revision);
-        }
-    }
-
-    /// True while a commit was answered that no revision shows.
-    pub(super) fn is_publishing(&self) -> bool {
-        self.commits.is_publishing()
+        self.publisher.show_portion(&self.engine.read());
     }
 }

@@ -1,0 +1,152 @@
+//! The chain of revisions: the newest one, which readers follow.
+//!
+//! Revisions are added in one place, under a short lock. The core works out the next one beside it; when others have
+//! added some meanwhile, their differences are kept, since all of them descend from the one that the core began with:
+//!
+//! ```text
+//!  base ---------------------------- built by the core ----------+
+//!    |                                                           | laid on top
+//!    +--> amended --> amended (newest so far) -------------------+--> newest
+//! ```
+//!
+//! Numbers are given when a revision is added. The number of the revision that shows a commit is reserved when the commit
+//! is in force, because its answer names it; revisions that come between have smaller ones. So no reader sees a number
+//! go back, and one that sees the number of an answer, or a larger one, sees the change.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_base::now_ns;
+use holdfast_config::{InstancePath, Models, Tree, Value};
+use holdfast_telemetry::Revision;
+use imbl::OrdMap;
+use tokio::sync::watch;
+
+use super::state::{in_both, remove_state, show_leaf};
+use crate::ServiceState;
+
+/// Numbers kept free for revisions between the answer to a large commit and the revision that shows it: more than there
+/// are events in that second. Further ones share the last number, and subscribers see them with the commit.
+const REVISIONS_BETWEEN: u64 = 1 << 16;
+
+/// The newest revision, and what others than the core have shown in it. Clones of its `Arc` share it.
+#[derive(Debug)]
+pub(crate) struct RevisionChain {
+    models: Arc<Models>,
+    amended: Mutex<Amended>,
+    revision_tx: watch::Sender<Arc<Revision>>,
+}
+
+#[derive(Debug, Default)]
+struct Amended {
+    /// State leaves of services, by native path; no key of the engine has them.
+    services: OrdMap<InstancePath, Value>,
+    /// Number of the revision that will show a commit in force.
+    reserved: Option<u64>,
+}
+
+impl Amended {
+    /// Number of the revision after this one.
+    fn number_after(&self, newest: &Revision) -> u64 {
+        let next = newest.number + 1;
+        self.reserved.map_or(next, |reserved| next.min(reserved - 1))
+    }
+}
+
+impl RevisionChain {
+    pub(super) fn new(models: Arc<Models>, first: Revision) -> Self {
+        let (revision_tx, _) = watch::channel(Arc::new(first));
+        Self { models, amended: Mutex::default(), revision_tx }
+    }
+
+    pub(crate) fn watch(&self) -> watch::Receiver<Arc<Revision>> {
+        self.revision_tx.subscribe()
+    }
+
+    pub(crate) fn newest(&self) -> Arc<Revision> {
+        Arc::clone(&self.revision_tx.borrow())
+    }
+
+    /// State leaves of services that are shown.
+    pub(super) fn services(&self) -> OrdMap<InstancePath, Value> {
+        self.lock().services.clone()
+    }
+
+    /// Reserves the number of the revision that will show a commit; with `is_large`, others may come before it.
+    pub(crate) fn reserve(&self, is_large: bool) -> u64 {
+        let mut amended = self.lock();
+        let between = if is_large { REVISIONS_BETWEEN } else { 0 };
+        let number = self.revision_tx.borrow().number + 1 + between;
+        amended.reserved = Some(number);
+        number
+    }
+
+    /// Shows state leaves of services, from any thread: `None` takes a leaf away. Nothing happens if none differs.
+    pub(crate) fn amend(&self, leaves: ServiceState) {
+        let mut amended = self.lock();
+        let differs = |(path, value): &(InstancePath, Option<Value>)| {
+            amended.services.get(path) != value.as_ref()
+        };
+        let leaves: ServiceState = leaves.into_iter().filter(differs).collect();
+        if leaves.is_empty() {
+            return;
+        }
+        let newest = self.newest();
+        let (map, models) = (&self.models.map, &self.models);
+        let number = amended.number_after(&newest);
+        let next = Revision { number, time_ns: now_ns(), ..(*newest).clone() };
+        let mut draft = newest.resume(&models.openconfig, &models.native, next);
+        for (path, value) in leaves {
+            match value {
+                Some(value) => {
+                    in_both(&mut draft, false, |tree| show_leaf(tree, map, &path, &value));
+                    amended.services.insert(path, value);
+                }
+                None => {
+                    in_both(&mut draft, false, |tree| remove_state(tree, map, &path));
+                    amended.services.remove(&path);
+                }
+            }
+        }
+        self.revision_tx.send_replace(Arc::new(draft.publish()));
+    }
+
+    /// Adds a revision of state, which was made from `base`.
+    pub(super) fn advance(&self, base: &Revision, next: Revision) -> Arc<Revision> {
+        let amended = self.lock();
+        let newest = self.newest();
+        let number = amended.number_after(&newest);
+        self.add(base, Revision { number, ..next })
+    }
+
+    /// Adds the revision that shows the commit whose number is reserved.
+    pub(super) fn advance_to_boundary(&self, base: &Revision, next: Revision) -> Arc<Revision> {
+        let mut amended = self.lock();
+        let reserved = amended.reserved.take();
+        let number = reserved.unwrap_or_else(|| amended.number_after(&self.newest()));
+        self.add(base, Revision { number, ..next })
+    }
+
+    /// Adds a revision with what was amended since its base laid on it. Called under the lock.
+    fn add(&self, base: &Revision, next: Revision) -> Arc<Revision> {
+        let added = Arc::new(rebased(base, &self.newest(), next));
+        self.revision_tx.send_replace(Arc::clone(&added));
+        added
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Amended> {
+        self.amended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The revision `next`, which was made from `base`, with the differences between `base` and `newest` laid on it. The cost
+/// is in proportion to these.
+pub(super) fn rebased(base: &Revision, newest: &Revision, next: Revision) -> Revision {
+    let tree = |base: &Tree<_>, newest: &Tree<_>, next: Tree<_>| {
+        if base.is_same(newest) { next } else { Tree::merged(base, newest, &next).0 }
+    };
+    Revision {
+        openconfig: tree(&base.openconfig, &newest.openconfig, next.openconfig),
+        native: tree(&base.native, &newest.native, next.native),
+        ..next
+    }
+}
