@@ -230,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// Plans a change. Pure: leaves the engine as it is, and equal state and change give equal plans.
+    /// Plans a change in one go: see [`Planning`] for pauses. Pure: leaves the engine as it is, and equal state and change give equal plans.
     ///
     /// # Errors
     /// When the change as a whole is refused.
@@ -253,6 +253,12 @@ impl Engine {
                 validated();
             }
         }
+    }
+
+    /// True while nothing that a plan has read has changed since it was made, so that it is started as it is. Another one is
+    /// made again when its turn comes; where that may take too long, make [`Planning`] of it first.
+    pub fn is_current(&self, plan: &Plan) -> bool {
+        plan.is_current(&self.graph)
     }
 
     /// Starts a plan, or queues it behind conflicting transactions. A plan that is stale by its turn is made again for

@@ -263,7 +263,8 @@ impl Planner<'_> {
             Stage::Conflicts => (delta.mode == Mode::Atomic).then_some(Task::RefuseClaims(nodes)),
             Stage::Waiting => Some(Task::ListWaiting(nodes)),
             Stage::Admission => {
-                delta.expected_plan.map(|_| Task::Hash(Box::new(Hashing::of(delta))))
+                let order = std::mem::take(&mut self.order);
+                delta.expected_plan.map(|_| Task::Hash(Box::new(Hashing::of(delta, order))))
             }
         }
     }
@@ -382,7 +383,8 @@ impl Planner<'_> {
         let node = self.overlay.node(oidx);
         let stays = mode == ParkMode::Idle
             && (!matches!(node.pending_action, PendingAction::Nothing) || node.goal.is_reducible());
-        if !stays && !(mode == ParkMode::Reduced && self.reduce(oidx)) {
+        let reduced = !stays && mode == ParkMode::Reduced && self.reduce(oidx);
+        if !stays && !reduced {
             self.park(oidx);
         }
     }
