@@ -261,8 +261,9 @@ impl Engine {
         plan.is_current(&self.graph)
     }
 
-    /// Starts a plan, or queues it behind conflicting transactions. A plan that is stale by its turn is made again for
-    /// the same change; if that is refused then, the transaction ends without having done anything.
+    /// Starts a plan, or queues it behind conflicting transactions. When something that it has read has changed by its
+    /// turn, it is made again for the same change; if that is refused then, the transaction ends without having done
+    /// anything.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
         self.queue_change(plan, false, now)
     }

@@ -17,6 +17,10 @@
 //!                    nothing to decide: the plan is complete
 //! ```
 //!
+//! All of this is work in small units, on a stack of [`tasks`], so that [`Planning`] can pause after any of them. A change
+//! goes through the stages of [`tasks::Stage`]: its goals are set before the first action is chosen, and the rounds are
+//! simulated before the plan is refused or complete.
+//!
 //! Invariant: no operation of the plan leaves a value without a provider for one of its dependencies. Deletes come
 //! before creates, so that identities and keys are free when they are needed; a value that could not be created is
 //! pending. A value goes and returns a few times at most, for each decision parks, reduces or gives up values for good;

@@ -14,8 +14,9 @@
 //! +---------------------+
 //! ```
 //!
-//! In one piece are only the sorting of keys or numbers, copies of lists of numbers, the reservation of memory, and the
-//! search for values that support themselves, which has a bound of its own.
+//! In one piece are only the sorting of keys or numbers (some ten milliseconds for 100 000 keys in no order, much less for
+//! the usual ones in order), copies of lists of numbers, the reservation of memory, and the search for values that support
+//! themselves, which has a bound of its own.
 
 use std::vec::IntoIter;
 
