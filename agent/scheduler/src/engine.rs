@@ -230,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// Plans a change. Pure: leaves the engine as it is, and equal state and change give equal plans.
+    /// Plans a change in one go: see [`Planning`] for pauses. Pure: leaves the engine as it is, and equal state and change give equal plans.
     ///
     /// # Errors
     /// When the change as a whole is refused.
@@ -255,8 +255,15 @@ impl Engine {
         }
     }
 
-    /// Starts a plan, or queues it behind conflicting transactions. A plan that is stale by its turn is made again for
-    /// the same change; if that is refused then, the transaction ends without having done anything.
+    /// True while nothing that a plan has read has changed since it was made, so that it is started as it is. Another one is
+    /// made again when its turn comes; where that may take too long, make [`Planning`] of it first.
+    pub fn is_current(&self, plan: &Plan) -> bool {
+        plan.is_current(&self.graph)
+    }
+
+    /// Starts a plan, or queues it behind conflicting transactions. When something that it has read has changed by its
+    /// turn, it is made again for the same change; if that is refused then, the transaction ends without having done
+    /// anything.
     pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
         self.queue_change(plan, false, now)
     }

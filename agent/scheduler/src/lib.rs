@@ -14,6 +14,9 @@
 //!                           +-------------------------------------------+
 //! ```
 //!
+//! Planning a large change takes a while. [`Planning`] does it in portions, between which the engine takes events in; a
+//! plan stays valid until something that it has read changes. [`Engine::plan`] is the same without a pause.
+//!
 //! Absent on purpose: I/O, clocks (time is an argument), tasks, YANG, netlink, and any list of kinds. When an operation
 //! of an atomic transaction fails, the previous intent is restored and the way back is planned like any other change. A
 //! panicking descriptor invalidates its own value only.

@@ -1,7 +1,8 @@
 //! The overlay: the graph as it will be after the operations of a plan.
 //!
 //! A layer of changes over a [`Graph`] that stays untouched. Only nodes and targets that a plan touches are copied, so
-//! planning one change among many costs one change.
+//! planning one change among many costs one change. What it has looked up is its [`ReadSet`], which tells later whether
+//! a change of the graph concerns the plan.
 
 mod read_set;
 mod support;

@@ -260,7 +260,8 @@ impl Plan {
     pub fn hash(&self) -> u64 {
         let mut hasher = PlanHasher::default();
         self.operations.iter().for_each(|op| hasher.operation(op));
-        for at in PlanHasher::order(&self.delta) {
+        let places = (0..to_u32(self.delta.changes.len())).collect();
+        for at in PlanHasher::order(&self.delta, places) {
             hasher.change(&self.delta.changes[at as usize]);
         }
         hasher.finish(&self.delta)
@@ -279,13 +280,12 @@ impl Plan {
 pub(crate) struct PlanHasher(FixedHasher);
 
 impl PlanHasher {
-    /// Places of the changes in the order in which they are hashed: each key and owner once.
-    pub(crate) fn order(delta: &Delta) -> Vec<u32> {
+    /// Sorts the places of the changes as they are hashed: each key and owner once. Quick where they are nearly in order.
+    pub(crate) fn order(delta: &Delta, mut order: Vec<u32>) -> Vec<u32> {
         let of = |&at: &u32| {
             let IntentChange { key, owner, .. } = &delta.changes[at as usize];
             (key, owner)
         };
-        let mut order: Vec<u32> = (0..to_u32(delta.changes.len())).collect();
         order.sort_by(|a, b| of(a).cmp(&of(b)));
         order.dedup_by(|a, b| of(a) == of(b));
         order

@@ -17,10 +17,14 @@
 //!                    nothing to decide: the plan is complete
 //! ```
 //!
+//! All of this is work in small units, on a stack of [`tasks`], so that [`Planning`] can pause after any of them. A change
+//! goes through the stages of [`tasks::Stage`]: its goals are set before the first action is chosen, and the rounds are
+//! simulated before the plan is refused or complete.
+//!
 //! Invariant: no operation of the plan leaves a value without a provider for one of its dependencies. Deletes come
 //! before creates, so that identities and keys are free when they are needed; a value that could not be created is
 //! pending. A value goes and returns a few times at most, for each decision parks, reduces or gives up values for good;
-//! [`ROUNDS_PER_VALUE`] bounds the rounds should a case be overlooked.
+//! `ROUNDS_PER_VALUE` bounds the rounds should a case be overlooked.
 
 mod cascade;
 mod claims;
@@ -30,6 +34,7 @@ mod operations;
 mod planning;
 mod reduction;
 mod resolve;
+mod rounds;
 mod tasks;
 mod unsupported;
 mod validation;
@@ -43,7 +48,7 @@ use std::sync::Arc;
 use crate::dependency::{Claim, Facet, Target};
 use crate::descriptor::{Change, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
-use crate::key::{FixedMap, Key, sort_by_keys_of};
+use crate::key::{FixedMap, Key};
 use crate::operation::Action;
 use crate::overlay::{
     InPlaceAction, Overlay, OverlayIdx, OverlayOf, OverlayTargetId, OverlayTargetIds, PendingAction,
@@ -59,12 +64,6 @@ const FOUND: usize = 0;
 const DELETES: usize = 1;
 const CHANGES: usize = 2;
 const CREATES: usize = 3;
-
-/// Bound on the rounds of a plan for each value it touches, far more than needed.
-const ROUNDS_PER_VALUE: usize = 64;
-
-/// Operations shown when a debug build exceeds that bound.
-const OPERATIONS_SHOWN: usize = 12;
 
 /// Planner of a graph that is at hand.
 pub(crate) type Planner<'g> = PlannerOf<&'g Graph>;
@@ -204,45 +203,6 @@ impl<'g> Planner<'g> {
             follow_ups: Vec::new(),
             transports: operations::transports(graph) > 1,
         }
-    }
-
-    /// Values whose surroundings changed, ascending by key.
-    fn sorted_revisits(&mut self) -> std::vec::IntoIter<NodeIdx> {
-        let graph = self.overlay.graph;
-        let mut indexes = std::mem::take(&mut self.revisits);
-        self.overlay.reserve_known(indexes.len());
-        sort_by_keys_of(&mut indexes, |&idx| &graph.node(idx).key);
-        indexes.into_iter()
-    }
-
-    /// Adds a value whose surroundings changed.
-    fn revisit(&mut self, idx: NodeIdx) {
-        let (oidx, new) = self.overlay.touch_idx(idx);
-        if new {
-            let drifted = self.overlay.graph.node(idx).applied.is_some();
-            self.overlay.node_mut(oidx).cause =
-                if drifted { Cause::Drift } else { Cause::Unblocked };
-        }
-    }
-
-    /// Begins the next round, or takes a decision when nothing is ready. False when the plan is complete.
-    fn next_round(&mut self) -> bool {
-        // A value goes and returns at most a few times. If this bound is ever reached, the remaining values stay pending.
-        self.rounds += 1;
-        if self.rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
-            let last = &self.operations[self.operations.len().saturating_sub(OPERATIONS_SHOWN)..];
-            debug_assert!(false, "the plan turns in a circle: {last:?}");
-            return false;
-        }
-        let rank = (FOUND..=CREATES).find(|&rank| !self.ready[rank].is_empty());
-        let Some(rank) = rank else { return self.resolve() };
-        let mut round = std::mem::take(&mut self.ready[rank]);
-        let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;
-        round.sort_unstable();
-        round.dedup();
-        sort_by_keys_of(&mut round, key);
-        self.follow_ups.push(Task::Round { rank, values: round.into_iter() });
-        true
     }
 
     /// Chooses the action of a value. A present value that may be reduced waits until it is known which targets are

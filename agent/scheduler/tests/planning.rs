@@ -6,6 +6,7 @@ mod common;
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use common::{Lab, delta, fingerprint};
 use holdfast_scheduler::{Delta, Engine, Plan, PlanError, Planning};
@@ -147,6 +148,7 @@ fn check_again(ours: &str, change: &str, event: (&str, fn(&mut Lab, &str)), agai
     let plan = lab.plan(change).unwrap();
     let (text, happen) = event;
     happen(&mut lab, text);
+    assert_eq!(lab.engine.is_current(&plan), !again, "{change} with {ours} and {text}");
     let made = finish(&mut planning, &lab.engine);
     assert_eq!(fingerprint(&made), fingerprint(&lab.plan(change)), "{text}");
     assert_eq!(planning.beginnings(), 1 + u32::from(again), "{change} with {ours} and {text}");
@@ -158,6 +160,7 @@ fn check_again(ours: &str, change: &str, event: (&str, fn(&mut Lab, &str)), agai
     lab.follow(step);
     let after = lab.engine.counters();
     assert_eq!(after.replanned - before.replanned, u64::from(again), "{change} and {text}");
+    lab.settle(Duration::from_secs(3600)); // drift is repaired
     assert!(lab.engine.is_idle(), "{:?}", lab.finished);
     lab.engine.audit().unwrap();
 }
@@ -183,6 +186,7 @@ fn a_plan_is_made_again_when_what_it_has_read_changes() {
         ("", "b <@10.0.0.1", "c +10.0.0.0/8"), // which nothing needed so far
         ("", "b <m/", "m/1"),             // something comes under a key
         ("a; b <a; c <b", "-b", "-a"),    // a value is unsupported
+        ("a; b <a", "c <b", "-a"),        // or one that is relied on is
     ] {
         check_again(ours, change, (event, told), true);
     }

@@ -72,7 +72,7 @@ impl Overlay<'_> {
             state.new_watchers.sort_unstable();
             state.new_watchers.dedup();
         }
-        let new = state.new_watchers.clone();
+        let mut new = state.new_watchers.clone();
         let TargetRef { target, known } = &self.target_refs[target_id as usize];
         let target = target.clone();
         let known = known.map(|id| graph.target_at(id));
@@ -81,8 +81,8 @@ impl Overlay<'_> {
             self.reserve_known(known.len());
         }
         let mut known = SmallVec::from_slice(&known);
-        let mut new = new;
-        (new.reverse(), known.reverse());
+        new.reverse();
+        known.reverse();
         let some = !new.is_empty() || !known.is_empty();
         some.then_some(Notification { target_id, target, there, new, known })
     }

@@ -14,8 +14,9 @@ pub(super) struct Hashing {
 }
 
 impl Hashing {
-    pub(super) fn of(delta: &Delta) -> Self {
-        Self { hasher: PlanHasher::default(), order: PlanHasher::order(delta), done: 0 }
+    /// `order` holds the places of the changes, nearly as they are hashed.
+    pub(super) fn of(delta: &Delta, order: Vec<u32>) -> Self {
+        Self { hasher: PlanHasher::default(), order: PlanHasher::order(delta, order), done: 0 }
     }
 }
 

@@ -50,6 +50,7 @@ pub struct Planning {
 }
 
 impl Planning {
+    /// Begins to plan a change, with the first call of [`Planning::advance`].
     pub fn new(delta: Delta) -> Self {
         Self {
             delta,
@@ -157,6 +158,13 @@ impl Planning {
     fn begin<'g>(&mut self, graph: &'g Graph) -> Planner<'g> {
         self.beginnings += 1;
         Planner { portion: self.portion, ..Planner::new(graph) }
+    }
+}
+
+/// Plans the change of a plan again: see [`Engine::is_current`].
+impl From<Plan> for Planning {
+    fn from(plan: Plan) -> Self {
+        Self::new(plan.delta)
     }
 }
 

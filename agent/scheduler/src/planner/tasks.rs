@@ -14,8 +14,9 @@
 //! +---------------------+
 //! ```
 //!
-//! In one piece are only the sorting of keys or numbers, copies of lists of numbers, the reservation of memory, and the
-//! search for values that support themselves, which has a bound of its own.
+//! In one piece are only the sorting of keys or numbers (some ten milliseconds for 100 000 keys in no order, much less for
+//! the usual ones in order), copies of lists of numbers, the reservation of memory, and the search for values that support
+//! themselves, which has a bound of its own.
 
 use std::vec::IntoIter;
 
@@ -263,7 +264,8 @@ impl Planner<'_> {
             Stage::Conflicts => (delta.mode == Mode::Atomic).then_some(Task::RefuseClaims(nodes)),
             Stage::Waiting => Some(Task::ListWaiting(nodes)),
             Stage::Admission => {
-                delta.expected_plan.map(|_| Task::Hash(Box::new(Hashing::of(delta))))
+                let order = std::mem::take(&mut self.order);
+                delta.expected_plan.map(|_| Task::Hash(Box::new(Hashing::of(delta, order))))
             }
         }
     }
@@ -382,7 +384,8 @@ impl Planner<'_> {
         let node = self.overlay.node(oidx);
         let stays = mode == ParkMode::Idle
             && (!matches!(node.pending_action, PendingAction::Nothing) || node.goal.is_reducible());
-        if !stays && !(mode == ParkMode::Reduced && self.reduce(oidx)) {
+        let reduced = !stays && mode == ParkMode::Reduced && self.reduce(oidx);
+        if !stays && !reduced {
             self.park(oidx);
         }
     }

@@ -12,6 +12,7 @@ mod reference;
 mod thing;
 pub mod world;
 
+#[allow(unused_imports, reason = "only plans in the making are compared")]
 pub use fingerprint::*;
 pub use lab::*;
 #[allow(unused_imports, reason = "rows do not need it, properties do")]

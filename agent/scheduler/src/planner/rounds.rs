@@ -1,0 +1,57 @@
+//! Rounds: the values that are ready, by rank and in the order of their keys; and the values to start from.
+
+use std::vec::IntoIter;
+
+use super::tasks::Task;
+use super::{CREATES, FOUND, Planner};
+use crate::graph::NodeIdx;
+use crate::key::sort_by_keys_of;
+use crate::overlay::OverlayIdx;
+use crate::plan::Cause;
+
+/// Bound on the rounds of a plan for each value it touches, far more than needed.
+const ROUNDS_PER_VALUE: usize = 64;
+
+/// Operations shown when a debug build exceeds that bound.
+const OPERATIONS_SHOWN: usize = 12;
+
+impl Planner<'_> {
+    /// Values whose surroundings changed, ascending by key.
+    pub(super) fn sorted_revisits(&mut self) -> IntoIter<NodeIdx> {
+        let graph = self.overlay.graph;
+        let mut indexes = std::mem::take(&mut self.revisits);
+        self.overlay.reserve_known(indexes.len());
+        sort_by_keys_of(&mut indexes, |&idx| &graph.node(idx).key);
+        indexes.into_iter()
+    }
+
+    /// Adds a value whose surroundings changed.
+    pub(super) fn revisit(&mut self, idx: NodeIdx) {
+        let (oidx, new) = self.overlay.touch_idx(idx);
+        if new {
+            let drifted = self.overlay.graph.node(idx).applied.is_some();
+            self.overlay.node_mut(oidx).cause =
+                if drifted { Cause::Drift } else { Cause::Unblocked };
+        }
+    }
+
+    /// Begins the next round, or takes a decision when nothing is ready. False when the plan is complete.
+    pub(super) fn next_round(&mut self) -> bool {
+        // A value goes and returns at most a few times. If this bound is ever reached, the remaining values stay pending.
+        self.rounds += 1;
+        if self.rounds > ROUNDS_PER_VALUE * (self.overlay.nodes.len() + 1) {
+            let last = &self.operations[self.operations.len().saturating_sub(OPERATIONS_SHOWN)..];
+            debug_assert!(false, "the plan turns in a circle: {last:?}");
+            return false;
+        }
+        let rank = (FOUND..=CREATES).find(|&rank| !self.ready[rank].is_empty());
+        let Some(rank) = rank else { return self.resolve() };
+        let mut round = std::mem::take(&mut self.ready[rank]);
+        let key = |oidx: &OverlayIdx| &self.overlay.nodes[*oidx as usize].key;
+        round.sort_unstable();
+        round.dedup();
+        sort_by_keys_of(&mut round, key);
+        self.follow_ups.push(Task::Round { rank, values: round.into_iter() });
+        true
+    }
+}
