@@ -150,3 +150,139 @@ pub(super) fn rebased(base: &Revision, newest: &Revision, next: Revision) -> Rev
         ..next
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::LazyLock;
+
+    use holdfast_telemetry::LeafVersion;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
+
+    /// State leaves: those of services, which anybody amends, and those that the core shows with a commit.
+    const LEAVES: [&str; 4] = [
+        "ssh-server/host-key-version",
+        "ssh-server/host-certificate-version",
+        "glome/key-version",
+        "ssh-server/trusted-user-ca-keys-version",
+    ];
+    /// Number of leaves of services.
+    const AMENDED: usize = 2;
+
+    fn path(leaf: usize) -> InstancePath {
+        MODELS.native.resolve_write(&format!("/system/{}", LEAVES[leaf]).parse().unwrap()).unwrap()
+    }
+
+    fn text(value: u8) -> Value {
+        Value::Str(value.to_string().into())
+    }
+
+    /// A revision made from another one, at a time that no other has.
+    fn with_leaf(base: &Revision, time_ns: u64, leaf: usize, value: u8) -> Revision {
+        let next = Revision { time_ns, ..base.clone() };
+        let mut draft = base.resume(&MODELS.openconfig, &MODELS.native, next);
+        in_both(&mut draft, false, |tree| show_leaf(tree, &MODELS.map, &path(leaf), &text(value)));
+        draft.publish()
+    }
+
+    #[derive(Clone, Debug)]
+    enum Event {
+        Amend(usize, Option<u8>),
+        /// The core begins to build the revision of a commit.
+        Build {
+            is_large: bool,
+            leaf: usize,
+            value: u8,
+        },
+        /// The core shows state of its own beside the commit.
+        Advance(u8),
+        Complete,
+    }
+
+    fn event() -> impl Strategy<Value = Event> {
+        let value = prop::option::weighted(0.8, 0..4_u8);
+        prop_oneof![
+            (0..AMENDED, value).prop_map(|(leaf, value)| Event::Amend(leaf, value)),
+            (any::<bool>(), 0..4_u8).prop_map(|(is_large, value)| Event::Build {
+                is_large,
+                leaf: AMENDED,
+                value
+            }),
+            (0..4_u8).prop_map(Event::Advance),
+            Just(Event::Complete),
+        ]
+    }
+
+    /// Value and version of each leaf that a revision shows.
+    fn shown(revision: &Revision) -> BTreeMap<usize, (Value, LeafVersion)> {
+        let leaf = |leaf| revision.native.leaf(&path(leaf)).map(|it| (it.value.clone(), it.meta));
+        (0..LEAVES.len()).filter_map(|it| Some((it, leaf(it)?))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_amended_while_a_commit_is_built_stays(events in prop::collection::vec(event(), 1..30)) {
+            let chain = RevisionChain::new(Arc::clone(&MODELS), Revision::default());
+            let mut watched = chain.watch();
+            let mut building: Option<(Arc<Revision>, Revision, u64, usize, u8)> = None;
+            let mut expected: BTreeMap<usize, Value> = BTreeMap::new();
+            let (mut last, mut clock) = (chain.newest(), 0);
+            for event in events {
+                clock += 1;
+                let mut is_boundary = None;
+                match event {
+                    Event::Amend(leaf, value) => {
+                        chain.amend(vec![(path(leaf), value.map(text))]);
+                        match value {
+                            Some(value) => expected.insert(leaf, text(value)),
+                            None => expected.remove(&leaf),
+                        };
+                    }
+                    Event::Build { is_large, leaf, value } if building.is_none() => {
+                        let (base, number) = (chain.newest(), chain.reserve(is_large));
+                        let next = with_leaf(&base, clock, leaf, value);
+                        building = Some((base, next, number, leaf, value));
+                    }
+                    Event::Build { .. } => {}
+                    Event::Advance(value) => {
+                        let base = chain.newest();
+                        let next = with_leaf(&base, clock, LEAVES.len() - 1, value);
+                        chain.advance(&base, next);
+                        expected.insert(LEAVES.len() - 1, text(value));
+                    }
+                    Event::Complete => {
+                        let Some((base, next, number, leaf, value)) = building.take() else { continue };
+                        let newest = chain.newest();
+                        prop_assert!(newest.number < number, "no revision before has the number of the answer");
+                        let next = rebased(&base, &newest, next);
+                        let added = chain.advance_to_boundary(&newest, next);
+                        is_boundary = Some((number, leaf));
+                        prop_assert_eq!(added.number, number);
+                        expected.insert(leaf, text(value));
+                    }
+                }
+                let now = chain.newest();
+                prop_assert!(Arc::ptr_eq(&now, &watched.borrow_and_update()));
+                prop_assert!(now.number >= last.number, "a number goes back");
+                let (was, is) = (shown(&last), shown(&now));
+                let values: BTreeMap<_, _> =
+                    is.iter().map(|(leaf, (value, _))| (*leaf, value.clone())).collect();
+                prop_assert_eq!(&values, &expected);
+                // What this event has not changed keeps its time and its count.
+                for (leaf, (value, version)) in &is {
+                    if let Some((old, before)) = was.get(leaf)
+                        && old == value
+                        && is_boundary.is_none_or(|(_, shown)| shown != *leaf)
+                    {
+                        prop_assert_eq!(before, version);
+                    }
+                }
+                last = now;
+            }
+        }
+    }
+}
