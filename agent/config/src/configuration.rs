@@ -147,7 +147,8 @@ impl Configuration {
         &mut self.layers
     }
 
-    pub(crate) fn shared_models(&self) -> &Arc<Models> {
+    /// The models, for whoever keeps them.
+    pub fn shared_models(&self) -> &Arc<Models> {
         &self.models
     }
 

@@ -230,7 +230,7 @@ fn input(name: &str) -> Input<()> {
         "applied" => Input::Applied(applied()),
         "replied" => Input::Replied,
         "built" => {
-            let (next, left) = (Revision::default(), Vec::new());
+            let (next, left) = (Revision::new(Arc::clone(&MODELS)), Vec::new());
             Input::Built(Ok(Box::new(RevisionBuilder { next, has_state: false, left })))
         }
         "panicked" => Input::Built(Err(BuilderPanicked(Arc::default()))),

@@ -47,8 +47,8 @@ impl RevisionBuilder {
         (old, new): (&Configuration, &Configuration),
         (changes, objects): (&[EntryChange], &[NewObject]),
     ) -> Self {
-        let (models, services) = (&source.models, OrdMap::new()); // they matter where something is taken away
-        let mut draft = last.draft(&models.openconfig, &models.native, time_ns);
+        let services = OrdMap::new(); // they matter where something is taken away
+        let mut draft = last.draft(new.shared_models(), time_ns);
         let [openconfig, native] = draft.trees_mut();
         let mut left = Vec::new();
         thread::scope(|scope| {
@@ -60,7 +60,7 @@ impl RevisionBuilder {
             });
             follow_configuration(native, old, new);
             let mut show = |changes| {
-                let update = Arc::new(StateUpdate { source, last, services: &services, changes });
+                let update = Arc::new(StateUpdate { last, services: &services, changes });
                 // When the other thread has panicked, so does this one in the end.
                 let _panicked = update_tx.send(Arc::clone(&update));
                 update.carry_out(native);

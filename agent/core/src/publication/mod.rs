@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
-use holdfast_config::{Configuration, InstancePath, Layers, Models, Value, parallel};
+use holdfast_config::{Configuration, InstancePath, Layers, Value, parallel};
 use holdfast_platform::Collector;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_platform::objects::{GrpcEndpoint, Registry};
@@ -59,16 +59,15 @@ pub(super) struct Publisher {
 impl Publisher {
     /// The first revision: configuration, and what is always true of the box.
     pub(super) fn new(
-        models: Arc<Models>,
         registry: Arc<Registry>,
         (configuration, configured): (&Configuration, &[EntryChange]),
         listening: &GrpcEndpoint,
         software_version: &str,
     ) -> Self {
-        let source = StateSource { models, registry };
-        let models = &source.models;
-        let first = Revision::default();
-        let mut draft = first.draft(&models.openconfig, &models.native, now_ns());
+        let source = StateSource { registry };
+        let models = configuration.shared_models();
+        let first = Revision::new(Arc::clone(models));
+        let mut draft = first.draft(models, now_ns());
         let empty = Configuration::new(Arc::clone(models), Layers::new());
         draft.annotate(configuration.layers().annotation.clone());
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
@@ -156,8 +155,7 @@ impl Publisher {
             return None;
         }
         let last = Arc::clone(&self.revision);
-        let models = Arc::clone(&self.source.models);
-        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
+        let mut draft = last.draft(&last.models, now_ns());
         self.show_dirty(&mut draft, engine, &last);
         self.revision = Arc::new(draft.publish());
         Some(self.revision())
@@ -165,8 +163,7 @@ impl Publisher {
 
     /// Sets state leaves of services. `None` when nothing differs.
     pub(super) fn show_services(&mut self, leaves: ServiceState) -> Option<Arc<Revision>> {
-        let (services, models) = (&mut self.services, &self.source.models);
-        let map = &models.map;
+        let services = &mut self.services;
         let news: ServiceState = leaves
             .into_iter()
             .filter(|(path, value)| services.get(path) != value.as_ref())
@@ -175,7 +172,8 @@ impl Publisher {
             return None;
         }
         let last = Arc::clone(&self.revision);
-        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
+        let map = &last.models.map;
+        let mut draft = last.draft(&last.models, now_ns());
         for (path, value) in news {
             match value {
                 Some(value) => {
@@ -202,7 +200,7 @@ impl Publisher {
         built: Option<RevisionBuilder>,
     ) -> Arc<Revision> {
         let last = Arc::clone(&self.revision);
-        let models = Arc::clone(&self.source.models);
+        let models = new.shared_models();
         let (is_built, mut so_far) = (built.is_some(), Arc::clone(&last));
         let has_configured = built.as_ref().is_some_and(|built| built.has_state);
         let mut draft = match built {
@@ -211,9 +209,9 @@ impl Publisher {
                 if has_state {
                     so_far = Arc::new(next.clone());
                 }
-                last.resume(&models.openconfig, &models.native, next)
+                last.resume(next)
             }
-            None => last.draft(&models.openconfig, &models.native, applied.stamp.time_ns),
+            None => last.draft(models, applied.stamp.time_ns),
         };
         draft.annotate(new.layers().annotation.clone());
         self.release();
@@ -251,7 +249,7 @@ impl Publisher {
         let mut readings = read(portion());
         while !readings.is_empty() {
             let changes = readings.into_iter().map(|it| self.note(it)).collect();
-            let (update, next) = (StateUpdate { source, last, services, changes }, portion());
+            let (update, next) = (StateUpdate { last, services, changes }, portion());
             let [openconfig, native] = draft.trees_mut();
             // The OpenConfig tree takes longer than the other one.
             let aside = || {
@@ -285,7 +283,7 @@ fn show_configured(
     for portion in changes.chunks(PORTION_KEYS) {
         let changes = parallel::map(portion.iter().collect(), |it| source.configured(it));
         let changes = changes.into_iter().flatten().collect();
-        let update = StateUpdate { source, last, services, changes };
+        let update = StateUpdate { last, services, changes };
         in_both(draft, update.is_large(), |tree| update.carry_out(tree));
     }
 }

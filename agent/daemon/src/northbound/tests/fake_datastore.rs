@@ -183,7 +183,7 @@ impl FakeDatastore {
 
     fn publish(&self, change: impl FnOnce(&mut Draft<'_>)) -> Arc<Revision> {
         let last = self.revision();
-        let mut draft = last.draft(&MODELS.openconfig, &MODELS.native, now_ns());
+        let mut draft = last.draft(&last.models, now_ns());
         change(&mut draft);
         let next = Arc::new(draft.publish());
         self.with_sender(|tx| tx.send_replace(next.clone()));
