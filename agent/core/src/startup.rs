@@ -195,7 +195,6 @@ impl Core {
             behind_rx,
             configuration_rx,
             boundary_tx,
-            models,
             collector,
             polled: polled.into(),
         };
