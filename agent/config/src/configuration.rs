@@ -80,6 +80,16 @@ impl Configuration {
         Self { layers, images, work, ..self.clone() }
     }
 
+    /// Computes the configuration with a later version of the models, in which its nodes have their numbers. Nodes that
+    /// are new may bring defaults, so the union starts from scratch; what comes out the same shares memory.
+    #[must_use]
+    pub fn with_models(&self, models: Arc<Models>) -> Self {
+        let nothing = (&Layers::new(), &Images::default());
+        let (images, _, work) = unite(&models, nothing, &self.layers, &CancelToken::default());
+        let images = images.sharing(&self.images);
+        Self { models, images, work, ..self.clone() }
+    }
+
     /// Computes the configuration with other layers; `attribution` names the operations behind the changes.
     pub(crate) fn with_layers(
         &self,
@@ -122,13 +132,18 @@ impl Configuration {
         }
         let (layers, collisions) = self.layers.merged(&base.layers, &current.layers);
         debug_assert_eq!(collisions, 0, "the changes do not keep clear of one another");
-        let own = base.layers.is_nearer(&self.layers, &current.layers);
-        let from = if own { current } else { self };
+        let has_new_models = |it: &Self| !Arc::ptr_eq(&it.models, &base.models);
+        let from = match (has_new_models(self), has_new_models(current)) {
+            (true, _) => self,
+            (false, true) => current,
+            (false, false) if base.layers.is_nearer(&self.layers, &current.layers) => current,
+            (false, false) => self,
+        };
         let (images, _, work) = from.compute_union(&layers, &CancelToken::default());
         let entries = entries_after(from.entries, &from.layers, &layers);
         let changed = if self.factory.is_same(&base.factory) { current } else { self };
         Self {
-            models: self.models.clone(),
+            models: from.models.clone(),
             layers,
             images,
             factory: changed.factory.clone(),
@@ -140,14 +155,17 @@ impl Configuration {
 
     /// True when both are known to be equal, by their memory.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.layers.is_same(&other.layers) && self.factory.is_same(&other.factory)
+        self.layers.is_same(&other.layers)
+            && self.factory.is_same(&other.factory)
+            && Arc::ptr_eq(&self.models, &other.models)
     }
 
     pub(crate) fn layers_mut(&mut self) -> &mut Layers {
         &mut self.layers
     }
 
-    pub(crate) fn shared_models(&self) -> &Arc<Models> {
+    /// The models, for whoever keeps them.
+    pub fn shared_models(&self) -> &Arc<Models> {
         &self.models
     }
 

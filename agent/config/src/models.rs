@@ -2,9 +2,10 @@
 
 use crate::map::{Map, MapError};
 use crate::rows::{HashCollision, NodeHashes};
-use crate::schema::{Origin, Schema, SchemaError};
+use crate::schema::{Origin, Schema, SchemaError, YangModule};
 
-/// All models, loaded once at start.
+/// All models: one version of them, which a configuration and all that is read from it have in common. In a later version
+/// every node has the same number.
 #[derive(Debug)]
 pub struct Models {
     pub openconfig: Schema,
@@ -13,7 +14,7 @@ pub struct Models {
     names: [NodeHashes; 2],
 }
 
-/// Reason why the models in the binary could not be loaded.
+/// Reason why models could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelsError {
     #[error(transparent)]
@@ -30,7 +31,22 @@ impl Models {
     /// # Errors
     /// When a model or the map is malformed, which is a bug that the first test would find.
     pub fn load() -> Result<Self, ModelsError> {
-        let (openconfig, native) = (Schema::openconfig()?, Schema::native()?);
+        Self::of(Schema::openconfig()?, Schema::native()?)
+    }
+
+    /// These models with the nodes of more modules of one origin appended.
+    ///
+    /// # Errors
+    /// When the modules cannot be compiled, see [`Schema::appended`], or their nodes cannot be told apart in stored rows.
+    pub fn appended(&self, origin: Origin, modules: &[YangModule]) -> Result<Self, ModelsError> {
+        let schema = self.schema(origin).appended(modules)?;
+        match origin {
+            Origin::OpenConfig => Self::of(schema, self.native.clone()),
+            Origin::Native => Self::of(self.openconfig.clone(), schema),
+        }
+    }
+
+    fn of(openconfig: Schema, native: Schema) -> Result<Self, ModelsError> {
         let map = Map::new(&openconfig, &native)?;
         let names = [NodeHashes::new(&openconfig)?, NodeHashes::new(&native)?];
         Ok(Self { openconfig, native, map, names })

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
-use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Configuration, InstancePath, Value};
+use holdfast_config::schema::Origin;
+use holdfast_config::{Configuration, InstancePath, Models, Value};
 use holdfast_scheduler::Status;
 use holdfast_telemetry::{BoundaryReceiver, Revision};
 use smol_str::SmolStr;
@@ -20,7 +20,8 @@ use crate::{
 
 /// Snapshots to read, and transactions to change them.
 pub trait Datastore: Clone + Send + Sync + 'static {
-    fn schema(&self, origin: Origin) -> &Schema;
+    /// Models of the newest configuration. Their schemas have every node that a revision shows so far.
+    fn models(&self) -> Arc<Models>;
 
     /// The newest revision. It may lack a large change that was answered a moment ago.
     fn revision(&self) -> Arc<Revision>;

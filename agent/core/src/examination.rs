@@ -31,7 +31,8 @@ use super::task::{CoreTask, JobResult};
 /// Translation of configuration into values.
 #[derive(Debug)]
 pub(super) struct Examiner {
-    pub(super) models: Arc<Models>,
+    /// Models of the start, for the texts of paths to objects: modules that come later describe none.
+    models: Arc<Models>,
     pub(super) registry: Arc<Registry>,
 }
 
@@ -158,7 +159,7 @@ impl Examiner {
 
     /// All entries of a configuration, as changes of an empty one. An object that cannot be made is logged and left out.
     pub(super) fn first_changes(&self, configuration: &Configuration) -> Vec<EntryChange> {
-        let empty = Configuration::new(Arc::clone(&self.models), Layers::new());
+        let empty = Configuration::new(Arc::clone(configuration.shared_models()), Layers::new());
         let changed = self.with_owners(changed_objects(&empty, configuration));
         let changes = parallel::map(changed, |(change, owner)| {
             let (path, branch) = (change.path, change.new?);
@@ -206,14 +207,14 @@ impl Examiner {
         let (changes, rows) = parallel::both(
             configuration.work().entries > parallel::FEW,
             || self.entry_changes_until(&cancel, old, &configuration, intent.is_admitted()),
-            || layer_rows_diff(&self.models, old.layers(), configuration.layers()),
+            || layer_rows_diff(configuration.models(), old.layers(), configuration.layers()),
         );
         let changes = changes.ok_or(CommitError::Abandoned)?;
         let changes = changes.map_err(|error| self.object_error(&error, intent.origin()))?;
         let rows =
             rows.into_iter().map(holdfast_store::Change::from).chain(intent.rows()).collect();
         let differences = if is_dry_run {
-            preview::differences(&self.models, old, &configuration)
+            preview::differences(configuration.models(), old, &configuration)
         } else {
             BoundedList::default()
         };

@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use holdfast_base::Caller;
 use holdfast_config::edit::{Edit, EditErrors};
-use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Models, Namespace, Value};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
@@ -98,7 +98,6 @@ pub struct CoreHandle {
     behind_rx: watch::Receiver<bool>,
     configuration_rx: watch::Receiver<Configuration>,
     boundary_tx: BoundarySender,
-    models: Arc<Models>,
     /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
     collector: Option<Arc<Collector>>,
     /// Counters of services of the agent, which no revision holds.
@@ -209,7 +208,7 @@ impl Core {
 impl CoreHandle {
     /// The roles of users by the configuration in force.
     pub fn users(&self) -> Option<ConfiguredUsers> {
-        ConfiguredUsers::new(&self.models, self.configuration_rx.clone())
+        ConfiguredUsers::new(&self.models(), self.configuration_rx.clone())
     }
 
     /// A function that looks up the switch of a service in the newest configuration, each time it is called.
@@ -235,12 +234,12 @@ impl CoreHandle {
 
     /// The TLS profile of the server by the configuration in force.
     pub fn certificate_id(&self) -> Option<CertificateId> {
-        CertificateId::new(&self.models, self.configuration_rx.clone())
+        CertificateId::new(&self.models(), self.configuration_rx.clone())
     }
 
     /// Changes of the configuration in force that can give or withdraw permissions.
     pub fn access_changes(&self) -> Option<AccessChanges> {
-        AccessChanges::new(&self.models, self.configuration_rx.clone())
+        AccessChanges::new(&self.models(), self.configuration_rx.clone())
     }
 
     async fn change_with(
@@ -271,8 +270,8 @@ impl CoreHandle {
 }
 
 impl Datastore for CoreHandle {
-    fn schema(&self, origin: Origin) -> &Schema {
-        self.models.schema(origin)
+    fn models(&self) -> Arc<Models> {
+        Arc::clone(self.configuration_rx.borrow().shared_models())
     }
 
     fn revision(&self) -> Arc<Revision> {
@@ -302,7 +301,7 @@ impl Datastore for CoreHandle {
         native.extend(self.polled.iter().flat_map(|it| it.leaves()));
         match origin {
             Origin::Native => native,
-            Origin::OpenConfig => self.models.map.up(&native),
+            Origin::OpenConfig => self.models().map.up(&native),
         }
     }
 

@@ -135,9 +135,9 @@ impl Core {
             engine
         };
         let begin_publisher = || {
-            let (models, registry) = (Arc::clone(&models), Arc::clone(&examiner.registry));
+            let registry = Arc::clone(&examiner.registry);
             let configuration = (&configuration, &*configured);
-            Publisher::new(models, registry, configuration, &listening, &software)
+            Publisher::new(registry, configuration, &listening, &software)
         };
         let (engine, publisher) = parallel::both(much, begin_engine, begin_publisher);
         drop(configured);
@@ -200,7 +200,6 @@ impl Core {
             behind_rx,
             configuration_rx,
             boundary_tx,
-            models,
             collector,
             polled: polled.into(),
         };

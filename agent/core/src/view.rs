@@ -24,7 +24,7 @@ pub struct CoreView<'a> {
 
 impl CoreView<'_> {
     pub fn models(&self) -> &Models {
-        &self.examiner.models
+        self.configuration.models()
     }
 
     pub fn objects(&self) -> &Registry {

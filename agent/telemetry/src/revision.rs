@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_config::schema::{NodeKind, Origin, Schema};
 use holdfast_config::tree::{self, Branch, Child, Leaf, List, NodeRef, Tree};
-use holdfast_config::{InstancePath, Keys, NodeId, Step, Value};
+use holdfast_config::{InstancePath, Keys, Models, NodeId, Step, Value};
 use smol_str::SmolStr;
 
 /// Time and count of a leaf's changes.
@@ -26,8 +26,10 @@ pub struct LeafVersion {
 ///
 /// A configured list entry is `given` in the trees. An entry that is not given exists for its state only, like a
 /// port without configuration.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Revision {
+    /// Models of the configuration that is shown. Their schemas have every node of both trees.
+    pub models: Arc<Models>,
     pub number: u64,
     /// Time of the commit or event that resulted in this revision, in nanoseconds since 1970.
     pub time_ns: u64,
@@ -71,6 +73,7 @@ pub enum ConfigOrState {
 /// changed, or as unchanged when the value is equal.
 #[derive(Debug)]
 pub struct Draft<'s> {
+    models: Arc<Models>,
     number: u64,
     time_ns: u64,
     annotation: Option<SmolStr>,
@@ -86,11 +89,21 @@ pub struct DraftTree<'s> {
     before: &'s Tree<LeafVersion>,
     /// A node was removed, so a leaf that is set may have existed before.
     has_removals: bool,
-    schema: &'s Schema,
+    models: Arc<Models>,
     stamp: LeafVersion,
 }
 
 impl Revision {
+    /// The revision before all others, with nothing in it.
+    pub fn new(models: Arc<Models>) -> Self {
+        let (openconfig, native) = (Tree::new(), Tree::new());
+        Self { models, number: 0, time_ns: 0, openconfig, native, annotation: None }
+    }
+
+    pub fn schema(&self, origin: Origin) -> &Schema {
+        self.models.schema(origin)
+    }
+
     pub fn tree(&self, origin: Origin) -> &Tree<LeafVersion> {
         match origin {
             Origin::OpenConfig => &self.openconfig,
@@ -98,41 +111,32 @@ impl Revision {
         }
     }
 
-    /// Starts the next revision, for an event at `time_ns`.
-    pub fn draft<'s>(
-        &'s self,
-        openconfig: &'s Schema,
-        native: &'s Schema,
-        time_ns: u64,
-    ) -> Draft<'s> {
-        let next = Self { number: self.number + 1, time_ns, ..self.clone() };
-        self.resume(openconfig, native, next)
+    /// Starts the next revision, for an event at `time_ns`. In its `models`, nodes of this revision have the same numbers.
+    pub fn draft(&self, models: &Arc<Models>, time_ns: u64) -> Draft<'_> {
+        let (models, number) = (Arc::clone(models), self.number + 1);
+        self.resume(Self { models, number, time_ns, ..self.clone() })
     }
 
     /// Continues a revision that was built before it is complete. If nodes were removed in it, and may be added again,
     /// call [`Draft::after_removals`].
-    pub fn resume<'s>(
-        &'s self,
-        openconfig: &'s Schema,
-        native: &'s Schema,
-        next: Revision,
-    ) -> Draft<'s> {
-        let Self { number, time_ns, annotation, .. } = next;
+    pub fn resume(&self, next: Revision) -> Draft<'_> {
+        let Self { models, number, time_ns, annotation, .. } = next;
         let stamp = LeafVersion { time_ns, changes: 1, incarnation: incarnation_of(number) };
-        let tree = |origin, tree, schema| DraftTree {
+        let tree = |origin, tree| DraftTree {
             origin,
             tree,
             before: self.tree(origin),
             has_removals: false,
-            schema,
+            models: Arc::clone(&models),
             stamp,
         };
         Draft {
             number,
             time_ns,
             annotation,
-            openconfig: tree(Origin::OpenConfig, next.openconfig, openconfig),
-            native: tree(Origin::Native, next.native, native),
+            openconfig: tree(Origin::OpenConfig, next.openconfig),
+            native: tree(Origin::Native, next.native),
+            models,
         }
     }
 }
@@ -167,6 +171,7 @@ impl<'s> Draft<'s> {
 
     pub fn publish(self) -> Revision {
         Revision {
+            models: self.models,
             number: self.number,
             time_ns: self.time_ns,
             openconfig: self.openconfig.tree,
@@ -188,18 +193,24 @@ impl DraftTree<'_> {
         self.origin
     }
 
+    /// Models of the revision that is made.
+    pub fn models(&self) -> &Arc<Models> {
+        &self.models
+    }
+
     pub fn apply(&mut self, path: &InstancePath, mutation: Mutation) {
+        let schema = self.models.schema(self.origin);
         match mutation {
             Mutation::Set(value) => self.set(path, value),
             Mutation::MarkConfigured => {
-                self.tree.branch_mut(self.schema, &path.0, &self.stamp).given = true;
+                self.tree.branch_mut(schema, &path.0, &self.stamp).given = true;
             }
             Mutation::Gone(ConfigOrState::Both) => {
-                self.tree.remove(self.schema, path);
+                self.tree.remove(schema, path);
                 self.has_removals = true;
             }
             Mutation::Gone(plane) => {
-                remove_plane_nodes(&mut self.tree, self.schema, path, plane);
+                remove_plane_nodes(&mut self.tree, schema, path, plane);
                 self.has_removals = true;
             }
         }
@@ -208,7 +219,7 @@ impl DraftTree<'_> {
     /// Sets a leaf, the most frequent change.
     fn set(&mut self, path: &InstancePath, value: Value) {
         let before = if self.has_removals { self.before.leaf(path) } else { None };
-        let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
+        let (tree, schema, stamp) = (&mut self.tree, self.models.schema(self.origin), self.stamp);
         match (tree.leaf(path), before) {
             (None, Some(before)) if before.value == value => {
                 tree.set_leaf(schema, path, before.clone());
@@ -225,13 +236,13 @@ impl DraftTree<'_> {
     pub fn at(&mut self, steps: &[Step]) -> TreeWriter<'_> {
         let before = if self.has_removals { Some(self.before.root()) } else { None };
         let before = before.and_then(|root| branch_at(root, steps));
-        let (schema, stamp) = (self.schema, self.stamp);
+        let (schema, stamp) = (self.models.schema(self.origin), self.stamp);
         TreeWriter { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
     }
 
     /// Applies the differences between two configuration trees; their metadata is ignored.
     pub fn follow<M: Clone + Eq>(&mut self, old: &Tree<M>, new: &Tree<M>) {
-        let (tree, schema, stamp) = (&mut self.tree, self.schema, self.stamp);
+        let (tree, schema, stamp) = (&mut self.tree, self.models.schema(self.origin), self.stamp);
         let merge = Merge { schema, stamp };
         Tree::diff(old, new, &mut |path, difference| match difference {
             tree::Change::Leaf { new, .. } => set(tree, schema, path, new.value.clone(), stamp),

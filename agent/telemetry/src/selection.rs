@@ -228,7 +228,7 @@ fn ends(schema: &Schema, patterns: &[PathPattern]) -> impl Iterator<Item = NodeI
 }
 
 fn is_within_depth(reach: Option<&[bool]>, node: NodeId) -> bool {
-    reach.is_none_or(|reach| reach[index(node)])
+    reach.is_none_or(|reach| reach.get(index(node)).copied().unwrap_or_default())
 }
 
 /// By node: true for a leaf no more than `depth` levels below the end of a pattern, and for a node with such

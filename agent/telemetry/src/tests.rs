@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Child, InstancePath, NodeId, Path, PathPattern, Step};
+use holdfast_config::{Child, InstancePath, Models, NodeId, Path, PathPattern, Step};
 use proptest::prelude::*;
 
 use super::{
@@ -13,8 +13,8 @@ use super::{
     Revision, RevisionChange, Selection, TreeUpdate, Walk, WalkProgress,
 };
 
-static OPENCONFIG: LazyLock<Schema> = LazyLock::new(|| Schema::openconfig().unwrap());
-static NATIVE: LazyLock<Schema> = LazyLock::new(|| Schema::native().unwrap());
+static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
+static OPENCONFIG: LazyLock<&Schema> = LazyLock::new(|| &MODELS.openconfig);
 
 /// Leaves below an interface, with values for them.
 const LEAVES: [(&str, [&str; 2]); 7] = [
@@ -83,7 +83,7 @@ proptest! {
         let patterns = OPENCONFIG.resolve_read(&pattern.parse().unwrap()).unwrap();
         let selection =
             Arc::new(Selection::new(&OPENCONFIG, patterns.clone(), &Filter::default(), ChangeDetection::All));
-        let mut revision = Revision::default();
+        let mut revision = Revision::new(Arc::clone(&MODELS));
         let mut readers = [Compare::Events, Compare::Values].map(|compare| {
             (compare, Cursor::new(selection.clone(), revision.openconfig.clone()), Leaves::new())
         });
@@ -106,7 +106,7 @@ proptest! {
 
 fn apply_draft(revision: &Revision, acts: &[DraftChange]) -> Revision {
     let time_ns = (revision.number + 1) * 1000;
-    let mut draft = revision.draft(&OPENCONFIG, &NATIVE, time_ns);
+    let mut draft = revision.draft(&MODELS, time_ns);
     for act in acts {
         match act {
             DraftChange::Set { port, leaf, value } => {
@@ -185,7 +185,8 @@ fn leaf_versions_have_a_fixed_size() {
 
 #[track_caller]
 fn check_leaf_version(drafts: &[Vec<DraftChange>], want: (u64, u32, u32)) {
-    let revision = drafts.iter().fold(Revision::default(), |it, acts| apply_draft(&it, acts));
+    let revision =
+        drafts.iter().fold(Revision::new(Arc::clone(&MODELS)), |it, acts| apply_draft(&it, acts));
     let path = instance("/interfaces/interface[name=eth0]/state/mtu");
     let stamp = revision.openconfig.leaf(&path).unwrap().meta;
     assert_eq!((stamp.time_ns, stamp.changes, stamp.incarnation), want, "{drafts:?}");
@@ -206,7 +207,7 @@ fn config_and_state_are_removed_independently() {
         (&[state, gone(1)], ""),
     ];
     for (acts, want) in rows {
-        let revision = apply_draft(&Revision::default(), acts);
+        let revision = apply_draft(&Revision::new(Arc::clone(&MODELS)), acts);
         let mut leaves = Vec::new();
         revision.openconfig.walk(&mut |path, _| {
             leaves.push(text(&path.0).replace("/interfaces/interface[name=eth0]/", ""));
@@ -218,7 +219,7 @@ fn config_and_state_are_removed_independently() {
 /// The work is proportional to the change: the walk skips shared memory.
 #[test]
 fn walk_work_is_proportional_to_the_change() {
-    let mut draft_of = Revision::default();
+    let mut draft_of = Revision::new(Arc::clone(&MODELS));
     for port in 0..1000 {
         draft_of = apply_draft(&draft_of, &[DraftChange::Set { port, leaf: 4, value: 0 }]);
     }
@@ -269,8 +270,8 @@ fn selections_share_their_leaf_sets() {
 /// A walk with pauses reports the same updates as one without.
 #[test]
 fn paused_walk_reports_the_same_updates() {
-    let revision = Revision::default();
-    let mut draft = revision.draft(&OPENCONFIG, &NATIVE, 1);
+    let revision = Revision::new(Arc::clone(&MODELS));
+    let mut draft = revision.draft(&MODELS, 1);
     for port in 0..50 {
         let path = instance(&format!("/interfaces/interface[name=p{port}]/state/mtu"));
         let mutation = Mutation::Set(holdfast_config::Value::Uint(1500));

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 use yang5::context::{Context, ContextFlags, EmbeddedModuleKey, EmbeddedModules};
-use yang5::schema::{SchemaModule, SchemaNode, SchemaNodeKind};
+use yang5::schema::{SchemaInputFormat, SchemaModule, SchemaNode, SchemaNodeKind};
 
+use super::append::YangModule;
 use super::libyang::{self, RawType};
 use super::pattern_checks::quick_check;
 use super::types::{BuiltinType, Canonical, EnumMember, Identity, Pattern, Type};
@@ -24,7 +25,7 @@ const OPENCONFIG_EXTENSIONS: &str = "openconfig-extensions";
 pub(super) type Sources = &'static [(&'static str, &'static str)];
 
 /// Loads `sources` into a new libyang context.
-pub(super) fn load(sources: Sources) -> Result<Context, yang5::Error> {
+fn load(sources: Sources) -> Result<Context, yang5::Error> {
     let embedded: EmbeddedModules = sources
         .iter()
         .map(|(name, text)| (EmbeddedModuleKey::new(name, None, None, None), *text))
@@ -38,13 +39,35 @@ pub(super) fn load(sources: Sources) -> Result<Context, yang5::Error> {
     loaded.map(|()| context)
 }
 
-/// Compiles `sources`. The libyang context is freed at the end.
-pub(super) fn compile(origin: Origin, sources: Sources) -> Result<Schema, SchemaError> {
-    let context = load(sources).map_err(|e| SchemaError { origin, reason: e.to_string() })?;
+/// Adds a module that is not in the binary.
+fn append(context: &Context, module: &YangModule) -> Result<(), String> {
+    if module.text.contains('\0') {
+        return Err("a module is text without zero bytes".to_owned()); // libyang's binding would panic
+    }
+    let parsed = SchemaModule::parse_string(context, &module.text, SchemaInputFormat::YANG);
+    let parsed = parsed.map_err(|error| error.to_string())?;
+    match parsed.name() == module.name {
+        true => Ok(()),
+        false => Err(format!("the module of `{}` is called `{}`", module.name, parsed.name())),
+    }
+}
+
+/// Compiles `sources`, and `appended` modules which may import them. The libyang context is freed at the end.
+pub(super) fn compile(
+    origin: Origin,
+    sources: Sources,
+    appended: &[YangModule],
+) -> Result<Schema, SchemaError> {
+    let error = |reason: String| SchemaError { origin, reason };
+    let context = load(sources).map_err(|e| error(e.to_string()))?;
+    appended.iter().try_for_each(|module| append(&context, module)).map_err(error)?;
     let mut compiler = Compiler::new(origin);
     let modules: Vec<_> = context
         .modules(true)
-        .filter(|m| sources.iter().any(|(name, _)| *name == m.name()))
+        .filter(|m| {
+            sources.iter().any(|(name, _)| *name == m.name())
+                || appended.iter().any(|it| it.name == m.name())
+        })
         .collect();
     compiler.schema.modules = modules.iter().map(module).collect();
     for module in &modules {
@@ -78,7 +101,8 @@ struct Compiler {
 
 impl Compiler {
     fn new(origin: Origin) -> Self {
-        let schema = Schema { origin, nodes: vec![root()], modules: Vec::new() };
+        let schema =
+            Schema { origin, nodes: vec![root()], modules: Vec::new(), appended: Vec::new() };
         Self { schema, known: HashMap::new(), leafrefs: Vec::new(), regexes: HashMap::new() }
     }
 

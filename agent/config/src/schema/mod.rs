@@ -1,7 +1,8 @@
 //! Compiled schemas: the nodes of each origin and the types of their values.
 //!
-//! A schema is compiled from the YANG modules at start; libyang is not used afterwards.
+//! A schema is compiled from the YANG modules at start, and anew when modules are appended ([`Schema::appended`]).
 
+mod append;
 mod compile;
 mod libyang;
 mod pattern_checks;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
+pub use self::append::YangModule;
 pub use self::types::{Type, ValueError};
 pub use self::when::When;
 
@@ -131,14 +133,16 @@ pub struct LeafSchema {
     pub identity_bases: Vec<SmolStr>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Schema {
     origin: Origin,
     nodes: Vec<Node>,
     modules: Vec<Module>,
+    /// Modules beside those in the binary.
+    appended: Vec<YangModule>,
 }
 
-/// Error in the YANG models in the binary, which the first test would find.
+/// Error in YANG models. The first test would find one in those of the binary.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot load the {origin} models: {reason}")]
 pub struct SchemaError {
@@ -176,7 +180,7 @@ impl Schema {
     /// # Errors
     /// When the YANG text in the binary is invalid.
     pub fn openconfig() -> Result<Self, SchemaError> {
-        compile::compile(Origin::OpenConfig, OPENCONFIG_MODULES)
+        compile::compile(Origin::OpenConfig, OPENCONFIG_MODULES, &[])
     }
 
     /// Compiles the native model.
@@ -184,13 +188,13 @@ impl Schema {
     /// # Errors
     /// When the YANG text in the binary is invalid.
     pub fn native() -> Result<Self, SchemaError> {
-        compile::compile(Origin::Native, NATIVE_MODULES)
+        compile::compile(Origin::Native, NATIVE_MODULES, &[])
     }
 
     /// Compiles other modules, for tests.
     #[cfg(test)]
     pub(crate) fn from_text(modules: compile::Sources) -> Result<Self, SchemaError> {
-        compile::compile(Origin::Native, modules)
+        compile::compile(Origin::Native, modules, &[])
     }
 
     pub fn root(&self) -> NodeId {

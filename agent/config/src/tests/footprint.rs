@@ -411,4 +411,43 @@ fn what_meets_and_what_keeps_clear() {
 }
 
 /// Random cases of each property.
-const CASES: u32 = 400;
+const CASES: u32 = 3000;
+
+/// Any address on a link hides its lease, so two changes of addresses there meet although they name different ones.
+#[test]
+fn addresses_of_a_link_with_a_lease_meet() {
+    let native = |ip: &str| format!("native:/interfaces/interface[name=a]/ipv4/address[ip={ip}]");
+    let held = format!(
+        "update native:/interfaces/interface[name=a]/mtu 1400; update {}/prefix-length 24",
+        native("10.0.0.1")
+    );
+    let lease = format!(
+        "update native:/interfaces/interface[name=a]/enabled true; update {}/prefix-length 24",
+        native("192.0.2.9")
+    );
+    for leased in [false, true] {
+        let base = after(&[&held]);
+        let base = if leased { with_layer(&base, LayerKey::LEASE, &lease) } else { base };
+        let gone = examine(&base, &format!("delete {}", native("10.0.0.1"))).unwrap();
+        let other = format!("update {}/prefix-length 24", native("10.0.0.2"));
+        let other = examine(&base, &other).unwrap();
+        assert_eq!(gone.footprint.keeps_clear_of(&other.footprint), !leased);
+    }
+}
+
+/// A delete in a port that the factory knows looks at all of the port, which may have to be put back.
+#[test]
+fn deletes_in_a_factory_port_read_the_port() {
+    let native =
+        |ip: &str| format!("native:/interfaces/interface[name=eth0]/ipv4/address[ip={ip}]");
+    let held = format!("update {}/prefix-length 24", native("10.0.0.1"));
+    for (start, clear) in [(factory(PORTS_DISABLED), false), (empty(), true)] {
+        let base = then(&start, &format!("update {PORT}/mtu 1400; {held}"));
+        let gone = examine(&base, &format!("delete {}", native("10.0.0.1"))).unwrap();
+        let other = format!("update {}/prefix-length 24", native("10.0.0.2"));
+        let other = examine(&base, &other).unwrap();
+        assert_eq!(gone.footprint.keeps_clear_of(&other.footprint), clear);
+    }
+}
+
+const PORT: &str = "native:/interfaces/interface[name=eth0]";

@@ -10,6 +10,7 @@ mod footprint;
 mod limits;
 mod map;
 mod model;
+mod models;
 mod origins;
 mod ranks;
 mod rows;

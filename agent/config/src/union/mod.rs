@@ -61,6 +61,17 @@ pub(crate) struct Images {
     pub(crate) native: Tree<LeafMark>,
 }
 
+impl Images {
+    /// These images with the memory of `old` wherever they are equal.
+    pub(crate) fn sharing(self, old: &Self) -> Self {
+        Self {
+            effective: self.effective.sharing(&old.effective),
+            openconfig: self.openconfig.sharing(&old.openconfig),
+            native: self.native.sharing(&old.native),
+        }
+    }
+}
+
 /// A conflict between layers, or configuration that this device does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {

@@ -252,7 +252,8 @@ fn input(name: &str) -> Input<()> {
         "applied" => Input::Applied(applied()),
         "replied" => Input::Replied,
         "built" => {
-            let (base, next, left) = (Arc::default(), Revision::default(), Vec::new());
+            let next = Revision::new(Arc::clone(&MODELS));
+            let (base, left) = (Arc::new(next.clone()), Vec::new());
             Input::Built(Ok(Box::new(BuiltRevision { base, next, left })))
         }
         "panicked" => Input::Built(Err(BuilderPanicked)),

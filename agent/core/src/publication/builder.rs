@@ -67,9 +67,9 @@ impl RevisionBuilder {
         let (number, time_ns) = (self.applied.stamp.revision, self.applied.stamp.time_ns);
         let annotation = self.configuration.layers().annotation.clone();
         let base = Arc::clone(&self.base);
-        let next = Revision { number, time_ns, annotation, ..(*base).clone() };
-        let models = Arc::clone(&self.source.models);
-        let mut draft = base.resume(&models.openconfig, &models.native, next);
+        let models = Arc::clone(self.configuration.shared_models());
+        let mut draft =
+            base.resume(Revision { models, number, time_ns, annotation, ..(*base).clone() });
         // The engine may have left the values of entries as they were whose state is cleared.
         let cleared = self.cleared().flat_map(|change| &change.values).map(|(key, _)| key.clone());
         let mut keys: Vec<Key> = cleared.collect();
@@ -115,7 +115,7 @@ impl RevisionBuilder {
     /// Brings the configuration of a tree up to date, and takes the state away that goes with changed entries.
     fn show_configuration(&self, tree: &mut DraftTree<'_>) {
         follow_configuration(tree, &self.applied.old, &self.configuration);
-        let map = &self.source.models.map;
+        let map = &self.configuration.models().map;
         self.cleared().for_each(|change| clear(tree, map, &self.services, &change.path));
     }
 
@@ -133,7 +133,6 @@ impl RevisionBuilder {
         });
         let applied = keys.chunks(PORTION).map(|portion| self.state(portion));
         configured.chain(applied).map(|changes| StateUpdate {
-            source: &self.source,
             last: &self.base,
             services: &self.services,
             changes,

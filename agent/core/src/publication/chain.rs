@@ -16,7 +16,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::now_ns;
-use holdfast_config::{InstancePath, Models, Tree, Value};
+use holdfast_config::{InstancePath, Tree, Value};
 use holdfast_telemetry::Revision;
 use imbl::OrdMap;
 use tokio::sync::watch;
@@ -31,7 +31,6 @@ const REVISIONS_BETWEEN: u64 = 1 << 16;
 /// The newest revision, and what others than the core have shown in it. Clones of its `Arc` share it.
 #[derive(Debug)]
 pub(crate) struct RevisionChain {
-    models: Arc<Models>,
     amended: Mutex<Amended>,
     revision_tx: watch::Sender<Arc<Revision>>,
 }
@@ -53,9 +52,9 @@ impl Amended {
 }
 
 impl RevisionChain {
-    pub(super) fn new(models: Arc<Models>, first: Revision) -> Self {
+    pub(super) fn new(first: Revision) -> Self {
         let (revision_tx, _) = watch::channel(Arc::new(first));
-        Self { models, amended: Mutex::default(), revision_tx }
+        Self { amended: Mutex::default(), revision_tx }
     }
 
     pub(crate) fn watch(&self) -> watch::Receiver<Arc<Revision>> {
@@ -91,10 +90,10 @@ impl RevisionChain {
             return;
         }
         let newest = self.newest();
-        let (map, models) = (&self.models.map, &self.models);
+        let map = &newest.models.map;
         let number = amended.number_after(&newest);
         let next = Revision { number, time_ns: now_ns(), ..(*newest).clone() };
-        let mut draft = newest.resume(&models.openconfig, &models.native, next);
+        let mut draft = newest.resume(next);
         for (path, value) in leaves {
             match value {
                 Some(value) => {
@@ -156,6 +155,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::LazyLock;
 
+    use holdfast_config::Models;
     use holdfast_telemetry::LeafVersion;
     use proptest::prelude::*;
 
@@ -184,7 +184,7 @@ mod tests {
     /// A revision made from another one, at a time that no other has.
     fn with_leaf(base: &Revision, time_ns: u64, leaf: usize, value: u8) -> Revision {
         let next = Revision { time_ns, ..base.clone() };
-        let mut draft = base.resume(&MODELS.openconfig, &MODELS.native, next);
+        let mut draft = base.resume(next);
         in_both(&mut draft, false, |tree| show_leaf(tree, &MODELS.map, &path(leaf), &text(value)));
         draft.publish()
     }
@@ -226,7 +226,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_amended_while_a_commit_is_built_stays(events in prop::collection::vec(event(), 1..30)) {
-            let chain = RevisionChain::new(Arc::clone(&MODELS), Revision::default());
+            let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS)));
             let mut watched = chain.watch();
             let mut building: Option<(Arc<Revision>, Revision, u64, usize, u8)> = None;
             let mut expected: BTreeMap<usize, Value> = BTreeMap::new();

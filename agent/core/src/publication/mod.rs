@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
-use holdfast_config::{Configuration, Layers, Models, parallel};
+use holdfast_config::{Configuration, Layers, parallel};
 use holdfast_platform::Collector;
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_platform::objects::{GrpcEndpoint, Registry};
@@ -57,16 +57,15 @@ pub(super) struct Publisher {
 impl Publisher {
     /// The first revision: configuration, and what is always true of the box.
     pub(super) fn new(
-        models: Arc<Models>,
         registry: Arc<Registry>,
         (configuration, configured): (&Configuration, &[EntryChange]),
         listening: &GrpcEndpoint,
         software_version: &str,
     ) -> Self {
-        let source = StateSource { models, registry };
-        let models = &source.models;
-        let first = Revision::default();
-        let mut draft = first.draft(&models.openconfig, &models.native, now_ns());
+        let source = StateSource { registry };
+        let models = configuration.shared_models();
+        let first = Revision::new(Arc::clone(models));
+        let mut draft = first.draft(models, now_ns());
         let empty = Configuration::new(Arc::clone(models), Layers::new());
         draft.annotate(configuration.layers().annotation.clone());
         let boot_time = Collector::boot_time_ns().unwrap_or_default();
@@ -79,7 +78,7 @@ impl Publisher {
             }
         });
         show_configured(&mut draft, &source, &first, configured);
-        let chain = RevisionChain::new(Arc::clone(models), draft.publish());
+        let chain = RevisionChain::new(draft.publish());
         Self {
             source,
             chain: Arc::new(chain),
@@ -125,8 +124,7 @@ impl Publisher {
         }
         let keys = self.dirty.split_off(self.dirty.len().saturating_sub(TURN_KEYS));
         let last = self.chain.newest();
-        let models = Arc::clone(&self.source.models);
-        let mut draft = last.draft(&models.openconfig, &models.native, now_ns());
+        let mut draft = last.draft(&last.models, now_ns());
         self.show_keys(keys, &mut draft, engine, &last);
         self.chain.advance(&last, draft.publish());
     }
@@ -138,8 +136,7 @@ impl Publisher {
         let newest = self.chain.newest();
         let next = chain::rebased(&base, &newest, next);
         let so_far = next.clone();
-        let models = Arc::clone(&self.source.models);
-        let mut draft = newest.resume(&models.openconfig, &models.native, next).after_removals();
+        let mut draft = newest.resume(next).after_removals();
         self.show_keys(left, &mut draft, engine, &so_far);
         self.chain.advance_to_boundary(&newest, draft.publish())
     }
@@ -156,7 +153,7 @@ impl Publisher {
         let (source, services) = (self.source.clone(), self.chain.services());
         let readings = source.read_all(engine, last, keys);
         let changes = readings.into_iter().map(|it| self.note(it)).collect();
-        let update = StateUpdate { source: &source, last, services: &services, changes };
+        let update = StateUpdate { last, services: &services, changes };
         in_both(draft, update.is_large(), |tree| update.carry_out(tree));
     }
 
@@ -181,7 +178,7 @@ fn show_configured(
 ) {
     let changes = parallel::map(changes.iter().collect(), |it| source.configured(it));
     let changes = changes.into_iter().flatten().collect();
-    let update = StateUpdate { source, last, services: &OrdMap::new(), changes };
+    let update = StateUpdate { last, services: &OrdMap::new(), changes };
     in_both(draft, update.is_large(), |tree| update.carry_out(tree));
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Map, Models, NodeId, Step, Value, parallel};
+use holdfast_config::{Configuration, InstancePath, Map, NodeId, Step, Value, parallel};
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
@@ -23,10 +23,9 @@ pub(super) const HOLDS_ITS_ENTRY: [KindId; 3] = [kinds::LINK, kinds::ADDRESS, ki
 /// Keys up to which both trees of a revision are made one after the other: to wake a thread costs more.
 pub(super) const FEW_KEYS: usize = 1000;
 
-/// Rules by which state is made of planes: the models, and the registry of kinds of objects.
+/// Rules by which state is made of planes: the registry of kinds of objects.
 #[derive(Clone, Debug)]
 pub(super) struct StateSource {
-    pub(super) models: Arc<Models>,
     pub(super) registry: Arc<Registry>,
 }
 
@@ -48,7 +47,6 @@ pub(super) struct StateChange {
 
 /// Changes of the state that is shown.
 pub(super) struct StateUpdate<'a> {
-    pub(super) source: &'a StateSource,
     pub(super) last: &'a Revision,
     /// State leaves of services, which stay where other state is removed.
     pub(super) services: &'a OrdMap<InstancePath, Value>,
@@ -114,15 +112,12 @@ impl StateUpdate<'_> {
 
     /// Does in one tree what is to be done.
     pub(super) fn carry_out(&self, tree: &mut DraftTree<'_>) {
+        let models = Arc::clone(tree.models());
         for run in self.changes.chunk_by(StateChange::is_beside) {
             if let Some(before) = run.first().and_then(|change| change.before.as_ref()) {
                 self.withdraw(tree, run[0].holds_its_entry, before, run[0].now.as_ref());
             }
-            show(
-                tree,
-                &self.source.models.map,
-                run.iter().filter_map(|change| change.now.as_ref()),
-            );
+            show(tree, &models.map, run.iter().filter_map(|change| change.now.as_ref()));
         }
     }
 
@@ -152,7 +147,8 @@ impl StateUpdate<'_> {
     }
 
     fn clear(&self, tree: &mut DraftTree<'_>, path: &InstancePath) {
-        clear(tree, &self.source.models.map, self.services, path);
+        let models = Arc::clone(tree.models());
+        clear(tree, &models.map, self.services, path);
     }
 }
 

@@ -162,7 +162,8 @@ impl Agent {
 
     /// Configuration and state as readers see them, without clocks of the box.
     pub(crate) fn shown(&self) -> String {
-        let (revision, schema) = (self.handle.revision(), self.handle.schema(Origin::OpenConfig));
+        let revision = self.handle.revision();
+        let schema = revision.schema(Origin::OpenConfig);
         let found = NodeRef::Branch(revision.openconfig.root());
         let shown = |node: &holdfast_config::schema::Node| node.name != "last-change";
         let text = json::print(schema, schema.root(), found, json::Flavour::Ietf, &shown);

@@ -188,7 +188,7 @@ impl<D: Datastore> Driver<D> {
     }
 
     async fn show(&self) {
-        let leaves = self.status_tx.borrow().leaves(self.core.schema(Origin::Native));
+        let leaves = self.status_tx.borrow().leaves(&self.core.models().native);
         self.core.show_state(leaves).await;
     }
 

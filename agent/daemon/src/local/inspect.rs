@@ -53,7 +53,7 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
     for (name, origin) in [("openconfig", Origin::OpenConfig), ("holdfast_native", Origin::Native)]
     {
         let polled = if config { Vec::new() } else { core.polled(origin).await };
-        let schema = core.schema(origin);
+        let schema = revision.schema(origin);
         // Keys are printed with their entry. Alone they are not configuration, since a port without any has them
         // too.
         let shown = |node: &Node| node.config == config && !schema.is_list_key(node.id);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_config::schema::{Module, ModuleId, Origin, Schema};
+use holdfast_config::schema::{Module, ModuleId, Schema};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 
@@ -18,9 +18,13 @@ pub(super) fn capabilities(
     request: &gnmi::CapabilityRequest,
 ) -> Result<gnmi::CapabilityResponse, Refusal> {
     extensions::check_none(&request.extension)?;
-    let schemas = [Origin::OpenConfig, Origin::Native].map(|origin| core.schema(origin));
+    let known = core.models();
     let mut models: Vec<gnmi::ModelData> = Vec::new();
-    for model in schemas.iter().flat_map(|schema| schema.modules()).map(model) {
+    for model in [&known.openconfig, &known.native]
+        .into_iter()
+        .flat_map(|schema| schema.modules())
+        .map(model)
+    {
         // Both schemas import some modules, which are listed once.
         if !models.contains(&model) {
             models.push(model);

@@ -16,7 +16,7 @@ use super::status::Refusal;
 pub(super) async fn get<D: Datastore>(
     core: &D,
     reads: &ReadPool,
-    reader: ReadRequest<D>,
+    reader: ReadRequest,
     paths: Vec<JoinedPath>,
     request: &gnmi::GetRequest,
     kind: ReadType,

@@ -12,7 +12,7 @@ use holdfast_config::edit::ANNOTATION;
 use holdfast_config::limits::{ANSWER_SIZE, LimitExceeded, MESSAGE_SIZE, REQUEST_PATHS};
 use holdfast_config::schema::{Node, Origin};
 use holdfast_config::tree::{Child, NodeRef, SelectVisitor, Tree};
-use holdfast_config::{InstancePath, Path, Value, json};
+use holdfast_config::{InstancePath, Models, Path, Value, json};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::get_request::DataType;
@@ -55,7 +55,7 @@ pub(super) async fn get<D: Datastore>(
     let view = GetSnapshot::take(core, asked.polled).await;
     let answer = move |work: &ReadBudget| {
         let making = AnswerContext { work, room: AnswerSize::default(), cache: RefCell::default() };
-        let view = view.complete(&reader, work)?;
+        let view = view.complete(work)?;
         let notification = |path| {
             let reader = &*reader;
             PathAnswer { reader, view: &view, encoding, path, context: &making }.notification()
@@ -75,8 +75,8 @@ struct ResolvedPaths {
 }
 
 impl ResolvedPaths {
-    fn read<D: Datastore>(
-        reader: &ReadRequest<D>,
+    fn read(
+        reader: &ReadRequest,
         admitted: &[OrUnknown<AdmittedPath>],
         work: &ReadBudget,
     ) -> Result<Self, ReadStop> {
@@ -112,6 +112,7 @@ const OVERLAY: usize = 4;
 /// Snapshot from which all paths of the request are answered.
 #[derive(Clone, Debug)]
 struct GetSnapshot {
+    models: Arc<Models>,
     openconfig: Tree<LeafVersion>,
     native: Tree<LeafVersion>,
     annotation: Option<SmolStr>,
@@ -128,6 +129,7 @@ impl GetSnapshot {
             polled.push((origin, core.polled(origin).await));
         }
         Self {
+            models: Arc::clone(&revision.models),
             openconfig: revision.openconfig.clone(),
             native: revision.native.clone(),
             annotation: revision.annotation.clone(),
@@ -137,15 +139,11 @@ impl GetSnapshot {
     }
 
     /// Lays the leaves that were read over the trees.
-    fn complete<D: Datastore>(
-        &self,
-        reader: &ReadRequest<D>,
-        work: &ReadBudget,
-    ) -> Result<Self, ReadStop> {
+    fn complete(&self, work: &ReadBudget) -> Result<Self, ReadStop> {
         let mut view = Self { polled: Vec::new(), ..self.clone() };
         for (origin, leaves) in &self.polled {
             work.spend(leaves.len() * OVERLAY)?;
-            let (schema, tree) = (reader.schema(*origin), view.tree(*origin));
+            let (schema, tree) = (self.models.schema(*origin), view.tree(*origin));
             let tree = with_polled_leaves(schema, tree, leaves.clone(), self.time_ns);
             *view.tree_mut(*origin) = tree;
         }
@@ -203,8 +201,8 @@ fn memory_of(update: &gnmi::Update) -> usize {
 }
 
 /// One path about to be answered.
-struct PathAnswer<'a, D> {
-    reader: &'a ReadRequest<D>,
+struct PathAnswer<'a> {
+    reader: &'a ReadRequest,
     view: &'a GetSnapshot,
     encoding: Encoding,
     path: &'a ReadPath,
@@ -218,7 +216,7 @@ struct AnswerContext<'a> {
     cache: RefCell<LeafSetCache>,
 }
 
-impl<D: Datastore> PathAnswer<'_, D> {
+impl PathAnswer<'_> {
     fn notification(&self) -> Result<gnmi::Notification, ReadStop> {
         self.context.work.spend(1)?;
         let update = match self.encoding {
@@ -264,7 +262,7 @@ impl<D: Datastore> PathAnswer<'_, D> {
         let Some(selection) = self.reader.selection(cache, self.path, ChangeDetection::All) else {
             return Ok(Vec::new());
         };
-        let schema = self.reader.schema(self.origin());
+        let schema = self.view.models.schema(self.origin());
         let mut walk = Walk::whole(selection, self.view.tree(self.origin()));
         let mut updates = Vec::new();
         loop {
@@ -316,7 +314,7 @@ impl<D: Datastore> PathAnswer<'_, D> {
         let Some(view) = self.reader.rights(self.origin()) else {
             return ControlFlow::Continue(Some(found));
         };
-        let schema = self.reader.schema(self.origin());
+        let schema = self.view.models.schema(self.origin());
         *room = visible_while(schema, view, path, found, &|| self.context.work.look())?;
         ControlFlow::Continue(room.as_ref().map(NodeRef::from))
     }
@@ -337,7 +335,7 @@ impl<D: Datastore> PathAnswer<'_, D> {
         found: NodeRef<'_, LeafVersion>,
         selection: &Selection,
     ) -> ControlFlow<(), Option<gnmi::TypedValue>> {
-        let schema = self.reader.schema(self.origin());
+        let schema = self.view.models.schema(self.origin());
         let filter = self.reader.filter(self.origin());
         let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
         // The printer writes keys wherever it writes an entry; they are no reason to write one.
@@ -365,7 +363,7 @@ impl<D: Datastore> PathAnswer<'_, D> {
 
     /// The path as the client wrote it, if it names this one thing.
     fn answer_path(&self, found: &InstancePath) -> gnmi::Path {
-        let schema = self.reader.schema(self.origin());
+        let schema = self.view.models.schema(self.origin());
         if self.path.is_concrete() {
             let below = &self.path.joined.path.elems[self.prefix_len()..];
             return elems_to_wire(&Path { elems: below.to_vec() });
@@ -386,12 +384,12 @@ impl<D: Datastore> PathAnswer<'_, D> {
 }
 
 /// Search for anything that the caller may see.
-struct VisibilityCheck<'a, 'b, D> {
-    answer: &'b PathAnswer<'a, D>,
+struct VisibilityCheck<'a, 'b> {
+    answer: &'b PathAnswer<'a>,
     is_there: bool,
 }
 
-impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for VisibilityCheck<'_, '_, D> {
+impl<'t> SelectVisitor<'t, LeafVersion> for VisibilityCheck<'_, '_> {
     fn look(&mut self) -> ControlFlow<()> {
         self.answer.context.work.look()
     }
@@ -403,13 +401,13 @@ impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for VisibilityCheck<'_, '_
 }
 
 /// Collector of one update for each node that is found.
-struct Documents<'a, 'b, D> {
-    answer: &'b PathAnswer<'a, D>,
+struct Documents<'a, 'b> {
+    answer: &'b PathAnswer<'a>,
     selection: Selection,
     updates: Vec<gnmi::Update>,
 }
 
-impl<'t, D: Datastore> SelectVisitor<'t, LeafVersion> for Documents<'_, '_, D> {
+impl<'t> SelectVisitor<'t, LeafVersion> for Documents<'_, '_> {
     fn look(&mut self) -> ControlFlow<()> {
         self.answer.context.work.look()
     }

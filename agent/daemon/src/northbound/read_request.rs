@@ -11,7 +11,7 @@ use holdfast_config::limits::{JOINED_PATHS, NAMED_NODES};
 use holdfast_config::path::{ANY, ANY_DEPTH};
 use holdfast_config::resolve::Literal;
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Elem, Path, PathError, PathPattern};
+use holdfast_config::{Elem, Models, Path, PathError, PathPattern};
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
 use holdfast_security::pathz::NodeView;
@@ -28,8 +28,9 @@ use crate::settings::UnknownPaths;
 
 /// Prefix and filter of a request, for reading its paths.
 #[derive(Debug)]
-pub(super) struct ReadRequest<D> {
-    core: D,
+pub(super) struct ReadRequest {
+    /// Models that the paths are looked up in.
+    models: Arc<Models>,
     /// Permissions of the caller; `None` without a pathz policy.
     rights: Option<Arc<PathPermissions>>,
     pub(super) prefix: Prefix,
@@ -52,22 +53,23 @@ pub(super) struct ReadPath {
     pub(super) patterns: Arc<[PathPattern]>,
 }
 
-impl<D: Datastore> ReadRequest<D> {
+impl ReadRequest {
     pub(super) fn new(
-        core: &D,
+        core: &impl Datastore,
         rights: Option<&Arc<PathPermissions>>,
         prefix: Option<gnmi::Path>,
         kind: ReadType,
         models: &[gnmi::ModelData],
         depth: Option<NonZeroU32>,
     ) -> Result<Self, Refusal> {
-        let schemas = [core.schema(Origin::OpenConfig), core.schema(Origin::Native)];
+        let known = core.models();
+        let schemas = [&known.openconfig, &known.native];
         let [openconfig, native] = match capabilities::use_models(schemas, models)? {
             None => [None, None],
             Some(models) => models.map(Some),
         };
         Ok(Self {
-            core: core.clone(),
+            models: known,
             rights: rights.cloned(),
             prefix: Prefix::read(prefix, Access::Read)?,
             unknown: UnknownPaths::Refuse,
@@ -237,7 +239,7 @@ impl<D: Datastore> ReadRequest<D> {
     }
 
     pub(super) fn schema(&self, origin: Origin) -> &Schema {
-        self.core.schema(origin)
+        self.models.schema(origin)
     }
 
     pub(super) fn filter(&self, origin: Origin) -> &Filter {

@@ -79,9 +79,10 @@ fn note_decisions(
     };
     let denied = errors.iter().filter(|error| error.cause == EditCause::Denied);
     let denied: BTreeSet<usize> = denied.filter_map(|error| place(error.operation)).collect();
+    let models = core.models();
     for (at, path) in joined.iter().enumerate() {
         let refused = denied.contains(&at);
-        let node = path.node(core.schema(path.origin));
+        let node = path.node(models.schema(path.origin));
         if let Some(node) = node.filter(|_| refused || denied.is_empty()) {
             rights.count_write(path.scope(), node, !refused);
         }

@@ -1,7 +1,9 @@
 //! The messages of a Subscribe RPC: leaves with one time stamp are bundled.
 
-use holdfast_config::Step;
-use holdfast_config::schema::Schema;
+use std::sync::Arc;
+
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::{Models, Step};
 use holdfast_proto::gnmi::subscribe_response::Response;
 use holdfast_proto::gnmi::{self, SubscribeResponse};
 use holdfast_proto::gnmi_ext::config_subscription::Action;
@@ -75,7 +77,8 @@ pub(super) enum SendFilter {
 #[derive(Debug)]
 pub(super) struct NotificationWriter<'a> {
     pub(super) outlet: &'a UpdateSender,
-    pub(super) schema: &'a Schema,
+    models: Arc<Models>,
+    origin: Origin,
     pub(super) encoding: Encoding,
     pub(super) prefix: gnmi::Path,
     pub(super) time: TimestampMode,
@@ -88,13 +91,17 @@ pub(super) struct NotificationWriter<'a> {
 impl<'a> NotificationWriter<'a> {
     pub(super) fn new(
         outlet: &'a UpdateSender,
-        schema: &'a Schema,
+        (models, origin): (Arc<Models>, Origin),
         encoding: Encoding,
         prefix: gnmi::Path,
         time: TimestampMode,
     ) -> Self {
         let (pending, complete) = (gnmi::Notification::default(), Vec::new());
-        Self { outlet, schema, encoding, prefix, time, pending, octets: 0, complete }
+        Self { outlet, models, origin, encoding, prefix, time, pending, octets: 0, complete }
+    }
+
+    fn schema(&self) -> &Schema {
+        self.models.schema(self.origin)
     }
 
     /// Sends a walk to its end, in portions. No permit is held while something is sent.
@@ -180,7 +187,7 @@ impl<'a> NotificationWriter<'a> {
                 TimestampMode::OfReading { time_ns },
             )
             | (TreeUpdate::Recreated { path, time_ns }, TimestampMode::OfEvent { .. }) => {
-                (time_ns, WireItem::Delete(to_wire(self.schema, path)))
+                (time_ns, WireItem::Delete(to_wire(self.schema(), path)))
             }
             (TreeUpdate::Leaf { path, leaf, missed }, time) => {
                 let time_ns = match time {
@@ -193,9 +200,9 @@ impl<'a> NotificationWriter<'a> {
     }
 
     fn update(&self, path: &[Step], value: &holdfast_config::Value, missed: u32) -> gnmi::Update {
-        let val = path.last().map(|step| self.encoding.leaf(self.schema, step.node, value));
+        let val = path.last().map(|step| self.encoding.leaf(self.schema(), step.node, value));
         gnmi::Update {
-            path: Some(to_wire(self.schema, path)),
+            path: Some(to_wire(self.schema(), path)),
             val,
             duplicates: missed,
             ..Default::default()

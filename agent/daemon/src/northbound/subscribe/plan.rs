@@ -108,8 +108,8 @@ impl SubscriptionPlan {
 
 /// The parts of all subscriptions, and the paths of those that are ignored. Other fields of an ignored subscription are
 /// not checked.
-fn split_all<D: Datastore>(
-    reader: &ReadRequest<D>,
+fn split_all(
+    reader: &ReadRequest,
     admitted: &[OrUnknown<AdmittedPath>],
     subscriptions: &[gnmi::Subscription],
     mode: Mode,
@@ -143,13 +143,13 @@ fn marking(marking: u32) -> Result<u8, Refusal> {
 }
 
 /// One subscription about to be split into parts.
-struct Split<'a, D> {
-    reader: &'a ReadRequest<D>,
+struct Split<'a> {
+    reader: &'a ReadRequest,
     path: &'a ReadPath,
     cache: &'a RefCell<LeafSetCache>,
 }
 
-impl<D: Datastore> Split<'_, D> {
+impl Split<'_> {
     fn at_once(&self) -> Option<SubscriptionPart> {
         self.part(ChangeDetection::All, StreamMode::Changes { heartbeat: None })
     }

@@ -82,7 +82,7 @@ impl<D: Datastore> Sampler<D> {
         let leaves = self.core.polled(origin).await;
         let time_ns = now_ns();
         let tree =
-            with_polled_leaves(self.core.schema(origin), revision.tree(origin), leaves, time_ns);
+            with_polled_leaves(revision.schema(origin), revision.tree(origin), leaves, time_ns);
         Sample { tree, time_ns, tick: Some(tick) }
     }
 }

@@ -271,9 +271,9 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
 
     fn writer(&self, part: &SubscriptionPart, time: TimestampMode) -> NotificationWriter<'_> {
         let origin = part.selection.origin;
-        let schema = self.sampler.core().schema(origin);
+        let models = self.sampler.core().models();
         let prefix = self.plan.prefix.root(origin);
-        NotificationWriter::new(&self.outlet, schema, self.plan.encoding, prefix, time)
+        NotificationWriter::new(&self.outlet, (models, origin), self.plan.encoding, prefix, time)
     }
 }
 

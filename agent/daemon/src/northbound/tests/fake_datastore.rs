@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use holdfast_base::{Caller, now_ns};
 use holdfast_config::edit::Edit;
-use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
 use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, Datastore, Intent, PolledState, Preview, ServiceState,
@@ -70,7 +70,9 @@ impl FakeDatastore {
         let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::System);
         Self(Arc::new(FakeState {
             configuration: Mutex::new(configuration),
-            revision_tx: Mutex::new(Some(watch::Sender::new(Arc::default()))),
+            revision_tx: Mutex::new(Some(watch::Sender::new(Arc::new(Revision::new(
+                MODELS.clone(),
+            ))))),
             boundary_tx: BoundarySender::default(),
             polled: Mutex::default(),
             reads: AtomicUsize::new(0),
@@ -183,7 +185,7 @@ impl FakeDatastore {
 
     fn publish(&self, change: impl FnOnce(&mut Draft<'_>)) -> Arc<Revision> {
         let last = self.revision();
-        let mut draft = last.draft(&MODELS.openconfig, &MODELS.native, now_ns());
+        let mut draft = last.draft(&last.models, now_ns());
         change(&mut draft);
         let next = Arc::new(draft.publish());
         self.with_sender(|tx| tx.send_replace(next.clone()));
@@ -203,8 +205,8 @@ fn leaf(path: &str, value: &str) -> (InstancePath, Value) {
 }
 
 impl Datastore for FakeDatastore {
-    fn schema(&self, origin: Origin) -> &Schema {
-        MODELS.schema(origin)
+    fn models(&self) -> Arc<Models> {
+        Arc::clone(&MODELS)
     }
 
     fn revision(&self) -> Arc<Revision> {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use holdfast_config::cli;
-use holdfast_config::schema::Origin;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_proto::gnmi::{self, Encoding, TypedValue, typed_value};
@@ -198,7 +197,8 @@ async fn subscriptions_follow_native_leaves() {
 async fn every_native_leaf_can_be_asked_for() {
     let core = FakeDatastore::new();
     let mut client = client(&core).await;
-    let schema = core.schema(Origin::Native);
+    let models = core.models();
+    let schema = &models.native;
     let leaves = schema.nodes().iter().filter(|node| node.leaf.is_some());
     for leaf in leaves {
         let mut names = Vec::new();
