@@ -18,7 +18,7 @@ use super::{Agent, caller};
 type Answer = Result<CommitStamp, CommitError>;
 
 /// Turns of the runtime after which everything has happened that needs no time and no kernel.
-const TURNS: usize = 200;
+const TURNS: usize = 500;
 
 /// A Set of one native node.
 fn native(path: &str, value: &str) -> Edit {
@@ -58,7 +58,7 @@ async fn turns() {
     for _ in 0..TURNS {
         tokio::task::yield_now().await;
         // Examinations and plans have threads of their own.
-        std::thread::sleep(std::time::Duration::from_micros(200));
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
     }
 }
 
