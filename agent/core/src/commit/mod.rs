@@ -257,6 +257,11 @@ impl Commit {
         matches!(self.state, State::Ended)
     }
 
+    /// True until the examination has ended.
+    pub(super) fn is_examining(&self) -> bool {
+        matches!(self.state, State::Admitted | State::Examining)
+    }
+
     /// True for a commit that waits for others.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting { .. })

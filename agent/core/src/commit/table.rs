@@ -32,9 +32,11 @@ use super::CommitInFlight;
 use crate::intent::Intent;
 use crate::options::CommitOptions;
 
-/// Most commits in flight. Each of them may take a thread; so many are a sign that a transport hangs, and further
-/// requests wait in the queue of the core.
+/// Most commits in flight. So many are a sign that a transport hangs, and further requests wait in the queue of the core.
 const MAX_IN_FLIGHT: usize = 16;
+/// Most examinations under way. Each takes a thread, and memory in proportion to its request: some hundred megabytes for
+/// the largest.
+const MAX_EXAMINED: usize = 4;
 
 /// The commits in flight, in the order of their admission.
 #[derive(Debug, Default)]
@@ -79,7 +81,10 @@ impl CommitTable {
 
     /// True when another request may be taken from the queue.
     pub(crate) fn has_room(&self) -> bool {
-        self.commits.len() < MAX_IN_FLIGHT && !self.commits.values().any(|it| it.runs_alone)
+        let examined = self.commits.values().filter(|it| it.machine.is_examining());
+        self.commits.len() < MAX_IN_FLIGHT
+            && examined.count() < MAX_EXAMINED
+            && !self.commits.values().any(|it| it.runs_alone)
     }
 
     /// True while a commit was answered that no revision shows.

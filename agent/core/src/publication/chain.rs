@@ -163,7 +163,7 @@ mod tests {
 
     static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
 
-    /// State leaves: those of services, which anybody amends, and those that the core shows with a commit.
+    /// State leaves: those of services, which any thread amends, and those that the core shows with a commit.
     const LEAVES: [&str; 4] = [
         "ssh-server/host-key-version",
         "ssh-server/host-certificate-version",
