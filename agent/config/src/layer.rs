@@ -254,8 +254,8 @@ impl Layers {
     }
 
     /// These layers with all that differs between `base` and `theirs` laid under their own changes: the trees by
-    /// [`Tree::merged`], each other part as a whole. `self` wins where both changed the same; the number of such leaves,
-    /// entries and parts comes second.
+    /// [`Tree::merged`], each other part as a whole. `self` wins where both changed the same; the number of such
+    /// leaves, entries and parts comes second.
     pub(crate) fn merged(&self, base: &Self, theirs: &Self) -> (Self, usize) {
         let mut collisions = 0;
         let mut trees = self.trees.clone();

@@ -1,7 +1,7 @@
 //! Footprint of a change: what it writes, and what its examination reads.
 //!
-//! Two changes that were examined on the same configuration can be committed in either order, and the later one
-//! moved onto the other ([`Configuration::rebased`]) without a new examination, when nothing that one of them writes is
+//! Two changes that were examined on the same configuration can be committed in either order, and the later one moved
+//! onto the other ([`Configuration::rebased`]) without a new examination, when nothing that one of them writes is
 //! read or written by the other. A footprint is this knowledge, in native paths: an OpenConfig entry and its native
 //! counterpart are one object. A path means all that is below it too.
 //!
@@ -26,7 +26,9 @@
 //!
 //! Conditions of defaults (`when`), mandatory leaves, `one-of` and reservations read leaves of the same entry, or boot
 //! layers. Switches, secrets, the annotation, boot configuration, factory state, models, CLI text and a union_replace
-//! without native paths have everything as their footprint. A conflict that is none costs time, and a missed one is a
+//! without native paths have everything as their footprint. So must a roll-back, which names no nodes and overwrites all
+//! of the clients' layers ([`Footprint::everything`]). Values that exclude one another in the kernel are the engine's
+//! business, not this module's. A conflict that is none costs time, and a missed one is a
 //! wrong result, so whatever is in doubt is a conflict.
 
 mod paths;
@@ -150,8 +152,8 @@ impl Footprint {
         entries.into_iter().for_each(|entry| self.native.add(&entry.0, Access::Write));
     }
 
-    /// True when nothing that one of them writes is read or written by the other. The cost is in proportion to the smaller
-    /// one, times the logarithm of the other.
+    /// True when nothing that one of them writes is read or written by the other. The cost is in proportion to the
+    /// smaller one, times the logarithm of the other.
     pub fn keeps_clear_of(&self, other: &Self) -> bool {
         !self.everything
             && !other.everything

@@ -287,7 +287,7 @@ fn what_keeps_clear_commutes() {
     let all = clear.get() + met.get();
     assert!(all * 2 > CASES, "{all} pairs of {CASES} were accepted");
     assert!(clear.get() * 4 > all, "{} of {all} pairs keep clear", clear.get());
-    assert!(met.get() * 6 > all, "{} of {all} pairs meet", met.get());
+    assert!(met.get() * 10 > all, "{} of {all} pairs meet", met.get());
 }
 
 /// Several changes at once, each clear of each other.
@@ -411,7 +411,7 @@ fn what_meets_and_what_keeps_clear() {
 }
 
 /// Random cases of each property.
-const CASES: u32 = 3000;
+const CASES: u32 = 400;
 
 /// Any address on a link hides its lease, so two changes of addresses there meet although they name different ones.
 #[test]
@@ -451,3 +451,15 @@ fn deletes_in_a_factory_port_read_the_port() {
 }
 
 const PORT: &str = "native:/interfaces/interface[name=eth0]";
+
+/// Leaves outside of entries are parts of objects, which footprints have as wholes. None has an OpenConfig default, which
+/// would be in use while there is anything beside it: the footprint would have to read that.
+#[test]
+fn leaves_outside_of_entries_are_parts_of_objects() {
+    let (schema, map) = (&models().native, &models().map);
+    for leaf in map.anchors[0].leaves.iter() {
+        let has_object = leaf.native.iter().any(|node| schema.node(*node).object.is_some());
+        let default = leaf.openconfig.as_ref().and_then(|mapped| mapped.default.as_ref());
+        assert!(has_object && default.is_none(), "{:?}", schema.node(leaf.native[0]).name);
+    }
+}
