@@ -1,10 +1,13 @@
 //! Revisions after changes of the kernel, large and small.
 
-use holdfast_config::parallel;
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::NodeRef;
+use holdfast_config::{json, parallel};
 use holdfast_core::Datastore;
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_scheduler::{Key, State};
+use holdfast_telemetry::Revision;
 use tempfile::TempDir;
 
 use super::reconcile::held;
@@ -86,5 +89,58 @@ async fn a_route_lost_before_the_late_publication_is_not_published() {
     }
     assert!(hops(&agent, SECOND).contains("\"state\""), "{}", hops(&agent, SECOND));
     assert!(!hops(&agent, FIRST).contains("\"state\""), "{}", hops(&agent, FIRST));
+    agent.stop().await;
+}
+
+/// The native tree of a revision.
+fn text(revision: &Revision) -> String {
+    let schema = revision.schema(Origin::Native);
+    let found = NodeRef::Branch(revision.native.root());
+    let text = json::print(schema, schema.root(), found, json::Flavour::Ietf, &|_| true);
+    String::from_utf8(text.unwrap()).unwrap()
+}
+
+/// Routes of the table that a revision shows, and the next hops that it shows as present.
+fn routes_of(revision: &Revision) -> (usize, usize) {
+    let text = text(revision);
+    (text.matches("\"prefix\":\"10.0.").count(), text.matches("\"metric\":0").count())
+}
+
+/// Readers that look at each revision while a table of routes comes, changes and goes, and a port changes beside it.
+#[tokio::test]
+async fn readers_see_all_or_nothing_of_a_large_commit() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    agent.update(BOX).await.unwrap();
+    let before = routes_of(&agent.handle.revision());
+    let mut watched = agent.handle.watch();
+    let all = parallel::FEW + 1;
+    let mut after = None;
+    for (round, is_there) in [(0, true), (1, false)] {
+        let started = watched.borrow_and_update().number;
+        let done = match is_there {
+            true => agent.update_all(&[&routes(0, all)]).await.unwrap(),
+            false => agent.delete("/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes").await.unwrap(),
+        };
+        assert!(done.revision > started + 1, "numbers are kept free for events");
+        let mtu = 1400 + round;
+        kernel.set_mtu("eth1", mtu);
+        let (mut last, mut shows_mtu) = (started, false);
+        while last < done.revision || !shows_mtu {
+            watched.changed().await.unwrap();
+            let revision = watched.borrow_and_update().clone();
+            assert!(revision.number > last, "{} after {last}", revision.number);
+            last = revision.number;
+            shows_mtu |= text(&revision).contains(&format!("\"mtu\":{mtu}"));
+            let found = routes_of(&revision);
+            let want = match (revision.number < done.revision, is_there) {
+                (true, true) => before,
+                (true, false) => after.unwrap(),
+                (false, true) => *after.get_or_insert(found),
+                (false, false) => (0, 0),
+            };
+            assert_eq!(found, want, "revision {last} of round {round}");
+        }
+    }
     agent.stop().await;
 }
