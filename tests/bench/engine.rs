@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use holdfast_scheduler::{
     Completion, Delta, Dependency, Descriptor, Effect, Engine, Facet, Fact, Key, KindId, Now,
-    Offer, Operation, OperationError, Outcome, Part, PartsChanged, Registry, SharedValue, Step,
-    TransportId,
+    Offer, Operation, OperationError, Part, PartsChanged, Registry, SharedValue, Step,
+    TransactionOutcome, TransportId,
 };
 
 /// Sizes of the workloads.
@@ -207,12 +207,12 @@ impl EngineBench {
         let (_, step) = self.engine.start(plan, self.now());
         let outcome = self.follow(step, None)?;
         let took = started.elapsed();
-        ensure!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+        ensure!(matches!(outcome, TransactionOutcome::Done { .. }), "{outcome:?}");
         Ok(took)
     }
 
     /// Answers all operations until the transaction ends. The operation on `refused` fails.
-    fn follow(&mut self, mut step: Step, refused: Option<&Key>) -> Result<Outcome> {
+    fn follow(&mut self, mut step: Step, refused: Option<&Key>) -> Result<TransactionOutcome> {
         loop {
             if let Some(outcome) = step.finished.pop() {
                 return Ok(outcome);
@@ -283,7 +283,10 @@ impl EngineBench {
             let (_, step) = self.engine.start(plan, self.now());
             let outcome = self.follow(step, Some(&key))?;
             times.push(started.elapsed());
-            ensure!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+            ensure!(
+                matches!(outcome, TransactionOutcome::Failed { undone: true, .. }),
+                "{outcome:?}"
+            );
         }
         Ok(median(times))
     }

@@ -13,7 +13,7 @@ use holdfast_platform::values::{
     Address, Hop, KernelRoute, Link, LinkKind, MAIN_TABLE, RouteTarget,
 };
 use holdfast_platform::{EmptyVault, Platform, PlatformSettings};
-use holdfast_scheduler::{Delta, Engine, Key, Now, Outcome, Scope, SharedValue, Step};
+use holdfast_scheduler::{Delta, Engine, Key, Now, Scope, SharedValue, Step, TransactionOutcome};
 use holdfast_tests::netns::Netns;
 
 use super::{Table, yardstick};
@@ -91,7 +91,10 @@ impl EngineOnKernel {
         let mut outcomes = self.follow(step);
         loop {
             if let Some(outcome) = outcomes.into_iter().find(|outcome| outcome.txn() == txn) {
-                ensure!(matches!(outcome, Outcome::Done { .. }), "it ends with {outcome:?}");
+                ensure!(
+                    matches!(outcome, TransactionOutcome::Done { .. }),
+                    "it ends with {outcome:?}"
+                );
                 return Ok(started.elapsed());
             }
             let step = self.next().await?;
@@ -111,7 +114,7 @@ impl EngineOnKernel {
     }
 
     /// Passes a step of the engine to the transports; returns the transactions that have ended.
-    fn follow(&mut self, step: Step) -> Vec<Outcome> {
+    fn follow(&mut self, step: Step) -> Vec<TransactionOutcome> {
         self.platform.submit(step.submit);
         self.platform.read(step.read);
         self.deadline = step.deadline;

@@ -9,7 +9,7 @@ use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Models, Value};
-use holdfast_scheduler::Status;
+use holdfast_scheduler::ValueStatus;
 use holdfast_telemetry::{BoundaryReceiver, Revision};
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -82,7 +82,7 @@ pub trait Statuses: Send + Sync + 'static {
     async fn statuses(
         &self,
         pending_only: bool,
-    ) -> Result<Vec<Status>, Box<dyn Error + Send + Sync>>;
+    ) -> Result<Vec<ValueStatus>, Box<dyn Error + Send + Sync>>;
 
     /// Entries of the configuration of which no value comes, because a leaf is missing.
     async fn incomplete_entries(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_scheduler::{Engine, Key, Record, State, Step};
+use holdfast_scheduler::{Engine, Key, Step, TransactionRecord, ValueState};
 use tokio::sync::broadcast;
 
 use super::CoreHandle;
@@ -16,7 +16,7 @@ const STATUSES_PER_EVENT: usize = 256;
 #[derive(Clone, Debug)]
 pub enum CoreEvent {
     /// A transaction has ended.
-    Transaction(Arc<Record>),
+    Transaction(Arc<TransactionRecord>),
     /// Values whose state, or the reason for it, has changed; `omitted` more are not listed.
     Statuses { changed: Arc<[ShortStatus]>, omitted: usize },
 }
@@ -26,21 +26,21 @@ pub enum CoreEvent {
 pub struct ShortStatus {
     pub key: Key,
     pub label: String,
-    pub state: State,
+    pub state: ValueState,
 }
 
 /// Sends events to listeners. Labels of values are made only while there is a listener for all events.
 #[derive(Clone, Debug)]
 pub(super) struct EventSender {
     all: broadcast::Sender<CoreEvent>,
-    records: broadcast::Sender<Arc<Record>>,
+    records: broadcast::Sender<Arc<TransactionRecord>>,
 }
 
 /// Source of receivers for new listeners, as long as the core runs.
 #[derive(Clone, Debug)]
 pub(super) struct EventSource {
     all: broadcast::WeakSender<CoreEvent>,
-    records: broadcast::WeakSender<Arc<Record>>,
+    records: broadcast::WeakSender<Arc<TransactionRecord>>,
 }
 
 impl Default for EventSender {
@@ -85,7 +85,7 @@ impl CoreHandle {
     }
 
     /// Subscribes to ended transactions alone, for which no labels are made.
-    pub fn listen_to_records(&self) -> broadcast::Receiver<Arc<Record>> {
+    pub fn listen_to_records(&self) -> broadcast::Receiver<Arc<TransactionRecord>> {
         let sender = self.event_source.records.upgrade();
         sender.map_or_else(|| broadcast::channel(1).1, |sender| sender.subscribe())
     }

@@ -44,7 +44,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Models, Namespace, Value};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
-use holdfast_scheduler::{Record, Status};
+use holdfast_scheduler::{TransactionRecord, ValueStatus};
 use holdfast_store::StoreError;
 use holdfast_telemetry::{BoundaryReceiver, BoundarySender, Revision};
 use smol_str::SmolStr;
@@ -183,7 +183,7 @@ enum ReplySender {
 enum Query {
     Inspect(view::Inspection),
     /// Reads the whole box again; answered with the transactions since, when the repairs are done.
-    Resync(oneshot::Sender<Vec<Arc<Record>>>),
+    Resync(oneshot::Sender<Vec<Arc<TransactionRecord>>>),
     /// Waits until nothing is under way.
     AwaitIdle(oneshot::Sender<()>),
 }
@@ -356,7 +356,7 @@ impl Statuses for CoreHandle {
     async fn statuses(
         &self,
         pending_only: bool,
-    ) -> Result<Vec<Status>, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<Vec<ValueStatus>, Box<dyn std::error::Error + Send + Sync>> {
         if !pending_only {
             return Ok(self.inspect(|view| view.engine.statuses()).await?);
         }

@@ -15,7 +15,7 @@ use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
-use holdfast_scheduler::{Key, Now, Outcome, Scope, SharedValue};
+use holdfast_scheduler::{Key, Now, Scope, SharedValue, TransactionOutcome};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError, Ticket};
 use holdfast_telemetry::BoundarySender;
@@ -62,7 +62,7 @@ pub(super) type CommitInput = Input<Box<CommitPlan>>;
 pub(super) enum CommitEvent {
     Input(Ticket, CommitInput),
     /// End of a transaction of the engine, of a commit or of the engine itself.
-    Outcome(Outcome),
+    Outcome(TransactionOutcome),
 }
 
 /// Result of a job: work that the loop has started and does not await.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_config::{Configuration, Models};
 use holdfast_platform::objects::Registry;
-use holdfast_scheduler::{Engine, Now, Record, TxnId};
+use holdfast_scheduler::{Engine, Now, TransactionRecord, TxnId};
 use tokio::sync::oneshot;
 
 use super::examination::Examiner;
@@ -44,7 +44,7 @@ impl fmt::Debug for Inspection {
 /// A request that waits for a complete reading of the box and the repairs that follow.
 #[derive(Debug)]
 pub(super) struct Resync {
-    answer: oneshot::Sender<Vec<Arc<Record>>>,
+    answer: oneshot::Sender<Vec<Arc<TransactionRecord>>>,
     /// The last transaction before the request.
     after: TxnId,
     /// True once the complete reading was handled.
@@ -121,7 +121,7 @@ impl CoreHandle {
     ///
     /// # Errors
     /// When the core has stopped.
-    pub async fn resync(&self) -> Result<Vec<Arc<Record>>, CommitError> {
+    pub async fn resync(&self) -> Result<Vec<Arc<TransactionRecord>>, CommitError> {
         let (answer, answered) = oneshot::channel();
         self.query(Query::Resync(answer)).await?;
         answered.await.map_err(|_| CommitError::Stopped)

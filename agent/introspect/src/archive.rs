@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
-use holdfast_scheduler::{Record, TxnId};
+use holdfast_scheduler::{TransactionRecord, TxnId};
 use holdfast_store::Journal;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
@@ -46,7 +46,7 @@ impl Introspect {
         }
     }
 
-    fn append_to_journal(&self, journal: &Journal, record: Arc<Record>) {
+    fn append_to_journal(&self, journal: &Journal, record: Arc<TransactionRecord>) {
         let render = self.render.clone();
         journal.append(record.txn.0, move || {
             let document = render.transaction(&record).truncated(OPERATIONS_STORED);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use holdfast_platform::{descriptors, value_json};
 use holdfast_scheduler::{
-    Action, Cause, Key, OperationResult, Outcome, Record, RecordedOperation, Registry, SharedValue,
-    State, Status, Trigger, TxnId, Value,
+    Action, Cause, Key, OperationResult, RecordedOperation, Registry, SharedValue,
+    TransactionOutcome, TransactionRecord, Trigger, TxnId, Value, ValueState, ValueStatus,
 };
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -190,7 +190,7 @@ impl Renderer {
     }
 
     /// Facts about a value that only the system knows, such as numbers and ownership marks.
-    pub(super) fn metadata(&self, status: &Status) -> serde_json::Value {
+    pub(super) fn metadata(&self, status: &ValueStatus) -> serde_json::Value {
         let observed = status.observed.as_ref();
         let document = observed.map(|it| value_json::to_json(status.key.kind(), &**it));
         document.and_then(|it| it.get("facts").cloned()).unwrap_or(serde_json::Value::Null)
@@ -204,7 +204,7 @@ impl Renderer {
         keys.iter().map(|key| self.key(key)).collect()
     }
 
-    pub(crate) fn transaction(&self, record: &Record) -> TransactionDocument {
+    pub(crate) fn transaction(&self, record: &TransactionRecord) -> TransactionDocument {
         let remade = recreated_keys(record);
         let operation = |it: &RecordedOperation| {
             let is_recreate = remade.contains(&(&it.key, it.undo));
@@ -218,16 +218,16 @@ impl Renderer {
             value: self.value(key, value.as_ref()),
         });
         let (pending, failed, error, undone) = match &record.outcome {
-            Outcome::Done { pending, failed, .. } => {
+            TransactionOutcome::Done { pending, failed, .. } => {
                 (self.names(pending), self.names(failed), None, false)
             }
-            Outcome::Refused { reason, .. } => {
+            TransactionOutcome::Refused { reason, .. } => {
                 (Vec::new(), Vec::new(), Some(reason.to_string()), true)
             }
-            Outcome::Cancelled { undone, .. } => {
+            TransactionOutcome::Cancelled { undone, .. } => {
                 (Vec::new(), Vec::new(), Some("called off".to_owned()), *undone)
             }
-            Outcome::Failed { key, label, error, undone, .. } => {
+            TransactionOutcome::Failed { key, label, error, undone, .. } => {
                 (Vec::new(), vec![self.key(key)], Some(format!("{label}: {error}")), *undone)
             }
         };
@@ -253,7 +253,7 @@ impl Renderer {
         }
     }
 
-    fn operation(&self, record: &Record, it: &RecordedOperation) -> OperationDocument {
+    fn operation(&self, record: &TransactionRecord, it: &RecordedOperation) -> OperationDocument {
         let (result, error) = match &it.result {
             OperationResult::Verified => ("verified", None),
             OperationResult::Completed => ("completed", None),
@@ -283,7 +283,7 @@ impl Renderer {
     }
 
     /// Status of one value, with a short form of its parts.
-    pub(super) fn status(&self, status: &Status, parts: &[Status]) -> serde_json::Value {
+    pub(super) fn status(&self, status: &ValueStatus, parts: &[ValueStatus]) -> serde_json::Value {
         let derived: Vec<_> = parts.iter().map(|part| self.summary(part)).collect();
         json!({
             "value": self.summary(status),
@@ -292,7 +292,7 @@ impl Renderer {
         })
     }
 
-    fn summary(&self, status: &Status) -> serde_json::Value {
+    fn summary(&self, status: &ValueStatus) -> serde_json::Value {
         let detail = &status.detail;
         json!({
             "key": self.key(&status.key),
@@ -312,13 +312,13 @@ impl Renderer {
 }
 
 /// Unmet dependencies, followed by validation errors.
-pub(super) fn details(status: &Status) -> Vec<String> {
+pub(super) fn details(status: &ValueStatus) -> Vec<String> {
     let invalid = status.detail.invalid.iter().map(ToString::to_string);
     status.detail.unmet.iter().cloned().chain(invalid).collect()
 }
 
 /// Keys that a transaction, or its roll-back (true), both deletes and creates.
-fn recreated_keys(record: &Record) -> BTreeSet<(&Key, bool)> {
+fn recreated_keys(record: &TransactionRecord) -> BTreeSet<(&Key, bool)> {
     let of = |action| {
         let operations = record.operations.iter().filter(move |it| it.action == action);
         operations.map(|it| (&it.key, it.undo))
@@ -327,7 +327,7 @@ fn recreated_keys(record: &Record) -> BTreeSet<(&Key, bool)> {
     of(Action::Create).filter(|it| deleted.contains(it)).collect()
 }
 
-fn txn_type(record: &Record) -> TxnType {
+fn txn_type(record: &TransactionRecord) -> TxnType {
     let again = || record.operations.iter().all(|it| it.cause == Cause::Requested);
     match record.trigger {
         Trigger::Change => TxnType::NBTransaction,
@@ -348,26 +348,26 @@ pub(super) fn cause_text(cause: Cause) -> &'static str {
 }
 
 /// State of a value before an operation, as far as the operation tells.
-fn state_before(it: &RecordedOperation) -> State {
+fn state_before(it: &RecordedOperation) -> ValueState {
     match (it.action, it.cause) {
-        (Action::Create, Cause::Unblocked | Cause::Unparked) => State::Pending,
-        (Action::Create, Cause::Drift) => State::Missing,
-        (Action::Create, _) => State::Nonexistent,
-        (_, Cause::Drift) => State::Drifted,
-        (Action::Adopt, _) | (_, Cause::Orphan) => State::Obtained,
-        _ => State::Configured,
+        (Action::Create, Cause::Unblocked | Cause::Unparked) => ValueState::Pending,
+        (Action::Create, Cause::Drift) => ValueState::Missing,
+        (Action::Create, _) => ValueState::Nonexistent,
+        (_, Cause::Drift) => ValueState::Drifted,
+        (Action::Adopt, _) | (_, Cause::Orphan) => ValueState::Obtained,
+        _ => ValueState::Configured,
     }
 }
 
 /// State of a value after an operation.
-pub(super) fn state_after(it: &RecordedOperation) -> State {
+pub(super) fn state_after(it: &RecordedOperation) -> ValueState {
     match (&it.result, it.action, it.cause) {
-        (OperationResult::Failed(_), ..) => State::Failed,
+        (OperationResult::Failed(_), ..) => ValueState::Failed,
         (OperationResult::NotTried, ..) => state_before(it),
-        (_, Action::Delete, Cause::Parked) => State::Pending,
-        (_, Action::Delete, _) => State::Nonexistent,
-        (_, Action::Release, _) => State::Obtained,
-        _ => State::Configured,
+        (_, Action::Delete, Cause::Parked) => ValueState::Pending,
+        (_, Action::Delete, _) => ValueState::Nonexistent,
+        (_, Action::Release, _) => ValueState::Obtained,
+        _ => ValueState::Configured,
     }
 }
 

@@ -13,7 +13,7 @@ use holdfast_config::{Branch, InstancePath, Path, Provenance, ProvenanceKind, St
 use holdfast_core::CoreView;
 use holdfast_platform::objects::ObjectKeys;
 use holdfast_platform::objects::state::Planes;
-use holdfast_scheduler::{Key, SharedValue, State, Status, Target};
+use holdfast_scheduler::{Key, SharedValue, Target, ValueState, ValueStatus};
 use serde_json::json;
 
 use super::arguments::{Arguments, format_time};
@@ -53,7 +53,7 @@ impl Introspect {
         let question = move |view: &CoreView<'_>| {
             let key = key_lookup::find_key(view.engine, &key)?;
             let status = view.engine.status(&key);
-            let status = status.filter(|status| status.state != State::Nonexistent);
+            let status = status.filter(|status| status.state != ValueState::Nonexistent);
             let status = status.ok_or_else(|| {
                 HttpError::not_found(format!(
                     "{} is gone; its timeline tells more",
@@ -100,7 +100,7 @@ struct Explainer<'a> {
 }
 
 impl Explainer<'_> {
-    fn document(&self, status: &Status) -> serde_json::Value {
+    fn document(&self, status: &ValueStatus) -> serde_json::Value {
         let bases = self.bases(status);
         let chain = self.dependency_chain(&status.key);
         json!({
@@ -134,13 +134,13 @@ impl Explainer<'_> {
     }
 
     /// Parts of a value. Properties are left out, as their state is that of the value.
-    fn parts(&self, status: &Status) -> Vec<serde_json::Value> {
+    fn parts(&self, status: &ValueStatus) -> Vec<serde_json::Value> {
         let known = |key: &&Key| self.view.engine.status(key).is_some();
         status.parts.iter().filter(known).map(|key| self.summary(key)).collect()
     }
 
     /// The value and all values that it is a part of, itself first.
-    fn bases(&self, status: &Status) -> Vec<Key> {
+    fn bases(&self, status: &ValueStatus) -> Vec<Key> {
         let mut bases = vec![status.key.clone()];
         let mut at = 0;
         while let Some(key) = bases.get(at).cloned() {
@@ -156,28 +156,28 @@ impl Explainer<'_> {
     }
 
     /// Text for the reason of a value's state.
-    fn state_reason(&self, status: &Status) -> String {
+    fn state_reason(&self, status: &ValueStatus) -> String {
         let unmet = || status.detail.unmet.join(", ");
         let waits = || format!("it waits for: {}", unmet());
         match status.state {
-            State::Configured if !status.detail.unmet.is_empty() => {
+            ValueState::Configured if !status.detail.unmet.is_empty() => {
                 format!("the system has as much of it as is possible without: {}", unmet())
             }
-            State::Configured => "the system has what is intended".to_owned(),
-            State::Obtained => "the system has it, and it is not configured".to_owned(),
-            State::InProgress => "an operation on it is under way".to_owned(),
-            State::Cyclic => {
+            ValueState::Configured => "the system has what is intended".to_owned(),
+            ValueState::Obtained => "the system has it, and it is not configured".to_owned(),
+            ValueState::InProgress => "an operation on it is under way".to_owned(),
+            ValueState::Cyclic => {
                 let circle = status.detail.cycle.iter().map(|key| self.view.engine.label(key));
                 format!("it waits for itself: {}", circle.collect::<Vec<_>>().join(", "))
             }
-            State::Pending if !status.detail.unmet.is_empty() => waits(),
-            State::Conflict => {
+            ValueState::Pending if !status.detail.unmet.is_empty() => waits(),
+            ValueState::Conflict => {
                 let holder = status.detail.conflict.as_ref();
                 let holder = holder.map(|key| self.view.engine.label(key));
                 format!("{} holds what it needs", holder.unwrap_or_default())
             }
-            State::Missing => "it was applied, and is gone from the system since".to_owned(),
-            State::Drifted => "it was applied, and the system changed it since".to_owned(),
+            ValueState::Missing => "it was applied, and is gone from the system since".to_owned(),
+            ValueState::Drifted => "it was applied, and the system changed it since".to_owned(),
             _ => match &status.detail.error {
                 Some(error) => format!("{error} ({} tries)", status.detail.attempts),
                 None => details(status).join("; "),
@@ -198,7 +198,7 @@ impl Explainer<'_> {
             });
             let mut followed = false;
             for (next, label) in next {
-                let waiting = engine.state(next) != State::Nonexistent;
+                let waiting = engine.state(next) != ValueState::Nonexistent;
                 if waiting && next != start && !came_from.contains_key(next) {
                     came_from.insert(next.clone(), (key.clone(), label.clone()));
                     queue.push_back(next.clone());

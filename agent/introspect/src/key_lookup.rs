@@ -1,6 +1,6 @@
 //! Lookup of values by name. A text may stand for several keys, of which the engine knows some.
 
-use holdfast_scheduler::{Engine, Key, Registry, State};
+use holdfast_scheduler::{Engine, Key, Registry, ValueState};
 
 use super::http_error::HttpError;
 
@@ -8,7 +8,7 @@ use super::http_error::HttpError;
 pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
     let meanings = engine.registry().keys_from_text(text);
     let known = |key: &&Key| {
-        engine.state(key) != State::Nonexistent
+        engine.state(key) != ValueState::Nonexistent
             || engine.status(key).is_some()
             || engine.history().touching(key).next().is_some()
     };

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use holdfast_scheduler::{Engine, State};
+use holdfast_scheduler::{Engine, ValueState};
 use prometheus::TextEncoder;
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType, Summary};
 use serde_json::json;
@@ -82,7 +82,7 @@ impl Page {
         self.operations(engine);
         let census = engine.state_counts();
         // All states are included, so that an alert on any of them has a value.
-        let states = State::ALL.iter().filter(|state| **state != State::Nonexistent);
+        let states = ValueState::ALL.iter().filter(|state| **state != ValueState::Nonexistent);
         let samples = states.map(|state| {
             let count = census.iter().find(|(it, _)| it == state).map_or(0, |(_, count)| *count);
             gauge(&[("state", state)], count as f64)

@@ -10,7 +10,7 @@ use holdfast_core::CoreView;
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::value_json;
 use holdfast_platform::values::{Link, LinkKind};
-use holdfast_scheduler::{Key, OperationResult, Record, SharedValue, TxnId};
+use holdfast_scheduler::{Key, OperationResult, SharedValue, TransactionRecord, TxnId};
 use serde::{Deserialize, Serialize};
 
 use super::Introspect;
@@ -73,7 +73,7 @@ pub(super) async fn recording(
 fn recording_of(
     view: &CoreView<'_>,
     render: &Renderer,
-    record: &Record,
+    record: &TransactionRecord,
     began_ns: u64,
 ) -> Recording {
     let touched: Vec<Key> = record.keys().cloned().collect();

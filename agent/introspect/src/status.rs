@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::CoreView;
-use holdfast_scheduler::{Key, SharedValue, State, Status, Tally};
+use holdfast_scheduler::{Key, SharedValue, Tally, ValueState, ValueStatus};
 use serde_json::json;
 
 use super::arguments::Arguments;
@@ -38,17 +38,20 @@ pub(super) async fn status(
     Ok(page::list(&shown, next))
 }
 
-fn parse_state(text: &str) -> Result<State, HttpError> {
-    let named = |state: &State| text.eq_ignore_ascii_case(&state.to_string());
-    State::ALL.into_iter().find(named).ok_or_else(|| {
-        let all = State::ALL.map(|state| state.to_string());
+fn parse_state(text: &str) -> Result<ValueState, HttpError> {
+    let named = |state: &ValueState| text.eq_ignore_ascii_case(&state.to_string());
+    ValueState::ALL.into_iter().find(named).ok_or_else(|| {
+        let all = ValueState::ALL.map(|state| state.to_string());
         HttpError::bad_request(format!("`state={text}` is not one of {}", all.join(", ")))
     })
 }
 
 impl Introspect {
     /// Status of one value and its parts.
-    pub(super) async fn status_of(&self, key: String) -> Result<(Status, Vec<Status>), HttpError> {
+    pub(super) async fn status_of(
+        &self,
+        key: String,
+    ) -> Result<(ValueStatus, Vec<ValueStatus>), HttpError> {
         let question = move |view: &CoreView<'_>| {
             let key = key_lookup::find_key(view.engine, &key)?;
             with_parts(view, &key).ok_or_else(|| {
@@ -64,7 +67,7 @@ impl Introspect {
     pub(super) async fn statuses(
         &self,
         keys: Vec<Key>,
-    ) -> Result<Vec<(Status, Vec<Status>)>, HttpError> {
+    ) -> Result<Vec<(ValueStatus, Vec<ValueStatus>)>, HttpError> {
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(STATUSES_AT_ONCE) {
             let some = some.to_vec();
@@ -77,8 +80,8 @@ impl Introspect {
     }
 }
 
-fn with_parts(view: &CoreView<'_>, key: &Key) -> Option<(Status, Vec<Status>)> {
-    let status = view.engine.status(key).filter(|it| it.state != State::Nonexistent)?;
+fn with_parts(view: &CoreView<'_>, key: &Key) -> Option<(ValueStatus, Vec<ValueStatus>)> {
+    let status = view.engine.status(key).filter(|it| it.state != ValueState::Nonexistent)?;
     let parts = status.parts.iter().filter_map(|part| view.engine.status(part));
     let parts = parts.collect();
     Some((status, parts))
@@ -123,7 +126,7 @@ fn index(introspect: &Introspect) -> serde_json::Value {
 }
 
 /// One plane of a value. The engine's own view is the applied value, else one that the system has by itself.
-fn plane<'s>(status: &'s Status, view: &str) -> Option<&'s SharedValue> {
+fn plane<'s>(status: &'s ValueStatus, view: &str) -> Option<&'s SharedValue> {
     match view {
         "NB" => status.intended.as_ref(),
         "SB" => status.observed.as_ref(),

@@ -11,7 +11,8 @@ use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_core::CoreView;
 use holdfast_scheduler::{
-    Key, OperationResult, Outcome, Record, SharedValue, State, Status, Target, TxnId,
+    Key, OperationResult, SharedValue, Target, TransactionOutcome, TransactionRecord, TxnId,
+    ValueState, ValueStatus,
 };
 use serde_json::json;
 
@@ -30,7 +31,7 @@ pub(super) struct ValueRevision {
     /// `None` for the present revision.
     pub(super) until_ns: Option<u64>,
     pub(super) txn: Option<TxnId>,
-    pub(super) state: State,
+    pub(super) state: ValueState,
     pub(super) value: Option<SharedValue>,
 }
 
@@ -38,15 +39,15 @@ pub(super) struct ValueRevision {
 #[derive(Debug)]
 pub(super) struct KeyHistory {
     pub(super) key: Key,
-    pub(super) records: Vec<Arc<Record>>,
-    pub(super) current: Option<Status>,
+    pub(super) records: Vec<Arc<TransactionRecord>>,
+    pub(super) current: Option<ValueStatus>,
     targets: Vec<(String, Target, Vec<Key>)>,
 }
 
 impl KeyHistory {
     pub(super) fn of(view: &CoreView<'_>, key: Key) -> Self {
         let records = view.engine.history().touching(&key).cloned().collect();
-        let now = view.engine.status(&key).filter(|now| now.state != State::Nonexistent);
+        let now = view.engine.status(&key).filter(|now| now.state != ValueState::Nonexistent);
         Self { key, records, current: now, targets: Vec::new() }
     }
 
@@ -70,9 +71,9 @@ impl KeyHistory {
             };
             push_revision(&mut revisions, record.ended_ns, Some(record.txn), state, value);
         }
-        let state = self.current.as_ref().map_or(State::Nonexistent, |now| now.state);
+        let state = self.current.as_ref().map_or(ValueState::Nonexistent, |now| now.state);
         let last = revisions.last().filter(|last| last.until_ns.is_none());
-        if last.map_or(State::Nonexistent, |last| last.state) != state {
+        if last.map_or(ValueState::Nonexistent, |last| last.state) != state {
             let value = self.current.as_ref().and_then(displayed_value);
             let since = if revisions.is_empty() { began_ns } else { now_ns };
             push_revision(&mut revisions, since, None, state, value);
@@ -83,32 +84,41 @@ impl KeyHistory {
     /// State and value after a transaction; `None` when it did not change the value.
     fn state_and_value_after(
         &self,
-        record: &Record,
+        record: &TransactionRecord,
         before: Option<&ValueRevision>,
-    ) -> Option<(State, Option<SharedValue>)> {
+    ) -> Option<(ValueState, Option<SharedValue>)> {
         let operations = record.operations.iter().rev();
         let mut last =
             operations.filter(|it| it.key == self.key && it.result != OperationResult::NotTried);
         let asked = record.requested.binary_search_by(|(key, _)| key.cmp(&self.key)).ok();
         let asked = asked.and_then(|at| record.requested[at].1.clone());
         let waits = match &record.outcome {
-            Outcome::Done { pending, .. } => pending.contains(&self.key),
-            Outcome::Failed { .. } | Outcome::Refused { .. } | Outcome::Cancelled { .. } => false,
+            TransactionOutcome::Done { pending, .. } => pending.contains(&self.key),
+            TransactionOutcome::Failed { .. }
+            | TransactionOutcome::Refused { .. }
+            | TransactionOutcome::Cancelled { .. } => false,
         };
         if waits {
             let earlier = before.and_then(|before| before.value.clone());
-            return Some((State::Pending, asked.or(earlier)));
+            return Some((ValueState::Pending, asked.or(earlier)));
         }
         if let Some(operation) = last.next() {
             let value = operation.new.clone().or_else(|| operation.old.clone());
             return Some((state_after(operation), value));
         }
         match (&record.outcome, asked) {
-            (Outcome::Failed { .. } | Outcome::Refused { .. } | Outcome::Cancelled { .. }, _) => {
-                None
+            (
+                TransactionOutcome::Failed { .. }
+                | TransactionOutcome::Refused { .. }
+                | TransactionOutcome::Cancelled { .. },
+                _,
+            ) => None,
+            (TransactionOutcome::Done { .. }, Some(value)) => {
+                Some((ValueState::Configured, Some(value)))
             }
-            (Outcome::Done { .. }, Some(value)) => Some((State::Configured, Some(value))),
-            (Outcome::Done { .. }, None) => before.map(|_| (State::Nonexistent, None)),
+            (TransactionOutcome::Done { .. }, None) => {
+                before.map(|_| (ValueState::Nonexistent, None))
+            }
         }
     }
 }
@@ -118,19 +128,19 @@ fn push_revision(
     revisions: &mut Vec<ValueRevision>,
     since_ns: u64,
     txn: Option<TxnId>,
-    state: State,
+    state: ValueState,
     value: Option<SharedValue>,
 ) {
     if let Some(last) = revisions.last_mut().filter(|last| last.until_ns.is_none()) {
         last.until_ns = Some(since_ns);
     }
-    if state != State::Nonexistent {
+    if state != ValueState::Nonexistent {
         revisions.push(ValueRevision { since_ns, until_ns: None, txn, state, value });
     }
 }
 
 /// The plane to show for a value.
-fn displayed_value(status: &Status) -> Option<SharedValue> {
+fn displayed_value(status: &ValueStatus) -> Option<SharedValue> {
     status.intended.clone().or_else(|| status.applied.clone()).or_else(|| status.observed.clone())
 }
 
@@ -151,7 +161,10 @@ impl ValueRevision {
         }
         let error = now.filter(|_| self.until_ns.is_none()).and_then(|it| it.detail.error.as_ref());
         flags.extend(error.map(|error| ("error", error.to_string())));
-        if !matches!(self.state, State::Configured | State::Obtained | State::Drifted) {
+        if !matches!(
+            self.state,
+            ValueState::Configured | ValueState::Obtained | ValueState::Drifted
+        ) {
             flags.insert("unavailable", "true".to_owned());
         }
         flags

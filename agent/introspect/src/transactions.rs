@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use holdfast_scheduler::{Record, TxnId};
+use holdfast_scheduler::{TransactionRecord, TxnId};
 use serde_json::json;
 
 use super::arguments::Arguments;
@@ -72,7 +72,7 @@ pub(super) struct TransactionFilter {
 }
 
 impl TransactionFilter {
-    fn matches(&self, record: &Record) -> bool {
+    fn matches(&self, record: &TransactionRecord) -> bool {
         record.ended_ns >= self.since && record.started_ns <= self.until
     }
 }
@@ -100,7 +100,7 @@ impl Introspect {
         let records = self.core.inspect(move |view| {
             let records = view.engine.history().after(TxnId(window.after));
             let wanted = records.filter(|record| window.matches(record));
-            wanted.take(window.limit).cloned().collect::<Vec<Arc<Record>>>()
+            wanted.take(window.limit).cloned().collect::<Vec<Arc<TransactionRecord>>>()
         });
         found.extend(records.await?.iter().map(|record| self.render.transaction(record)));
         found.truncate(window.limit);

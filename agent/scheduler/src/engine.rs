@@ -45,7 +45,7 @@ pub struct Step {
     pub cancel: Vec<OpId>,
     /// Keys to be read and returned as facts, one for each key, also when nothing is there.
     pub read: Vec<Key>,
-    pub finished: Vec<Outcome>,
+    pub finished: Vec<TransactionOutcome>,
     /// Waits that have ended: the level was reached, or the time is over.
     pub reached: Vec<WaitResult>,
     /// True when everything is to be retrieved and given to [`Engine::resync`].
@@ -58,7 +58,7 @@ pub struct Step {
 
 /// End of a transaction, including those that the engine began by itself.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum TransactionOutcome {
     /// Everything possible is done and verified. `pending` values wait for dependencies. `failed` values are tried
     /// again: those the transaction did not name, or, in a best-effort one, any.
     Done { txn: TxnId, pending: Vec<Key>, failed: Vec<Key> },
@@ -70,7 +70,7 @@ pub enum Outcome {
     Failed { txn: TxnId, key: Key, label: String, error: OperationError, undone: bool },
 }
 
-impl Outcome {
+impl TransactionOutcome {
     /// Copy with at most this many keys in each list.
     pub(crate) fn bounded(&self, most: usize) -> Self {
         let first = |keys: &[Key]| keys.iter().take(most).cloned().collect();
@@ -299,7 +299,7 @@ impl Engine {
         match self.queue.iter().position(|queued| queued.txn == txn) {
             Some(at) => {
                 self.queue.remove(at);
-                self.report_outcome(Outcome::Cancelled { txn, undone: true }, &mut step);
+                self.report_outcome(TransactionOutcome::Cancelled { txn, undone: true }, &mut step);
             }
             None => self.abort(txn, now, &mut step),
         }
@@ -457,7 +457,7 @@ impl Engine {
             let plan = match self.replan_if_stale(plan) {
                 Ok(plan) => plan,
                 Err(reason) => {
-                    self.report_outcome(Outcome::Refused { txn, reason }, step);
+                    self.report_outcome(TransactionOutcome::Refused { txn, reason }, step);
                     return true;
                 }
             };
@@ -570,7 +570,7 @@ impl Engine {
     }
 
     /// Reports the end of a transaction.
-    pub(crate) fn report_outcome(&mut self, outcome: Outcome, step: &mut Step) {
+    pub(crate) fn report_outcome(&mut self, outcome: TransactionOutcome, step: &mut Step) {
         self.on_wait_ended(&outcome, step);
         step.finished.push(outcome);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::engine::Outcome;
+use crate::engine::TransactionOutcome;
 use crate::key::{FixedMap, Key, KindId};
 use crate::operation::{Action, OperationError, TxnId};
 use crate::plan::Cause;
@@ -50,7 +50,7 @@ pub struct Author {
 
 /// Record of one transaction.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct TransactionRecord {
     pub txn: TxnId,
     pub trigger: Trigger,
     pub description: String,
@@ -65,7 +65,7 @@ pub struct Record {
     pub operations: Vec<RecordedOperation>,
     /// Number of operations beyond those kept.
     pub omitted: usize,
-    pub outcome: Outcome,
+    pub outcome: TransactionOutcome,
 }
 
 /// One operation of a transaction.
@@ -140,7 +140,7 @@ impl Omitted {
 /// The last transactions, oldest first.
 #[derive(Debug, Default)]
 pub struct History {
-    records: VecDeque<Arc<Record>>,
+    records: VecDeque<Arc<TransactionRecord>>,
     /// Records that touch a key, ascending.
     touching: FixedMap<Key, SmallVec<[TxnId; 2]>>,
     octets: usize,
@@ -149,29 +149,29 @@ pub struct History {
 }
 
 impl History {
-    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<Record>> {
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<TransactionRecord>> {
         self.records.iter()
     }
 
-    pub fn record(&self, txn: TxnId) -> Option<&Arc<Record>> {
+    pub fn record(&self, txn: TxnId) -> Option<&Arc<TransactionRecord>> {
         let at = self.records.binary_search_by_key(&txn, |record| record.txn).ok()?;
         self.records.get(at)
     }
 
     /// Records with a higher number, ascending. Costs as much as it returns.
-    pub fn after(&self, txn: TxnId) -> impl Iterator<Item = &Arc<Record>> {
+    pub fn after(&self, txn: TxnId) -> impl Iterator<Item = &Arc<TransactionRecord>> {
         let from = self.records.partition_point(|record| record.txn <= txn);
         self.records.range(from..)
     }
 
     /// Records that ended after a time, the last one first. Costs as much as it returns, as long as transactions end in
     /// the order in which they began.
-    pub fn since(&self, time_ns: u64) -> impl Iterator<Item = &Arc<Record>> {
+    pub fn since(&self, time_ns: u64) -> impl Iterator<Item = &Arc<TransactionRecord>> {
         self.records.iter().rev().take_while(move |record| record.ended_ns > time_ns)
     }
 
     /// Records that touch a key, ascending. Costs as much as it returns.
-    pub fn touching(&self, key: &Key) -> impl Iterator<Item = &Arc<Record>> {
+    pub fn touching(&self, key: &Key) -> impl Iterator<Item = &Arc<TransactionRecord>> {
         let txns = self.touching.get(key).map_or(&[][..], |txns| txns);
         txns.iter().filter_map(|&txn| self.record(txn))
     }
@@ -191,7 +191,7 @@ impl History {
         self.transactions.iter().map(|(&trigger, &tally)| (trigger, tally))
     }
 
-    pub(crate) fn push(&mut self, mut record: Record) {
+    pub(crate) fn push(&mut self, mut record: TransactionRecord) {
         self.count(&record);
         record.requested.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.octets += octets(&record);
@@ -212,7 +212,7 @@ impl History {
         }
     }
 
-    fn forget(&mut self, record: &Record) {
+    fn forget(&mut self, record: &TransactionRecord) {
         self.octets -= octets(record);
         for key in record.keys() {
             let Some(txns) = self.touching.get_mut(key) else { continue };
@@ -232,8 +232,8 @@ impl History {
         }
     }
 
-    fn count(&mut self, record: &Record) {
-        let failed = !matches!(record.outcome, Outcome::Done { .. });
+    fn count(&mut self, record: &TransactionRecord) {
+        let failed = !matches!(record.outcome, TransactionOutcome::Done { .. });
         let took = record.ended_ns.saturating_sub(record.started_ns);
         self.transactions.entry(record.trigger.as_str()).or_default().add(failed, took);
         for alike in record.operations.chunk_by(|a, b| a.sort() == b.sort()) {
@@ -245,14 +245,14 @@ impl History {
     }
 }
 
-impl Record {
+impl TransactionRecord {
     /// Keys that the transaction requested, worked on, or left waiting; some of them more than once.
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         let requested = self.requested.iter().map(|(key, _)| key);
         let left: [&[Key]; 2] = match &self.outcome {
-            Outcome::Done { pending, failed, .. } => [pending, failed],
-            Outcome::Failed { key, .. } => [std::slice::from_ref(key), &[]],
-            Outcome::Refused { .. } | Outcome::Cancelled { .. } => [&[], &[]],
+            TransactionOutcome::Done { pending, failed, .. } => [pending, failed],
+            TransactionOutcome::Failed { key, .. } => [std::slice::from_ref(key), &[]],
+            TransactionOutcome::Refused { .. } | TransactionOutcome::Cancelled { .. } => [&[], &[]],
         };
         let left = left.into_iter().flatten();
         requested.chain(self.operations.iter().map(|operation| &operation.key)).chain(left)
@@ -265,7 +265,7 @@ impl RecordedOperation {
     }
 }
 
-fn octets(record: &Record) -> usize {
+fn octets(record: &TransactionRecord) -> usize {
     let values = record.operations.len() + record.requested.len();
     RECORD_OCTETS + record.description.len() + values * OPERATION_OCTETS
 }
@@ -278,7 +278,7 @@ mod tests {
         Key::of(KindId(1)).str(name)
     }
 
-    fn record(txn: u64, keys: &[&str], pending: &[&str]) -> Record {
+    fn record(txn: u64, keys: &[&str], pending: &[&str]) -> TransactionRecord {
         let operation = |name: &&str| RecordedOperation {
             action: Action::Create,
             key: key(name),
@@ -288,7 +288,7 @@ mod tests {
             result: OperationResult::Verified,
             undo: false,
         };
-        Record {
+        TransactionRecord {
             txn: TxnId(txn),
             trigger: Trigger::Change,
             description: String::new(),
@@ -298,7 +298,7 @@ mod tests {
             requested: Vec::new(),
             operations: keys.iter().map(operation).collect(),
             omitted: 0,
-            outcome: Outcome::Done {
+            outcome: TransactionOutcome::Done {
                 txn: TxnId(txn),
                 pending: pending.iter().map(|name| key(name)).collect(),
                 failed: Vec::new(),
@@ -312,7 +312,7 @@ mod tests {
         for one in [record(1, &["a"], &[]), record(3, &["b"], &["c"]), record(2, &["a"], &[])] {
             history.push(one);
         }
-        let numbers = |records: Vec<&Arc<Record>>| {
+        let numbers = |records: Vec<&Arc<TransactionRecord>>| {
             records.into_iter().map(|record| record.txn.0).collect::<Vec<_>>()
         };
         assert_eq!(numbers(history.records().collect()), [1, 2, 3]);

@@ -9,7 +9,7 @@ use crate::key::{Key, KeySet};
 use crate::operation::TxnId;
 use crate::plan::{Delta, Plan, PlanError};
 use crate::planner;
-use crate::status::State;
+use crate::status::ValueState;
 use crate::targets::provided_targets;
 
 /// One dependency of a value, and its state.
@@ -30,7 +30,7 @@ impl Engine {
     /// Keys of all values (no properties) that satisfy `wanted`, in no order. Visits every value once.
     pub fn keys(&self, wanted: impl Fn(&Key) -> bool) -> Vec<Key> {
         let there = self.graph.nodes().filter(|(_, node)| wanted(&node.key));
-        let there = there.filter(|(_, node)| self.state(&node.key) != State::Nonexistent);
+        let there = there.filter(|(_, node)| self.state(&node.key) != ValueState::Nonexistent);
         there.map(|(_, node)| node.key.clone()).collect()
     }
 

@@ -53,8 +53,10 @@ pub use descriptor::{
     AnyDescriptor, Change, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
 };
 pub use drift_policy::DriftPolicy;
-pub use engine::{Engine, Outcome, Scope, Step};
-pub use history::{Author, History, OperationResult, Record, RecordedOperation, Tally, Trigger};
+pub use engine::{Engine, Scope, Step, TransactionOutcome};
+pub use history::{
+    Author, History, OperationResult, RecordedOperation, Tally, TransactionRecord, Trigger,
+};
 pub use inspect::DependencyStatus;
 pub use key::{Key, KeyError, KindId, Segment, sort_keys};
 pub use operation::{
@@ -64,6 +66,6 @@ pub use plan::{
     Cause, Delta, IntentChange, Mode, Owner, Plan, PlanCost, PlanError, PlannedOperation,
 };
 pub use planner::Planning;
-pub use status::{Counters, Detail, LastOperation, State, Status};
+pub use status::{Counters, Detail, LastOperation, ValueState, ValueStatus};
 pub use value::{SharedValue, Value};
 pub use waits::{Level, Wait, WaitResult};

@@ -10,7 +10,7 @@ use crate::value::SharedValue;
 
 /// The state of a value: a function of its three planes, the operation in flight and the last error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum State {
+pub enum ValueState {
     /// Nothing is intended, applied or observed.
     Nonexistent,
     /// In the system without an intent.
@@ -40,7 +40,7 @@ pub enum State {
     Retrying,
 }
 
-impl State {
+impl ValueState {
     /// All states.
     pub const ALL: [Self; 13] = [
         Self::Nonexistent,
@@ -59,7 +59,7 @@ impl State {
     ];
 }
 
-impl fmt::Display for State {
+impl fmt::Display for ValueState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Nonexistent => "NONEXISTENT",
@@ -102,10 +102,10 @@ pub struct Detail {
 
 /// Status of one value.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct ValueStatus {
     pub key: Key,
     pub label: String,
-    pub state: State,
+    pub state: ValueState,
     pub detail: Detail,
     pub last: Option<LastOperation>,
     pub intended: Option<SharedValue>,

@@ -31,10 +31,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::dependency::Claim;
-use crate::engine::{Engine, Outcome, Step};
+use crate::engine::{Engine, Step, TransactionOutcome};
 use crate::graph::{Goal, NodeIdx, Source, TargetId};
 use crate::history::{
-    Author, OPERATIONS_KEPT, Omitted, OperationResult, Record, RecordedOperation, Trigger,
+    Author, OPERATIONS_KEPT, Omitted, OperationResult, RecordedOperation, TransactionRecord,
+    Trigger,
 };
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, OpId, OperationError, TxnId};
@@ -491,14 +492,22 @@ impl Engine {
         self.mark_parked_dirty(&transaction.failed);
         let outcome = match transaction.failure.take() {
             Some(_) if transaction.cancelled => {
-                Outcome::Cancelled { txn, undone: !transaction.undo_failed }
+                TransactionOutcome::Cancelled { txn, undone: !transaction.undo_failed }
             }
-            Some((key, label, error)) => {
-                Outcome::Failed { txn, key, label, error, undone: !transaction.undo_failed }
-            }
-            None => Outcome::Done { txn, pending: transaction.pending, failed: transaction.failed },
+            Some((key, label, error)) => TransactionOutcome::Failed {
+                txn,
+                key,
+                label,
+                error,
+                undone: !transaction.undo_failed,
+            },
+            None => TransactionOutcome::Done {
+                txn,
+                pending: transaction.pending,
+                failed: transaction.failed,
+            },
         };
-        self.history.push(Record {
+        self.history.push(TransactionRecord {
             txn,
             trigger: transaction.trigger,
             description: transaction.description,

@@ -8,82 +8,86 @@ use crate::graph::{Goal, Node, NodeIdx, Source};
 use crate::key::{FixedMap, Key};
 use crate::plan::Owner;
 use crate::sorted_map::SortedMap;
-use crate::status::{Detail, State, Status};
+use crate::status::{Detail, ValueState, ValueStatus};
 
 /// Values visited in search of a dependency cycle.
 const CYCLE_SEARCHED: usize = 10_000;
 
 impl Engine {
     /// Status of one value; `None` for a key the engine has never seen.
-    pub fn status(&self, key: &Key) -> Option<Status> {
+    pub fn status(&self, key: &Key) -> Option<ValueStatus> {
         self.graph.find(key).map(|idx| self.status_of(idx, true))
     }
 
     /// The state of one value. Cheaper than [`Engine::status`].
-    pub fn state(&self, key: &Key) -> State {
+    pub fn state(&self, key: &Key) -> ValueState {
         self.graph
             .find(key)
-            .map_or(State::Nonexistent, |idx| self.state_of(idx, self.graph.node(idx)))
+            .map_or(ValueState::Nonexistent, |idx| self.state_of(idx, self.graph.node(idx)))
     }
 
     /// All values, ascending by key. Properties show as parts of their values only.
-    pub fn statuses(&self) -> Vec<Status> {
+    pub fn statuses(&self) -> Vec<ValueStatus> {
         self.sorted(self.graph.nodes().map(|(idx, _)| idx).collect())
     }
 
     /// Values that are intended and not in place, or reduced, or have an error, ascending by key. Costs as much as it
     /// returns.
-    pub fn pending(&self) -> Vec<Status> {
+    pub fn pending(&self) -> Vec<ValueStatus> {
         self.sorted(self.graph.unsettled.all().to_vec())
     }
 
     /// Number of values in each state.
-    pub fn state_counts(&self) -> Vec<(State, usize)> {
+    pub fn state_counts(&self) -> Vec<(ValueState, usize)> {
         let mut counts = std::collections::BTreeMap::new();
         for (idx, node) in self.graph.nodes() {
             *counts.entry(self.state_of(idx, node)).or_insert(0) += 1;
         }
-        counts.into_iter().filter(|&(state, _)| state != State::Nonexistent).collect()
+        counts.into_iter().filter(|&(state, _)| state != ValueState::Nonexistent).collect()
     }
 
-    fn sorted(&self, mut indexes: Vec<NodeIdx>) -> Vec<Status> {
-        indexes.retain(|&idx| self.state_of(idx, self.graph.node(idx)) != State::Nonexistent);
+    fn sorted(&self, mut indexes: Vec<NodeIdx>) -> Vec<ValueStatus> {
+        indexes.retain(|&idx| self.state_of(idx, self.graph.node(idx)) != ValueState::Nonexistent);
         indexes.sort_unstable_by(|&a, &b| self.graph.node(a).key.cmp(&self.graph.node(b).key));
         indexes.into_iter().map(|idx| self.status_of(idx, false)).collect()
     }
 
-    fn state_of(&self, idx: NodeIdx, node: &Node) -> State {
+    fn state_of(&self, idx: NodeIdx, node: &Node) -> ValueState {
         let retry = node.retry.as_ref();
         let failed = retry.filter(|retry| retry.error.is_some());
         let failed =
-            failed.map(|retry| if retry.due.is_some() { State::Retrying } else { State::Failed });
+            failed.map(
+                |retry| if retry.due.is_some() { ValueState::Retrying } else { ValueState::Failed },
+            );
         let drifted = || match (&node.applied, &node.observed) {
             (Some(applied), Some(observed)) => !self.graph.satisfied(&node.key, applied, observed),
             _ => false,
         };
         match &node.goal {
-            _ if node.running_op().is_some() => State::InProgress,
-            Goal::Nothing if node.present.is_none() => State::Nonexistent,
-            Goal::Nothing if node.applied.is_none() => State::Obtained,
-            Goal::Nothing => failed.unwrap_or(State::InProgress),
-            Goal::Refused(..) if node.goal.is_unimplemented() => State::Unimplemented,
-            Goal::Refused(..) => State::Invalid,
-            Goal::Valid(..) if node.present.is_none() && node.unmet > 0 => State::Pending,
-            Goal::Valid(..) if self.claim_holder(idx).is_some() => State::Conflict,
-            Goal::Valid(..) if failed.is_some() => failed.unwrap_or(State::Failed),
-            Goal::Valid(..) if node.present.is_none() && node.applied.is_some() => State::Missing,
-            Goal::Valid(..) if node.present.is_none() => State::Pending,
-            Goal::Valid(..) if drifted() => State::Drifted,
+            _ if node.running_op().is_some() => ValueState::InProgress,
+            Goal::Nothing if node.present.is_none() => ValueState::Nonexistent,
+            Goal::Nothing if node.applied.is_none() => ValueState::Obtained,
+            Goal::Nothing => failed.unwrap_or(ValueState::InProgress),
+            Goal::Refused(..) if node.goal.is_unimplemented() => ValueState::Unimplemented,
+            Goal::Refused(..) => ValueState::Invalid,
+            Goal::Valid(..) if node.present.is_none() && node.unmet > 0 => ValueState::Pending,
+            Goal::Valid(..) if self.claim_holder(idx).is_some() => ValueState::Conflict,
+            Goal::Valid(..) if failed.is_some() => failed.unwrap_or(ValueState::Failed),
+            Goal::Valid(..) if node.present.is_none() && node.applied.is_some() => {
+                ValueState::Missing
+            }
+            Goal::Valid(..) if node.present.is_none() => ValueState::Pending,
+            Goal::Valid(..) if drifted() => ValueState::Drifted,
             Goal::Valid(goal, _)
                 if node.applied.as_ref().is_some_and(|applied| Arc::ptr_eq(applied, goal)) =>
             {
-                State::Configured
+                ValueState::Configured
             }
-            Goal::Valid(..) => State::Pending,
+            Goal::Valid(..) => ValueState::Pending,
         }
     }
 
-    fn status_of(&self, idx: NodeIdx, alone: bool) -> Status {
+    fn status_of(&self, idx: NodeIdx, alone: bool) -> ValueStatus {
         let node = self.graph.node(idx);
         let parts = node.present.as_ref().or(node.goal.spec());
         let keys = parts.iter().flat_map(|spec| {
@@ -94,10 +98,10 @@ impl Engine {
         parts.sort_unstable();
         let detail = self.detail(idx, node, alone);
         let state = match self.state_of(idx, node) {
-            State::Pending if !detail.cycle.is_empty() => State::Cyclic,
+            ValueState::Pending if !detail.cycle.is_empty() => ValueState::Cyclic,
             state => state,
         };
-        Status {
+        ValueStatus {
             key: node.key.clone(),
             label: self.graph.label(&node.key),
             state,

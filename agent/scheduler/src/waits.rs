@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::engine::{Engine, Outcome, Step};
+use crate::engine::{Engine, Step, TransactionOutcome};
 use crate::graph::Goal;
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, TxnId};
 use crate::plan::Plan;
-use crate::status::State;
+use crate::status::ValueState;
 
 /// Progress of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub struct Wait {
 }
 
 /// End of a wait: the level was reached, or the time is over. A change that is refused, fails or is cancelled is
-/// reported by its [`Outcome`] alone.
+/// reported by its [`TransactionOutcome`] alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitResult {
     pub txn: TxnId,
@@ -100,9 +100,9 @@ impl Engine {
     }
 
     /// Updates the wait of a transaction that has ended; a wait for a change that did not end well is dropped.
-    pub(crate) fn on_wait_ended(&mut self, outcome: &Outcome, step: &mut Step) {
+    pub(crate) fn on_wait_ended(&mut self, outcome: &TransactionOutcome, step: &mut Step) {
         let txn = outcome.txn();
-        if !matches!(outcome, Outcome::Done { .. }) {
+        if !matches!(outcome, TransactionOutcome::Done { .. }) {
             self.waits.forget(txn);
             return;
         }
@@ -164,8 +164,10 @@ impl Engine {
     fn is_as_intended(&self, key: &Key) -> bool {
         let Some(idx) = self.graph.find(key) else { return true };
         match self.graph.node(idx).goal {
-            Goal::Nothing => matches!(self.state(key), State::Nonexistent | State::Obtained),
-            _ => self.state(key) == State::Configured,
+            Goal::Nothing => {
+                matches!(self.state(key), ValueState::Nonexistent | ValueState::Obtained)
+            }
+            _ => self.state(key) == ValueState::Configured,
         }
     }
 

@@ -21,7 +21,7 @@ fn check(foreign: &str, ours: &str, change: &str, want: &str) {
     let hash = plan.hash();
     assert_eq!(lab.plan(change).unwrap().hash(), hash, "the same plan again");
     let outcome = lab.commit(change).unwrap();
-    assert!(matches!(outcome, holdfast_scheduler::Outcome::Done { .. }), "{outcome:?}");
+    assert!(matches!(outcome, holdfast_scheduler::TransactionOutcome::Done { .. }), "{outcome:?}");
     assert_eq!(lab.log(), want, "what is planned is what is done");
     assert_eq!(lab.plan(change).unwrap().to_string(), "", "nothing is left to do");
 }

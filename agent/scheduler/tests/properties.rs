@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::{Lab, Reference, Thing, delta, error, key};
 use generate::{cases, change};
-use holdfast_scheduler::{Key, Outcome, State, Target};
+use holdfast_scheduler::{Key, Target, TransactionOutcome, ValueState};
 use proptest::prelude::*;
 
 /// Time longer than any pause between two tries.
@@ -33,7 +33,7 @@ fn check_converged(lab: &Lab, reference: &Reference) {
     }
     for status in lab.engine.statuses() {
         let there = lab.system.contains_key(&status.key);
-        let configured = status.state == State::Configured;
+        let configured = status.state == ValueState::Configured;
         assert_eq!(configured, there && status.intended.is_some(), "{}", status.label);
     }
     // I3: a second plan is empty.
@@ -69,7 +69,7 @@ proptest! {
         let mut reference = Reference::default();
         for change in changes {
             let outcome = lab.commit_delta(delta(&change).best_effort()).unwrap();
-            prop_assert!(matches!(&outcome, Outcome::Done { failed, .. } if failed.is_empty()), "{outcome:?}");
+            prop_assert!(matches!(&outcome, TransactionOutcome::Done { failed, .. } if failed.is_empty()), "{outcome:?}");
             reference.apply(&change);
             check_converged(&lab, &reference);
         }
@@ -117,11 +117,11 @@ proptest! {
             return Ok(());
         }
         match lab.commit(&after).unwrap() {
-            Outcome::Failed { undone, .. } => {
+            TransactionOutcome::Failed { undone, .. } => {
                 prop_assert!(undone);
                 prop_assert_eq!(lab.shown(), system);
             }
-            Outcome::Done { .. } => reference.apply(&after),
+            TransactionOutcome::Done { .. } => reference.apply(&after),
             other => panic!("{other:?}"),
         }
         lab.failing.clear();
@@ -186,7 +186,7 @@ fn a_change_with_repeated_operations_on_a_value_is_undone() {
         lab.commit_delta(delta(before).best_effort()).unwrap();
         let system = lab.shown();
         let failing = fail_once_at(&mut lab, after, at).expect("there are so many operations");
-        if let Outcome::Failed { undone, .. } = lab.commit(after).unwrap() {
+        if let TransactionOutcome::Failed { undone, .. } = lab.commit(after).unwrap() {
             assert!(undone, "{failing}");
             assert_eq!(lab.shown(), system, "{failing}: {}", lab.log());
         }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 
 use common::{Lab, delta, key};
-use holdfast_scheduler::{Counters, Delta, Outcome};
+use holdfast_scheduler::{Counters, Delta, TransactionOutcome};
 
 /// Number large enough for a cost that grows with it to show.
 const MANY: usize = 5_000;
@@ -32,7 +32,7 @@ fn many(count: usize, line: impl Fn(usize) -> String) -> String {
 fn cost(lab: &mut Lab, change: &str, operations: usize) -> u64 {
     let before = lab.engine.counters();
     let outcome = lab.commit(change).unwrap();
-    assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+    assert!(matches!(outcome, TransactionOutcome::Done { .. }), "{outcome:?}");
     assert_eq!(lab.log.len(), operations);
     lab.log.clear();
     let after = lab.engine.counters();

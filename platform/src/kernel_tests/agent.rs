@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use holdfast_scheduler::{Delta, Engine, Key, Now, Outcome, SharedValue, State, Step};
+use holdfast_scheduler::{
+    Delta, Engine, Key, Now, SharedValue, Step, TransactionOutcome, ValueState,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use super::fixture::{enter_fresh_namespaces, ip, own_namespace};
@@ -22,7 +24,7 @@ struct Agent {
     runtime: Runtime,
     started: Instant,
     deadline: Option<Duration>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<TransactionOutcome>,
     submitted: usize,
     _root: tempfile::TempDir,
 }
@@ -104,7 +106,13 @@ impl Agent {
         self.change(from, to);
         for (key, _) in values(to) {
             let status = self.engine.status(&key).unwrap();
-            assert_eq!(status.state, State::Configured, "{}: {:?}", status.label, status.detail);
+            assert_eq!(
+                status.state,
+                ValueState::Configured,
+                "{}: {:?}",
+                status.label,
+                status.detail
+            );
         }
     }
 
@@ -118,7 +126,7 @@ impl Agent {
         self.follow(step);
         self.rest();
         let outcome = self.outcomes.iter().find(|outcome| outcome.txn() == txn);
-        assert!(matches!(outcome, Some(Outcome::Done { .. })), "{text}: {outcome:?}");
+        assert!(matches!(outcome, Some(TransactionOutcome::Done { .. })), "{text}: {outcome:?}");
     }
 }
 
@@ -394,7 +402,7 @@ fn a_multipath_route_uses_reachable_uplinks() {
     for (prefix, metric) in [("10.0.0.0/8", 0), ("2001:db8:9::/48", 1024)] {
         let key = route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
         let status = agent.engine.status(&key).unwrap();
-        assert_eq!((status.state, status.last), (State::Configured, None), "found in place");
+        assert_eq!((status.state, status.last), (ValueState::Configured, None), "found in place");
     }
     assert_eq!(uplinks(), both(&["eth0", "v0"]));
 }

@@ -60,7 +60,7 @@ mod tests;
 use std::sync::Arc;
 
 use holdfast_config::{Configuration, Footprint, parallel};
-use holdfast_scheduler::{Outcome, TxnId};
+use holdfast_scheduler::{TransactionOutcome, TxnId};
 use holdfast_store::StoreError;
 use smol_str::SmolStr;
 
@@ -108,7 +108,7 @@ enum State {
     },
     /// The store records the change, and the engine has ended its transaction meanwhile.
     GivenUp {
-        outcome: Outcome,
+        outcome: TransactionOutcome,
         change: Box<PlannedChange>,
     },
     /// The engine carries out the plan.
@@ -169,7 +169,7 @@ pub(super) enum Input<P> {
     },
     Recorded(Result<(), StoreError>),
     /// Outcome of a transaction of the engine, of this commit or another one.
-    Engine(Outcome),
+    Engine(TransactionOutcome),
     /// Result of making the change final, or of taking it back, in the store.
     Finished(Result<(), StoreError>),
     /// Start of the plan that takes the change back; `None` if there can be no such plan.
@@ -379,7 +379,7 @@ impl Commit {
     /// Goes on after the end of the plan. What was not recorded is in force now, or was taken back.
     fn after_execution<P>(
         &self,
-        outcome: Outcome,
+        outcome: TransactionOutcome,
         change: Box<PlannedChange>,
     ) -> (State, Vec<Effect<P>>) {
         let is_recorded = self.kind == CommitKind::Recorded;
@@ -434,12 +434,12 @@ fn after_apply<P>(is_large: bool, applied: Arc<AppliedChange>) -> (State, Vec<Ef
 }
 
 /// The error of a plan that did not come to its end.
-fn failure(outcome: Outcome) -> Option<CommitError> {
+fn failure(outcome: TransactionOutcome) -> Option<CommitError> {
     match outcome {
-        Outcome::Done { .. } => None,
-        Outcome::Cancelled { .. } => Some(CommitError::Stopped),
-        Outcome::Refused { reason, .. } => Some(CommitError::planning(&reason)),
-        Outcome::Failed { label, error, undone, .. } => Some(CommitError::Failed {
+        TransactionOutcome::Done { .. } => None,
+        TransactionOutcome::Cancelled { .. } => Some(CommitError::Stopped),
+        TransactionOutcome::Refused { reason, .. } => Some(CommitError::planning(&reason)),
+        TransactionOutcome::Failed { label, error, undone, .. } => Some(CommitError::Failed {
             object: label,
             errno: error.errno,
             message: error.message,

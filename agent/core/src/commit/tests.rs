@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, Layers, Models, Namespace, parallel};
-use holdfast_scheduler::{Key, KindId, OperationError, Outcome, TxnId};
+use holdfast_scheduler::{Key, KindId, OperationError, TransactionOutcome, TxnId};
 use holdfast_store::StoreError;
 use holdfast_telemetry::Revision;
 
@@ -162,14 +162,14 @@ fn refusal() -> CommitError {
     CommitError::Internal { reason: "refused".into() }
 }
 
-fn failed(txn: TxnId) -> Outcome {
+fn failed(txn: TxnId) -> TransactionOutcome {
     let key = Key::of(KindId(1));
     let error = OperationError::message("failed");
-    Outcome::Failed { txn, key, label: "a link".into(), error, undone: true }
+    TransactionOutcome::Failed { txn, key, label: "a link".into(), error, undone: true }
 }
 
-fn done(txn: TxnId) -> Outcome {
-    Outcome::Done { txn, pending: Vec::new(), failed: Vec::new() }
+fn done(txn: TxnId) -> TransactionOutcome {
+    TransactionOutcome::Done { txn, pending: Vec::new(), failed: Vec::new() }
 }
 
 fn state(name: &str) -> State {
@@ -242,7 +242,7 @@ fn input(name: &str) -> Input<()> {
         "recorded: disk" => Input::Recorded(Err(StoreError::Stopped)),
         "done" => Input::Engine(done(TXN)),
         "failed" => Input::Engine(failed(TXN)),
-        "cancelled" => Input::Engine(Outcome::Cancelled { txn: TXN, undone: true }),
+        "cancelled" => Input::Engine(TransactionOutcome::Cancelled { txn: TXN, undone: true }),
         "other done" => Input::Engine(done(OTHER)),
         "other failed" => Input::Engine(failed(OTHER)),
         "finished" => Input::Finished(Ok(())),

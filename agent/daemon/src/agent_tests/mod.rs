@@ -15,7 +15,7 @@ use holdfast_core::{
 use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
-use holdfast_scheduler::{Key, State};
+use holdfast_scheduler::{Key, ValueState};
 use holdfast_store::{ArtefactTable, Store, faults};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -171,7 +171,7 @@ impl Agent {
     }
 
     /// All keys of the engine, with their states.
-    async fn states(&self) -> Vec<(Key, State)> {
+    async fn states(&self) -> Vec<(Key, ValueState)> {
         let statuses = self.handle.statuses(false).await.unwrap();
         statuses.into_iter().map(|status| (status.key, status.state)).collect()
     }

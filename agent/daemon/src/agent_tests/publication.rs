@@ -6,7 +6,7 @@ use holdfast_config::{json, parallel};
 use holdfast_core::Datastore;
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
-use holdfast_scheduler::{Key, State};
+use holdfast_scheduler::{Key, ValueState};
 use holdfast_telemetry::Revision;
 use tempfile::TempDir;
 
@@ -46,7 +46,7 @@ fn first() -> Key {
     route::key(MAIN_TABLE, FIRST.parse().unwrap(), 0)
 }
 
-async fn state(agent: &Agent, key: &Key) -> State {
+async fn state(agent: &Agent, key: &Key) -> ValueState {
     let key = key.clone();
     agent.handle.inspect(move |view| view.engine.state(&key)).await.unwrap()
 }
@@ -59,11 +59,11 @@ async fn a_route_lost_during_a_large_commit_is_not_published() {
     kernel.fault_at(all as u64, Fault::Hang);
     let document = routes(0, all);
     let meddle = async {
-        while !kernel.is_hung() || state(&agent, &first()).await != State::Configured {
+        while !kernel.is_hung() || state(&agent, &first()).await != ValueState::Configured {
             tokio::task::yield_now().await;
         }
         kernel.delete_route(FIRST.parse().unwrap());
-        while state(&agent, &first()).await == State::Configured {
+        while state(&agent, &first()).await == ValueState::Configured {
             tokio::task::yield_now().await;
         }
         kernel.resume();
@@ -84,7 +84,7 @@ async fn a_route_lost_before_the_late_publication_is_not_published() {
     assert_eq!(agent.handle.revision().number, shown, "answered, and not yet shown");
     kernel.delete_route(FIRST.parse().unwrap());
     assert_eq!(agent.handle.current_revision().await.number, done.revision);
-    while state(&agent, &first()).await == State::Configured {
+    while state(&agent, &first()).await == ValueState::Configured {
         tokio::task::yield_now().await;
     }
     assert!(hops(&agent, SECOND).contains("\"state\""), "{}", hops(&agent, SECOND));

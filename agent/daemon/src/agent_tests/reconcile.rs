@@ -7,7 +7,7 @@ use holdfast_config::schema::Origin;
 use holdfast_core::{CommitError, CommitOptions, Datastore};
 use holdfast_platform::descriptors::link;
 use holdfast_platform::transport::SimulatedKernel;
-use holdfast_scheduler::State;
+use holdfast_scheduler::ValueState;
 
 use super::{Agent, BOX, caller};
 
@@ -20,7 +20,7 @@ pub(super) async fn held(agent: &Agent, document: &str) -> Result<(), CommitErro
 }
 
 /// Polls until the link is in the wanted state, because the test does not get the kernel's events.
-async fn until(agent: &Agent, wanted: State) {
+async fn until(agent: &Agent, wanted: ValueState) {
     let state = || agent.handle.inspect(|view| view.engine.state(&link::key("eth0")));
     while state().await.unwrap() != wanted {
         tokio::task::yield_now().await;
@@ -41,13 +41,13 @@ async fn drift_policy_report_keeps_a_foreign_change() {
     let report = r#"{"drift-policy": [{"object": "link/eth0", "action": "report"}]}"#;
     held(&agent, report).await.unwrap();
     kernel.set_mtu("eth0", 1300);
-    until(&agent, State::Drifted).await;
+    until(&agent, ValueState::Drifted).await;
     agent.pass(Duration::from_secs(60)).await;
-    until(&agent, State::Drifted).await;
+    until(&agent, ValueState::Drifted).await;
     assert_ne!(mtu(&kernel), ours);
 
     held(&agent, "{}").await.unwrap();
-    until(&agent, State::Configured).await;
+    until(&agent, ValueState::Configured).await;
     assert_eq!(mtu(&kernel), ours);
 
     // A start brings the box to its configuration; from then on the policy that is stored counts.
@@ -55,10 +55,10 @@ async fn drift_policy_report_keeps_a_foreign_change() {
     agent.stop().await;
     kernel.set_mtu("eth0", 1300);
     let agent = Agent::start(&kernel, folder.path()).await;
-    until(&agent, State::Configured).await;
+    until(&agent, ValueState::Configured).await;
     assert_eq!(mtu(&kernel), ours);
     kernel.set_mtu("eth0", 1300);
-    until(&agent, State::Drifted).await;
+    until(&agent, ValueState::Drifted).await;
     agent.stop().await;
 }
 

@@ -10,7 +10,7 @@ use holdfast_config::{
 };
 use holdfast_core::{Datastore, IncompleteEntry, Statuses};
 use holdfast_platform::descriptors::registry;
-use holdfast_scheduler::{Registry, State, Status};
+use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
 use serde_json::{Map, Value};
 
@@ -71,8 +71,8 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
 type Line = [String; 4];
 
 /// A table with a line for each value, and then for each entry that is none yet for want of a leaf.
-fn table(statuses: &[Status], entries: &[IncompleteEntry], registry: &Registry) -> String {
-    let value = |status: &Status| -> Line {
+fn table(statuses: &[ValueStatus], entries: &[IncompleteEntry], registry: &Registry) -> String {
+    let value = |status: &ValueStatus| -> Line {
         let (state, key) = (status.state.to_string(), registry.key_text(&status.key));
         [state, key, status.label.clone(), reason(status, statuses)]
     };
@@ -80,7 +80,7 @@ fn table(statuses: &[Status], entries: &[IncompleteEntry], registry: &Registry) 
         let key = entry.key.as_ref().map(|key| registry.key_text(key));
         let name = key.unwrap_or_else(|| entry.native.clone());
         let why = format!("  (waits for {})", entry.missing);
-        [State::Pending.to_string(), name, entry.label.clone(), why]
+        [ValueState::Pending.to_string(), name, entry.label.clone(), why]
     };
     let lines: Vec<Line> = statuses.iter().map(value).chain(entries.iter().map(entry)).collect();
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
@@ -92,11 +92,12 @@ fn table(statuses: &[Status], entries: &[IncompleteEntry], registry: &Registry) 
     text
 }
 
-fn reason(status: &Status, all: &[Status]) -> String {
+fn reason(status: &ValueStatus, all: &[ValueStatus]) -> String {
     let detail = &status.detail;
     let mut reasons = Vec::new();
     if !detail.unmet.is_empty() {
-        let verb = if status.state == State::Configured { "does without" } else { "waits for" };
+        let verb =
+            if status.state == ValueState::Configured { "does without" } else { "waits for" };
         reasons.push(format!("{verb} {}", detail.unmet.join(", ")));
     }
     reasons.extend(detail.invalid.iter().map(ToString::to_string));
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_table_says_why() {
-        let status = |key: Key, label: &str, state, detail| Status {
+        let status = |key: Key, label: &str, state, detail| ValueStatus {
             key,
             label: label.to_owned(),
             state,
@@ -147,15 +148,15 @@ mod tests {
         let holder = link::key("eth0");
         let conflict = Detail { conflict: Some(holder), ..Detail::default() };
         let statuses = [
-            status(link::key("eth0"), "link eth0", State::Configured, Detail::default()),
-            status(address::key("eth0", ip), "address 192.0.2.1", State::Pending, waiting),
-            status(link::key("eth2"), "link eth2", State::Failed, failed),
-            status(link::key("eth1"), "link eth1", State::Conflict, conflict),
+            status(link::key("eth0"), "link eth0", ValueState::Configured, Detail::default()),
+            status(address::key("eth0", ip), "address 192.0.2.1", ValueState::Pending, waiting),
+            status(link::key("eth2"), "link eth2", ValueState::Failed, failed),
+            status(link::key("eth1"), "link eth1", ValueState::Conflict, conflict),
         ];
         let prefix = "10.0.0.0/8".parse().unwrap();
         let other_owner = Some(Owner::new("protocol STATIC b of DEFAULT".into()));
         let contested = Detail { other_owner, ..Detail::default() };
-        let route = status(route::key(254, prefix, 0), "route", State::Configured, contested);
+        let route = status(route::key(254, prefix, 0), "route", ValueState::Configured, contested);
         let entry = IncompleteEntry {
             key: None,
             native: "/system/user[username=a]".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_scheduler::{DependencyStatus, Engine, Key, SharedValue, State, Target};
+use holdfast_scheduler::{DependencyStatus, Engine, Key, SharedValue, Target, ValueState};
 use serde_json::json;
 
 use super::super::document::Renderer;
@@ -37,7 +37,7 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) label: String,
     pub(super) kind: String,
-    pub(super) state: State,
+    pub(super) state: ValueState,
     /// True for a missing value that others wait for.
     pub(super) missing: bool,
     /// True for a part of another value.
@@ -88,7 +88,7 @@ impl NodeSelection {
     /// All values: intended ones first, then those that the system has by itself.
     pub(super) fn whole(engine: &Engine, most: usize) -> Self {
         let mut keys = engine.keys(|_| true);
-        keys.sort_by_cached_key(|key| (engine.state(key) == State::Obtained, key.clone()));
+        keys.sort_by_cached_key(|key| (engine.state(key) == ValueState::Obtained, key.clone()));
         let mut drawn = Self { keys: BTreeSet::new(), left_out: 0 };
         drawn.add(keys, most);
         drawn
@@ -170,7 +170,7 @@ fn neighbours(engine: &Engine, keys: &[Key]) -> Vec<Key> {
     let some = &others[..others.len().min(TARGETS_FOLLOWED)];
     let providers = engine.providers(&exact, NEIGHBOURS).into_iter();
     found.extend(providers.chain(engine.providers(some, NEIGHBOURS)).flatten());
-    let known = |key: &Key| engine.state(key) != State::Nonexistent;
+    let known = |key: &Key| engine.state(key) != ValueState::Nonexistent;
     // A missing value is drawn by the edges of its dependants.
     found.into_iter().filter(known).collect()
 }
@@ -204,7 +204,7 @@ impl Node {
             name: key.map(|key| render.key(key)).unwrap_or_default(),
             label: need.label.clone(),
             kind: key.map_or("not there", |key| render.kind(key)).to_owned(),
-            state: State::Nonexistent,
+            state: ValueState::Nonexistent,
             missing: true,
             derived: false,
             touched: false,
@@ -216,9 +216,9 @@ impl Node {
     pub(super) fn set_state(
         &mut self,
         render: &Renderer,
-        then: Option<(State, Option<SharedValue>)>,
+        then: Option<(ValueState, Option<SharedValue>)>,
     ) {
-        let (state, value) = then.unwrap_or((State::Nonexistent, None));
+        let (state, value) = then.unwrap_or((ValueState::Nonexistent, None));
         self.state = state;
         self.set_tooltip(render, value);
     }
@@ -234,11 +234,11 @@ impl Node {
     /// True for a node that is drawn dashed, because the system lacks it.
     pub(super) fn is_absent(&self) -> bool {
         let absent = [
-            State::Nonexistent,
-            State::Missing,
-            State::Unimplemented,
-            State::Pending,
-            State::Cyclic,
+            ValueState::Nonexistent,
+            ValueState::Missing,
+            ValueState::Unimplemented,
+            ValueState::Pending,
+            ValueState::Cyclic,
         ];
         self.missing || absent.contains(&self.state)
     }

@@ -3,25 +3,25 @@
 
 use std::fmt::{self, Write as _};
 
-use holdfast_scheduler::State;
+use holdfast_scheduler::ValueState;
 
 use super::layout::{Layout, Rect, truncated_label};
 use super::picture::{Edge, EdgeKind, Node, Picture};
 use crate::uri::UriBuilder;
 
 /// Background color of a state.
-fn fill(state: State) -> &'static str {
+fn fill(state: ValueState) -> &'static str {
     match state {
-        State::Configured => "#cdebd3",
-        State::Obtained => "#e4e7ec",
-        State::InProgress => "#cfe2fb",
-        State::Pending | State::Cyclic => "#fff0bf",
-        State::Conflict => "#f3d1f0",
-        State::Missing | State::Drifted => "#ffdcae",
-        State::Invalid => "#e6cdf7",
-        State::Failed => "#f7c5bf",
-        State::Retrying => "#fbd3bd",
-        State::Nonexistent | State::Unimplemented => "#ffffff",
+        ValueState::Configured => "#cdebd3",
+        ValueState::Obtained => "#e4e7ec",
+        ValueState::InProgress => "#cfe2fb",
+        ValueState::Pending | ValueState::Cyclic => "#fff0bf",
+        ValueState::Conflict => "#f3d1f0",
+        ValueState::Missing | ValueState::Drifted => "#ffdcae",
+        ValueState::Invalid => "#e6cdf7",
+        ValueState::Failed => "#f7c5bf",
+        ValueState::Retrying => "#fbd3bd",
+        ValueState::Nonexistent | ValueState::Unimplemented => "#ffffff",
     }
 }
 

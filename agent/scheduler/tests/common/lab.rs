@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdfast_scheduler::{
     Action, Completion, Delta, DriftPolicy, Engine, Fact, Key, Now, Operation, OperationError,
-    Outcome, Plan, PlanError, SharedValue, Step, Target,
+    Plan, PlanError, SharedValue, Step, Target, TransactionOutcome,
 };
 
 use super::thing::{Thing, changes, delta, key, registry, thing, things};
@@ -29,7 +29,7 @@ pub struct Lab {
     pub silent: Vec<String>,
     /// Operations that the system carried out or refused, in order.
     pub log: Vec<String>,
-    pub finished: Vec<Outcome>,
+    pub finished: Vec<TransactionOutcome>,
     pub restores: BTreeMap<Key, Thing>,
     /// Deadline of the last step.
     pub deadline: Option<Duration>,
@@ -103,11 +103,11 @@ impl Lab {
     }
 
     /// Plans and carries out a change, and returns its outcome.
-    pub fn commit(&mut self, text: &str) -> Result<Outcome, PlanError> {
+    pub fn commit(&mut self, text: &str) -> Result<TransactionOutcome, PlanError> {
         self.commit_delta(delta(text))
     }
 
-    pub fn commit_delta(&mut self, delta: Delta) -> Result<Outcome, PlanError> {
+    pub fn commit_delta(&mut self, delta: Delta) -> Result<TransactionOutcome, PlanError> {
         let plan = self.engine.plan(delta)?;
         let (txn, step) = self.engine.start(plan, self.now());
         self.follow(step);

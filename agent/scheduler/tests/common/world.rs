@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Completion, Delta, Engine, Fact, Key, Mode, Now, Operation, Outcome, Plan, SharedValue, Step,
-    TransportId, TxnId,
+    Completion, Delta, Engine, Fact, Key, Mode, Now, Operation, Plan, SharedValue, Step,
+    TransactionOutcome, TransportId, TxnId,
 };
 
 use super::{Lab, Reference, Thing, delta, error, fact, key, registry, watched};
@@ -284,7 +284,7 @@ impl World {
         }
         self.reads.extend(step.read);
         for outcome in step.finished {
-            let done = matches!(outcome, Outcome::Done { .. });
+            let done = matches!(outcome, TransactionOutcome::Done { .. });
             self.happened.push(format!("  {outcome:?}"));
             if let Some((_, ended)) = self.changes.get_mut(&outcome.txn()) {
                 *ended = Some(done);

@@ -1,6 +1,6 @@
 //! Rows for failures and rollback.
 
-use holdfast_scheduler::{OperationResult, Outcome, State};
+use holdfast_scheduler::{OperationResult, TransactionOutcome, ValueState};
 
 use crate::common::{Lab, delta, error, key};
 use crate::{MINUTES, SECOND, failed, intent};
@@ -12,7 +12,7 @@ fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
     let (system, before, restores) = (lab.shown(), intent(&lab), lab.restores.clone());
     lab.failing.insert(failing.to_owned(), error(22, "not so", false));
     let outcome = lab.commit(change).expect("planned");
-    let Outcome::Failed { error, undone, .. } = &outcome else { panic!("{outcome:?}") };
+    let TransactionOutcome::Failed { error, undone, .. } = &outcome else { panic!("{outcome:?}") };
     assert_eq!((error.errno, error.message.as_str(), *undone), (Some(22), "not so", true));
     assert_eq!(lab.log(), want);
     assert_eq!((lab.shown(), intent(&lab), lab.restores.clone()), (system, before, restores));
@@ -91,7 +91,7 @@ fn a_failed_part_undoes_its_change() {
     lab.failing.insert("delete a.p".into(), error(16, "busy", false));
     let outcome = lab.commit("-a").unwrap();
     failed(&outcome, "a.p", true);
-    assert_eq!(lab.engine.status(&key("a")).unwrap().state, State::Configured);
+    assert_eq!(lab.engine.status(&key("a")).unwrap().state, ValueState::Configured);
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_failed_bystander_does_not_fail_a_change() {
     let mut lab = Lab::having("", "w <n");
     lab.failing.insert("create w".into(), error(22, "not so", false));
     let outcome = lab.commit("n").unwrap();
-    let Outcome::Done { failed, .. } = outcome else { panic!("{outcome:?}") };
+    let TransactionOutcome::Done { failed, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(failed, [key("w")]);
     assert_eq!((lab.shown().as_str(), lab.state("w").as_str()), ("n", "FAILED"));
     lab.failing.clear();
@@ -202,7 +202,7 @@ fn undo_keeps_the_holders_of_identities() {
     let failing = format!("{} {}", op.action, plan.label(op));
     lab.fails_once = true;
     lab.failing.insert(failing, error(16, "busy", true));
-    assert!(matches!(lab.commit("a =1; d"), Ok(Outcome::Failed { undone: true, .. })));
+    assert!(matches!(lab.commit("a =1; d"), Ok(TransactionOutcome::Failed { undone: true, .. })));
     assert_eq!(lab.shown(), before);
     assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("CONFIGURED", "CONFLICT"));
 }
@@ -214,7 +214,7 @@ fn undo_returns_an_identity_to_its_former_holder() {
     assert_eq!(lab.state("a"), "CONFLICT");
     lab.failing.insert("create z".into(), error(22, "not so", false));
     let outcome = lab.commit("m =2; z").unwrap();
-    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
     assert_eq!(lab.shown(), "b; m #x");
     assert_eq!(lab.state("a"), "CONFLICT");
 }

@@ -13,14 +13,14 @@ mod verify;
 use std::time::Duration;
 
 use common::Lab;
-use holdfast_scheduler::{Completion, Fact, Operation, Outcome, TxnId};
+use holdfast_scheduler::{Completion, Fact, Operation, TransactionOutcome, TxnId};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTES: Duration = Duration::from_secs(600);
 
 #[track_caller]
-fn failed(outcome: &Outcome, want_label: &str, want_undone: bool) {
-    let Outcome::Failed { label, undone, .. } = outcome else { panic!("{outcome:?}") };
+fn failed(outcome: &TransactionOutcome, want_label: &str, want_undone: bool) {
+    let TransactionOutcome::Failed { label, undone, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!((label.as_str(), *undone), (want_label, want_undone));
 }
 

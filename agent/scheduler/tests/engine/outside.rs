@@ -1,6 +1,6 @@
 //! Rows for outside facts: values that appear, vanish or drift, and adopted objects.
 
-use holdfast_scheduler::Outcome;
+use holdfast_scheduler::TransactionOutcome;
 
 use crate::common::{Lab, key};
 use crate::{MINUTES, SECOND, failed};
@@ -90,7 +90,7 @@ fn an_undone_change_restores_reduced_members() {
     let mut lab = Lab::having("", "r |a |b; a; b");
     lab.failing.insert("delete a".into(), crate::common::error(16, "busy", false));
     let outcome = lab.commit("-a; c").unwrap();
-    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
     assert_eq!(lab.shown(), "a; b; r |a |b");
     lab.log.clear();
     lab.commit_delta(crate::common::delta("-a").best_effort()).unwrap();
@@ -160,7 +160,7 @@ fn an_adopted_object_may_go_by_cascade() {
     lab.commit("l/1 =2 port").unwrap();
     assert_eq!(lab.restores.len(), 1);
     lab.log();
-    assert!(matches!(lab.commit("-l; -l/1"), Ok(Outcome::Done { .. })));
+    assert!(matches!(lab.commit("-l; -l/1"), Ok(TransactionOutcome::Done { .. })));
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete l", ""));
     assert_eq!(lab.restores.len(), 0, "there is nothing left to put back");
 }
@@ -194,12 +194,12 @@ fn release_restores_the_object_that_replaced_the_adopted_one() {
 #[test]
 fn a_setting_is_reset_by_its_delete() {
     let mut lab = Lab::having("", "s =2 stays");
-    assert!(matches!(lab.commit("-s"), Ok(Outcome::Done { .. })));
+    assert!(matches!(lab.commit("-s"), Ok(TransactionOutcome::Done { .. })));
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete s", "s stays"));
     assert_eq!(lab.state("s"), "OBTAINED");
     lab.settle(MINUTES);
     assert_eq!(lab.log(), "", "what is left is not ours");
-    assert!(matches!(lab.commit("s =3 stays"), Ok(Outcome::Done { .. })));
+    assert!(matches!(lab.commit("s =3 stays"), Ok(TransactionOutcome::Done { .. })));
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("adopt s", "s =3 stays"));
     lab.without_effect.push("delete s".into());
     failed(&lab.commit("-s").unwrap(), "s", true);

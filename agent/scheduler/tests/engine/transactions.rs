@@ -1,6 +1,6 @@
 //! Rows for the order of transactions and what they leave behind.
 
-use holdfast_scheduler::{Mode, Outcome, Trigger, TxnId};
+use holdfast_scheduler::{Mode, TransactionOutcome, Trigger, TxnId};
 
 use crate::common::{self, Lab, delta, fact, key};
 use crate::{done, handed_out};
@@ -61,7 +61,7 @@ fn facts_flow_while_operations_run_and_changes_queue() {
         );
     }
     lab.follow(step);
-    let ended: Vec<TxnId> = lab.finished.iter().map(Outcome::txn).collect();
+    let ended: Vec<TxnId> = lab.finished.iter().map(TransactionOutcome::txn).collect();
     let at = |txn| ended.iter().position(|ended| *ended == txn).unwrap();
     assert!(at(first) < at(second));
     assert_eq!(lab.shown(), "a; b <a; f; v <a; w <f");
@@ -80,7 +80,7 @@ fn a_stale_plan_is_replaced_at_start() {
     let stale = lab.plan("b #x").unwrap();
     lab.commit("c #x").unwrap();
     let (_, step) = lab.engine.start(stale, lab.now());
-    assert!(matches!(&step.finished[0], Outcome::Refused { .. }), "{:?}", step.finished);
+    assert!(matches!(&step.finished[0], TransactionOutcome::Refused { .. }), "{:?}", step.finished);
     assert_eq!(lab.shown(), "a <f; c #x; f");
 }
 

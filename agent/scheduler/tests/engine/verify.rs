@@ -1,6 +1,6 @@
 //! Rows for verification: echoes, reads, and effects that differ from the request.
 
-use holdfast_scheduler::{Completion, Outcome};
+use holdfast_scheduler::{Completion, TransactionOutcome};
 
 use crate::common::{self, Lab, fact, key};
 use crate::{MINUTES, SECOND, done, failed, handed_out, seen};
@@ -11,7 +11,7 @@ fn an_operation_without_effect_fails() {
     lab.without_effect.push("update a".into());
     let outcome = lab.commit("a =2").unwrap();
     failed(&outcome, "a", true);
-    let Outcome::Failed { error, .. } = outcome else { unreachable!() };
+    let TransactionOutcome::Failed { error, .. } = outcome else { unreachable!() };
     assert!(error.message.starts_with("done without an error, but the system has"), "{error}");
 }
 
@@ -35,7 +35,9 @@ fn an_echo_may_come_before_its_acknowledgement() {
     assert!(step.finished.is_empty() && step.read.is_empty());
     let step = lab.engine.completed(ops.iter().map(done).collect(), lab.now());
     assert!(step.read.is_empty(), "nothing is left to read: {:?}", step.read);
-    assert!(matches!(&step.finished[..], [Outcome::Done { txn: ended, .. }] if *ended == txn));
+    assert!(
+        matches!(&step.finished[..], [TransactionOutcome::Done { txn: ended, .. }] if *ended == txn)
+    );
 }
 
 #[test]
@@ -94,9 +96,9 @@ fn a_stale_notification_is_no_drift() {
 fn operations_accept_outside_changes() {
     let mut lab = Lab::having("", "a; b");
     lab.change_outside_silently("-a");
-    assert!(matches!(lab.commit("-a; -b"), Ok(Outcome::Done { .. })), "gone is deleted");
+    assert!(matches!(lab.commit("-a; -b"), Ok(TransactionOutcome::Done { .. })), "gone is deleted");
     lab.change_outside_silently("c =1");
-    assert!(matches!(lab.commit("c =1"), Ok(Outcome::Done { .. })), "equal is adopted");
+    assert!(matches!(lab.commit("c =1"), Ok(TransactionOutcome::Done { .. })), "equal is adopted");
     assert_eq!(lab.state("c"), "CONFIGURED");
     lab.change_outside_silently("d =2");
     let outcome = lab.commit("d =1; e").unwrap();

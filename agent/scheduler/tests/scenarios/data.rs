@@ -27,7 +27,7 @@ fn values_are_created_in_order_with_their_parts() {
             },
         ],
     );
-    assert_eq!(lab.engine.state_counts(), [(holdfast_scheduler::State::Configured, 7)]);
+    assert_eq!(lab.engine.state_counts(), [(holdfast_scheduler::ValueState::Configured, 7)]);
     let first = lab.engine.history().records().next().unwrap().started_ns;
     let later = lab.engine.history().records().filter(|record| record.started_ns > first);
     assert!(later.count() <= 1);

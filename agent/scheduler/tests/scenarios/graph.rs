@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_scheduler::{Action, Key, State};
+use holdfast_scheduler::{Action, Key, ValueState};
 
 use crate::common::{Lab, key};
 use crate::{Row, check, check_states};
@@ -15,7 +15,7 @@ fn an_empty_engine_answers_every_question() {
     assert!(engine.statuses().is_empty() && engine.pending().is_empty());
     assert!(engine.state_counts().is_empty() && engine.is_idle());
     assert!(engine.status(&key("a")).is_none());
-    assert_eq!(engine.state(&key("a")), State::Nonexistent);
+    assert_eq!(engine.state(&key("a")), ValueState::Nonexistent);
     assert!(engine.planes(&key("a")).iter().all(Option::is_none));
     assert_eq!(engine.history().records().count(), 0);
     engine.audit().unwrap();
@@ -34,7 +34,7 @@ fn a_plan_has_no_effect_until_started() {
     let (txn, step) = lab.engine.start(plan, lab.now());
     lab.follow(step);
     let status = lab.engine.status(&key("a")).unwrap();
-    assert_eq!((status.label.as_str(), status.state), ("a", State::Configured));
+    assert_eq!((status.label.as_str(), status.state), ("a", ValueState::Configured));
     assert_eq!(status.last.map(|last| (last.txn, last.action)), Some((txn, Action::Create)));
     assert_eq!(lab.engine.history().record(txn).unwrap().operations.len(), 1);
 }
@@ -44,7 +44,7 @@ fn a_plan_has_no_effect_until_started() {
 fn values_are_listed_by_key_and_state() {
     let mut lab = Lab::having("f", "a; b <a; c <nobody; d <c");
     lab.commit_delta(crate::delta("e twice").best_effort()).unwrap();
-    let labels = |statuses: Vec<holdfast_scheduler::Status>| {
+    let labels = |statuses: Vec<holdfast_scheduler::ValueStatus>| {
         statuses.into_iter().map(|status| status.label).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(labels(lab.engine.statuses()), "a b c d e f");

@@ -15,7 +15,7 @@ mod robustness;
 use std::time::Duration;
 
 use common::{Lab, delta, error};
-use holdfast_scheduler::Outcome;
+use holdfast_scheduler::TransactionOutcome;
 
 /// Time longer than any pause between two tries.
 const LONG: Duration = Duration::from_secs(3600);
@@ -35,7 +35,7 @@ fn check(lab: &mut Lab, rows: &[Row<'_>]) {
     for row in rows {
         let plan = lab.engine.plan(delta(row.change).best_effort()).unwrap().to_string();
         let outcome = lab.commit_delta(delta(row.change).best_effort()).unwrap();
-        assert!(matches!(outcome, Outcome::Done { .. }), "{}: {outcome:?}", row.change);
+        assert!(matches!(outcome, TransactionOutcome::Done { .. }), "{}: {outcome:?}", row.change);
         let log = lab.log();
         assert_eq!(log, row.log, "{}", row.change);
         if lab.failing.is_empty() {

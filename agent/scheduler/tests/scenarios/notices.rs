@@ -1,6 +1,6 @@
 //! Unsolicited facts: foreign values that appear, change and vanish.
 
-use holdfast_scheduler::{Outcome, State};
+use holdfast_scheduler::{TransactionOutcome, ValueState};
 
 use crate::common::{Lab, delta, key};
 use crate::{LONG, check_states, hinder};
@@ -31,7 +31,7 @@ fn dependents_follow_the_properties_of_a_foreign_value() {
     assert_eq!(lab.log(), "delete b; delete a.q; delete a.p; delete a");
     check_states(&lab, "a PENDING <port, b PENDING <a.q, port -");
     assert!(lab.engine.planes(&key("a"))[0].is_some(), "parked, not forgotten");
-    assert_eq!(lab.engine.state(&key("port")), State::Nonexistent);
+    assert_eq!(lab.engine.state(&key("port")), ValueState::Nonexistent);
 }
 
 // proves kv.N5
@@ -118,5 +118,5 @@ fn values_of_a_vanished_namespace_wait_or_return() {
     assert_eq!(lab.log(), "", "nor deleted");
     lab.outside("ns");
     check_states(&lab, "ns/a CONFIGURED, ns/b -");
-    assert!(matches!(lab.finished.last(), Some(Outcome::Done { .. })));
+    assert!(matches!(lab.finished.last(), Some(TransactionOutcome::Done { .. })));
 }

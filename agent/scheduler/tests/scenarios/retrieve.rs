@@ -1,6 +1,6 @@
 //! Complete retrievals: present values, intended values, and the operations planned.
 
-use holdfast_scheduler::{Outcome, Scope, State};
+use holdfast_scheduler::{Scope, TransactionOutcome, ValueState};
 
 use crate::common::{Lab, changes, delta, key, things};
 use crate::{LONG, Row, check, check_states, hinder};
@@ -31,7 +31,7 @@ fn an_empty_intent_on_an_empty_system_plans_nothing() {
 fn mutual_dependencies_on_parts_are_interleaved() {
     let mut lab = started("a .1 .2(<b.1); b .1 <a.1", "");
     assert_eq!(lab.log(), "create a; create a.1; create b; create b.1; create a.2");
-    assert_eq!(lab.engine.state_counts(), [(State::Configured, 5)]);
+    assert_eq!(lab.engine.state_counts(), [(ValueState::Configured, 5)]);
     for name in ["a", "a.1", "a.2", "b", "b.1"] {
         let [intended, applied, observed] =
             lab.engine.planes(&key(name)).map(|plane| plane.cloned());
@@ -84,7 +84,7 @@ fn foreign_values_are_providers_and_stay() {
     let mut lab = started("a <f", "f =3");
     assert_eq!(lab.log(), "create a");
     let status = lab.engine.status(&key("f")).unwrap();
-    assert_eq!((status.state, status.last), (State::Obtained, None));
+    assert_eq!((status.state, status.last), (ValueState::Obtained, None));
     assert!(status.intended.is_none() && status.applied.is_none() && status.observed.is_some());
     lab.commit("-a").unwrap();
     lab.resync();
@@ -105,7 +105,9 @@ fn a_failed_part_is_retried_alone_after_a_resync() {
     check_states(&lab, "a CONFIGURED, a.p RETRYING, b CONFIGURED");
     assert!(lab.watched[&key("a.p")].starts_with("RETRYING"), "whoever watches is told");
     let reads = lab.reads;
-    let Some(Outcome::Done { failed, .. }) = lab.finished.last().cloned() else { panic!() };
+    let Some(TransactionOutcome::Done { failed, .. }) = lab.finished.last().cloned() else {
+        panic!()
+    };
     assert_eq!(failed, [key("a.p")]);
     lab.failing.clear();
     lab.pass_time();
@@ -135,6 +137,6 @@ fn an_empty_intent_deletes_marked_values() {
     let mut lab = started("", "a <b mine; b <?f mine; c +f mine; g <h");
     assert_eq!(lab.shown(), "g <h", "{:?}", lab.log);
     let outcome = lab.commit_delta(delta("")).unwrap();
-    assert!(matches!(outcome, Outcome::Done { .. }));
+    assert!(matches!(outcome, TransactionOutcome::Done { .. }));
     lab.engine.audit().unwrap();
 }

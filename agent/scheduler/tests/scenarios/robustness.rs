@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_scheduler::{Engine, Key, Outcome, Registry, Scope};
+use holdfast_scheduler::{Engine, Key, Registry, Scope, TransactionOutcome};
 
 use crate::common::{Lab, Thing, delta, fact, key, things};
 use crate::{LONG, Row, check, check_states, hinder, refuse};
@@ -21,7 +21,7 @@ fn an_undone_change_leaves_no_intent() {
     let before: Vec<_> = lab.engine.statuses().into_iter().map(|it| it.intended).collect();
     refuse(&mut lab, "create z");
     let outcome = lab.commit("a =2 <b; -c; d; z").unwrap();
-    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
     let after: Vec<_> = lab.engine.statuses().into_iter().map(|it| it.intended).collect();
     assert_eq!(format!("{before:?}"), format!("{after:?}"));
     lab.failing.clear();
@@ -122,7 +122,7 @@ fn a_value_that_vanished_before_its_update_is_created() {
         }
         let outcome = lab.commit_delta(delta).unwrap();
         lab.settle(LONG);
-        assert_eq!(matches!(outcome, Outcome::Failed { undone: true, .. }), atomic);
+        assert_eq!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), atomic);
         let kept = if atomic { "a; d <a" } else { "a =1; b; d <a" };
         assert_eq!(lab.shown(), kept);
         lab.engine.audit().unwrap();

@@ -1,7 +1,7 @@
 //! Expected plans.
 
 use crate::common::{Lab, delta};
-use holdfast_scheduler::{Outcome, PlanError};
+use holdfast_scheduler::{PlanError, TransactionOutcome};
 
 #[test]
 fn a_dry_run_is_the_plan_that_runs() {
@@ -58,7 +58,9 @@ fn a_queued_change_is_planned_again_before_it_starts() {
         lab.follow(step);
     }
     let refused = lab.finished.iter().find(|outcome| outcome.txn() == second);
-    let Some(Outcome::Refused { reason: PlanError::Differs { expected, .. }, .. }) = refused else {
+    let Some(TransactionOutcome::Refused { reason: PlanError::Differs { expected, .. }, .. }) =
+        refused
+    else {
         panic!("{:?}", lab.finished);
     };
     assert_eq!((*expected, lab.shown().as_str()), (hash, "a"));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{Lab, delta, error};
 use crate::{answer, begin};
-use holdfast_scheduler::Outcome;
+use holdfast_scheduler::TransactionOutcome;
 
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -57,13 +57,13 @@ const ROWS: [Row<'_>; 11] = [
 ];
 
 /// Starts the change of a row, lets another one overtake it, and carries its operations out.
-fn fail_late(row: &Row<'_>, transient: bool, atomic: bool) -> (Lab, Outcome) {
+fn fail_late(row: &Row<'_>, transient: bool, atomic: bool) -> (Lab, TransactionOutcome) {
     let mut lab = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
     lab.fails_once = atomic; // or the way back would fail as well
     lab.failing.insert(row.failing.to_owned(), error(22, "not so", transient));
     let change = if atomic { delta(row.change) } else { delta(row.change).best_effort() };
     let (txn, mut held_back) = begin(&mut lab, change);
-    assert!(matches!(lab.commit("z"), Ok(Outcome::Done { .. })), "{}", row.change);
+    assert!(matches!(lab.commit("z"), Ok(TransactionOutcome::Done { .. })), "{}", row.change);
     held_back.sort_by_key(|op| op.transport);
     answer(&mut lab, &held_back);
     for _ in 0..20 {
@@ -87,12 +87,17 @@ fn a_late_failure_fails_an_atomic_change() {
     for row in &ROWS {
         let (lab, outcome) = fail_late(row, false, true);
         let name = format!("{}: {} fails", row.change, row.failing);
-        assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{name}: {outcome:?}");
+        assert!(
+            matches!(outcome, TransactionOutcome::Failed { undone: true, .. }),
+            "{name}: {outcome:?}"
+        );
         let before = if row.ours.starts_with('p') { "" } else { row.foreign };
         assert_eq!(lab.shown(), shown(&[before, row.ours, "z"]), "{name}: taken back");
 
         let (lab, outcome) = fail_late(row, false, false);
-        let Outcome::Done { failed, .. } = outcome else { panic!("{name}: {outcome:?}") };
+        let TransactionOutcome::Done { failed, .. } = outcome else {
+            panic!("{name}: {outcome:?}")
+        };
         assert!(!failed.is_empty(), "{name}");
         assert_eq!(lab.shown(), shown(&[row.left, "z"]), "{name}: left behind");
     }

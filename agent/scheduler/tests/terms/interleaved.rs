@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::begin;
 use crate::common::{Lab, delta, error};
-use holdfast_scheduler::{Operation, Outcome, Step, TransportId};
+use holdfast_scheduler::{Operation, Step, TransactionOutcome, TransportId};
 use proptest::prelude::*;
 
 /// Names of values. Each one needs only later ones, so there are no cycles.
@@ -134,10 +134,10 @@ proptest! {
         for (txn, change) in started {
             let outcome = slow.lab.finished.iter().find(|outcome| outcome.txn() == txn);
             match outcome {
-                Some(Outcome::Done { .. }) => {
+                Some(TransactionOutcome::Done { .. }) => {
                     one_by_one.commit(change).unwrap();
                 }
-                Some(Outcome::Failed { .. }) if failing.is_some() => {}
+                Some(TransactionOutcome::Failed { .. }) if failing.is_some() => {}
                 other => prop_assert!(false, "{change}: {other:?}"),
             }
         }

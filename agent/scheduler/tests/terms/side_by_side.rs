@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{Lab, delta, error};
 use crate::{answer, begin};
-use holdfast_scheduler::{Completion, OperationError, Outcome, TxnId};
+use holdfast_scheduler::{Completion, OperationError, TransactionOutcome, TxnId};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -81,7 +81,7 @@ fn changes_of_one_value_keep_their_order() {
     assert!(ended(&lab, fourth), "the fourth may");
     answer(&mut lab, &held_back);
     assert_eq!(lab.shown(), "a =1; c =2; z");
-    let order: Vec<TxnId> = lab.finished.iter().map(Outcome::txn).collect();
+    let order: Vec<TxnId> = lab.finished.iter().map(TransactionOutcome::txn).collect();
     assert_eq!(order, [fourth, first, second, third]);
 }
 
@@ -107,7 +107,7 @@ fn a_failed_change_is_undone_while_others_run() {
     let (first, hanging) = begin(&mut lab, delta("c =2"));
     lab.failing.insert("create b".into(), error(22, "not so", false));
     let outcome = lab.commit("a =2; b").unwrap();
-    assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{outcome:?}");
+    assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
     assert_eq!(lab.shown(), "a =1; c =1");
     answer(&mut lab, &hanging);
     assert!(ended(&lab, first));
@@ -138,7 +138,7 @@ fn an_operation_beyond_its_time_is_cancelled() {
     lab.follow(step);
     let ended: Vec<_> = lab.finished.iter().filter(|outcome| outcome.txn() == txn).collect();
     assert!(
-        matches!(ended[..], [Outcome::Failed { error, undone: true, .. }] if error.is_cancelled()),
+        matches!(ended[..], [TransactionOutcome::Failed { error, undone: true, .. }] if error.is_cancelled()),
         "{ended:?}"
     );
     assert_eq!(lab.shown(), "a =1");
@@ -154,7 +154,7 @@ fn an_operation_that_ignores_its_cancel_is_given_up() {
     }
     assert!(ended(&lab, txn) && lab.now - begun < 3 * SECOND);
     let failed = lab.finished.iter().find(|outcome| outcome.txn() == txn);
-    assert!(matches!(failed, Some(Outcome::Failed { undone: true, .. })), "{failed:?}");
+    assert!(matches!(failed, Some(TransactionOutcome::Failed { undone: true, .. })), "{failed:?}");
     answer(&mut lab, &ops);
     lab.settle(600 * SECOND);
     assert_eq!(lab.shown(), "a =1", "what it does after all is drift, and nobody's intent");
@@ -185,7 +185,7 @@ fn a_slow_transport_is_not_given_up() {
         answer(&mut lab, std::slice::from_ref(op));
     }
     let done = lab.finished.iter().find(|outcome| outcome.txn() == txn);
-    assert!(matches!(done, Some(Outcome::Done { .. })), "{done:?}");
+    assert!(matches!(done, Some(TransactionOutcome::Done { .. })), "{done:?}");
 }
 
 // proves kv.V15, kv.V16
@@ -203,7 +203,10 @@ fn cancel_drops_a_queued_change_and_undoes_a_running_one() {
     let outcome = |txn| lab.finished.iter().find(|outcome| outcome.txn() == txn);
     for txn in [first, second] {
         let outcome = outcome(txn);
-        assert!(matches!(outcome, Some(Outcome::Cancelled { undone: true, .. })), "{outcome:?}");
+        assert!(
+            matches!(outcome, Some(TransactionOutcome::Cancelled { undone: true, .. })),
+            "{outcome:?}"
+        );
     }
     assert_eq!(lab.shown(), "a =1");
     lab.commit("a =4").unwrap();

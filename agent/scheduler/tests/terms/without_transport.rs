@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::common::{Lab, Thing, changes, error, key, registry};
 use crate::{answer, begin};
 use holdfast_scheduler::{
-    Delta, Dependency, Descriptor, Effect, Engine, Key, KindId, Outcome, Part, SharedValue,
-    TransportId,
+    Delta, Dependency, Descriptor, Effect, Engine, Key, KindId, Part, SharedValue,
+    TransactionOutcome, TransportId,
 };
 
 const SILENT: KindId = KindId(78);
@@ -89,7 +89,10 @@ fn operations_without_a_transport_are_undone() {
         let mut lab = lab();
         lab.failing.insert(refused.into(), error(22, "refused", false));
         let outcome = lab.commit_delta(both()).unwrap();
-        assert!(matches!(outcome, Outcome::Failed { undone: true, .. }), "{refused}: {outcome:?}");
+        assert!(
+            matches!(outcome, TransactionOutcome::Failed { undone: true, .. }),
+            "{refused}: {outcome:?}"
+        );
         assert_eq!(lab.shown(), "", "{refused}");
         assert_eq!(lab.engine.state(&silent("a").0).to_string(), "NONEXISTENT", "{refused}");
     }

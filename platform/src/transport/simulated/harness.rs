@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Delta, Engine, Key, Now, Outcome, PlanError, SharedValue, State, Step, TxnId,
+    Delta, Engine, Key, Now, PlanError, SharedValue, Step, TransactionOutcome, TxnId, ValueState,
 };
 
 use super::{SimulatedKernel, SimulatedTransport};
@@ -20,7 +20,7 @@ pub(super) struct SimulatedBox {
     events: Events,
     now: Duration,
     deadline: Option<Duration>,
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<TransactionOutcome>,
 }
 
 impl SimulatedBox {
@@ -61,7 +61,10 @@ impl SimulatedBox {
     }
 
     /// Runs one transaction to its end.
-    pub(super) fn commit(&mut self, changes: Vec<(Key, Option<SharedValue>)>) -> Outcome {
+    pub(super) fn commit(
+        &mut self,
+        changes: Vec<(Key, Option<SharedValue>)>,
+    ) -> TransactionOutcome {
         let txn = self.begin(changes);
         self.settle();
         let found = self.outcomes.iter().find(|outcome| outcome.txn() == txn).cloned();
@@ -106,8 +109,8 @@ impl SimulatedBox {
         panic!("the box never rests: {:?}", self.outcomes.last());
     }
 
-    pub(super) fn state(&self, key: &Key) -> State {
-        self.engine.status(key).map_or(State::Nonexistent, |status| status.state)
+    pub(super) fn state(&self, key: &Key) -> ValueState {
+        self.engine.status(key).map_or(ValueState::Nonexistent, |status| status.state)
     }
 
     /// Configuration of the kernel, in full.

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use holdfast_scheduler::{Key, Outcome, SharedValue, State};
+use holdfast_scheduler::{Key, SharedValue, TransactionOutcome, ValueState};
 
 use super::harness::SimulatedBox;
 use super::*;
@@ -127,7 +127,7 @@ pub(crate) fn change(from: &str, to: &str) -> Change {
 
 pub(super) fn commit(agent: &mut SimulatedBox, from: &str, to: &str) {
     let outcome = agent.commit(change(from, to));
-    assert!(matches!(outcome, Outcome::Done { .. }), "{to}: {outcome:?}");
+    assert!(matches!(outcome, TransactionOutcome::Done { .. }), "{to}: {outcome:?}");
 }
 
 const NOTHING: &str = "";
@@ -233,7 +233,7 @@ fn committed_objects_are_in_the_kernel() {
         let again = SimulatedBox::restarted(agent.kernel.clone(), intent.clone(), restores);
         assert_eq!(again.kernel.requests(), before, "{to}");
         for (key, _) in intent {
-            assert_eq!(again.state(&key), State::Configured, "{key} of {to}");
+            assert_eq!(again.state(&key), ValueState::Configured, "{key} of {to}");
         }
     };
     check(
@@ -417,7 +417,7 @@ fn fails_and_is_undone(from: &str, to: &str, nth: u64, fault: Fault) -> bool {
     let before = agent.contents();
     agent.kernel.fault_at(nth, fault);
     let outcome = agent.commit(change(from, to));
-    let Outcome::Failed { undone, label, error, .. } = outcome else { return false };
+    let TransactionOutcome::Failed { undone, label, error, .. } = outcome else { return false };
     let what = format!("request {nth} of {from} => {to}, {label}: {error}");
     assert!(undone, "{what}\n{:#?}", agent.contents());
     assert_same(&agent.contents(), &before, &what);
@@ -433,17 +433,20 @@ fn a_port_that_is_missing_is_waited_for() {
     let mut agent = SimulatedBox::new(&["eth0"]);
     let outcome = agent.commit(change(NOTHING, config));
     assert!(
-        matches!(&outcome, Outcome::Done { pending, .. } if !pending.is_empty()),
+        matches!(&outcome, TransactionOutcome::Done { pending, .. } if !pending.is_empty()),
         "{outcome:?}"
     );
     let keys: Vec<Key> = values(config).into_iter().map(|(key, _)| key).collect();
-    assert_eq!(agent.state(&keys[0]), State::Pending);
+    assert_eq!(agent.state(&keys[0]), ValueState::Pending);
     agent.kernel.plug("eth9");
     agent.settle();
-    assert_eq!(keys.iter().map(|key| agent.state(key)).collect::<Vec<_>>(), [State::Configured; 3]);
+    assert_eq!(
+        keys.iter().map(|key| agent.state(key)).collect::<Vec<_>>(),
+        [ValueState::Configured; 3]
+    );
     agent.kernel.unplug("eth9");
     agent.settle();
-    assert_eq!(agent.state(&keys[0]), State::Pending);
+    assert_eq!(agent.state(&keys[0]), ValueState::Pending);
     assert_eq!(agent.kernel.describe(), ["link eth0", "link lo"]);
     agent.kernel.plug("eth9");
     agent.settle();
@@ -552,7 +555,7 @@ fn foreign_objects_are_not_changed() {
     assert_same(&agent.contents(), &before, "untouched");
     // A route that exists already is refused, and stays foreign.
     let outcome = agent.commit(change("", "route 10.0.0.0/8 drop"));
-    let Outcome::Failed { error, undone, .. } = outcome else { panic!("{outcome:?}") };
+    let TransactionOutcome::Failed { error, undone, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!((error.errno, undone), (Some(17), true));
     assert_same(&agent.contents(), &before, "untouched");
 }
