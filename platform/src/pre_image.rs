@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_scheduler::{Key, SharedValue, Value};
+use holdfast_scheduler::{Key, ObjectValue, SharedValue};
 use holdfast_security::credentialz::DigestError;
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ struct BridgeRow {
 }
 
 /// Encodes a value; `None` for a kind with nothing to restore.
-pub fn to_bytes(value: &dyn Value) -> Option<Vec<u8>> {
+pub fn to_bytes(value: &dyn ObjectValue) -> Option<Vec<u8>> {
     let row = row(value)?;
     Some(serde_json::to_vec(&row).expect("the rows have no maps and no foreign types"))
 }
@@ -99,7 +99,7 @@ pub fn from_bytes(octets: &[u8]) -> Result<(Key, SharedValue), PreImageError> {
     value(row)
 }
 
-fn row(value: &dyn Value) -> Option<PreImageRow> {
+fn row(value: &dyn ObjectValue) -> Option<PreImageRow> {
     let any = value.as_any();
     let mac = |mac: Option<MacAddr>| mac.map(|mac| mac.to_string());
     if let Some(it) = any.downcast_ref::<Link>() {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(value: impl Value) {
+    fn check(value: impl ObjectValue) {
         let octets = to_bytes(&value).unwrap();
         let (key, read) = from_bytes(&octets).unwrap();
         assert!(value.same(&*read), "{value:?} {read:?}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_scheduler::{KindId, SharedValue, Value};
+use holdfast_scheduler::{KindId, ObjectValue, SharedValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,7 +31,7 @@ pub enum ValueJsonError {
 /// JSON conversion of one type.
 struct JsonConversion {
     kind: KindId,
-    write: fn(&dyn Value) -> Option<serde_json::Value>,
+    write: fn(&dyn ObjectValue) -> Option<serde_json::Value>,
     read: fn(serde_json::Value) -> serde_json::Result<SharedValue>,
 }
 
@@ -58,7 +58,7 @@ const FORMS: &[JsonConversion] = &[
     form::<KernelRoute>(kinds::ROUTE),
 ];
 
-const fn form<T: Value + Serialize + DeserializeOwned>(kind: KindId) -> JsonConversion {
+const fn form<T: ObjectValue + Serialize + DeserializeOwned>(kind: KindId) -> JsonConversion {
     JsonConversion {
         kind,
         write: |value| serde_json::to_value(value.as_any().downcast_ref::<T>()?).ok(),
@@ -67,7 +67,7 @@ const fn form<T: Value + Serialize + DeserializeOwned>(kind: KindId) -> JsonConv
 }
 
 /// Converts a value to JSON; to its `Debug` text when its kind has no JSON form.
-pub fn to_json(kind: KindId, value: &dyn Value) -> serde_json::Value {
+pub fn to_json(kind: KindId, value: &dyn ObjectValue) -> serde_json::Value {
     let form = FORMS.iter().find(|form| form.kind == kind);
     form.and_then(|form| (form.write)(value))
         .unwrap_or_else(|| serde_json::Value::String(format!("{value:?}")))
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(kind: KindId, value: impl Value) {
+    fn check(kind: KindId, value: impl ObjectValue) {
         let document = to_json(kind, &value);
         assert!(document.is_object(), "{document}");
         assert!(value.same(&*from_json(kind, document).unwrap()), "{value:?}");

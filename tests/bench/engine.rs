@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use holdfast_scheduler::{
-    Completion, Delta, Dependency, Descriptor, Effect, Engine, Facet, Fact, Key, KindId, Now,
-    Offer, Operation, OperationError, Part, PartsChanged, Registry, SharedValue, Step,
+    Completion, Delta, Dependency, Descriptor, Effect, Engine, EngineOutput, Facet, Fact, Key,
+    KindId, Now, Offer, Operation, OperationError, Part, PartsChanged, Registry, SharedValue,
     TransactionOutcome, TransportId,
 };
 
@@ -171,7 +171,7 @@ fn groups_of(count: u32) -> Vec<Change> {
 
 type Change = (Key, Option<SharedValue>);
 
-fn shared(value: impl holdfast_scheduler::Value) -> Option<SharedValue> {
+fn shared(value: impl holdfast_scheduler::ObjectValue) -> Option<SharedValue> {
     Some(Arc::new(value))
 }
 
@@ -212,7 +212,11 @@ impl EngineBench {
     }
 
     /// Answers all operations until the transaction ends. The operation on `refused` fails.
-    fn follow(&mut self, mut step: Step, refused: Option<&Key>) -> Result<TransactionOutcome> {
+    fn follow(
+        &mut self,
+        mut step: EngineOutput,
+        refused: Option<&Key>,
+    ) -> Result<TransactionOutcome> {
         loop {
             if let Some(outcome) = step.finished.pop() {
                 return Ok(outcome);

@@ -13,7 +13,9 @@ use holdfast_platform::values::{
     Address, Hop, KernelRoute, Link, LinkKind, MAIN_TABLE, RouteTarget,
 };
 use holdfast_platform::{EmptyVault, Platform, PlatformSettings};
-use holdfast_scheduler::{Delta, Engine, Key, Now, Scope, SharedValue, Step, TransactionOutcome};
+use holdfast_scheduler::{
+    Delta, Engine, EngineOutput, Key, Now, Scope, SharedValue, TransactionOutcome,
+};
 use holdfast_tests::netns::Netns;
 
 use super::{Table, yardstick};
@@ -102,7 +104,7 @@ impl EngineOnKernel {
         }
     }
 
-    async fn next(&mut self) -> Result<Step> {
+    async fn next(&mut self) -> Result<EngineOutput> {
         let due = self.deadline.map_or(EVENT_TIMEOUT, |at| at.saturating_sub(self.epoch.elapsed()));
         let event = tokio::time::timeout(due, self.events.recv()).await;
         let now = self.now();
@@ -114,7 +116,7 @@ impl EngineOnKernel {
     }
 
     /// Passes a step of the engine to the transports; returns the transactions that have ended.
-    fn follow(&mut self, step: Step) -> Vec<TransactionOutcome> {
+    fn follow(&mut self, step: EngineOutput) -> Vec<TransactionOutcome> {
         self.platform.submit(step.submit);
         self.platform.read(step.read);
         self.deadline = step.deadline;

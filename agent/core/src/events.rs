@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_scheduler::{Engine, Key, Step, TransactionRecord, ValueState};
+use holdfast_scheduler::{Engine, EngineOutput, Key, TransactionRecord, ValueState};
 use tokio::sync::broadcast;
 
 use super::CoreHandle;
@@ -57,7 +57,7 @@ impl EventSender {
     }
 
     /// Sends the transactions that a step ended, and the states that it changed.
-    pub(super) fn send(&self, engine: &Engine, step: &Step) {
+    pub(super) fn send(&self, engine: &Engine, step: &EngineOutput) {
         let ended = step.finished.iter().filter_map(|it| engine.history().record(it.txn()));
         for record in ended {
             // There may be no listener.

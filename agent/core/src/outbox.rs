@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holdfast_base::ErrorChain;
 use holdfast_platform::pre_image;
-use holdfast_scheduler::{Completion, Key, Operation, OperationError, SharedValue, Step};
+use holdfast_scheduler::{Completion, EngineOutput, Key, Operation, OperationError, SharedValue};
 use holdfast_store::StoreError;
 
 use super::task::{CommitEvent, CoreTask, JobResult};
@@ -57,15 +57,24 @@ impl Outbox {
 
 impl CoreTask {
     /// Sends a step of the engine to listeners, and hands it out.
-    pub(super) fn follow(&mut self, step: Step) {
+    pub(super) fn follow(&mut self, step: EngineOutput) {
         self.event_tx.send(&self.engine.read(), &step);
         self.hand_out(step);
     }
 
     /// Does what the engine says.
-    pub(super) fn hand_out(&mut self, step: Step) {
-        let Step { restores, submit, cancel, read, finished, reached, changed, retrieve, deadline } =
-            step;
+    pub(super) fn hand_out(&mut self, step: EngineOutput) {
+        let EngineOutput {
+            restores,
+            submit,
+            cancel,
+            read,
+            finished,
+            reached,
+            changed,
+            retrieve,
+            deadline,
+        } = step;
         debug_assert!(reached.is_empty(), "the core starts no change that waits for a level");
         if !cancel.is_empty() {
             self.transport.cancel(cancel);

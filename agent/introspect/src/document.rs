@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use holdfast_platform::{descriptors, value_json};
 use holdfast_scheduler::{
-    Action, Cause, Key, OperationResult, RecordedOperation, Registry, SharedValue,
-    TransactionOutcome, TransactionRecord, Trigger, TxnId, Value, ValueState, ValueStatus,
+    Action, Cause, Key, ObjectValue, OperationResult, RecordedOperation, Registry, SharedValue,
+    TransactionOutcome, TransactionRecord, Trigger, TxnId, ValueState, ValueStatus,
 };
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -196,7 +196,7 @@ impl Renderer {
         document.and_then(|it| it.get("facts").cloned()).unwrap_or(serde_json::Value::Null)
     }
 
-    pub(super) fn label(&self, key: &Key, value: Option<&dyn Value>) -> String {
+    pub(super) fn label(&self, key: &Key, value: Option<&dyn ObjectValue>) -> String {
         self.registry.label(key, value)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_platform::transport::{Events, SimulatedKernel, SimulatedTransport, Transport};
 use holdfast_platform::{descriptors, value_json};
-use holdfast_scheduler::{Delta, Engine, Key, Now, SharedValue, Step};
+use holdfast_scheduler::{Delta, Engine, EngineOutput, Key, Now, SharedValue};
 use serde_json::json;
 
 use super::key_lookup;
@@ -51,7 +51,7 @@ impl Replay {
         assert!(self.engine.is_idle());
     }
 
-    fn follow(&mut self, step: Step) {
+    fn follow(&mut self, step: EngineOutput) {
         if !step.submit.is_empty() {
             self.transport.submit(step.submit);
         }

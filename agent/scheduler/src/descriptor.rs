@@ -9,11 +9,11 @@ use std::sync::Arc;
 use crate::dependency::{Cascade, Claim, Dependency, Offer, Target};
 use crate::key::{Key, KindId};
 use crate::operation::{ErrorClass, OperationError, TransportId};
-use crate::value::{SharedValue, Value};
+use crate::value::{ObjectValue, SharedValue};
 
 /// Way in which one value becomes another under the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ChangeMethod {
     InPlace,
     /// Deleted and created again. Dependents are parked before and return afterwards.
     Recreate,
@@ -42,7 +42,7 @@ pub struct PartsChanged {
 
 /// Defines one kind of value for the engine.
 pub trait Descriptor: Debug + Send + Sync + 'static {
-    type Value: Value;
+    type Value: ObjectValue;
 
     fn kind(&self) -> KindId;
     /// Short and unique name of the kind, as shown to users: `link`, `route`.
@@ -109,9 +109,9 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
     }
 
     /// Chooses how `old` becomes `new`. `old` is the applied value, or the observed one where the two differ.
-    fn change(&self, old: &Self::Value, new: &Self::Value) -> Change {
+    fn change(&self, old: &Self::Value, new: &Self::Value) -> ChangeMethod {
         let _ = (old, new);
-        Change::InPlace
+        ChangeMethod::InPlace
     }
 
     /// True when the system has what was requested. It may have more: attributes that `expected` leaves open.
@@ -185,34 +185,38 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
 pub trait AnyDescriptor: Debug + Send + Sync {
     fn kind(&self) -> KindId;
     fn name(&self) -> &'static str;
-    fn key(&self, value: &dyn Value) -> Key;
-    fn label(&self, value: &dyn Value) -> String;
+    fn key(&self, value: &dyn ObjectValue) -> Key;
+    fn label(&self, value: &dyn ObjectValue) -> String;
     fn effect(&self) -> Effect;
-    fn dependencies(&self, value: &dyn Value) -> Vec<Dependency>;
-    fn is_reducible(&self, value: &dyn Value) -> bool;
-    fn reduce(&self, value: &dyn Value, missing: &[Target]) -> Option<SharedValue>;
-    fn provides(&self, value: &dyn Value) -> Vec<Offer>;
-    fn claims(&self, value: &dyn Value) -> Vec<Claim>;
-    fn parts(&self, value: &dyn Value) -> Vec<Part>;
-    fn parts_changed(&self, old: &dyn Value, new: &dyn Value) -> Option<PartsChanged>;
-    fn cascades(&self, value: &dyn Value) -> Vec<Cascade>;
-    fn change(&self, old: &dyn Value, new: &dyn Value) -> Change;
-    fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool;
-    fn owned(&self, observed: &dyn Value) -> bool;
-    fn restore(&self, observed: &dyn Value) -> Option<SharedValue>;
+    fn dependencies(&self, value: &dyn ObjectValue) -> Vec<Dependency>;
+    fn is_reducible(&self, value: &dyn ObjectValue) -> bool;
+    fn reduce(&self, value: &dyn ObjectValue, missing: &[Target]) -> Option<SharedValue>;
+    fn provides(&self, value: &dyn ObjectValue) -> Vec<Offer>;
+    fn claims(&self, value: &dyn ObjectValue) -> Vec<Claim>;
+    fn parts(&self, value: &dyn ObjectValue) -> Vec<Part>;
+    fn parts_changed(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> Option<PartsChanged>;
+    fn cascades(&self, value: &dyn ObjectValue) -> Vec<Cascade>;
+    fn change(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> ChangeMethod;
+    fn satisfied_by(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool;
+    fn owned(&self, observed: &dyn ObjectValue) -> bool;
+    fn restore(&self, observed: &dyn ObjectValue) -> Option<SharedValue>;
     fn refreshed_restore(
         &self,
-        before: &dyn Value,
-        applied: &dyn Value,
-        observed: &dyn Value,
+        before: &dyn ObjectValue,
+        applied: &dyn ObjectValue,
+        observed: &dyn ObjectValue,
     ) -> Option<SharedValue>;
-    fn after_release(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue>;
-    fn after_delete(&self, deleted: &dyn Value) -> Option<SharedValue>;
+    fn after_release(
+        &self,
+        released: &dyn ObjectValue,
+        restore: &dyn ObjectValue,
+    ) -> Option<SharedValue>;
+    fn after_delete(&self, deleted: &dyn ObjectValue) -> Option<SharedValue>;
     fn restoring_update(
         &self,
-        applied: &dyn Value,
-        new: &dyn Value,
-        before: Option<&dyn Value>,
+        applied: &dyn ObjectValue,
+        new: &dyn ObjectValue,
+        before: Option<&dyn ObjectValue>,
     ) -> Option<SharedValue>;
     fn observable(&self) -> bool;
     fn classify(&self, error: &OperationError) -> ErrorClass;
@@ -227,11 +231,11 @@ impl<D: Descriptor> AnyDescriptor for D {
         Descriptor::name(self)
     }
 
-    fn key(&self, value: &dyn Value) -> Key {
+    fn key(&self, value: &dyn ObjectValue) -> Key {
         Descriptor::key(self, typed(self, value))
     }
 
-    fn label(&self, value: &dyn Value) -> String {
+    fn label(&self, value: &dyn ObjectValue) -> String {
         Descriptor::label(self, typed(self, value))
     }
 
@@ -239,82 +243,86 @@ impl<D: Descriptor> AnyDescriptor for D {
         Descriptor::effect(self)
     }
 
-    fn dependencies(&self, value: &dyn Value) -> Vec<Dependency> {
+    fn dependencies(&self, value: &dyn ObjectValue) -> Vec<Dependency> {
         Descriptor::dependencies(self, typed(self, value))
     }
 
-    fn is_reducible(&self, value: &dyn Value) -> bool {
+    fn is_reducible(&self, value: &dyn ObjectValue) -> bool {
         Descriptor::is_reducible(self, typed(self, value))
     }
 
-    fn reduce(&self, value: &dyn Value, missing: &[Target]) -> Option<SharedValue> {
+    fn reduce(&self, value: &dyn ObjectValue, missing: &[Target]) -> Option<SharedValue> {
         let value = Descriptor::reduce(self, typed(self, value), missing)?;
         Some(Arc::new(value))
     }
 
-    fn provides(&self, value: &dyn Value) -> Vec<Offer> {
+    fn provides(&self, value: &dyn ObjectValue) -> Vec<Offer> {
         Descriptor::provides(self, typed(self, value))
     }
 
-    fn claims(&self, value: &dyn Value) -> Vec<Claim> {
+    fn claims(&self, value: &dyn ObjectValue) -> Vec<Claim> {
         Descriptor::claims(self, typed(self, value))
     }
 
-    fn parts(&self, value: &dyn Value) -> Vec<Part> {
+    fn parts(&self, value: &dyn ObjectValue) -> Vec<Part> {
         Descriptor::parts(self, typed(self, value))
     }
 
-    fn parts_changed(&self, old: &dyn Value, new: &dyn Value) -> Option<PartsChanged> {
+    fn parts_changed(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> Option<PartsChanged> {
         Descriptor::parts_changed(self, typed(self, old), typed(self, new))
     }
 
-    fn cascades(&self, value: &dyn Value) -> Vec<Cascade> {
+    fn cascades(&self, value: &dyn ObjectValue) -> Vec<Cascade> {
         Descriptor::cascades(self, typed(self, value))
     }
 
-    fn change(&self, old: &dyn Value, new: &dyn Value) -> Change {
+    fn change(&self, old: &dyn ObjectValue, new: &dyn ObjectValue) -> ChangeMethod {
         Descriptor::change(self, typed(self, old), typed(self, new))
     }
 
-    fn satisfied_by(&self, expected: &dyn Value, observed: &dyn Value) -> bool {
+    fn satisfied_by(&self, expected: &dyn ObjectValue, observed: &dyn ObjectValue) -> bool {
         Descriptor::satisfied_by(self, typed(self, expected), typed(self, observed))
     }
 
-    fn owned(&self, observed: &dyn Value) -> bool {
+    fn owned(&self, observed: &dyn ObjectValue) -> bool {
         Descriptor::owned(self, typed(self, observed))
     }
 
-    fn restore(&self, observed: &dyn Value) -> Option<SharedValue> {
+    fn restore(&self, observed: &dyn ObjectValue) -> Option<SharedValue> {
         let value = Descriptor::restore(self, typed(self, observed))?;
         Some(Arc::new(value))
     }
 
     fn refreshed_restore(
         &self,
-        before: &dyn Value,
-        applied: &dyn Value,
-        observed: &dyn Value,
+        before: &dyn ObjectValue,
+        applied: &dyn ObjectValue,
+        observed: &dyn ObjectValue,
     ) -> Option<SharedValue> {
         let (before, applied) = (typed(self, before), typed(self, applied));
         let value = Descriptor::refreshed_restore(self, before, applied, typed(self, observed))?;
         Some(Arc::new(value))
     }
 
-    fn after_release(&self, released: &dyn Value, restore: &dyn Value) -> Option<SharedValue> {
+    fn after_release(
+        &self,
+        released: &dyn ObjectValue,
+        restore: &dyn ObjectValue,
+    ) -> Option<SharedValue> {
         let value = Descriptor::after_release(self, typed(self, released), typed(self, restore))?;
         Some(Arc::new(value))
     }
 
-    fn after_delete(&self, deleted: &dyn Value) -> Option<SharedValue> {
+    fn after_delete(&self, deleted: &dyn ObjectValue) -> Option<SharedValue> {
         let value = Descriptor::after_delete(self, typed(self, deleted))?;
         Some(Arc::new(value))
     }
 
     fn restoring_update(
         &self,
-        applied: &dyn Value,
-        new: &dyn Value,
-        before: Option<&dyn Value>,
+        applied: &dyn ObjectValue,
+        new: &dyn ObjectValue,
+        before: Option<&dyn ObjectValue>,
     ) -> Option<SharedValue> {
         let before = before.map(|before| typed(self, before));
         let value =
@@ -331,7 +339,7 @@ impl<D: Descriptor> AnyDescriptor for D {
     }
 }
 
-fn typed<'v, D: Descriptor>(descriptor: &D, value: &'v dyn Value) -> &'v D::Value {
+fn typed<'v, D: Descriptor>(descriptor: &D, value: &'v dyn ObjectValue) -> &'v D::Value {
     let Some(value) = value.as_any().downcast_ref() else {
         panic!(
             "a {} is described by a value of another type: {value:?}",
@@ -395,7 +403,7 @@ impl Registry {
     }
 
     /// Human-readable name of the value under a key; the bare key where its kind is unknown.
-    pub fn label(&self, key: &Key, value: Option<&dyn Value>) -> String {
+    pub fn label(&self, key: &Key, value: Option<&dyn ObjectValue>) -> String {
         let Some(descriptor) = self.descriptor(key.kind()) else { return key.to_string() };
         let by_value = value.and_then(|value| catch_panic(|| descriptor.label(value)).ok());
         by_value.unwrap_or_else(|| labelled(descriptor.name(), key))

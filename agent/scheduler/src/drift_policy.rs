@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::{Engine, Step};
+use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::Now;
@@ -53,7 +53,7 @@ impl Engine {
         &mut self,
         policies: impl IntoIterator<Item = (Key, Option<DriftPolicy>)>,
         now: Now,
-    ) -> Step {
+    ) -> EngineOutput {
         let mut changed = false;
         for (prefix, policy) in policies {
             let before = match policy {
@@ -73,6 +73,6 @@ impl Engine {
                 self.graph.mark_dirty(idx);
             }
         }
-        self.advance(Step::default(), now)
+        self.advance(EngineOutput::default(), now)
     }
 }

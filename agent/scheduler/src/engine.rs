@@ -1,6 +1,6 @@
 //! The engine: the state machine over plans, completions, facts and time.
 //!
-//! Events come in as method calls, a [`Step`] goes out. Transactions without a conflict run side by side, and facts are
+//! Events come in as method calls, an [`EngineOutput`] goes out. Transactions without a conflict run side by side, and facts are
 //! taken in at any time. Work that the engine finds by itself, because something appeared or drifted, becomes a
 //! transaction of its own between those of the clients:
 //!
@@ -33,7 +33,7 @@ use crate::waits::{WaitResult, Waits};
 
 /// Work for the caller. Each list may be empty.
 #[derive(Debug, Default)]
-pub struct Step {
+pub struct EngineOutput {
     /// Pre-images of adopted objects that were added (`Some`) or dropped (`None`): must be durable before `submit` of
     /// this step, and of later ones, is handed out.
     pub restores: Vec<(Key, Option<SharedValue>)>,
@@ -264,27 +264,27 @@ impl Engine {
     /// Starts a plan, or queues it behind conflicting transactions. When something that it has read has changed by its
     /// turn, it is made again for the same change; if that is refused then, the transaction ends without having done
     /// anything.
-    pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
+    pub fn start(&mut self, plan: Plan, now: Now) -> (TxnId, EngineOutput) {
         self.queue_change(plan, false, now)
     }
 
     /// Starts a plan without submitting anything until [`Engine::start_prepared`], for a caller that has to make the
     /// change durable first. The intent changes at once. Cancelled instead, the change leaves everything as it was.
-    pub fn prepare(&mut self, plan: Plan, now: Now) -> (TxnId, Step) {
+    pub fn prepare(&mut self, plan: Plan, now: Now) -> (TxnId, EngineOutput) {
         self.queue_change(plan, true, now)
     }
 
-    fn queue_change(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, Step) {
+    fn queue_change(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, EngineOutput) {
         let txn = self.enqueue(Trigger::Change, plan);
         if let Some(queued) = self.queue.back_mut() {
             queued.prepared = prepared;
         }
-        (txn, self.advance(Step::default(), now))
+        (txn, self.advance(EngineOutput::default(), now))
     }
 
     /// Submits the operations of a prepared change.
-    pub fn start_prepared(&mut self, txn: TxnId, now: Now) -> Step {
-        let mut step = Step::default();
+    pub fn start_prepared(&mut self, txn: TxnId, now: Now) -> EngineOutput {
+        let mut step = EngineOutput::default();
         match self.queue.iter_mut().find(|queued| queued.txn == txn) {
             Some(queued) => queued.prepared = false,
             None => self.release_prepared(txn, now, &mut step),
@@ -294,8 +294,8 @@ impl Engine {
 
     /// Cancels a change. One in the queue is dropped; of one in flight, submitted operations are cancelled and
     /// completed ones undone. One that has ended, or is being undone already, is not affected.
-    pub fn cancel(&mut self, txn: TxnId, now: Now) -> Step {
-        let mut step = Step::default();
+    pub fn cancel(&mut self, txn: TxnId, now: Now) -> EngineOutput {
+        let mut step = EngineOutput::default();
         match self.queue.iter().position(|queued| queued.txn == txn) {
             Some(at) => {
                 self.queue.remove(at);
@@ -307,24 +307,24 @@ impl Engine {
     }
 
     /// Takes in completions of operations.
-    pub fn completed(&mut self, completions: Vec<Completion>, now: Now) -> Step {
-        let mut step = Step::default();
+    pub fn completed(&mut self, completions: Vec<Completion>, now: Now) -> EngineOutput {
+        let mut step = EngineOutput::default();
         self.complete(completions, now, &mut step);
         self.advance(step, now)
     }
 
-    /// Takes in facts: notifications and the answers to [`Step::read`].
-    pub fn observed(&mut self, facts: Vec<Fact>, now: Now) -> Step {
-        let mut step = Step::default();
+    /// Takes in facts: notifications and the answers to [`EngineOutput::read`].
+    pub fn observed(&mut self, facts: Vec<Fact>, now: Now) -> EngineOutput {
+        let mut step = EngineOutput::default();
         for fact in facts {
             self.observe(fact, now, false, &mut step);
         }
         self.advance(step, now)
     }
 
-    /// Handles expired timers. Call it when [`Step::deadline`] has passed.
-    pub fn due(&mut self, now: Now) -> Step {
-        let mut step = Step::default();
+    /// Handles expired timers. Call it when [`EngineOutput::deadline`] has passed.
+    pub fn due(&mut self, now: Now) -> EngineOutput {
+        let mut step = EngineOutput::default();
         for txn in self.running.numbers() {
             self.dispatch(txn, now, &mut step);
         }
@@ -348,13 +348,13 @@ impl Engine {
     }
 
     /// Takes in a complete set of facts; only differences become operations.
-    pub fn resync(&mut self, facts: Vec<Fact>, now: Now) -> Step {
+    pub fn resync(&mut self, facts: Vec<Fact>, now: Now) -> EngineOutput {
         self.retrieved(&Scope::Everything, facts, now)
     }
 
     /// Takes in a complete set of facts for a part of the system: keys in `scope` without a fact are absent.
-    pub fn retrieved(&mut self, scope: &Scope, facts: Vec<Fact>, now: Now) -> Step {
-        let mut step = Step::default();
+    pub fn retrieved(&mut self, scope: &Scope, facts: Vec<Fact>, now: Now) -> EngineOutput {
+        let mut step = EngineOutput::default();
         self.apply_snapshot(scope, facts, now, &mut step);
         self.advance(step, now)
     }
@@ -399,7 +399,7 @@ impl Engine {
     }
 
     /// Advances all transactions as far as possible without another event, and completes the step.
-    pub(crate) fn advance(&mut self, mut step: Step, now: Now) -> Step {
+    pub(crate) fn advance(&mut self, mut step: EngineOutput, now: Now) -> EngineOutput {
         loop {
             self.check_lost_dependencies(now, &mut step);
             self.schedule_triggered_retries(now, &mut step);
@@ -428,7 +428,7 @@ impl Engine {
     }
 
     /// Starts the next transaction that may start. Changes and convergence take turns.
-    fn start_next(&mut self, now: Now, step: &mut Step) -> bool {
+    fn start_next(&mut self, now: Now, step: &mut EngineOutput) -> bool {
         if self.running.len() >= IN_FLIGHT_MOST {
             return false;
         }
@@ -443,7 +443,7 @@ impl Engine {
     }
 
     /// Starts the first queued change that conflicts neither with a transaction in flight nor with a change before it.
-    fn start_next_change(&mut self, now: Now, step: &mut Step) -> bool {
+    fn start_next_change(&mut self, now: Now, step: &mut EngineOutput) -> bool {
         let mut waiting: Vec<ConflictSet> = Vec::new();
         for at in 0..self.queue.len().min(OVERTAKEN_MOST) {
             let behind = self.queue[at].behind;
@@ -495,7 +495,7 @@ impl Engine {
     }
 
     /// Plans for the dirty values that no transaction owns. Starts a transaction only when there are operations.
-    fn start_convergence(&mut self, now: Now, step: &mut Step) -> bool {
+    fn start_convergence(&mut self, now: Now, step: &mut EngineOutput) -> bool {
         self.graph.mark_held_back_dirty();
         if self.graph.dirty.is_empty() {
             return false;
@@ -537,7 +537,7 @@ impl Engine {
     }
 
     /// Clears the error of a value that failed and is in place now, so that it is not tried again.
-    fn clear_recovered(&mut self, idx: NodeIdx, step: &mut Step) {
+    fn clear_recovered(&mut self, idx: NodeIdx, step: &mut EngineOutput) {
         let node = self.graph.node(idx);
         if node.retry.as_ref().is_some_and(|it| it.error.is_some())
             && !self.graph.is_out_of_place(idx)
@@ -549,7 +549,12 @@ impl Engine {
     }
 
     /// Plans for dirty values together. Returns the conflicting transaction they have to wait for, if there is one.
-    fn converge_nodes(&mut self, dirty: Vec<NodeIdx>, now: Now, step: &mut Step) -> Option<TxnId> {
+    fn converge_nodes(
+        &mut self,
+        dirty: Vec<NodeIdx>,
+        now: Now,
+        step: &mut EngineOutput,
+    ) -> Option<TxnId> {
         let plan =
             planner::plan(&self.graph, Delta::default().best_effort(), dirty.clone()).ok()?;
         if let Some(behind) = self.conflicting_transaction(&plan, None) {
@@ -570,7 +575,7 @@ impl Engine {
     }
 
     /// Reports the end of a transaction.
-    pub(crate) fn report_outcome(&mut self, outcome: TransactionOutcome, step: &mut Step) {
+    pub(crate) fn report_outcome(&mut self, outcome: TransactionOutcome, step: &mut EngineOutput) {
         self.on_wait_ended(&outcome, step);
         step.finished.push(outcome);
     }

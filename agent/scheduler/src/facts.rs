@@ -17,7 +17,7 @@
 //!            foreign: becomes a provider; dirty if intended under this key
 //! ```
 
-use crate::engine::{Engine, Scope, Step};
+use crate::engine::{Engine, EngineOutput, Scope};
 use crate::graph::{Goal, NodeIdx};
 use crate::key::FixedMap;
 use crate::operation::{Fact, Now};
@@ -30,7 +30,7 @@ const DRIFT_READS_MOST: usize = 256;
 impl Engine {
     /// Takes in one fact. `urgent` when it is known to be newer than all our operations: a difference is then planned
     /// for at once.
-    pub(crate) fn observe(&mut self, fact: Fact, now: Now, urgent: bool, step: &mut Step) {
+    pub(crate) fn observe(&mut self, fact: Fact, now: Now, urgent: bool, step: &mut EngineOutput) {
         self.graph.counters.facts += 1;
         let known = self.graph.registry.descriptor(fact.key.kind()).is_some();
         let idx = match (self.graph.find(&fact.key), &fact.value) {
@@ -61,7 +61,7 @@ impl Engine {
         value: Option<SharedValue>,
         now: Now,
         urgent: bool,
-        step: &mut Step,
+        step: &mut EngineOutput,
     ) {
         let node = self.graph.node(idx);
         if same(node.observed.as_ref(), value.as_ref()) && node.present.is_some() == value.is_some()
@@ -93,7 +93,7 @@ impl Engine {
         }
     }
 
-    fn on_vanished(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
+    fn on_vanished(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut EngineOutput) {
         self.graph.set_present(idx, None, false);
         let node = self.graph.node(idx);
         if matches!(node.goal, Goal::Nothing) {
@@ -111,7 +111,7 @@ impl Engine {
         value: &SharedValue,
         now: Now,
         urgent: bool,
-        step: &mut Step,
+        step: &mut EngineOutput,
     ) {
         let node = self.graph.node(idx);
         let applied = node.applied.clone();
@@ -146,7 +146,7 @@ impl Engine {
 
     /// Records the absence of a value that was observed while an operation on it was in flight that failed or was not
     /// tried.
-    pub(crate) fn confirm_absence(&mut self, idx: NodeIdx, now: Now, step: &mut Step) {
+    pub(crate) fn confirm_absence(&mut self, idx: NodeIdx, now: Now, step: &mut EngineOutput) {
         let node = self.graph.node(idx);
         let descriptor = self.graph.registry.descriptor(node.key.kind());
         if node.running_op().is_some()
@@ -172,7 +172,13 @@ impl Engine {
 
     /// Schedules a check of the value after a delay and reads it meanwhile: late notifications of our own changes look
     /// like drift.
-    fn schedule_drift_check(&mut self, idx: NodeIdx, now: Now, urgent: bool, step: &mut Step) {
+    fn schedule_drift_check(
+        &mut self,
+        idx: NodeIdx,
+        now: Now,
+        urgent: bool,
+        step: &mut EngineOutput,
+    ) {
         if urgent {
             return self.graph.mark_dirty(idx);
         }
@@ -192,7 +198,7 @@ impl Engine {
     }
 
     /// Schedules checks of values that lost a dependency without our doing: they may be gone themselves, or have to go.
-    pub(crate) fn check_lost_dependencies(&mut self, now: Now, step: &mut Step) {
+    pub(crate) fn check_lost_dependencies(&mut self, now: Now, step: &mut EngineOutput) {
         for idx in std::mem::take(&mut self.graph.lost_dependency) {
             let node = self.graph.node(idx);
             if node.running_op().is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
@@ -208,7 +214,7 @@ impl Engine {
         scope: &Scope,
         facts: Vec<Fact>,
         now: Now,
-        step: &mut Step,
+        step: &mut EngineOutput,
     ) {
         let mut seen: FixedMap<NodeIdx, ()> = FixedMap::default();
         seen.reserve(facts.len());

@@ -2,7 +2,7 @@
 //!
 //! Start at [`Engine`]. It holds three planes for each [`Key`] and never mixes them: what is *intended*, what was
 //! *applied* by us, what was *observed* in the system. [`Engine::plan`] is pure and gives a [`Plan`]: all decisions,
-//! printable and hashed. [`Engine::start`] carries it out as a state machine: every call returns a [`Step`] that says
+//! printable and hashed. [`Engine::start`] carries it out as a state machine: every call returns an [`EngineOutput`] that says
 //! what to submit, what to read and when to call again. A [`Descriptor`] defines the meaning of one kind of value.
 //!
 //! ```text
@@ -50,10 +50,10 @@ mod waits;
 
 pub use dependency::{Cascade, Claim, Dependency, Facet, Offer, Target};
 pub use descriptor::{
-    AnyDescriptor, Change, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
+    AnyDescriptor, ChangeMethod, Descriptor, Effect, Part, PartsChanged, Registry, RegistryError,
 };
 pub use drift_policy::DriftPolicy;
-pub use engine::{Engine, Scope, Step, TransactionOutcome};
+pub use engine::{Engine, EngineOutput, Scope, TransactionOutcome};
 pub use history::{
     Author, History, OperationResult, RecordedOperation, Tally, TransactionRecord, Trigger,
 };
@@ -67,5 +67,5 @@ pub use plan::{
 };
 pub use planner::Planning;
 pub use status::{Counters, Detail, LastOperation, ValueState, ValueStatus};
-pub use value::{SharedValue, Value};
+pub use value::{ObjectValue, SharedValue};
 pub use waits::{Level, Wait, WaitResult};

@@ -69,7 +69,7 @@ pub struct Delta {
     pub beside: String,
     /// Hash without which the plan is refused: see [`Plan::hash`].
     pub expected_plan: Option<u64>,
-    /// Level at which to report the change: see [`Step::reached`](crate::Step::reached).
+    /// Level at which to report the change: see [`EngineOutput::reached`](crate::Step::reached).
     pub wait: Option<Wait>,
 }
 

@@ -46,7 +46,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::dependency::{Claim, Facet, Target};
-use crate::descriptor::{Change, catch_panic};
+use crate::descriptor::{ChangeMethod, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
@@ -263,10 +263,10 @@ impl<'g> Planner<'g> {
         let old = self.old_value(oidx);
         let change = descriptor.map(|descriptor| {
             let old = old.as_ref().unwrap_or(current);
-            catch_panic(|| descriptor.change(&**old, &**value)).unwrap_or(Change::Recreate)
+            catch_panic(|| descriptor.change(&**old, &**value)).unwrap_or(ChangeMethod::Recreate)
         });
         match change {
-            Some(Change::InPlace) => self.schedule_in_place(oidx, InPlaceAction::Updated),
+            Some(ChangeMethod::InPlace) => self.schedule_in_place(oidx, InPlaceAction::Updated),
             _ => self.schedule_removal(oidx, None),
         }
     }

@@ -5,18 +5,18 @@
 
 use std::time::Duration;
 
-use crate::engine::{Engine, Step};
+use crate::engine::{Engine, EngineOutput};
 use crate::operation::Now;
 
 impl Engine {
-    /// Asks for a complete retrieval in this period: [`Step::retrieve`] says when. `None`, the default, turns it off.
-    pub fn resync_every(&mut self, period: Option<Duration>, now: Now) -> Step {
+    /// Asks for a complete retrieval in this period: [`EngineOutput::retrieve`] says when. `None`, the default, turns it off.
+    pub fn resync_every(&mut self, period: Option<Duration>, now: Now) -> EngineOutput {
         self.resync_period = period;
         self.resync_due = period.map(|period| now.monotonic + period);
-        self.advance(Step::default(), now)
+        self.advance(EngineOutput::default(), now)
     }
 
-    pub(crate) fn expire_resync(&mut self, now: Now, step: &mut Step) {
+    pub(crate) fn expire_resync(&mut self, now: Now, step: &mut EngineOutput) {
         if self.resync_due.is_some_and(|due| due <= now.monotonic) {
             step.retrieve = true;
             self.resync_due = self.resync_period.map(|period| now.monotonic + period);

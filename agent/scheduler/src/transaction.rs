@@ -31,7 +31,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::dependency::Claim;
-use crate::engine::{Engine, Step, TransactionOutcome};
+use crate::engine::{Engine, EngineOutput, TransactionOutcome};
 use crate::graph::{Goal, NodeIdx, Source, TargetId};
 use crate::history::{
     Author, OPERATIONS_KEPT, Omitted, OperationResult, RecordedOperation, TransactionRecord,
@@ -264,7 +264,7 @@ impl Engine {
         trigger: Trigger,
         (mut plan, prepared): (Plan, bool),
         now: Now,
-        step: &mut Step,
+        step: &mut EngineOutput,
     ) {
         let requested = plan.delta.changes.iter().take(OPERATIONS_KEPT);
         let requested = requested.map(|it| (it.key.clone(), it.value.clone())).collect();
@@ -320,7 +320,7 @@ impl Engine {
     }
 
     /// Lets a transaction submit its operations. The step of the first ones has the pre-images.
-    pub(crate) fn release_prepared(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    pub(crate) fn release_prepared(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) {
         if let Some(transaction) = self.running.get(txn) {
             transaction.prepared = false;
             step.restores.append(&mut transaction.restores);
@@ -365,7 +365,7 @@ impl Engine {
         transaction: &mut Transaction,
         mut plan: Plan,
         now: Now,
-        step: &mut Step,
+        step: &mut EngineOutput,
     ) {
         self.count(&plan);
         let operations = std::mem::take(&mut plan.operations);
@@ -416,7 +416,12 @@ impl Engine {
     }
 
     /// Installs the goals of a plan, and records the values found in place as applied.
-    pub(crate) fn install_goals(&mut self, mut plan: Plan, indexes: Vec<NodeIdx>, step: &mut Step) {
+    pub(crate) fn install_goals(
+        &mut self,
+        mut plan: Plan,
+        indexes: Vec<NodeIdx>,
+        step: &mut EngineOutput,
+    ) {
         step.changed.reserve(plan.nodes.len());
         let mut idle = Vec::new();
         for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
@@ -456,7 +461,12 @@ impl Engine {
     }
 
     /// Advances a transaction. False when it has to wait.
-    pub(crate) fn advance_transaction(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
+    pub(crate) fn advance_transaction(
+        &mut self,
+        txn: TxnId,
+        now: Now,
+        step: &mut EngineOutput,
+    ) -> bool {
         let Some(transaction) = self.running.get(txn) else { return false };
         match transaction.phase {
             Phase::Executing if transaction.prepared => false,
@@ -484,7 +494,7 @@ impl Engine {
         }
     }
 
-    fn end(&mut self, mut transaction: Transaction, now: Now, step: &mut Step) {
+    fn end(&mut self, mut transaction: Transaction, now: Now, step: &mut EngineOutput) {
         let undo = transaction.phase == Phase::Undoing;
         transaction.record(undo);
         let txn = transaction.txn;

@@ -8,17 +8,17 @@ use std::sync::Arc;
 ///
 /// `Debug` is part of the contract: the hash of a plan covers the printed values, so two values that print alike must
 /// be equal, and the text must not depend on addresses or on the order of a hash map.
-pub trait Value: Any + Debug + Send + Sync {
+pub trait ObjectValue: Any + Debug + Send + Sync {
     /// True when `other` has the same type and is equal.
-    fn same(&self, other: &dyn Value) -> bool;
+    fn same(&self, other: &dyn ObjectValue) -> bool;
     fn as_any(&self) -> &dyn Any;
 }
 
 /// Value as planes, plans and operations hold it: shared, never copied.
-pub type SharedValue = Arc<dyn Value>;
+pub type SharedValue = Arc<dyn ObjectValue>;
 
-impl<T: Any + Debug + Send + Sync + PartialEq> Value for T {
-    fn same(&self, other: &dyn Value) -> bool {
+impl<T: Any + Debug + Send + Sync + PartialEq> ObjectValue for T {
+    fn same(&self, other: &dyn ObjectValue) -> bool {
         other.as_any().downcast_ref::<T>().is_some_and(|other| self == other)
     }
 

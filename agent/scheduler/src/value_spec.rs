@@ -9,7 +9,7 @@ use crate::dependency::{Cascade, Claim, Dependency, Offer, Target};
 use crate::descriptor::{AnyDescriptor, Effect, Part, PartsChanged, Registry, catch_panic};
 use crate::key::Key;
 use crate::sorted_map::SortedMap;
-use crate::value::{SharedValue, Value, ValueEq};
+use crate::value::{ObjectValue, SharedValue, ValueEq};
 
 /// Levels of parts within parts. Deeper nesting means a descriptor that never ends.
 const PARTS_DEPTH: u32 = 16;
@@ -301,7 +301,7 @@ impl SpecBuilder {
     fn provides(
         &mut self,
         descriptor: &dyn AnyDescriptor,
-        value: &dyn Value,
+        value: &dyn ObjectValue,
         property: Option<&Key>,
     ) {
         for offer in descriptor.provides(value) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::engine::{Engine, Step, TransactionOutcome};
+use crate::engine::{Engine, EngineOutput, TransactionOutcome};
 use crate::graph::Goal;
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, TxnId};
@@ -86,7 +86,13 @@ impl Waits {
 
 impl Engine {
     /// Registers the wait of a change that is about to begin.
-    pub(crate) fn register_wait(&mut self, txn: TxnId, plan: &Plan, now: Now, step: &mut Step) {
+    pub(crate) fn register_wait(
+        &mut self,
+        txn: TxnId,
+        plan: &Plan,
+        now: Now,
+        step: &mut EngineOutput,
+    ) {
         let Some(Wait { level, within }) = plan.delta.wait else { return };
         if level == Level::Accepted {
             let (missing, in_time) = (Vec::new(), true);
@@ -100,7 +106,7 @@ impl Engine {
     }
 
     /// Updates the wait of a transaction that has ended; a wait for a change that did not end well is dropped.
-    pub(crate) fn on_wait_ended(&mut self, outcome: &TransactionOutcome, step: &mut Step) {
+    pub(crate) fn on_wait_ended(&mut self, outcome: &TransactionOutcome, step: &mut EngineOutput) {
         let txn = outcome.txn();
         if !matches!(outcome, TransactionOutcome::Done { .. }) {
             self.waits.forget(txn);
@@ -115,7 +121,7 @@ impl Engine {
     }
 
     /// Checks all values of a change whose last missing value may have become as intended.
-    fn check_wait(&mut self, txn: TxnId, step: &mut Step) {
+    fn check_wait(&mut self, txn: TxnId, step: &mut EngineOutput) {
         let Some(waiter) = self.waits.waiters.get(&txn) else { return };
         let left: BTreeSet<Key> =
             waiter.keys.iter().filter(|key| !self.is_as_intended(key)).cloned().collect();
@@ -130,14 +136,14 @@ impl Engine {
         }
     }
 
-    fn complete_wait(&mut self, txn: TxnId, step: &mut Step) {
+    fn complete_wait(&mut self, txn: TxnId, step: &mut EngineOutput) {
         let Some(waiter) = self.waits.forget(txn) else { return };
         let (level, missing, in_time) = (waiter.level, Vec::new(), true);
         step.reached.push(WaitResult { txn, level, missing, in_time });
     }
 
     /// Checks the waits for the keys that a step changed.
-    pub(crate) fn check_changed_waits(&mut self, step: &mut Step) {
+    pub(crate) fn check_changed_waits(&mut self, step: &mut EngineOutput) {
         if self.waits.by_key.is_empty() {
             return;
         }
@@ -172,7 +178,7 @@ impl Engine {
     }
 
     /// Reports the waits whose time is over.
-    pub(crate) fn expire_waits(&mut self, now: Now, step: &mut Step) {
+    pub(crate) fn expire_waits(&mut self, now: Now, step: &mut EngineOutput) {
         let late = self.waits.waiters.iter().filter(|(_, waiter)| waiter.until <= now.monotonic);
         let late: Vec<TxnId> = late.map(|(txn, _)| *txn).collect();
         for txn in late {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Cascade, Change, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId, Offer,
-    OperationError, Part,
+    Cascade, ChangeMethod, Claim, Dependency, Descriptor, Effect, ErrorClass, Facet, Key, KindId,
+    Offer, OperationError, Part,
 };
 use ipnet::IpNet;
 use netlink_packet_route::address::{
@@ -132,9 +132,9 @@ impl Descriptor for AddressDescriptor {
 
     /// The kernel identifies an address by its prefix too, so another length means another address. Whether an
     /// address is the first of its prefix is decided at creation.
-    fn change(&self, old: &Address, new: &Address) -> Change {
+    fn change(&self, old: &Address, new: &Address) -> ChangeMethod {
         let same = old.prefix_len == new.prefix_len && stands_as_asked(new, old);
-        if same { Change::InPlace } else { Change::Recreate }
+        if same { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
     }
 
     fn satisfied_by(&self, expected: &Address, observed: &Address) -> bool {
@@ -279,8 +279,8 @@ impl Descriptor for ConnectedPrefixDescriptor {
         false
     }
 
-    fn change(&self, _: &ConnectedPrefix, _: &ConnectedPrefix) -> Change {
-        Change::Recreate
+    fn change(&self, _: &ConnectedPrefix, _: &ConnectedPrefix) -> ChangeMethod {
+        ChangeMethod::Recreate
     }
 
     /// The kernel has the on-link route only while the link is up.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Action, Key, OpId, Operation, Registry, SharedValue, TransportId, TxnId, Value,
+    Action, Key, ObjectValue, OpId, Operation, Registry, SharedValue, TransportId, TxnId,
 };
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -41,26 +41,26 @@ impl Kernel {
         Some(kernel)
     }
 
-    fn create(&mut self, new: impl Value) {
+    fn create(&mut self, new: impl ObjectValue) {
         self.run(Action::Create, None, Some(Arc::new(new)));
     }
 
-    fn adopt(&mut self, old: impl Value, new: impl Value) {
+    fn adopt(&mut self, old: impl ObjectValue, new: impl ObjectValue) {
         self.run(Action::Adopt, Some(Arc::new(old)), Some(Arc::new(new)));
     }
 
-    fn update(&mut self, old: impl Value, new: impl Value) {
+    fn update(&mut self, old: impl ObjectValue, new: impl ObjectValue) {
         self.run(Action::Update, Some(Arc::new(old)), Some(Arc::new(new)));
     }
 
-    fn delete(&mut self, old: impl Value) {
+    fn delete(&mut self, old: impl ObjectValue) {
         let old: SharedValue = Arc::new(old);
         let key = self.key(&*old);
         self.run(Action::Delete, Some(old), None);
         assert!(!self.look().contains_key(&key), "{key} is still there");
     }
 
-    fn release(&mut self, old: impl Value, restore: impl Value) {
+    fn release(&mut self, old: impl ObjectValue, restore: impl ObjectValue) {
         self.run(Action::Release, Some(Arc::new(old)), Some(Arc::new(restore)));
     }
 
@@ -87,7 +87,7 @@ impl Kernel {
         assert!(satisfied, "{action}: asked {expected:?}, got {observed:?}");
     }
 
-    fn key(&self, value: &dyn Value) -> Key {
+    fn key(&self, value: &dyn ObjectValue) -> Key {
         let is = |kind| value.as_any().type_id() == kind;
         let kind = match () {
             () if is(std::any::TypeId::of::<Link>()) => kinds::LINK,
@@ -119,7 +119,7 @@ impl Kernel {
         shown
     }
 
-    fn observed<V: Value + Clone>(&mut self, value: &V) -> V {
+    fn observed<V: ObjectValue + Clone>(&mut self, value: &V) -> V {
         let key = self.key(value);
         let shown = self.look();
         shown[&key].as_any().downcast_ref::<V>().unwrap().clone()

@@ -158,7 +158,7 @@ fn gone_link(link: crate::values::Link, links: &mut LinkIndex) -> Vec<Observatio
     if successor { Vec::new() } else { link::observations(link, true) }
 }
 
-fn one<V: holdfast_scheduler::Value>(
+fn one<V: holdfast_scheduler::ObjectValue>(
     value: Option<V>,
     key: impl Fn(&V) -> holdfast_scheduler::Key,
     present: bool,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use holdfast_scheduler::{
-    Delta, Engine, Key, Now, SharedValue, Step, TransactionOutcome, ValueState,
+    Delta, Engine, EngineOutput, Key, Now, SharedValue, TransactionOutcome, ValueState,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -60,7 +60,7 @@ impl Agent {
         Now { monotonic: self.started.elapsed(), unix_ns: 0 }
     }
 
-    fn follow(&mut self, step: Step) {
+    fn follow(&mut self, step: EngineOutput) {
         self.submitted += step.submit.len();
         if !step.submit.is_empty() {
             self.platform.submit(step.submit);

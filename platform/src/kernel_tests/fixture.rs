@@ -191,11 +191,11 @@ impl ManagedNetns {
         latest.is_some_and(|fact| fact.value.is_none())
     }
 
-    pub(super) fn create(&mut self, value: impl holdfast_scheduler::Value) -> Operation {
+    pub(super) fn create(&mut self, value: impl holdfast_scheduler::ObjectValue) -> Operation {
         self.operation(Action::Create, None, Some(shared(value)))
     }
 
-    pub(super) fn delete(&mut self, value: impl holdfast_scheduler::Value) -> Operation {
+    pub(super) fn delete(&mut self, value: impl holdfast_scheduler::ObjectValue) -> Operation {
         self.operation(Action::Delete, Some(shared(value)), None)
     }
 
@@ -212,12 +212,12 @@ impl ManagedNetns {
     }
 }
 
-fn shared(value: impl holdfast_scheduler::Value) -> SharedValue {
+fn shared(value: impl holdfast_scheduler::ObjectValue) -> SharedValue {
     std::sync::Arc::new(value)
 }
 
 /// Key of the value by its own descriptor.
-fn key_and_transport(value: &dyn holdfast_scheduler::Value) -> (Key, TransportId) {
+fn key_and_transport(value: &dyn holdfast_scheduler::ObjectValue) -> (Key, TransportId) {
     use crate::descriptors::kinds;
     let value_is = |kind| match kind {
         kinds::LINK => value.as_any().is::<Link>(),

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use holdfast_config::{Branch, InstancePath, Keys, NodeId, Provenance, Schema, Step, Value};
-use holdfast_scheduler::{Key, Owner, SharedValue, Value as SystemValue};
+use holdfast_scheduler::{Key, ObjectValue, Owner, SharedValue};
 use smallvec::SmallVec;
 use smol_str::{SmolStr, ToSmolStr as _};
 
@@ -175,7 +175,7 @@ impl Registry {
     pub fn admit<'p>(
         &self,
         path: &InstancePath,
-        value: &dyn SystemValue,
+        value: &dyn ObjectValue,
         planes: impl Fn(&Key) -> Planes<'p>,
     ) -> Result<(), ObjectError> {
         let Some(link) = value.as_any().downcast_ref::<Link>() else { return Ok(()) };

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_config::{InstancePath, Keys, Step, Value as LeafValue};
-use holdfast_scheduler::{Key, Segment, SharedValue, Value};
+use holdfast_config::{InstancePath, Keys, Step, Value};
+use holdfast_scheduler::{Key, ObjectValue, Segment, SharedValue};
 use smol_str::SmolStr;
 
 use super::{ObjectError, Registry};
@@ -43,7 +43,7 @@ impl VethPairs {
 
     /// Key of the configured veth link whose peer is `observed`, read under `key`. The kernel creates and deletes both
     /// together.
-    pub fn near_end(&self, key: &Key, observed: &dyn Value) -> Option<Key> {
+    pub fn near_end(&self, key: &Key, observed: &dyn ObjectValue) -> Option<Key> {
         let observed: &Link = observed.as_any().downcast_ref()?;
         let near = peer(&observed.kind)?;
         let far = link_name(key)?;
@@ -105,7 +105,7 @@ impl VethPairs {
             let entry = |end: &SmolStr| {
                 let mut entry = path.clone();
                 entry.0.pop();
-                entry.join(Step::entry(node.node, Keys::single(LeafValue::Str(end.clone()))))
+                entry.join(Step::entry(node.node, Keys::single(Value::Str(end.clone()))))
             };
             entries.extend(before.into_iter().chain(after).map(entry));
         }

@@ -71,11 +71,11 @@ impl StateGroup {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Planes<'a> {
     /// Intended value.
-    pub intended: Option<&'a dyn holdfast_scheduler::Value>,
+    pub intended: Option<&'a dyn holdfast_scheduler::ObjectValue>,
     /// Value of the last completed operation.
-    pub applied: Option<&'a dyn holdfast_scheduler::Value>,
+    pub applied: Option<&'a dyn holdfast_scheduler::ObjectValue>,
     /// Observed value.
-    pub observed: Option<&'a dyn holdfast_scheduler::Value>,
+    pub observed: Option<&'a dyn holdfast_scheduler::ObjectValue>,
 }
 
 impl<'a> Planes<'a> {
@@ -147,7 +147,11 @@ impl Registry {
 
     /// Every leaf that an object with this intended value could show once it is applied. The values of the leaves
     /// have no meaning.
-    pub fn most_of(&self, key: &Key, wanted: &dyn holdfast_scheduler::Value) -> Option<StateEntry> {
+    pub fn most_of(
+        &self,
+        key: &Key,
+        wanted: &dyn holdfast_scheduler::ObjectValue,
+    ) -> Option<StateEntry> {
         let planes =
             Planes { intended: Some(wanted), applied: Some(wanted), observed: Some(wanted) };
         match key.kind() {

@@ -339,7 +339,7 @@ fn speed_and_duplex_that_a_port_contradicts_are_refused() {
         let (before, value) = (of(&model, before), of(&model, wanted));
         let planes = |key: &Key| {
             let is_link = key.kind() == descriptors::kinds::LINK;
-            let observed = shown.map(|shown| shown as &dyn holdfast_scheduler::Value);
+            let observed = shown.map(|shown| shown as &dyn holdfast_scheduler::ObjectValue);
             Planes {
                 intended: is_link.then_some(&*before),
                 observed: observed.filter(|_| !is_link),

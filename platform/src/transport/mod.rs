@@ -5,7 +5,7 @@
 //! operations and unexpected facts.
 
 use holdfast_scheduler::{
-    Completion, Engine, Fact, Key, Now, OpId, Operation, Scope, Step, TransportId,
+    Completion, Engine, EngineOutput, Fact, Key, Now, OpId, Operation, Scope, TransportId,
 };
 
 pub(crate) mod cancellation;
@@ -75,7 +75,7 @@ pub enum Event {
 
 impl Event {
     /// Passes the event to the engine, and returns its reaction.
-    pub fn tell(self, engine: &mut Engine, now: Now) -> Step {
+    pub fn tell(self, engine: &mut Engine, now: Now) -> EngineOutput {
         match self {
             Self::Completed(completions) => engine.completed(completions, now),
             Self::Observed(facts) => engine.observed(facts, now),

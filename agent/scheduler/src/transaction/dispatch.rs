@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::{OpState, Phase, Transaction};
-use crate::engine::{Engine, Step};
+use crate::engine::{Engine, EngineOutput};
 use crate::graph::Graph;
 use crate::history::Trigger;
 use crate::operation::{
@@ -71,7 +71,7 @@ fn operation(graph: &Graph, transaction: &Transaction, id: OpId) -> Operation {
 
 impl Engine {
     /// Submits ready operations, up to a portion at a time: the next completion, or [`Engine::due`], continues.
-    pub(crate) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    pub(crate) fn dispatch(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) {
         let mut most = self.portion;
         while most > 0 {
             let done = self.submit_ready(txn, most, now, step);
@@ -90,7 +90,13 @@ impl Engine {
     }
 
     /// Submits ready operations and returns their number.
-    fn submit_ready(&mut self, txn: TxnId, most: usize, now: Now, step: &mut Step) -> usize {
+    fn submit_ready(
+        &mut self,
+        txn: TxnId,
+        most: usize,
+        now: Now,
+        step: &mut EngineOutput,
+    ) -> usize {
         let Some(transaction) = self.running.get(txn) else { return 0 };
         if !transaction.may_submit() {
             return 0;
@@ -130,7 +136,12 @@ impl Engine {
         count
     }
 
-    pub(crate) fn complete(&mut self, completions: Vec<Completion>, now: Now, step: &mut Step) {
+    pub(crate) fn complete(
+        &mut self,
+        completions: Vec<Completion>,
+        now: Now,
+        step: &mut EngineOutput,
+    ) {
         let mut moved: SmallVec<[TxnId; 4]> = SmallVec::new();
         step.changed.reserve(completions.len());
         for Completion { op, result, observed } in completions {
@@ -157,7 +168,7 @@ impl Engine {
         result: Result<(), OperationError>,
         observed: Option<Fact>,
         now: Now,
-        step: &mut Step,
+        step: &mut EngineOutput,
     ) {
         let Some(transaction) = self.running.of(op) else { return };
         transaction.outstanding -= 1;
@@ -188,7 +199,7 @@ impl Engine {
     }
 
     /// Aborts a change of a client: cancels what was submitted, and undoes what was done.
-    pub(crate) fn abort(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    pub(crate) fn abort(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) {
         let Some(transaction) = self.running.get(txn) else { return };
         if transaction.phase != Phase::Executing || transaction.trigger != Trigger::Change {
             return;

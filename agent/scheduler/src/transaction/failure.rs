@@ -8,7 +8,7 @@ use super::{
     VERIFIED_WITHIN,
 };
 use crate::descriptor::catch_panic;
-use crate::engine::{Engine, Step};
+use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, ErrorClass, Now, OpId, OperationError, TxnId};
@@ -17,7 +17,13 @@ use crate::planner;
 use crate::value::SharedValue;
 
 impl Engine {
-    pub(super) fn fail(&mut self, op: OpId, error: OperationError, now: Now, step: &mut Step) {
+    pub(super) fn fail(
+        &mut self,
+        op: OpId,
+        error: OperationError,
+        now: Now,
+        step: &mut EngineOutput,
+    ) {
         let Some(transaction) = self.running.of(op) else { return };
         transaction.open -= 1;
         transaction.op_progress_mut(op).state = OpState::Failed(Box::new(error.clone()));
@@ -45,7 +51,7 @@ impl Engine {
         op: OpId,
         error: OperationError,
         now: Now,
-        step: &mut Step,
+        step: &mut EngineOutput,
     ) {
         let Some(transaction) = self.running.of(op) else { return };
         let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
@@ -137,7 +143,7 @@ impl Engine {
     }
 
     /// Schedules retries of failed values with a changed target.
-    pub(crate) fn schedule_triggered_retries(&mut self, now: Now, step: &mut Step) {
+    pub(crate) fn schedule_triggered_retries(&mut self, now: Now, step: &mut EngineOutput) {
         for idx in std::mem::take(&mut self.graph.retry_triggers.triggered) {
             let node = self.graph.node(idx);
             let Some(retry) = node.retry.as_ref().filter(|_| node.running_op().is_none()) else {
@@ -152,13 +158,13 @@ impl Engine {
     }
 
     /// Fails operations that were not verified in time.
-    pub(crate) fn expire(&mut self, now: Now, step: &mut Step) {
+    pub(crate) fn expire(&mut self, now: Now, step: &mut EngineOutput) {
         for txn in self.running.numbers() {
             self.expire_reads(txn, now, step);
         }
     }
 
-    fn expire_reads(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    fn expire_reads(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) {
         let Some(transaction) = self.running.get(txn) else { return };
         let quiet = now.monotonic.saturating_sub(transaction.last_progress);
         if transaction.read_due.is_none_or(|at| at > now.monotonic) {
@@ -200,7 +206,7 @@ impl Engine {
     }
 
     /// Begins a rollback: nothing more is submitted, and completed operations count as done.
-    pub(super) fn begin_rollback(&mut self, txn: TxnId, now: Now, step: &mut Step) {
+    pub(super) fn begin_rollback(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) {
         let Some(transaction) = self.running.get(txn) else { return };
         let until = now.monotonic + SETTLED_WITHIN;
         transaction.phase = Phase::Settling { until, behind: None };
@@ -236,7 +242,7 @@ impl Engine {
     }
 
     /// Restores the intent and plans from the present state. False when that has to wait for another transaction.
-    pub(super) fn undo(&mut self, txn: TxnId, now: Now, step: &mut Step) -> bool {
+    pub(super) fn undo(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) -> bool {
         let Some(mut transaction) = self.running.take(txn) else { return false };
         let mut touched: BTreeSet<NodeIdx> = BTreeSet::new();
         for op in &transaction.operations {

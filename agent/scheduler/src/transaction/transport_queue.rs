@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{InFlight, OpState};
-use crate::engine::{Engine, Step};
+use crate::engine::{Engine, EngineOutput};
 use crate::operation::{Now, OpId, Operation, OperationError, TransportId};
 
 /// Operations given up whose late answers are recognised. Values of older ones show as foreign, or by their mark.
@@ -91,7 +91,7 @@ impl Engine {
     }
 
     /// Cancels operations that take too long, and gives up those that do not answer that either.
-    pub(crate) fn expire_transports(&mut self, now: Now, step: &mut Step) {
+    pub(crate) fn expire_transports(&mut self, now: Now, step: &mut EngineOutput) {
         let transports: Vec<TransportId> = self.transport_queues.keys().copied().collect();
         for transport in transports {
             let Some(queue) = self.transport_queues.get(&transport) else { continue };
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// Gives up an unanswered operation, with all operations of its transaction that follow on the same transport.
-    fn abandon(&mut self, transport: TransportId, op: OpId, now: Now, step: &mut Step) {
+    fn abandon(&mut self, transport: TransportId, op: OpId, now: Now, step: &mut EngineOutput) {
         let Some(transaction) = self.running.of(op) else { return };
         let behind = transaction.unanswered();
         let stuck: Vec<OpId> =
@@ -135,7 +135,7 @@ impl Engine {
 
 impl Engine {
     /// Takes in a late answer: a value that was created after all is ours, and is read.
-    pub(super) fn take_late_answer(&mut self, op: OpId, done: bool, step: &mut Step) {
+    pub(super) fn take_late_answer(&mut self, op: OpId, done: bool, step: &mut EngineOutput) {
         let Some((key, made)) = self.abandoned.remove(&op).filter(|_| done) else { return };
         if let Some(made) = made {
             let idx = self.graph.intern(&key);

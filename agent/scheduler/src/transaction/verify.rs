@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use super::{ECHO_WITHIN, OpState, READ_AGAIN, READ_AT_ONCE};
 use crate::descriptor::{Effect, catch_panic};
-use crate::engine::{Engine, Step};
+use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, Now, OpId};
@@ -28,13 +28,13 @@ use crate::value_spec::ValueSpec;
 
 impl Engine {
     /// Takes in a successful completion: the applied plane and the present value follow.
-    pub(super) fn on_success(&mut self, op: OpId, now: Now, step: &mut Step) {
+    pub(super) fn on_success(&mut self, op: OpId, now: Now, step: &mut EngineOutput) {
         self.on_completed(op, OpState::Completed(now.monotonic, None), step);
         self.apply_completion(op, step);
         self.try_verify(op, now, step);
     }
 
-    pub(super) fn on_completed(&mut self, op: OpId, state: OpState, step: &mut Step) {
+    pub(super) fn on_completed(&mut self, op: OpId, state: OpState, step: &mut EngineOutput) {
         let Some(transaction) = self.running.of(op) else { return };
         let count = transaction.progress.len();
         transaction.op_progress_mut(op).state = state;
@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn apply_completion(&mut self, op: OpId, step: &mut Step) {
+    pub(super) fn apply_completion(&mut self, op: OpId, step: &mut EngineOutput) {
         let Some(transaction) = self.running.of(op) else { return };
         let (idx, operation) = (transaction.op_progress(op).idx, transaction.operation(op));
         let (action, new) = (operation.action, operation.new.clone());
@@ -120,7 +120,7 @@ impl Engine {
     }
 
     /// Compares a completed operation with the observed value.
-    pub(crate) fn try_verify(&mut self, op: OpId, now: Now, step: &mut Step) {
+    pub(crate) fn try_verify(&mut self, op: OpId, now: Now, step: &mut EngineOutput) {
         let Some(transaction) = self.running.of(op) else { return };
         let (op_progress, operation) = (transaction.op_progress(op), transaction.operation(op));
         let OpState::Completed(_, doubt) = &op_progress.state else { return };
@@ -149,7 +149,7 @@ impl Engine {
         self.on_verified(idx, action, step);
     }
 
-    pub(super) fn on_verified(&mut self, idx: NodeIdx, action: Action, step: &mut Step) {
+    pub(super) fn on_verified(&mut self, idx: NodeIdx, action: Action, step: &mut EngineOutput) {
         let node = self.graph.node_mut(idx);
         node.end_op();
         let key = node.key.clone();
@@ -175,13 +175,13 @@ impl Engine {
     }
 
     /// Completes a release: the object is as before us, and no longer managed.
-    pub(super) fn on_released(&mut self, idx: NodeIdx, key: &Key, step: &mut Step) {
+    pub(super) fn on_released(&mut self, idx: NodeIdx, key: &Key, step: &mut EngineOutput) {
         self.forget_restore(key, step);
         self.record_remainder(idx, key);
     }
 
     /// Drops a pre-image that will not be put back any more.
-    fn forget_restore(&mut self, key: &Key, step: &mut Step) {
+    fn forget_restore(&mut self, key: &Key, step: &mut EngineOutput) {
         if self.graph.set_restore(key, None) {
             step.restores.push((key.clone(), None));
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Action, Completion, Delta, DriftPolicy, Engine, Fact, Key, Now, Operation, OperationError,
-    Plan, PlanError, SharedValue, Step, Target, TransactionOutcome,
+    Action, Completion, Delta, DriftPolicy, Engine, EngineOutput, Fact, Key, Now, Operation,
+    OperationError, Plan, PlanError, SharedValue, Target, TransactionOutcome,
 };
 
 use super::thing::{Thing, changes, delta, key, registry, thing, things};
@@ -153,7 +153,7 @@ impl Lab {
     /// Reports facts and leaves the reads they cause unanswered.
     pub fn report_facts_only(&mut self, facts: Vec<Fact>) {
         let step = self.engine.observed(facts, self.now());
-        self.follow(Step { read: Vec::new(), ..step });
+        self.follow(EngineOutput { read: Vec::new(), ..step });
     }
 
     pub fn change_outside_silently(&mut self, text: &str) -> Vec<Fact> {
@@ -171,7 +171,7 @@ impl Lab {
     }
 
     /// Carries out steps until there is nothing left to do.
-    pub fn follow(&mut self, step: Step) {
+    pub fn follow(&mut self, step: EngineOutput) {
         let mut steps = std::collections::VecDeque::from([step]);
         let mut patience = 10_000;
         while let Some(step) = steps.pop_front() {

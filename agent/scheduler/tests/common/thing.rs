@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Cascade, Change, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
-    PartsChanged, Registry, SharedValue, Target, TransportId, Value,
+    Cascade, ChangeMethod, Claim, Delta, Dependency, Descriptor, Effect, Facet, Key, KindId,
+    ObjectValue, Offer, Part, PartsChanged, Registry, SharedValue, Target, TransportId,
 };
 
 const THING: KindId = KindId(1);
@@ -254,8 +254,8 @@ impl Descriptor for ThingDescriptor {
         taken.collect()
     }
 
-    fn change(&self, old: &Thing, new: &Thing) -> Change {
-        if old.shape == new.shape { Change::InPlace } else { Change::Recreate }
+    fn change(&self, old: &Thing, new: &Thing) -> ChangeMethod {
+        if old.shape == new.shape { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
     }
 
     /// The system may show our mark where the expected value has none.
@@ -346,6 +346,6 @@ pub fn delta(text: &str) -> Delta {
 }
 
 pub fn thing(value: &SharedValue) -> Thing {
-    let value: &dyn Value = &**value;
+    let value: &dyn ObjectValue = &**value;
     value.as_any().downcast_ref::<Thing>().expect("a thing").clone()
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Completion, Delta, Engine, Fact, Key, Mode, Now, Operation, Plan, SharedValue, Step,
+    Completion, Delta, Engine, EngineOutput, Fact, Key, Mode, Now, Operation, Plan, SharedValue,
     TransactionOutcome, TransportId, TxnId,
 };
 
@@ -167,7 +167,7 @@ impl World {
         &mut self,
         change: &str,
         atomic: bool,
-        start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, Step),
+        start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, EngineOutput),
     ) -> Option<TxnId> {
         let plan = self.lab.engine.plan(Self::delta(change, atomic)).ok()?;
         Some(self.begin(change, plan, start))
@@ -199,7 +199,7 @@ impl World {
         &mut self,
         change: &str,
         plan: Plan,
-        start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, Step),
+        start: impl FnOnce(&mut Engine, Plan, Now) -> (TxnId, EngineOutput),
     ) -> TxnId {
         let now = self.lab.now();
         let (txn, step) = start(&mut self.lab.engine, plan, now);
@@ -218,7 +218,7 @@ impl World {
     }
 
     /// Acts on the oldest prepared change.
-    fn act_on_prepared(&mut self, act: impl FnOnce(&mut Engine, TxnId, Now) -> Step) {
+    fn act_on_prepared(&mut self, act: impl FnOnce(&mut Engine, TxnId, Now) -> EngineOutput) {
         let now = self.lab.now();
         if let Some(txn) = self.prepared.pop_front() {
             let step = act(&mut self.lab.engine, txn, now);
@@ -273,7 +273,7 @@ impl World {
         self.take(step);
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: EngineOutput) {
         self.lab.deadline = step.deadline;
         for key in step.changed {
             let seen = watched(&self.lab.engine, &key);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::begin;
 use crate::common::{Lab, delta, error};
-use holdfast_scheduler::{Operation, Step, TransactionOutcome, TransportId};
+use holdfast_scheduler::{EngineOutput, Operation, TransactionOutcome, TransportId};
 use proptest::prelude::*;
 
 /// Names of values. Each one needs only later ones, so there are no cycles.
@@ -55,12 +55,12 @@ struct StepwiseLab {
 impl StepwiseLab {
     fn start(&mut self, change: &str) -> holdfast_scheduler::TxnId {
         let (txn, submit) = begin(&mut self.lab, delta(change));
-        self.follow(Step { submit, ..Step::default() });
+        self.follow(EngineOutput { submit, ..EngineOutput::default() });
         txn
     }
 
     /// Carries out a step, except its operations.
-    fn follow(&mut self, mut step: Step) {
+    fn follow(&mut self, mut step: EngineOutput) {
         loop {
             for op in std::mem::take(&mut step.submit) {
                 self.handed_out.entry(op.transport).or_default().push(op);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::answer;
 use crate::common::{Lab, delta, error, key};
-use holdfast_scheduler::{Delta, Key, Level, Operation, Step, TxnId, WaitResult};
+use holdfast_scheduler::{Delta, EngineOutput, Key, Level, Operation, TxnId, WaitResult};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -23,7 +23,7 @@ fn reached(txn: TxnId, level: Level, missing: &[&str], in_time: bool) -> WaitRes
 }
 
 /// Carries out a step, and returns the waits that end.
-fn follow(lab: &mut Lab, mut step: Step) -> Vec<WaitResult> {
+fn follow(lab: &mut Lab, mut step: EngineOutput) -> Vec<WaitResult> {
     let mut all = std::mem::take(&mut step.reached);
     let mut steps = std::collections::VecDeque::from([step]);
     while let Some(mut step) = steps.pop_front() {

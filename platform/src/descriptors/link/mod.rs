@@ -7,7 +7,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use holdfast_scheduler::{
-    Cascade, Change, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part, SharedValue,
+    Cascade, ChangeMethod, Dependency, Descriptor, Effect, Facet, Key, KindId, Offer, Part,
+    SharedValue,
 };
 
 use super::{address, ethernet, forwarding, kinds, neighbor, route};
@@ -190,8 +191,8 @@ impl Descriptor for LinkDescriptor {
         taken
     }
 
-    fn change(&self, old: &Link, new: &Link) -> Change {
-        if can_become(old, new) { Change::InPlace } else { Change::Recreate }
+    fn change(&self, old: &Link, new: &Link) -> ChangeMethod {
+        if can_become(old, new) { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
     }
 
     fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {

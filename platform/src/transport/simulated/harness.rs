@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use holdfast_scheduler::{
-    Delta, Engine, Key, Now, PlanError, SharedValue, Step, TransactionOutcome, TxnId, ValueState,
+    Delta, Engine, EngineOutput, Key, Now, PlanError, SharedValue, TransactionOutcome, TxnId,
+    ValueState,
 };
 
 use super::{SimulatedKernel, SimulatedTransport};
@@ -78,7 +79,7 @@ impl SimulatedBox {
         txn
     }
 
-    fn follow(&mut self, step: Step) {
+    fn follow(&mut self, step: EngineOutput) {
         if !step.submit.is_empty() {
             self.transport.submit(step.submit);
         }
@@ -125,7 +126,7 @@ impl SimulatedBox {
         self.follow(step);
     }
 
-    fn process_event(&mut self, event: Event) -> Step {
+    fn process_event(&mut self, event: Event) -> EngineOutput {
         let now = self.now();
         event.tell(&mut self.engine, now)
     }
