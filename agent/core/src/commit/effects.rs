@@ -120,9 +120,17 @@ impl CoreTask {
             recorded
         });
         let beside: Vec<Key> = plan.side_effects().cloned().collect();
+        // A plan that the engine queues behind another one changes nothing yet.
+        let queued: Vec<Key> = match self.engine.read().is_idle() {
+            true => Vec::new(),
+            false => plan.operations().iter().map(|operation| operation.key.clone()).collect(),
+        };
         let (txn, mut step) = self.engine.write().prepare(plan, self.now());
         self.event_tx.send(&self.engine.read(), &step);
         let mut keys = std::mem::take(&mut step.changed);
+        if keys.is_empty() {
+            keys = queued;
+        }
         keys.extend(beside);
         self.publisher.defer(ticket, keys);
         self.push_input(ticket, Input::Prepared { txn, change });
