@@ -40,6 +40,34 @@ pub(crate) struct ReadSet {
     pub(super) walked: FixedSet<TargetId>,
     /// Prefixes for which watched addresses were looked for.
     pub(super) prefixes: FixedSet<(u32, IpNet)>,
+    /// Targets of the graph whose dependents have changed since their count was copied, and before it was read.
+    changed_unread: FixedSet<TargetId>,
+    /// True once such a count was read: the plan relies on what is no longer the same.
+    is_outdated: bool,
+}
+
+impl ReadSet {
+    /// Notes the changes of counts that were copied and not read yet, among changes on which nothing depends so far.
+    pub(crate) fn note_unread<'c>(&mut self, changes: impl Iterator<Item = &'c GraphChange>) {
+        for change in changes {
+            if let GraphChange::Watchers(id) = change
+                && self.by_known_target.contains_key(id)
+            {
+                self.changed_unread.insert(*id);
+            }
+        }
+    }
+
+    /// Notes that the watchers and dependents of a target are read.
+    pub(super) fn note_walked(&mut self, id: TargetId) {
+        self.is_outdated |= self.changed_unread.contains(&id);
+        self.walked.insert(id);
+    }
+
+    /// True when the plan has to be begun again, because something changed between its copy and its reading.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.is_outdated
+    }
 }
 
 /// Nodes and targets of a plan, with what it has read.

@@ -38,8 +38,9 @@ pub(crate) struct Gathering {
 impl Overlay<'_> {
     /// Records that the plan depends on the watchers and dependents of a target.
     pub(super) fn note_walked(&mut self, target_id: OverlayTargetId) {
-        let known = self.target_refs[target_id as usize].known;
-        self.reads.walked.extend(known);
+        if let Some(known) = self.target_refs[target_id as usize].known {
+            self.reads.note_walked(known);
+        }
     }
 
     /// State of a target of which the dependents are to be read.

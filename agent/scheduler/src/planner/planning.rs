@@ -109,9 +109,14 @@ impl Planning {
             Some(planner) => planner,
             None => self.begin(graph),
         };
-        let pausable = self.beginnings <= BEGINNINGS_MOST;
         loop {
-            match self.advance_to_question(&mut planner) {
+            let advanced = self.advance_to_question(&mut planner);
+            if planner.overlay.reads.is_outdated() {
+                self.give_up(planner);
+                planner = self.begin(graph);
+                continue;
+            }
+            match advanced {
                 Ok(true) => {}
                 Ok(false) => {
                     self.ended = self.ended + planner.cost();
@@ -124,6 +129,7 @@ impl Planning {
             }
             let just_validated = planner.validated && !self.validated;
             self.validated |= planner.validated;
+            let pausable = self.beginnings <= BEGINNINGS_MOST;
             if pausable && (just_validated || pause()) {
                 self.paused = Some((planner.with_graph(()), graph.log.revision()));
                 return None;
@@ -146,13 +152,20 @@ impl Planning {
 
     /// Planner as it paused, unless something that it has read changed since.
     fn resume<'g>(&mut self, graph: &'g Graph) -> Option<Planner<'g>> {
-        let (planner, revision) = self.paused.take()?;
+        let (mut planner, revision) = self.paused.take()?;
         if planner.overlay.readings().are_current(graph, revision) {
+            planner.overlay.reads.note_unread(graph.log.since(revision).into_iter().flatten());
             return Some(planner.with_graph(graph));
         }
+        self.give_up(planner.with_graph(()));
+        None
+    }
+
+    /// Drops what was planned, which is no longer true.
+    fn give_up<G>(&mut self, planner: PlannerOf<G>) {
+        let planner = planner.with_graph(());
         self.ended = self.ended + planner.cost();
         rayon::spawn(|| drop(planner)); // a large drop need not delay the new plan
-        None
     }
 
     fn begin<'g>(&mut self, graph: &'g Graph) -> Planner<'g> {

@@ -112,3 +112,60 @@ proptest! {
         }
     }
 }
+
+/// A value that comes into place while the plan is paused has to go before what it depends on.
+#[test]
+fn a_dependent_that_appears_during_a_pause_is_noticed() {
+    use WorldEvent::{Answer, CancelPrepared, CarryOut, Intend, Notice, Prepare, Read, Time};
+    let intend = |change: &str, atomic| Intend { change: change.into(), atomic };
+    let prepare = |change: &str| Prepare { change: change.into(), atomic: false };
+    let before = [
+        CarryOut(0),
+        CarryOut(0),
+        intend("a =0 !0 ; b =0 !0 .p; e =0 !0 <!a", false),
+        CarryOut(0),
+        Read,
+        CarryOut(0),
+        Read,
+        Read,
+        Answer,
+        CarryOut(0),
+        Answer,
+        Notice,
+        Notice,
+        CarryOut(0),
+        Answer,
+    ];
+    let during = vec![
+        CarryOut(0),
+        Answer,
+        CarryOut(1),
+        prepare("m =1 !0 "),
+        CarryOut(0),
+        Notice,
+        Answer,
+        Notice,
+        Read,
+        intend("A =2 !0 .r(<c); b =2 !1 +f +g .w(|a,|b&A)", true),
+        Read,
+        Answer,
+        Notice,
+        Read,
+        intend("-A; -d; m =1 !0 <A; m/2 =0 !1 .r(<c)", false),
+        Read,
+        Notice,
+        CancelPrepared,
+        Time,
+        prepare("-b; d =0 !1 .w(|a,|b&A) <?f; m/2 =1 !1 <b"),
+        Notice,
+    ];
+    let mut world = World::failing_at(vec![29]);
+    for event in before {
+        world.apply(event);
+    }
+    let change = "-a; c =0 !0 |?f |a&b; d =2 !1 .w(|a,|b&A) <!a";
+    let pauses = [35, 12, 87, 40, 74, 79, 14];
+    let made = plan_among_events(&mut world, (change, true), &pauses, during);
+    let at_once = world.engine().plan(World::delta(change, true));
+    assert_eq!(fingerprint(&made), fingerprint(&at_once), "{}", world.story());
+}
