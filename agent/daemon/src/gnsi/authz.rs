@@ -17,7 +17,7 @@ use http::HeaderMap;
 use tonic::Status;
 use tracing::error;
 
-use super::RotationLock;
+use super::Rotator;
 use crate::methods;
 use crate::tls::Peer;
 
@@ -29,13 +29,12 @@ pub(crate) type State = Option<Arc<InstalledPolicy>>;
 
 /// Authorization of rpcs.
 pub(crate) struct Authz {
-    pub(crate) rotation_lock: RotationLock,
+    pub(crate) rotator: Rotator,
     policies: RwLock<Policies>,
     switch: Switch,
     access: AccessEpoch,
     counters: HashMap<String, Counters>,
     nodes: Nodes,
-    store: Store,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -98,13 +97,12 @@ impl Authz {
             Ok((rpc, Counters { entry, allowed, denied }))
         });
         Ok(Self {
-            rotation_lock: RotationLock::default(),
+            rotator: Rotator::new(store),
             policies: RwLock::new(Policies { in_force: last.clone(), last }),
             switch,
             access,
             counters: counters.collect::<Result<_, _>>()?,
             nodes: Nodes::find(native)?,
-            store,
         })
     }
 
@@ -176,11 +174,6 @@ impl Authz {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).in_force.clone_from(state);
         self.access.advance();
         self.shown(state)
-    }
-
-    /// Store for the artefact.
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
     }
 
     /// Change of the artefact for this state.

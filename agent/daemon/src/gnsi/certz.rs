@@ -24,7 +24,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 use tracing::{error, info};
 
-use super::{RotationLock, ServerState};
+use super::{Rotator, ServerState};
 use crate::{
     settings::TlsSettings,
     tls::{self, CertificateStatus, FileIdentity, PeerCertificate, TlsError},
@@ -66,9 +66,8 @@ impl Drop for TrialProfilesGuard {
 pub(crate) struct Certz {
     pub(crate) profiles: TlsProfiles,
     pub(crate) state: ServerState,
-    pub(crate) store: Store,
-    /// Lock of the service, which runs one RPC at a time.
-    pub(crate) rotation_lock: RotationLock,
+    /// Rotations of the service, which runs one RPC at a time.
+    pub(crate) rotator: Arc<Rotator>,
 }
 
 impl Certz {
@@ -78,7 +77,7 @@ impl Certz {
         profiles: TlsProfiles,
     ) -> Result<Self, MissingNode> {
         let state = ServerState::new(native, profiles.clone())?;
-        Ok(Self { profiles, state, store, rotation_lock: RotationLock::default() })
+        Ok(Self { profiles, state, rotator: Arc::new(Rotator::new(store)) })
     }
 }
 

@@ -21,7 +21,7 @@ use smol_str::SmolStr;
 use tokio::runtime::Handle;
 use zeroize::Zeroizing;
 
-use super::{RotationLock, vault::CredentialVault};
+use super::{Rotator, vault::CredentialVault};
 use crate::users::Users;
 
 /// Permissions of files for root only.
@@ -43,10 +43,9 @@ struct Shared {
     current: ArcSwap<Credentials>,
     vault: Arc<CredentialVault>,
     users: Users,
-    store: Store,
     root: PathBuf,
-    /// Lock of both rotations, for accounts and for the host.
-    rotation_lock: RotationLock,
+    /// Both rotations, for accounts and for the host.
+    rotator: Rotator,
 }
 
 impl CredentialState {
@@ -61,9 +60,8 @@ impl CredentialState {
             current: ArcSwap::new(Arc::clone(&credentials)),
             vault,
             users,
-            store,
             root,
-            rotation_lock: RotationLock::default(),
+            rotator: Rotator::new(store),
         }));
         logins.hold(&[&credentials]);
         logins.enter(&credentials);
@@ -76,9 +74,9 @@ impl CredentialState {
         Arc::clone(&self.0.vault) as Arc<dyn Vault>
     }
 
-    /// Lock of the rotations, for accounts and for the host.
-    pub fn rotation_lock(&self) -> &RotationLock {
-        &self.0.rotation_lock
+    /// Rotations of accounts and of the host, which exclude each other.
+    pub(crate) fn rotator(&self) -> &Rotator {
+        &self.0.rotator
     }
 
     /// Credentials on disk.
@@ -111,11 +109,6 @@ impl CredentialState {
             credentials.accounts.iter().filter_map(password).collect();
         self.0.users.set_gnsi_passwords(passwords);
         self.0.current.store(Arc::clone(credentials));
-    }
-
-    /// Store for the artefacts.
-    pub(crate) fn store(&self) -> &Store {
-        &self.0.store
     }
 
     /// Changes on disk from one state to the other.

@@ -1,7 +1,7 @@
 //! The gNSI state in force while the agent runs, for the services that change it and for all readers.
 //!
 //! [`Gnsi`] is made from the content of the store, before serving starts. Services change it by rotations
-//! (`northbound::gnsi`), one at a time for each [`RotationLock`]; the listener and the AAA layer only read
+//! (`northbound::gnsi`), one at a time for each [`Rotator`]; the listener and the AAA layer only read
 //! it. State leaves in the native model show it to clients: those with events by
 //! [`holdfast_core::Datastore::show_state`], counters by [`PolledState`].
 
@@ -36,7 +36,8 @@ pub use self::credential_state::CredentialState;
 pub use self::host_key::{HostKeyError, make_host_key};
 pub(crate) use self::pathz::Pathz;
 pub use self::pathz::PolicyParser;
-pub use self::rotations::{RotationGuard, RotationLock, Rotations};
+pub(crate) use self::rotations::Rotator;
+pub use self::rotations::{RotationGuard, Rotations};
 pub(crate) use self::server_state::ServerState;
 use crate::users::Users;
 
@@ -117,7 +118,7 @@ impl Gnsi {
 
     /// Store for the artefacts.
     pub(crate) fn store(&self) -> &Store {
-        self.logins.store()
+        self.logins.rotator().store()
     }
 
     /// Polled leaves.

@@ -11,15 +11,19 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use holdfast_base::RebootInhibitors;
+use holdfast_store::Store;
 
 /// Idle time of a client after which its rotation is rolled back. A person who checks whether the right users can
 /// still log in needs minutes; meanwhile no other client can rotate.
 const IDLE: Duration = Duration::from_secs(600);
 
-/// Lock of a service that rotates: one rotation at a time. Clones share the lock, for services that rotate
-/// together.
-#[derive(Clone, Debug)]
-pub struct RotationLock(Arc<Semaphore>);
+/// Rotations of one service: one at a time, and the store that keeps its artefacts. Services that rotate together have
+/// one.
+#[derive(Debug)]
+pub(crate) struct Rotator {
+    lock: Arc<Semaphore>,
+    store: Store,
+}
 
 /// The held lock, released on drop.
 #[derive(Debug)]
@@ -37,16 +41,18 @@ pub struct Rotations {
     undertakings: RebootInhibitors,
 }
 
-impl Default for RotationLock {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(1)))
+impl Rotator {
+    pub(super) fn new(store: Store) -> Self {
+        Self { lock: Arc::new(Semaphore::new(1)), store }
     }
-}
 
-impl RotationLock {
-    /// Takes the lock; `None` while it is held.
-    pub fn take(&self) -> Option<RotationGuard> {
-        Arc::clone(&self.0).try_acquire_owned().ok().map(RotationGuard)
+    /// Takes the lock; `None` while another rotation is in progress.
+    pub(crate) fn take(&self) -> Option<RotationGuard> {
+        Arc::clone(&self.lock).try_acquire_owned().ok().map(RotationGuard)
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
     }
 }
 

@@ -32,7 +32,7 @@ pub use self::permissions::{PathPermissions, PermittedExpansion};
 pub use self::prune::visible;
 pub use self::prune::visible_while;
 pub(crate) use self::rotation::{PathzRules, Upload};
-use super::RotationLock;
+use super::Rotator;
 
 /// Name of the service's only artefact.
 const POLICY: &str = "policy";
@@ -54,7 +54,7 @@ pub(crate) struct InstalledPolicy {
 /// Authorization of gNMI paths.
 #[derive(Debug)]
 pub(crate) struct Pathz {
-    pub(crate) rotation_lock: RotationLock,
+    pub(crate) rotator: Rotator,
     pub(crate) rules: PathzRules,
     /// Policy in force, which is on disk.
     active: watch::Sender<State>,
@@ -63,7 +63,6 @@ pub(crate) struct Pathz {
     switch: Switch,
     counters: Arc<Counters>,
     leaves: Leaves,
-    store: Store,
 }
 
 /// Reads a policy as it was uploaded. The error says why it cannot be read.
@@ -80,14 +79,13 @@ impl Pathz {
         let artefact = artefacts.get(&ArtefactTable::Pathz).and_then(|all| all.get(POLICY));
         let last = artefact.map(|artefact| Arc::new(restore_policy(models, artefact, read)));
         Ok(Self {
-            rotation_lock: RotationLock::default(),
+            rotator: Rotator::new(store),
             rules: PathzRules { models: Arc::clone(models) },
             active: watch::Sender::new(last),
             sandbox: RwLock::default(),
             switch,
             counters: Arc::new(Counters::new(models)),
             leaves: Leaves::find(&models.native)?,
-            store,
         })
     }
 
@@ -120,11 +118,6 @@ impl Pathz {
     pub(crate) fn set_sandbox(&self, state: &State) -> ServiceState {
         self.sandbox.write().unwrap_or_else(PoisonError::into_inner).clone_from(state);
         self.leaves.sandbox(state.as_deref())
-    }
-
-    /// Store for the artefact.
-    pub(crate) fn store(&self) -> &Store {
-        &self.store
     }
 
     /// Change of the artefact for this state.

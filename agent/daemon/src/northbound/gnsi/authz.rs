@@ -7,12 +7,12 @@ use holdfast_proto::gnsi::authz::{
     self, authz_server, rotate_authz_request, rotate_authz_response,
 };
 use holdfast_security::authz::{AuthzRules, Upload};
-use holdfast_store::{ArtefactChange, Store};
+use holdfast_store::ArtefactChange;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages, State};
 use super::{admin, reader};
-use crate::gnsi::{Authz, Gnsi, RotationLock, Rotations};
+use crate::gnsi::{Authz, Gnsi, Rotations, Rotator};
 use crate::northbound::status::Refusal;
 
 /// Serves gnsi.authz.
@@ -100,12 +100,8 @@ impl<D: Datastore> Rotatable for RotatableAuthz<D> {
         &AuthzRules
     }
 
-    fn rotation_lock(&self) -> &RotationLock {
-        &self.authz.rotation_lock
-    }
-
-    fn store(&self) -> &Store {
-        self.authz.store()
+    fn rotator(&self) -> &Rotator {
+        &self.authz.rotator
     }
 
     fn last(&self) -> State<Self> {

@@ -14,7 +14,7 @@ use holdfast_proto::gnsi::certz::{
     self, certz_server, rotate_certificate_request, rotate_certificate_response,
 };
 use holdfast_security::certz::{CertzError, CertzRules, Profiles, Reply, StreamMessage, Upload};
-use holdfast_store::{ArtefactChange, Store};
+use holdfast_store::ArtefactChange;
 use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
@@ -24,7 +24,7 @@ use self::wire_entities::{csr_params, entities};
 use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages, State};
 use super::{admin, reader};
 use crate::gnsi::certz::differences;
-use crate::gnsi::{Certz, Gnsi, RotationGuard, RotationLock, Rotations, TlsProfiles};
+use crate::gnsi::{Certz, Gnsi, RotationGuard, Rotations, Rotator, TlsProfiles};
 use crate::northbound::status::Refusal;
 
 /// Serves gnsi.certz.
@@ -57,7 +57,7 @@ impl<D: Datastore> CertzService<D> {
             None => reader(&self.face.core, request)?,
         };
         let busy = || Refusal::busy("another RPC of gnsi.certz is in progress");
-        Ok(self.face.certz.rotation_lock.take().ok_or_else(busy)?)
+        Ok(self.face.certz.rotator.take().ok_or_else(busy)?)
     }
 
     /// Changes the list of profiles, and returns when it is durable. The change is completed even if the client goes
@@ -148,7 +148,7 @@ impl<D: Datastore> RotatableCertz<D> {
 
     async fn change_list(&self, now: Profiles) -> Result<(), Refusal> {
         let changes = differences(&self.certz.profiles.last(), &now);
-        self.certz.store.write_artefacts(changes).await?;
+        self.certz.rotator.store().write_artefacts(changes).await?;
         self.certz.profiles.settle(&now);
         self.bring_into_force(&now).await
     }
@@ -170,12 +170,8 @@ impl<D: Datastore> Rotatable for RotatableCertz<D> {
         &CertzRules
     }
 
-    fn rotation_lock(&self) -> &RotationLock {
-        &self.certz.rotation_lock
-    }
-
-    fn store(&self) -> &Store {
-        &self.certz.store
+    fn rotator(&self) -> &Rotator {
+        &self.certz.rotator
     }
 
     fn last(&self) -> State<Self> {

@@ -10,7 +10,7 @@ use holdfast_proto::gnsi::pathz::{
 use holdfast_security::pathz::{
     Action, DraftPolicy, DraftRule, Elem, Group, Mode, Path, Principal,
 };
-use holdfast_store::{ArtefactChange, Store};
+use holdfast_store::ArtefactChange;
 use prost::Message;
 use smol_str::SmolStr;
 use tonic::{Request, Response, Status, Streaming};
@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages, State};
 use super::{admin, reader};
 use crate::gnsi::pathz::{InstalledPolicy, Pathz, PathzRules, Upload};
-use crate::gnsi::{Gnsi, RotationLock, Rotations};
+use crate::gnsi::{Gnsi, Rotations, Rotator};
 use crate::northbound::path::elements;
 use crate::northbound::status::Refusal;
 
@@ -127,12 +127,8 @@ impl<D: Datastore> Rotatable for RotatablePathz<D> {
         &self.pathz.rules
     }
 
-    fn rotation_lock(&self) -> &RotationLock {
-        &self.pathz.rotation_lock
-    }
-
-    fn store(&self) -> &Store {
-        self.pathz.store()
+    fn rotator(&self) -> &Rotator {
+        &self.pathz.rotator
     }
 
     fn last(&self) -> State<Self> {

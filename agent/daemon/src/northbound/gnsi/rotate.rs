@@ -17,7 +17,7 @@ use holdfast_base::{Caller, ErrorChain};
 use holdfast_security::rotation::{
     FinalizeStep, RollBack, Rotation, RotationError, RotationFailure, RotationRules,
 };
-use holdfast_store::{ArtefactChange, Store};
+use holdfast_store::ArtefactChange;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -25,7 +25,7 @@ use tonic::{Request, Status, Streaming};
 use tracing::{info, warn};
 
 use crate::aaa::CallPermission;
-use crate::gnsi::{RotationGuard, RotationLock, Rotations};
+use crate::gnsi::{RotationGuard, Rotations, Rotator};
 use crate::northbound::status::Refusal;
 
 /// Answers that may wait for the client to read; each message has at most one.
@@ -45,11 +45,8 @@ pub(in crate::northbound) trait Rotatable: Send + Sync + 'static {
 
     fn rules(&self) -> &Self::Rules;
 
-    /// The lock of the rotation; rotations that exclude each other share one.
-    fn rotation_lock(&self) -> &RotationLock;
-
-    /// The store that keeps the artefacts.
-    fn store(&self) -> &Store;
+    /// Lock of the rotation, and the store that keeps the artefacts.
+    fn rotator(&self) -> &Rotator;
 
     /// The final state, which is in force when a rotation begins.
     fn last(&self) -> State<Self>;
@@ -222,7 +219,7 @@ impl<S: Rotatable> UploadTrial<S> {
 
 fn take<S: Rotatable>(service: &S) -> Result<RotationGuard, Refusal> {
     let busy = || Refusal::busy(format!("another rotation of {} is in progress", S::NAME));
-    service.rotation_lock().take().ok_or_else(busy)
+    service.rotator().take().ok_or_else(busy)
 }
 
 /// The client of a stream.
@@ -390,7 +387,7 @@ impl<S: Rotatable> Driver<'_, S> {
     ) -> Result<StepSuccess<S>, StepFailure<S>> {
         let written = async {
             let changes = self.service.changes(finalizing.before(), finalizing.now());
-            Ok(self.service.store().write_artefacts(changes).await?)
+            Ok(self.service.rotator().store().write_artefacts(changes).await?)
         };
         if let Err(refusal) = catch_panic("recording the upload", written).await {
             return Err(StepFailure { refusal, roll_back: Some(finalizing.failed()) });

@@ -194,7 +194,7 @@ async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
     assert_ne!(given, tried);
     drop(requests);
     while let Ok(Some(_)) = answers.message().await {}
-    while rig.agent.gnsi.logins.rotation_lock().take().is_none() {
+    while rig.agent.gnsi.logins.rotator().take().is_none() {
         tokio::task::yield_now().await;
     }
     assert!(rig.is_in("one").await && !rig.is_in("tried").await);

@@ -20,7 +20,7 @@ use holdfast_security::credentialz::{
     Credentials, CredentialzRules, KeyKind, PrivateKey, Reply, SALT_OCTETS, Upload,
 };
 use holdfast_security::rotation::RotationRules;
-use holdfast_store::{ArtefactChange, Store};
+use holdfast_store::ArtefactChange;
 use smol_str::SmolStr;
 use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status, Streaming};
@@ -28,7 +28,7 @@ use tracing::error;
 
 use super::rotate::{self, AnswerStream, Command, Rotatable, RotateMessages};
 use super::{admin, reader};
-use crate::gnsi::{self, CredentialLeaves, CredentialState, Gnsi, RotationLock, Rotations};
+use crate::gnsi::{self, CredentialLeaves, CredentialState, Gnsi, Rotations, Rotator};
 use crate::northbound::status::Refusal;
 
 /// Host keys that one request may generate: an RSA key takes a second or more.
@@ -188,12 +188,8 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
     }
 
     /// One lock for both rotations.
-    fn rotation_lock(&self) -> &RotationLock {
-        self.logins.rotation_lock()
-    }
-
-    fn store(&self) -> &Store {
-        self.logins.store()
+    fn rotator(&self) -> &Rotator {
+        self.logins.rotator()
     }
 
     fn last(&self) -> Arc<Credentials> {
