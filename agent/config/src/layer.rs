@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use crate::boot::BootConfiguration;
 use crate::schema::Origin;
 use crate::secrets::Secrets;
-use crate::tree::Tree;
+use crate::tree::{Branch, LeafMeta, Tree};
 
 /// Owner of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -145,6 +145,10 @@ pub enum LeafMark {
     /// Negated by `no X` in a boot text; the value has no meaning. On the keys of an entry, the mark says that the
     /// entry exists for its descendants only, or, when it is given, that it is to be absent.
     Absent,
+}
+
+impl LeafMeta for LeafMark {
+    type Entry = Arc<Branch<Self>>;
 }
 
 /// A set of layers.

@@ -9,7 +9,9 @@ use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Leaf, NodeRef};
-use holdfast_config::{Branch, InstancePath, Path, Provenance, ProvenanceKind, Step, Tree};
+use holdfast_config::{
+    Branch, InstancePath, Path, Provenance, ProvenanceKind, Step, StoredMeta, Tree,
+};
 use holdfast_core::CoreView;
 use holdfast_platform::objects::ObjectKeys;
 use holdfast_platform::objects::state::Planes;
@@ -357,7 +359,7 @@ impl Explainer<'_> {
 }
 
 /// Leaves at and below a path; the path itself when there are none.
-fn leaves_at_or_below<M: Clone + Eq>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
+fn leaves_at_or_below<M: StoredMeta>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
     let mut leaves = Vec::new();
     if let Some(found) = tree.get(path) {
         found.walk(&mut path.clone(), &mut |path, _| {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_config::{InstancePath, NodeId, Step};
+use holdfast_config::{InstancePath, NodeId, Step, StoredMeta};
 use smol_str::SmolStr;
 
 use super::nodes::FamilyNodes;
@@ -19,7 +19,7 @@ const MAX_NAME_OCTETS: usize = 15;
 const MAX_ALIAS_OCTETS: usize = 255;
 
 impl Registry {
-    pub(super) fn link<M>(
+    pub(super) fn link<M: StoredMeta>(
         &self,
         name: &SmolStr,
         entry: &Entry<'_, M>,
@@ -79,7 +79,7 @@ impl Registry {
     }
 
     /// Speed and duplex that the port has to have, if any of them is given.
-    fn ethernet<M>(
+    fn ethernet<M: StoredMeta>(
         &self,
         name: &SmolStr,
         kind: &LinkKind,
@@ -136,7 +136,7 @@ impl Registry {
     }
 
     /// The one MTU that the kernel has for all of a link, whoever says it.
-    fn mtu<M>(&self, entry: &Entry<'_, M>) -> Result<Option<u32>, ObjectError> {
+    fn mtu<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<u32>, ObjectError> {
         let mut agreed: Option<(u32, &str)> =
             entry.number(self.nodes.link.mtu).map(|octets| (octets, "the link"));
         for (family, name) in [(&self.nodes.v4, "IPv4"), (&self.nodes.v6, "IPv6")] {
@@ -158,7 +158,11 @@ impl Registry {
         Ok(agreed.map(|(octets, _)| octets))
     }
 
-    fn link_kind<M>(&self, name: &SmolStr, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+    fn link_kind<M: StoredMeta>(
+        &self,
+        name: &SmolStr,
+        entry: &Entry<'_, M>,
+    ) -> Result<LinkKind, ObjectError> {
         let nodes = &self.nodes.link;
         let kind = entry.text(nodes.kind);
         let fault = |reason: &str| Err(entry.leaf_error(nodes.kind, reason));
@@ -179,7 +183,11 @@ impl Registry {
         }
     }
 
-    fn veth<M>(&self, name: &SmolStr, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+    fn veth<M: StoredMeta>(
+        &self,
+        name: &SmolStr,
+        entry: &Entry<'_, M>,
+    ) -> Result<LinkKind, ObjectError> {
         let nodes = &self.nodes.link;
         let peer = entry.container(nodes.veth).and_then(|veth| veth.text(nodes.veth_peer));
         let Some(peer) = peer else {
@@ -197,7 +205,7 @@ impl Registry {
         }
     }
 
-    fn bridge<M>(&self, entry: &Entry<'_, M>) -> BridgeParams {
+    fn bridge<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> BridgeParams {
         let nodes = &self.nodes.link;
         let default = BridgeParams::default();
         let Some(bridge) = entry.container(nodes.bridge) else { return default };
@@ -210,7 +218,7 @@ impl Registry {
         }
     }
 
-    fn vxlan<M>(&self, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+    fn vxlan<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
         let nodes = &self.nodes.link;
         let vxlan = entry.container(nodes.vxlan);
         let vni = vxlan.as_ref().and_then(|vxlan| vxlan.number(nodes.vxlan_vni));

@@ -10,7 +10,9 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use holdfast_config::{Branch, InstancePath, Keys, NodeId, Provenance, Schema, Step, Value};
+use holdfast_config::{
+    Branch, InstancePath, Keys, NodeId, Provenance, Schema, Step, StoredMeta, Value,
+};
 use holdfast_scheduler::{Key, ObjectValue, Owner, SharedValue};
 use smallvec::SmallVec;
 use smol_str::{SmolStr, ToSmolStr as _};
@@ -115,7 +117,7 @@ impl Registry {
     ///
     /// # Errors
     /// When the path is not that of an object, or a key in it cannot be parsed.
-    pub fn keys<M>(
+    pub fn keys<M: StoredMeta>(
         &self,
         path: &InstancePath,
         branch: &Branch<M>,
@@ -161,7 +163,7 @@ impl Registry {
         paths.into_iter().map(&mut owner).collect()
     }
 
-    fn object<'p, M>(&self, entry: &Entry<'p, M>) -> Result<Object<'p>, ObjectError> {
+    fn object<'p, M: StoredMeta>(&self, entry: &Entry<'p, M>) -> Result<Object<'p>, ObjectError> {
         Object::of(&self.nodes, entry.path)
             .ok_or_else(|| entry.error("the agent knows no such object"))
     }
@@ -234,7 +236,7 @@ impl Registry {
         Ok(Address { leased, secondary, ..Address::new(link.clone(), ip, prefix_len) })
     }
 
-    fn neighbor<M>(
+    fn neighbor<M: StoredMeta>(
         &self,
         link: &SmolStr,
         family: Family,
@@ -336,7 +338,7 @@ impl<'a> Object<'a> {
 
 impl Object<'_> {
     /// Key of an object that asks for one value, by which both are known; `None` for other objects.
-    fn own_key<M>(&self, entry: &Entry<'_, M>) -> Result<Option<Key>, ObjectError> {
+    fn own_key<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<Key>, ObjectError> {
         Ok(match self {
             Self::Link(name) => Some(descriptors::link::key(name)),
             Self::Address(link, _) => Some(descriptors::address::key(link, entry.key_as()?)),
@@ -356,7 +358,7 @@ fn only_text(keys: &Keys) -> Option<&SmolStr> {
 }
 
 /// Entry of an object, or of a list within it, while its leaves are converted.
-struct Entry<'a, M> {
+struct Entry<'a, M: StoredMeta> {
     /// Path of the object.
     path: &'a InstancePath,
     /// List and keys of an entry within the object. A path is built only for error messages.
@@ -364,7 +366,7 @@ struct Entry<'a, M> {
     branch: &'a Branch<M>,
 }
 
-impl<'a, M> Entry<'a, M> {
+impl<'a, M: StoredMeta> Entry<'a, M> {
     fn of(path: &'a InstancePath, branch: &'a Branch<M>) -> Self {
         Self { path, inner: None, branch }
     }

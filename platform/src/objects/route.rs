@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use holdfast_config::StoredMeta;
 use holdfast_scheduler::{Owner, SharedValue};
 use ipnet::IpNet;
 use smol_str::{SmolStr, format_smolstr};
@@ -23,7 +24,7 @@ pub(super) fn owner((instance, protocol): (&SmolStr, &SmolStr)) -> Owner {
 }
 
 impl Registry {
-    pub(super) fn check_instance<M>(
+    pub(super) fn check_instance<M: StoredMeta>(
         &self,
         name: &SmolStr,
         entry: &Entry<'_, M>,
@@ -36,7 +37,7 @@ impl Registry {
     }
 
     /// Kernel routes of a static route, one for each metric of its next hops.
-    pub(super) fn routes<M>(
+    pub(super) fn routes<M: StoredMeta>(
         &self,
         instance: &SmolStr,
         protocol: &SmolStr,
@@ -60,7 +61,10 @@ impl Registry {
         Ok(routes.into_iter().map(route).collect())
     }
 
-    pub(super) fn route_keys<M>(&self, entry: &Entry<'_, M>) -> Result<ObjectKeys, ObjectError> {
+    pub(super) fn route_keys<M: StoredMeta>(
+        &self,
+        entry: &Entry<'_, M>,
+    ) -> Result<ObjectKeys, ObjectError> {
         let prefix: IpNet = entry.key_as()?;
         let metric = |hop: Entry<'_, M>| {
             KernelRoute::kernel_metric(prefix, hop.number(self.nodes.route.hop_metric))
@@ -76,13 +80,17 @@ impl Registry {
     }
 
     /// Next hops of a static route, in the order of their `index` leaf.
-    fn hops<'a, M>(&self, entry: &Entry<'a, M>) -> impl Iterator<Item = Entry<'a, M>> {
+    fn hops<'a, M: StoredMeta>(&self, entry: &Entry<'a, M>) -> impl Iterator<Item = Entry<'a, M>> {
         let list = self.nodes.route.hop;
         let hops = entry.branch.list(list).into_iter().flat_map(|hops| hops.iter());
         hops.map(move |(keys, branch)| entry.inner(list, keys, branch))
     }
 
-    fn next_hop<M>(&self, prefix: IpNet, entry: &Entry<'_, M>) -> Result<NextHop, ObjectError> {
+    fn next_hop<M: StoredMeta>(
+        &self,
+        prefix: IpNet,
+        entry: &Entry<'_, M>,
+    ) -> Result<NextHop, ObjectError> {
         let nodes = &self.nodes.route;
         let index = entry.key_text().cloned().unwrap_or_default();
         let link = entry.text(nodes.hop_interface);

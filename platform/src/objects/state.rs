@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_config::{Branch, InstancePath, Keys, NodeId, Step, Value};
+use holdfast_config::{Branch, InstancePath, Keys, NodeId, Step, StoredMeta, Value};
 use holdfast_scheduler::Key;
 use smallvec::{SmallVec, smallvec};
 use smol_str::{SmolStr, ToSmolStr as _};
@@ -123,7 +123,7 @@ impl Registry {
 
     /// State leaves that are configuration in force, of an entry that [`Registry::values`] accepts; `None` for an object
     /// without such leaves.
-    pub fn configured_state<M>(
+    pub fn configured_state<M: StoredMeta>(
         &self,
         path: &InstancePath,
         branch: &Branch<M>,
@@ -143,6 +143,22 @@ impl Registry {
         use Object::{Instance, Protocol, Route, User};
         let object = Object::of(&self.nodes, path);
         object.is_some_and(|it| matches!(it, User(_) | Instance(_) | Protocol(_) | Route(..)))
+    }
+
+    /// List of the objects whose state is what was applied.
+    pub fn applied_list(&self) -> NodeId {
+        self.nodes.route.route
+    }
+
+    /// Path of the entry in [`Registry::applied_list`] that asked for a value; `None` for values of other lists.
+    pub fn applied_entry(
+        &self,
+        value: &dyn holdfast_scheduler::ObjectValue,
+    ) -> Option<InstancePath> {
+        let route: &KernelRoute = value.as_any().downcast_ref()?;
+        let source = route.source.as_ref()?;
+        let prefix = Value::Str(route.prefix.to_smolstr());
+        Some(self.route_path(&source.instance, &source.protocol, prefix))
     }
 
     /// Every leaf that an object with this intended value could show once it is applied. The values of the leaves
@@ -292,7 +308,7 @@ impl Registry {
         leaves.entry(path.clone())
     }
 
-    fn static_state<M>(&self, entry: &Entry<'_, M>) -> Option<StateEntry> {
+    fn static_state<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
         let mut leaves = Leaves::of(nodes.route_state);
         leaves.text(nodes.route_state_prefix, entry.key_text()?);
@@ -308,8 +324,7 @@ impl Registry {
     ) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
         let source = applied.source.as_ref()?;
-        let prefix = Value::Str(applied.prefix.to_smolstr());
-        let path = self.route_path(&source.instance, &source.protocol, prefix);
+        let path = self.applied_entry(applied)?;
         let mut groups = Vec::with_capacity(source.next_hops.len());
         for next_hop in &source.next_hops {
             let Some(link) = shown(next_hop) else { continue };

@@ -8,20 +8,20 @@ use super::lines::write_word;
 use super::{Statement, StatementAction};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{Node, NodeId, NodeKind, Schema};
-use crate::tree::{Branch, Child, Tree};
+use crate::tree::{Branch, Child, StoredMeta, Tree};
 use crate::value::{Value, bare_identity};
 
 /// Blanks for each level.
 const INDENT: &str = "  ";
 
 /// Prints a whole tree; parsing the text gives the statements that create it.
-pub fn print<M: Clone + Eq>(schema: &Schema, tree: &Tree<M>) -> String {
+pub fn print<M: StoredMeta>(schema: &Schema, tree: &Tree<M>) -> String {
     text(schema, tree, false, &|_| None)
 }
 
 /// Prints a tree for reading: every entry opens a block, and each line ends with the comment that `note` returns
 /// for it. The line of an entry has the comment of its first key.
-pub fn print_with_notes<M: Clone + Eq>(
+pub fn print_with_notes<M: StoredMeta>(
     schema: &Schema,
     tree: &Tree<M>,
     note: &dyn Fn(&M) -> Option<String>,
@@ -29,7 +29,7 @@ pub fn print_with_notes<M: Clone + Eq>(
     text(schema, tree, true, note)
 }
 
-fn text<M: Clone + Eq>(
+fn text<M: StoredMeta>(
     schema: &Schema,
     tree: &Tree<M>,
     every: bool,
@@ -69,7 +69,7 @@ impl From<Statement> for PrintedLine {
 }
 
 /// Turns a tree into statements.
-struct TreeLines<'a, M> {
+struct TreeLines<'a, M: StoredMeta> {
     schema: &'a Schema,
     /// Every entry gets a line, not only those that were created as such.
     every: bool,
@@ -77,7 +77,7 @@ struct TreeLines<'a, M> {
     said: &'a mut Vec<PrintedLine>,
 }
 
-impl<M: Clone> TreeLines<'_, M> {
+impl<M: StoredMeta> TreeLines<'_, M> {
     fn say(&mut self, path: &InstancePath, act: StatementAction, note: Option<String>) {
         self.said.push(PrintedLine { path: path.clone(), act, note });
     }

@@ -7,7 +7,7 @@ use crate::map::AnchorId;
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin};
-use crate::tree::{Branch, Child, List, OptionalBranch, beside};
+use crate::tree::{Branch, Child, List, OptionalBranch, StoredMeta, beside};
 
 /// A place in a tree of one model.
 pub(super) struct Walk<'a> {
@@ -44,7 +44,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds what differs between two branches at this place; true when something is gone that was in `old`.
-    pub(super) fn differences<M: Eq>(
+    pub(super) fn differences<M: StoredMeta>(
         &mut self,
         old: OptionalBranch<'_, M>,
         new: OptionalBranch<'_, M>,
@@ -82,7 +82,12 @@ impl<'a> Walk<'a> {
         lost
     }
 
-    fn list_differences<M: Eq>(&mut self, node: NodeId, old: &List<M>, new: &List<M>) -> bool {
+    fn list_differences<M: StoredMeta>(
+        &mut self,
+        node: NodeId,
+        old: &List<M>,
+        new: &List<M>,
+    ) -> bool {
         let anchor = self.anchor_of(node);
         let mut lost = false;
         for it in List::differences(old, new) {
@@ -104,7 +109,7 @@ impl<'a> Walk<'a> {
 
     /// Reads one thing that keeps the entry at this place in its layer, and keeps it from being a shell, now that
     /// something in it is gone. A change that takes this thing away as well reads or writes it too.
-    fn read_support<M>(&mut self, entry: &Branch<M>) {
+    fn read_support<M: StoredMeta>(&mut self, entry: &Branch<M>) {
         if self.has_own_content(entry) || self.origin == Origin::Native && entry.given {
             return;
         }
@@ -115,7 +120,7 @@ impl<'a> Walk<'a> {
     }
 
     /// True when a branch has a leaf that is no key, outside of native entries below this one.
-    fn has_own_content<M>(&mut self, branch: &Branch<M>) -> bool {
+    fn has_own_content<M: StoredMeta>(&mut self, branch: &Branch<M>) -> bool {
         branch.children().iter().any(|(node, child)| match child {
             Child::Leaf(_) => !self.is_key(*node),
             Child::Container(branch) => {
@@ -137,7 +142,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The first native entry below this place that has content of its own.
-    fn content_below<M>(&mut self, branch: &Branch<M>) -> Option<Vec<Step>> {
+    fn content_below<M: StoredMeta>(&mut self, branch: &Branch<M>) -> Option<Vec<Step>> {
         branch.children().iter().find_map(|(node, child)| match child {
             Child::Leaf(_) => None,
             Child::Container(branch) => {
@@ -163,14 +168,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the entries and leaves that the payload of an update for `path` names.
-    pub(super) fn payload<M>(mut self, path: &InstancePath, branch: &Branch<M>) {
+    pub(super) fn payload<M: StoredMeta>(mut self, path: &InstancePath, branch: &Branch<M>) {
         self.descend(&path.0);
         if !self.named(branch) {
             self.add(None, Access::Read);
         }
     }
 
-    fn named<M>(&mut self, branch: &Branch<M>) -> bool {
+    fn named<M: StoredMeta>(&mut self, branch: &Branch<M>) -> bool {
         if !self.entry.is_empty() && self.has_own_content(branch) {
             self.add(None, Access::Read);
             return true;
@@ -345,6 +350,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn is_same<M>(old: OptionalBranch<'_, M>, new: OptionalBranch<'_, M>) -> bool {
+fn is_same<M: StoredMeta>(old: OptionalBranch<'_, M>, new: OptionalBranch<'_, M>) -> bool {
     matches!((old, new), (Some(old), Some(new)) if std::sync::Arc::ptr_eq(old, new))
 }

@@ -17,7 +17,7 @@ use crate::limits::excerpt;
 use crate::path::Elem;
 use crate::progress::ParseProgress;
 use crate::schema::{Node, NodeId, NodeKind, Schema, ValueError};
-use crate::tree::{Branch, Child, List};
+use crate::tree::{Branch, Child, LeafMeta, List};
 use crate::value::Value;
 
 /// Declares visitor methods that fail because another shape is expected.
@@ -53,7 +53,7 @@ const ANNOTATIONS: &str = "@";
 
 /// A parsed document.
 #[derive(Debug)]
-pub struct Document<M> {
+pub struct Document<M: LeafMeta> {
     pub content: DocumentContent<M>,
     /// Annotations of the root by name, unchanged; only documents for the root can have any.
     pub annotations: Option<serde_json::Map<String, serde_json::Value>>,
@@ -61,7 +61,7 @@ pub struct Document<M> {
 
 /// Typed content, in the shape of the target.
 #[derive(Debug)]
-pub enum DocumentContent<M> {
+pub enum DocumentContent<M: LeafMeta> {
     Leaf(Value),
     /// Content of a container, of a list entry (including its keys) or of the root. Entries and presence
     /// containers in it are marked as given.
@@ -75,7 +75,7 @@ pub enum DocumentContent<M> {
 ///
 /// # Errors
 /// At the first error, with its full path.
-pub fn parse<M: Clone + Send + Sync>(
+pub fn parse<M: LeafMeta>(
     schema: &Schema,
     target: &InstancePath,
     text: &[u8],
@@ -91,7 +91,7 @@ pub fn parse<M: Clone + Send + Sync>(
 /// # Errors
 /// The errors of [`parse`]; and when all documents together exceed the limits of a configuration, or the request was
 /// cancelled.
-pub fn parse_with_progress<M: Clone + Send + Sync>(
+pub fn parse_with_progress<M: LeafMeta>(
     schema: &Schema,
     target: &InstancePath,
     text: &[u8],
@@ -116,7 +116,7 @@ pub fn parse_with_progress<M: Clone + Send + Sync>(
     read(&reader, target, text)
 }
 
-fn read<M: Clone + Send + Sync>(
+fn read<M: LeafMeta>(
     reader: &DocumentReader<'_, M>,
     target: &InstancePath,
     text: &[u8],
@@ -131,7 +131,7 @@ fn read<M: Clone + Send + Sync>(
 }
 
 /// State that all seeds share.
-struct DocumentReader<'a, M> {
+struct DocumentReader<'a, M: LeafMeta> {
     schema: &'a Schema,
     flavour: Flavour,
     writable: bool,
@@ -152,7 +152,7 @@ struct ErrorTrace {
     trail: Vec<String>,
 }
 
-impl<M: Clone + Send + Sync> DocumentReader<'_, M> {
+impl<M: LeafMeta> DocumentReader<'_, M> {
     /// A reader with the same settings and without a failure.
     fn again(&self) -> Self {
         let meta = self.meta.clone();
@@ -330,7 +330,7 @@ fn mismatch(key: &Node, path: &Value, payload: &Value) -> JsonErrorKind {
 /// Initial capacity for children of a new branch; most have no more.
 const ROOM: usize = 4;
 
-fn new_branch<M>(node: &Node) -> Branch<M> {
+fn new_branch<M: LeafMeta>(node: &Node) -> Branch<M> {
     let mut branch = Branch::with_capacity(node.children.len().min(ROOM));
     branch.given = is_given(&node.kind);
     branch
@@ -342,7 +342,7 @@ fn is_given(kind: &NodeKind) -> bool {
 }
 
 /// Parses an object into `branch`.
-struct BranchSeed<'a, 'r, M> {
+struct BranchSeed<'a, 'r, M: LeafMeta> {
     reader: &'a DocumentReader<'r, M>,
     node: &'a Node,
     branch: &'a mut Branch<M>,
@@ -352,7 +352,7 @@ struct BranchSeed<'a, 'r, M> {
     keys: Option<&'a Keys>,
 }
 
-impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for BranchSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> DeserializeSeed<'de> for BranchSeed<'_, '_, M> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
@@ -360,7 +360,7 @@ impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for BranchSeed<'_, '_, M>
     }
 }
 
-impl<'de, M: Clone + Send + Sync> Visitor<'de> for BranchSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> Visitor<'de> for BranchSeed<'_, '_, M> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -393,7 +393,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for BranchSeed<'_, '_, M> {
     other_shapes!((), "an object": bool i64 u64 f64 str seq);
 }
 
-impl<M: Clone + Send + Sync> BranchSeed<'_, '_, M> {
+impl<M: LeafMeta> BranchSeed<'_, '_, M> {
     fn child<'de, A: MapAccess<'de>>(&mut self, id: NodeId, map: &mut A) -> Result<(), A::Error> {
         let node = self.reader.schema.node(id);
         let known_key = match (&self.node.kind, self.keys) {
@@ -475,13 +475,13 @@ enum Member {
 }
 
 /// Parses the name of a member.
-struct MemberSeed<'a, 'r, M> {
+struct MemberSeed<'a, 'r, M: LeafMeta> {
     reader: &'a DocumentReader<'r, M>,
     parent: &'a Node,
     top: bool,
 }
 
-impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for MemberSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> DeserializeSeed<'de> for MemberSeed<'_, '_, M> {
     type Value = Member;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Member, D::Error> {
@@ -489,7 +489,7 @@ impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for MemberSeed<'_, '_, M>
     }
 }
 
-impl<M: Clone + Send + Sync> Visitor<'_> for MemberSeed<'_, '_, M> {
+impl<M: LeafMeta> Visitor<'_> for MemberSeed<'_, '_, M> {
     type Value = Member;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::Flavour;
 use super::value::{write, write_text};
 use crate::schema::{ModuleId, Node, NodeId, Schema};
-use crate::tree::{Branch, Child, List, NodeRef};
+use crate::tree::{Branch, Child, LeafMeta, List, ListEntry as _, NodeRef};
 use crate::value::Value;
 
 /// Filter for the printed leaves. Containers and lists appear when one of their leaves does.
@@ -13,7 +13,7 @@ pub type NodeFilter<'a> = &'a dyn Fn(&Node) -> bool;
 
 /// Prints a node without its own name: the bare value of a leaf, an object, or an array of entries. `None` when
 /// the filter hides all of it.
-pub fn print<M>(
+pub fn print<M: LeafMeta>(
     schema: &Schema,
     node: NodeId,
     found: NodeRef<'_, M>,
@@ -26,7 +26,7 @@ pub fn print<M>(
 }
 
 /// Prints as long as `go_on` permits. `go_on` is called for each node, with the number of octets so far.
-pub fn print_while<M>(
+pub fn print_while<M: LeafMeta>(
     schema: &Schema,
     node: NodeId,
     found: NodeRef<'_, M>,
@@ -92,7 +92,12 @@ impl Printer<'_> {
     }
 
     /// Prints an object. `outer` is the module of its own name, `None` at the top of the document.
-    fn object<M>(&mut self, node: &Node, branch: &Branch<M>, outer: Option<ModuleId>) -> bool {
+    fn object<M: LeafMeta>(
+        &mut self,
+        node: &Node,
+        branch: &Branch<M>,
+        outer: Option<ModuleId>,
+    ) -> bool {
         let start = self.out.len();
         let mut worth = branch.given && (self.shown)(node);
         let mut first = true;
@@ -123,7 +128,7 @@ impl Printer<'_> {
         worth
     }
 
-    fn child<M>(&mut self, node: &Node, child: &Child<M>) -> bool {
+    fn child<M: LeafMeta>(&mut self, node: &Node, child: &Child<M>) -> bool {
         match child {
             Child::Leaf(leaf) => self.leaf(node, &leaf.value),
             Child::Container(branch) => self.object(node, branch, Some(node.module)),
@@ -133,7 +138,7 @@ impl Printer<'_> {
 
     /// Prints the keys of an entry even where the filter hides them: without them the entry could not be
     /// identified.
-    fn key<M>(&mut self, node: &Node, child: &Child<M>) -> bool {
+    fn key<M: LeafMeta>(&mut self, node: &Node, child: &Child<M>) -> bool {
         match child {
             Child::Leaf(leaf) if self.schema.is_list_key(node.id) => {
                 write(&mut self.out, node, &leaf.value, self.flavour);
@@ -143,7 +148,7 @@ impl Printer<'_> {
         }
     }
 
-    fn array<M>(&mut self, node: &Node, list: &List<M>, outer: Option<ModuleId>) -> bool {
+    fn array<M: LeafMeta>(&mut self, node: &Node, list: &List<M>, outer: Option<ModuleId>) -> bool {
         let start = self.out.len();
         let mut first = true;
         self.out.push(b'[');
@@ -155,7 +160,7 @@ impl Printer<'_> {
             if !first {
                 self.out.push(b',');
             }
-            if self.object(node, entry, outer) {
+            if self.object(node, &entry.branch(), outer) {
                 first = false;
             } else {
                 self.out.truncate(before);

@@ -19,7 +19,7 @@ pub use codec::{Codec, ETHERNET_HEADER};
 use crate::instance::{Keys, Step};
 use crate::reserved;
 use crate::schema::{NodeId, Origin};
-use crate::tree::{Branch, Leaf};
+use crate::tree::{Branch, Leaf, LeafMeta};
 use crate::value::Value;
 
 /// The map, compiled for a pair of schemas.
@@ -176,18 +176,21 @@ fn model(origin: Origin) -> usize {
 }
 
 impl DefaultCondition {
-    pub(crate) fn holds<M>(&self, entry: &Branch<M>) -> bool {
+    pub(crate) fn holds<M: LeafMeta>(&self, entry: &Branch<M>) -> bool {
         let found = value_at(entry, &self.native);
         found.is_some_and(|value| self.values.iter().any(|it| value.to_string() == *it))
     }
 }
 
 /// Value of the leaf at the end of `way`, which consists of containers.
-pub(crate) fn value_at<'a, M>(entry: &'a Branch<M>, way: &[NodeId]) -> Option<&'a Value> {
+pub(crate) fn value_at<'a, M: LeafMeta>(entry: &'a Branch<M>, way: &[NodeId]) -> Option<&'a Value> {
     leaf_at(entry, way).map(|leaf| &leaf.value)
 }
 
-pub(crate) fn leaf_at<'a, M>(entry: &'a Branch<M>, way: &[NodeId]) -> Option<&'a Leaf<M>> {
+pub(crate) fn leaf_at<'a, M: LeafMeta>(
+    entry: &'a Branch<M>,
+    way: &[NodeId],
+) -> Option<&'a Leaf<M>> {
     let (leaf, containers) = way.split_last()?;
     let mut branch = entry;
     for container in containers {

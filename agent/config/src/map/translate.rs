@@ -53,6 +53,11 @@ impl Map {
         }
     }
 
+    /// OpenConfig list whose entries are the counterparts of those of a native list.
+    pub fn list_to_openconfig(&self, native: NodeId) -> Option<NodeId> {
+        Some(self.anchors[self.anchor_of_list(native)?].openconfig.as_ref()?.list)
+    }
+
     /// OpenConfig entry for the innermost native entry of a path; the root outside of lists.
     pub fn up_entry(&self, native: &[Step]) -> Option<InstancePath> {
         self.openconfig_entry(self.anchor_of(native)?, &entries(native))

@@ -25,7 +25,7 @@ mod union_model;
 use std::sync::{Arc, OnceLock};
 
 use crate::schema::Origin;
-use crate::tree::{Tree, is_key_or_copy};
+use crate::tree::{LeafMeta, Tree, is_key_or_copy};
 use crate::*;
 
 fn models() -> &'static Arc<Models> {
@@ -92,7 +92,7 @@ fn then(configuration: &Configuration, request: &str) -> Configuration {
     new
 }
 
-fn lines<M: Clone + Eq>(
+fn lines<M: LeafMeta>(
     schema: &Schema,
     tree: &Tree<M>,
     mark: impl Fn(&M) -> &'static str,

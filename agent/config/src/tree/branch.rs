@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{List, is_key_or_copy};
+use super::{LeafMeta, List, is_key_or_copy};
 use crate::instance::{Keys, Step};
 use crate::schema::{NodeId, NodeKind, Schema};
 use crate::value::Value;
@@ -12,7 +12,7 @@ const INNER: usize = 2;
 
 /// Content of a container, of a list entry, or of the whole tree.
 #[derive(Clone, Debug)]
-pub struct Branch<M> {
+pub struct Branch<M: LeafMeta> {
     /// Children, ascending by node.
     children: Vec<(NodeId, Child<M>)>,
     /// True for an entry or presence container that was itself supplied, and thus stays when it is empty.
@@ -20,7 +20,7 @@ pub struct Branch<M> {
 }
 
 #[derive(Clone, Debug)]
-pub enum Child<M> {
+pub enum Child<M: LeafMeta> {
     /// A leaf or a whole leaf-list.
     Leaf(Leaf<M>),
     Container(Arc<Branch<M>>),
@@ -33,15 +33,15 @@ pub struct Leaf<M> {
     pub meta: M,
 }
 
-impl<M: Eq> PartialEq for Branch<M> {
+impl<M: LeafMeta> PartialEq for Branch<M> {
     fn eq(&self, other: &Self) -> bool {
         self.given == other.given && self.children == other.children
     }
 }
 
-impl<M: Eq> Eq for Branch<M> {}
+impl<M: LeafMeta> Eq for Branch<M> {}
 
-impl<M: Eq> PartialEq for Child<M> {
+impl<M: LeafMeta> PartialEq for Child<M> {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Child::Leaf(one), Child::Leaf(other)) => one == other,
@@ -54,9 +54,9 @@ impl<M: Eq> PartialEq for Child<M> {
     }
 }
 
-impl<M: Eq> Eq for Child<M> {}
+impl<M: LeafMeta> Eq for Child<M> {}
 
-impl<M> Default for Branch<M> {
+impl<M: LeafMeta> Default for Branch<M> {
     fn default() -> Self {
         Self { children: Vec::new(), given: false }
     }
@@ -71,7 +71,7 @@ impl<M> Leaf<M> {
 /// A branch on one side of a comparison.
 pub(crate) type OptionalBranch<'b, M> = Option<&'b Arc<Branch<M>>>;
 
-impl<M> Child<M> {
+impl<M: LeafMeta> Child<M> {
     /// The branch of a container; `None` for leaves and lists.
     pub(crate) fn container(&self) -> OptionalBranch<'_, M> {
         match self {
@@ -97,7 +97,7 @@ impl<M> Child<M> {
     }
 }
 
-impl<M> Branch<M> {
+impl<M: LeafMeta> Branch<M> {
     /// Makes a branch for `children`, to be added in any order; [`Branch::put`] is fastest in schema order.
     pub fn with_capacity(children: usize) -> Self {
         Self { children: Vec::with_capacity(children), given: false }
@@ -232,7 +232,7 @@ impl<M> Branch<M> {
     }
 }
 
-impl<M: Clone> Branch<M> {
+impl<M: LeafMeta> Branch<M> {
     /// The container at `node`, created when absent, copied when shared.
     pub fn container_mut(&mut self, node: NodeId) -> &mut Branch<M> {
         let at = self.slot(

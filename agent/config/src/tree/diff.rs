@@ -3,13 +3,13 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::{Branch, Child, Leaf, List, NodeRef};
+use super::{Branch, Child, Leaf, LeafMeta, List, ListEntry as _, NodeRef};
 use crate::instance::{InstancePath, Step};
 use crate::schema::NodeId;
 
 /// One difference; its path is passed along.
 #[derive(Debug)]
-pub enum Change<'a, M> {
+pub enum Change<'a, M: LeafMeta> {
     /// A new leaf, container or entry. Its content is not reported separately.
     Added(NodeRef<'a, M>),
     /// A removed leaf, container or entry, with all of its content.
@@ -21,7 +21,7 @@ pub enum Change<'a, M> {
 }
 
 /// Pairs of the children of two branches with the same node, in schema order.
-pub(crate) fn beside<'b, M>(
+pub(crate) fn beside<'b, M: LeafMeta>(
     old: Option<&'b Branch<M>>,
     new: Option<&'b Branch<M>>,
 ) -> impl Iterator<Item = (NodeId, Option<&'b Child<M>>, Option<&'b Child<M>>)> {
@@ -43,7 +43,7 @@ pub(crate) fn beside<'b, M>(
 
 /// Number of list entries that a tree has gained and lost, in this order. The cost depends on the memory that the
 /// trees do not share.
-pub(super) fn entries<M>(old: &Arc<Branch<M>>, new: &Arc<Branch<M>>) -> (usize, usize) {
+pub(super) fn entries<M: LeafMeta>(old: &Arc<Branch<M>>, new: &Arc<Branch<M>>) -> (usize, usize) {
     let mut count = EntryCount::default();
     count.branches(Some(old), Some(new));
     (count.gained, count.lost)
@@ -56,7 +56,11 @@ struct EntryCount {
 }
 
 impl EntryCount {
-    fn branches<M>(&mut self, old: Option<&Arc<Branch<M>>>, new: Option<&Arc<Branch<M>>>) {
+    fn branches<M: LeafMeta>(
+        &mut self,
+        old: Option<&Arc<Branch<M>>>,
+        new: Option<&Arc<Branch<M>>>,
+    ) {
         if let (Some(old), Some(new)) = (old, new)
             && Arc::ptr_eq(old, new)
         {
@@ -76,7 +80,8 @@ impl EntryCount {
                     for it in List::differences(old, new) {
                         self.gained += usize::from(it.old.is_none());
                         self.lost += usize::from(it.new.is_none());
-                        self.branches(it.old, it.new);
+                        let [old, new] = [it.old, it.new].map(|it| it.map(M::Entry::branch));
+                        self.branches(old.as_deref(), new.as_deref());
                     }
                 }
                 Some(Child::Leaf(_)) | None => {}
@@ -87,7 +92,7 @@ impl EntryCount {
 
 type Visit<'v, M> = &'v mut dyn FnMut(&InstancePath, Change<'_, M>);
 
-pub(super) fn branches<M: Eq>(
+pub(super) fn branches<M: LeafMeta>(
     old: &Arc<Branch<M>>,
     new: &Arc<Branch<M>>,
     path: &mut InstancePath,
@@ -106,7 +111,7 @@ pub(super) fn branches<M: Eq>(
     }
 }
 
-fn children<M: Eq>(
+fn children<M: LeafMeta>(
     old: Option<&Child<M>>,
     new: Option<&Child<M>>,
     path: &mut InstancePath,
@@ -135,14 +140,14 @@ fn children<M: Eq>(
     }
 }
 
-fn lists<M: Eq>(old: &List<M>, new: &List<M>, path: &mut InstancePath, visit: Visit<'_, M>) {
+fn lists<M: LeafMeta>(old: &List<M>, new: &List<M>, path: &mut InstancePath, visit: Visit<'_, M>) {
     let Some(list) = path.0.pop() else { return };
     for difference in List::differences(old, new) {
         path.0.push(Step::entry(list.node, difference.keys.clone()));
         match (difference.old, difference.new) {
-            (Some(old), Some(new)) => branches(old, new, path, visit),
-            (Some(old), None) => visit(path, Change::Removed(NodeRef::Branch(old))),
-            (None, Some(new)) => visit(path, Change::Added(NodeRef::Branch(new))),
+            (Some(old), Some(new)) => branches(&old.branch(), &new.branch(), path, visit),
+            (Some(old), None) => visit(path, Change::Removed(NodeRef::Branch(&old.branch()))),
+            (None, Some(new)) => visit(path, Change::Added(NodeRef::Branch(&new.branch()))),
             (None, None) => {}
         }
         path.0.pop();

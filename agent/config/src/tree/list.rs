@@ -6,7 +6,7 @@ use std::sync::Arc;
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 
-use super::Branch;
+use super::{Branch, LeafMeta, ListEntry};
 use crate::instance::Keys;
 
 /// Most entries that are kept in a plain vector. One node of the persistent map takes the memory of sixteen
@@ -15,54 +15,56 @@ const FEW: usize = 8;
 
 /// Entries ascending by key. Clones share memory; a diff skips shared entries.
 #[derive(Clone, Debug)]
-pub struct List<M>(EntryMap<M>);
+pub struct List<M: LeafMeta>(EntryMap<M>);
 
 #[derive(Clone, Debug)]
-enum EntryMap<M> {
-    Few(Vec<(Keys, SharedEntry<M>)>),
+enum EntryMap<M: LeafMeta> {
+    Few(Vec<(Keys, ComparedEntry<M>)>),
     /// Boxed, because long lists are few, and the size of this variant would be that of every child of a branch.
-    Many(Box<OrdMap<Keys, SharedEntry<M>>>),
+    Many(Box<OrdMap<Keys, ComparedEntry<M>>>),
 }
 
 /// An entry for the map's diff, which compares entries by address.
 #[derive(Debug)]
-struct SharedEntry<M>(Arc<Branch<M>>);
+struct ComparedEntry<M: LeafMeta>(M::Entry);
 
-impl<M> Clone for SharedEntry<M> {
+impl<M: LeafMeta> Clone for ComparedEntry<M> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<M> PartialEq for SharedEntry<M> {
+impl<M: LeafMeta> PartialEq for ComparedEntry<M> {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.0.is_same(&other.0)
     }
 }
 
 /// A key for which two lists differ, or may differ: their entries are not the same memory.
 #[derive(Debug)]
-pub struct EntryDifference<'a, M> {
+pub struct EntryDifference<'a, M: LeafMeta> {
     pub keys: &'a Keys,
-    pub old: Option<&'a Arc<Branch<M>>>,
-    pub new: Option<&'a Arc<Branch<M>>>,
+    pub old: Option<&'a M::Entry>,
+    pub new: Option<&'a M::Entry>,
 }
 
-impl<M> Default for List<M> {
+impl<M: LeafMeta> Default for List<M> {
     fn default() -> Self {
         Self(EntryMap::Few(Vec::new()))
     }
 }
 
-impl<M: Eq> PartialEq for List<M> {
+impl<M: LeafMeta> PartialEq for List<M> {
     fn eq(&self, other: &Self) -> bool {
-        self.len() == other.len() && List::differences(self, other).all(|it| it.old == it.new)
+        let content = |entry: Option<&M::Entry>| entry.map(|it| it.branch().into_shared());
+        self.len() == other.len()
+            && List::differences(self, other).all(|it| content(it.old) == content(it.new))
     }
 }
 
-impl<M: Eq> Eq for List<M> {}
+impl<M: LeafMeta> Eq for List<M> {}
 
-impl<M> List<M> {
+impl<M: LeafMeta> List<M> {
     pub fn len(&self) -> usize {
         match &self.0 {
             EntryMap::Few(few) => few.len(),
@@ -74,7 +76,7 @@ impl<M> List<M> {
         self.len() == 0
     }
 
-    pub fn get(&self, keys: &Keys) -> Option<&Arc<Branch<M>>> {
+    pub fn get(&self, keys: &Keys) -> Option<&M::Entry> {
         match &self.0 {
             EntryMap::Few(few) => find(few, keys).ok().map(|at| &few[at].1.0),
             EntryMap::Many(many) => many.get(keys).map(|entry| &entry.0),
@@ -82,7 +84,7 @@ impl<M> List<M> {
     }
 
     /// Entries ascending by key.
-    pub fn iter(&self) -> Box<dyn Iterator<Item = (&Keys, &Arc<Branch<M>>)> + '_> {
+    pub fn iter(&self) -> Box<dyn Iterator<Item = (&Keys, &M::Entry)> + '_> {
         match &self.0 {
             EntryMap::Few(few) => Box::new(few.iter().map(|(keys, entry)| (keys, &entry.0))),
             EntryMap::Many(many) => Box::new(many.iter().map(|(keys, entry)| (keys, &entry.0))),
@@ -90,9 +92,9 @@ impl<M> List<M> {
     }
 
     /// Adds or replaces an entry, and returns the replaced one.
-    pub fn put(&mut self, keys: Keys, entry: Arc<Branch<M>>) -> Option<Arc<Branch<M>>> {
+    pub fn put(&mut self, keys: Keys, entry: impl Into<M::Entry>) -> Option<M::Entry> {
         self.grow();
-        let entry = SharedEntry(entry);
+        let entry = ComparedEntry(entry.into());
         match &mut self.0 {
             EntryMap::Few(few) => match find(few, &keys) {
                 Ok(at) => Some(std::mem::replace(&mut few[at].1, entry).0),
@@ -109,7 +111,7 @@ impl<M> List<M> {
         }
     }
 
-    pub fn remove(&mut self, keys: &Keys) -> Option<Arc<Branch<M>>> {
+    pub fn remove(&mut self, keys: &Keys) -> Option<M::Entry> {
         match &mut self.0 {
             EntryMap::Few(few) => find(few, keys).ok().map(|at| few.remove(at).1.0),
             EntryMap::Many(many) => many.remove(keys).map(|old| old.0),
@@ -152,7 +154,7 @@ impl<M> List<M> {
     }
 }
 
-impl<M: Clone> List<M> {
+impl<M: LeafMeta> List<M> {
     /// The entry with `keys`, created by `make` when absent, copied when shared.
     pub fn entry_mut(&mut self, keys: &Keys, make: impl FnOnce() -> Branch<M>) -> &mut Branch<M> {
         if self.get(keys).is_none() {
@@ -162,7 +164,16 @@ impl<M: Clone> List<M> {
             EntryMap::Few(few) => find(few, keys).ok().map(|at| &mut few[at].1),
             EntryMap::Many(many) => many.get_mut(keys),
         };
-        Arc::make_mut(&mut entry.expect("the entry was there or was just put there").0)
+        entry.expect("the entry was there or was just put there").0.make_mut()
+    }
+
+    /// Runs a function on the entry with `keys` as it is stored; `None` when it is absent.
+    pub fn update<R>(&mut self, keys: &Keys, act: impl FnOnce(&mut M::Entry) -> R) -> Option<R> {
+        let entry = match &mut self.0 {
+            EntryMap::Few(few) => find(few, keys).ok().map(|at| &mut few[at].1),
+            EntryMap::Many(many) => many.get_mut(keys),
+        };
+        entry.map(|entry| act(&mut entry.0))
     }
 
     /// Runs a function on the entry with `keys`, created by `make` when absent, copied when shared. In a long list
@@ -175,7 +186,7 @@ impl<M: Clone> List<M> {
     ) -> R {
         let EntryMap::Many(many) = &mut self.0 else { return act(self.entry_mut(keys, make)) };
         if let Some(entry) = many.get_mut(keys) {
-            return act(Arc::make_mut(&mut entry.0));
+            return act(entry.0.make_mut());
         }
         let mut entry = make();
         let result = act(&mut entry);
@@ -184,7 +195,7 @@ impl<M: Clone> List<M> {
     }
 }
 
-impl<M> FromIterator<(Keys, Arc<Branch<M>>)> for List<M> {
+impl<M: LeafMeta> FromIterator<(Keys, Arc<Branch<M>>)> for List<M> {
     fn from_iter<I: IntoIterator<Item = (Keys, Arc<Branch<M>>)>>(entries: I) -> Self {
         let mut list = Self::default();
         for (keys, entry) in entries {
@@ -194,11 +205,13 @@ impl<M> FromIterator<(Keys, Arc<Branch<M>>)> for List<M> {
     }
 }
 
-fn find<M>(few: &[(Keys, SharedEntry<M>)], keys: &Keys) -> Result<usize, usize> {
+fn find<M: LeafMeta>(few: &[(Keys, ComparedEntry<M>)], keys: &Keys) -> Result<usize, usize> {
     few.binary_search_by(|(other, _)| other.cmp(keys))
 }
 
-fn difference<'a, M>(item: DiffItem<'a, 'a, Keys, SharedEntry<M>>) -> EntryDifference<'a, M> {
+fn difference<'a, M: LeafMeta>(
+    item: DiffItem<'a, 'a, Keys, ComparedEntry<M>>,
+) -> EntryDifference<'a, M> {
     match item {
         DiffItem::Add(keys, new) => EntryDifference { keys, old: None, new: Some(&new.0) },
         DiffItem::Remove(keys, old) => EntryDifference { keys, old: Some(&old.0), new: None },
@@ -209,7 +222,7 @@ fn difference<'a, M>(item: DiffItem<'a, 'a, Keys, SharedEntry<M>>) -> EntryDiffe
 }
 
 /// Differences for lists of which at least one is short.
-fn merged<'a, M>(
+fn merged<'a, M: LeafMeta>(
     old: &'a List<M>,
     new: &'a List<M>,
 ) -> impl Iterator<Item = EntryDifference<'a, M>> + 'a {
@@ -227,7 +240,7 @@ fn merged<'a, M>(
             let keys = removed.or(added)?.0;
             let (old, new) = (removed.map(|it| it.1), added.map(|it| it.1));
             if let (Some(old), Some(new)) = (old, new)
-                && Arc::ptr_eq(old, new)
+                && old.is_same(new)
             {
                 continue;
             }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Branch, Child, List, OptionalBranch, Tree, beside};
+use super::{Branch, Child, LeafMeta, List, ListEntry as _, OptionalBranch, Tree, beside};
 
-impl<M: Clone + Eq> Tree<M> {
+impl<M: LeafMeta> Tree<M> {
     /// The tree `theirs` with all that differs between `base` and `ours` laid on it, and the number of leaves and
     /// entries that both changed, each in its own way; there `ours` wins. All memory that the trees share stays
     /// shared, and the cost is in proportion to the smaller of the two differences.
@@ -31,7 +31,7 @@ struct Merge {
 }
 
 impl Merge {
-    fn branch<M: Clone + Eq>(
+    fn branch<M: LeafMeta>(
         &mut self,
         base: OptionalBranch<'_, M>,
         ours: &Arc<Branch<M>>,
@@ -60,7 +60,7 @@ impl Merge {
         Arc::new(merged)
     }
 
-    fn child<M: Clone + Eq>(
+    fn child<M: LeafMeta>(
         &mut self,
         base: Option<&Child<M>>,
         ours: Option<&Child<M>>,
@@ -88,15 +88,15 @@ impl Merge {
         }
     }
 
-    fn list<M: Clone + Eq>(&mut self, base: &List<M>, ours: &List<M>, theirs: &List<M>) -> List<M> {
+    fn list<M: LeafMeta>(&mut self, base: &List<M>, ours: &List<M>, theirs: &List<M>) -> List<M> {
         let ours_onto_theirs = differs_less(base, ours, theirs);
         let (from, onto) = if ours_onto_theirs { (ours, theirs) } else { (theirs, ours) };
         let mut merged = onto.clone();
         for it in List::differences(base, from) {
             let held = onto.get(it.keys);
             let (ours, theirs) = if ours_onto_theirs { (it.new, held) } else { (held, it.new) };
-            match (self.entry(it.old, ours, theirs), held) {
-                (Some(entry), Some(held)) if Arc::ptr_eq(&entry, held) => {}
+            match (self.entry::<M>(it.old, ours, theirs), held) {
+                (Some(entry), Some(held)) if entry.is_same(held) => {}
                 (Some(entry), _) => drop(merged.put(it.keys.clone(), entry)),
                 (None, _) => drop(merged.remove(it.keys)),
             }
@@ -104,17 +104,25 @@ impl Merge {
         merged
     }
 
-    fn entry<M: Clone + Eq>(
+    fn entry<M: LeafMeta>(
         &mut self,
-        base: OptionalBranch<'_, M>,
-        ours: OptionalBranch<'_, M>,
-        theirs: OptionalBranch<'_, M>,
-    ) -> Option<Arc<Branch<M>>> {
+        base: Option<&M::Entry>,
+        ours: Option<&M::Entry>,
+        theirs: Option<&M::Entry>,
+    ) -> Option<M::Entry> {
         if let (Some(ours), Some(theirs)) = (ours, theirs) {
-            return Some(self.branch(base, ours, theirs));
+            let is_base = |it: &M::Entry| base.is_some_and(|base| base.is_same(it));
+            if ours.is_same(theirs) || is_base(theirs) {
+                return Some(ours.clone());
+            }
+            if is_base(ours) {
+                return Some(theirs.clone());
+            }
+            let base = base.map(M::Entry::branch);
+            return Some(self.branch(base.as_deref(), &ours.branch(), &theirs.branch()).into());
         }
-        let same = |one: &OptionalBranch<'_, M>, other: &OptionalBranch<'_, M>| match (one, other) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other) || one == other,
+        let same = |one: &Option<&M::Entry>, other: &Option<&M::Entry>| match (one, other) {
+            (Some(one), Some(other)) => one.is_same(other) || *one.branch() == *other.branch(),
             (one, other) => one.is_none() && other.is_none(),
         };
         self.choice(base, ours, theirs, same).cloned()
@@ -137,7 +145,7 @@ impl Merge {
 }
 
 /// True when `ours` differs from `base` in no more entries than `theirs`; the cost is that of the smaller difference.
-fn differs_less<M>(base: &List<M>, ours: &List<M>, theirs: &List<M>) -> bool {
+fn differs_less<M: LeafMeta>(base: &List<M>, ours: &List<M>, theirs: &List<M>) -> bool {
     let mut ours = List::differences(base, ours);
     let mut theirs = List::differences(base, theirs);
     loop {
@@ -149,7 +157,7 @@ fn differs_less<M>(base: &List<M>, ours: &List<M>, theirs: &List<M>) -> bool {
     }
 }
 
-fn difference_size<M>(
+fn difference_size<M: LeafMeta>(
     old: OptionalBranch<'_, M>,
     new: OptionalBranch<'_, M>,
     limit: usize,
@@ -171,7 +179,8 @@ fn difference_size<M>(
                 let old = old.and_then(Child::list).unwrap_or(&empty);
                 let new = new.and_then(Child::list).unwrap_or(&empty);
                 for it in List::differences(old, new) {
-                    difference_size(it.old, it.new, limit, count);
+                    let [old, new] = [it.old, it.new].map(|it| it.map(M::Entry::branch));
+                    difference_size(old.as_deref(), new.as_deref(), limit, count);
                     if *count >= limit {
                         return;
                     }

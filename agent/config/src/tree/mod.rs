@@ -10,6 +10,7 @@
 
 mod branch;
 mod diff;
+mod entry;
 mod list;
 mod merge;
 mod select;
@@ -22,6 +23,7 @@ pub(crate) use branch::OptionalBranch;
 pub use branch::{Branch, Child, Leaf};
 pub use diff::Change;
 pub(crate) use diff::beside;
+pub use entry::{EntryBranch, LeafMeta, ListEntry, StoredMeta};
 pub use list::{EntryDifference, List};
 pub use select::SelectVisitor;
 
@@ -31,13 +33,13 @@ use crate::schema::{NodeId, NodeKind, Schema};
 
 /// One tree of one schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree<M: Eq> {
+pub struct Tree<M: LeafMeta> {
     root: Arc<Branch<M>>,
 }
 
 /// The node at a path.
 #[derive(Debug)]
-pub enum NodeRef<'a, M> {
+pub enum NodeRef<'a, M: LeafMeta> {
     Leaf(&'a Leaf<M>),
     /// A container, a list entry or the root.
     Branch(&'a Arc<Branch<M>>),
@@ -45,21 +47,21 @@ pub enum NodeRef<'a, M> {
     List(&'a List<M>),
 }
 
-impl<M> Clone for NodeRef<'_, M> {
+impl<M: LeafMeta> Clone for NodeRef<'_, M> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M> Copy for NodeRef<'_, M> {}
+impl<M: LeafMeta> Copy for NodeRef<'_, M> {}
 
-impl<M: Clone + Eq> Default for Tree<M> {
+impl<M: LeafMeta> Default for Tree<M> {
     fn default() -> Self {
         Self { root: Arc::new(Branch::default()) }
     }
 }
 
-impl<M: Clone + Eq> Tree<M> {
+impl<M: LeafMeta> Tree<M> {
     pub fn new() -> Self {
         Self::default()
     }
@@ -86,21 +88,34 @@ impl<M: Clone + Eq> Tree<M> {
         Arc::ptr_eq(&self.root, &other.root)
     }
 
-    pub fn get(&self, path: &InstancePath) -> Option<NodeRef<'_, M>> {
-        NodeRef::Branch(&self.root).get(&path.0)
+    /// True when there is a node at `path`.
+    pub fn contains(&self, path: &InstancePath) -> bool {
+        with_node(NodeRef::Branch(&self.root), &path.0, &mut |_| ()).is_some()
     }
 
-    pub fn leaf(&self, path: &InstancePath) -> Option<&Leaf<M>> {
-        match self.get(path)? {
-            NodeRef::Leaf(leaf) => Some(leaf),
-            NodeRef::Branch(_) | NodeRef::List(_) => None,
+    /// Copy of the node at `steps`, an entry as a container. It shares the memory of the tree, as far as the tree stores
+    /// the node.
+    pub fn find(&self, steps: &[Step]) -> Option<Child<M>> {
+        with_node(NodeRef::Branch(&self.root), steps, &mut |found| match found {
+            NodeRef::Leaf(leaf) => Child::Leaf(leaf.clone()),
+            NodeRef::Branch(branch) => Child::Container(Arc::clone(branch)),
+            NodeRef::List(list) => Child::List(list.clone()),
+        })
+    }
+
+    /// Copy of the leaf at `path`, see [`Tree::find`].
+    pub fn find_leaf(&self, path: &InstancePath) -> Option<Leaf<M>> {
+        match self.find(&path.0)? {
+            Child::Leaf(leaf) => Some(leaf),
+            Child::Container(_) | Child::List(_) => None,
         }
     }
 
-    pub fn branch(&self, path: &InstancePath) -> Option<&Arc<Branch<M>>> {
-        match self.get(path)? {
-            NodeRef::Branch(branch) => Some(branch),
-            NodeRef::Leaf(_) | NodeRef::List(_) => None,
+    /// Copy of the branch at `steps`, see [`Tree::find`].
+    pub fn find_branch(&self, steps: &[Step]) -> Option<Arc<Branch<M>>> {
+        match self.find(steps)? {
+            Child::Container(branch) => Some(branch),
+            Child::Leaf(_) | Child::List(_) => None,
         }
     }
 
@@ -141,7 +156,7 @@ impl<M: Clone + Eq> Tree<M> {
     /// Removes the node at `path`, then its ancestors without content: empty containers, and entries with nothing
     /// but keys, unless they were created as such. False when the node did not exist.
     pub fn remove(&mut self, schema: &Schema, path: &InstancePath) -> bool {
-        if self.get(path).is_none() {
+        if !self.contains(path) {
             return false;
         }
         if path.is_root() {
@@ -157,18 +172,11 @@ impl<M: Clone + Eq> Tree<M> {
         NodeRef::Branch(&self.root).walk(&mut InstancePath::root(), visit);
     }
 
-    /// Nodes that match `pattern`, in schema order, with their concrete paths.
-    pub fn select(&self, pattern: &PathPattern) -> Vec<(InstancePath, NodeRef<'_, M>)> {
-        let mut found = Vec::new();
-        let _all_of_it = self.select_into(pattern, &mut found);
-        found
-    }
-
     /// Passes the nodes that match `pattern` to `out`, in schema order, until it stops the search.
-    pub fn select_into<'a>(
-        &'a self,
+    pub fn select_into(
+        &self,
         pattern: &PathPattern,
-        out: &mut impl SelectVisitor<'a, M>,
+        out: &mut impl SelectVisitor<M>,
     ) -> ControlFlow<()> {
         select::select(NodeRef::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
     }
@@ -185,7 +193,66 @@ impl<M: Clone + Eq> Tree<M> {
     }
 }
 
-impl<'a, M> NodeRef<'a, M> {
+impl<M: StoredMeta> Tree<M> {
+    pub fn get(&self, path: &InstancePath) -> Option<NodeRef<'_, M>> {
+        NodeRef::Branch(&self.root).get(&path.0)
+    }
+
+    pub fn leaf(&self, path: &InstancePath) -> Option<&Leaf<M>> {
+        match self.get(path)? {
+            NodeRef::Leaf(leaf) => Some(leaf),
+            NodeRef::Branch(_) | NodeRef::List(_) => None,
+        }
+    }
+
+    pub fn branch(&self, path: &InstancePath) -> Option<&Arc<Branch<M>>> {
+        match self.get(path)? {
+            NodeRef::Branch(branch) => Some(branch),
+            NodeRef::Leaf(_) | NodeRef::List(_) => None,
+        }
+    }
+
+    /// Nodes that match `pattern`, in schema order, with their concrete paths.
+    pub fn select(&self, pattern: &PathPattern) -> Vec<(InstancePath, NodeRef<'_, M>)> {
+        let mut found = Paths(Vec::new());
+        let _all_of_it = self.select_into(pattern, &mut found);
+        let node = |path: InstancePath| self.get(&path).map(|node| (path, node));
+        found.0.into_iter().filter_map(node).collect()
+    }
+}
+
+/// Paths of the matches of a pattern.
+struct Paths(Vec<InstancePath>);
+
+impl<M: LeafMeta> SelectVisitor<M> for Paths {
+    fn look(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn found(&mut self, path: &InstancePath, _: NodeRef<'_, M>) -> ControlFlow<()> {
+        self.0.push(path.clone());
+        ControlFlow::Continue(())
+    }
+}
+
+/// Runs `act` on the node at `steps` below `from`; `None` when there is none.
+fn with_node<M: LeafMeta, R>(
+    from: NodeRef<'_, M>,
+    steps: &[Step],
+    act: &mut dyn FnMut(NodeRef<'_, M>) -> R,
+) -> Option<R> {
+    let Some((step, rest)) = steps.split_first() else { return Some(act(from)) };
+    let NodeRef::Branch(branch) = from else { return None };
+    match (branch.child(step.node)?, &step.keys) {
+        (Child::List(list), Some(keys)) => {
+            with_node(NodeRef::Branch(&list.get(keys)?.branch()), rest, act)
+        }
+        (child, None) => with_node(child.into(), rest, act),
+        (Child::Leaf(_) | Child::Container(_), Some(_)) => None,
+    }
+}
+
+impl<'a, M: StoredMeta> NodeRef<'a, M> {
     /// The node at `steps` below this one.
     pub fn get(self, steps: &[Step]) -> Option<NodeRef<'a, M>> {
         let Some((step, rest)) = steps.split_first() else { return Some(self) };
@@ -199,7 +266,9 @@ impl<'a, M> NodeRef<'a, M> {
         };
         next.get(rest)
     }
+}
 
+impl<M: LeafMeta> NodeRef<'_, M> {
     /// Visits every leaf below this node, in schema order. `path` is the path of this node, and unchanged
     /// afterwards.
     pub fn walk(self, path: &mut InstancePath, visit: &mut dyn FnMut(&InstancePath, &Leaf<M>)) {
@@ -216,7 +285,7 @@ impl<'a, M> NodeRef<'a, M> {
                 let Some(step) = path.0.pop() else { return };
                 for (keys, entry) in list.iter() {
                     path.0.push(Step::entry(step.node, keys.clone()));
-                    NodeRef::Branch(entry).walk(path, visit);
+                    NodeRef::Branch(&entry.branch()).walk(path, visit);
                     path.0.pop();
                 }
                 path.0.push(step);
@@ -225,7 +294,7 @@ impl<'a, M> NodeRef<'a, M> {
     }
 }
 
-impl<'a, M> From<&'a Child<M>> for NodeRef<'a, M> {
+impl<'a, M: LeafMeta> From<&'a Child<M>> for NodeRef<'a, M> {
     fn from(child: &'a Child<M>) -> Self {
         match child {
             Child::Leaf(leaf) => NodeRef::Leaf(leaf),

@@ -2,36 +2,24 @@
 
 use std::ops::ControlFlow;
 
-use super::{Child, NodeRef};
+use super::{Child, LeafMeta, ListEntry as _, NodeRef};
 use crate::instance::{InstancePath, Step};
 use crate::resolve::{KeyPattern, PatternStep};
 
 /// Receives the matches of a pattern, and the steps of the search. Either method can end the search.
-pub trait SelectVisitor<'a, M> {
+pub trait SelectVisitor<M: LeafMeta> {
     /// Called for each child or entry that is visited.
     fn look(&mut self) -> ControlFlow<()>;
 
-    fn found(&mut self, path: &InstancePath, found: NodeRef<'a, M>) -> ControlFlow<()>;
-}
-
-/// Collects all matches.
-impl<'a, M> SelectVisitor<'a, M> for Vec<(InstancePath, NodeRef<'a, M>)> {
-    fn look(&mut self) -> ControlFlow<()> {
-        ControlFlow::Continue(())
-    }
-
-    fn found(&mut self, path: &InstancePath, found: NodeRef<'a, M>) -> ControlFlow<()> {
-        self.push((path.clone(), found));
-        ControlFlow::Continue(())
-    }
+    fn found(&mut self, path: &InstancePath, found: NodeRef<'_, M>) -> ControlFlow<()>;
 }
 
 /// Passes all matches of `steps` below `found` to `out`, in schema order.
-pub(super) fn select<'a, M>(
-    found: NodeRef<'a, M>,
+pub(super) fn select<M: LeafMeta>(
+    found: NodeRef<'_, M>,
     steps: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut impl SelectVisitor<'a, M>,
+    out: &mut impl SelectVisitor<M>,
 ) -> ControlFlow<()> {
     let Some((step, rest)) = steps.split_first() else {
         return out.found(path, found);
@@ -47,19 +35,23 @@ pub(super) fn select<'a, M>(
     }
 }
 
-fn entries<'a, M>(
-    list: &'a super::List<M>,
+fn entries<M: LeafMeta>(
+    list: &super::List<M>,
     step: &PatternStep,
     pattern: &KeyPattern,
     rest: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut impl SelectVisitor<'a, M>,
+    out: &mut impl SelectVisitor<M>,
 ) -> ControlFlow<()> {
     if let Some(keys) = pattern.concrete() {
         return match list.get(&keys) {
-            Some(entry) => {
-                below(NodeRef::Branch(entry), Step::entry(step.node, keys), rest, path, out)
-            }
+            Some(entry) => below(
+                NodeRef::Branch(&entry.branch()),
+                Step::entry(step.node, keys),
+                rest,
+                path,
+                out,
+            ),
             None => ControlFlow::Continue(()),
         };
     }
@@ -67,18 +59,18 @@ fn entries<'a, M>(
         out.look()?;
         if pattern.matches(keys) {
             let step = Step::entry(step.node, keys.clone());
-            below(NodeRef::Branch(entry), step, rest, path, out)?;
+            below(NodeRef::Branch(&entry.branch()), step, rest, path, out)?;
         }
     }
     ControlFlow::Continue(())
 }
 
-fn below<'a, M>(
-    found: NodeRef<'a, M>,
+fn below<M: LeafMeta>(
+    found: NodeRef<'_, M>,
     step: Step,
     rest: &[PatternStep],
     path: &mut InstancePath,
-    out: &mut impl SelectVisitor<'a, M>,
+    out: &mut impl SelectVisitor<M>,
 ) -> ControlFlow<()> {
     path.0.push(step);
     let flow = select(found, rest, path, out);

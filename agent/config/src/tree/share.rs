@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::{Branch, Child, List, Tree};
+use super::{Branch, Child, LeafMeta, List, ListEntry as _, Tree};
 use crate::instance::Keys;
 
-impl<M: Clone + Eq> Tree<M> {
+impl<M: LeafMeta> Tree<M> {
     /// This tree with the memory of `old` wherever the two are equal, including marks. The cost depends on the
     /// memory that they do not share yet.
     #[must_use]
@@ -17,7 +17,7 @@ impl<M: Clone + Eq> Tree<M> {
     }
 }
 
-fn branch<M: Clone + Eq>(old: &Arc<Branch<M>>, new: Arc<Branch<M>>) -> Arc<Branch<M>> {
+fn branch<M: LeafMeta>(old: &Arc<Branch<M>>, new: Arc<Branch<M>>) -> Arc<Branch<M>> {
     if Arc::ptr_eq(old, &new) {
         return new;
     }
@@ -44,17 +44,18 @@ fn branch<M: Clone + Eq>(old: &Arc<Branch<M>>, new: Arc<Branch<M>>) -> Arc<Branc
     if same { old.clone() } else { Arc::new(shared) }
 }
 
-fn list<M: Clone + Eq>(old: &List<M>, new: &List<M>) -> List<M> {
+fn list<M: LeafMeta>(old: &List<M>, new: &List<M>) -> List<M> {
     if old.is_empty() {
         return new.clone();
     }
-    let mut patches: Vec<(&Keys, Option<Arc<Branch<M>>>)> = Vec::new();
+    let mut patches: Vec<(&Keys, Option<M::Entry>)> = Vec::new();
     for it in List::differences(old, new) {
         match (it.old, it.new) {
             (Some(old), Some(new)) => {
-                let entry = branch(old, new.clone());
-                if !Arc::ptr_eq(old, &entry) {
-                    patches.push((it.keys, Some(entry)));
+                let old = old.branch();
+                let entry = branch(&old, new.branch().into_shared());
+                if !Arc::ptr_eq(&old, &entry) {
+                    patches.push((it.keys, Some(entry.into())));
                 }
             }
             (_, new) => patches.push((it.keys, new.cloned())),

@@ -21,6 +21,10 @@ fn path(text: &str) -> InstancePath {
     schema().resolve_write(&text.parse::<Path>().unwrap()).unwrap()
 }
 
+impl LeafMeta for usize {
+    type Entry = Arc<Branch<Self>>;
+}
+
 /// Parses `path=value` lines to a tree; the meta is the line number.
 fn tree(lines: &[&str]) -> Tree<usize> {
     let mut tree = Tree::new();

@@ -9,7 +9,7 @@ use crate::instance::{Keys, Step};
 use crate::layer::{LayerSet, LeafMark};
 use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
 use crate::schema::NodeId;
-use crate::tree::{Branch, Child, Leaf, List, NodeRef};
+use crate::tree::{Branch, Child, Leaf, LeafMeta, List, NodeRef};
 use crate::value::Value;
 
 /// Leaves that a view shows in addition to those of its layer.
@@ -340,14 +340,14 @@ fn exists(entry: &Branch<LeafMark>, steps: &[Step]) -> bool {
     }
 }
 
-fn put_leaf<M: Clone>(entry: &mut Branch<M>, way: &[NodeId], value: Value, meta: M) {
+fn put_leaf<M: LeafMeta>(entry: &mut Branch<M>, way: &[NodeId], value: Value, meta: M) {
     let Some((leaf, containers)) = way.split_last() else { return };
     let branch = containers.iter().fold(entry, |branch, node| branch.container_mut(*node));
     branch.put_leaf(*leaf, value, meta);
 }
 
 /// Adds a list, unless it is empty.
-fn put_list<M: Clone>(entry: &mut Branch<M>, way: &[NodeId], entries: &List<M>) {
+fn put_list<M: LeafMeta>(entry: &mut Branch<M>, way: &[NodeId], entries: &List<M>) {
     let Some((list, containers)) = way.split_last().filter(|_| !entries.is_empty()) else { return };
     let branch = containers.iter().fold(entry, |branch, node| branch.container_mut(*node));
     branch.put(*list, Child::List(entries.clone()));

@@ -10,7 +10,7 @@ use crate::layer::LeafMark;
 use crate::map::{Anchor, AnchorId};
 use crate::parallel;
 use crate::schema::NodeId;
-use crate::tree::{Branch, Child, List, NodeRef};
+use crate::tree::{Branch, Child, LeafMeta, List, NodeRef};
 
 /// Result for a list.
 #[derive(Debug, Default)]
@@ -274,7 +274,10 @@ impl ViewDraft {
 }
 
 /// The native list at the end of `way` below an entry.
-pub(crate) fn native_list<'b, M>(entry: &'b Branch<M>, way: &[NodeId]) -> Option<&'b List<M>> {
+pub(crate) fn native_list<'b, M: LeafMeta>(
+    entry: &'b Branch<M>,
+    way: &[NodeId],
+) -> Option<&'b List<M>> {
     let (list, containers) = way.split_last()?;
     let mut branch = entry;
     for container in containers {

@@ -25,7 +25,7 @@ use crate::map::AnchorId;
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::{NodeId, Origin};
-use crate::tree::{Branch, List, Tree};
+use crate::tree::{Branch, LeafMeta, List, Tree};
 use crate::value::Value;
 
 /// Provenance of an effective leaf.
@@ -34,6 +34,10 @@ pub struct Provenance {
     pub kind: ProvenanceKind,
     /// Owners of the value, or of the default; empty for a native default.
     pub owners: LayerSet,
+}
+
+impl LeafMeta for Provenance {
+    type Entry = Arc<Branch<Self>>;
 }
 
 impl Provenance {

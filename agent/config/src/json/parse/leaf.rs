@@ -8,15 +8,16 @@ use super::{DocumentReader, JsonErrorKind};
 use crate::json::value::{from_float, from_int, from_str, from_uint};
 use crate::limits;
 use crate::schema::Node;
+use crate::tree::LeafMeta;
 use crate::value::Value;
 
 /// Parses the value of a leaf.
-pub(super) struct LeafSeed<'a, 'r, M> {
+pub(super) struct LeafSeed<'a, 'r, M: LeafMeta> {
     pub(super) reader: &'a DocumentReader<'r, M>,
     pub(super) node: &'a Node,
 }
 
-impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
@@ -24,7 +25,7 @@ impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafSeed<'_, '_, M> {
     }
 }
 
-impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> Visitor<'de> for LeafSeed<'_, '_, M> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,12 +83,12 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafSeed<'_, '_, M> {
 }
 
 /// Parses the array of a leaf-list.
-pub(super) struct LeafListSeed<'a, 'r, M> {
+pub(super) struct LeafListSeed<'a, 'r, M: LeafMeta> {
     pub(super) reader: &'a DocumentReader<'r, M>,
     pub(super) node: &'a Node,
 }
 
-impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafListSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> DeserializeSeed<'de> for LeafListSeed<'_, '_, M> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Value, D::Error> {
@@ -95,7 +96,7 @@ impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for LeafListSeed<'_, '_, 
     }
 }
 
-impl<'de, M: Clone + Send + Sync> Visitor<'de> for LeafListSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> Visitor<'de> for LeafListSeed<'_, '_, M> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

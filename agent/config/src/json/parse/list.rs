@@ -11,15 +11,15 @@ use super::{BranchSeed, DocumentReader, JsonErrorKind, new_branch};
 use crate::instance::Keys;
 use crate::parallel;
 use crate::schema::Node;
-use crate::tree::{Branch, List};
+use crate::tree::{Branch, LeafMeta, List};
 
 /// Parses an array of entries.
-pub(super) struct ListSeed<'a, 'r, M> {
+pub(super) struct ListSeed<'a, 'r, M: LeafMeta> {
     pub(super) reader: &'a DocumentReader<'r, M>,
     pub(super) node: &'a Node,
 }
 
-impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for ListSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> DeserializeSeed<'de> for ListSeed<'_, '_, M> {
     type Value = List<M>;
 
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<List<M>, D::Error> {
@@ -27,7 +27,7 @@ impl<'de, M: Clone + Send + Sync> DeserializeSeed<'de> for ListSeed<'_, '_, M> {
     }
 }
 
-impl<'de, M: Clone + Send + Sync> Visitor<'de> for ListSeed<'_, '_, M> {
+impl<'de, M: LeafMeta> Visitor<'de> for ListSeed<'_, '_, M> {
     type Value = List<M>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,7 +71,7 @@ impl<'de, M: Clone + Send + Sync> Visitor<'de> for ListSeed<'_, '_, M> {
     other_shapes!(List<M>, "an array of objects": bool i64 u64 f64 str map);
 }
 
-impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
+impl<M: LeafMeta> ListSeed<'_, '_, M> {
     /// Finds the end of each entry, then parses them in parallel. Errors are not recorded: the document is then
     /// parsed again sequentially.
     fn split<'de, A: SeqAccess<'de>>(self, mut seq: A) -> Result<List<M>, A::Error> {
@@ -100,7 +100,7 @@ impl<M: Clone + Send + Sync> ListSeed<'_, '_, M> {
     }
 }
 
-impl<M: Clone + Send + Sync> DocumentReader<'_, M> {
+impl<M: LeafMeta> DocumentReader<'_, M> {
     /// Parses one entry of a split list.
     fn entry(&self, node: &Node, text: &str) -> Option<(Keys, Arc<Branch<M>>)> {
         self.progress.check().ok()?;

@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use holdfast_config::schema::Schema;
-use holdfast_config::tree::{Branch, Child, NodeRef};
+use holdfast_config::tree::{Branch, Child, LeafMeta, ListEntry as _, NodeRef};
 use holdfast_config::{InstancePath, Keys, Step};
 use holdfast_security::pathz::nodes::{NodeView, position, step};
 use holdfast_security::pathz::{Action, Position};
 
 /// Runs [`visible_while`] to the end.
 #[cfg(test)]
-pub fn visible<M: Clone + Eq>(
+pub fn visible<M: LeafMeta>(
     schema: &Schema,
     view: &NodeView,
     path: &InstancePath,
@@ -25,7 +25,7 @@ pub fn visible<M: Clone + Eq>(
 /// subtrees are shared, so the cost is that of the nodes near rules, and at most that of reading all. The keys of
 /// an entry stay as long as any of its other content, because they are part of its path. `go_on` is called for
 /// each node that has to be checked.
-pub fn visible_while<M: Clone + Eq>(
+pub fn visible_while<M: LeafMeta>(
     schema: &Schema,
     view: &NodeView,
     path: &InstancePath,
@@ -54,7 +54,7 @@ struct Pruner<'a> {
 type PruneResult<T> = ControlFlow<(), Option<T>>;
 
 impl Pruner<'_> {
-    fn branch<M: Clone + Eq>(
+    fn branch<M: LeafMeta>(
         &self,
         at: &Position,
         branch: &Arc<Branch<M>>,
@@ -83,7 +83,7 @@ impl Pruner<'_> {
         ControlFlow::Continue(Some(Arc::new(kept)))
     }
 
-    fn child<M: Clone + Eq>(
+    fn child<M: LeafMeta>(
         &self,
         at: &Position,
         to: Step,
@@ -93,7 +93,7 @@ impl Pruner<'_> {
             let mut kept: Vec<(Keys, Arc<Branch<M>>)> = Vec::new();
             for (keys, entry) in list.iter() {
                 let at = step(self.view, at, &Step::entry(to.node, keys.clone()));
-                kept.extend(self.branch(&at, entry)?.map(|entry| (keys.clone(), entry)));
+                kept.extend(self.branch(&at, &entry.branch())?.map(|entry| (keys.clone(), entry)));
             }
             let list = (!kept.is_empty()).then(|| Child::List(kept.into_iter().collect()));
             return ControlFlow::Continue(list);
