@@ -8,10 +8,11 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 use std::vec;
 
-use holdfast_config::tree::{Branch, Child, Leaf, List, Tree};
+use holdfast_config::tree::{Branch, Child, Leaf, List, ListEntry as _, Tree};
 use holdfast_config::{Keys, NodeId, PatternStep, Step};
 use smallvec::SmallVec;
 
+use super::entry::ViewEntry;
 use super::revision::LeafVersion;
 use super::selection::Selection;
 use super::visibility::Visibility;
@@ -109,8 +110,8 @@ enum Frame {
 #[derive(Debug)]
 struct ListEntryPair {
     keys: Keys,
-    old: SharedBranch,
-    new: SharedBranch,
+    old: Option<ViewEntry>,
+    new: Option<ViewEntry>,
 }
 
 /// A child or entry, in the old and in the new tree.
@@ -293,16 +294,18 @@ impl Walk {
         let reach = self.pattern_match().match_entry(&self.selection, depth, &step)?;
         let visibility = self.visibility().below(self.selection.permissions.as_deref(), &step)?;
         self.path.push(step);
-        let rebirth = recreation_time(entry.old.as_deref(), entry.new.as_deref());
+        let branch = |entry: Option<ViewEntry>| entry.map(|it| it.branch().into_shared());
+        let (old, new) = (branch(entry.old), branch(entry.new));
+        let rebirth = recreation_time(old.as_deref(), new.as_deref());
         match (rebirth, &reach) {
             (Some(time_ns), PatternMatch::Complete)
                 if visibility.is_node_visible()
-                    && self.has_visible_leaf(entry.old.as_deref(), &visibility) =>
+                    && self.has_visible_leaf(old.as_deref(), &visibility) =>
             {
-                self.descend(None, entry.new, reach, visibility);
+                self.descend(None, new, reach, visibility);
                 Some(TreeUpdateKind::Recreated { time_ns })
             }
-            _ => self.visit(ChildPair::Branch(entry.old, entry.new), reach, visibility),
+            _ => self.visit(ChildPair::Branch(old, new), reach, visibility),
         }
     }
 
@@ -401,7 +404,7 @@ impl Walk {
                         }
                         Child::List(list) => list.iter().any(|(keys, entry)| {
                             below(Step::entry(*node, keys.clone())).is_some_and(|visibility| {
-                                self.has_visible_leaf(Some(entry), &visibility)
+                                self.has_visible_leaf(Some(&entry.branch()), &visibility)
                             })
                         }),
                     }
@@ -528,7 +531,11 @@ impl PatternMatch {
         if let Some(named) = self.named_entries(selection, depth) {
             let entry = |keys: Keys| {
                 let (old, new) = (old.get(&keys).cloned(), new.get(&keys).cloned());
-                (old.is_some() || new.is_some()).then_some(ListEntryPair { keys, old, new })
+                let differs = match (&old, &new) {
+                    (Some(old), Some(new)) => !old.is_same(new),
+                    (old, new) => old.is_some() || new.is_some(),
+                };
+                differs.then_some(ListEntryPair { keys, old, new })
             };
             return named.into_iter().filter_map(entry).collect();
         }

@@ -6,6 +6,7 @@
 
 pub mod commits;
 pub mod cursor;
+pub mod entry;
 pub mod polled;
 pub mod revision;
 pub mod selection;
@@ -15,6 +16,7 @@ mod visibility;
 
 pub use commits::{Boundary, BoundaryReceiver, BoundarySender};
 pub use cursor::{Compare, Cursor, TreeUpdate, Walk, WalkProgress};
+pub use entry::{DerivedLists, EntryState, ViewEntry};
 pub use revision::{
     ConfigOrState, Draft, DraftTree, LeafVersion, Mutation, Revision, RevisionChange, TreeWriter,
 };

@@ -29,7 +29,7 @@ pub fn with_polled_leaves(
 /// thus counts as another leaf.
 fn entry_incarnation(tree: &Tree<LeafVersion>, leaf: &InstancePath) -> Option<u32> {
     let Some(last) = leaf.0.iter().rposition(|step| step.keys.is_some()) else { return Some(0) };
-    let entry = tree.branch(&InstancePath(leaf.0[..=last].to_vec()))?;
+    let entry = tree.find_branch(&leaf.0[..=last])?;
     let stamp = entry.children().iter().find_map(|(_, child)| match child {
         Child::Leaf(leaf) => Some(leaf.meta.incarnation),
         Child::Container(_) | Child::List(_) => None,

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::tree::{self, Branch, Child, Leaf, List, NodeRef, Tree};
-use holdfast_config::{InstancePath, Keys, Models, NodeId, Step, Value};
+use holdfast_config::schema::{Origin, Schema};
+use holdfast_config::tree::{self, Branch, Child, Leaf, List, ListEntry as _, NodeRef, Tree};
+use holdfast_config::{InstancePath, Keys, LeafMark, Models, NodeId, Step, Value};
 use smol_str::SmolStr;
+
+use super::entry::{DerivedEntry, DerivedLists, EntryState, ViewEntry};
 
 /// Time and count of a leaf's changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct LeafVersion {
 pub struct Revision {
     /// Models of the configuration that is shown. Their schemas have every node of both trees.
     pub models: Arc<Models>,
+    /// Lists whose entries are derived when somebody reads them.
+    pub derived: Arc<DerivedLists>,
     pub number: u64,
     /// Time of the commit or event that resulted in this revision, in nanoseconds since 1970.
     pub time_ns: u64,
@@ -74,6 +78,7 @@ pub enum ConfigOrState {
 #[derive(Debug)]
 pub struct Draft<'s> {
     models: Arc<Models>,
+    derived: Arc<DerivedLists>,
     number: u64,
     time_ns: u64,
     annotation: Option<SmolStr>,
@@ -90,14 +95,15 @@ pub struct DraftTree<'s> {
     /// A node was removed, so a leaf that is set may have existed before.
     has_removals: bool,
     models: Arc<Models>,
+    derived: Arc<DerivedLists>,
     stamp: LeafVersion,
 }
 
 impl Revision {
     /// The revision before all others, with nothing in it.
-    pub fn new(models: Arc<Models>) -> Self {
-        let (openconfig, native) = (Tree::new(), Tree::new());
-        Self { models, number: 0, time_ns: 0, openconfig, native, annotation: None }
+    pub fn new(models: Arc<Models>, derived: DerivedLists) -> Self {
+        let (openconfig, native, derived) = (Tree::new(), Tree::new(), Arc::new(derived));
+        Self { models, derived, number: 0, time_ns: 0, openconfig, native, annotation: None }
     }
 
     pub fn schema(&self, origin: Origin) -> &Schema {
@@ -120,7 +126,7 @@ impl Revision {
     /// Continues a revision that was built before it is complete. If nodes were removed in it, and may be added again,
     /// call [`Draft::after_removals`].
     pub fn resume(&self, next: Revision) -> Draft<'_> {
-        let Self { models, number, time_ns, annotation, .. } = next;
+        let Self { models, derived, number, time_ns, annotation, .. } = next;
         let stamp = LeafVersion { time_ns, changes: 1, incarnation: incarnation_of(number) };
         let tree = |origin, tree| DraftTree {
             origin,
@@ -128,6 +134,7 @@ impl Revision {
             before: self.tree(origin),
             has_removals: false,
             models: Arc::clone(&models),
+            derived: Arc::clone(&derived),
             stamp,
         };
         Draft {
@@ -137,6 +144,7 @@ impl Revision {
             openconfig: tree(Origin::OpenConfig, next.openconfig),
             native: tree(Origin::Native, next.native),
             models,
+            derived,
         }
     }
 }
@@ -147,7 +155,7 @@ impl<'s> Draft<'s> {
     }
 
     /// Applies the differences between two configuration trees; their metadata is ignored.
-    pub fn apply_diff<M: Clone + Eq>(&mut self, origin: Origin, old: &Tree<M>, new: &Tree<M>) {
+    pub fn apply_diff(&mut self, origin: Origin, old: &Tree<LeafMark>, new: &Tree<LeafMark>) {
         self.tree_mut(origin).follow(old, new);
     }
 
@@ -158,6 +166,21 @@ impl<'s> Draft<'s> {
             tree.has_removals = true;
         }
         self
+    }
+
+    /// Models of the revision that is made.
+    pub fn models(&self) -> Arc<Models> {
+        Arc::clone(&self.models)
+    }
+
+    /// Version of the leaves that this draft adds.
+    pub fn version(&self) -> LeafVersion {
+        self.native.stamp
+    }
+
+    /// The native tree so far.
+    pub fn native(&self) -> &DraftTree<'s> {
+        &self.native
     }
 
     pub fn annotate(&mut self, annotation: Option<SmolStr>) {
@@ -172,6 +195,7 @@ impl<'s> Draft<'s> {
     pub fn publish(self) -> Revision {
         Revision {
             models: self.models,
+            derived: self.derived,
             number: self.number,
             time_ns: self.time_ns,
             openconfig: self.openconfig.tree,
@@ -191,6 +215,16 @@ impl<'s> Draft<'s> {
 impl DraftTree<'_> {
     pub fn origin(&self) -> Origin {
         self.origin
+    }
+
+    /// Version of the leaves that this draft adds.
+    pub fn version(&self) -> LeafVersion {
+        self.stamp
+    }
+
+    /// True when there is a node at `path` so far.
+    pub fn contains(&self, path: &InstancePath) -> bool {
+        self.tree.contains(path)
     }
 
     /// Models of the revision that is made.
@@ -218,14 +252,14 @@ impl DraftTree<'_> {
 
     /// Sets a leaf, the most frequent change.
     fn set(&mut self, path: &InstancePath, value: Value) {
-        let before = if self.has_removals { self.before.leaf(path) } else { None };
+        let before = if self.has_removals { self.before.find_leaf(path) } else { None };
         let (tree, schema, stamp) = (&mut self.tree, self.models.schema(self.origin), self.stamp);
-        match (tree.leaf(path), before) {
+        match (tree.find_leaf(path), before) {
             (None, Some(before)) if before.value == value => {
-                tree.set_leaf(schema, path, before.clone());
+                tree.set_leaf(schema, path, before);
             }
             (None, Some(before)) => {
-                let stamp = next_version(Some(before), stamp);
+                let stamp = next_version(Some(&before), stamp);
                 tree.set_leaf(schema, path, Leaf::new(value, stamp));
             }
             _ => set(tree, schema, path, value, stamp),
@@ -234,16 +268,22 @@ impl DraftTree<'_> {
 
     /// The branch at `steps`, created when absent, for setting leaves in it and below.
     pub fn at(&mut self, steps: &[Step]) -> TreeWriter<'_> {
-        let before = if self.has_removals { Some(self.before.root()) } else { None };
-        let before = before.and_then(|root| branch_at(root, steps));
+        let before = if self.has_removals { self.before.find_branch(steps) } else { None };
         let (schema, stamp) = (self.models.schema(self.origin), self.stamp);
         TreeWriter { branch: self.tree.branch_mut(schema, steps, &stamp), before, schema, stamp }
     }
 
+    /// State of the derived entry at the end of `path`.
+    pub fn derived_state(&self, path: &InstancePath) -> Option<Arc<dyn EntryState>> {
+        let (last, above) = path.0.split_last()?;
+        let above = self.tree.find_branch(above)?;
+        above.list(last.node)?.get(last.keys.as_ref()?)?.state().cloned()
+    }
+
     /// Applies the differences between two configuration trees; their metadata is ignored.
-    pub fn follow<M: Clone + Eq>(&mut self, old: &Tree<M>, new: &Tree<M>) {
+    pub fn follow(&mut self, old: &Tree<LeafMark>, new: &Tree<LeafMark>) {
         let (tree, schema, stamp) = (&mut self.tree, self.models.schema(self.origin), self.stamp);
-        let merge = Merge { schema, stamp };
+        let merge = Merge { origin: self.origin, derived: &self.derived, stamp };
         Tree::diff(old, new, &mut |path, difference| match difference {
             tree::Change::Leaf { new, .. } => set(tree, schema, path, new.value.clone(), stamp),
             tree::Change::Added(NodeRef::Leaf(leaf)) => {
@@ -251,7 +291,7 @@ impl DraftTree<'_> {
             }
             tree::Change::Added(NodeRef::Branch(branch)) => {
                 let Some((last, above)) = path.0.split_last() else {
-                    return merge.branch(tree.root_mut(), branch, false);
+                    return merge.branch(tree.root_mut(), branch);
                 };
                 let above = tree.branch_mut(schema, above, &stamp);
                 match &last.keys {
@@ -274,15 +314,30 @@ impl DraftTree<'_> {
 pub struct TreeWriter<'p> {
     branch: &'p mut Branch<LeafVersion>,
     /// The branch in the previous revision, when a node was removed since.
-    before: Option<&'p Branch<LeafVersion>>,
+    before: Option<Arc<Branch<LeafVersion>>>,
     schema: &'p Schema,
     stamp: LeafVersion,
 }
 
 impl<'p> TreeWriter<'p> {
+    /// Writer for a branch outside of any revision; its leaves get one version.
+    pub fn new(
+        branch: &'p mut Branch<LeafVersion>,
+        schema: &'p Schema,
+        version: LeafVersion,
+    ) -> Self {
+        Self { branch, before: None, schema, stamp: version }
+    }
+
+    /// Model of the tree.
+    pub fn origin(&self) -> Origin {
+        self.schema.origin()
+    }
+
     /// Another handle on this branch, to descend from it more than once.
     pub fn again(&mut self) -> TreeWriter<'_> {
-        TreeWriter { branch: &mut *self.branch, ..*self }
+        let Self { schema, stamp, .. } = *self;
+        TreeWriter { branch: &mut *self.branch, before: self.before.clone(), schema, stamp }
     }
 
     /// The branch at `steps` below this one, created when absent.
@@ -290,7 +345,7 @@ impl<'p> TreeWriter<'p> {
     pub fn below(self, steps: &[Step]) -> Self {
         let before = self.before.and_then(|before| branch_at(before, steps));
         let branch = self.branch.descend_mut(self.schema, steps, &self.stamp);
-        TreeWriter { branch, before, ..self }
+        TreeWriter { branch, before, schema: self.schema, stamp: self.stamp }
     }
 
     /// Runs `act` on the branch at `steps` below this one, created when absent.
@@ -305,6 +360,23 @@ impl<'p> TreeWriter<'p> {
         entries.in_entry(keys, make, |branch| act(TreeWriter { branch, before, schema, stamp }));
     }
 
+    /// Gives the list entry at `steps` below this branch a state from which its leaves are derived; an absent one is
+    /// added. Does nothing, and returns false, where leaves of the entry may have versions of their own: it is stored as
+    /// a branch, or something was removed that it had in the revision before.
+    pub fn derive(&mut self, steps: &[Step], state: &Arc<dyn EntryState>) -> bool {
+        let [above @ .., Step { node: list, keys: Some(keys) }] = steps else { return false };
+        if self.before.clone().is_some_and(|before| branch_at(before, steps).is_some()) {
+            return false; // leaves that were removed may be set again, each with its version
+        }
+        let list = self.branch.descend_mut(self.schema, above, &self.stamp).list_mut(*list);
+        list.update(keys, |entry| entry.set_state(state)).unwrap_or_else(|| {
+            let derived =
+                DerivedEntry::of_state(self.schema.origin(), Arc::clone(state), self.stamp);
+            list.put(keys.clone(), ViewEntry::Derived(derived));
+            true
+        })
+    }
+
     /// Announces the number of leaves to be set here.
     pub fn expect(&mut self, leaves: usize) {
         self.branch.expect(leaves);
@@ -313,13 +385,14 @@ impl<'p> TreeWriter<'p> {
     /// The container in this branch, created when absent.
     #[must_use]
     pub fn container(self, node: NodeId) -> Self {
-        let before = self.before.and_then(|before| before.container(node)).map(|it| &**it);
-        TreeWriter { branch: self.branch.container_mut(node), before, ..self }
+        let before = self.before.and_then(|before| before.container(node).cloned());
+        let branch = self.branch.container_mut(node);
+        TreeWriter { branch, before, schema: self.schema, stamp: self.stamp }
     }
 
     /// Sets a leaf of this branch. An equal value is no change.
     pub fn set(&mut self, leaf: NodeId, value: Value) {
-        let before = self.before.and_then(|before| before.leaf(leaf));
+        let before = self.before.as_ref().and_then(|before| before.leaf(leaf));
         let stamp = match (self.branch.leaf(leaf), before) {
             (Some(old), _) if old.value == value => return,
             (None, Some(before)) if before.value == value => before.meta,
@@ -334,11 +407,8 @@ fn incarnation_of(number: u64) -> u32 {
     u32::try_from(number & u64::from(u32::MAX)).expect("the upper half is masked out")
 }
 
-fn branch_at<'b>(from: &'b Branch<LeafVersion>, steps: &[Step]) -> Option<&'b Branch<LeafVersion>> {
-    steps.iter().try_fold(from, |branch, step| match &step.keys {
-        None => branch.container(step.node).map(|it| &**it),
-        Some(keys) => branch.list(step.node)?.get(keys).map(|it| &**it),
-    })
+fn branch_at(from: Arc<Branch<LeafVersion>>, steps: &[Step]) -> Option<Arc<Branch<LeafVersion>>> {
+    Tree::from_root(from).find_branch(steps)
 }
 
 fn set(
@@ -348,10 +418,10 @@ fn set(
     value: Value,
     fresh: LeafVersion,
 ) {
-    match tree.leaf(path) {
+    match tree.find_leaf(path) {
         Some(leaf) if leaf.value == value => {}
         old => {
-            let stamp = next_version(old, fresh);
+            let stamp = next_version(old.as_ref(), fresh);
             tree.set_leaf(schema, path, Leaf::new(value, stamp));
         }
     }
@@ -370,14 +440,15 @@ fn next_version(old: Option<&Leaf<LeafVersion>>, fresh: LeafVersion) -> LeafVers
 
 /// Merges subtrees of configuration into subtrees that may hold state already.
 #[derive(Clone, Copy)]
-struct Merge<'s> {
-    schema: &'s Schema,
+struct Merge<'d> {
+    origin: Origin,
+    derived: &'d DerivedLists,
     stamp: LeafVersion,
 }
 
 impl Merge<'_> {
-    fn branch<M>(self, into: &mut Branch<LeafVersion>, from: &Branch<M>, entry: bool) {
-        into.given |= entry || from.given;
+    fn branch(self, into: &mut Branch<LeafVersion>, from: &Branch<LeafMark>) {
+        into.given |= from.given;
         for (node, child) in from.children() {
             match child {
                 Child::Leaf(leaf) => match into.leaf(*node) {
@@ -389,63 +460,48 @@ impl Merge<'_> {
                 },
                 Child::Container(inner) => self.container(into, *node, inner),
                 Child::List(list) => {
-                    let containers = self.containers(*node);
                     let target = into.list_mut(*node);
-                    let news = target.is_empty();
                     for (keys, entry) in list.iter() {
-                        match news {
-                            true => self.new_entry(target, keys, entry, containers),
-                            false => self.entry(target, *node, keys, entry),
-                        }
+                        self.entry(target, *node, keys, entry);
                     }
                 }
             }
         }
     }
 
-    fn container<M>(self, into: &mut Branch<LeafVersion>, node: NodeId, from: &Branch<M>) {
+    fn container(self, into: &mut Branch<LeafVersion>, node: NodeId, from: &Branch<LeafMark>) {
         if into.container(node).is_some() {
-            return self.branch(into.container_mut(node), from, false);
+            return self.branch(into.container_mut(node), from);
         }
         let mut container = Branch::with_capacity(from.children().len());
-        self.branch(&mut container, from, false);
+        self.branch(&mut container, from);
         into.put(node, Child::Container(Arc::new(container)));
     }
 
-    fn entry<M>(self, into: &mut List<LeafVersion>, node: NodeId, keys: &Keys, from: &Branch<M>) {
-        match into.get(keys).is_some() {
-            true => self.branch(into.entry_mut(keys, Branch::default), from, true),
-            false => self.new_entry(into, keys, from, self.containers(node)),
-        }
-    }
-
-    fn new_entry<M>(
+    fn entry(
         self,
         into: &mut List<LeafVersion>,
+        node: NodeId,
         keys: &Keys,
-        from: &Branch<M>,
-        containers: usize,
+        from: &Arc<Branch<LeafMark>>,
     ) {
-        let children = from.children();
-        let given = children.iter().filter(|(_, child)| matches!(child, Child::Container(_)));
-        // State will be added later, in containers of its own.
-        let state = containers.saturating_sub(given.count()).min(STATE_CONTAINERS);
-        let mut entry = Branch::with_capacity(children.len() + state);
-        self.branch(&mut entry, from, true);
+        let merge = |entry: &mut Branch<LeafVersion>| {
+            entry.given = true;
+            self.branch(entry, from);
+        };
+        if into.get(keys).is_some() {
+            return merge(into.entry_mut(keys, Branch::default));
+        }
+        if self.derived.contains(self.origin, node) {
+            let derived = DerivedEntry::configured(self.origin, from, self.stamp);
+            into.put(keys.clone(), ViewEntry::Derived(derived));
+            return;
+        }
+        let mut entry = Branch::with_capacity(from.children().len());
+        merge(&mut entry);
         into.put(keys.clone(), Arc::new(entry));
     }
-
-    /// Number of containers that an entry of this list can have.
-    fn containers(self, list: NodeId) -> usize {
-        let children = self.schema.node(list).children.iter();
-        let is_container =
-            |node: &&NodeId| matches!(self.schema.node(**node).kind, NodeKind::Container { .. });
-        children.filter(is_container).count()
-    }
 }
-
-/// Capacity of an entry for containers of state: as many as a next hop has. Larger entries are few.
-const STATE_CONTAINERS: usize = 2;
 
 /// Removes configuration or state at `path` and below; nodes of the other stay.
 fn remove_plane_nodes(
@@ -454,30 +510,52 @@ fn remove_plane_nodes(
     path: &InstancePath,
     plane: ConfigOrState,
 ) {
-    match tree.get(path) {
-        Some(NodeRef::Leaf(_))
-            if path.last().is_some_and(|step| belongs(schema, step.node, plane)) =>
-        {
-            tree.remove(schema, path);
-        }
-        None | Some(NodeRef::Leaf(_)) => {}
-        Some(NodeRef::List(list)) => {
-            let Some((last, above)) = path.0.split_last() else { return };
-            for keys in keys_of(list) {
-                let mut entry = InstancePath(above.to_vec());
-                entry.0.push(Step::entry(last.node, keys));
-                remove_plane_nodes(tree, schema, &entry, plane);
+    match path.last() {
+        Some(Step { node, keys: Some(keys) }) => {
+            let above = &path.0[..path.0.len() - 1];
+            if !tree.contains(path) {
+                return;
             }
-        }
-        Some(NodeRef::Branch(_)) => {
-            let branch = tree.branch_mut(schema, &path.0, &LeafVersion::default());
-            strip(branch, schema, plane);
-            let entry = path.last().is_some_and(|step| step.keys.is_some());
-            if branch.is_empty() || entry && is_unused_entry(branch, schema) {
+            let list = tree.branch_mut(schema, above, &LeafVersion::default()).list_mut(*node);
+            if list.update(keys, |entry| strip_entry(entry, schema, plane)) == Some(false) {
                 tree.remove(schema, path);
             }
         }
+        last => match tree.find(&path.0) {
+            None => {}
+            Some(Child::Leaf(_)) => {
+                let is_in_plane = last.is_some_and(|step| belongs(schema, step.node, plane));
+                let _removed = is_in_plane && tree.remove(schema, path);
+            }
+            Some(Child::List(list)) => {
+                let Some((last, above)) = path.0.split_last() else { return };
+                let keys = keys_of(&list);
+                drop(list); // else its memory would be copied
+                for keys in keys {
+                    let mut entry = InstancePath(above.to_vec());
+                    entry.0.push(Step::entry(last.node, keys));
+                    remove_plane_nodes(tree, schema, &entry, plane);
+                }
+            }
+            Some(Child::Container(_)) => {
+                let branch = tree.branch_mut(schema, &path.0, &LeafVersion::default());
+                strip(branch, schema, plane);
+                if branch.is_empty() {
+                    tree.remove(schema, path);
+                }
+            }
+        },
     }
+}
+
+/// Removes configuration or state of an entry. False when nothing holds it any more.
+fn strip_entry(entry: &mut ViewEntry, schema: &Schema, plane: ConfigOrState) -> bool {
+    if let ViewEntry::Derived(derived) = entry {
+        return derived.strip(plane);
+    }
+    let branch = entry.make_mut();
+    strip(branch, schema, plane);
+    !is_unused_entry(branch, schema)
 }
 
 fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: ConfigOrState) {
@@ -494,9 +572,7 @@ fn strip(branch: &mut Branch<LeafVersion>, schema: &Schema, plane: ConfigOrState
         }
         Child::List(list) => {
             for keys in keys_of(list) {
-                let entry = list.entry_mut(&keys, Branch::default);
-                strip(entry, schema, plane);
-                if is_unused_entry(entry, schema) {
+                if list.update(&keys, |entry| strip_entry(entry, schema, plane)) == Some(false) {
                     list.remove(&keys);
                 }
             }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use holdfast_config::schema::{ModuleId, Node, Origin, Schema};
-use holdfast_config::tree::Branch;
+use holdfast_config::tree::{Branch, LeafMeta};
 use holdfast_config::{NodeId, PathPattern};
 use holdfast_security::pathz::NodeView;
 
@@ -190,7 +190,7 @@ impl Selection {
     }
 
     /// True for a key leaf of an entry that exists for its state only, when configuration is selected.
-    pub(super) fn hides_key<M>(&self, node: NodeId, entry: &Branch<M>) -> bool {
+    pub(super) fn hides_key<M: LeafMeta>(&self, node: NodeId, entry: &Branch<M>) -> bool {
         !entry.given && self.leaf_set.config_keys.contains(&node)
     }
 

@@ -9,8 +9,8 @@ use holdfast_config::{Child, InstancePath, Models, NodeId, Path, PathPattern, St
 use proptest::prelude::*;
 
 use super::{
-    ChangeDetection, Compare, ConfigOrState, Cursor, Filter, LeafSetCache, LeafVersion, Mutation,
-    Revision, RevisionChange, Selection, TreeUpdate, Walk, WalkProgress,
+    ChangeDetection, Compare, ConfigOrState, Cursor, DerivedLists, Filter, LeafSetCache,
+    LeafVersion, Mutation, Revision, RevisionChange, Selection, TreeUpdate, Walk, WalkProgress,
 };
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
@@ -83,7 +83,7 @@ proptest! {
         let patterns = OPENCONFIG.resolve_read(&pattern.parse().unwrap()).unwrap();
         let selection =
             Arc::new(Selection::new(&OPENCONFIG, patterns.clone(), &Filter::default(), ChangeDetection::All));
-        let mut revision = Revision::new(Arc::clone(&MODELS));
+        let mut revision = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
         let mut readers = [Compare::Events, Compare::Values].map(|compare| {
             (compare, Cursor::new(selection.clone(), revision.openconfig.clone()), Leaves::new())
         });
@@ -185,10 +185,13 @@ fn leaf_versions_have_a_fixed_size() {
 
 #[track_caller]
 fn check_leaf_version(drafts: &[Vec<DraftChange>], want: (u64, u32, u32)) {
-    let revision =
-        drafts.iter().fold(Revision::new(Arc::clone(&MODELS)), |it, acts| apply_draft(&it, acts));
+    let revision = drafts
+        .iter()
+        .fold(Revision::new(Arc::clone(&MODELS), DerivedLists::default()), |it, acts| {
+            apply_draft(&it, acts)
+        });
     let path = instance("/interfaces/interface[name=eth0]/state/mtu");
-    let stamp = revision.openconfig.leaf(&path).unwrap().meta;
+    let stamp = revision.openconfig.find_leaf(&path).unwrap().meta;
     assert_eq!((stamp.time_ns, stamp.changes, stamp.incarnation), want, "{drafts:?}");
 }
 
@@ -207,7 +210,8 @@ fn config_and_state_are_removed_independently() {
         (&[state, gone(1)], ""),
     ];
     for (acts, want) in rows {
-        let revision = apply_draft(&Revision::new(Arc::clone(&MODELS)), acts);
+        let revision =
+            apply_draft(&Revision::new(Arc::clone(&MODELS), DerivedLists::default()), acts);
         let mut leaves = Vec::new();
         revision.openconfig.walk(&mut |path, _| {
             leaves.push(text(&path.0).replace("/interfaces/interface[name=eth0]/", ""));
@@ -219,7 +223,7 @@ fn config_and_state_are_removed_independently() {
 /// The work is proportional to the change: the walk skips shared memory.
 #[test]
 fn walk_work_is_proportional_to_the_change() {
-    let mut draft_of = Revision::new(Arc::clone(&MODELS));
+    let mut draft_of = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
     for port in 0..1000 {
         draft_of = apply_draft(&draft_of, &[DraftChange::Set { port, leaf: 4, value: 0 }]);
     }
@@ -270,7 +274,7 @@ fn selections_share_their_leaf_sets() {
 /// A walk with pauses reports the same updates as one without.
 #[test]
 fn paused_walk_reports_the_same_updates() {
-    let revision = Revision::new(Arc::clone(&MODELS));
+    let revision = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
     let mut draft = revision.draft(&MODELS, 1);
     for port in 0..50 {
         let path = instance(&format!("/interfaces/interface[name=p{port}]/state/mtu"));

@@ -7,7 +7,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, Layers, Models, Namespace, parallel};
 use holdfast_scheduler::{Key, KindId, OperationError, TransactionOutcome, TxnId};
 use holdfast_store::StoreError;
-use holdfast_telemetry::Revision;
+use holdfast_telemetry::{DerivedLists, Revision};
 
 use super::*;
 use crate::preview::BoundedList;
@@ -252,7 +252,7 @@ fn input(name: &str) -> Input<()> {
         "applied" => Input::Applied(applied()),
         "replied" => Input::Replied,
         "built" => {
-            let next = Revision::new(Arc::clone(&MODELS));
+            let next = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
             let (base, left) = (Arc::new(next.clone()), Vec::new());
             Input::Built(Ok(Box::new(BuiltRevision { base, next, left })))
         }

@@ -4,15 +4,17 @@
 //! shown as applied, whose number grows with the commit. A large one is built by a thread beside the core, which reads
 //! the engine in pieces. Everything else is shown by the core in the end, with what has changed meanwhile.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use holdfast_config::{Configuration, InstancePath, Value, parallel};
 use holdfast_scheduler::Key;
-use holdfast_telemetry::{DraftTree, Revision};
+use holdfast_telemetry::{DraftTree, LeafVersion, Revision};
 use imbl::OrdMap;
 
+use super::derived::{AppliedState, NewEntries};
 use super::state::{
     HOLDS_ITS_ENTRY, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource, StateUpdate, clear,
     follow_configuration, in_both,
@@ -52,6 +54,21 @@ pub(crate) struct BuiltRevision {
     pub(crate) left: Vec<Key>,
 }
 
+/// Changes of state that are shown together.
+enum Portion<'a> {
+    Derived(Vec<Arc<AppliedState>>),
+    Stored(StateUpdate<'a>),
+}
+
+impl Portion<'_> {
+    fn carry_out(&self, tree: &mut DraftTree<'_>) {
+        match self {
+            Self::Derived(states) => AppliedState::show_all(tree, states),
+            Self::Stored(update) => update.carry_out(tree),
+        }
+    }
+}
+
 /// End of a builder by a panic. The core builds the revision itself.
 #[derive(Debug)]
 pub(crate) struct BuilderPanicked;
@@ -76,7 +93,8 @@ impl RevisionBuilder {
         keys.append(&mut self.keys);
         let (keys, left): (Vec<_>, Vec<_>) =
             keys.into_iter().partition(|key| SHOWN_AS_APPLIED.contains(&key.kind()));
-        let updates = self.updates(&keys);
+        let version = draft.version();
+        let updates = self.updates(keys, version);
         if self.is_large() {
             let [openconfig, native] = draft.trees_mut();
             self.show_side_by_side(openconfig, native, updates);
@@ -94,10 +112,10 @@ impl RevisionBuilder {
         &'a self,
         openconfig: &mut DraftTree<'_>,
         native: &mut DraftTree<'_>,
-        updates: impl Iterator<Item = StateUpdate<'a>>,
+        updates: impl Iterator<Item = Portion<'a>>,
     ) {
         thread::scope(|scope| {
-            let (update_tx, update_rx) = sync_channel::<Arc<StateUpdate<'a>>>(UPDATES_AHEAD);
+            let (update_tx, update_rx) = sync_channel::<Arc<Portion<'a>>>(UPDATES_AHEAD);
             scope.spawn(|| {
                 self.show_configuration(openconfig);
                 update_rx.into_iter().for_each(|update| update.carry_out(openconfig));
@@ -127,16 +145,39 @@ impl RevisionBuilder {
     }
 
     /// Changes of state, in portions.
-    fn updates<'a>(&'a self, keys: &'a [Key]) -> impl Iterator<Item = StateUpdate<'a>> {
-        let configured = self.applied.changes.chunks(PORTION).map(|portion| {
-            portion.iter().filter_map(|change| self.source.configured(change)).collect()
+    fn updates(&self, keys: Vec<Key>, version: LeafVersion) -> impl Iterator<Item = Portion<'_>> {
+        let new = self.new_entries(version);
+        let keys = self.keys_of_stored(&new, keys);
+        let derived = self.applied.changes.chunks(PORTION).map(move |portion| {
+            let engine = self.engine.read();
+            Portion::Derived(new.states(portion, |key| engine.planes(key)))
         });
-        let applied = keys.chunks(PORTION).map(|portion| self.state(portion));
-        configured.chain(applied).map(|changes| StateUpdate {
-            last: &self.base,
-            services: &self.services,
-            changes,
-        })
+        let new = self.new_entries(version);
+        let configured = self.applied.changes.chunks(PORTION).map(move |portion| {
+            let stored = portion.iter().filter(|change| !new.contains(change));
+            stored.filter_map(|change| self.source.configured(change)).collect()
+        });
+        let at: Vec<usize> = (0..keys.len()).step_by(PORTION).collect();
+        let applied =
+            at.into_iter().map(move |from| self.state(&keys[from..keys.len().min(from + PORTION)]));
+        let changes = configured.chain(applied).map(|changes| {
+            Portion::Stored(StateUpdate { last: &self.base, services: &self.services, changes })
+        });
+        derived.chain(changes)
+    }
+
+    fn new_entries(&self, version: LeafVersion) -> NewEntries<'_> {
+        let models = self.configuration.shared_models();
+        NewEntries { registry: &self.source.registry, models, version }
+    }
+
+    /// The keys without those of new entries, which are derived.
+    fn keys_of_stored(&self, new: &NewEntries<'_>, mut keys: Vec<Key>) -> Vec<Key> {
+        let derived = self.applied.changes.iter().filter(|change| new.contains(change));
+        let derived: HashSet<&Key> =
+            derived.flat_map(|it| &it.values).map(|(key, _)| key).collect();
+        keys.retain(|key| !derived.contains(key));
+        keys
     }
 
     /// State of objects that are shown as applied.

@@ -156,7 +156,7 @@ mod tests {
     use std::sync::LazyLock;
 
     use holdfast_config::Models;
-    use holdfast_telemetry::LeafVersion;
+    use holdfast_telemetry::{DerivedLists, LeafVersion};
     use proptest::prelude::*;
 
     use super::*;
@@ -219,14 +219,15 @@ mod tests {
 
     /// Value and version of each leaf that a revision shows.
     fn shown(revision: &Revision) -> BTreeMap<usize, (Value, LeafVersion)> {
-        let leaf = |leaf| revision.native.leaf(&path(leaf)).map(|it| (it.value.clone(), it.meta));
+        let leaf =
+            |leaf| revision.native.find_leaf(&path(leaf)).map(|it| (it.value.clone(), it.meta));
         (0..LEAVES.len()).filter_map(|it| Some((it, leaf(it)?))).collect()
     }
 
     proptest! {
         #[test]
         fn what_is_amended_while_a_commit_is_built_stays(events in prop::collection::vec(event(), 1..30)) {
-            let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS)));
+            let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS), DerivedLists::default()));
             let mut watched = chain.watch();
             let mut building: Option<(Arc<Revision>, Revision, u64, usize, u8)> = None;
             let mut expected: BTreeMap<usize, Value> = BTreeMap::new();

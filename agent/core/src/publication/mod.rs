@@ -6,10 +6,14 @@
 //! A small commit is published before it is answered. The revision of a large one takes longer to build than the answer
 //! has to wait: a thread builds it, and readers that have to see the commit wait for it. State of other objects is
 //! published meanwhile ([`chain`]), in portions that leave the core time for events.
+//!
+//! Static routes, of which there are many, are not written leaf by leaf: a revision takes the pointers from which a
+//! reader's branch is derived ([`derived`]).
 
 mod builder;
 mod chain;
 mod deferral;
+mod derived;
 mod state;
 
 use std::collections::HashMap;
@@ -30,10 +34,11 @@ use self::builder::RevisionBuilder;
 pub(super) use self::builder::{BuilderPanicked, BuiltRevision};
 pub(super) use self::chain::RevisionChain;
 use self::deferral::Deferrals;
+use self::derived::{AppliedState, DerivedChanges, NewEntries, derived_lists};
 pub(super) use self::state::as_planes;
 use self::state::{
-    HOLDS_ITS_ENTRY, StateChange, StateReading, StateSource, StateUpdate, follow_configuration,
-    in_both, show,
+    FEW_KEYS, HOLDS_ITS_ENTRY, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource,
+    StateUpdate, follow_configuration, in_both, show,
 };
 use super::commit::{AppliedChange, BuildResult, Input};
 use super::examination::EntryChange;
@@ -64,7 +69,8 @@ impl Publisher {
     ) -> Self {
         let source = StateSource { registry };
         let models = configuration.shared_models();
-        let first = Revision::new(Arc::clone(models));
+        let derived = derived_lists(&source.registry, models);
+        let first = Revision::new(Arc::clone(models), derived);
         let mut draft = first.draft(models, now_ns());
         let empty = Configuration::new(Arc::clone(models), Layers::new());
         draft.annotate(configuration.layers().annotation.clone());
@@ -151,6 +157,12 @@ impl Publisher {
     ) {
         sort_keys(&mut keys);
         let (source, services) = (self.source.clone(), self.chain.services());
+        let is_applied = |key: &Key| SHOWN_AS_APPLIED.contains(&key.kind());
+        let (applied, mut keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_applied);
+        let derived = DerivedChanges::of(&source.registry, applied, engine, draft.native());
+        let DerivedChanges { states, stored } = derived;
+        in_both(draft, states.len() > FEW_KEYS, |tree| AppliedState::show_all(tree, &states));
+        keys.extend(stored);
         let readings = source.read_all(engine, last, keys);
         let changes = readings.into_iter().map(|it| self.note(it)).collect();
         let update = StateUpdate { last, services: &services, changes };
@@ -176,7 +188,13 @@ fn show_configured(
     last: &Revision,
     changes: &[EntryChange],
 ) {
-    let changes = parallel::map(changes.iter().collect(), |it| source.configured(it));
+    let version = draft.version();
+    let models = draft.models();
+    let new = NewEntries { registry: &source.registry, models: &models, version };
+    let states = new.states(changes, |_| [None; 3]);
+    in_both(draft, states.len() > FEW_KEYS, |tree| AppliedState::show_all(tree, &states));
+    let stored = changes.iter().filter(|change| !new.contains(change)).collect();
+    let changes = parallel::map(stored, |it| source.configured(it));
     let changes = changes.into_iter().flatten().collect();
     let update = StateUpdate { last, services: &OrdMap::new(), changes };
     in_both(draft, update.is_large(), |tree| update.carry_out(tree));

@@ -96,7 +96,7 @@ impl StateSource {
         intended: Option<&SharedValue>,
         now: Option<&StateEntry>,
     ) -> Option<StateEntry> {
-        if now.is_some_and(|now| last.native.branch(&now.path).is_none()) {
+        if now.is_some_and(|now| !last.native.contains(&now.path)) {
             return None; // it is new
         }
         let most = self.registry.most_of(key, &**intended?)?;
@@ -133,14 +133,14 @@ impl StateUpdate<'_> {
             return self.clear(tree, &before.path);
         }
         // At start most of what could have been shown was not: nothing needs to be looked up for it.
-        if self.last.native.branch(&before.path).is_none() {
+        if !self.last.native.contains(&before.path) {
             return;
         }
         let kept = |path: &InstancePath| {
             now.is_some_and(|now| now.leaves().any(|(leaf, _)| leaf == *path))
         };
         for (path, _) in before.leaves() {
-            if self.last.native.leaf(&path).is_some() && !kept(&path) {
+            if self.last.native.contains(&path) && !kept(&path) {
                 self.clear(tree, &path);
             }
         }
@@ -251,6 +251,14 @@ fn has_leaves(origin: Origin, map: &Map, entry: &StateEntry) -> bool {
     }
 }
 
+/// Shows the state of an object in the branch of its entry.
+pub(super) fn show_within(own: TreeWriter<'_>, map: &Map, entry: &StateEntry) {
+    match own.origin() {
+        Origin::Native => show_native(own, entry),
+        Origin::OpenConfig => show_own_openconfig(own, map, entry),
+    }
+}
+
 fn show_native(mut own: TreeWriter<'_>, entry: &StateEntry) {
     for group in entry.groups.iter().filter(|group| !group.leaves.is_empty()) {
         let place = own.again().below(group.entry.as_slice());
@@ -262,18 +270,24 @@ fn show_native(mut own: TreeWriter<'_>, entry: &StateEntry) {
 
 /// `last` is the native way from `above` to the entry.
 fn show_openconfig(above: TreeWriter<'_>, map: &Map, entry: &StateEntry, last: &[Step]) {
-    let way = |native: &[Step]| native.first().map_or(Some(Vec::new()), |it| map.up_within(it));
-    let Some(own) = way(last) else { return };
-    above.within(&own, |mut own| {
-        for group in &entry.groups {
-            let Some(inner) = way(group.entry.as_slice()) else { continue };
-            let leaves: OpenConfigLeaves<'_> =
-                openconfig_leaves(map, entry, group).filter_map(split_leaf).collect();
-            if !leaves.is_empty() {
-                show_leaves(own.again().below(&inner), leaves);
-            }
+    let Some(own) = openconfig_way(map, last) else { return };
+    above.within(&own, |own| show_own_openconfig(own, map, entry));
+}
+
+fn show_own_openconfig(mut own: TreeWriter<'_>, map: &Map, entry: &StateEntry) {
+    for group in &entry.groups {
+        let Some(inner) = openconfig_way(map, group.entry.as_slice()) else { continue };
+        let leaves: OpenConfigLeaves<'_> =
+            openconfig_leaves(map, entry, group).filter_map(split_leaf).collect();
+        if !leaves.is_empty() {
+            show_leaves(own.again().below(&inner), leaves);
         }
-    });
+    }
+}
+
+/// Steps in OpenConfig for a native step, or for none.
+fn openconfig_way(map: &Map, native: &[Step]) -> Option<Vec<Step>> {
+    native.first().map_or(Some(Vec::new()), |step| map.up_within(step))
 }
 
 fn show_leaves(mut place: TreeWriter<'_>, leaves: OpenConfigLeaves<'_>) {

@@ -1,13 +1,15 @@
 //! Revisions after changes of the kernel, large and small.
 
+use std::time::Duration;
+
 use holdfast_config::schema::Origin;
-use holdfast_config::tree::NodeRef;
-use holdfast_config::{json, parallel};
+use holdfast_config::tree::{Branch, Child, NodeRef};
+use holdfast_config::{NodeId, json, parallel};
 use holdfast_core::Datastore;
 use holdfast_platform::descriptors::route;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_scheduler::{Key, ValueState};
-use holdfast_telemetry::Revision;
+use holdfast_telemetry::{LeafVersion, Revision, ViewEntry};
 use tempfile::TempDir;
 
 use super::reconcile::held;
@@ -142,5 +144,77 @@ async fn readers_see_all_or_nothing_of_a_large_commit() {
             assert_eq!(found, want, "revision {last} of round {round}");
         }
     }
+    agent.stop().await;
+}
+
+/// Entries of the lists in a branch that are derived, and those that are stored as branches.
+fn route_forms(branch: &Branch<LeafVersion>, lists: &[NodeId]) -> (usize, usize) {
+    let mut forms = (0, 0);
+    for (node, child) in branch.children() {
+        match child {
+            Child::Leaf(_) => {}
+            Child::Container(inner) => add(&mut forms, route_forms(inner, lists)),
+            Child::List(list) => {
+                for (_, entry) in list.iter() {
+                    match entry {
+                        ViewEntry::Derived(_) => forms.0 += 1,
+                        ViewEntry::Stored(_) if lists.contains(node) => forms.1 += 1,
+                        ViewEntry::Stored(entry) => add(&mut forms, route_forms(entry, lists)),
+                    }
+                }
+            }
+        }
+    }
+    forms
+}
+
+fn add(forms: &mut (usize, usize), more: (usize, usize)) {
+    *forms = (forms.0 + more.0, forms.1 + more.1);
+}
+
+/// Both trees of the newest revision.
+fn forms_of(agent: &Agent) -> [(usize, usize); 2] {
+    let revision = agent.handle.revision();
+    let lists = &revision.derived;
+    [(&revision.openconfig, &lists.openconfig), (&revision.native, &lists.native)]
+        .map(|(tree, lists)| route_forms(tree.root(), lists))
+}
+
+/// Routes are derived from what is in memory anyway, whether they come small or large, vanish, come back or are read at a
+/// start. Only a route of which one leaf changed by itself is stored.
+#[tokio::test]
+async fn routes_of_a_revision_are_derived() {
+    let kernel = SimulatedKernel::new(&["eth0"]);
+    let (agent, folder) = watchful(&kernel).await;
+    let all = parallel::FEW + 10;
+    agent.update(&routes(0, 5)).await.unwrap();
+    agent.update(&routes(5, all - 5)).await.unwrap();
+    let count = all + 1; // with that of the box
+    assert_eq!(forms_of(&agent), [(count, 0); 2]);
+
+    kernel.delete_route(FIRST.parse().unwrap());
+    while hops(&agent, FIRST).contains("\"state\"") {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(forms_of(&agent), [(count, 0); 2]);
+    held(&agent, r#"{"drift-policy": [{"object": "route", "action": "repair"}]}"#).await.unwrap();
+    while !hops(&agent, FIRST).contains("\"state\"") {
+        agent.pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(forms_of(&agent), [(count, 0); 2]);
+
+    let described = routes(1, 1)
+        .replace(r#""config":{"prefix":"#, r#""config":{"description":"one","prefix":"#);
+    agent.update(&described).await.unwrap();
+    assert_eq!(forms_of(&agent), [(count - 1, 1); 2]);
+    let shown = agent.shown();
+    agent.stop().await;
+
+    let agent = Agent::start(&kernel, folder.path()).await;
+    while !hops(&agent, SECOND).contains("\"state\"") {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(forms_of(&agent), [(count, 0); 2]);
+    assert_eq!(agent.shown(), shown);
     agent.stop().await;
 }

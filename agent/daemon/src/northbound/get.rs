@@ -356,8 +356,8 @@ impl PathAnswer<'_> {
     }
 
     fn is_in_given_entry(&self, leaf: &InstancePath) -> bool {
-        let above = leaf.0.split_last().map(|(_, above)| InstancePath(above.to_vec()));
-        let entry = above.and_then(|path| self.view.tree(self.origin()).branch(&path));
+        let above = leaf.0.split_last().map(|(_, above)| above);
+        let entry = above.and_then(|steps| self.view.tree(self.origin()).find_branch(steps));
         entry.is_some_and(|entry| entry.given)
     }
 
@@ -389,12 +389,12 @@ struct VisibilityCheck<'a, 'b> {
     is_there: bool,
 }
 
-impl<'t> SelectVisitor<'t, LeafVersion> for VisibilityCheck<'_, '_> {
+impl SelectVisitor<LeafVersion> for VisibilityCheck<'_, '_> {
     fn look(&mut self) -> ControlFlow<()> {
         self.answer.context.work.look()
     }
 
-    fn found(&mut self, path: &InstancePath, found: NodeRef<'t, LeafVersion>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {
         self.is_there = self.answer.seen(path, found, &mut None)?.is_some();
         if self.is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
@@ -407,12 +407,12 @@ struct Documents<'a, 'b> {
     updates: Vec<gnmi::Update>,
 }
 
-impl<'t> SelectVisitor<'t, LeafVersion> for Documents<'_, '_> {
+impl SelectVisitor<LeafVersion> for Documents<'_, '_> {
     fn look(&mut self) -> ControlFlow<()> {
         self.answer.context.work.look()
     }
 
-    fn found(&mut self, path: &InstancePath, found: NodeRef<'t, LeafVersion>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {
         let mut room = None;
         let Some(found) = self.answer.seen(path, found, &mut room)? else {
             return ControlFlow::Continue(());

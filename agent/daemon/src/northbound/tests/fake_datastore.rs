@@ -14,8 +14,8 @@ use holdfast_core::{
 use holdfast_platform::probe::Probes;
 use holdfast_store::Store;
 use holdfast_telemetry::{
-    Boundary, BoundaryReceiver, BoundarySender, ConfigOrState, Draft, Mutation, Revision,
-    RevisionChange,
+    Boundary, BoundaryReceiver, BoundarySender, ConfigOrState, DerivedLists, Draft, Mutation,
+    Revision, RevisionChange,
 };
 use smol_str::SmolStr;
 use tokio::sync::watch;
@@ -72,6 +72,7 @@ impl FakeDatastore {
             configuration: Mutex::new(configuration),
             revision_tx: Mutex::new(Some(watch::Sender::new(Arc::new(Revision::new(
                 MODELS.clone(),
+                DerivedLists::default(),
             ))))),
             boundary_tx: BoundarySender::default(),
             polled: Mutex::default(),

@@ -1,0 +1,295 @@
+//! State of the entries that are derived when somebody reads them: those of lists whose objects are shown as applied.
+//!
+//! A large commit adds a hundred thousand of them, of which it takes pointers alone. See [`holdfast_telemetry::entry`].
+
+use std::any::Any;
+use std::sync::Arc;
+
+use holdfast_config::schema::{NodeKind, Origin};
+use holdfast_config::{Branch, InstancePath, Keys, Models, NodeId, Provenance, Schema, Step};
+use holdfast_platform::objects::Registry;
+use holdfast_platform::objects::state::{Planes, StateEntry};
+use holdfast_scheduler::{Engine, Key, SharedValue};
+use holdfast_telemetry::{DerivedLists, DraftTree, EntryState, LeafVersion, TreeWriter};
+use smallvec::SmallVec;
+
+use super::EntryChange;
+use super::state::{show, show_within};
+
+/// The lists of objects that are shown as applied, in both models.
+pub(super) fn derived_lists(registry: &Registry, models: &Models) -> DerivedLists {
+    let native = registry.applied_list();
+    let openconfig = models.map.list_to_openconfig(native);
+    DerivedLists { openconfig: openconfig.into_iter().collect(), native: vec![native] }
+}
+
+/// Where an entry is, and by which rules its state is made. Entries of one list share it.
+#[derive(Debug)]
+struct EntryPlace {
+    registry: Arc<Registry>,
+    models: Arc<Models>,
+    /// Path above the entry in the native model, and its list there.
+    above: InstancePath,
+    list: NodeId,
+}
+
+/// State of one entry, as the pointers that it is made from.
+#[derive(Clone, Debug)]
+pub(super) struct AppliedState {
+    place: Arc<EntryPlace>,
+    /// The entry in force, of which some leaves are state.
+    configured: Arc<Branch<Provenance>>,
+    version: LeafVersion,
+    values: SmallVec<[AppliedValue; 1]>,
+}
+
+/// One object of an entry, which has been applied and observed.
+#[derive(Clone, Debug)]
+struct AppliedValue {
+    key: Key,
+    applied: SharedValue,
+    observed: SharedValue,
+    version: LeafVersion,
+}
+
+/// State of an entry after one of its objects has changed.
+enum NextState {
+    Same,
+    Derived(AppliedState),
+    /// Some leaves change and others stay, so the entry is to be stored as a branch.
+    Stored,
+}
+
+/// Derived entries that a change of configuration adds.
+pub(super) struct NewEntries<'a> {
+    pub(super) registry: &'a Arc<Registry>,
+    pub(super) models: &'a Arc<Models>,
+    /// Version of the leaves.
+    pub(super) version: LeafVersion,
+}
+
+impl NewEntries<'_> {
+    /// True when the entry of this change is one of them.
+    pub(super) fn contains(&self, change: &EntryChange) -> bool {
+        let list = self.registry.applied_list();
+        !change.existed
+            && change.entry.is_some()
+            && change.path.last().is_some_and(|step| step.node == list)
+    }
+
+    /// States of those that are among `changes`, with the planes of their objects.
+    pub(super) fn states<'p>(
+        &self,
+        changes: &[EntryChange],
+        planes: impl Fn(&Key) -> [Option<&'p SharedValue>; 3],
+    ) -> Vec<Arc<AppliedState>> {
+        let mut states: Vec<Arc<AppliedState>> = Vec::with_capacity(changes.len());
+        for change in changes.iter().filter(|change| self.contains(change)) {
+            let last = states.last().map(|state| &state.place);
+            let place = match last.filter(|place| place.is_beside(&change.path)) {
+                Some(place) => Arc::clone(place),
+                None => EntryPlace::of(self.registry, self.models, &change.path),
+            };
+            let keys = change.values.iter().map(|(key, _)| key);
+            let values =
+                keys.filter_map(|key| AppliedValue::of(key, planes(key), self.version)).collect();
+            let Some(configured) = change.entry.clone() else { continue };
+            states.push(Arc::new(AppliedState {
+                place,
+                configured,
+                version: self.version,
+                values,
+            }));
+        }
+        states
+    }
+}
+
+/// Changes of the state of derived entries.
+#[derive(Default)]
+pub(super) struct DerivedChanges {
+    pub(super) states: Vec<Arc<AppliedState>>,
+    /// Keys whose entries are not derived, or not any more.
+    pub(super) stored: Vec<Key>,
+}
+
+impl DerivedChanges {
+    /// Works out what changes in the native tree, for keys of objects that are shown as applied.
+    pub(super) fn of(
+        registry: &Registry,
+        keys: Vec<Key>,
+        engine: &Engine,
+        tree: &DraftTree<'_>,
+    ) -> Self {
+        let mut changes = Self::default();
+        for key in keys {
+            match changes.next_state(registry, &key, engine, tree) {
+                NextState::Same => {}
+                NextState::Derived(state) => changes.push(state),
+                NextState::Stored => changes.stored.push(key),
+            }
+        }
+        changes
+    }
+
+    fn next_state(
+        &self,
+        registry: &Registry,
+        key: &Key,
+        engine: &Engine,
+        tree: &DraftTree<'_>,
+    ) -> NextState {
+        let planes = engine.planes(key);
+        let [intended, applied, _] = planes;
+        let path = applied.or(intended).and_then(|value| registry.applied_entry(&**value));
+        let Some(path) = path else { return NextState::Stored };
+        let changed = self.states.last().filter(|state| state.path() == path).cloned();
+        let Some(shown) = changed.or_else(|| {
+            let state = tree.derived_state(&path)?;
+            state.as_any().downcast_ref().map(|state: &AppliedState| Arc::new(state.clone()))
+        }) else {
+            return NextState::Stored;
+        };
+        shown.with_value(key, AppliedValue::of(key, planes, tree.version()))
+    }
+
+    /// Adds a state, in place of an earlier one of the same entry.
+    fn push(&mut self, state: AppliedState) {
+        if self.states.last().is_some_and(|last| last.path() == state.path()) {
+            self.states.pop();
+        }
+        self.states.push(Arc::new(state));
+    }
+}
+
+impl EntryPlace {
+    /// Place of the entries beside this one.
+    fn of(registry: &Arc<Registry>, models: &Arc<Models>, entry: &InstancePath) -> Arc<Self> {
+        let (registry, models) = (Arc::clone(registry), Arc::clone(models));
+        let list = registry.applied_list();
+        let above = entry.0.split_last().map_or(&[][..], |(_, above)| above);
+        Arc::new(Self { registry, models, above: InstancePath(above.to_vec()), list })
+    }
+
+    /// True for a sibling of the entries here.
+    fn is_beside(&self, entry: &InstancePath) -> bool {
+        let last = entry.0.split_last();
+        last.is_some_and(|(last, above)| last.node == self.list && above == self.above.0)
+    }
+}
+
+impl AppliedValue {
+    /// The object of `key`, if there is something to show of it.
+    fn of(
+        key: &Key,
+        [_, applied, observed]: [Option<&SharedValue>; 3],
+        version: LeafVersion,
+    ) -> Option<Self> {
+        let (applied, observed) = (Arc::clone(applied?), Arc::clone(observed?));
+        Some(Self { key: key.clone(), applied, observed, version })
+    }
+
+    fn state(&self, registry: &Registry) -> Option<StateEntry> {
+        let (applied, observed) = (Some(&*self.applied), Some(&*self.observed));
+        registry.state(&self.key, Planes { intended: None, applied, observed })
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.applied, &other.applied) && Arc::ptr_eq(&self.observed, &other.observed)
+    }
+}
+
+impl AppliedState {
+    /// Shows `value` for `key`, or nothing.
+    fn with_value(&self, key: &Key, value: Option<AppliedValue>) -> NextState {
+        let at = self.values.iter().position(|it| it.key == *key);
+        let mut next = self.clone();
+        match (at, value) {
+            (None, None) => return NextState::Same,
+            (None, Some(value)) => next.values.push(value),
+            (Some(at), None) => drop(next.values.remove(at)),
+            (Some(at), Some(value)) => {
+                let (shown, registry) = (&self.values[at], &self.place.registry);
+                let is_same =
+                    shown.is_same(&value) || shown.state(registry) == value.state(registry);
+                return if is_same { NextState::Same } else { NextState::Stored };
+            }
+        }
+        NextState::Derived(next)
+    }
+
+    fn keys(&self) -> Keys {
+        keys_of(&self.place.models.native, self.place.list, &self.configured)
+    }
+
+    fn path(&self) -> InstancePath {
+        self.place.above.join(Step::entry(self.place.list, self.keys()))
+    }
+
+    /// Leaves with their versions, those of the configuration in force first.
+    fn entries(&self) -> impl Iterator<Item = (StateEntry, LeafVersion)> {
+        let registry = &self.place.registry;
+        let configured = registry.configured_state(&self.path(), &self.configured);
+        let values = self.values.iter();
+        let values = values.filter_map(|it| Some((it.state(registry)?, it.version)));
+        configured.map(|entry| (entry, self.version)).into_iter().chain(values)
+    }
+
+    /// Gives the entries of one list their state, in one tree. One that is stored as a branch gets the leaves.
+    pub(super) fn show_all(tree: &mut DraftTree<'_>, states: &[Arc<Self>]) {
+        for run in states.chunk_by(|one, other| Arc::ptr_eq(&one.place, &other.place)) {
+            let place = &run[0].place;
+            let map = &place.models.map;
+            let above = match tree.origin() {
+                Origin::Native => Some(place.above.clone()),
+                Origin::OpenConfig => map.up_entry(&place.above.0),
+            };
+            let Some(above) = above else { continue };
+            let mut writer = tree.at(&above.0);
+            let mut stored = Vec::new();
+            for state in run {
+                let entry = Step::entry(place.list, state.keys());
+                let way = match writer.origin() {
+                    Origin::Native => vec![entry],
+                    Origin::OpenConfig => map.up_within(&entry).unwrap_or_default(),
+                };
+                let shared: Arc<dyn EntryState> = Arc::clone(state) as _;
+                if !writer.derive(&way, &shared) {
+                    stored.push(state);
+                }
+            }
+            for state in stored {
+                state.entries().for_each(|(entry, _)| show(tree, map, std::iter::once(&entry)));
+            }
+        }
+    }
+}
+
+impl EntryState for AppliedState {
+    fn show(&self, origin: Origin, born: LeafVersion, branch: &mut Branch<LeafVersion>) {
+        let models = &self.place.models;
+        let schema = models.schema(origin);
+        for (entry, version) in self.entries() {
+            if branch.children().is_empty() {
+                let step = Step::entry(self.place.list, self.keys());
+                let step = match origin {
+                    Origin::Native => Some(step),
+                    Origin::OpenConfig => models.map.up_within(&step).and_then(|mut it| it.pop()),
+                };
+                let Some(Step { node, keys: Some(keys) }) = step else { return };
+                *branch = Branch::of_keys(schema, node, &keys, &born);
+            }
+            show_within(TreeWriter::new(branch, schema, version), &models.map, &entry);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Keys of an entry, from its key leaves.
+fn keys_of(schema: &Schema, list: NodeId, entry: &Branch<Provenance>) -> Keys {
+    let NodeKind::List { keys } = &schema.node(list).kind else { return Keys::default() };
+    keys.iter().filter_map(|key| entry.value(*key).cloned()).collect()
+}

@@ -1,0 +1,205 @@
+//! List entries of a revision.
+//!
+//! A revision holds a hundred thousand routes, of which readers look at few. Entries of such lists are not stored as
+//! branches but as what their branches follow from: the entry of the configuration, and the values that the engine holds.
+//! Both are in memory anyway. The branch is derived when somebody reads it:
+//!
+//! ```text
+//!  configuration  [prefix, next-hops]   --+
+//!                                         +--> branch with leaves and their versions --> reader
+//!  values of the engine  [applied, seen] --+
+//! ```
+//!
+//! All leaves of a derived entry have the version with which its configuration, or its state, appeared. An entry of which
+//! one leaf changes later is stored as a branch from then on, so that each leaf has a version of its own.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::{Branch, Child, EntryBranch, LeafMeta, List, ListEntry};
+use holdfast_config::{LeafMark, NodeId};
+
+use super::revision::{ConfigOrState, LeafVersion};
+
+/// One list entry of a revision's tree.
+#[derive(Clone, Debug)]
+pub enum ViewEntry {
+    Stored(Arc<Branch<LeafVersion>>),
+    Derived(DerivedEntry),
+}
+
+/// What the branch of an entry follows from. It has configuration, state, or both.
+#[derive(Clone, Debug)]
+pub struct DerivedEntry {
+    origin: Origin,
+    /// Version with which the entry appeared: that of its keys, and of its configuration if there is any.
+    born: LeafVersion,
+    /// The entry of the configuration in this model.
+    config: Option<Arc<Branch<LeafMark>>>,
+    state: Option<Arc<dyn EntryState>>,
+}
+
+/// State of one list entry, from which its leaves are made.
+pub trait EntryState: Any + Debug + Send + Sync {
+    /// Adds the leaves of state to the entry's branch in the tree of `origin`. An empty branch gets its keys first, with
+    /// the version `born`.
+    fn show(&self, origin: Origin, born: LeafVersion, entry: &mut Branch<LeafVersion>);
+
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Lists of each model whose entries are derived.
+#[derive(Clone, Debug, Default)]
+pub struct DerivedLists {
+    pub openconfig: Vec<NodeId>,
+    pub native: Vec<NodeId>,
+}
+
+impl DerivedLists {
+    pub(crate) fn contains(&self, origin: Origin, list: NodeId) -> bool {
+        match origin {
+            Origin::OpenConfig => self.openconfig.contains(&list),
+            Origin::Native => self.native.contains(&list),
+        }
+    }
+}
+
+impl LeafMeta for LeafVersion {
+    type Entry = ViewEntry;
+}
+
+impl From<Arc<Branch<LeafVersion>>> for ViewEntry {
+    fn from(branch: Arc<Branch<LeafVersion>>) -> Self {
+        Self::Stored(branch)
+    }
+}
+
+impl ListEntry<LeafVersion> for ViewEntry {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stored(one), Self::Stored(other)) => Arc::ptr_eq(one, other),
+            (Self::Derived(one), Self::Derived(other)) => one.is_same(other),
+            _ => false,
+        }
+    }
+
+    fn branch(&self) -> EntryBranch<'_, LeafVersion> {
+        match self {
+            Self::Stored(branch) => EntryBranch::Stored(branch),
+            Self::Derived(derived) => EntryBranch::Derived(Arc::new(derived.branch())),
+        }
+    }
+
+    fn make_mut(&mut self) -> &mut Branch<LeafVersion> {
+        if let Self::Derived(derived) = self {
+            *self = Self::Stored(Arc::new(derived.branch()));
+        }
+        match self {
+            Self::Stored(branch) => Arc::make_mut(branch),
+            Self::Derived(_) => unreachable!("a derived entry was stored above"),
+        }
+    }
+}
+
+impl ViewEntry {
+    /// Gives a derived entry its state; false for an entry that is stored.
+    pub(crate) fn set_state(&mut self, state: &Arc<dyn EntryState>) -> bool {
+        match self {
+            Self::Derived(derived) => derived.state = Some(Arc::clone(state)),
+            Self::Stored(_) => return false,
+        }
+        true
+    }
+
+    /// State of a derived entry.
+    pub fn state(&self) -> Option<&Arc<dyn EntryState>> {
+        match self {
+            Self::Derived(derived) => derived.state.as_ref(),
+            Self::Stored(_) => None,
+        }
+    }
+}
+
+impl DerivedEntry {
+    pub(crate) fn configured(
+        origin: Origin,
+        config: &Arc<Branch<LeafMark>>,
+        version: LeafVersion,
+    ) -> Self {
+        Self { origin, born: version, config: Some(Arc::clone(config)), state: None }
+    }
+
+    pub(crate) fn of_state(
+        origin: Origin,
+        state: Arc<dyn EntryState>,
+        version: LeafVersion,
+    ) -> Self {
+        Self { origin, born: version, config: None, state: Some(state) }
+    }
+
+    /// Removes configuration or state. False when nothing is left.
+    pub(crate) fn strip(&mut self, plane: ConfigOrState) -> bool {
+        match plane {
+            ConfigOrState::Config => self.config = None,
+            ConfigOrState::State => self.state = None,
+            ConfigOrState::Both => (self.config, self.state) = (None, None),
+        }
+        self.config.is_some() || self.state.is_some()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        let config = match (&self.config, &other.config) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        let state = match (&self.state, &other.state) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        config && state && self.born == other.born
+    }
+
+    fn branch(&self) -> Branch<LeafVersion> {
+        let mut branch = Branch::default();
+        if let Some(config) = &self.config {
+            branch = versioned(config, self.born);
+            branch.given = true;
+        }
+        if let Some(state) = &self.state {
+            state.show(self.origin, self.born, &mut branch);
+        }
+        branch
+    }
+}
+
+/// A branch of configuration, and all below it, with one version for all leaves.
+fn versioned(from: &Branch<LeafMark>, version: LeafVersion) -> Branch<LeafVersion> {
+    let mut branch = Branch::with_capacity(from.children().len());
+    branch.given = from.given;
+    for (node, child) in from.children() {
+        let child = match child {
+            Child::Leaf(leaf) => {
+                branch.put_leaf(*node, leaf.value.clone(), version);
+                continue;
+            }
+            Child::Container(inner) => Child::Container(Arc::new(versioned(inner, version))),
+            Child::List(list) => {
+                let entry = |entry: &Arc<Branch<LeafMark>>| {
+                    let mut entry = versioned(entry, version);
+                    entry.given = true;
+                    Arc::new(entry)
+                };
+                let entries: List<LeafVersion> =
+                    list.iter().map(|(keys, it)| (keys.clone(), entry(it))).collect();
+                Child::List(entries)
+            }
+        };
+        branch.put(*node, child);
+    }
+    branch
+}
+
+#[cfg(test)]
+mod tests;
