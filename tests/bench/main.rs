@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use holdfast_proto::gnmi::SetRequest;
-use holdfast_tests::agent::{AgentProcess, PASSWORD};
+use holdfast_tests::agent::{AgentProcess, PASSWORD, ResourceUse};
 use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
@@ -97,6 +97,13 @@ const TABLE_END: &str = "<!-- end -->";
 /// Longest delay of a link event, in milliseconds, beside a Set of the large table.
 const WORST_NOTICE_MS: f64 = 150.0;
 
+/// Resident memory with the large table, in MB.
+const MEMORY_MB: f64 = 330.0;
+/// Time after the answer to the large Set until a reader sees it, in milliseconds.
+const READABLE_MS: f64 = 50.0;
+/// Start with the large table in place, in milliseconds.
+const START_MS: f64 = 1200.0;
+
 const STATIC_ROUTES: &str = "/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes";
 
 #[tokio::main(flavor = "current_thread")]
@@ -130,24 +137,31 @@ async fn main() -> Result<ExitCode> {
     );
 
     if let Some((routes, pairs)) = sizes.system {
-        system::rows(&mut table, &client, &net, routes, pairs).await?;
+        system::rows(&mut table, &agent, &client, &net, routes, pairs).await?;
     }
 
     let count = sizes.routes;
     let raw = yardstick::routes(&net, count)?;
-    let first = set_routes(&client, &net, count).await?;
-    table.ratio(&format!("{count} routes in one Set"), first.answered, "batched netlink", raw, 4.0);
-    table.time("until a reader sees them", first.readable, "batched netlink", raw, None);
-    table.row("memory with the routes, MB", megabytes(agent.resident_bytes()), None, None);
-    let gone = delete_routes(&client, &net).await?;
-    table.time("the routes deleted", gone.answered, "batched netlink", raw, None);
-    let again = set_routes(&client, &net, count).await?;
-    table.time("the routes once more", again.answered, "batched netlink", raw, None);
+    let (mut made, mut gone, mut resident) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..yardstick::REPETITIONS {
+        made.push(set_routes(&agent, &client, &net, count).await?);
+        resident = resident.max(agent.resident_bytes());
+        gone.push(delete_routes(&agent, &client, &net).await?);
+    }
+    let (made, gone) = (SetTimes::median(made), SetTimes::median(gone));
+    table.ratio(&format!("{count} routes in one Set"), made.answered, "batched netlink", raw, 3.0);
+    table.note_cost(&made.used);
+    let seen = made.readable_after;
+    table.time("seen after the answer", seen, "batched netlink", raw, Some(READABLE_MS));
+    table.row("memory with the routes, MB", megabytes(resident), None, Some(MEMORY_MB));
+    table.ratio("the routes deleted", gone.answered, "the Set", made.answered, 1.3);
+    table.note_cost(&gone.used);
+    set_routes(&agent, &client, &net, count).await?;
     let probe = NoticeProbe::start(&agent).await?;
-    delete_routes(&client, &net).await?;
+    delete_routes(&agent, &client, &net).await?;
     table.notices("link event beside the delete", &probe.finish()?);
     let probe = NoticeProbe::start(&agent).await?;
-    set_routes(&client, &net, count).await?;
+    set_routes(&agent, &client, &net, count).await?;
     table.notices("link event beside the Set", &probe.finish()?);
 
     let full = one_leaf_sets(&client, sizes.sets).await?;
@@ -173,8 +187,9 @@ async fn main() -> Result<ExitCode> {
         agent.start_time(),
         "exec alone",
         yardstick::exec()?,
-        None,
+        Some(START_MS),
     );
+    table.note_cost(&agent.resource_use());
     agent.kill();
     union::rows(&mut table, sizes.cables, sizes.tables).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
@@ -205,37 +220,75 @@ fn port() -> Value {
     }]})
 }
 
-/// Times of a Set.
+/// Times of a Set, and what the agent has used for it.
 struct SetTimes {
     answered: Duration,
-    /// Time until a Get right after the answer is answered.
-    readable: Duration,
+    /// Time of a Get right after the answer.
+    readable_after: Duration,
+    used: ResourceUse,
+}
+
+impl SetTimes {
+    /// Medians of several runs, each by itself.
+    fn median(runs: Vec<Self>) -> Self {
+        fn middle<T: Ord + Copy>(runs: &[SetTimes], of: impl Fn(&SetTimes) -> T) -> T {
+            let mut all: Vec<T> = runs.iter().map(of).collect();
+            all.sort_unstable();
+            all[all.len() / 2]
+        }
+        Self {
+            answered: middle(&runs, |it| it.answered),
+            readable_after: middle(&runs, |it| it.readable_after),
+            used: ResourceUse {
+                processor: middle(&runs, |it| it.used.processor),
+                page_faults: middle(&runs, |it| it.used.page_faults),
+                written_bytes: middle(&runs, |it| it.used.written_bytes),
+            },
+        }
+    }
 }
 
 /// One Set with `count` routes, which are in the kernel when it is answered.
-async fn set_routes(client: &GnmiClient, net: &Netns, count: u32) -> Result<SetTimes> {
+async fn set_routes(
+    agent: &AgentProcess,
+    client: &GnmiClient,
+    net: &Netns,
+    count: u32,
+) -> Result<SetTimes> {
     let replace = vec![update(STATIC_ROUTES, routes(count))];
-    let took = timed_set(client, SetRequest { replace, ..Default::default() }).await?;
+    let took = timed_set(agent, client, SetRequest { replace, ..Default::default() }).await?;
     let made = net.routes("150").len();
     anyhow::ensure!(made == count as usize, "{made} of {count} routes are in the kernel");
     Ok(took)
 }
 
 /// One Set that deletes all routes.
-async fn delete_routes(client: &GnmiClient, net: &Netns) -> Result<SetTimes> {
+async fn delete_routes(agent: &AgentProcess, client: &GnmiClient, net: &Netns) -> Result<SetTimes> {
     let delete = vec![parse_path(STATIC_ROUTES)];
-    let took = timed_set(client, SetRequest { delete, ..Default::default() }).await?;
+    let took = timed_set(agent, client, SetRequest { delete, ..Default::default() }).await?;
     anyhow::ensure!(net.routes("150").is_empty(), "there are routes left in the kernel");
     Ok(took)
 }
 
 /// Times a Set. The client writes the document before the clock starts.
-async fn timed_set(client: &GnmiClient, request: SetRequest) -> Result<SetTimes> {
+async fn timed_set(
+    agent: &AgentProcess,
+    client: &GnmiClient,
+    request: SetRequest,
+) -> Result<SetTimes> {
+    let before = agent.resource_use();
     let started = Instant::now();
     client.set(request).await.context("the routes")?;
     let answered = started.elapsed();
     client.read("/interfaces/interface[name=eth0]/config/enabled").await?;
-    Ok(SetTimes { answered, readable: started.elapsed() })
+    let readable_after = started.elapsed() - answered;
+    let after = agent.resource_use();
+    let used = ResourceUse {
+        processor: after.processor.saturating_sub(before.processor),
+        page_faults: after.page_faults - before.page_faults,
+        written_bytes: after.written_bytes - before.written_bytes,
+    };
+    Ok(SetTimes { answered, readable_after, used })
 }
 
 /// A document with `count` static routes, each through the neighbour of the port.
@@ -276,8 +329,8 @@ fn megabytes(octets: u64) -> f64 {
     octets / 1_000_000.0
 }
 
-/// One row: the workload, the agent's time, the yardstick, their ratio, the target.
-type Row = [String; 5];
+/// One row: the workload, the agent's time, the yardstick, their ratio, the target, and what the agent has used for it.
+type Row = [String; 6];
 
 /// The rows that will be printed.
 #[derive(Debug, Default)]
@@ -379,9 +432,23 @@ impl Table {
                 format!("<= {target} {unit}, MISSED")
             }
         };
-        let row = [what.to_owned(), ours.to_owned(), yardstick.to_owned(), ratio, verdict];
+        let [what, ours, yardstick] = [what, ours, yardstick].map(str::to_owned);
+        let row = [what, ours, yardstick, ratio, verdict, String::new()];
         eprintln!("{}", line(&row)); // at once: who waits sees what it waits for
         self.rows.push(row);
+    }
+
+    /// Adds to the last row what the agent has used.
+    fn note_cost(&mut self, used: &ResourceUse) {
+        let cost = format!(
+            "{:.2} s of processors, {} page faults, {:.1} MB written",
+            used.processor.as_secs_f64(),
+            used.page_faults,
+            megabytes(used.written_bytes)
+        );
+        if let Some([.., last]) = self.rows.last_mut() {
+            *last = cost;
+        }
     }
 
     /// Prints it; false when a target was missed.
@@ -403,7 +470,7 @@ impl Table {
         let (processors, kernel) = (available_parallelism()?, kernel.trim());
         let mut table = format!("Measured with {processors} processors, kernel {kernel}.\n\n");
         table += &cells(&head());
-        table += "|---|---|---|---|---|\n";
+        table += "|---|---|---|---|---|---|\n";
         self.rows.iter().for_each(|row| table += &cells(row));
         fs::write(document, format!("{before}{TABLE_BEGIN}\n{table}{TABLE_END}{after}"))?;
         Ok(())
@@ -411,12 +478,12 @@ impl Table {
 }
 
 fn head() -> Row {
-    ["what", "agent", "yardstick", "ratio", "target"].map(str::to_owned)
+    ["what", "agent", "yardstick", "ratio", "target", "used"].map(str::to_owned)
 }
 
 /// A row of the terminal output.
-fn line([what, ours, yardstick, ratio, verdict]: &Row) -> String {
-    let line = format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict}");
+fn line([what, ours, yardstick, ratio, verdict, used]: &Row) -> String {
+    let line = format!("{what:<32} {ours:>12}  {yardstick:<34} {ratio:>8}  {verdict:<18} {used}");
     line.trim_end().to_owned()
 }
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use holdfast_proto::gnmi::SetRequest;
+use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::json;
@@ -13,13 +14,14 @@ use super::{STATIC_ROUTES, Table, set_routes, yardstick};
 /// Measures both, and leaves the system as it was. Both ends of each pair are configured.
 pub(super) async fn rows(
     table: &mut Table,
+    agent: &AgentProcess,
     client: &GnmiClient,
     net: &Netns,
     routes: u32,
     pairs: u32,
 ) -> Result<()> {
     let raw = yardstick::routes(net, routes)?;
-    let set = set_routes(client, net, routes).await?.answered;
+    let set = set_routes(agent, client, net, routes).await?.answered;
     table.time(&format!("{routes} routes in one Set"), set, "batched netlink", raw, Some(110.0));
     client.delete(STATIC_ROUTES).await.context("the routes go")?;
 

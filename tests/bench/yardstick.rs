@@ -39,7 +39,7 @@ pub(crate) fn destination(number: u32) -> Ipv4Addr {
 }
 
 /// Runs of a yardstick that a ratio is made of: a single run may be off by a fifth.
-const REPETITIONS: usize = 5;
+pub(crate) const REPETITIONS: usize = 5;
 
 /// Time to add `count` routes by raw netlink: the median of several runs.
 pub(crate) fn routes(net: &Netns, count: u32) -> Result<Duration> {

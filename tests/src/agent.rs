@@ -31,6 +31,25 @@ pub const PASSWORD: &str = "correct horse battery staple";
 /// Lines of the agent's log that a failing test shows.
 const LOG_TAIL: usize = 60;
 
+/// Fields of `/proc/PID/stat`, numbered as in proc(5).
+const STAT_AFTER_NAME: usize = 3;
+const STAT_MINFLT: usize = 10;
+const STAT_UTIME: usize = 14;
+const STAT_STIME: usize = 15;
+/// Unit of the processor times there: a hundredth of a second on Linux.
+const STAT_TICK: Duration = Duration::from_millis(10);
+
+/// Resources that a process has used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ResourceUse {
+    /// Time of all its threads, in the program and in the kernel.
+    pub processor: Duration,
+    /// Pages of memory that were touched for the first time.
+    pub page_faults: u64,
+    /// Octets passed to write(2).
+    pub written_bytes: u64,
+}
+
 /// A running agent and everything that belongs to it. Dropping it kills the agent.
 #[derive(Debug)]
 pub struct AgentProcess {
@@ -351,6 +370,31 @@ impl AgentProcess {
     /// When it does not run.
     pub fn peak_resident_bytes(&self) -> u64 {
         self.memory("VmHWM:")
+    }
+
+    /// What the process has used so far.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub fn resource_use(&self) -> ResourceUse {
+        let read = |file: &str| {
+            fs::read_to_string(format!("/proc/{}/{file}", self.pid())).expect("the agent runs")
+        };
+        let (stat, io) = (read("stat"), read("io"));
+        // The name of the program, in parentheses, may contain blanks.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let field = |at: usize| {
+            let number = fields.split_whitespace().nth(at - STAT_AFTER_NAME);
+            number.and_then(|number| number.parse().ok()).unwrap_or(0)
+        };
+        let written = io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok());
+        ResourceUse {
+            processor: (STAT_TICK
+                * u32::try_from(field(STAT_UTIME) + field(STAT_STIME))
+                    .expect("a test takes less than a year of ticks")),
+            page_faults: field(STAT_MINFLT),
+            written_bytes: written.unwrap_or(0),
+        }
     }
 
     /// A line of `/proc/PID/status`, see proc(5).

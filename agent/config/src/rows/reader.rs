@@ -9,7 +9,7 @@ use super::{
     FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
     META_SECRET, NodeHashes, RowError, boot, code, is_secret_row, mark_of, secret_code,
 };
-use crate::instance::Step;
+use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, LayerSet, Layers, LeafMark};
 use crate::models::Models;
 use crate::schema::{NodeId, NodeKind, Schema};
@@ -19,6 +19,9 @@ use crate::value::Value;
 
 /// Octets of a row's key before the keys of entries: layer and list.
 const PREFIX: usize = 5;
+
+/// Entries up to which a list is short. Those of long lists are no copies of one another.
+const SHORT: usize = 4;
 
 /// Restores layers from their rows, which may come in any order. Rows of one list that follow one another, and
 /// entries with the same parent, are read fastest.
@@ -119,6 +122,9 @@ struct ListReader<'m> {
     keys: Vec<u8>,
     /// For each step, where its keys end in `keys`.
     ends: Vec<usize>,
+    /// The last entry of a short list, with the octets of its row. The next row is often the same, such as that of a next
+    /// hop that many routes have.
+    last: Option<(Vec<u8>, Keys, Arc<Branch<LeafMark>>)>,
     /// Leaves and containers of the list by stored name, with the nodes below the entry that lead to them.
     ways: Vec<(u32, Vec<NodeId>)>,
 }
@@ -150,6 +156,7 @@ impl<'m> ListReader<'m> {
             ends: vec![0; steps.len()],
             steps,
             keys: Vec::new(),
+            last: None,
             ways: Vec::new(),
         }))
     }
@@ -162,6 +169,7 @@ impl<'m> ListReader<'m> {
         value: &[u8],
     ) -> Result<usize, &'static str> {
         self.go_to(keys)?;
+        let octets = value;
         let mut value = RowReader(value);
         let flags = value.byte()?;
         let mark = mark_of(flags & !FLAG_GIVEN)?;
@@ -173,8 +181,18 @@ impl<'m> ListReader<'m> {
         let read = match steps.split_last() {
             Some((Step { node, keys: Some(keys) }, above)) => {
                 let list = tree.branch_mut(schema, above, &mark).list_mut(*node);
+                let is_short = list.len() < SHORT;
+                if let Some((same, of, entry)) = &self.last
+                    && (of, same.as_slice()) == (keys, octets)
+                    && is_short
+                    && list.get(keys).is_none()
+                {
+                    list.put(keys.clone(), Arc::clone(entry));
+                    self.steps = steps;
+                    return Ok(0);
+                }
                 let make = || Branch::of_keys(schema, *node, keys, &mark);
-                list.in_entry(keys, make, |entry| {
+                let read = list.in_entry(keys, make, |entry| {
                     entry.given = flags & FLAG_GIVEN != 0;
                     for (leaf, value) in key_leaves.iter().zip(keys) {
                         entry.put_leaf(*leaf, value.clone(), mark);
@@ -183,7 +201,10 @@ impl<'m> ListReader<'m> {
                         entry.container_mut(*config).put_leaf(*leaf, keys[*place].clone(), mark);
                     }
                     self.leaves(entry, &mut value)
-                })
+                });
+                let entry = list.get(keys).filter(|_| is_short && read == Ok(0));
+                self.last = entry.map(|it| (octets.to_vec(), keys.clone(), Arc::clone(it)));
+                read
             }
             _ => self.leaves(tree.branch_mut(schema, &steps, &mark), &mut value),
         };

@@ -17,6 +17,21 @@ impl<M: LeafMeta> Tree<M> {
     }
 }
 
+impl<M: LeafMeta> Branch<M> {
+    /// Takes the containers that `other` has, too, from its memory. Neighbours in a list often differ in their keys
+    /// alone, such as routes with the same next hops.
+    pub(crate) fn share_containers(&mut self, other: &Self) {
+        for (node, theirs) in other.children() {
+            let Child::Container(theirs) = theirs else { continue };
+            if let Some(Child::Container(ours)) = self.child_mut(*node)
+                && *ours == *theirs
+            {
+                *ours = Arc::clone(theirs);
+            }
+        }
+    }
+}
+
 fn branch<M: LeafMeta>(old: &Arc<Branch<M>>, new: Arc<Branch<M>>) -> Arc<Branch<M>> {
     if Arc::ptr_eq(old, &new) {
         return new;

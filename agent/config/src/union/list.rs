@@ -12,8 +12,19 @@ use crate::parallel;
 use crate::schema::NodeId;
 use crate::tree::{Branch, Child, LeafMeta, List, NodeRef};
 
+/// A list that was computed from nothing, for the next entry: neighbours often have the same inner lists, such as routes
+/// with the same next hops.
+pub(super) struct NewList<'a> {
+    list: AnchorId,
+    lists: SmallVec<[&'a List<LeafMark>; 4]>,
+    result: ListResult,
+}
+
+/// Entries up to which a list is kept for the next entry.
+const SHORT: usize = 4;
+
 /// Result for a list.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ListResult {
     pub(super) effective: List<Provenance>,
     pub(super) openconfig: List<LeafMark>,
@@ -81,6 +92,10 @@ impl<'a> Union<'a> {
     ) -> ListResult {
         let anchor = &self.models.map.anchors[child];
         let pairs = self.list_pairs(anchor, inputs);
+        if let Some(same) = self.same_as_last(child, &pairs) {
+            return same;
+        }
+        let problems = self.problems.len();
         let before = PreviousList {
             effective: old.effective.as_ref().and_then(|it| native_list(it, &anchor.native)),
             native: old.native.as_ref().and_then(|it| native_list(it, &anchor.native)),
@@ -114,13 +129,29 @@ impl<'a> Union<'a> {
             self.problems.extend(found);
             self.work.entries += done;
         }
-        ListResult {
+        let result = ListResult {
             effective: draft.effective,
             openconfig_shared: draft.openconfig.shared,
             native_shared: draft.native.shared,
             openconfig: draft.openconfig.list,
             native: draft.native.list,
+        };
+        let is_new = pairs.iter().all(|pair| pair.old.is_empty() && pair.new.len() < SHORT);
+        if is_new && !result.effective.is_empty() && problems == self.problems.len() {
+            let lists = pairs.iter().map(|pair| pair.new).collect();
+            self.last_list = Some(NewList { list: child, lists, result: result.clone() });
         }
+        result
+    }
+
+    /// The result for the list computed last, if this one has the same entries. They depend on nothing above them but for
+    /// the paths of problems, of which there were none.
+    fn same_as_last(&self, list: AnchorId, pairs: &[ListVersions<'a>]) -> Option<ListResult> {
+        let last = self.last_list.as_ref().filter(|last| last.list == list)?;
+        let is_same = |(pair, last): (&ListVersions<'a>, &&'a List<LeafMark>)| {
+            pair.old.is_empty() && pair.new.is_same(last)
+        };
+        pairs.iter().zip(&last.lists).all(is_same).then(|| last.result.clone())
     }
 
     /// Computes one entry; `group` are its changes.

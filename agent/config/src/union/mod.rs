@@ -27,6 +27,7 @@ use crate::progress::CancelToken;
 use crate::schema::{NodeId, Origin};
 use crate::tree::{Branch, LeafMeta, List, Tree};
 use crate::value::Value;
+use list::NewList;
 
 /// Provenance of an effective leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -169,6 +170,8 @@ struct Union<'a> {
     place: Vec<(AnchorId, Keys)>,
     problems: Vec<Problem>,
     work: WorkCount,
+    /// The last list that was computed from nothing.
+    last_list: Option<NewList<'a>>,
 }
 
 impl<'a> Union<'a> {
@@ -194,6 +197,7 @@ impl<'a> Union<'a> {
             place: Vec::new(),
             problems: Vec::new(),
             work: WorkCount::default(),
+            last_list: None,
         }
     }
 
@@ -204,6 +208,7 @@ impl<'a> Union<'a> {
             place: self.place.clone(),
             problems: Vec::new(),
             work: WorkCount::default(),
+            last_list: None,
             ..*self
         }
     }

@@ -40,6 +40,7 @@ impl<'de, M: LeafMeta> Visitor<'de> for ListSeed<'_, '_, M> {
         }
         let Self { reader, node } = self;
         let mut list = List::default();
+        let mut last: Option<Arc<Branch<M>>> = None;
         for position in 0.. {
             let mut branch = new_branch(node);
             let seed = BranchSeed { reader, node, branch: &mut branch, top: None, keys: None };
@@ -55,11 +56,13 @@ impl<'de, M: LeafMeta> Visitor<'de> for ListSeed<'_, '_, M> {
                 reader.fail(fault)
             })?;
             branch.fit();
+            last.iter().for_each(|last| branch.share_containers(last));
             let branch = Arc::new(branch);
             if list.put(keys, branch.clone()).is_some() {
                 segment(&branch);
                 return Err(reader.fail(JsonErrorKind::Duplicate));
             }
+            last = Some(branch);
         }
         Ok(list)
     }
@@ -87,13 +90,22 @@ impl<M: LeafMeta> ListSeed<'_, '_, M> {
         let (node, meta, progress) = (self.node, &self.reader.meta, self.reader.progress);
         let reader = || {
             let (meta, failure) = (meta.clone(), RefCell::default());
-            DocumentReader { schema, flavour, writable, meta, failure, split, progress }
+            let reader =
+                DocumentReader { schema, flavour, writable, meta, failure, split, progress };
+            (reader, None)
         };
         let (mut list, mut sound) = (List::default(), true);
         let take = |entry: Option<(Keys, _)>| {
             sound &= entry.is_some_and(|(keys, branch)| list.put(keys, branch).is_none());
         };
-        parallel::in_order(texts, reader, |reader, text| reader.entry(node, text), take);
+        let entry = |(reader, last): &mut (DocumentReader<'_, M>, Option<Arc<Branch<M>>>), text| {
+            let (keys, mut branch) = reader.entry(node, text)?;
+            last.iter().for_each(|last| branch.share_containers(last));
+            let branch = Arc::new(branch);
+            *last = Some(Arc::clone(&branch));
+            Some((keys, branch))
+        };
+        parallel::in_order(texts, reader, entry, take);
         // Errors of entries stay with their readers, except for an exceeded limit.
         self.reader.count(0)?;
         if sound { Ok(list) } else { Err(A::Error::custom("")) }
@@ -102,13 +114,13 @@ impl<M: LeafMeta> ListSeed<'_, '_, M> {
 
 impl<M: LeafMeta> DocumentReader<'_, M> {
     /// Parses one entry of a split list.
-    fn entry(&self, node: &Node, text: &str) -> Option<(Keys, Arc<Branch<M>>)> {
+    fn entry(&self, node: &Node, text: &str) -> Option<(Keys, Branch<M>)> {
         self.progress.check().ok()?;
         let mut branch = new_branch(node);
         let seed = BranchSeed { reader: self, node, branch: &mut branch, top: None, keys: None };
         seed.deserialize(&mut serde_json::Deserializer::from_str(text)).ok()?;
         let keys = self.keys(node, &mut branch).ok()?;
         branch.fit();
-        Some((keys, Arc::new(branch)))
+        Some((keys, branch))
     }
 }
