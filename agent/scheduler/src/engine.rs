@@ -27,7 +27,7 @@ use crate::plan::{Delta, IntentChange, Plan, PlanError};
 use crate::planner::{self, Planning};
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
-use crate::transaction::{ConflictSet, InFlight, Transaction, TransportQueue};
+use crate::transaction::{ConflictSet, InFlight, Releases, Transaction, TransportQueue};
 use crate::value::SharedValue;
 use crate::waits::{WaitResult, Waits};
 
@@ -128,7 +128,8 @@ const IN_FLIGHT_MOST: usize = 16;
 /// Changes at the head of the queue that later ones may overtake.
 const OVERTAKEN_MOST: usize = 16;
 /// Operations submitted before the transports get them: they begin with the first ones of a large change while the
-/// engine prepares the next.
+/// engine prepares the next. Also nodes of a large change that are released before facts get their turn: some ten
+/// milliseconds of work.
 const PORTION: usize = 4096;
 /// Number of conflicting dirty values up to which each is planned for by itself.
 const DIRTY_SINGLY: usize = 64;
@@ -138,6 +139,8 @@ const DIRTY_SINGLY: usize = 64;
 pub struct Engine {
     pub(crate) graph: Graph,
     pub(crate) running: InFlight,
+    /// Nodes of transactions that have ended.
+    pub(crate) releases: Releases,
     /// Unanswered operations of each transport.
     pub(crate) transport_queues: BTreeMap<TransportId, TransportQueue>,
     /// Operations given up without an answer, with the values they would create.
@@ -151,7 +154,7 @@ pub struct Engine {
     convergence_first: bool,
     pub(crate) history: History,
     pub(crate) jitter_rng: JitterRng,
-    /// Operations submitted at a time.
+    /// Operations submitted, and nodes released, at a time.
     pub(crate) portion: usize,
     pub(crate) waits: Waits,
     /// Time between two retrievals of everything, and the time of the next one.
@@ -164,6 +167,7 @@ impl Engine {
         Self {
             graph: Graph::new(Arc::new(registry)),
             running: InFlight::default(),
+            releases: Releases::default(),
             transport_queues: BTreeMap::new(),
             abandoned: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -187,7 +191,7 @@ impl Engine {
         self
     }
 
-    /// Submits fewer operations at a time than is good for speed: for tests.
+    /// Submits fewer operations, and releases fewer nodes, at a time than is good for speed: for tests.
     #[must_use]
     pub fn in_portions(mut self, operations: NonZeroUsize) -> Self {
         self.portion = operations.get();
@@ -359,9 +363,9 @@ impl Engine {
         self.advance(step, now)
     }
 
-    /// True when no transaction is in flight or queued.
+    /// True when no transaction is in flight or queued, and all that have ended are released.
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.queue.is_empty()
+        self.running.is_empty() && self.queue.is_empty() && self.releases.is_empty()
     }
 
     /// Planes of a key: intended (in full), applied, observed. Cheaper than [`Engine::status`].
@@ -400,6 +404,7 @@ impl Engine {
 
     /// Advances all transactions as far as possible without another event, and completes the step.
     pub(crate) fn advance(&mut self, mut step: EngineOutput, now: Now) -> EngineOutput {
+        self.release_portion();
         loop {
             self.check_lost_dependencies(now, &mut step);
             self.schedule_triggered_retries(now, &mut step);
@@ -504,12 +509,12 @@ impl Engine {
             .graph
             .take_dirty()
             .into_iter()
-            .partition(|&idx| self.graph.node(idx).owner().is_some());
+            .partition(|&idx| self.owner_in_flight(idx).is_some());
         for &idx in &dirty {
             self.clear_recovered(idx, step);
         }
         for idx in taken {
-            if let Some(owner) = self.graph.node(idx).owner() {
+            if let Some(owner) = self.owner_in_flight(idx) {
                 self.running.mark_dirty_after(owner, idx);
             }
         }
@@ -584,7 +589,9 @@ impl Engine {
         let queue = self.transport_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
+        let release = (!self.releases.is_empty()).then_some(Duration::ZERO);
         let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
+        let engine = engine.chain(release);
         engine.chain(self.waits.deadline()).min()
     }
 }

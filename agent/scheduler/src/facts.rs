@@ -87,7 +87,7 @@ impl Engine {
     /// seemed to: values that are being removed for want of it may be able to stay.
     fn mark_plans_dirty(&mut self, idx: NodeIdx, before: Option<&ValueSpec>) {
         for member in self.graph.watchers_of_new_offers(idx, before) {
-            if let Some(owner) = self.graph.node(member).owner() {
+            if let Some(owner) = self.owner_in_flight(member) {
                 self.running.mark_dirty_after(owner, member);
             }
         }

@@ -21,6 +21,7 @@ mod dispatch;
 mod dispatch_order;
 mod failure;
 mod in_flight;
+mod release;
 mod transport_queue;
 mod verify;
 
@@ -45,6 +46,7 @@ use crate::value::SharedValue;
 pub(crate) use conflict_set::ConflictSet;
 use dispatch_order::DispatchOrder;
 pub(crate) use in_flight::InFlight;
+pub(crate) use release::Releases;
 pub(crate) use transport_queue::TransportQueue;
 
 /// Time without an echo after which the objects of a large batch are read.
@@ -77,7 +79,8 @@ pub(crate) struct Transaction {
     /// Number of the first operation.
     first_op: u64,
     order: DispatchOrder,
-    /// Nodes reserved by the transaction: no other one changes them, and none is dropped, until it ends.
+    /// Nodes reserved by the transaction: no other one changes them until it ends, and none is dropped until it is
+    /// [released](release).
     reserved: Vec<NodeIdx>,
     /// Values marked dirty meanwhile, to be planned for when the transaction ends.
     dirty_after: Vec<NodeIdx>,
@@ -530,35 +533,10 @@ impl Engine {
             outcome: outcome.bounded(OPERATIONS_KEPT),
         });
         self.history.count_omitted(&transaction.omitted);
+        if transaction.before.len() > OPERATIONS_KEPT {
+            let parts = (transaction.before, transaction.claims_before, transaction.order);
+            rayon::spawn(|| drop(parts)); // as for the operations
+        }
         self.report_outcome(outcome, step);
-    }
-
-    /// Releases the nodes of a transaction.
-    fn release_values(&mut self, transaction: &mut Transaction) {
-        for idx in std::mem::take(&mut transaction.reserved) {
-            let node = self.graph.node_mut(idx);
-            if node.owner() == Some(transaction.txn) {
-                node.release();
-            }
-            if node.unmet > 0 && self.graph.is_ours(idx) {
-                self.graph.lost_dependency.push(idx); // a dependency was to be created before it, and was not
-            }
-            let node = self.graph.node_mut(idx);
-            let failed = node.retry.as_ref().is_some_and(|retry| retry.error.is_some());
-            let triggered = node.retry.as_ref().is_some_and(|retry| !retry.triggers.is_empty());
-            let missed = std::mem::take(&mut node.dirty_in_flight);
-            if missed && self.graph.is_out_of_place(idx) {
-                // A target changed while an operation was in flight. The failure may be that of the targets of before.
-                if !failed {
-                    self.graph.mark_dirty(idx);
-                } else if triggered {
-                    self.graph.retry_triggers.triggered.push(idx);
-                }
-            }
-            self.graph.forget_if_empty(idx);
-        }
-        for idx in std::mem::take(&mut transaction.dirty_after) {
-            self.graph.mark_dirty(idx);
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Transactions side by side, hanging operations, and cancelled changes.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use crate::common::{Lab, delta, error};
@@ -211,4 +212,57 @@ fn cancel_drops_a_queued_change_and_undoes_a_running_one() {
     assert_eq!(lab.shown(), "a =1");
     lab.commit("a =4").unwrap();
     assert_eq!(lab.shown(), "a =4");
+}
+
+/// The end of a change with many values is reported at once; its values are released a few at a time. Whatever comes
+/// meanwhile, such as a fact about one of them or another change of them, ends as after a small change.
+#[test]
+fn a_large_transaction_is_released_in_portions() {
+    const PORTION: usize = 2;
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let all = names.join("; ");
+    let gone = names.map(|name| format!("-{name}")).join("; ");
+    let begin_delete = || {
+        let mut lab = Lab { strict: false, ..Lab::default() };
+        lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+        lab.commit(&all).unwrap();
+        while !lab.engine.is_idle() {
+            lab.pass_time();
+        }
+        let outcome = lab.commit(&gone).unwrap();
+        assert!(matches!(outcome, TransactionOutcome::Done { .. }), "{outcome:?}");
+        assert!(!lab.engine.is_idle(), "some values are not released yet");
+        lab
+    };
+    let rest = |lab: &mut Lab| {
+        let mut turns = 0;
+        while !lab.engine.is_idle() {
+            lab.pass_time();
+            turns += 1;
+        }
+        lab.engine.audit().unwrap();
+        turns
+    };
+    let mut lab = begin_delete();
+    let turns = rest(&mut lab);
+    assert!(turns + 2 >= names.len() / PORTION, "{turns} turns");
+    assert_eq!(lab.engine.statuses().len(), 0, "{}", lab.shown());
+
+    for (change, shown) in [("f =2; g", "f g"), ("a <f; f", "a f"), ("c; d; e", "c d e")] {
+        let mut lab = begin_delete();
+        lab.commit(change).unwrap();
+        rest(&mut lab);
+        let mut wanted = Lab { strict: false, ..Lab::default() };
+        wanted.commit(change).unwrap();
+        assert_eq!(lab.shown(), wanted.shown(), "{shown}");
+    }
+
+    // A value of that name comes from outside meanwhile, and goes again.
+    let mut lab = begin_delete();
+    lab.outside("f =7");
+    rest(&mut lab);
+    assert_eq!(lab.engine.statuses().len(), 1);
+    lab.outside("-f");
+    rest(&mut lab);
+    assert_eq!(lab.engine.statuses().len(), 0);
 }
