@@ -66,7 +66,7 @@ async fn routing(table: &mut Table, count: u32) -> Result<()> {
         vec![
             cli("system hostname bench\n".to_owned()),
             update("/interfaces", port()),
-            update(STATIC_ROUTES, routes(count)),
+            update(STATIC_ROUTES, routes(0..count)),
         ]
     };
     let what = format!("union of {count} routes");
