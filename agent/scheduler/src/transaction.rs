@@ -533,10 +533,6 @@ impl Engine {
             outcome: outcome.bounded(OPERATIONS_KEPT),
         });
         self.history.count_omitted(&transaction.omitted);
-        if transaction.before.len() > OPERATIONS_KEPT {
-            let parts = (transaction.before, transaction.claims_before, transaction.order);
-            rayon::spawn(|| drop(parts)); // as for the operations
-        }
         self.report_outcome(outcome, step);
     }
 }

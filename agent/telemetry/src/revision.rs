@@ -284,28 +284,47 @@ impl DraftTree<'_> {
     pub fn follow(&mut self, old: &Tree<LeafMark>, new: &Tree<LeafMark>) {
         let (tree, schema, stamp) = (&mut self.tree, self.models.schema(self.origin), self.stamp);
         let merge = Merge { origin: self.origin, derived: &self.derived, stamp };
-        Tree::diff(old, new, &mut |path, difference| match difference {
-            tree::Change::Leaf { new, .. } => set(tree, schema, path, new.value.clone(), stamp),
-            tree::Change::Added(NodeRef::Leaf(leaf)) => {
-                set(tree, schema, path, leaf.value.clone(), stamp);
-            }
-            tree::Change::Added(NodeRef::Branch(branch)) => {
-                let Some((last, above)) = path.0.split_last() else {
-                    return merge.branch(tree.root_mut(), branch);
-                };
-                let above = tree.branch_mut(schema, above, &stamp);
-                match &last.keys {
-                    Some(keys) => merge.entry(above.list_mut(last.node), last.node, keys, branch),
-                    None => merge.container(above, last.node, branch),
+        let mut added = AddedEntries::default();
+        Tree::diff(old, new, &mut |path, difference| {
+            if let tree::Change::Added(NodeRef::Branch(branch)) = &difference
+                && let Some((Step { node, keys: Some(keys) }, above)) = path.0.split_last()
+            {
+                if !added.is_beside(above, *node) {
+                    added.merge_into(tree, schema, merge);
+                    added = AddedEntries::of(above, *node);
                 }
+                return added.entries.push((keys.clone(), Arc::clone(branch)));
             }
-            tree::Change::Added(NodeRef::List(_)) => {} // entries are reported one by one
-            tree::Change::Removed(_) => {
-                remove_plane_nodes(tree, schema, path, ConfigOrState::Config)
-            }
-            tree::Change::Given(true) => tree.branch_mut(schema, &path.0, &stamp).given = true,
-            tree::Change::Given(false) => {} // the entry still exists, and only that matters here
+            added.merge_into(tree, schema, merge);
+            merge.change(tree, schema, path, difference);
         });
+        added.merge_into(tree, schema, merge);
+    }
+}
+
+/// Entries that are added to one list, which is found once for all of them.
+#[derive(Default)]
+struct AddedEntries {
+    above: Vec<Step>,
+    list: Option<NodeId>,
+    entries: Vec<(Keys, Arc<Branch<LeafMark>>)>,
+}
+
+impl AddedEntries {
+    fn of(above: &[Step], list: NodeId) -> Self {
+        Self { above: above.to_vec(), list: Some(list), entries: Vec::new() }
+    }
+
+    fn is_beside(&self, above: &[Step], list: NodeId) -> bool {
+        self.list == Some(list) && self.above == above
+    }
+
+    fn merge_into(&mut self, tree: &mut Tree<LeafVersion>, schema: &Schema, merge: Merge<'_>) {
+        let Some(node) = self.list.filter(|_| !self.entries.is_empty()) else { return };
+        let list = tree.branch_mut(schema, &self.above, &merge.stamp).list_mut(node);
+        for (keys, entry) in self.entries.drain(..) {
+            merge.entry(list, node, &keys, &entry);
+        }
     }
 }
 
@@ -360,21 +379,33 @@ impl<'p> TreeWriter<'p> {
         entries.in_entry(keys, make, |branch| act(TreeWriter { branch, before, schema, stamp }));
     }
 
-    /// Gives the list entry at `steps` below this branch a state from which its leaves are derived; an absent one is
-    /// added. Does nothing, and returns false, where leaves of the entry may have versions of their own: it is stored as
-    /// a branch, or something was removed that it had in the revision before.
-    pub fn derive(&mut self, steps: &[Step], state: &Arc<dyn EntryState>) -> bool {
-        let [above @ .., Step { node: list, keys: Some(keys) }] = steps else { return false };
-        if self.before.clone().is_some_and(|before| branch_at(before, steps).is_some()) {
-            return false; // leaves that were removed may be set again, each with its version
+    /// Gives entries of a list in this branch states from which their leaves are derived; absent ones are added. Those
+    /// are left alone, and their states returned, of which leaves may have versions of their own: an entry that is stored
+    /// as a branch, or of which something was removed that it had in the revision before.
+    pub fn derive<'e>(
+        &mut self,
+        list: NodeId,
+        entries: impl Iterator<Item = (Keys, &'e Arc<dyn EntryState>)>,
+    ) -> Vec<&'e Arc<dyn EntryState>> {
+        let before = self.before.as_ref().and_then(|before| before.list(list));
+        let (origin, stamp) = (self.schema.origin(), self.stamp);
+        let list = self.branch.list_mut(list);
+        let mut left = Vec::new();
+        for (keys, state) in entries {
+            if before.is_some_and(|before| before.get(&keys).is_some()) {
+                left.push(state);
+                continue;
+            }
+            match list.update(&keys, |entry| entry.set_state(state)) {
+                Some(true) => {}
+                Some(false) => left.push(state),
+                None => {
+                    let derived = DerivedEntry::of_state(origin, Arc::clone(state), stamp);
+                    list.put(keys, ViewEntry::Derived(derived));
+                }
+            }
         }
-        let list = self.branch.descend_mut(self.schema, above, &self.stamp).list_mut(*list);
-        list.update(keys, |entry| entry.set_state(state)).unwrap_or_else(|| {
-            let derived =
-                DerivedEntry::of_state(self.schema.origin(), Arc::clone(state), self.stamp);
-            list.put(keys.clone(), ViewEntry::Derived(derived));
-            true
-        })
+        left
     }
 
     /// Announces the number of leaves to be set here.
@@ -447,6 +478,35 @@ struct Merge<'d> {
 }
 
 impl Merge<'_> {
+    /// Applies one difference but for the addition of an entry.
+    fn change(
+        self,
+        tree: &mut Tree<LeafVersion>,
+        schema: &Schema,
+        path: &InstancePath,
+        difference: tree::Change<'_, LeafMark>,
+    ) {
+        match difference {
+            tree::Change::Leaf { new: leaf, .. } | tree::Change::Added(NodeRef::Leaf(leaf)) => {
+                set(tree, schema, path, leaf.value.clone(), self.stamp);
+            }
+            tree::Change::Added(NodeRef::Branch(branch)) => match path.0.split_last() {
+                None => self.branch(tree.root_mut(), branch),
+                Some((last, above)) => {
+                    self.container(tree.branch_mut(schema, above, &self.stamp), last.node, branch);
+                }
+            },
+            tree::Change::Added(NodeRef::List(_)) => {} // entries are reported one by one
+            tree::Change::Removed(_) => {
+                remove_plane_nodes(tree, schema, path, ConfigOrState::Config)
+            }
+            tree::Change::Given(true) => {
+                tree.branch_mut(schema, &path.0, &self.stamp).given = true;
+            }
+            tree::Change::Given(false) => {} // the entry still exists, and only that matters here
+        }
+    }
+
     fn branch(self, into: &mut Branch<LeafVersion>, from: &Branch<LeafMark>) {
         into.given |= from.given;
         for (node, child) in from.children() {

@@ -58,6 +58,17 @@ impl Map {
         Some(self.anchors[self.anchor_of_list(native)?].openconfig.as_ref()?.list)
     }
 
+    /// Steps to that list from the OpenConfig entry that contains it.
+    pub fn steps_to_openconfig_list(&self, native: NodeId) -> Option<&[Step]> {
+        Some(&self.anchors[self.anchor_of_list(native)?].openconfig.as_ref()?.above)
+    }
+
+    /// Keys of the OpenConfig counterpart of an entry of a native list.
+    pub fn openconfig_keys(&self, list: NodeId, native: &Keys) -> Option<Keys> {
+        let counterpart = self.anchors[self.anchor_of_list(list)?].openconfig.as_ref()?;
+        Some(counterpart.openconfig_keys(native))
+    }
+
     /// OpenConfig entry for the innermost native entry of a path; the root outside of lists.
     pub fn up_entry(&self, native: &[Step]) -> Option<InstancePath> {
         self.openconfig_entry(self.anchor_of(native)?, &entries(native))

@@ -171,6 +171,19 @@ impl EntryPlace {
         Arc::new(Self { registry, models, above: InstancePath(above.to_vec()), list })
     }
 
+    /// Path above the list in a model, and the list.
+    fn list_in(&self, origin: Origin) -> Option<(Vec<Step>, NodeId)> {
+        match origin {
+            Origin::Native => Some((self.above.0.clone(), self.list)),
+            Origin::OpenConfig => {
+                let map = &self.models.map;
+                let mut above = map.up_entry(&self.above.0)?.0;
+                above.extend_from_slice(map.steps_to_openconfig_list(self.list)?);
+                Some((above, map.list_to_openconfig(self.list)?))
+            }
+        }
+    }
+
     /// True for a sibling of the entries here.
     fn is_beside(&self, entry: &InstancePath) -> bool {
         let last = entry.0.split_last();
@@ -235,31 +248,25 @@ impl AppliedState {
         configured.map(|entry| (entry, self.version)).into_iter().chain(values)
     }
 
-    /// Gives the entries of one list their state, in one tree. One that is stored as a branch gets the leaves.
+    /// Gives entries their state, in one tree. One that is stored as a branch gets the leaves.
     pub(super) fn show_all(tree: &mut DraftTree<'_>, states: &[Arc<Self>]) {
         for run in states.chunk_by(|one, other| Arc::ptr_eq(&one.place, &other.place)) {
             let place = &run[0].place;
             let map = &place.models.map;
-            let above = match tree.origin() {
-                Origin::Native => Some(place.above.clone()),
-                Origin::OpenConfig => map.up_entry(&place.above.0),
+            let origin = tree.origin();
+            let Some((above, list)) = place.list_in(origin) else { continue };
+            let shared: Vec<Arc<dyn EntryState>> =
+                run.iter().map(|state| Arc::clone(state) as _).collect();
+            let keys = |state: &Self| match origin {
+                Origin::Native => Some(state.keys()),
+                Origin::OpenConfig => map.openconfig_keys(place.list, &state.keys()),
             };
-            let Some(above) = above else { continue };
-            let mut writer = tree.at(&above.0);
-            let mut stored = Vec::new();
-            for state in run {
-                let entry = Step::entry(place.list, state.keys());
-                let way = match writer.origin() {
-                    Origin::Native => vec![entry],
-                    Origin::OpenConfig => map.up_within(&entry).unwrap_or_default(),
-                };
-                let shared: Arc<dyn EntryState> = Arc::clone(state) as _;
-                if !writer.derive(&way, &shared) {
-                    stored.push(state);
-                }
-            }
-            for state in stored {
-                state.entries().for_each(|(entry, _)| show(tree, map, std::iter::once(&entry)));
+            let entries = run.iter().zip(&shared);
+            let entries = entries.filter_map(|(state, shared)| Some((keys(state)?, shared)));
+            let stored = tree.at(&above).derive(list, entries);
+            let stored = stored.into_iter().filter_map(|state| state.as_any().downcast_ref());
+            for (entry, _) in stored.flat_map(Self::entries) {
+                show(tree, map, std::iter::once(&entry));
             }
         }
     }
@@ -271,13 +278,16 @@ impl EntryState for AppliedState {
         let schema = models.schema(origin);
         for (entry, version) in self.entries() {
             if branch.children().is_empty() {
-                let step = Step::entry(self.place.list, self.keys());
-                let step = match origin {
-                    Origin::Native => Some(step),
-                    Origin::OpenConfig => models.map.up_within(&step).and_then(|mut it| it.pop()),
+                let (list, keys) = (self.place.list, self.keys());
+                let entry = match origin {
+                    Origin::Native => Some((list, keys)),
+                    Origin::OpenConfig => {
+                        let keys = models.map.openconfig_keys(list, &keys);
+                        models.map.list_to_openconfig(list).zip(keys)
+                    }
                 };
-                let Some(Step { node, keys: Some(keys) }) = step else { return };
-                *branch = Branch::of_keys(schema, node, &keys, &born);
+                let Some((list, keys)) = entry else { return };
+                *branch = Branch::of_keys(schema, list, &keys, &born);
             }
             show_within(TreeWriter::new(branch, schema, version), &models.map, &entry);
         }

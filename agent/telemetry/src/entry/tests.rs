@@ -167,8 +167,11 @@ fn show(draft: &mut Draft<'_>, port: usize, value: usize) {
     let [openconfig, _] = draft.trees_mut();
     let is_new = !openconfig.contains(&path(port, "state"));
     let state: Arc<dyn EntryState> = Arc::new(OneLeaf { port, value: STATE.1[value], version });
-    let [above @ .., last] = entry.0.as_slice() else { panic!("{entry:?}") };
-    if !is_new || !openconfig.at(above).derive(std::slice::from_ref(last), &state) {
+    let [above @ .., Step { node, keys: Some(keys) }] = entry.0.as_slice() else {
+        panic!("{entry:?}")
+    };
+    let entries = std::iter::once((keys.clone(), &state));
+    if !is_new || !openconfig.at(above).derive(*node, entries).is_empty() {
         set(draft, port, value);
     }
 }
