@@ -59,7 +59,7 @@ impl HostnameWriter {
             Self::Direct => Ok(nix::unistd::sethostname(name)?),
             Self::Helper(socket) => {
                 let mut socket = socket.lock().unwrap_or_else(PoisonError::into_inner);
-                let errno = ask(&mut socket, name).map_err(|error| {
+                let errno = send_name(&mut socket, name).map_err(|error| {
                     // A late answer must not be taken for the answer to the next name.
                     let _ended_already = socket.shutdown(std::net::Shutdown::Both);
                     let message = format!(
@@ -74,7 +74,7 @@ impl HostnameWriter {
 }
 
 /// Sends the length in one octet, then the name. The answer is an errno in four octets, little-endian, or zero.
-fn ask(socket: &mut UnixStream, name: &str) -> io::Result<i32> {
+fn send_name(socket: &mut UnixStream, name: &str) -> io::Result<i32> {
     let Ok(length) = u8::try_from(name.len()) else { return Ok(Errno::EINVAL as i32) };
     socket.write_all(&[&[length], name.as_bytes()].concat())?;
     let mut answer = [0; 4];

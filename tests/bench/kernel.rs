@@ -73,7 +73,7 @@ impl EngineOnKernel {
             let event = managed.events.recv().await.context("the transports ended")?;
             let first = matches!(&event, Event::Retrieved { scope: Scope::Everything, .. });
             let now = managed.now();
-            let step = event.tell(&mut managed.engine, now);
+            let step = event.report_to(&mut managed.engine, now);
             managed.follow(step);
             if first {
                 return Ok(managed);
@@ -109,7 +109,9 @@ impl EngineOnKernel {
         let event = tokio::time::timeout(due, self.events.recv()).await;
         let now = self.now();
         match event {
-            Ok(event) => Ok(event.context("the transports ended")?.tell(&mut self.engine, now)),
+            Ok(event) => {
+                Ok(event.context("the transports ended")?.report_to(&mut self.engine, now))
+            }
             Err(_) if self.deadline.is_some() => Ok(self.engine.due(now)),
             Err(_) => bail!("nothing happens any more"),
         }

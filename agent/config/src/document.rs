@@ -124,7 +124,7 @@ fn text(
     };
     let statements = cli::parse(schema, given)
         .map_err(|errors| EditErrors(errors.into_iter().map(misread).collect()))?;
-    let (mut tree, absent) = carry_out(schema, statements, mark);
+    let (mut tree, absent) = apply_statements(schema, statements, mark);
     check_supported(models, Origin::Native, &InstancePath::root(), tree.root())
         .map_err(|misfit| refused(misfit.path, misfit.cause))?;
     for (line, path) in absent {
@@ -142,7 +142,7 @@ fn text(
 }
 
 /// Applies statements to an empty tree. Also returns the paths that are to be absent, with their line numbers.
-fn carry_out(
+fn apply_statements(
     schema: &Schema,
     statements: Vec<Statement>,
     mark: LeafMark,

@@ -203,7 +203,7 @@ impl CoreTask {
         let now = self.now();
         let complete =
             matches!(&event, transport::Event::Retrieved { scope: Scope::Everything, .. });
-        let step = event.tell(&mut self.engine.write(), now);
+        let step = event.report_to(&mut self.engine.write(), now);
         self.follow(step);
         if complete {
             self.note_complete_reading();

@@ -131,7 +131,7 @@ impl CoreHandle {
     ///
     /// # Errors
     /// When the core has stopped.
-    pub async fn settled(&self) -> Result<(), CommitError> {
+    pub async fn wait_until_idle(&self) -> Result<(), CommitError> {
         let (answer, answered) = oneshot::channel();
         self.query(Query::AwaitIdle(answer)).await?;
         answered.await.map_err(|_| CommitError::Stopped)

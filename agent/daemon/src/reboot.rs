@@ -124,7 +124,7 @@ impl Reboots {
     ///
     /// # Errors
     /// When a reboot is pending already, its delay is too long, or it would cut off work in progress.
-    pub fn ask(&self, wish: RequestedReboot) -> Result<(), RebootError> {
+    pub fn request(&self, wish: RequestedReboot) -> Result<(), RebootError> {
         let under_way = self.0.undertakings.names();
         match self.pending() {
             None if !wish.force && !under_way.is_empty() => Err(RebootError::UnderWay(under_way)),
@@ -310,13 +310,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (store, reboots) = begin(folder.path());
         reboots.cancel(); // with none pending
-        reboots.ask(wish(MINUTE, "first")).unwrap();
-        let refused = reboots.ask(wish(MINUTE, "second")).unwrap_err();
+        reboots.request(wish(MINUTE, "first")).unwrap();
+        let refused = reboots.request(wish(MINUTE, "second")).unwrap_err();
         assert_eq!(refused, RebootError::Pending("first".into()));
         reboots.cancel();
-        assert_eq!(reboots.ask(wish(MAX_DELAY * 2, "")), Err(RebootError::Delay));
+        assert_eq!(reboots.request(wish(MAX_DELAY * 2, "")), Err(RebootError::Delay));
         assert_eq!((reboots.pending(), reboots.last()), (None, None));
-        reboots.ask(wish(MINUTE, "third")).unwrap();
+        reboots.request(wish(MINUTE, "third")).unwrap();
         assert_eq!(reboots.due().await.reason, "third");
         store.close().await.unwrap();
 
@@ -331,12 +331,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (_store, reboots) = begin(folder.path());
         let install = reboots.undertakings().begin("an image");
-        let refused = reboots.ask(wish(MINUTE, "early")).unwrap_err();
+        let refused = reboots.request(wish(MINUTE, "early")).unwrap_err();
         assert_eq!(refused, RebootError::UnderWay(vec!["an image".into()]));
         drop(install);
 
         // Nothing was under way when it was asked for, but when it is due.
-        reboots.ask(wish(MINUTE, "late")).unwrap();
+        reboots.request(wish(MINUTE, "late")).unwrap();
         let install = reboots.undertakings().begin("another image");
         let waited = tokio::time::timeout(2 * MINUTE, reboots.due()).await;
         assert!(waited.is_err(), "{waited:?}");
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!((last.reason.as_str(), last.count, reboots.pending()), ("late", 0, None));
         assert!(last.failure.unwrap().contains("another image"));
 
-        reboots.ask(RequestedReboot { force: true, ..wish(MINUTE, "forced") }).unwrap();
+        reboots.request(RequestedReboot { force: true, ..wish(MINUTE, "forced") }).unwrap();
         assert_eq!(reboots.due().await.reason, "forced");
         let last = reboots.last().unwrap();
         assert_eq!((last.count, last.failure), (1, None));

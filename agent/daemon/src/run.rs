@@ -311,7 +311,7 @@ fn feed(patience: Duration, core: CoreHandle) -> AbortOnDropHandle<()> {
 /// Notifies the service manager that the agent is ready, once the box is configured as far as is possible at once, so
 /// that services that are ordered after it find it configured. Clients are served before.
 async fn announce(core: CoreHandle, status: String) {
-    match timeout(SETTLE_TIMEOUT, core.settled()).await {
+    match timeout(SETTLE_TIMEOUT, core.wait_until_idle()).await {
         Ok(Ok(())) => {}
         Ok(Err(_)) => return, // the core is stopping
         Err(_) => warn!(

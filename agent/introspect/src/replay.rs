@@ -33,7 +33,7 @@ impl Replay {
         transport.retrieve();
         let started = std::time::Instant::now();
         let mut replay = Self { engine, transport, events, started };
-        replay.settle().await;
+        replay.run_until_idle().await;
         replay
     }
 
@@ -42,10 +42,10 @@ impl Replay {
     }
 
     /// Runs until there are no more events.
-    async fn settle(&mut self) {
+    async fn run_until_idle(&mut self) {
         while let Ok(Some(event)) = tokio::time::timeout(IDLE_TIMEOUT, self.events.recv()).await {
             let now = self.now();
-            let step = event.tell(&mut self.engine, now);
+            let step = event.report_to(&mut self.engine, now);
             self.follow(step);
         }
         assert!(self.engine.is_idle());
@@ -66,7 +66,7 @@ impl Replay {
         let now = self.now();
         let (txn, step) = self.engine.start(plan, now);
         self.follow(step);
-        self.settle().await;
+        self.run_until_idle().await;
         let registry = self.engine.registry();
         let record = self.engine.history().record(txn).unwrap();
         let line = |it: &holdfast_scheduler::RecordedOperation| {

@@ -160,7 +160,7 @@ fn check_again(ours: &str, change: &str, event: (&str, fn(&mut Lab, &str)), agai
     lab.follow(step);
     let after = lab.engine.counters();
     assert_eq!(after.replanned - before.replanned, u64::from(again), "{change} and {text}");
-    lab.settle(Duration::from_secs(3600)); // drift is repaired
+    lab.run_until_idle(Duration::from_secs(3600)); // drift is repaired
     assert!(lab.engine.is_idle(), "{:?}", lab.finished);
     lab.engine.audit().unwrap();
 }

@@ -125,7 +125,7 @@ proptest! {
             other => panic!("{other:?}"),
         }
         lab.failing.clear();
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         check_converged(&lab, &reference);
     }
 
@@ -148,11 +148,11 @@ proptest! {
                 ours.contains(&key(name))
             });
             let facts = lab.change_outside_silently(&drift.collect::<Vec<_>>().join(";"));
-            lab.tell(facts);
+            lab.report(facts);
         }
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         lab.resync();
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         check_converged(&lab, &reference);
     }
 
@@ -169,7 +169,7 @@ proptest! {
                 reference.apply(&after);
             }
             let mut again = half.restarted(&reference.intent);
-            again.settle(LONG);
+            again.run_until_idle(LONG);
             check_converged(&again, &reference);
         }
     }

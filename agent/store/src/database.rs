@@ -184,7 +184,7 @@ impl Database {
     }
 
     /// Gives up what was laid out for a transaction.
-    pub(super) fn give_up_layout(&mut self, ticket: Ticket) {
+    pub(super) fn discard_layout(&mut self, ticket: Ticket) {
         self.layout.take_if(|layout| layout.ticket == ticket); // a write transaction that is dropped writes nothing
     }
 
@@ -238,7 +238,7 @@ impl Database {
         let made = self.make_final(ticket, number, unconfirmed, artefacts);
         // The disk may have completed the write before it failed.
         if made.is_err() && !self.was_made_final(ticket) {
-            self.prepared.give_up(ticket);
+            self.prepared.mark_aborted(ticket);
             return made;
         }
         self.prepared.remove(ticket);
@@ -301,7 +301,7 @@ impl Database {
     /// answers again.
     pub fn abort(&mut self, ticket: Ticket) -> Result<(), StoreError> {
         self.expect_prepared("abort", ticket)?;
-        self.prepared.give_up(ticket);
+        self.prepared.mark_aborted(ticket);
         self.undo(&[ticket], |_| true)?;
         self.prepared.remove(ticket);
         Ok(())

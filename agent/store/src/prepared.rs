@@ -94,7 +94,7 @@ impl PreparedSet {
     }
 
     /// Notes that a transaction is to be rolled back, although its end is not on disk.
-    pub(super) fn give_up(&mut self, ticket: Ticket) {
+    pub(super) fn mark_aborted(&mut self, ticket: Ticket) {
         if let Some(prepared) = self.by_ticket.get_mut(&ticket) {
             prepared.is_given_up = true;
         }

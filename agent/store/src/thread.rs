@@ -44,7 +44,7 @@ impl DatabaseThread {
                 closing = Some(answer);
                 break;
             }
-            self.carry_out(command);
+            self.execute(command);
         }
         drop(self);
         if let Some(answer) = closing {
@@ -82,7 +82,7 @@ impl DatabaseThread {
         true
     }
 
-    pub(super) fn carry_out(&mut self, command: Command) {
+    pub(super) fn execute(&mut self, command: Command) {
         let database = &mut self.database;
         match command {
             Command::Prepare { ticket, changes, answer } => {
@@ -132,7 +132,7 @@ impl DatabaseThread {
         if is_wanted {
             answer_with(&mut self.database, answer, |database| database.prepare(ticket, &changes));
         } else {
-            self.database.give_up_layout(ticket);
+            self.database.discard_layout(ticket);
             drop(answer.send(Err(StoreError::Withdrawn { ticket })));
         }
     }

@@ -40,7 +40,7 @@ impl BoundarySender {
     }
 
     /// Sends the boundary to all followers.
-    pub fn tell(&self, boundary: Boundary) {
+    pub fn send(&self, boundary: Boundary) {
         let _no_follower = self.0.send(boundary);
     }
 }

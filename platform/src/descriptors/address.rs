@@ -50,7 +50,7 @@ pub fn link_prefix(link: &str) -> Key {
 
 /// Checks that an address is secondary where the configuration asks for it. An address that is not ours is
 /// accepted as it is.
-fn stands_as_asked(expected: &Address, shown: &Address) -> bool {
+fn is_as_expected(expected: &Address, shown: &Address) -> bool {
     let theirs = shown.facts.as_ref().is_some_and(|facts| !facts.ours);
     !expected.secondary || shown.secondary || theirs
 }
@@ -133,12 +133,12 @@ impl Descriptor for AddressDescriptor {
     /// The kernel identifies an address by its prefix too, so another length means another address. Whether an
     /// address is the first of its prefix is decided at creation.
     fn change(&self, old: &Address, new: &Address) -> ChangeMethod {
-        let same = old.prefix_len == new.prefix_len && stands_as_asked(new, old);
+        let same = old.prefix_len == new.prefix_len && is_as_expected(new, old);
         if same { ChangeMethod::InPlace } else { ChangeMethod::Recreate }
     }
 
     fn satisfied_by(&self, expected: &Address, observed: &Address) -> bool {
-        expected.prefix_len == observed.prefix_len && stands_as_asked(expected, observed)
+        expected.prefix_len == observed.prefix_len && is_as_expected(expected, observed)
     }
 
     fn owned(&self, observed: &Address) -> bool {

@@ -83,7 +83,7 @@ impl Agent {
                 .block_on(async { tokio::time::timeout(patience, events.recv()).await });
             let now = self.now();
             let step = match event {
-                Ok(Some(event)) => event.tell(&mut self.engine, now),
+                Ok(Some(event)) => event.report_to(&mut self.engine, now),
                 Ok(None) => panic!("the transports ended"),
                 Err(_) if self.deadline.is_some_and(|at| at <= now.monotonic) => {
                     self.engine.due(now)

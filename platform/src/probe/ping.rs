@@ -153,7 +153,7 @@ impl Ping {
     /// Accepts a message as a reply if it returns our identifier and payload.
     fn take(&mut self, received: &ReceivedMessage) -> Option<PingReply> {
         let IcmpAnswer { mark: ProbeId::Echo { identifier, sequence }, outcome, payload, .. } =
-            received.heard(&self.buffer)?
+            received.icmp_answer(&self.buffer)?
         else {
             return None;
         };

@@ -90,7 +90,7 @@ impl IcmpSocket {
 
 impl ReceivedMessage {
     /// Decodes the message; `None` when it does not answer a probe.
-    pub(super) fn heard<'b>(&self, buffer: &'b [u8]) -> Option<IcmpAnswer<'b>> {
+    pub(super) fn icmp_answer<'b>(&self, buffer: &'b [u8]) -> Option<IcmpAnswer<'b>> {
         let octets = &buffer[..self.length];
         if self.is_v4 { icmpv4(open_ipv4(octets)?.1) } else { icmpv6(octets) }
     }

@@ -224,13 +224,13 @@ impl Trace {
     }
 
     fn take(&mut self, received: &ReceivedMessage) -> Option<HopAnswer> {
-        let heard = received.heard(&self.buffer)?;
+        let heard = received.icmp_answer(&self.buffer)?;
         let (mark, outcome, code) = (heard.mark, heard.outcome, heard.code);
         let destination = self.settings.target.destination;
         if heard.about.unwrap_or(received.from) != destination {
             return None;
         }
-        let sent = self.settle(mark)?;
+        let sent = self.take_sent_time(mark)?;
         self.arrived |= outcome != ProbeOutcome::Expired;
         let time = sent.elapsed();
         Some(HopAnswer { hop: self.hop, from: Some(received.from), time, outcome, code })
@@ -240,14 +240,14 @@ impl Trace {
         if !connected.answered {
             return None;
         }
-        let sent = self.settle(connected.mark)?;
+        let sent = self.take_sent_time(connected.mark)?;
         self.arrived = true;
         let (time, from) = (connected.at - sent, Some(self.settings.target.destination));
         Some(HopAnswer { hop: self.hop, from, time, outcome: ProbeOutcome::Reached, code: 0 })
     }
 
     /// Removes a probe from those waited for; returns when it was sent.
-    fn settle(&mut self, mark: ProbeId) -> Option<Instant> {
+    fn take_sent_time(&mut self, mark: ProbeId) -> Option<Instant> {
         let at = self.waiting.iter().position(|(waiting, _)| *waiting == mark)?;
         Some(self.waiting.remove(at).1)
     }

@@ -38,7 +38,7 @@ impl CredentialFiles {
         Self { root, vault }
     }
 
-    pub(super) fn carry_out(&self, request: Request) -> Result<(), OperationError> {
+    pub(super) fn execute(&self, request: Request) -> Result<(), OperationError> {
         match request {
             Request::CredentialFile { path, content } => self
                 .file(&path, content)

@@ -75,7 +75,7 @@ pub enum Event {
 
 impl Event {
     /// Passes the event to the engine, and returns its reaction.
-    pub fn tell(self, engine: &mut Engine, now: Now) -> EngineOutput {
+    pub fn report_to(self, engine: &mut Engine, now: Now) -> EngineOutput {
         match self {
             Self::Completed(completions) => engine.completed(completions, now),
             Self::Observed(facts) => engine.observed(facts, now),

@@ -185,7 +185,7 @@ impl Task {
 
     /// Completes an operation; a panic is a failure of the operation.
     fn complete(&self, operation: &Operation) -> Completion {
-        let carried_out = catch_unwind(AssertUnwindSafe(|| self.carry_out(operation)));
+        let carried_out = catch_unwind(AssertUnwindSafe(|| self.execute(operation)));
         let result =
             carried_out.unwrap_or_else(|_| Err(OperationError::message("its codec panicked")));
         let observed = result.is_ok().then(|| self.fact(operation.key.clone()));
@@ -193,7 +193,7 @@ impl Task {
         Completion { op, result, observed }
     }
 
-    fn carry_out(&self, operation: &Operation) -> Result<(), OperationError> {
+    fn execute(&self, operation: &Operation) -> Result<(), OperationError> {
         let requests = (self.codecs.encode)(operation, &mut LinkIndex::new())
             .map_err(|error| OperationError::message(error.to_string()))?;
         for request in requests {
@@ -213,7 +213,7 @@ impl Task {
                 }
                 Request::CredentialFile { .. }
                 | Request::SshServer(_)
-                | Request::Password { .. } => self.credentials.carry_out(request)?,
+                | Request::Password { .. } => self.credentials.execute(request)?,
                 other => return Err(OperationError::message(format!("no text: {other:?}"))),
             }
         }

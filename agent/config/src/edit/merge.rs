@@ -62,7 +62,7 @@ impl LeafListAdditions {
     }
 
     /// Writes the additions to the client's layers.
-    pub(super) fn settle(&mut self, models: &Models, layers: &mut Layers) {
+    pub(super) fn apply_to(&mut self, models: &Models, layers: &mut Layers) {
         for (origin, lists) in std::mem::take(&mut self.lists) {
             let schema = models.schema(origin);
             let tree = layers.tree_mut(LayerKey::client(origin));

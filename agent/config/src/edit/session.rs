@@ -508,7 +508,7 @@ impl<'a> EditSession<'a> {
 
     pub(super) fn flush_additions(&mut self) {
         let models = self.models();
-        self.additions.settle(models, &mut self.layers);
+        self.additions.apply_to(models, &mut self.layers);
     }
 
     /// Restores the leaves that repeat keys, in the entries on the way to `path`.

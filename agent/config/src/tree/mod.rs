@@ -225,7 +225,7 @@ impl<M: StoredMeta> Tree<M> {
 struct Paths(Vec<InstancePath>);
 
 impl<M: LeafMeta> SelectVisitor<M> for Paths {
-    fn look(&mut self) -> ControlFlow<()> {
+    fn visit(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 

@@ -9,7 +9,7 @@ use crate::resolve::{KeyPattern, PatternStep};
 /// Receives the matches of a pattern, and the steps of the search. Either method can end the search.
 pub trait SelectVisitor<M: LeafMeta> {
     /// Called for each child or entry that is visited.
-    fn look(&mut self) -> ControlFlow<()>;
+    fn visit(&mut self) -> ControlFlow<()>;
 
     fn found(&mut self, path: &InstancePath, found: NodeRef<'_, M>) -> ControlFlow<()>;
 }
@@ -24,7 +24,7 @@ pub(super) fn select<M: LeafMeta>(
     let Some((step, rest)) = steps.split_first() else {
         return out.found(path, found);
     };
-    out.look()?;
+    out.visit()?;
     let NodeRef::Branch(branch) = found else { return ControlFlow::Continue(()) };
     match (branch.child(step.node), &step.keys) {
         (Some(Child::List(list)), Some(pattern)) => entries(list, step, pattern, rest, path, out),
@@ -56,7 +56,7 @@ fn entries<M: LeafMeta>(
         };
     }
     for (keys, entry) in list.iter() {
-        out.look()?;
+        out.visit()?;
         if pattern.matches(keys) {
             let step = Step::entry(step.node, keys.clone());
             below(NodeRef::Branch(&entry.branch()), step, rest, path, out)?;

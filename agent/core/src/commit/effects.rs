@@ -56,7 +56,7 @@ impl CoreTask {
         };
         let Some(mut commit) = self.commits.take(ticket) else { return };
         for effect in commit.machine.on(input) {
-            self.carry_out(effect, &mut commit);
+            self.execute(effect, &mut commit);
         }
         if commit.machine.has_ended() {
             self.commits.note_end(ticket);
@@ -65,7 +65,7 @@ impl CoreTask {
         }
     }
 
-    fn carry_out(&mut self, effect: CommitEffect, commit: &mut CommitInFlight) {
+    fn execute(&mut self, effect: CommitEffect, commit: &mut CommitInFlight) {
         match effect {
             Effect::Examine(intent) => self.examine(intent, commit),
             Effect::Wait(footprint) => {

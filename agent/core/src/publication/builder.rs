@@ -61,10 +61,10 @@ enum Portion<'a> {
 }
 
 impl Portion<'_> {
-    fn carry_out(&self, tree: &mut DraftTree<'_>) {
+    fn apply_to(&self, tree: &mut DraftTree<'_>) {
         match self {
             Self::Derived(states) => AppliedState::show_all(tree, states),
-            Self::Stored(update) => update.carry_out(tree),
+            Self::Stored(update) => update.apply_to(tree),
         }
     }
 }
@@ -101,7 +101,7 @@ impl RevisionBuilder {
         } else {
             in_both(&mut draft, false, |tree| self.show_configuration(tree));
             for update in updates {
-                in_both(&mut draft, false, |tree| update.carry_out(tree));
+                in_both(&mut draft, false, |tree| update.apply_to(tree));
             }
         }
         BuiltRevision { next: draft.publish(), base, left }
@@ -118,13 +118,13 @@ impl RevisionBuilder {
             let (update_tx, update_rx) = sync_channel::<Arc<Portion<'a>>>(UPDATES_AHEAD);
             scope.spawn(|| {
                 self.show_configuration(openconfig);
-                update_rx.into_iter().for_each(|update| update.carry_out(openconfig));
+                update_rx.into_iter().for_each(|update| update.apply_to(openconfig));
             });
             self.show_configuration(native);
             for update in updates.map(Arc::new) {
                 // When the other thread has panicked, so does this one in the end.
                 let _panicked = update_tx.send(Arc::clone(&update));
-                update.carry_out(native);
+                update.apply_to(native);
             }
             drop(update_tx);
         });

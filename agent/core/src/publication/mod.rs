@@ -166,7 +166,7 @@ impl Publisher {
         let readings = source.read_all(engine, last, keys);
         let changes = readings.into_iter().map(|it| self.note(it)).collect();
         let update = StateUpdate { last, services: &services, changes };
-        in_both(draft, update.is_large(), |tree| update.carry_out(tree));
+        in_both(draft, update.is_large(), |tree| update.apply_to(tree));
     }
 
     /// Notes the state that is shown of a key from now on.
@@ -197,7 +197,7 @@ fn show_configured(
     let changes = parallel::map(stored, |it| source.configured(it));
     let changes = changes.into_iter().flatten().collect();
     let update = StateUpdate { last, services: &OrdMap::new(), changes };
-    in_both(draft, update.is_large(), |tree| update.carry_out(tree));
+    in_both(draft, update.is_large(), |tree| update.apply_to(tree));
 }
 
 impl CoreTask {
@@ -244,7 +244,7 @@ impl CoreTask {
         let before = self.publisher.chain.newest();
         let revision = self.publisher.complete(ticket, &self.engine.read(), built);
         let confirm_id = applied.confirm_id.clone();
-        self.boundary_tx.tell(Boundary { revision, transaction, confirm_id });
+        self.boundary_tx.send(Boundary { revision, transaction, confirm_id });
         if is_answered {
             self.behind_tx.send_replace(false);
             // What only the versions before had is much: to free it takes as long as to build it.

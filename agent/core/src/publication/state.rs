@@ -111,7 +111,7 @@ impl StateUpdate<'_> {
     }
 
     /// Does in one tree what is to be done.
-    pub(super) fn carry_out(&self, tree: &mut DraftTree<'_>) {
+    pub(super) fn apply_to(&self, tree: &mut DraftTree<'_>) {
         let models = Arc::clone(tree.models());
         for run in self.changes.chunk_by(StateChange::is_beside) {
             if let Some(before) = run.first().and_then(|change| change.before.as_ref()) {

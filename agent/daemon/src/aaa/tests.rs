@@ -168,12 +168,12 @@ impl Rig {
                 self.users.set_gnsi_passwords(BTreeMap::from([(name.into(), hash)]));
             }
             ["give-nothing"] => self.users.set_gnsi_passwords(BTreeMap::new()),
-            ["keep-given"] => self.users.settle(),
+            ["keep-given"] => self.users.mark_final(),
             ["try-policy", caller, rpc] => {
                 self.gnsi.authz.enforce(&Some(Arc::new(policy(caller, rpc))));
             }
             ["try-last-policy"] => drop(self.gnsi.authz.enforce(&self.gnsi.authz.last())),
-            ["keep-policy"] => self.gnsi.authz.settle(&self.gnsi.authz.in_force()),
+            ["keep-policy"] => self.gnsi.authz.mark_final(&self.gnsi.authz.in_force()),
             _ => panic!("no such change: {text}"),
         }
     }

@@ -412,13 +412,13 @@ async fn facts_flow_while_the_kernel_does_not_answer() {
 async fn nothing_is_settled_while_an_operation_is_under_way() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    agent.handle.settled().await.unwrap();
+    agent.handle.wait_until_idle().await.unwrap();
     kernel.fault_at(1, Fault::Hang);
     let watching = async {
         while !kernel.is_hung() {
             tokio::time::sleep(Duration::from_millis(1)).await; // the change is on its way
         }
-        let mut settled = pin!(agent.handle.settled());
+        let mut settled = pin!(agent.handle.wait_until_idle());
         assert!(timeout(Duration::ZERO, &mut settled).await.is_err());
         // Later questions are answered later.
         agent.handle.statuses(true).await.unwrap();

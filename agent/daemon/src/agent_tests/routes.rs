@@ -57,7 +57,7 @@ async fn the_planner_visits_a_route_once() {
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let visited = async || {
-        agent.handle.settled().await.unwrap();
+        agent.handle.wait_until_idle().await.unwrap();
         agent.handle.inspect(|view| view.engine.counters().visited).await.unwrap()
     };
     let before = visited().await;

@@ -164,7 +164,7 @@ async fn a_client_that_goes_while_its_change_waits_leaves_nothing() {
     assert!(second.await.unwrap_err().is_cancelled());
     kernel.resume();
     hung.await.unwrap().unwrap();
-    agent.handle.settled().await.unwrap();
+    agent.handle.wait_until_idle().await.unwrap();
     assert!(agent.shown().contains("first") && !agent.shown().contains("second"));
     agent.stop().await;
 }
@@ -249,7 +249,7 @@ async fn run(schedule: &[Event]) {
     }
     let last = &serial[serial.len() - 1];
     assert_eq!(agent.handle.configuration().layers(), last.layers());
-    agent.handle.settled().await.unwrap();
+    agent.handle.wait_until_idle().await.unwrap();
     let (contents, shown) = (kernel.contents(), agent.shown());
     agent.stop().await;
 

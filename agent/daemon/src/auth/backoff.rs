@@ -80,7 +80,8 @@ impl BackOff {
     /// Charges an attempt, if it may be made now. A charged attempt has to be settled once: by [`BackOff::failed`] or
     /// [`BackOff::refund`].
     pub(super) fn begin(&mut self, source: IpAddr, name: NameKey, now: Instant) -> Verdict {
-        let (pair, alone) = (self.pairs.ask(&(source, name), now), self.sources.ask(&source, now));
+        let (pair, alone) =
+            (self.pairs.verdict(&(source, name), now), self.sources.verdict(&source, now));
         let retry = [pair, alone].into_iter().filter_map(TableVerdict::wait).max();
         if let Some(retry) = retry {
             return Verdict::Refused { retry };
@@ -178,7 +179,7 @@ impl<K: Copy + Eq + Hash> Table<K> {
         Self { rates, rows: HashMap::new() }
     }
 
-    fn ask(&self, key: &K, now: Instant) -> TableVerdict {
+    fn verdict(&self, key: &K, now: Instant) -> TableVerdict {
         let Some(row) = self.rows.get(key) else { return TableVerdict::Free };
         let wait = row.blocked_until.saturating_duration_since(now);
         if !wait.is_zero() {

@@ -37,7 +37,7 @@ pub(super) enum ConnectError {
 
 impl ConnectError {
     /// The error with its causes, for the status text.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn chain_text(&self) -> String {
         holdfast_base::ErrorChain(self).to_string()
     }
 }

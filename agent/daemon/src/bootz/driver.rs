@@ -159,11 +159,11 @@ impl<D: Datastore> Driver<D> {
             (_, begun) => begun,
         };
         for action in actions {
-            self.carry_out(action).await;
+            self.execute(action).await;
         }
     }
 
-    async fn carry_out(&mut self, action: Action) {
+    async fn execute(&mut self, action: Action) {
         match action {
             Action::Save(record) => {
                 if let Err(error) = record::write(&self.resources.folder, &record) {
@@ -174,7 +174,7 @@ impl<D: Datastore> Driver<D> {
             }
             Action::Log(what) => {
                 info!(target: "holdfast::bootz", "{}", secrets::message(&what));
-                self.status_tx.send_modify(|shown| shown.tell(&what));
+                self.status_tx.send_modify(|shown| shown.log_line(&what));
             }
             Action::CancelWork => {
                 self.tasks.abort_all();
@@ -307,7 +307,7 @@ async fn reach(work: WorkId, equipment: Arc<DriverResources>, how: Connect) -> W
             connection: Some(connection),
             ..WorkResult::with(work, TaskOutcome::Connected(Ok(())))
         },
-        Err(error) => WorkResult::with(work, TaskOutcome::Connected(Err(error.told()))),
+        Err(error) => WorkResult::with(work, TaskOutcome::Connected(Err(error.chain_text()))),
     }
 }
 

@@ -20,7 +20,7 @@ impl BootzStatus {
         Self { account: VecDeque::new(), record }
     }
 
-    pub(super) fn tell(&mut self, line: &str) {
+    pub(super) fn log_line(&mut self, line: &str) {
         if self.account.len() == MAX_LINES {
             self.account.pop_front();
         }

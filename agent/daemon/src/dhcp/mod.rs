@@ -161,7 +161,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
         match self.held.is_empty() {
             true => withdraw(&self.core).await, // a lease may have ended while the agent was down
             false => {
-                if let Err(error) = self.told().await {
+                if let Err(error) = self.publish_leases().await {
                     error!(error, "cannot bring what was leased into force");
                 }
                 self.clients = (self.begin)(self.lease_tx.clone());
@@ -171,7 +171,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
             let patience = self.asked.as_ref().and_then(|asked| asked.until);
             tokio::select! {
                 asked = self.ask_rx.recv() => match asked {
-                    Some(answer) => self.ask(answer).await,
+                    Some(answer) => self.request_leases(answer).await,
                     None => return,
                 },
                 Some(lease) = self.lease_rx.recv() => self.take(lease).await,
@@ -182,7 +182,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
     }
 
     /// Starts the clients again, after the port is up: a box fresh from the factory may have it shut down.
-    async fn ask(&mut self, answer: oneshot::Sender<ServersResult>) {
+    async fn request_leases(&mut self, answer: oneshot::Sender<ServersResult>) {
         self.asked = Some(ServersRequest { answer, told: [false; 2], until: None });
         self.held.forget_servers();
         self.clients.abort_all();
@@ -199,7 +199,7 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
         }
         let family = usize::from(lease.address.addr().is_ipv6());
         self.held.put(lease);
-        if let Err(why) = self.told().await {
+        if let Err(why) = self.publish_leases().await {
             return self.answer(Err(why));
         }
         let Some(asked) = &mut self.asked else { return };
@@ -214,14 +214,14 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
     async fn expire(&mut self) {
         self.held.expire();
         warn!("a lease has ended");
-        if let Err(error) = self.told().await {
+        if let Err(error) = self.publish_leases().await {
             error!(error, "cannot take back what was leased");
         }
     }
 
     /// Publishes the leases: to the file, to the watchers, to the lease layer. The file is first, so that a
     /// restart still knows when the leases in the layer end.
-    async fn told(&mut self) -> Result<(), String> {
+    async fn publish_leases(&mut self) -> Result<(), String> {
         if let Err(error) = lease::write(&self.file, &self.held) {
             error!(error = %ErrorChain(&error), "cannot keep what was leased");
         }

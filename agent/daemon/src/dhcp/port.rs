@@ -91,7 +91,7 @@ pub(super) async fn run_v4<R>(
     loop {
         match client.run().await {
             Ok(DhcpV4State::Done(lease)) => {
-                tell(&port, Lease::of_v4(&lease, now()), &told).await;
+                send_lease(&port, Lease::of_v4(&lease, now()), &told).await;
                 sleep(REST).await;
             }
             Ok(_) => {}
@@ -124,7 +124,7 @@ pub(super) async fn run_v6<R>(
     loop {
         match client.run().await {
             Ok(DhcpV6State::Done(lease)) => {
-                tell(&port, Lease::of_v6(&lease, now()), &told).await;
+                send_lease(&port, Lease::of_v6(&lease, now()), &told).await;
                 sleep(REST).await;
             }
             Ok(_) => {}
@@ -137,7 +137,7 @@ pub(super) async fn run_v6<R>(
     }
 }
 
-async fn tell(port: &str, lease: Result<Lease, String>, told: &mpsc::Sender<Lease>) {
+async fn send_lease(port: &str, lease: Result<Lease, String>, told: &mpsc::Sender<Lease>) {
     match lease {
         Ok(lease) => {
             info!(port, address = %lease.address, seconds = lease.seconds, "leased");

@@ -67,7 +67,7 @@ impl Rig {
     }
 
     /// Asks for servers, and delivers these leases to the waiting call.
-    async fn asked(&mut self, given: &[Lease]) -> ServersResult {
+    async fn servers_after(&mut self, given: &[Lease]) -> ServersResult {
         let dhcp = self.dhcp.clone();
         let asked = tokio::spawn(async move { dhcp.servers().await });
         let told = self.begun.recv().await.unwrap();
@@ -109,7 +109,7 @@ fn with(address: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_lease_reaches_the_kernel_before_its_servers_are_told() {
     let mut rig = Rig::new().await;
-    let servers = rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
+    let servers = rig.servers_after(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
     assert_eq!(servers, [SERVER.parse().unwrap()]);
     assert_eq!(rig.kernel.describe(), with(FIRST));
     assert!(
@@ -121,8 +121,9 @@ async fn a_lease_reaches_the_kernel_before_its_servers_are_told() {
 #[tokio::test]
 async fn a_new_lease_replaces_the_lease_before_it() {
     let mut rig = Rig::new().await;
-    rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
-    let servers = rig.asked(&[lease("192.0.2.10/24", 3600, &["bootz://a:1"])]).await.unwrap();
+    rig.servers_after(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
+    let servers =
+        rig.servers_after(&[lease("192.0.2.10/24", 3600, &["bootz://a:1"])]).await.unwrap();
     assert_eq!(servers, ["bootz://a:1".parse().unwrap()]);
     assert_eq!(rig.kernel.describe(), with("192.0.2.10/24"));
 }
@@ -130,7 +131,7 @@ async fn a_new_lease_replaces_the_lease_before_it() {
 #[tokio::test]
 async fn a_renewed_lease_lasts_on_and_one_that_is_not_is_taken_back() {
     let mut rig = Rig::new().await;
-    rig.asked(&[lease(FIRST, 60, &[SERVER])]).await.unwrap();
+    rig.servers_after(&[lease(FIRST, 60, &[SERVER])]).await.unwrap();
     let told = {
         let dhcp = rig.dhcp.clone();
         let asked = tokio::spawn(async move { dhcp.servers().await });
@@ -155,21 +156,21 @@ async fn a_renewed_lease_lasts_on_and_one_that_is_not_is_taken_back() {
 async fn a_lease_without_servers_waits_for_the_other_family() {
     let mut rig = Rig::new().await;
     let six = lease("2001:db8::9/128", 3600, &[SERVER]);
-    let servers = rig.asked(&[lease(FIRST, 3600, &[]), six]).await.unwrap();
+    let servers = rig.servers_after(&[lease(FIRST, 3600, &[]), six]).await.unwrap();
     assert_eq!(servers, [SERVER.parse().unwrap()]);
 
     // Both families have a lease, and neither names a server.
     let none = [lease(FIRST, 3600, &[]), lease("2001:db8::9/128", 3600, &[])];
-    assert_eq!(rig.asked(&none).await.unwrap(), []);
+    assert_eq!(rig.servers_after(&none).await.unwrap(), []);
     // One family has a lease, the other gets no answer.
     tokio::time::pause();
-    assert_eq!(rig.asked(&none[..1]).await.unwrap(), []);
+    assert_eq!(rig.servers_after(&none[..1]).await.unwrap(), []);
 }
 
 #[tokio::test]
 async fn a_lease_outlives_the_process_for_as_long_as_it_was_given() {
     let mut rig = Rig::new().await;
-    rig.asked(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
+    rig.servers_after(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
     let mut rig = rig.restart().await;
     rig.begun.recv().await.unwrap(); // the clients ask again
     assert_eq!(rig.kernel.describe(), with(FIRST));

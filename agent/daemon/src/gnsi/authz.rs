@@ -187,7 +187,7 @@ impl Authz {
     }
 
     /// Records that this state is on disk; streams that it does not allow are ended.
-    pub(crate) fn settle(&self, state: &State) {
+    pub(crate) fn mark_final(&self, state: &State) {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).last.clone_from(state);
         self.access.advance();
     }

@@ -285,7 +285,7 @@ impl TlsProfiles {
 
     /// Records that these profiles are on disk and in force. Streams are ended whose certificate is no longer
     /// accepted.
-    pub(crate) fn settle(&self, profiles: &Profiles) {
+    pub(crate) fn mark_final(&self, profiles: &Profiles) {
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = profiles.clone();
         self.count_change();
     }

@@ -63,9 +63,9 @@ impl CredentialState {
             root,
             rotator: Rotator::new(store),
         }));
-        logins.hold(&[&credentials]);
+        logins.retain_secrets(&[&credentials]);
         logins.enter(&credentials);
-        logins.0.users.settle();
+        logins.0.users.mark_final();
         logins
     }
 
@@ -95,9 +95,9 @@ impl CredentialState {
     }
 
     /// Makes the secrets of all these credentials available to transports.
-    pub fn hold(&self, all: &[&Credentials]) {
+    pub fn retain_secrets(&self, all: &[&Credentials]) {
         let rendered: Vec<RenderedCredentials> = all.iter().map(|it| it.render()).collect();
-        self.0.vault.hold(&rendered);
+        self.0.vault.retain_secrets(&rendered);
     }
 
     /// Applies these passwords to gRPC logins.
@@ -131,10 +131,10 @@ impl CredentialState {
     }
 
     /// Records that these credentials are on disk.
-    pub fn settle(&self, credentials: &Arc<Credentials>) {
-        self.hold(&[credentials]);
+    pub fn mark_final(&self, credentials: &Arc<Credentials>) {
+        self.retain_secrets(&[credentials]);
         self.0.last.store(Arc::clone(credentials));
-        self.0.users.settle();
+        self.0.users.mark_final();
     }
 
     /// Host keys of the box itself, as far as their public halves are in files.

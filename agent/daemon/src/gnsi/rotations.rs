@@ -96,7 +96,7 @@ impl Rotations {
     }
 
     /// Runs work in a task and waits for its result; `None` when the agent is stopping, or the work panicked.
-    pub(crate) async fn carry_out<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {

@@ -48,7 +48,10 @@ impl CredentialVault {
     }
 
     /// Replaces the available secrets by those of these credentials.
-    pub(super) fn hold<'r>(&self, all: impl IntoIterator<Item = &'r RenderedCredentials>) {
+    pub(super) fn retain_secrets<'r>(
+        &self,
+        all: impl IntoIterator<Item = &'r RenderedCredentials>,
+    ) {
         *lock(&self.held) = contents(all);
     }
 

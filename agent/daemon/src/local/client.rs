@@ -61,7 +61,7 @@ impl Client {
     /// # Errors
     /// When no agent runs, or it cannot produce the text.
     pub async fn text(&self, address: &str) -> Result<String, ClientError> {
-        let body = self.ask(Method::GET, address, Bytes::new()).await?;
+        let body = self.send_request(Method::GET, address, Bytes::new()).await?;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -70,7 +70,7 @@ impl Client {
     /// # Errors
     /// When no agent runs.
     pub async fn users(&self) -> Result<Vec<UserSummary>, ClientError> {
-        Ok(serde_json::from_slice(&self.ask(Method::GET, "/users", Bytes::new()).await?)?)
+        Ok(serde_json::from_slice(&self.send_request(Method::GET, "/users", Bytes::new()).await?)?)
     }
 
     /// Creates or changes a user.
@@ -106,7 +106,9 @@ impl Client {
     /// # Errors
     /// When no agent runs.
     pub async fn switches(&self) -> Result<Vec<SwitchEntry>, ClientError> {
-        Ok(serde_json::from_slice(&self.ask(Method::GET, "/switches", Bytes::new()).await?)?)
+        Ok(serde_json::from_slice(
+            &self.send_request(Method::GET, "/switches", Bytes::new()).await?,
+        )?)
     }
 
     /// Sets a switch.
@@ -158,10 +160,15 @@ impl Client {
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<(), ClientError> {
         let text = Zeroizing::new(serde_json::to_vec(body)?);
-        self.ask(Method::POST, path, Bytes::from_owner(text)).await.map(drop)
+        self.send_request(Method::POST, path, Bytes::from_owner(text)).await.map(drop)
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Bytes) -> Result<Bytes, ClientError> {
+    async fn send_request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Bytes, ClientError> {
         timeout(ANSWER_TIMEOUT, self.exchange(method, path, body))
             .await
             .map_err(|_| ClientError::Timeout)?

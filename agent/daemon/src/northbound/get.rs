@@ -315,7 +315,7 @@ impl PathAnswer<'_> {
             return ControlFlow::Continue(Some(found));
         };
         let schema = self.view.models.schema(self.origin());
-        *room = visible_while(schema, view, path, found, &|| self.context.work.look())?;
+        *room = visible_while(schema, view, path, found, &|| self.context.work.check())?;
         ControlFlow::Continue(room.as_ref().map(NodeRef::from))
     }
 
@@ -390,8 +390,8 @@ struct VisibilityCheck<'a, 'b> {
 }
 
 impl SelectVisitor<LeafVersion> for VisibilityCheck<'_, '_> {
-    fn look(&mut self) -> ControlFlow<()> {
-        self.answer.context.work.look()
+    fn visit(&mut self) -> ControlFlow<()> {
+        self.answer.context.work.check()
     }
 
     fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {
@@ -408,8 +408,8 @@ struct Documents<'a, 'b> {
 }
 
 impl SelectVisitor<LeafVersion> for Documents<'_, '_> {
-    fn look(&mut self) -> ControlFlow<()> {
-        self.answer.context.work.look()
+    fn visit(&mut self) -> ControlFlow<()> {
+        self.answer.context.work.check()
     }
 
     fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {

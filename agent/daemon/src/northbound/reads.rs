@@ -87,7 +87,7 @@ impl ReadBudget {
     }
 
     /// Counts one node of a walk that cannot return a [`ReadStop`]; [`ReadBudget::stopped`] has it afterwards.
-    pub(super) fn look(&self) -> ControlFlow<()> {
+    pub(super) fn check(&self) -> ControlFlow<()> {
         self.flow(self.spend(1))
     }
 

@@ -178,7 +178,7 @@ impl Users {
     }
 
     /// Makes the passwords of [`Self::set_gnsi_passwords`] final.
-    pub fn settle(&self) {
+    pub fn mark_final(&self) {
         let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
         given.last = given.in_force.clone();
         drop(given);

@@ -112,7 +112,7 @@ impl Planning {
         loop {
             let advanced = self.advance_to_question(&mut planner);
             if planner.overlay.reads.is_outdated() {
-                self.give_up(planner);
+                self.discard(planner);
                 planner = self.begin(graph);
                 continue;
             }
@@ -157,12 +157,12 @@ impl Planning {
             planner.overlay.reads.note_unread(graph.log.since(revision).into_iter().flatten());
             return Some(planner.with_graph(graph));
         }
-        self.give_up(planner.with_graph(()));
+        self.discard(planner.with_graph(()));
         None
     }
 
     /// Drops what was planned, which is no longer true.
-    fn give_up<G>(&mut self, planner: PlannerOf<G>) {
+    fn discard<G>(&mut self, planner: PlannerOf<G>) {
         let planner = planner.with_graph(());
         self.ended = self.ended + planner.cost();
         rayon::spawn(|| drop(planner)); // a large drop need not delay the new plan

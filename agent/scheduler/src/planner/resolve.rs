@@ -15,7 +15,7 @@ impl Planner<'_> {
     pub(crate) fn resolve(&mut self) -> bool {
         self.park_dependents()
             || self.reduce_all()
-            || self.give_up_change()
+            || self.cancel_change()
             || self.break_cycle()
             || self.drop_reservations()
     }
@@ -43,7 +43,7 @@ impl Planner<'_> {
 
     /// Gives up a change whose dependencies stay unmet. A value of ours cannot stay as it is, so it is parked; a
     /// foreign one stays, and the intended value is pending.
-    fn give_up_change(&mut self) -> bool {
+    fn cancel_change(&mut self) -> bool {
         while let Some((_, oidx)) = self.change_missing_dependency.pop_last() {
             if !matches!(self.overlay.node(oidx).pending_action, PendingAction::InPlace(_)) {
                 continue;

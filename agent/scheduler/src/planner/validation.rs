@@ -59,12 +59,12 @@ impl Planner<'_> {
         let graph = self.overlay.graph;
         let answers = match portions.ahead.take() {
             Some(answers) => answers,
-            None => ask(graph, delta, &self.order[begin..end]),
+            None => validations(graph, delta, &self.order[begin..end]),
         };
         let next = self.order[end..all.min(end + self.portion)].to_vec();
         let mut ahead = Vec::new();
         rayon::in_place_scope(|scope| {
-            scope.spawn(|_| ahead = ask(graph, delta, &next));
+            scope.spawn(|_| ahead = validations(graph, delta, &next));
             let mut known = (begin..end).zip(answers);
             known.try_for_each(|(at, answer)| self.apply_change_of_intent(at, delta, answer))
         })?;
@@ -73,7 +73,7 @@ impl Planner<'_> {
     }
 }
 
-fn ask(graph: &Graph, delta: &Delta, places: &[u32]) -> Vec<Option<Validation>> {
+fn validations(graph: &Graph, delta: &Delta, places: &[u32]) -> Vec<Option<Validation>> {
     let changes = places.par_iter().with_min_len(SHARE);
     changes.map(|&at| answer(graph, &delta.changes[at as usize])).collect()
 }

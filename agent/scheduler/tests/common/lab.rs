@@ -130,7 +130,7 @@ impl Lab {
     }
 
     /// Lets time pass until nothing is planned any more, up to a limit.
-    pub fn settle(&mut self, most: Duration) {
+    pub fn run_until_idle(&mut self, most: Duration) {
         let until = self.now + most;
         let begun = self.log.len();
         while self.deadline.is_some_and(|deadline| deadline <= until) {
@@ -142,10 +142,10 @@ impl Lab {
     /// Changes the system from outside, with a notification.
     pub fn outside(&mut self, text: &str) {
         let facts = self.change_outside_silently(text);
-        self.tell(facts);
+        self.report(facts);
     }
 
-    pub fn tell(&mut self, facts: Vec<Fact>) {
+    pub fn report(&mut self, facts: Vec<Fact>) {
         let step = self.engine.observed(facts, self.now());
         self.follow(step);
     }
@@ -194,7 +194,7 @@ impl Lab {
             self.finished.extend(step.finished);
             let mut completions = Vec::new();
             for op in step.submit {
-                completions.extend(self.carry_out(&op));
+                completions.extend(self.execute(&op));
             }
             if !completions.is_empty() {
                 let next = self.engine.completed(completions, self.now());
@@ -209,7 +209,7 @@ impl Lab {
         }
     }
 
-    pub fn carry_out(&mut self, op: &Operation) -> Option<Completion> {
+    pub fn execute(&mut self, op: &Operation) -> Option<Completion> {
         let value = op.new.as_ref().or(op.old.as_ref()).map(thing).expect("a value");
         let text = format!("{} {}", op.action, value.name);
         if self.silent.contains(&text) {
@@ -312,7 +312,7 @@ impl Lab {
         let plan = self.engine.plan(delta).unwrap();
         let (_, step) = self.engine.start(plan, self.now());
         for op in step.submit.iter().take(after) {
-            self.carry_out(op);
+            self.execute(op);
         }
     }
 

@@ -124,8 +124,8 @@ impl World {
             }
             WorldEvent::StartPrepared => self.act_on_prepared(Engine::start_prepared),
             WorldEvent::CancelPrepared => self.act_on_prepared(Engine::cancel),
-            WorldEvent::CarryOut(transport) => self.carry_out(TransportId(transport), false),
-            WorldEvent::Fail(transport) => self.carry_out(TransportId(transport), true),
+            WorldEvent::CarryOut(transport) => self.execute(TransportId(transport), false),
+            WorldEvent::Fail(transport) => self.execute(TransportId(transport), true),
             WorldEvent::Crash => self.crash(),
             WorldEvent::Answer => {
                 if let Some(done) = self.answers.pop_front() {
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, transport: TransportId, fails: bool) {
+    fn execute(&mut self, transport: TransportId, fails: bool) {
         let Some(op) = self.handed.get_mut(&transport).and_then(VecDeque::pop_front) else {
             return;
         };
@@ -234,7 +234,7 @@ impl World {
         let done = if fails || self.failing.contains(&self.carried_out) {
             Completion { op: op.id, result: Err(error(16, "busy", true)), observed: None }
         } else {
-            self.lab.carry_out(&op).expect("nothing is silent here")
+            self.lab.execute(&op).expect("nothing is silent here")
         };
         self.happened.push(format!("  {} {} {:?}", op.action, op.key, done.result));
         self.answers.push_back(done);

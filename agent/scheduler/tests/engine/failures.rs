@@ -17,7 +17,7 @@ fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
     assert_eq!(lab.log(), want);
     assert_eq!((lab.shown(), intent(&lab), lab.restores.clone()), (system, before, restores));
     lab.failing.clear();
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!(lab.log(), "", "nothing is left to repair");
 }
 
@@ -103,7 +103,7 @@ fn a_failed_bystander_does_not_fail_a_change() {
     assert_eq!(failed, [key("w")]);
     assert_eq!((lab.shown().as_str(), lab.state("w").as_str()), ("n", "FAILED"));
     lab.failing.clear();
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!(
         lab.log(),
         "create n; create w FAILED not so (errno 22)",
@@ -143,7 +143,7 @@ fn a_newer_change_ends_the_retries_of_an_older_one() {
     lab.failing.clear();
     lab.commit("b =2").unwrap();
     lab.log.clear();
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("", "b =2"));
 }
 

@@ -22,7 +22,7 @@ fn dependents_follow_foreign_values() {
     assert_eq!(lab.log(), "create c", "the content of what is observed counts");
     lab.strict = false; // the system does not ask us first
     lab.outside("-port");
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!(lab.log(), "delete c; delete b; delete a");
     assert_eq!((lab.state("a").as_str(), lab.state("port").as_str()), ("PENDING <port", "-"));
 }
@@ -49,17 +49,17 @@ fn reduced_values_follow_foreign_providers() {
     assert_eq!(listed(&lab), [""; 0]);
     lab.strict = false; // the system does not ask us first
     lab.outside("-p");
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
     assert_eq!(listed(&lab), ["r p"]);
     // Restored to its reduction, and found in place by a resync.
     lab.outside("r |p |q <x");
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
     lab.resync();
     assert_eq!(lab.log(), "");
     lab.outside("-q");
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("delete r", "PENDING <p <q"));
 }
 
@@ -79,7 +79,7 @@ fn a_member_removed_by_the_system_is_reduced() {
         };
     }
     lab.resync();
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete q", "p; r |p"));
     lab.engine.audit().unwrap();
 }
@@ -94,11 +94,11 @@ fn an_undone_change_restores_reduced_members() {
     assert_eq!(lab.shown(), "a; b; r |a |b");
     lab.log.clear();
     lab.commit_delta(crate::common::delta("-a").best_effort()).unwrap();
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!((lab.shown().as_str(), lab.state("r").as_str()), ("a; b; r |a |b", "CONFIGURED"));
     lab.failing.clear();
     lab.outside("b =1");
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     lab.engine.audit().unwrap();
 }
 
@@ -107,7 +107,7 @@ fn foreign_values_are_never_touched() {
     let mut lab = Lab::having("f =1", "a <f");
     lab.outside("f =2");
     lab.outside("g");
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("", "a <f; f =2; g"));
     lab.resync();
     assert_eq!(lab.log(), "");
@@ -119,13 +119,13 @@ fn drift_is_repaired_within_a_second_and_damped() {
     for (drift, want) in [("-b", "create b"), ("a =7", "update a")] {
         lab.outside(drift);
         assert_ne!(lab.engine.pending().len() + usize::from(lab.state("a") == "DRIFTED"), 0);
-        lab.settle(SECOND);
+        lab.run_until_idle(SECOND);
         assert_eq!((lab.log().as_str(), lab.shown().as_str()), (want, "a =1; b <a"));
     }
     let begun = lab.now;
     for _ in 0..20 {
         lab.outside("a =7");
-        lab.settle(MINUTES);
+        lab.run_until_idle(MINUTES);
     }
     assert!(lab.now - begun > MINUTES, "a fight over a value slows down");
 }
@@ -148,7 +148,7 @@ fn dependents_flushed_by_a_link_down_are_restored() {
     lab.strict = false;
     lab.system.remove(&key("r")); // the system says nothing about it
     lab.outside("l");
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!(lab.shown(), "l :up~v; r <l:up +v; s <l");
     let log = lab.log();
     assert!(log.ends_with("update l; create r") || log == "update l; create r", "{log}");
@@ -170,7 +170,7 @@ fn an_adopted_object_created_again_is_ours() {
     let mut lab = Lab::having("p =1 port", "");
     lab.commit("p =2 port").unwrap();
     lab.outside("-p");
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!((lab.log().as_str(), lab.restores.len()), ("adopt p; create p", 0));
     lab.commit("-p").unwrap();
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete p", ""));
@@ -182,7 +182,7 @@ fn release_restores_the_object_that_replaced_the_adopted_one() {
         let mut lab = Lab::having("p =1 port %7", "p =2 port");
         lab.outside("-p");
         lab.outside(outside);
-        lab.settle(MINUTES);
+        lab.run_until_idle(MINUTES);
         lab.commit("-p").unwrap();
         lab.shown()
     };
@@ -197,7 +197,7 @@ fn a_setting_is_reset_by_its_delete() {
     assert!(matches!(lab.commit("-s"), Ok(TransactionOutcome::Done { .. })));
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete s", "s stays"));
     assert_eq!(lab.state("s"), "OBTAINED");
-    lab.settle(MINUTES);
+    lab.run_until_idle(MINUTES);
     assert_eq!(lab.log(), "", "what is left is not ours");
     assert!(matches!(lab.commit("s =3 stays"), Ok(TransactionOutcome::Done { .. })));
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("adopt s", "s =3 stays"));

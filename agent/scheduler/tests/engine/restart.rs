@@ -14,7 +14,7 @@ fn check_restart(intent: &str, system: &str, want: &str) {
     lab.system = common::things(system).into_iter().map(|thing| (thing.key(), thing)).collect();
     lab.strict = false;
     lab.resync();
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!(lab.log(), want);
     assert_eq!(
         lab.engine.counters().operations_planned,
@@ -64,7 +64,7 @@ fn a_resync_detects_values_that_vanished() {
         lab.facts().into_iter().filter(|fact| fact.key.kind() == key("a").kind()).collect();
     let step = lab.engine.retrieved(&Scope::Kinds(vec![key("a").kind()]), things, lab.now());
     lab.follow(step);
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!(lab.shown(), "a");
     assert_eq!(
         (lab.state("b").as_str(), lab.state("C").as_str()),

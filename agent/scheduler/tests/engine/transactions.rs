@@ -29,7 +29,7 @@ fn a_recreation_ends_with_late_completions() {
     for _ in 0..20 {
         let Some(op) = ops.pop() else { break };
         order.push(format!("{} {}", op.action, lab.engine.registry().label(&op.key, None)));
-        let completion = lab.carry_out(&op).unwrap();
+        let completion = lab.execute(&op).unwrap();
         let step = lab.engine.completed(vec![completion], lab.now());
         let facts = step.read.iter().map(|key| fact(key, lab.system.get(key))).collect();
         ops.extend(step.submit.iter().rev().cloned());

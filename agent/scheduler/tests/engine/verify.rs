@@ -47,7 +47,7 @@ fn lost_echoes_of_a_large_batch_are_read_or_retrieved() {
     for retrieve in [false, true] {
         let (txn, ops) = handed_out(&mut lab, &many);
         let count = ops.len();
-        let completions = ops.iter().map(|op| lab.carry_out(op).unwrap()).collect();
+        let completions = ops.iter().map(|op| lab.execute(op).unwrap()).collect();
         let step = lab.engine.completed(completions, lab.now());
         assert_eq!((count, step.read.len(), step.finished.len()), (300, 0, 0), "echoes may come");
         lab.deadline = step.deadline;
@@ -60,7 +60,7 @@ fn lost_echoes_of_a_large_batch_are_read_or_retrieved() {
         assert_eq!(lab.reads, 300);
         let none: String = (0..300).map(|number| format!("-v{number};")).collect();
         let (txn, ops) = handed_out(&mut lab, &none);
-        let completions = ops.iter().map(|op| lab.carry_out(op).unwrap()).collect();
+        let completions = ops.iter().map(|op| lab.execute(op).unwrap()).collect();
         let step = lab.engine.completed(completions, lab.now());
         lab.deadline = step.deadline;
         lab.resync();
@@ -86,8 +86,8 @@ fn a_stale_notification_is_no_drift() {
     lab.commit("a =2").unwrap();
     lab.log.clear();
     let stale = vec![fact(&key("a"), Some(&common::Thing::parse("a =1")))];
-    lab.tell(stale);
-    lab.settle(MINUTES);
+    lab.report(stale);
+    lab.run_until_idle(MINUTES);
     assert_eq!(lab.log(), "", "the read showed that all is well");
 }
 

@@ -73,7 +73,7 @@ fn a_value_that_cannot_be_deleted_is_the_only_failure() {
     lab.commit("c2 =2").unwrap();
     assert_eq!(lab.log(), "update c2; create c1; create c3");
     check_states(&lab, "c1 CONFIGURED, c2 CONFIGURED, c3 CONFIGURED, c4 CONFIGURED");
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!(lab.log(), "", "the delete is not tried again");
 }
 
@@ -91,7 +91,7 @@ fn a_failed_delete_of_a_part_keeps_its_whole() {
     );
     assert_eq!(lab.shown(), "a .*P; P", "its own delete was never tried");
     lab.failing.clear();
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete P; delete a", ""));
 }
 
@@ -133,7 +133,7 @@ fn dependents_parked_for_a_failed_delete_return_or_wait() {
         let log = format!("delete a; {failing} FAILED busy (errno 16)");
         check(&mut lab, &[Row { change, log: &log, states: "a PENDING" }]);
         lab.failing.clear();
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         assert_eq!(lab.log(), failing);
         assert!(lab.state("a").starts_with("PENDING <"), "{}", lab.state("a"));
     }

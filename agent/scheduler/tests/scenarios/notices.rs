@@ -27,7 +27,7 @@ fn dependents_follow_the_properties_of_a_foreign_value() {
     assert_eq!(lab.log(), "create a.q; create b", "no operation on what was notified");
     lab.strict = false; // the system did not ask us first
     lab.outside("-port");
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!(lab.log(), "delete b; delete a.q; delete a.p; delete a");
     check_states(&lab, "a PENDING <port, b PENDING <a.q, port -");
     assert!(lab.engine.planes(&key("a"))[0].is_some(), "parked, not forgotten");
@@ -53,10 +53,10 @@ fn each_failure_has_its_own_retry_schedule() {
     assert!(due(&lab, "a.p").is_some() && due(&lab, "b").is_some());
     assert_ne!(due(&lab, "a.p"), due(&lab, "b"));
     lab.failing.remove("create b");
-    lab.settle(std::time::Duration::from_secs(1));
+    lab.run_until_idle(std::time::Duration::from_secs(1));
     check_states(&lab, "a.p RETRYING, b CONFIGURED, c CONFIGURED");
     lab.failing.clear();
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     check_states(&lab, "a.p CONFIGURED, b CONFIGURED, c CONFIGURED");
 }
 
@@ -71,7 +71,7 @@ fn many_facts_of_one_key_count_as_the_last() {
         facts.extend(lab.change_outside_silently("-port"));
     }
     facts.extend(lab.change_outside_silently("port :up"));
-    lab.tell(facts);
+    lab.report(facts);
     assert_eq!((lab.log().as_str(), lab.state("w").as_str()), ("create w", "CONFIGURED"));
     assert_eq!(lab.engine.counters().transactions - transactions, 1);
 }
@@ -86,7 +86,7 @@ fn an_occasional_watcher_sees_the_last_state() {
         lab.outside(if round % 2 == 0 { "port" } else { "-port" });
         lab.strict = false;
     }
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     for status in lab.engine.statuses() {
         let want = crate::common::watched(&lab.engine, &status.key);
         assert_eq!(lab.watched[&status.key], want, "{}", status.label);
@@ -100,7 +100,7 @@ fn an_object_renamed_outside_is_created_again() {
     let mut lab = Lab::having("", "l; l/1 <l; r <l/1");
     lab.strict = false;
     lab.outside("-l; -l/1; m; m/1");
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!(lab.shown(), "l; l/1 <l; m; m/1; r <l/1");
     check_states(&lab, "l CONFIGURED, l/1 CONFIGURED, r CONFIGURED, m OBTAINED, m/1 OBTAINED");
 }
@@ -111,7 +111,7 @@ fn values_of_a_vanished_namespace_wait_or_return() {
     let mut lab = Lab::having("ns", "ns/a <ns; ns/b <ns/a; x");
     lab.strict = false;
     lab.outside("-ns; -ns/a; -ns/b");
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!(lab.log(), "", "nothing is tried on what is not there");
     check_states(&lab, "ns/a PENDING <ns, ns/b PENDING <ns/a, x CONFIGURED");
     lab.commit("-ns/b").unwrap();

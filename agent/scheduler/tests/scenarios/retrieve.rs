@@ -88,7 +88,7 @@ fn foreign_values_are_providers_and_stay() {
     assert!(status.intended.is_none() && status.applied.is_none() && status.observed.is_some());
     lab.commit("-a").unwrap();
     lab.resync();
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete a", "f =3"));
 }
 

@@ -27,7 +27,7 @@ fn an_undone_change_leaves_no_intent() {
     lab.failing.clear();
     lab.log();
     lab.resync();
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!((lab.log().as_str(), lab.state("z").as_str()), ("", "-"), "nothing is tried again");
 }
 
@@ -48,7 +48,7 @@ fn a_crash_after_any_operation_ends_in_the_old_or_in_the_new_intent() {
                 half.start_and_crash(delta(change), done);
                 let wanted = intent(if committed { new } else { old });
                 let mut again = half.restarted(&wanted);
-                again.settle(LONG);
+                again.run_until_idle(LONG);
                 let want: Vec<String> = with_parts(&wanted);
                 assert_eq!(again.shown(), want.join("; "), "{change} after {done} operations");
                 again.engine.audit().unwrap();
@@ -121,7 +121,7 @@ fn a_value_that_vanished_before_its_update_is_created() {
             delta = delta.best_effort();
         }
         let outcome = lab.commit_delta(delta).unwrap();
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         assert_eq!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), atomic);
         let kept = if atomic { "a; d <a" } else { "a =1; b; d <a" };
         assert_eq!(lab.shown(), kept);
@@ -147,7 +147,7 @@ fn only_dependents_wait_for_a_slow_operation() {
     lab.silent.clear();
     // Answers in reverse order.
     for op in slow.iter().rev() {
-        let done = lab.carry_out(op).unwrap();
+        let done = lab.execute(op).unwrap();
         let step = lab.engine.completed(vec![done], lab.now());
         lab.follow(step);
     }
@@ -168,7 +168,7 @@ fn deletes_wait_for_their_dependents_only() {
     assert_eq!(lab.log(), "delete e; delete A silent; delete B silent; delete d");
     lab.silent.clear();
     for op in &slow {
-        let done = lab.carry_out(op).unwrap();
+        let done = lab.execute(op).unwrap();
         let step = lab.engine.completed(vec![done], lab.now());
         lab.follow(step);
     }
@@ -184,10 +184,10 @@ fn a_recreation_is_retried_until_its_delete_succeeds() {
         lab.engine = std::mem::replace(&mut lab.engine, Engine::new(Registry::new())).seeded(seed);
         hinder(&mut lab, "delete a");
         lab.commit_delta(delta("a !2").best_effort()).unwrap();
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         check_states(&lab, "a RETRYING");
         lab.failing.clear();
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         assert_eq!(lab.shown(), "a !2; b <a", "seed {seed}");
     }
 }
@@ -200,10 +200,10 @@ fn a_failed_update_is_deleted_when_a_new_dependency_is_lost() {
     assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("FAILED", "a =1; f"));
     lab.strict = false;
     lab.outside("-f");
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("PENDING <f", ""));
     lab.outside("f");
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!(lab.shown(), "a =2 <f; f");
 }
 
@@ -219,10 +219,10 @@ fn a_value_deleted_for_a_stale_fact_returns() {
     let (_, mut step) = lab.engine.start(plan, lab.now());
     lab.report_facts_only(vec![true_again]);
     let submit = std::mem::take(&mut step.submit);
-    let done = submit.iter().filter_map(|op| lab.carry_out(op)).collect();
+    let done = submit.iter().filter_map(|op| lab.execute(op)).collect();
     let step = lab.engine.completed(done, lab.now());
     lab.follow(step);
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!(lab.shown(), "a; b .*s; s");
     lab.engine.audit().unwrap();
 }
@@ -232,7 +232,7 @@ fn a_part_without_its_whole_is_deleted() {
     let mut lab = Lab { strict: false, ..Lab::default() };
     refuse(&mut lab, "create a");
     lab.commit_delta(delta("a .p").best_effort()).unwrap();
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     assert_eq!(lab.log(), format!("create a {NO}; create a.p; delete a.p"));
     assert_eq!(lab.shown(), "");
 }
@@ -246,7 +246,7 @@ fn a_value_in_place_clears_its_error() {
     lab.pass_time();
     check_states(&lab, "a RETRYING <f");
     lab.outside("f");
-    lab.settle(LONG);
+    lab.run_until_idle(LONG);
     check_states(&lab, "a CONFIGURED");
     assert_eq!(lab.engine.pending().len(), 0);
 }

@@ -19,7 +19,7 @@ fn check(ours: &str, outside: &str, policy: DriftPolicy, want: (&str, &str)) {
         } else {
             lab.outside(outside);
         }
-        lab.settle(MINUTE);
+        lab.run_until_idle(MINUTE);
         let name = ours.split(' ').next().unwrap();
         assert_eq!(
             (lab.shown().as_str(), lab.state(name).as_str()),
@@ -58,17 +58,17 @@ fn drift_is_repaired_when_its_policy_ends() {
     lab.drift("m", Some(DriftPolicy::Report));
     lab.drift("m/2", Some(DriftPolicy::Report));
     lab.outside("m/1 =2; m/2 =2");
-    lab.settle(MINUTE);
+    lab.run_until_idle(MINUTE);
     assert_eq!(lab.shown(), "m/1 =2; m/2 =2; n/1 =1");
     lab.log();
     lab.drift("m", None);
-    lab.settle(MINUTE);
+    lab.run_until_idle(MINUTE);
     assert_eq!(
         (lab.log().as_str(), lab.shown().as_str()),
         ("update m/1", "m/1 =1; m/2 =2; n/1 =1")
     );
     lab.drift("m/2", Some(DriftPolicy::Repair));
-    lab.settle(MINUTE);
+    lab.run_until_idle(MINUTE);
     assert_eq!(lab.log(), "update m/2");
     lab.engine.audit().unwrap();
 }

@@ -109,7 +109,7 @@ fn a_late_transient_failure_is_retried() {
     for row in &ROWS {
         let (mut lab, _) = fail_late(row, true, false);
         lab.failing.clear();
-        lab.settle(LONG);
+        lab.run_until_idle(LONG);
         let mut done = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
         done.commit(row.change).unwrap();
         done.commit("z").unwrap();

@@ -81,7 +81,7 @@ impl StepwiseLab {
             self.handed_out.iter().filter(|(_, ops)| !ops.is_empty()).map(|(id, _)| *id).collect();
         let Some(id) = busy.get(choice % busy.len().max(1)) else { return false };
         let op = self.handed_out.get_mut(id).unwrap().remove(0);
-        let completion = self.lab.carry_out(&op).unwrap();
+        let completion = self.lab.execute(&op).unwrap();
         let step = self.lab.engine.completed(vec![completion], self.lab.now());
         self.follow(step);
         true
@@ -127,7 +127,7 @@ proptest! {
         prop_assert!(slow.lab.engine.is_idle());
         slow.lab.engine.audit().unwrap();
         slow.lab.resync();
-        slow.lab.settle(LONG);
+        slow.lab.run_until_idle(LONG);
         // The successful changes, one after the other, give the same result.
         let mut one_by_one = Lab { strict: false, ..Lab::default() };
         one_by_one.commit(&before).unwrap();

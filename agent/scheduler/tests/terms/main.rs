@@ -30,7 +30,7 @@ fn begin(lab: &mut Lab, change: Delta) -> (TxnId, Vec<Operation>) {
 /// Carries out operations that were held back.
 fn answer(lab: &mut Lab, operations: &[Operation]) {
     let completions: Vec<Completion> =
-        operations.iter().filter_map(|operation| lab.carry_out(operation)).collect();
+        operations.iter().filter_map(|operation| lab.execute(operation)).collect();
     let step = lab.engine.completed(completions, lab.now());
     lab.follow(step);
 }

@@ -33,6 +33,6 @@ fn facts_during_a_failing_operation_are_kept() {
         lab.pass_time();
     }
     lab.failing.clear();
-    lab.settle(MINUTE);
+    lab.run_until_idle(MINUTE);
     assert_eq!(lab.shown(), "a =1", "what vanished under a hanging operation is made again");
 }

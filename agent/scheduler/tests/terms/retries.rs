@@ -56,7 +56,7 @@ fn only_the_failed_part_is_retried() {
     lab.failing.insert("create a.p".into(), busy());
     lab.outside("n");
     assert_eq!((lab.state("a.p").as_str(), lab.state("a").as_str()), ("RETRYING", "CONFIGURED"));
-    lab.settle(HOUR);
+    lab.run_until_idle(HOUR);
     let log = lab.log();
     assert!(log.matches("create a.p FAILED").count() > 2, "{log}");
     assert!(!log.contains("update a") && log.matches("create b").count() == 1, "{log}");
@@ -70,11 +70,11 @@ fn check_retry_trigger(thing: &str, errno: i32, outside: &str, again: bool) {
     let name = thing.split(' ').next().unwrap();
     lab.failing.insert(format!("create {name}"), error(errno, "not so", false));
     lab.commit_delta(delta(thing).best_effort()).unwrap();
-    lab.settle(HOUR);
+    lab.run_until_idle(HOUR);
     assert_eq!((tries(&mut lab), lab.state(name).as_str()), (1, "FAILED"));
     lab.failing.clear();
     lab.outside(outside);
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     let want = if again { "CONFIGURED" } else { "FAILED" };
     assert_eq!(lab.state(name), want, "{thing} with errno {errno} after {outside}");
     lab.engine.audit().unwrap();
@@ -103,7 +103,7 @@ fn repeated_environment_failures_back_off() {
     lab.commit_delta(delta("a <b").best_effort()).unwrap();
     for number in 2..200 {
         lab.outside(&format!("b ={number}"));
-        lab.settle(Duration::from_millis(100));
+        lab.run_until_idle(Duration::from_millis(100));
     }
     let tries = tries(&mut lab);
     assert!((3..20).contains(&tries), "{tries} tries in 20 s");

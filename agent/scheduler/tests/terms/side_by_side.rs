@@ -93,11 +93,11 @@ fn convergence_does_not_wait_for_a_hanging_change() {
     lab.outside("f; g");
     assert_eq!(lab.shown(), "f; g; w <f");
     answer(&mut lab, &held_back);
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!(lab.shown(), "a; f; g; w <f; x =1 <g", "and what belongs to it comes after it");
     lab.outside("-w");
     let (_, held_back) = begin(&mut lab, delta("b"));
-    lab.settle(SECOND);
+    lab.run_until_idle(SECOND);
     assert_eq!(lab.state("w"), "CONFIGURED", "drift is repaired meanwhile");
     answer(&mut lab, &held_back);
 }
@@ -157,7 +157,7 @@ fn an_operation_that_ignores_its_cancel_is_given_up() {
     let failed = lab.finished.iter().find(|outcome| outcome.txn() == txn);
     assert!(matches!(failed, Some(TransactionOutcome::Failed { undone: true, .. })), "{failed:?}");
     answer(&mut lab, &ops);
-    lab.settle(600 * SECOND);
+    lab.run_until_idle(600 * SECOND);
     assert_eq!(lab.shown(), "a =1", "what it does after all is drift, and nobody's intent");
 }
 

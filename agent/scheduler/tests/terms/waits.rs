@@ -29,7 +29,7 @@ fn follow(lab: &mut Lab, mut step: EngineOutput) -> Vec<WaitResult> {
     while let Some(mut step) = steps.pop_front() {
         all.append(&mut step.reached);
         lab.deadline = step.deadline;
-        let done: Vec<_> = step.submit.iter().filter_map(|op| lab.carry_out(op)).collect();
+        let done: Vec<_> = step.submit.iter().filter_map(|op| lab.execute(op)).collect();
         if !done.is_empty() {
             steps.push_back(lab.engine.completed(done, lab.now()));
         }

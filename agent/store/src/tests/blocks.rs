@@ -114,7 +114,7 @@ pub(super) fn check_sizes(database: &mut Database) {
 }
 
 /// Carries out one batch; true when its changes stay.
-fn carry_out(
+fn execute(
     folder: &Path,
     database: &mut Option<Database>,
     number: u64,
@@ -159,7 +159,7 @@ proptest! {
         let mut model = Model::new();
         for ((ops, end), number) in batches.into_iter().zip(1..) {
             let changes: Vec<_> = ops.iter().flat_map(Op::changes).collect();
-            if carry_out(folder.path(), &mut database, number, &changes, end) {
+            if execute(folder.path(), &mut database, number, &changes, end) {
                 for change in changes {
                     match change.value {
                         Some(value) => drop(model.insert(change.key, value)),

@@ -12,7 +12,7 @@ fn undecided(
     let prepare = |ticket| {
         let (answer, answered) = oneshot::channel();
         let changes = vec![change(&format!("row{ticket}=1"))];
-        thread.carry_out(Command::Prepare { ticket: Ticket(ticket), changes, answer });
+        thread.execute(Command::Prepare { ticket: Ticket(ticket), changes, answer });
         answered
     };
     let answers = (1..=count).map(prepare).collect();
@@ -20,7 +20,7 @@ fn undecided(
 }
 
 fn decide(thread: &mut DatabaseThread, ticket: u64, is_wanted: bool) {
-    thread.carry_out(Command::Decide { ticket: Ticket(ticket), is_wanted });
+    thread.execute(Command::Decide { ticket: Ticket(ticket), is_wanted });
 }
 
 #[test]
@@ -34,7 +34,7 @@ fn a_decision_does_not_wait_for_that_of_another_transaction() {
     assert!(answers[0].try_recv().is_err(), "it is undecided still");
     assert!(thread.lay_out_ahead(), "the third is laid out");
     let (answer, mut written) = oneshot::channel();
-    thread.carry_out(Command::Write { changes: vec![change("other=1")], answer });
+    thread.execute(Command::Write { changes: vec![change("other=1")], answer });
     written.try_recv().unwrap().unwrap();
     assert!(!thread.lay_out_ahead(), "once for each");
     decide(&mut thread, 3, false);
@@ -46,7 +46,7 @@ fn a_decision_does_not_wait_for_that_of_another_transaction() {
         let (answer, mut made) = oneshot::channel();
         let (unconfirmed, artefacts) = (Unconfirmed::Stays, Vec::new());
         let ticket = Ticket(ticket);
-        thread.carry_out(Command::Commit { ticket, number, unconfirmed, artefacts, answer });
+        thread.execute(Command::Commit { ticket, number, unconfirmed, artefacts, answer });
         made.try_recv().unwrap().unwrap();
     }
     drop(thread);
@@ -62,7 +62,7 @@ fn a_layout_is_written_as_it_is_unless_something_came_between() {
         assert!(thread.lay_out_ahead());
         if between {
             let (answer, _) = oneshot::channel();
-            thread.carry_out(Command::SetUser { user: user("ada"), answer });
+            thread.execute(Command::SetUser { user: user("ada"), answer });
         }
         decide(&mut thread, 1, true);
         assert_eq!(thread.block_work().written, laid_out);

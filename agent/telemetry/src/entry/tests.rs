@@ -125,7 +125,7 @@ impl Shown {
         Self { revision, configuration: Tree::new() }
     }
 
-    fn carry_out(&mut self, acts: &[Act], configured: &Configured, is_derived: bool) {
+    fn execute(&mut self, acts: &[Act], configured: &Configured, is_derived: bool) {
         let configuration = configuration(configured, &self.configuration);
         let mut draft = self.revision.draft(&MODELS, (self.revision.number + 1) * 1000);
         draft.apply_diff(Origin::OpenConfig, &self.configuration, &configuration);
@@ -225,8 +225,8 @@ proptest! {
                     Act::Show { .. } | Act::Set { .. } | Act::Clear { .. } => {}
                 }
             }
-            derived.carry_out(&acts, &configured, true);
-            stored.carry_out(&acts, &configured, false);
+            derived.execute(&acts, &configured, true);
+            stored.execute(&acts, &configured, false);
             prop_assert_eq!(derived.leaves(), stored.leaves());
             let given = |shown: &Shown| (0..PORTS).map(|port| {
                 shown.revision.openconfig.find_branch(&path(port, "").0).map(|entry| entry.given)
@@ -243,13 +243,13 @@ fn an_entry_is_stored_when_one_of_its_leaves_changes() {
     let lists = DerivedLists { openconfig: vec![list()], native: Vec::new() };
     let mut shown = Shown::new(lists);
     let configured = Configured::from([(0, [Some(0), Some(0)]), (1, [Some(0), None])]);
-    shown.carry_out(
+    shown.execute(
         &[Act::Show { port: 0, value: 0 }, Act::Show { port: 1, value: 0 }],
         &configured,
         true,
     );
     assert!(is_derived(&shown.revision, 0) && is_derived(&shown.revision, 1));
-    shown.carry_out(&[Act::Set { port: 0, value: 1 }], &configured, true);
+    shown.execute(&[Act::Set { port: 0, value: 1 }], &configured, true);
     assert!(!is_derived(&shown.revision, 0) && is_derived(&shown.revision, 1));
     let version = |leaf: &str| shown.revision.openconfig.find_leaf(&path(0, leaf)).unwrap().meta;
     assert_eq!((version("state/mtu").changes, version("config/mtu").changes), (2, 1));

@@ -60,7 +60,7 @@ impl Ethtool {
         let mut asker = QuerySocket::generic()?;
         let mut family = None;
         let name = attribute(CTRL_ATTR_FAMILY_NAME, FAMILY_NAME);
-        asker.ask(
+        asker.query(
             buffer,
             &mut |listing| {
                 let Listing::Object(frame) = listing else { return };
@@ -79,7 +79,7 @@ impl Ethtool {
     pub(super) fn link(&mut self, index: u32, buffer: &mut [u8]) -> Option<Ethernet> {
         let header = header(&attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes()));
         let (family, mut found) = (self.family, None);
-        let asked = self.socket.ask(
+        let asked = self.socket.query(
             buffer,
             &mut |listing| {
                 if let Listing::Object(frame) = listing {

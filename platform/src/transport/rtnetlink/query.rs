@@ -99,11 +99,11 @@ impl QuerySocket {
     ) -> Result<(), QueryError> {
         // The acknowledgement marks the end of the answer.
         let flags = NLM_F_REQUEST | NLM_F_ACK;
-        self.ask(buffer, each, |octets, sequence| put_message(octets, question, flags, sequence))
+        self.query(buffer, each, |octets, sequence| put_message(octets, question, flags, sequence))
     }
 
     /// Sends a query that ends with one acknowledgement, with or without objects before it.
-    pub(super) fn ask(
+    pub(super) fn query(
         &mut self,
         buffer: &mut [u8],
         each: &mut dyn FnMut(Listing<'_>),

@@ -46,7 +46,7 @@ impl Task {
         for question in questions {
             let facts = match question {
                 ReadQuery::Route(_) if singles > MAX_SINGLE_ROUTES => continue,
-                other => self.ask(&other),
+                other => self.query(&other),
             };
             if self.take(facts, &mut wanted, &mut answers).is_err() {
                 return; // everything is read instead
@@ -85,7 +85,7 @@ impl Task {
         }
     }
 
-    pub(super) fn ask(&mut self, question: &ReadQuery) -> QueryResult {
+    pub(super) fn query(&mut self, question: &ReadQuery) -> QueryResult {
         match question {
             ReadQuery::Link(name) => self.get_link(name),
             ReadQuery::Addresses(link) => self.list_of_link(link, query::addresses),

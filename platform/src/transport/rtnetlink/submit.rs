@@ -152,7 +152,7 @@ impl Task {
 
     fn read_back(&mut self, batch: &mut Batch, operation: usize) {
         let key = &batch.operations[operation].key;
-        if let Ok(Some(fact)) = self.ask(&ReadQuery::of(key)).map(|mut facts| facts.pop()) {
+        if let Ok(Some(fact)) = self.query(&ReadQuery::of(key)).map(|mut facts| facts.pop()) {
             batch.observed.push((operation, fact));
         }
     }

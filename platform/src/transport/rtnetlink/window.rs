@@ -107,7 +107,7 @@ impl Window {
         if self.is_empty() {
             return Ok(WindowAnswers::default());
         }
-        self.ask_for_acknowledgement();
+        self.request_acknowledgement();
         let sent = socket.send(&self.octets);
         let answers = sent.and_then(|()| self.answers(socket, buffer));
         self.clear();
@@ -147,7 +147,7 @@ impl Window {
         }
     }
 
-    fn ask_for_acknowledgement(&mut self) {
+    fn request_acknowledgement(&mut self) {
         let flags = self.last + 6..self.last + 8;
         let asked = u16::from_ne_bytes([self.octets[flags.start], self.octets[flags.start + 1]]);
         self.octets[flags].copy_from_slice(&(asked | NLM_F_ACK).to_ne_bytes());

@@ -46,7 +46,7 @@ impl SimulatedBox {
         let (now, deadline, outcomes) = (Duration::ZERO, None, Vec::new());
         let mut this = Self { kernel, engine, transport, events, now, deadline, outcomes };
         this.transport.retrieve();
-        this.settle();
+        this.run_until_idle();
         this
     }
 
@@ -67,7 +67,7 @@ impl SimulatedBox {
         changes: Vec<(Key, Option<SharedValue>)>,
     ) -> TransactionOutcome {
         let txn = self.begin(changes);
-        self.settle();
+        self.run_until_idle();
         let found = self.outcomes.iter().find(|outcome| outcome.txn() == txn).cloned();
         found.expect("every transaction ends")
     }
@@ -94,7 +94,7 @@ impl SimulatedBox {
     }
 
     /// Steps until the box is idle; time advances only when nothing else happens.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_until_idle(&mut self) {
         for _ in 0..MAX_STEPS {
             if let Some(event) = self.events.try_recv() {
                 let step = self.process_event(event);
@@ -128,6 +128,6 @@ impl SimulatedBox {
 
     fn process_event(&mut self, event: Event) -> EngineOutput {
         let now = self.now();
-        event.tell(&mut self.engine, now)
+        event.report_to(&mut self.engine, now)
     }
 }

@@ -74,7 +74,7 @@ impl KernelModel {
         self.sysctls.insert(disable_ipv6_path(&link.name), "0".to_owned());
         let index = link.index;
         self.links.insert(index, link);
-        self.tell(index);
+        self.announce(index);
     }
 
     pub(super) fn create_link(&mut self, message: &LinkMessage) -> ModelResult<()> {
@@ -110,7 +110,7 @@ impl KernelModel {
         if made.is_err() {
             self.remove(index);
         }
-        self.tell(index);
+        self.announce(index);
         made
     }
 
@@ -142,7 +142,7 @@ impl KernelModel {
             && (before.alias == after.alias || !after.up)
             && info(message).is_none();
         if !same {
-            self.tell(message.header.index);
+            self.announce(message.header.index);
         }
         if before.up && !self.link(message.header.index)?.up {
             self.drop_routes(message.header.index, false);
@@ -201,7 +201,7 @@ impl KernelModel {
             let link = self.links.get_mut(&index).ok_or(Errno::ENODEV)?;
             link.altnames.push(name.clone());
         }
-        self.tell(index);
+        self.announce(index);
         Ok(())
     }
 
@@ -226,7 +226,7 @@ impl KernelModel {
             if let Some(port) = self.links.get_mut(&port) {
                 port.master = 0;
             }
-            self.tell(port);
+            self.announce(port);
         }
         self.notes.push((RouteNetlinkMessage::DelLink(self.show(&link)), 0));
         if let SimLinkKind::Veth(peer) = link.kind {
@@ -244,7 +244,7 @@ impl KernelModel {
     }
 
     /// Announces a link, and the other end of its pair, whose state depends on it.
-    pub(super) fn tell(&mut self, index: u32) {
+    pub(super) fn announce(&mut self, index: u32) {
         let Some(link) = self.links.get(&index) else { return };
         let mut told = vec![index];
         if let SimLinkKind::Veth(peer) = link.kind {

@@ -311,7 +311,7 @@ impl SimulatedKernel {
     fn change_externally(&self, act: impl FnOnce(&mut KernelModel)) {
         let mut state = self.lock();
         act(&mut state.machine);
-        state.tell();
+        state.post_notifications();
     }
 
     /// Runs a change by another program that gives no notification, and reads the object again.
@@ -418,7 +418,7 @@ impl State {
             }
         }
         self.post(Event::Completed(completions));
-        self.tell();
+        self.post_notifications();
     }
 
     /// Carries one operation out; `None` when it hangs.
@@ -437,7 +437,7 @@ impl State {
             return None;
         }
         self.links = links;
-        let result = self.carry_out(requests);
+        let result = self.execute(requests);
         if result.is_err() && operation.action == holdfast_scheduler::Action::Create {
             self.undo(operation);
         }
@@ -456,7 +456,7 @@ impl State {
         }
     }
 
-    fn carry_out(&mut self, requests: Requests) -> Result<(), OperationError> {
+    fn execute(&mut self, requests: Requests) -> Result<(), OperationError> {
         for request in requests {
             self.requests += 1;
             let fault = self.fault.filter(|(nth, _)| *nth == self.requests).map(|(_, fault)| fault);
@@ -485,7 +485,7 @@ impl State {
     }
 
     /// Posts the notifications of the model as facts.
-    fn tell(&mut self) {
+    fn post_notifications(&mut self) {
         let notes = std::mem::take(&mut self.machine.notes);
         let mut seen = Vec::new();
         for (message, flags) in notes {

@@ -329,20 +329,20 @@ fn a_multipath_route_follows_foreign_changes() {
     let mut agent = SimulatedBox::new(&["eth0", "eth1"]);
     commit(&mut agent, NOTHING, UPLINKS);
     agent.kernel.unplug("eth1");
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(uplinks(&agent), "eth0, eth0");
     agent.kernel.plug("eth1");
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
     // Our objects are restored; the routes have used the other link meanwhile.
     agent.kernel.delete_address("eth1", [198, 51, 100, 1].into(), 24);
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
     agent.kernel.set_up("eth1", false);
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
     agent.kernel.delete_route("10.0.0.0/8".parse().unwrap());
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(uplinks(&agent), "eth0 eth1, eth0 eth1");
     agent.engine.audit().unwrap();
 }
@@ -369,7 +369,7 @@ fn dummy_links_are_created_disabled_restored_and_deleted() {
     // As after a reboot, created links are gone.
     agent.kernel.unplug("d0");
     agent.kernel.unplug("d1");
-    agent.settle();
+    agent.run_until_idle();
     assert_same(&agent.contents(), &whole, "what vanished is made again");
     commit(&mut agent, &up, OTHERS);
     assert_same(&agent.contents(), &others, "gone");
@@ -439,17 +439,17 @@ fn a_port_that_is_missing_is_waited_for() {
     let keys: Vec<Key> = values(config).into_iter().map(|(key, _)| key).collect();
     assert_eq!(agent.state(&keys[0]), ValueState::Pending);
     agent.kernel.plug("eth9");
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(
         keys.iter().map(|key| agent.state(key)).collect::<Vec<_>>(),
         [ValueState::Configured; 3]
     );
     agent.kernel.unplug("eth9");
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(agent.state(&keys[0]), ValueState::Pending);
     assert_eq!(agent.kernel.describe(), ["link eth0", "link lo"]);
     agent.kernel.plug("eth9");
-    agent.settle();
+    agent.run_until_idle();
     assert_eq!(agent.kernel.describe().len(), 5, "{:?}", agent.kernel.describe());
 }
 
@@ -459,7 +459,7 @@ fn a_port_gets_back_what_it_had_before_us() {
     let check = |restart: bool| {
         let mut agent = SimulatedBox::new(&["eth0"]);
         agent.kernel.set_mtu("eth0", 1450);
-        agent.settle();
+        agent.run_until_idle();
         let before = agent.contents();
         commit(&mut agent, NOTHING, config);
         if restart {
@@ -506,7 +506,7 @@ fn a_release_keeps_foreign_changes_to_open_attributes() {
     let mut agent = SimulatedBox::new(&["eth0"]);
     commit(&mut agent, NOTHING, "port eth0 mtu 1400");
     agent.kernel.set_alias("eth0", "theirs");
-    agent.settle();
+    agent.run_until_idle();
     commit(&mut agent, "port eth0 mtu 1400", NOTHING);
     let contents = agent.contents().join("\n");
     assert!(contents.contains("theirs") && !contents.contains("1400"), "{contents}");
@@ -524,7 +524,7 @@ fn drift_of_our_objects_is_repaired() {
         commit(&mut agent, NOTHING, config);
         let before = agent.contents();
         act(&agent.kernel);
-        agent.settle();
+        agent.run_until_idle();
         assert_same(&agent.contents(), &before, "repaired");
     };
     let ip = [192, 0, 2, 1].into();
@@ -546,7 +546,7 @@ fn foreign_objects_are_not_changed() {
     agent.kernel.add_foreign_route("10.0.0.0/8".parse().unwrap());
     agent.kernel.add_address("eth1", [198, 51, 100, 1].into(), 24);
     agent.kernel.add_address("eth0", [192, 0, 2, 1].into(), 24);
-    agent.settle();
+    agent.run_until_idle();
     let before = agent.contents();
     // An existing address is used as it is.
     let config = "port eth0 mtu 1400\naddress eth0 192.0.2.1/24\nroute 11.0.0.0/8 drop";
@@ -585,6 +585,6 @@ fn facts_flow_while_an_operation_hangs() {
     assert!(shown.same(&*seen));
     assert!(!agent.engine.is_idle());
     agent.kernel.resume();
-    agent.settle();
+    agent.run_until_idle();
     assert!(agent.outcomes.iter().any(|outcome| outcome.txn() == txn));
 }

@@ -132,7 +132,7 @@ impl Pathz {
 
     /// Applies a policy that is on disk; readers under the previous one are notified. Returns the resulting state
     /// leaves.
-    pub(crate) fn settle(&self, state: &State) -> ServiceState {
+    pub(crate) fn mark_final(&self, state: &State) -> ServiceState {
         let mut shown = self.set_sandbox(&None);
         self.active.send_replace(state.clone());
         shown.extend(self.leaves.active(state.as_deref()));
@@ -154,7 +154,7 @@ impl Pathz {
     #[cfg(test)]
     pub(crate) fn enforce(&self, judge: Option<Arc<CompiledPolicy>>) {
         let (version, created_on, content) = (String::new(), 0, Vec::new());
-        self.settle(
+        self.mark_final(
             &judge.map(|judge| Arc::new(InstalledPolicy { version, created_on, content, judge })),
         );
     }

@@ -176,7 +176,7 @@ impl Trial {
     ) -> Result<(), Refusal> {
         let confirm = self.with_boot.then_some(BootChange::Confirm);
         let Err(refusal) = write(core, gnsi, caller, confirm, self.seeds.changes()).await else {
-            self.seeds.settle().await;
+            self.seeds.mark_final().await;
             return Ok(());
         };
         self.take_back(core, caller, &refusal).await?;
@@ -298,7 +298,7 @@ pub(in crate::northbound) async fn set_boot<D: Datastore>(
         let seeds = ArtefactTrial::begin(&core, &own, &caller, boot.as_ref(), artefacts).await?;
         let changes = seeds.changes().into_iter().chain(beside).collect();
         match write(&core, &own, &caller, boot, changes).await {
-            Ok(()) => seeds.settle().await,
+            Ok(()) => seeds.mark_final().await,
             Err(refusal) => {
                 seeds.undo(&refusal).await;
                 return Err(refusal);
@@ -306,7 +306,7 @@ pub(in crate::northbound) async fn set_boot<D: Datastore>(
         }
         Ok(())
     };
-    gnsi.rotations.carry_out(set).await.unwrap_or_else(|| Err(Refusal::stopping()))
+    gnsi.rotations.run(set).await.unwrap_or_else(|| Err(Refusal::stopping()))
 }
 
 /// Records a change of the boot configuration and gNSI artefacts in one transaction.

@@ -60,7 +60,7 @@ impl System for SystemService {
         let extent = scope_of_method(method, self.reboots.setting())?;
         whole_box(&subcomponents)?;
         let wish = RequestedReboot { extent, delay: Duration::from_nanos(delay), reason, force };
-        self.reboots.ask(wish).map_err(Refusal::from)?;
+        self.reboots.request(wish).map_err(Refusal::from)?;
         Ok(Response::new(RebootResponse {}))
     }
 

@@ -55,7 +55,7 @@ struct ServiceUploads<D: Datastore> {
 #[tonic::async_trait]
 trait ServiceTrial: Send + Sync {
     fn changes(&self) -> Vec<ArtefactChange>;
-    async fn settle(self: Box<Self>);
+    async fn mark_final(self: Box<Self>);
     async fn undo(self: Box<Self>, why: &Refusal);
 }
 
@@ -65,8 +65,8 @@ impl<S: Rotatable> ServiceTrial for UploadTrial<S> {
         UploadTrial::changes(self)
     }
 
-    async fn settle(self: Box<Self>) {
-        (*self).settle().await;
+    async fn mark_final(self: Box<Self>) {
+        (*self).mark_final().await;
     }
 
     async fn undo(self: Box<Self>, why: &Refusal) {
@@ -181,9 +181,9 @@ impl ArtefactTrial {
     }
 
     /// Notes that the artefacts are final, once they are recorded.
-    pub(crate) async fn settle(self) {
+    pub(crate) async fn mark_final(self) {
         for seed in self.tried {
-            seed.settle().await;
+            seed.mark_final().await;
         }
     }
 

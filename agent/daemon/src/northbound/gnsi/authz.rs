@@ -117,8 +117,8 @@ impl<D: Datastore> Rotatable for RotatableAuthz<D> {
         vec![self.authz.change(now)]
     }
 
-    async fn settle(&self, now: &State<Self>) {
-        self.authz.settle(now);
+    async fn mark_final(&self, now: &State<Self>) {
+        self.authz.mark_final(now);
     }
 
     async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {

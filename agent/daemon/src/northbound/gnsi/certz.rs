@@ -149,7 +149,7 @@ impl<D: Datastore> RotatableCertz<D> {
     async fn change_list(&self, now: Profiles) -> Result<(), Refusal> {
         let changes = differences(&self.certz.profiles.last(), &now);
         self.certz.rotator.store().write_artefacts(changes).await?;
-        self.certz.profiles.settle(&now);
+        self.certz.profiles.mark_final(&now);
         self.bring_into_force(&now).await
     }
 
@@ -190,8 +190,8 @@ impl<D: Datastore> Rotatable for RotatableCertz<D> {
         differences(&before.profiles, &now.profiles)
     }
 
-    async fn settle(&self, now: &State<Self>) {
-        self.certz.profiles.settle(&now.profiles);
+    async fn mark_final(&self, now: &State<Self>) {
+        self.certz.profiles.mark_final(&now.profiles);
     }
 
     async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {

@@ -145,8 +145,8 @@ impl<D: Datastore> Rotatable for RotatablePathz<D> {
         vec![self.pathz.change(now)]
     }
 
-    async fn settle(&self, now: &State<Self>) {
-        self.core.show_state(self.pathz.settle(now)).await;
+    async fn mark_final(&self, now: &State<Self>) {
+        self.core.show_state(self.pathz.mark_final(now)).await;
     }
 
     async fn roll_back(&self, _from: &State<Self>, _to: &State<Self>) {

@@ -67,7 +67,7 @@ pub(in crate::northbound) trait Rotatable: Send + Sync + 'static {
     fn changes(&self, before: &State<Self>, now: &State<Self>) -> Vec<ArtefactChange>;
 
     /// Notes the final state. It is recorded already, so this cannot fail.
-    fn settle(&self, now: &State<Self>) -> impl Future<Output = ()> + Send;
+    fn mark_final(&self, now: &State<Self>) -> impl Future<Output = ()> + Send;
 
     /// Brings `to` back into force. Of `from`, all, a part or nothing may be in force.
     fn roll_back(&self, from: &State<Self>, to: &State<Self>) -> impl Future<Output = ()> + Send;
@@ -200,9 +200,9 @@ impl<S: Rotatable> UploadTrial<S> {
     }
 
     /// Notes that the uploads are final, once they are recorded.
-    pub(in crate::northbound) async fn settle(self) {
+    pub(in crate::northbound) async fn mark_final(self) {
         let settled = async {
-            self.service.settle(self.now()).await;
+            self.service.mark_final(self.now()).await;
             Ok(())
         };
         // The panic is in the log; a restart has in force what is on disk.
@@ -257,7 +257,7 @@ impl<Request, Response> Client<'_, Request, Response> {
         timeout(self.idle, message).await.unwrap_or(Err(StreamEnd::Silent(self.idle)))
     }
 
-    async fn tell(&self, answer: Response) -> Result<(), StreamEnd> {
+    async fn send_answer(&self, answer: Response) -> Result<(), StreamEnd> {
         match timeout(self.idle, self.answers.send(Ok(answer))).await {
             Ok(sent) => sent.map_err(|_| StreamEnd::Broken),
             Err(_) => Err(StreamEnd::Silent(self.idle)),
@@ -337,7 +337,7 @@ impl<S: Rotatable> Driver<'_, S> {
                 StepOutcome::Final if M::CONTINUES_AFTER_FINALIZE => M::Response::default(),
                 StepOutcome::Final => return Some(Ok(M::Response::default())),
             };
-            if let Err(gone) = client.tell(answer).await {
+            if let Err(gone) = client.send_answer(answer).await {
                 return self.gone(rotation, &gone).await.map(Err);
             }
         }
@@ -393,7 +393,7 @@ impl<S: Rotatable> Driver<'_, S> {
             return Err(StepFailure { refusal, roll_back: Some(finalizing.failed()) });
         }
         let settled = async {
-            self.service.settle(finalizing.now()).await;
+            self.service.mark_final(finalizing.now()).await;
             Ok(())
         };
         if let Err(refusal) = catch_panic("settling", settled).await {

@@ -105,7 +105,7 @@ impl<'a> NotificationWriter<'a> {
     }
 
     /// Sends a walk to its end, in portions. No permit is held while something is sent.
-    pub(super) async fn tell(
+    pub(super) async fn send_walk(
         &mut self,
         mut walk: Walk,
         tell: SendFilter,

@@ -82,7 +82,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                 let time = TimestampMode::OfReading { time_ns: sample.time_ns };
                 let mut teller = self.writer(part, time);
                 let walk = Walk::whole(part.selection.clone(), &sample.tree);
-                teller.tell(walk, SendFilter::All, portions).await?;
+                teller.send_walk(walk, SendFilter::All, portions).await?;
                 teller.flush().await?;
             }
         }
@@ -140,7 +140,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
                     }
                 };
                 let mut teller = self.writer(part, time);
-                teller.tell(cursor.whole(&sample.tree), SendFilter::All, portions).await?;
+                teller.send_walk(cursor.whole(&sample.tree), SendFilter::All, portions).await?;
                 teller.flush().await?;
             }
             let part = part.clone();
@@ -182,7 +182,9 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         let tree = revision.tree(live.part.selection.origin);
         let mut teller =
             self.writer(&live.part, TimestampMode::OfEvent { revision_ns: revision.time_ns });
-        teller.tell(live.cursor.next(tree, Compare::Events), SendFilter::All, portions).await?;
+        teller
+            .send_walk(live.cursor.next(tree, Compare::Events), SendFilter::All, portions)
+            .await?;
         teller.flush().await
     }
 
@@ -226,13 +228,15 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             self.writer(&live.part, TimestampMode::OfReading { time_ns: sample.time_ns });
         if suppress {
             let tell = if deletes { SendFilter::All } else { SendFilter::Updates };
-            teller.tell(live.cursor.next(&sample.tree, Compare::Values), tell, portions).await?;
+            teller
+                .send_walk(live.cursor.next(&sample.tree, Compare::Values), tell, portions)
+                .await?;
         } else {
             if deletes {
                 let walk = live.cursor.next(&sample.tree, Compare::Values);
-                teller.tell(walk, SendFilter::Deletes, portions).await?;
+                teller.send_walk(walk, SendFilter::Deletes, portions).await?;
             }
-            teller.tell(live.cursor.whole(&sample.tree), SendFilter::All, portions).await?;
+            teller.send_walk(live.cursor.whole(&sample.tree), SendFilter::All, portions).await?;
         }
         teller.flush().await
     }

@@ -308,7 +308,7 @@ impl Datastore for FakeDatastore {
         *configuration = next;
         let boundary =
             Boundary { revision: revision.clone(), transaction: revision.number, confirm_id: None };
-        self.0.boundary_tx.tell(boundary);
+        self.0.boundary_tx.send(boundary);
         Ok(CommitStamp { time_ns: revision.time_ns, revision: revision.number })
     }
 }

@@ -99,7 +99,7 @@ impl Transfer {
             .await;
         let mut progress = Progress { answers: &self.answers, octets: 0, at: Instant::now() };
         contents(&mut requests, &mut incoming, package_size, &mut progress).await?;
-        progress.tell(incoming.length());
+        progress.send_progress(incoming.length());
         info!(caller = %self.caller.name, version, octets = incoming.length(), "an image is complete");
         wait_for_install(tokio::spawn(incoming.install()), &mut progress).await?;
         info!(caller = %self.caller.name, version, "an image is installed");
@@ -158,7 +158,7 @@ async fn wait_for_install(
             ended = &mut installing => {
                 return Ok(ended.map_err(|error| Refusal::internal(error.to_string()))??);
             }
-            () = sleep(PROGRESS_TIME) => progress.tell(progress.octets),
+            () = sleep(PROGRESS_TIME) => progress.send_progress(progress.octets),
         }
     }
 }
@@ -166,12 +166,12 @@ async fn wait_for_install(
 impl Progress<'_> {
     fn send_if_due(&mut self, octets: u64) {
         if octets - self.octets >= PROGRESS_OCTETS || self.at.elapsed() >= PROGRESS_TIME {
-            self.tell(octets);
+            self.send_progress(octets);
         }
     }
 
     /// Sends progress unless the queue is full: a client may read only after it has sent everything.
-    fn tell(&mut self, octets: u64) {
+    fn send_progress(&mut self, octets: u64) {
         (self.octets, self.at) = (octets, Instant::now());
         let progress = TransferProgress { bytes_received: octets };
         let _told_later = self

@@ -81,7 +81,7 @@ impl<D: Datastore> Os for OsService<D> {
         // Completed even if the client goes meanwhile.
         let activating =
             async move { activate(&core, &gnsi, &software, &reboots, &caller, request).await };
-        let activated = self.gnsi.rotations.carry_out(activating).await;
+        let activated = self.gnsi.rotations.run(activating).await;
         let response = Some(activated.unwrap_or_else(|| Err(Refusal::stopping()))?);
         Ok(Response::new(ActivateResponse { response }))
     }

@@ -205,7 +205,7 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
         before: &Arc<Credentials>,
         now: &Arc<Credentials>,
     ) -> Result<(), Refusal> {
-        self.logins.hold(&[&self.logins.last(), before, now]);
+        self.logins.retain_secrets(&[&self.logins.last(), before, now]);
         let (from, to) = (Arc::clone(before), Arc::clone(now));
         let change = holdfast_core::CredentialChange { from, to, is_restored: false };
         self.core.change(&author(), Intent::Credentials(change)).await?;
@@ -218,13 +218,13 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
         self.logins.changes(before, now)
     }
 
-    async fn settle(&self, now: &Arc<Credentials>) {
-        self.logins.settle(now);
+    async fn mark_final(&self, now: &Arc<Credentials>) {
+        self.logins.mark_final(now);
     }
 
     /// Rolls back as far as possible: the engine repairs a failed change later.
     async fn roll_back(&self, from: &Arc<Credentials>, to: &Arc<Credentials>) {
-        self.logins.hold(&[to, from]);
+        self.logins.retain_secrets(&[to, from]);
         let change = holdfast_core::CredentialChange {
             from: Arc::clone(from),
             to: Arc::clone(to),
@@ -242,7 +242,7 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
             }
         }
         self.logins.enter(to);
-        self.logins.hold(&[to]);
+        self.logins.retain_secrets(&[to]);
         self.core.show_state(self.leaves.shown(from, to)).await;
     }
 }
