@@ -84,7 +84,7 @@ impl CoreTask {
         let dry_run = matches!(request.reply, ReplySender::Preview(_));
         match election {
             Some(election) if dry_run => self.elections.check(election)?,
-            Some(election) => self.elections.hold(election)?,
+            Some(election) => self.elections.check_and_record(election)?,
             None => {}
         }
         let changes_nothing = edit.is_empty() && confirmation.is_none() && !dry_run;

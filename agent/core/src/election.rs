@@ -46,7 +46,7 @@ impl Elections {
     }
 
     /// Checks the writer, and records its id as the highest of the role.
-    pub(super) fn hold(&mut self, election: &Election) -> Result<(), ElectionError> {
+    pub(super) fn check_and_record(&mut self, election: &Election) -> Result<(), ElectionError> {
         self.check(election)?;
         self.0.insert(election.role.clone(), election.id);
         Ok(())
@@ -72,7 +72,7 @@ mod tests {
             ("", (1 << 64) + 1, false),
         ] {
             let election = Election { role: role.into(), id };
-            assert_eq!(elections.hold(&election).is_ok(), held, "{role} {id}");
+            assert_eq!(elections.check_and_record(&election).is_ok(), held, "{role} {id}");
         }
         let outvoted = elections.check(&Election { role: "".into(), id: 1 }).unwrap_err();
         assert!(outvoted.to_string().contains(&u128::MAX.to_string()), "{outvoted}");
@@ -83,9 +83,9 @@ mod tests {
         let mut elections = Elections::default();
         let election = |n: usize| Election { role: n.to_string().into(), id: 1 };
         for n in 0..MAX_ROLES {
-            elections.hold(&election(n)).unwrap();
+            elections.check_and_record(&election(n)).unwrap();
         }
-        assert!(elections.hold(&election(MAX_ROLES)).is_err());
-        elections.hold(&election(0)).unwrap();
+        assert!(elections.check_and_record(&election(MAX_ROLES)).is_err());
+        elections.check_and_record(&election(0)).unwrap();
     }
 }

@@ -78,7 +78,7 @@ struct TreeLines<'a, M: StoredMeta> {
 }
 
 impl<M: StoredMeta> TreeLines<'_, M> {
-    fn say(&mut self, path: &InstancePath, act: StatementAction, note: Option<String>) {
+    fn add_statement(&mut self, path: &InstancePath, act: StatementAction, note: Option<String>) {
         self.said.push(PrintedLine { path: path.clone(), act, note });
     }
 
@@ -90,14 +90,14 @@ impl<M: StoredMeta> TreeLines<'_, M> {
             }
             path.0.push(Step::node(*id));
             match child {
-                Child::Leaf(leaf) => self.say(
+                Child::Leaf(leaf) => self.add_statement(
                     path,
                     StatementAction::Set(leaf.value.clone()),
                     (self.note)(&leaf.meta),
                 ),
                 Child::Container(inside) => {
                     if inside.given && node.kind == (NodeKind::Container { presence: true }) {
-                        self.say(path, StatementAction::Create, None);
+                        self.add_statement(path, StatementAction::Create, None);
                     }
                     self.branch(path, inside);
                 }
@@ -116,7 +116,11 @@ impl<M: StoredMeta> TreeLines<'_, M> {
     fn entry(&mut self, path: &mut InstancePath, entry: &Branch<M>) {
         if self.every || entry.given || entry.has_only_keys(self.schema) {
             let key = entry.children().first().and_then(|(key, _)| entry.leaf(*key));
-            self.say(path, StatementAction::Create, key.and_then(|key| (self.note)(&key.meta)));
+            self.add_statement(
+                path,
+                StatementAction::Create,
+                key.and_then(|key| (self.note)(&key.meta)),
+            );
         }
         self.branch(path, entry);
     }
@@ -126,7 +130,7 @@ impl<M: StoredMeta> TreeLines<'_, M> {
 pub(super) fn write(grammar: &Grammar<'_>, said: &[PrintedLine]) -> String {
     let root = OpenBlock { steps: 0, at: grammar.schema().root() };
     let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };
-    said.iter().for_each(|it| writer.say(it));
+    said.iter().for_each(|it| writer.add_statement(it));
     writer.out
 }
 
@@ -151,7 +155,7 @@ impl<'a> Writer<'a> {
         *self.open.last().expect("the root is always open")
     }
 
-    fn say(&mut self, said: &'a PrintedLine) {
+    fn add_statement(&mut self, said: &'a PrintedLine) {
         let steps = &said.path.0;
         while self.innermost().steps > 0 && !self.is_inside(steps) {
             self.open.pop();

@@ -32,7 +32,7 @@ struct RunningLines<'a> {
 }
 
 impl RunningLines<'_> {
-    fn say(&mut self, path: &InstancePath, act: StatementAction) {
+    fn add_statement(&mut self, path: &InstancePath, act: StatementAction) {
         self.said.push(PrintedLine { path: path.clone(), act, note: None });
     }
 
@@ -72,11 +72,11 @@ impl RunningLines<'_> {
     ) {
         match held {
             Some((value, LeafMark::Explicit)) => {
-                self.say(path, StatementAction::Set(value.clone()))
+                self.add_statement(path, StatementAction::Set(value.clone()))
             }
             Some(_) => {}
             None if factory.is_some() && !(self.elsewhere)(path) => {
-                self.say(path, StatementAction::No)
+                self.add_statement(path, StatementAction::No)
             }
             None => {}
         }
@@ -122,13 +122,13 @@ impl RunningLines<'_> {
             // Nodes that another origin holds get no `no` of their own: their leaves are decided one by one.
             let gone = (was_given || is_entry(path)) && !(self.elsewhere)(path);
             return match gone {
-                true => self.say(path, StatementAction::No),
+                true => self.add_statement(path, StatementAction::No),
                 false => self.branch(path, &nothing, factory.unwrap_or(&nothing)),
             };
         };
         let again = was_given && !layer.given && !(self.elsewhere)(path) && !holds_factory(layer);
         if again {
-            self.say(path, StatementAction::No);
+            self.add_statement(path, StatementAction::No);
         }
         let factory = factory.filter(|_| !again).unwrap_or(&nothing);
         let (at, new) = (self.said.len(), layer.given && !factory.given);

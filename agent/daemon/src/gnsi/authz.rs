@@ -173,7 +173,7 @@ impl Authz {
     pub(crate) fn enforce(&self, state: &State) -> ServiceState {
         self.policies.write().unwrap_or_else(PoisonError::into_inner).in_force.clone_from(state);
         self.access.advance();
-        self.shown(state)
+        self.state_leaves(state)
     }
 
     /// Change of the artefact for this state.
@@ -197,12 +197,12 @@ impl Authz {
         let name = |(rpc, counters): (&String, &Counters)| {
             (below(&counters.entry, &self.nodes.name), Some(Value::Str(rpc.into())))
         };
-        let mut state = self.shown(&self.in_force());
+        let mut state = self.state_leaves(&self.in_force());
         state.extend(self.counters.iter().map(name));
         state
     }
 
-    fn shown(&self, state: &State) -> ServiceState {
+    fn state_leaves(&self, state: &State) -> ServiceState {
         let version = state.as_ref().map(|it| Value::Str(it.version.as_str().into()));
         let created_on = state.as_ref().and_then(|it| created_on_ns(it.created_on));
         vec![

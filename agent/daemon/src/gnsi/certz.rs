@@ -260,11 +260,11 @@ impl TlsProfiles {
         certificate.status_cache.until()
     }
 
-    /// Applies these profiles to new connections. Present connections stay until [`Self::settle`].
+    /// Applies these profiles to new connections. Present connections stay until [`Self::mark_final`].
     ///
     /// # Errors
     /// When rustls refuses one of them; nothing has changed then.
-    pub(crate) fn bring_into_force(&self, profiles: &Profiles) -> Result<(), TlsError> {
+    pub(crate) fn activate(&self, profiles: &Profiles) -> Result<(), TlsError> {
         let _one_at_a_time = self.0.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.0.in_force.load_full();
         let now = TlsSnapshot::new(before.own.clone(), profiles.clone(), Some(&before))?;

@@ -73,7 +73,7 @@ impl CredentialLeaves {
     }
 
     /// State leaves that change when `to` replaces `from`.
-    pub(crate) fn shown(&self, from: &Credentials, to: &Credentials) -> ServiceState {
+    pub(crate) fn state_leaves(&self, from: &Credentials, to: &Credentials) -> ServiceState {
         let mut state = self.host(&to.host);
         let names: BTreeSet<&SmolStr> = from.accounts.keys().chain(to.accounts.keys()).collect();
         for name in names {

@@ -137,7 +137,9 @@ impl Gnsi {
         let mut state = self.authz.first_state();
         state.extend(self.pathz.first_state());
         state.extend(self.counted.first_state());
-        state.extend(self.credential_leaves.shown(&Credentials::default(), &self.logins.current()));
+        state.extend(
+            self.credential_leaves.state_leaves(&Credentials::default(), &self.logins.current()),
+        );
         core.show_state(state).await;
     }
 

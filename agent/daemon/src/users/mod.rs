@@ -159,7 +159,7 @@ impl Users {
     }
 
     /// Replaces the passwords of these users for new logins. Logins with an unchanged password are remembered; calls
-    /// that began with another one go on until [`Self::settle`].
+    /// that began with another one go on until [`Self::mark_final`].
     pub fn set_gnsi_passwords(&self, passwords: BTreeMap<SmolStr, CryptHash>) {
         let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
         let known = std::mem::take(&mut given.in_force);

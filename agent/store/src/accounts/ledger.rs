@@ -218,7 +218,11 @@ mod tests {
         }
     }
 
-    async fn told(accounts: &AccountingLog, after_ns: u64, count: usize) -> Vec<(String, bool)> {
+    async fn records_after(
+        accounts: &AccountingLog,
+        after_ns: u64,
+        count: usize,
+    ) -> Vec<(String, bool)> {
         let mut reader = accounts.read(after_ns);
         let mut all = Vec::new();
         for _ in 0..count {
@@ -248,23 +252,23 @@ mod tests {
         let plain = |names: &[&str]| -> Vec<_> {
             names.iter().map(|name| ((*name).to_owned(), false)).collect()
         };
-        assert_eq!(told(&accounts, 0, 4).await, plain(&["a", "b", "c", "d"]));
+        assert_eq!(records_after(&accounts, 0, 4).await, plain(&["a", "b", "c", "d"]));
         // The first run began at 1000.
-        assert_eq!(told(&accounts, 1000, 1).await, plain(&["a"]));
-        assert_eq!(told(&accounts, 999, 1).await, [("a".to_owned(), true)]);
+        assert_eq!(records_after(&accounts, 1000, 1).await, plain(&["a"]));
+        assert_eq!(records_after(&accounts, 999, 1).await, [("a".to_owned(), true)]);
         accounts.end(PATIENCE);
         drop(accounts);
 
         // Room for two: records dropped in memory are dropped from the file.
         let two = 2 * Record { time_ns: 0, account: command("a") }.octets();
         let accounts = open(folder.path(), two);
-        assert_eq!(told(&accounts, 0, 2).await, plain(&["c", "d"]));
+        assert_eq!(records_after(&accounts, 0, 2).await, plain(&["c", "d"]));
         accounts.record(command("e"));
         accounts.end(PATIENCE);
         drop(accounts);
         let accounts = open(folder.path(), ROOM);
-        assert_eq!(told(&accounts, 0, 2).await, plain(&["d", "e"]));
-        assert_eq!(told(&accounts, 1000, 1).await, [("d".to_owned(), true)]);
+        assert_eq!(records_after(&accounts, 0, 2).await, plain(&["d", "e"]));
+        assert_eq!(records_after(&accounts, 1000, 1).await, [("d".to_owned(), true)]);
     }
 
     // proves 5.98
@@ -281,7 +285,7 @@ mod tests {
             for call in 0..calls {
                 refuse(&accounts, call % sources);
             }
-            assert_eq!(told(&accounts, 0, 1).await, [("set".to_owned(), false)]);
+            assert_eq!(records_after(&accounts, 0, 1).await, [("set".to_owned(), false)]);
             accounts.end(PATIENCE);
             drop(accounts);
 
@@ -310,7 +314,7 @@ mod tests {
         std::fs::write(folder.path().join(ACCOUNTS_NAME), "no database at all").unwrap();
         let accounts = open(folder.path(), ROOM);
         accounts.record(command("a"));
-        assert_eq!(told(&accounts, 0, 1).await, [("a".to_owned(), false)]);
+        assert_eq!(records_after(&accounts, 0, 1).await, [("a".to_owned(), false)]);
         assert!(folder.path().join("accounts.broken").exists());
     }
 }

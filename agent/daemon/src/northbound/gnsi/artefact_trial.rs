@@ -1,7 +1,7 @@
 //! Artefacts that come without a stream: with a boot configuration, or with a bootstrap.
 //!
 //! Each service handles its artefacts like those of a rotation: [`ArtefactTrial::begin`] brings all of them into force, or
-//! none. Then [`ArtefactTrial::changes`] lists the changes to record and [`ArtefactTrial::settle`] notes that they are recorded, or
+//! none. Then [`ArtefactTrial::changes`] lists the changes to record and [`ArtefactTrial::mark_final`] notes that they are recorded, or
 //! [`ArtefactTrial::undo`] rolls back. One of the last two must follow, so the caller runs in a task that does not end with the
 //! client.
 

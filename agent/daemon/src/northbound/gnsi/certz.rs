@@ -150,12 +150,12 @@ impl<D: Datastore> RotatableCertz<D> {
         let changes = differences(&self.certz.profiles.last(), &now);
         self.certz.rotator.store().write_artefacts(changes).await?;
         self.certz.profiles.mark_final(&now);
-        self.bring_into_force(&now).await
+        self.activate(&now).await
     }
 
     /// Brings profiles into force for new connections; existing ones keep theirs.
-    async fn bring_into_force(&self, profiles: &Profiles) -> Result<(), Refusal> {
-        let taken = self.certz.profiles.bring_into_force(profiles);
+    async fn activate(&self, profiles: &Profiles) -> Result<(), Refusal> {
+        let taken = self.certz.profiles.activate(profiles);
         taken.map_err(|error| Refusal::internal(ErrorChain(&error).to_string()))?;
         self.certz.state.show(&self.core).await;
         Ok(())
@@ -183,7 +183,7 @@ impl<D: Datastore> Rotatable for RotatableCertz<D> {
     }
 
     async fn activate(&self, _before: &State<Self>, now: &State<Self>) -> Result<(), Refusal> {
-        self.bring_into_force(&now.profiles).await
+        self.activate(&now.profiles).await
     }
 
     fn changes(&self, before: &State<Self>, now: &State<Self>) -> Vec<ArtefactChange> {
@@ -195,7 +195,7 @@ impl<D: Datastore> Rotatable for RotatableCertz<D> {
     }
 
     async fn roll_back(&self, _from: &State<Self>, to: &State<Self>) {
-        if let Err(refusal) = self.bring_into_force(&to.profiles).await {
+        if let Err(refusal) = self.activate(&to.profiles).await {
             tracing::error!(reason = %refusal.text(), "cannot roll back the TLS profiles; those of the trial stay in force");
         }
     }

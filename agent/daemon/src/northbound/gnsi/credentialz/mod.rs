@@ -210,7 +210,7 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
         let change = holdfast_core::CredentialChange { from, to, is_restored: false };
         self.core.change(&author(), Intent::Credentials(change)).await?;
         self.logins.enter(now);
-        self.core.show_state(self.leaves.shown(before, now)).await;
+        self.core.show_state(self.leaves.state_leaves(before, now)).await;
         Ok(())
     }
 
@@ -243,7 +243,7 @@ impl<D: Datastore> Rotatable for RotatableCredentialz<D> {
         }
         self.logins.enter(to);
         self.logins.retain_secrets(&[to]);
-        self.core.show_state(self.leaves.shown(from, to)).await;
+        self.core.show_state(self.leaves.state_leaves(from, to)).await;
     }
 }
 
