@@ -7,3 +7,10 @@
 //!
 //! Absent on purpose: the walk, the service plan and its rows, handlers and actions. The agent does not load packages
 //! yet; the commands `holdfast service` are the only user.
+
+pub mod archive;
+pub mod error;
+pub mod limits;
+
+pub use archive::PackageFiles;
+pub use error::{PackageError, PackageErrors, Position};
