@@ -11,6 +11,9 @@
 pub mod archive;
 pub mod error;
 pub mod limits;
+pub mod outline;
+pub mod scope;
 
 pub use archive::PackageFiles;
 pub use error::{PackageError, PackageErrors, Position};
+pub use outline::Outline;
