@@ -13,6 +13,7 @@ pub mod error;
 pub mod limits;
 pub mod outline;
 pub mod scope;
+pub mod yang;
 
 pub use archive::PackageFiles;
 pub use error::{PackageError, PackageErrors, Position};
