@@ -54,6 +54,13 @@ pub static COMPONENTS: Limit = Limit {
     reason: "all are walked in one transaction",
 };
 
+pub static TREE_VISITS: Limit = Limit {
+    name: "tree-visits",
+    figure: 10_000,
+    unit: "visits of tree nodes for an instance",
+    reason: "ten for each component that there may be; nodes that create nothing cost time as well",
+};
+
 pub static CLAIM_LEAVES: Limit = Limit {
     name: "claim-leaves",
     figure: 10_000,

@@ -23,6 +23,7 @@ fn check(document: &str, want: &[&str]) {
     }
 }
 
+// proves sv.B4
 #[test]
 fn the_outline_of_a_staged_type_is_read_whole() {
     let text = include_str!("../../../../packaging/services/bridge-access/service.toml");
@@ -91,6 +92,7 @@ fn header_and_shape_are_checked() {
     check(&both, &["service.toml:4:8: a type with components has its work in their states"]);
 }
 
+// proves sv.B47
 #[test]
 fn components_and_states_are_checked() {
     let state = |lines: &str| with_component(&format!("[[component.state]]\n{lines}"));
@@ -179,6 +181,7 @@ fn the_tree_is_checked() {
     );
 }
 
+// proves sv.B37
 #[test]
 fn deep_trees_are_warned_of_and_then_refused() {
     let deep = |levels: usize| {

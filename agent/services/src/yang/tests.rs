@@ -48,6 +48,7 @@ fn refused(text: &str, want: &[&str]) {
     }
 }
 
+// proves sv.A1
 #[test]
 fn a_module_of_one_list_is_appended_to_the_models() {
     let text = with(&list(LEAVES));
@@ -84,6 +85,7 @@ fn its_own_state_and_shapes_below_the_list_are_allowed() {
     refused(&with(&typed), &[]);
 }
 
+// proves sv.A2
 #[test]
 fn the_header_is_checked() {
     let content = list(LEAVES);
@@ -129,6 +131,7 @@ fn the_header_is_checked() {
     );
 }
 
+// proves sv.A3
 #[test]
 fn the_augment_is_one_list_of_one_key_with_the_grouping() {
     refused(&with(""), &["nothing augments the container"]);
@@ -140,12 +143,7 @@ fn the_augment_is_one_list_of_one_key_with_the_grouping() {
     let inside = |nodes: &str| with(&format!("augment \"/svc:services\" {{\n{nodes} }}"));
     refused(
         &inside("container s { }"),
-        &["4:1: the augment has one list, not 0", "5:1: `container`: the augment has one list"]
-            .iter()
-            .rev()
-            .copied()
-            .collect::<Vec<_>>()
-            .as_slice(),
+        &["5:1: `container`: the augment has one list", "4:1: the augment has one list, not 0"],
     );
     refused(
         &inside("list t { key name; uses svc:service-instance; leaf name { type string; } }"),
