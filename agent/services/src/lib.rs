@@ -20,6 +20,7 @@ mod output;
 pub mod package;
 pub mod parameters;
 pub mod scope;
+pub mod starter;
 pub mod tree;
 pub mod work;
 pub mod yang;

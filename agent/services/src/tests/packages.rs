@@ -121,3 +121,19 @@ fn grants_are_paths_of_the_models() {
         refused(granted(write, of_services), &["services neither read nor write services"]);
     }
 }
+
+#[test]
+fn the_package_to_start_from_holds_no_errors() {
+    let files = crate::starter::files("my-service", "2026-11-23").unwrap();
+    let (package, warnings) = Package::read(models(), &files).unwrap();
+    assert_eq!((package.archive_name().as_str(), warnings), ("my-service-1.0.0.hfs", Vec::new()));
+    let scope = scope(&package, r#"{"name":"a","port":"eth1","description":"to the north"}"#);
+    let components = package.components(&scope, &no_facts()).unwrap();
+    let work =
+        package.outline.component("port").unwrap().state("configured").unwrap().work.as_ref();
+    let output =
+        package.render(work, &scope.of_component(&components[1]), &no_facts()).unwrap().unwrap();
+    let text = holdfast_config::cli::print(&package.list.models.native, &output.tree);
+    assert_eq!(text, "interface eth1\n  enabled true\n  description \"to the north\"\n");
+    assert!(crate::starter::files("a/../b", "2026-11-23").is_err());
+}
