@@ -287,18 +287,25 @@ fn failed(environment: &Environment<'_>, path: &str, error: &Error) -> WorkError
         innermost = source;
     }
     let name = innermost.name().unwrap_or(path);
-    let position = environment.get_template(name).ok().and_then(|template| {
-        match (innermost.range(), innermost.line()) {
-            (Some(range), _) => Some(Position::of(template.source(), range.start)),
-            (None, Some(line)) => Some(Position { line, column: 1 }),
-            (None, None) => None,
-        }
-    });
+    let template = environment.get_template(name).ok();
+    let source = template.as_ref().map_or("", |template| template.source());
+    let position = match (innermost.range(), innermost.line()) {
+        (Some(range), _) => Some(Position::of(source, range.start)),
+        (None, Some(line)) => Some(Position { line, column: 1 }),
+        (None, None) => None,
+    };
+    // Of an undefined value nothing but its place is known.
+    let undefined = innermost.kind() == ErrorKind::UndefinedError && innermost.detail().is_none();
+    let named = innermost.range().filter(|_| undefined).and_then(|range| source.get(range));
     WorkError {
         kind: kind_of(innermost),
         file: file_of(name),
         position,
-        reason: out_of_fuel(innermost, TEMPLATE_FUEL, "a template")
-            .unwrap_or_else(|| reason(innermost)),
+        reason: out_of_fuel(innermost, TEMPLATE_FUEL, "a template").unwrap_or_else(
+            || match named {
+                Some(name) => format!("{}: {}", innermost.kind(), excerpt(name)),
+                None => reason(innermost),
+            },
+        ),
     }
 }

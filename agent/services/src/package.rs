@@ -61,7 +61,7 @@ impl Package {
     /// Reads the files of a package, for these models. The second value has what an author is warned of.
     ///
     /// # Errors
-    /// With all errors of the first part that has some: outline; module and templates; grants and expressions.
+    /// With all errors of the outline, or of everything else when that has none.
     pub fn read(
         models: &Models,
         files: &PackageFiles,
