@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use holdfast_config::Models;
 use holdfast_config::limits::excerpt;
-use holdfast_config::schema::Validator;
 use minijinja::Value as TemplateValue;
 use minijinja::value::ValueKind;
 use smol_str::SmolStr;
@@ -31,7 +30,6 @@ const MODULE_END: &str = ".yang";
 pub struct Package {
     pub outline: Outline,
     pub list: ServiceList,
-    pub(crate) validator: Validator,
     grants: Arc<Grants>,
     engine: Engine,
 }
@@ -66,12 +64,29 @@ impl Package {
         models: &Models,
         files: &PackageFiles,
     ) -> Result<(Self, Vec<PackageError>), PackageErrors> {
-        let text = files.text(OUTLINE);
-        let text = text.ok_or_else(|| PackageError::of_file(OUTLINE, "the file is missing"))??;
-        let (outline, warnings) = Outline::read(text)?;
+        let (outline, warnings) = read_outline(files)?;
+        let list = compile_module(models, &outline, files);
+        Ok((Self::assembled(models, outline, list, files)?, warnings))
+    }
+
+    /// Reads the files of a package whose module is compiled already.
+    ///
+    /// # Errors
+    /// Those of [`Package::read`], but for what the module has.
+    pub fn with_module(list: ServiceList, files: &PackageFiles) -> Result<Self, PackageErrors> {
+        let (outline, _) = read_outline(files)?;
+        Self::assembled(&list.models.clone(), outline, Ok(list), files)
+    }
+
+    fn assembled(
+        models: &Models,
+        outline: Outline,
+        list: Result<ServiceList, Vec<PackageError>>,
+        files: &PackageFiles,
+    ) -> Result<Self, PackageErrors> {
         let mut errors = Vec::new();
         let mut note = |found: Vec<PackageError>| errors.extend(found);
-        let list = compile_module(models, &outline, files).map_err(&mut note).ok();
+        let list = list.map_err(&mut note).ok();
         let engine = templates(files).and_then(|it| Engine::new(it.into_iter()));
         let engine = engine.map_err(&mut note).ok();
         note(missing_work(&outline, files));
@@ -86,9 +101,7 @@ impl Package {
         else {
             return Err(PackageErrors(errors));
         };
-        let validator = list.models.native.validator();
-        let validator = validator.map_err(|error| PackageError::of_file("", error))?;
-        Ok((Self { outline, list, validator, grants: Arc::new(grants), engine }, warnings))
+        Ok(Self { outline, list, grants: Arc::new(grants), engine })
     }
 
     /// Name of the archive of this package.
@@ -173,6 +186,12 @@ impl Package {
         let functions = facts::functions(facts, &self.list.models, &self.grants);
         scope.names().into_iter().chain(functions).collect()
     }
+}
+
+fn read_outline(files: &PackageFiles) -> Result<(Outline, Vec<PackageError>), PackageErrors> {
+    let text = files.text(OUTLINE);
+    let text = text.ok_or_else(|| PackageError::of_file(OUTLINE, "the file is missing"))??;
+    Outline::read(text)
 }
 
 /// Checks and compiles the one module of a package.

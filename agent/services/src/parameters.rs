@@ -43,7 +43,7 @@ impl Package {
     pub fn parameters(&self, document: &[u8]) -> Result<Parameters, Vec<ParametersError>> {
         let one = |error: String| vec![ParametersError(error)];
         PARAMETERS_SIZE.check(document.len()).map_err(|error| one(error.to_string()))?;
-        let ServiceList { models, list, key: leaf } = &self.list;
+        let ServiceList { models, list, key: leaf, .. } = &self.list;
         let schema = &models.native;
         let key = self.key_of(document).map_err(one)?;
         let module = &self.outline.name.text;
@@ -108,7 +108,7 @@ impl Package {
         let document = json::print(schema, schema.root(), root, Flavour::Ietf, &|_| true);
         let document = String::from_utf8(document.unwrap_or_default())
             .map_err(|error| vec![ParametersError(error.to_string())])?;
-        let said = self.validator.check(&document);
+        let said = self.list.validator.check(&document);
         said.map_err(|error| vec![ParametersError(excerpt(&error))])
     }
 }

@@ -8,7 +8,7 @@ mod xpath;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_config::schema::{NodeKind, Origin, YangModule};
+use holdfast_config::schema::{NodeKind, Origin, Validator, YangModule};
 use holdfast_config::{Models, NodeId, Schema};
 use smol_str::SmolStr;
 
@@ -60,14 +60,16 @@ pub struct ServiceList {
     pub models: Arc<Models>,
     pub list: NodeId,
     pub key: NodeId,
+    /// Rules of the module that libyang alone evaluates.
+    pub validator: Arc<Validator>,
 }
 
 /// A module of a package that is written as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ServiceModule<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) file: &'a str,
-    pub(crate) text: &'a str,
+pub struct ServiceModule<'a> {
+    name: &'a str,
+    file: &'a str,
+    text: &'a str,
 }
 
 impl ServiceModule<'_> {
@@ -75,7 +77,7 @@ impl ServiceModule<'_> {
     ///
     /// # Errors
     /// With what libyang says, and when instances could not be told apart or be named in templates.
-    pub(crate) fn compile(&self, models: &Models) -> Result<ServiceList, Vec<PackageError>> {
+    pub fn compile(&self, models: &Models) -> Result<ServiceList, Vec<PackageError>> {
         let fail = |reason: String| vec![PackageError::of_file(self.file, reason)];
         if has_module(&models.native, self.name) {
             return Err(fail(format!("there is a package of the type `{}` already", self.name)));
@@ -100,7 +102,8 @@ impl ServiceModule<'_> {
         if !twins.is_empty() {
             return Err(twins.into_iter().flat_map(fail).collect());
         }
-        Ok(ServiceList { models: Arc::new(models), list, key })
+        let validator = schema.validator().map_err(|error| fail(error.to_string()))?;
+        Ok(ServiceList { models: Arc::new(models), list, key, validator: Arc::new(validator) })
     }
 }
 
@@ -123,7 +126,10 @@ fn twins(schema: &Schema, at: NodeId) -> Vec<String> {
 }
 
 /// Checks how the module of the type `service` is written.
-pub(crate) fn check<'a>(
+///
+/// # Errors
+/// With everything that is not as the agent wants it, each with its place.
+pub fn check<'a>(
     models: &Models,
     service: &str,
     file: &'a str,

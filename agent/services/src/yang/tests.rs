@@ -53,7 +53,7 @@ fn refused(text: &str, want: &[&str]) {
 fn a_module_of_one_list_is_appended_to_the_models() {
     let text = with(&list(LEAVES));
     let module = check(models(), "s", FILE, &text).unwrap();
-    let ServiceList { models: more, list, key } = module.compile(models()).unwrap();
+    let ServiceList { models: more, list, key, .. } = module.compile(models()).unwrap();
     assert!(list.0 as usize >= models().native.nodes().len());
     assert_eq!(more.native.node(key).name, "name");
     let deploy = more.native.child(list, None, "deploy").unwrap();
