@@ -1,4 +1,4 @@
-//! What expressions ask of the box and of service plans, and the functions they ask by.
+//! Questions of expressions about the box and service plans, and the functions that ask them.
 //!
 //! A caller answers through [`Facts`], and may record what it was asked: that is what an evaluation depends on. Paths are
 //! looked up, and held against the grants of the package, before the caller is asked.

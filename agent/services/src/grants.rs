@@ -1,4 +1,4 @@
-//! What a package may read and write: schema nodes, with all below them.
+//! Rights of a package to read and write: schema nodes, with all below them.
 //!
 //! A path is one of the native model, unless it begins with `openconfig:`.
 

@@ -1,4 +1,4 @@
-//! What a template puts out, read as the payload of a client is: types, units and keys are those of the models.
+//! Output of templates, read as the payload of a client is: types, units and keys are those of the models.
 
 use crate::engine::TemplateKind;
 use crate::grants::{Admission, Grants, is_of_services};
@@ -14,7 +14,7 @@ use holdfast_config::{
     Branch, Child, InstancePath, LeafMark, Models, NodeId, Schema, Step, Tree, reserved,
 };
 
-/// What the work of one state put out: a sparse tree of one origin, all leaves explicit.
+/// Output of the work of one state: a sparse tree of one origin, all leaves explicit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub origin: Origin,

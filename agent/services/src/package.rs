@@ -114,7 +114,7 @@ impl Package {
         self.outline.version
     }
 
-    /// What the work of a state puts out; `None` for a state without a template.
+    /// Renders the work of a state, and reads the output; `None` for a state without a template.
     ///
     /// # Errors
     /// When the template fails, or what it puts out cannot be read or is not granted.

@@ -81,7 +81,7 @@ pub struct StateOutline {
     /// Time before this state after which it is failed.
     pub timeout: Option<Duration>,
     pub work: Option<Work>,
-    /// What follows belongs into a transaction of its own.
+    /// Later states belong into a transaction of their own.
     pub commit_after: bool,
     pub action: Option<Action>,
     pub delete: DeleteOutline,

@@ -36,7 +36,7 @@ pub(super) struct Service {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Converge {
-    /// That of the request, which is refused when the walk fails.
+    /// The one of the request, which is refused when the walk fails.
     #[default]
     Set,
     /// One of its own, after the request.
@@ -47,7 +47,7 @@ pub enum Converge {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingHandler {
-    /// It is refused.
+    /// The request is refused.
     #[default]
     Fail,
     /// The instance is stored, and waits for the handler.

@@ -80,7 +80,7 @@ fn scope(package: &Package, document: &str) -> Scope {
     Scope::of_instance(&package.parameters(document.as_bytes()).unwrap(), false)
 }
 
-/// What a plain package puts out for an instance.
+/// Output of a plain package for an instance.
 fn put_out(template: &str, text: &str, document: &str) -> Result<Output, WorkError> {
     let package = plain(template, text).unwrap();
     let scope = scope(&package, document);
