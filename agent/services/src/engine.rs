@@ -5,6 +5,7 @@
 //! filter nor a block can mark text as finished, because the formatters here know no such mark.
 
 mod filters;
+mod nesting;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -87,6 +88,10 @@ impl Engine {
                 errors.push(PackageError::of_file(&file, error));
                 continue;
             }
+            if let Err(error) = nesting::check(source, false) {
+                errors.push(PackageError::at(&file, source, &error.at, error.limit));
+                continue;
+            }
             let environment = match TemplateKind::of(path) {
                 Some(TemplateKind::Cli) | None => &mut engine.text,
                 Some(TemplateKind::NativeJson | TemplateKind::OpenConfigJson) => &mut engine.json,
@@ -106,6 +111,8 @@ impl Engine {
 
     /// Checks the form of an expression.
     pub(crate) fn check_expression(&self, expression: &Located) -> Result<(), PackageError> {
+        nesting::check(&expression.text, true)
+            .map_err(|error| PackageError::in_line(OUTLINE, expression.position, error.limit))?;
         let compiled = self.expressions.compile_expression_owned(expression.text.to_string());
         let refused = |error| PackageError::in_line(OUTLINE, expression.position, reason(&error));
         compiled.map(|_| ()).map_err(refused)
@@ -214,7 +221,13 @@ fn environment(fuel: u64) -> Environment<'static> {
     for test in ["safe", "escaped"] {
         environment.remove_test(test);
     }
-    environment.remove_global("debug");
+    // `debug` prints everything; the others make values in values, which only `nesting` bounds.
+    for function in ["debug", "namespace", "dict"] {
+        environment.remove_global(function);
+    }
+    for filter in ["batch", "chain", "dictsort", "groupby", "items", "pprint", "slice", "zip"] {
+        environment.remove_filter(filter);
+    }
     filters::add(&mut environment);
     environment
 }
@@ -235,9 +248,13 @@ fn word(value: &Value) -> Result<String, Error> {
     Ok(word)
 }
 
-/// One JSON value.
+/// One JSON value: a scalar, or the list of them that a leaf-list is.
 fn json(value: &Value) -> Result<String, Error> {
-    if value.is_undefined() || value.is_none() {
+    let is_scalar =
+        |it: &Value| matches!(it.kind(), ValueKind::String | ValueKind::Number | ValueKind::Bool);
+    let is_list = value.kind() == ValueKind::Seq
+        && value.try_iter().is_ok_and(|mut items| items.all(|item| is_scalar(&item)));
+    if !is_scalar(value) && !is_list {
         return Err(no_scalar(value));
     }
     serde_json::to_string(value)

@@ -103,6 +103,34 @@ pub static EXPRESSION_SIZE: Limit = Limit {
     reason: "it is compiled without fuel, at each evaluation; conditions have some hundred",
 };
 
+pub static TAG_TOKENS: Limit = Limit {
+    name: "tag-tokens",
+    figure: 500,
+    unit: "words and marks in an expression or a tag",
+    reason: "a chain of 1700 takes the 2 MiB that a thread has for its stack; what people write has some twenty",
+};
+
+pub static TEMPLATE_BRANCHES: Limit = Limit {
+    name: "template-branches",
+    figure: 200,
+    unit: "`elif` in a template",
+    reason: "a chain of 1700 takes the stack of a thread; so many cases are a table",
+};
+
+pub static TEMPLATE_LITERALS: Limit = Limit {
+    name: "template-literals",
+    figure: 50,
+    unit: "lists and maps written in the tags of a template",
+    reason: "with 50 nested calls they make a value 2500 deep; printing one of 4300 takes the stack of a thread",
+};
+
+pub static TEMPLATE_FILTERS: Limit = Limit {
+    name: "template-filters",
+    figure: 400,
+    unit: "filters in a template",
+    reason: "some wrap their input; with 50 nested calls that is 20 000 deep, and letting go of 25 000 takes the stack of a thread",
+};
+
 /// Units of work of one template. Measured with minijinja 3.1: this much writes at most 13 MB, and ends within 25 ms.
 pub const TEMPLATE_FUEL: u64 = 200_000;
 

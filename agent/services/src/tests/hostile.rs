@@ -24,9 +24,7 @@ fn loops_without_end_run_out_of_fuel() {
 #[test]
 fn large_texts_run_out_of_fuel() {
     runs_out("{{ 'x' * 1000000000 }}");
-    runs_out(
-        "{% set ns = namespace(x='x') %}{% for i in range(64) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
-    );
+    runs_out(&format!("{{% set x = 'x' %}}{}", "{% set x = x ~ x %}".repeat(64)));
     runs_out("{{ ('x' * 100000) | replace('x', 'x' * 100000) }}");
     runs_out("{{ range(100000) | list | join('x' * 10000) }}");
     runs_out("{{ '%1000000000d' | format(1) }}");
@@ -41,6 +39,39 @@ fn recursion_ends_at_its_limit() {
     ] {
         let error = put_out("main.cli", template, INSTANCE).unwrap_err();
         assert!(error.to_string().contains("recursion limit"), "{template}: {error}");
+    }
+}
+
+/// The deepest values that the bounds leave are printed, compared and let go of on the stack of any thread.
+#[test]
+fn values_in_values_are_bounded() {
+    let wraps = "[".repeat(45) + "x" + &"]".repeat(45);
+    let render = |end: &str| {
+        let text = format!(
+            "# {{% for x in [[1]] recursive %}}{{% if loop.depth < 45 %}}{{{{ loop([{wraps}]) }}}}{{% else %}}{end}{{% endif %}}{{% endfor %}}"
+        );
+        put_out("main.cli", &text, INSTANCE)
+    };
+    for end in
+        ["{{ x | string | length }}", "{{ x == [x] }}", "{{ x ~ '' | length }}", "{{ 'x' in x }}"]
+    {
+        assert_eq!(render(end).unwrap().leaves, 0, "{end}");
+    }
+    for gone in [
+        "namespace(a=1)",
+        "dict(a=1)",
+        "[1] | batch(1)",
+        "[1] | slice(1)",
+        "[1] | zip([1])",
+        "[1] | chain([1])",
+        "{'a': 1} | items",
+        "{'a': 1} | dictsort",
+        "[{'a': 1}] | groupby('a')",
+        "1 | pprint",
+    ] {
+        let error =
+            put_out("main.cli", &format!("{{{{ {gone} }}}}"), INSTANCE).unwrap_err().to_string();
+        assert!(error.contains("unknown f"), "{gone}: {error}");
     }
 }
 
@@ -96,5 +127,62 @@ fn nothing_of_the_box_is_in_reach() {
             Ok(_) => put_out("main.cli", &template, INSTANCE).unwrap_err().to_string(),
         };
         assert!(refused.contains("main.cli"), "{name}: {refused}");
+    }
+}
+
+/// Chains and nests of templates and outlines: each would take the stack of a thread if it was compiled.
+#[test]
+fn deep_nesting_is_refused_before_it_is_compiled() {
+    const DEPTH: usize = 20_000;
+    let long = |unit: &str| unit.repeat(DEPTH.min((60 << 10) / unit.len()));
+    let tokens = "more than 500 words and marks in an expression or a tag";
+    for (template, want) in [
+        (format!("{{{{ {}1 }}}}", long("not ")), tokens),
+        (format!("{{{{ {}1 }}}}", long("-")), tokens),
+        (format!("{{{{ {}1 }}}}", long("1 if 1 else ")), tokens),
+        (format!("{{{{ 1{} }}}}", long(" if 1")), tokens),
+        (format!("{{{{ x{} }}}}", long("+x")), tokens),
+        (format!("{{{{ x{} }}}}", long(".y")), tokens),
+        (format!("{{{{ x{} }}}}", long("|upper")), tokens),
+        (format!("{{{{ x{} }}}}", long("()")), tokens),
+        (format!("{{{{ x{} }}}}", long("[1]")), tokens),
+        (format!("{{{{ x{} }}}}", long(" is defined")), tokens),
+        (format!("{{{{ '}}}}' {} }}}}", long("~x")), tokens),
+        (format!("{{% for {}a in x %}}{{% endfor %}}", long("(")), "more than 50 lists and maps"),
+        (
+            format!("{{% if 1 %}}{}{{% endif %}}", long("{% elif x %}")),
+            "more than 200 `elif` in a template",
+        ),
+        ("{% set x = [x] %}".repeat(51), "more than 50 lists and maps written in the tags"),
+        ("{% set x = {'a': x} %}".repeat(51), "more than 50 lists and maps"),
+        ("{% set x = (x,) %}".repeat(51), "more than 50 lists and maps"),
+        ("{% if x in [x] %}{% endif %}".repeat(51), "more than 50 lists and maps"),
+        ("{% set x = x | reverse %}".repeat(401), "more than 400 filters in a template"),
+        (long("{% if 1 %}"), "maximum recursion limits"),
+        (long("{% for x in y %}"), "maximum recursion limits"),
+    ] {
+        let errors = plain("main.cli", &template).unwrap_err().to_string();
+        assert!(errors.starts_with("templates/main.cli:1:") && errors.contains(want), "{errors}");
+    }
+    let fits =
+        "{% set x = [x] %}{{ f(x)[1] ~ params.end[0].id }}{% if (x) %}{% endif %}".repeat(25);
+    assert!(
+        plain("main.cli", &fits).is_ok(),
+        "calls and parts of values are no values of their own"
+    );
+    let outline = format!(
+        "[[component]]\ntype = \"c\"\n[[tree]]\nif = \"{}1\"\ncreate = {{ type = \"c\", name = \"'x'\" }}",
+        "-".repeat(4000)
+    );
+    let errors = staged(&outline, &[]).unwrap_err().to_string();
+    assert!(errors.contains("service.toml:12:6: ") && errors.contains(tokens), "{errors}");
+    for document in [
+        "x=".to_owned() + &"[".repeat(100_000),
+        "x=".to_owned() + &"{a=".repeat(100_000),
+        "[".to_owned() + &"a.".repeat(100_000) + "b]",
+        "[[tree".to_owned() + &".node".repeat(10_000) + "]]",
+    ] {
+        let errors = crate::Outline::read(&document).unwrap_err().to_string();
+        assert!(errors.starts_with("service.toml:1:"), "{errors}");
     }
 }

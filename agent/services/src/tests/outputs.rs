@@ -110,6 +110,24 @@ fn documents_take_json_values() {
         r#"{"interfaces":{"interface":[{"name":"eth1","description":"two words"}]}}"#,
     );
     check_json("main.native.json", "{}", "");
+    refused(
+        "main.native.json",
+        r#"{"x":{{ [[1]] }}}"#,
+        WorkErrorKind::Failed,
+        "a sequence cannot be inserted",
+    );
+    refused(
+        "main.native.json",
+        r#"{"x":{{ params.options }}}"#,
+        WorkErrorKind::Failed,
+        "a map cannot be inserted",
+    );
+    refused(
+        "main.native.json",
+        r#"{"holdfast:interfaces":{{ params.tag }}}"#,
+        WorkErrorKind::Failed,
+        "expected here",
+    );
     check_json(
         "main.oc.json",
         r#"{"openconfig-interfaces:interfaces":{"interface":[{"name":{{ params.port }},"config":{"mtu":{{ 1514 }}}}]}}"#,
