@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_services::limits::{PACKAGE_FILES, PACKAGE_SIZE};
-use holdfast_services::{PackageError, PackageFiles};
+use holdfast_services::{PackageError, PackageErrors, PackageFiles};
 use smol_str::SmolStr;
 
 use super::ServiceError;
@@ -17,8 +17,8 @@ const DEPTH: usize = 8;
 /// Reads the files of a folder. Names that begin with a dot are left out: they belong to editors and to version control.
 pub(super) fn read(folder: &Path) -> Result<PackageFiles, ServiceError> {
     let mut files = Vec::new();
-    collect(folder, "", 0, &mut files)?;
     let refused = |errors| ServiceError::Package { path: folder.to_path_buf(), errors };
+    collect(folder, "", 0, &mut files, &refused)?;
     PackageFiles::new(files).map_err(refused)
 }
 
@@ -49,11 +49,9 @@ fn collect(
     prefix: &str,
     depth: usize,
     files: &mut Vec<(SmolStr, Arc<[u8]>)>,
+    of_package: &dyn Fn(PackageErrors) -> ServiceError,
 ) -> Result<(), ServiceError> {
-    let refused = |path: &str, reason: &str| ServiceError::Package {
-        path: folder.to_path_buf(),
-        errors: PackageError::of_file(path, reason).into(),
-    };
+    let refused = |path: &str, reason: &str| of_package(PackageError::of_file(path, reason).into());
     if depth == DEPTH {
         return Err(refused(prefix, "too many folders within folders"));
     }
@@ -70,7 +68,7 @@ fn collect(
         let path = format!("{prefix}{name}");
         let kind = entry.file_type().map_err(failed)?;
         if kind.is_dir() {
-            collect(&entry.path(), &format!("{path}/"), depth + 1, files)?;
+            collect(&entry.path(), &format!("{path}/"), depth + 1, files, of_package)?;
         } else if kind.is_file() {
             PACKAGE_FILES
                 .check(files.len() + 1)

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::schema::{NodeKind, Origin, Validator, YangModule};
-use holdfast_config::{Models, NodeId, Schema};
+use holdfast_config::{Models, ModelsError, NodeId, Schema};
 use smol_str::SmolStr;
 
 use self::statement::Statement;
@@ -79,8 +79,12 @@ impl ServiceModule<'_> {
     /// With what libyang says, and when instances could not be told apart or be named in templates.
     pub fn compile(&self, models: &Models) -> Result<ServiceList, Vec<PackageError>> {
         let fail = |reason: String| vec![PackageError::of_file(self.file, reason)];
-        if has_module(&models.native, self.name) {
-            return Err(fail(format!("there is a package of the type `{}` already", self.name)));
+        if has_module(&models.native, self.name) || has_module(&models.openconfig, self.name) {
+            let list = models.native.find(&self.path());
+            return Err(fail(match list {
+                Some(_) => format!("there is a package of the type `{}` already", self.name),
+                None => format!("the agent has a module `{}` of its own", self.name),
+            }));
         }
         let mut modules = vec![YangModule { name: self.name.into(), text: self.text.into() }];
         if !has_module(&models.native, SERVICES_MODULE) {
@@ -88,9 +92,12 @@ impl ServiceModule<'_> {
             modules.insert(0, ours);
         }
         let models = models.appended(Origin::Native, &modules);
-        let models = models.map_err(|error| fail(error.to_string()))?;
+        let models = models.map_err(|error| match error {
+            ModelsError::Schema(error) => vec![self.located(error.reason)],
+            error => fail(error.to_string()),
+        })?;
         let schema = &models.native;
-        let path = format!("/{SERVICES_MODULE}:services/{0}:{0}", self.name);
+        let path = self.path();
         let list = schema.find(&path).ok_or_else(|| fail(format!("it makes no list `{path}`")))?;
         let NodeKind::List { keys } = &schema.node(list).kind else {
             return Err(fail(format!("`{path}` is no list")));
@@ -104,6 +111,30 @@ impl ServiceModule<'_> {
         }
         let validator = schema.validator().map_err(|error| fail(error.to_string()))?;
         Ok(ServiceList { models: Arc::new(models), list, key, validator: Arc::new(validator) })
+    }
+}
+
+impl ServiceModule<'_> {
+    /// Path of the list in the schema.
+    fn path(&self) -> String {
+        format!("/{SERVICES_MODULE}:services/{0}:{0}", self.name)
+    }
+
+    /// An error of libyang, which has no place, at the statement whose argument it quotes.
+    fn located(&self, reason: String) -> PackageError {
+        let quoted: Vec<&str> = reason.split('"').skip(1).step_by(2).collect();
+        let mut found = None;
+        if let Ok(module) = statement::read(self.text) {
+            module.walk(&mut |it| {
+                if found.is_none() && quoted.contains(&it.argument.as_str()) {
+                    found = Some(it.octet);
+                }
+            });
+        }
+        match found {
+            Some(octet) => PackageError::at(self.file, self.text, &(octet..octet), reason),
+            None => PackageError::of_file(self.file, reason),
+        }
     }
 }
 

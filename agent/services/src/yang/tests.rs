@@ -248,10 +248,29 @@ fn siblings_have_names_of_their_own_in_templates() {
 
 #[test]
 fn what_libyang_refuses_is_refused_with_its_words() {
+    let place = "s@2026-11-23.yang:4:85: ";
     let errors = errors_of(FILE, &with(&list("leaf name { type unheard-of; }")));
-    assert!(errors.len() == 1 && errors[0].contains("unheard-of"), "{errors:?}");
-    let errors = errors_of(FILE, &with(&list("leaf nam { type string; }")));
-    assert!(errors.len() == 1 && errors[0].contains("name"), "{errors:?}");
+    assert_eq!(errors, [format!("{place}Referenced type \"unheard-of\" not found.")]);
+    refused(
+        &with(&list("leaf nam { type string; }")),
+        &["4:36: The list's key \"name\" not found."],
+    );
+    refused(
+        &with(&list("leaf name { type string { length \"a\"; } }")),
+        &["s@2026-11-23.yang: Invalid length"],
+    );
+    let named = |name: &str| {
+        let file = format!("{name}@2026-11-23.yang");
+        let text = with(&list(LEAVES)).replace("module s ", &format!("module {name} "));
+        let text = text.replace("list s ", &format!("list {name} "));
+        let module = check(models(), name, &file, &text).unwrap();
+        module.compile(models()).unwrap_err()[0].reason.clone()
+    };
+    assert_eq!(named("holdfast"), "the agent has a module `holdfast` of its own");
+    assert_eq!(
+        named("openconfig-interfaces"),
+        "the agent has a module `openconfig-interfaces` of its own"
+    );
     let zero = with(&list("leaf name { type string; description \"\0\"; }"));
     assert!(errors_of(FILE, &zero)[0].contains("zero"));
     let large = with(&" ".repeat(MODULE_SIZE.figure));
