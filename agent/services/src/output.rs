@@ -139,8 +139,8 @@ fn admit(schema: &Schema, grants: &Grants, path: &InstancePath) -> Result<Admiss
     }
 }
 
-/// A walk of a whole tree that refuses what is not granted, and takes from the entries that only lead to something
-/// granted the mark that they are wanted for themselves.
+/// A walk of a whole tree that refuses what is not granted. Entries that only lead to something granted lose the mark that
+/// they are wanted for themselves, and go when they lead to nothing.
 struct AdmittedTree<'a> {
     grants: &'a Grants,
     schema: &'a Schema,
@@ -178,6 +178,9 @@ impl AdmittedTree<'_> {
                 None => {}
             }
             path.0.pop();
+            if branch.child(node).is_some_and(Child::is_empty) {
+                branch.take(node);
+            }
         }
         Ok(())
     }
@@ -204,6 +207,9 @@ impl AdmittedTree<'_> {
             path.0.push(Step::entry(step.node, keys.clone()));
             let entry = list.entry_mut(&keys, Branch::default);
             self.branch(path, entry)?;
+            if !entry.given && entry.has_only_keys(self.schema) {
+                list.remove(&keys);
+            }
             path.0.pop();
         }
         path.0.push(step);

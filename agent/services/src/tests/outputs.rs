@@ -300,6 +300,8 @@ fn an_entry_on_the_way_to_something_granted_is_not_claimed() {
         .unwrap();
     assert!(entry.given);
     assert_eq!(output.leaves, 1, "the key of the entry that is granted");
+    let output = put_out("main.cli", "network-instance DEFAULT\n", INSTANCE).unwrap();
+    assert!(output.tree.is_empty() && output.leaves == 0, "{output:?}");
     refused(
         "main.cli",
         "network-instance DEFAULT\n  enabled true\n",
