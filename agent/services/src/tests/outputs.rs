@@ -206,6 +206,12 @@ fn output_that_the_models_refuse_names_the_line_of_the_template() {
         WorkErrorKind::Failed,
         "RFC 7951 wants the module here",
     );
+    refused(
+        "main.native.json",
+        "{\n\n  x }\n",
+        WorkErrorKind::Failed,
+        "templates/main.native.json line 3: ",
+    );
     refused("main.oc.json", r#"[]"#, WorkErrorKind::Failed, "expected here");
     refused(
         "main.cli",
