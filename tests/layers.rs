@@ -25,6 +25,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "holdfast-proto",
             "holdfast-scheduler",
             "holdfast-security",
+            "holdfast-services",
             "holdfast-store",
             "holdfast-telemetry",
         ],
@@ -63,12 +64,14 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("holdfast-proto", &[]),
     ("holdfast-scheduler", &[]),
     ("holdfast-security", &["holdfast-config"]),
+    ("holdfast-services", &["holdfast-config"]),
     ("holdfast-store", &["holdfast-base", "holdfast-config", "holdfast-security"]),
     ("holdfast-telemetry", &["holdfast-config", "holdfast-security"]),
 ];
 
 /// External crates that only some crates may depend on.
 const RESERVED: &[(&str, &[&str])] = &[
+    ("minijinja", &["holdfast-services"]),
     ("netlink-packet-core", &["holdfast-platform"]),
     ("netlink-packet-route", &["holdfast-platform"]),
     ("netlink-sys", &["holdfast-platform"]),
@@ -76,6 +79,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("prost-types", &["holdfast", "holdfast-bootz", "holdfast-proto"]),
     ("redb", &["holdfast-store"]),
     ("rtnetlink", &["holdfast-platform"]),
+    ("tar", &["holdfast-services"]),
     (
         "tokio",
         &[
@@ -89,6 +93,7 @@ const RESERVED: &[(&str, &[&str])] = &[
             "holdfast-telemetry",
         ],
     ),
+    ("toml", &["holdfast-services"]),
     ("tonic", &["holdfast", "holdfast-base", "holdfast-bootz", "holdfast-core", "holdfast-proto"]),
     ("yang5", &["holdfast-config"]),
 ];
@@ -110,6 +115,11 @@ const FORBIDDEN: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "agent/security/src",
+        &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
+        &[],
+    ),
+    (
+        "agent/services/src",
         &["std::fs", "std::net::Tcp", "SystemTime", "Instant::now", "std::thread"],
         &[],
     ),

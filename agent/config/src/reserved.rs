@@ -43,8 +43,8 @@ pub const RESERVED_ITEMS: [ReservedItem; 3] = [
     },
 ];
 
-/// The row of an OpenConfig leaf, if it has one.
-pub(crate) fn row(openconfig: &Schema, leaf: NodeId) -> Option<&'static ReservedItem> {
+/// The row of an OpenConfig leaf, if it has one. The native model has none of these leaves.
+pub fn row(openconfig: &Schema, leaf: NodeId) -> Option<&'static ReservedItem> {
     RESERVED_ITEMS.iter().find(|row| openconfig.find(row.openconfig) == Some(leaf))
 }
 

@@ -1,6 +1,7 @@
-//! `holdfast show` and `holdfast user`: short commands that ask the running agent.
+//! `holdfast show`, `holdfast user` and other short commands, most of which ask the running agent.
 //!
-//! Users can also be managed while no agent runs: then the commands open its database themselves.
+//! Users can also be managed while no agent runs: then the commands open its database themselves. Packages of services
+//! need no agent at all.
 
 use std::{
     future::Future,
@@ -15,9 +16,10 @@ use holdfast_store::{Database, FILE_NAME, StoreError, User};
 use crate::{
     local::{Client, ClientError},
     prompt::{self, PromptError},
+    services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ShowSettings, StateDir,
-        SwitchSettings, UserAction, UserSettings,
+        BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ServiceSettings,
+        ShowSettings, StateDir, SwitchSettings, UserAction, UserSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -41,6 +43,8 @@ pub enum CommandError {
     Prompt(#[from] PromptError),
     #[error(transparent)]
     Password(#[from] PasswordError),
+    #[error(transparent)]
+    Service(#[from] ServiceError),
     #[error("cannot run the command")]
     Process(#[source] io::Error),
     #[error("cannot print the answer")]
@@ -108,6 +112,14 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
         BootzAction::Terminate => Ok(asynchronously(client.terminate_bootz())??),
         BootzAction::Reset => Ok(asynchronously(client.reset_bootz())??),
     }
+}
+
+/// Writes, checks, tries or packs a package of a service.
+///
+/// # Errors
+/// When something is wrong with the package, or a file cannot be read or written.
+pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
+    print(&services::run(&settings.action)?)
 }
 
 /// Creates, changes, removes or lists users.

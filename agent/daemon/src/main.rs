@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Command::User(settings) => briefly(command::user(settings)),
         Command::Switch(settings) => briefly(command::switch(&settings)),
         Command::Bootz(settings) => briefly(command::bootz(&settings)),
+        Command::Service(settings) => briefly(command::service(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
         Command::NameHost => {
             privileges::name_hosts().map_or_else(|error| failed(&error, ExitCode::FAILURE), done)

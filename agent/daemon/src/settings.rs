@@ -1,5 +1,6 @@
 //! The command line, and the settings of a run.
 
+mod service;
 mod show;
 
 use std::{
@@ -16,6 +17,7 @@ use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
 
+pub use service::{ServiceAction, ServiceRender, ServiceSettings};
 pub use show::{Show, ShowContent, ShowSettings};
 
 /// The hidden subcommand that becomes the helper for the host name.
@@ -53,6 +55,8 @@ pub enum Command {
     Switch(SwitchSettings),
     /// Bootstrap the box from a server of its owner
     Bootz(BootzCommandSettings),
+    /// Write, check, try and pack packages of services. No agent is asked: agents do not load packages yet
+    Service(ServiceSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
     /// The helper of a running agent: gives the kernel the host names that come on standard input

@@ -20,6 +20,12 @@ use tempfile::TempDir;
 /// Time limit of a step: much longer than any step takes, so that a slow machine is no failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Runs `holdfast service WORDS` in a folder.
+fn service(folder: &TempDir, words: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+    command.arg("service").args(words.split(' ')).current_dir(folder.path()).output().unwrap()
+}
+
 struct Device {
     folder: TempDir,
 }
@@ -136,6 +142,31 @@ fn check(output: &Output, code: i32, text: &str) {
         "{:?}: {said}",
         output.status
     );
+}
+
+#[test]
+fn packages_of_services_need_no_agent() {
+    let folder = TempDir::new().unwrap();
+    let run = |words: &str| {
+        let output = service(&folder, words);
+        let text = |octets: Vec<u8>| String::from_utf8(octets).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, written, _) = run("new my-service");
+    assert!(code == Some(0) && written.contains("my-service/service.toml\n"), "{written}");
+    fs::write(folder.path().join("p.json"), r#"{"name":"a","port":"eth1"}"#).unwrap();
+    let rendered = "# component port eth1\n# state configured (templates/port.cli)\ninterface eth1\n  enabled true\n";
+    assert_eq!(run("render my-service --params p.json"), (Some(0), rendered.into(), String::new()));
+    let (code, packed, _) = run("pack my-service");
+    assert!(code == Some(0) && packed.ends_with("my-service-1.0.0.hfs\n"), "{packed}");
+    assert_eq!(run("check my-service-1.0.0.hfs").0, Some(0));
+    fs::write(folder.path().join("my-service/templates/port.cli"), "{{ params.").unwrap();
+    let (code, _, refused) = run("check my-service");
+    assert_eq!(code, Some(1));
+    let error =
+        "holdfast: the package `my-service` is refused:\ntemplates/port.cli:1:10: syntax error";
+    assert!(refused.starts_with(error), "{refused}");
+    assert_eq!(run("render my-service").0, Some(2), "the parameters are missing");
 }
 
 #[test]

@@ -129,10 +129,10 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
     Err("a quote is not closed on its line; a line break inside is written \\n".to_owned())
 }
 
-/// Writes a word so that [`words`] reads it back, with quotes where needed.
-pub(super) fn write_word(out: &mut String, word: &str) {
+/// Writes a word so that [`words`] reads it back wherever it stands in a line, with quotes where needed.
+pub fn write_word(out: &mut String, word: &str) {
     let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\\');
-    if !word.is_empty() && !matches!(word, "!" | "#") && !word.contains(odd) {
+    if !word.is_empty() && !word.starts_with(COMMENT) && !word.contains(odd) {
         return out.push_str(word);
     }
     out.push('"');

@@ -23,6 +23,7 @@ mod running;
 mod show;
 
 pub use grammar::Grammar;
+pub use lines::write_word;
 pub use parse::{parse, parse_with_progress};
 pub use print::{line, print, print_with_notes};
 pub use running::running;

@@ -17,11 +17,11 @@ mod union;
 pub use authorization::{EditAuthorization, EditAuthorizer, RequestForms};
 pub use errors::{Conflict, ConflictSide, EditCause, EditError, EditErrors, EditOperation};
 
-pub use payload::ANNOTATION;
+pub use payload::{ANNOTATION, InvalidPayload};
+pub use reconcile::check_supported;
 pub use secrets::{SecretKeeper, SecretKeeperHandle};
 
 pub(crate) use attribution::Attribution;
-pub(crate) use reconcile::check_supported;
 pub(crate) use secrets::check_roles;
 pub(crate) use session::EditSession;
 

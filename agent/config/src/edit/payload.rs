@@ -33,9 +33,9 @@ pub(super) enum ParsedPayload {
 
 /// A payload that does not fit the schema: path below the target, and reason.
 #[derive(Debug)]
-pub(crate) struct InvalidPayload {
-    pub(crate) path: String,
-    pub(crate) cause: EditCause,
+pub struct InvalidPayload {
+    pub path: String,
+    pub cause: EditCause,
 }
 
 /// Parses a payload for its target.

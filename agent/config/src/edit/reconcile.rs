@@ -183,7 +183,10 @@ fn patched(
 }
 
 /// Checks that this device supports every entry of a supplied subtree.
-pub(crate) fn check_supported(
+///
+/// # Errors
+/// With the first entry that it does not support.
+pub fn check_supported(
     models: &Models,
     origin: Origin,
     path: &InstancePath,

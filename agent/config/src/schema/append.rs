@@ -9,10 +9,7 @@ use std::collections::HashMap;
 
 use smol_str::SmolStr;
 
-use super::{
-    ModuleId, NATIVE_MODULES, Node, NodeId, NodeKind, OPENCONFIG_MODULES, Origin, Schema,
-    SchemaError, compile,
-};
+use super::{ModuleId, Node, NodeId, NodeKind, Schema, SchemaError, compile, sources};
 
 /// The text of a YANG module.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +25,7 @@ impl Schema {
     /// When the modules cannot be compiled together with those that the schema has, or take one of its nodes away.
     pub fn appended(&self, modules: &[YangModule]) -> Result<Self, SchemaError> {
         let appended: Vec<YangModule> = self.appended.iter().chain(modules).cloned().collect();
-        let sources = match self.origin {
-            Origin::OpenConfig => OPENCONFIG_MODULES,
-            Origin::Native => NATIVE_MODULES,
-        };
-        let fresh = compile::compile(self.origin, sources, &appended)?;
+        let fresh = compile::compile(self.origin, sources(self.origin), &appended)?;
         let mut schema = Renumbering::of(self, &fresh)?.schema(fresh);
         schema.appended = appended;
         Ok(schema)

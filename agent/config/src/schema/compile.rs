@@ -52,15 +52,25 @@ fn append(context: &Context, module: &YangModule) -> Result<(), String> {
     }
 }
 
+/// A libyang context with `sources`, and `appended` modules which may import them.
+pub(super) fn context(
+    origin: Origin,
+    sources: Sources,
+    appended: &[YangModule],
+) -> Result<Context, SchemaError> {
+    let error = |reason: String| SchemaError { origin, reason };
+    let context = load(sources).map_err(|e| error(e.to_string()))?;
+    appended.iter().try_for_each(|module| append(&context, module)).map_err(error)?;
+    Ok(context)
+}
+
 /// Compiles `sources`, and `appended` modules which may import them. The libyang context is freed at the end.
 pub(super) fn compile(
     origin: Origin,
     sources: Sources,
     appended: &[YangModule],
 ) -> Result<Schema, SchemaError> {
-    let error = |reason: String| SchemaError { origin, reason };
-    let context = load(sources).map_err(|e| error(e.to_string()))?;
-    appended.iter().try_for_each(|module| append(&context, module)).map_err(error)?;
+    let context = context(origin, sources, appended)?;
     let mut compiler = Compiler::new(origin);
     let modules: Vec<_> = context
         .modules(true)

@@ -8,6 +8,7 @@ mod libyang;
 mod pattern_checks;
 mod scalar;
 pub mod types;
+mod validator;
 pub mod when;
 mod xsd;
 
@@ -18,6 +19,7 @@ use smol_str::SmolStr;
 
 pub use self::append::YangModule;
 pub use self::types::{Type, ValueError};
+pub use self::validator::{InvalidData, Validator};
 pub use self::when::When;
 
 use crate::value::Value;
@@ -53,6 +55,14 @@ const OPENCONFIG_MODULES: compile::Sources = &[
     ),
     ("openconfig-network-instance", include_str!("../../yang/openconfig-network-instance.yang")),
 ];
+
+/// Modules in the binary.
+fn sources(origin: Origin) -> compile::Sources {
+    match origin {
+        Origin::OpenConfig => OPENCONFIG_MODULES,
+        Origin::Native => NATIVE_MODULES,
+    }
+}
 
 /// Family of models that a path belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,0 +1,120 @@
+//! The commands `holdfast service`, which write, check, try and pack packages without an agent.
+//!
+//! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
+
+mod folder;
+mod rendering;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use holdfast_config::{Models, ModelsError};
+use holdfast_services::{
+    Package, PackageError, PackageErrors, ParametersError, WorkError, starter,
+};
+use time::OffsetDateTime;
+
+use crate::settings::{ServiceAction, ServiceRender};
+
+/// Failure of a command.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    #[error("cannot {action} `{}`", path.display())]
+    File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("cannot load the models")]
+    Models(#[from] ModelsError),
+    #[error("the package `{}` is refused:\n{errors}", path.display())]
+    Package { path: PathBuf, errors: PackageErrors },
+    #[error("the parameters `{}` are refused:\n{}", path.display(), lines(errors))]
+    Parameters { path: PathBuf, errors: Vec<ParametersError> },
+    #[error("failed in {of}: {}", located(error))]
+    Work { of: String, error: WorkError },
+    #[error("{0}")]
+    Unknown(String),
+}
+
+/// Does one command, and gives what it prints.
+///
+/// # Errors
+/// With what is wrong with a package, its parameters or a file.
+pub fn run(action: &ServiceAction) -> Result<String, ServiceError> {
+    match action {
+        ServiceAction::New { name } => new(name),
+        ServiceAction::Check { package } => {
+            let (package, warnings) = read(package)?;
+            Ok(rendering::summary(&package, &warnings))
+        }
+        ServiceAction::Render(render) => rendered(render),
+        ServiceAction::Pack { folder, output } => pack(folder, output),
+    }
+}
+
+fn new(name: &str) -> Result<String, ServiceError> {
+    let path = PathBuf::from(name);
+    let refused = |errors| ServiceError::Package { path: path.clone(), errors };
+    let date = OffsetDateTime::now_utc().date();
+    let date = format!("{:04}-{:02}-{:02}", date.year(), u8::from(date.month()), date.day());
+    let files = starter::files(name, &date).map_err(refused)?;
+    // A name that no package can have is refused before anything is written.
+    Package::read(&Models::load()?, &files).map_err(refused)?;
+    folder::write(&path, &files)?;
+    let written = files.iter().map(|(file, _)| format!("{name}/{file}\n"));
+    Ok(written.collect())
+}
+
+/// Reads a package from its folder, or from its archive.
+fn read(path: &Path) -> Result<(Package, Vec<PackageError>), ServiceError> {
+    let refused = |errors| ServiceError::Package { path: path.to_path_buf(), errors };
+    let models = Models::load()?;
+    if path.is_dir() {
+        return Package::read(&models, &folder::read(path)?).map_err(refused);
+    }
+    let archive = folder::bounded(path)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Package::read_archive(&models, &name, &archive).map_err(refused)
+}
+
+fn rendered(render: &ServiceRender) -> Result<String, ServiceError> {
+    let (package, _) = read(&render.package)?;
+    let document = folder::bounded(&render.params)?;
+    let parameters = package.parameters(&document);
+    let parameters = parameters
+        .map_err(|errors| ServiceError::Parameters { path: render.params.clone(), errors })?;
+    let wanted = (render.component.as_deref(), render.state.as_deref());
+    rendering::work(&package, &parameters, wanted)
+}
+
+/// Checks a folder, writes its archive, and gives the digest as `sha256sum` does.
+fn pack(path: &Path, output: &Path) -> Result<String, ServiceError> {
+    let refused = |errors| ServiceError::Package { path: path.to_path_buf(), errors };
+    let files = folder::read(path)?;
+    let (package, _) = Package::read(&Models::load()?, &files).map_err(refused)?;
+    let archive = files.write().map_err(refused)?;
+    let target = output.join(package.archive_name());
+    fs::write(&target, &archive).map_err(|source| ServiceError::File {
+        action: "write",
+        path: target.clone(),
+        source,
+    })?;
+    let digest = digest(&SHA256, &archive);
+    let digest: String = digest.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+    Ok(format!("{digest}  {}\n", target.display()))
+}
+
+fn lines(errors: &[ParametersError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// A failure with line and column, as editors understand it.
+fn located(error: &WorkError) -> String {
+    let WorkError { file, position, reason, .. } = error;
+    match position {
+        Some(at) => format!("{file}:{}:{}: {reason}", at.line, at.column),
+        None => format!("{file}: {reason}"),
+    }
+}

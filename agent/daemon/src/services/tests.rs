@@ -1,0 +1,188 @@
+//! The commands on folders, and the example packages with what their pages say.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::*;
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/services")
+}
+
+fn check(package: PathBuf) -> Result<String, ServiceError> {
+    run(&ServiceAction::Check { package })
+}
+
+fn render(
+    package: &Path,
+    document: &str,
+    component: &str,
+    state: &str,
+) -> Result<String, ServiceError> {
+    let folder = TempDir::new().unwrap();
+    let params = folder.path().join("params.json");
+    fs::write(&params, document).unwrap();
+    let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    run(&ServiceAction::Render(ServiceRender {
+        package: package.to_path_buf(),
+        params,
+        component: named(component),
+        state: named(state),
+    }))
+}
+
+/// A copy of an example, to be changed.
+fn copy(name: &str) -> (TempDir, PathBuf) {
+    let temporary = TempDir::new().unwrap();
+    let target = temporary.path().join(name);
+    folder::write(&target, &folder::read(&examples().join(name)).unwrap()).unwrap();
+    (temporary, target)
+}
+
+#[track_caller]
+fn refused(result: Result<String, ServiceError>, want: &str) {
+    let error = result.unwrap_err().to_string();
+    assert!(error.contains(want), "{error}\n{want}");
+}
+
+/// Blocks of a page in this language.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let begin = format!("```{language}\n");
+    let parts = page.split(&*begin).skip(1);
+    parts.map(|part| part.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn each_example_puts_out_what_its_page_says() {
+    let mut examples: Vec<PathBuf> =
+        fs::read_dir(examples()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    examples.sort();
+    let names: Vec<_> =
+        examples.iter().map(|it| it.file_name().unwrap().to_str().unwrap()).collect();
+    assert_eq!(names, ["bridge-access", "migrated-link", "uplink"]);
+    for example in examples {
+        let summary = check(example.clone()).unwrap();
+        assert!(!summary.contains("warning"), "{summary}");
+        let page = fs::read_to_string(example.join("README.md")).unwrap();
+        let (documents, outputs) = (blocks(&page, "json"), blocks(&page, "text"));
+        assert!(!documents.is_empty() && documents.len() == outputs.len(), "{}", example.display());
+        for (document, output) in documents.into_iter().zip(outputs) {
+            assert_eq!(
+                render(&example, document, "", "").unwrap(),
+                output,
+                "{}",
+                example.display()
+            );
+        }
+    }
+}
+
+#[test]
+fn the_example_of_the_specification_is_the_one_that_is_shipped() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let specification = fs::read_to_string(root.join("agent/services/SERVICES.md")).unwrap();
+    let shipped =
+        |file: &str| fs::read_to_string(examples().join("bridge-access").join(file)).unwrap();
+    assert_eq!(blocks(&specification, "toml"), [shipped("service.toml")]);
+    assert_eq!(blocks(&specification, "jinja"), [shipped("templates/port.cli")]);
+}
+
+#[test]
+fn parameters_of_the_examples_are_checked() {
+    let uplink = examples().join("uplink");
+    let with = |members: &str| format!("{{\"name\":\"n\",\"port\":\"eth1\",{members}}}");
+    let peer = "\"address\":\"192.0.2.0/31\",\"peer\":\"192.0.2.1\"";
+    refused(render(&uplink, &with(peer), "", ""), "prefix");
+    let both = "\"address\":\"192.0.2.0/31\",\"peer\":\"2001:db8::1\",\"prefix\":[\"::/0\"]";
+    refused(render(&uplink, &with(both), "", ""), "The peer is of the family of the address");
+    refused(render(&uplink, &with("\"prefix\":[\"::/0\"]"), "", ""), "it is needed, and missing");
+    let migrated = examples().join("migrated-link");
+    let end = |name: &str| {
+        format!("{{\"name\":\"{name}\",\"vni\":1,\"local\":\"::1\",\"remote\":\"::2\"}}")
+    };
+    let two =
+        format!("{{\"name\":\"n\",\"bridge\":\"br0\",\"endpoint\":[{},{}]}}", end("a"), end("b"));
+    refused(render(&migrated, &two, "", ""), "many");
+    assert_eq!(render(&migrated, "{\"name\":\"n\",\"bridge\":\"br0\"}", "", "").unwrap(), "");
+}
+
+#[test]
+fn one_component_type_and_one_state_are_rendered_alone() {
+    let document = "{\"name\":\"a\",\"port\":\"eth1\",\"bridge\":\"br0\"}";
+    let access = examples().join("bridge-access");
+    let text = render(&access, document, "access", "port-attached").unwrap();
+    assert!(text.contains("master br0") && !text.contains("routed"), "{text}");
+    refused(
+        render(&access, document, "acess", ""),
+        "there is no component type `acess`: there is access",
+    );
+    refused(
+        render(&access, document, "access", "rooted"),
+        "`access` has no state `rooted`: there is init, port-attached, routed, ready",
+    );
+    let failure =
+        "failed in bridge-access 1.2.0: templates/route.cli:3:14: undefined value: params.prefix";
+    refused(render(&access, document, "", ""), failure);
+}
+
+#[test]
+fn errors_of_a_package_have_file_line_and_column() {
+    let (_keep, package) = copy("uplink");
+    let change = |file: &str, from: &str, to: &str| {
+        let text = fs::read_to_string(package.join(file)).unwrap();
+        assert!(text.contains(from));
+        fs::write(package.join(file), text.replacen(from, to, 1)).unwrap();
+    };
+    change("templates/routes.cli", "{% endfor %}", "");
+    change("service.toml", "params.peer", "params.");
+    let errors = check(package.clone()).unwrap_err().to_string();
+    assert!(errors.contains("uplink` is refused:\n"), "{errors}");
+    assert!(errors.contains("\ntemplates/routes.cli:"), "{errors}");
+    change("templates/routes.cli", "{% for prefix in params.prefix %}", "");
+    let errors = check(package.clone()).unwrap_err().to_string();
+    assert!(errors.ends_with("service.toml:18:57: syntax error: unexpected end of input, expected identifier or integer"), "{errors}");
+}
+
+#[test]
+fn a_new_package_holds_no_errors_and_is_packed_alike_each_time() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("my-service");
+    let files = starter::files("my-service", "2026-11-23").unwrap();
+    folder::write(&path, &files).unwrap();
+    fs::write(path.join(".hidden"), "of an editor").unwrap();
+    assert!(check(path.clone()).unwrap().starts_with("my-service 1.0.0\ncomponent port: "));
+    let pack = || run(&ServiceAction::Pack { folder: path.clone(), output: folder.path().into() });
+    let said = pack().unwrap();
+    let archive = folder.path().join("my-service-1.0.0.hfs");
+    assert_eq!(said, pack().unwrap());
+    assert!(said.len() > 64 && said.ends_with(&format!("  {}\n", archive.display())), "{said}");
+    assert_eq!(fs::read(&archive).unwrap(), files.write().unwrap());
+    assert!(check(archive.clone()).is_ok());
+    let other = folder.path().join("other-1.0.0.hfs");
+    fs::rename(&archive, &other).unwrap();
+    refused(
+        check(other),
+        "the archive is called `other-1.0.0.hfs`, and holds `my-service-1.0.0.hfs`",
+    );
+    assert!(folder::write(&path, &files).is_err(), "the folder is there");
+}
+
+#[test]
+fn files_that_cannot_be_read_and_those_that_are_none_are_named() {
+    refused(check("/nonexistent".into()), "cannot read `/nonexistent`");
+    let (_keep, package) = copy("uplink");
+    std::os::unix::fs::symlink("/etc/passwd", package.join("templates/x.cli")).unwrap();
+    refused(check(package.clone()), "templates/x.cli: it is no regular file");
+    fs::remove_file(package.join("templates/x.cli")).unwrap();
+    fs::write(package.join("large"), vec![b'x'; (1 << 20) + 1]).unwrap();
+    refused(check(package.clone()), "cannot read");
+    fs::remove_file(package.join("large")).unwrap();
+    for number in 0..64 {
+        fs::write(package.join(format!("f{number}")), "").unwrap();
+    }
+    refused(check(package), "more than 64 files in a package");
+    refused(new("9/x"), "9/x");
+    refused(new("Über"), "is refused");
+}

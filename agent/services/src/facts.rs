@@ -1,0 +1,225 @@
+//! Questions of expressions about the box and service plans, and the functions that ask them.
+//!
+//! A caller answers through [`Facts`], and may record what it was asked: that is what an evaluation depends on. Paths are
+//! looked up, and held against the grants of the package, before the caller is asked.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use holdfast_config::path::ANY;
+use holdfast_config::schema::Origin;
+use holdfast_config::{Limit, Models, PathPattern, Value};
+use minijinja::value::Rest;
+use minijinja::{Error, ErrorKind, Value as TemplateValue};
+use smol_str::SmolStr;
+
+use crate::convert;
+use crate::grants::{self, Grants};
+use crate::limits::{READ_MATCHES, READS};
+
+/// Configuration or state, as a path of an expression means it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Plane {
+    /// The union of everything but services.
+    Ground,
+    State,
+}
+
+/// Leaves that an expression reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub plane: Plane,
+    pub origin: Origin,
+    /// All lead to leaves or leaf-lists.
+    pub patterns: Vec<PathPattern>,
+}
+
+/// Answers to what expressions ask. All of it is empty and false unless an implementation says otherwise.
+pub trait Facts: Debug + Send + Sync {
+    /// Values of the leaves that exist, in the order of their paths.
+    fn read(&self, _read: &Read) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// True when the leaves were there since the state was first waited for, and are not any more.
+    fn gone(&self, _read: &Read) -> bool {
+        false
+    }
+
+    /// True when this state of a component of the instance is reached.
+    fn reached(&self, _component_type: &str, _name: &str, _state: &str) -> bool {
+        false
+    }
+
+    /// Status of the action of this state; `None` when it has none.
+    fn action(&self, _component_type: &str, _name: &str, _state: &str) -> Option<SmolStr> {
+        None
+    }
+
+    /// True when every component of the type that does not back-track is ready, and there is one.
+    fn ready(&self, _component_type: &str) -> bool {
+        false
+    }
+
+    /// True when this other instance is ready.
+    fn service_ready(&self, _tag: &str) -> bool {
+        false
+    }
+}
+
+/// A box of which nothing is known, and where nothing is reached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFacts;
+
+impl Facts for NoFacts {}
+
+/// The functions of one evaluation.
+#[derive(Debug)]
+struct Questions {
+    facts: Arc<dyn Facts>,
+    models: Arc<Models>,
+    grants: Arc<Grants>,
+    reads: AtomicUsize,
+    matches: AtomicUsize,
+}
+
+/// The functions of one evaluation by their names.
+pub(crate) fn functions(
+    facts: &Arc<dyn Facts>,
+    models: &Arc<Models>,
+    grants: &Arc<Grants>,
+) -> Vec<(SmolStr, TemplateValue)> {
+    let questions = Arc::new(Questions {
+        facts: facts.clone(),
+        models: models.clone(),
+        grants: grants.clone(),
+        reads: AtomicUsize::new(0),
+        matches: AtomicUsize::new(0),
+    });
+    type Arguments = Rest<TemplateValue>;
+    let it = || questions.clone();
+    let (config, state, gone) = (it(), it(), it());
+    let (reached, action, ready, service_ready) = (it(), it(), it(), it());
+    vec![
+        (
+            "config".into(),
+            TemplateValue::from_function(move |path: String, arguments: Arguments| {
+                config.read(Plane::Ground, &path, &arguments)
+            }),
+        ),
+        (
+            "state".into(),
+            TemplateValue::from_function(move |path: String, arguments: Arguments| {
+                state.read(Plane::State, &path, &arguments)
+            }),
+        ),
+        (
+            "gone".into(),
+            TemplateValue::from_function(move |path: String, arguments: Arguments| {
+                gone.gone(&path, &arguments)
+            }),
+        ),
+        (
+            "reached".into(),
+            TemplateValue::from_function(move |kind: String, name: String, state: String| {
+                reached.facts.reached(&kind, &name, &state)
+            }),
+        ),
+        (
+            "action".into(),
+            TemplateValue::from_function(move |kind: String, name: String, state: String| {
+                action.facts.action(&kind, &name, &state).map(|status| status.to_string())
+            }),
+        ),
+        (
+            "ready".into(),
+            TemplateValue::from_function(move |kind: String| ready.facts.ready(&kind)),
+        ),
+        (
+            "service_ready".into(),
+            TemplateValue::from_function(move |tag: String| {
+                service_ready.facts.service_ready(&tag)
+            }),
+        ),
+    ]
+}
+
+impl Questions {
+    /// The value of one leaf, or none; of a path with a wildcard, the list of what is there.
+    fn read(
+        &self,
+        plane: Plane,
+        path: &str,
+        arguments: &[TemplateValue],
+    ) -> Result<TemplateValue, Error> {
+        let read = self.resolve(plane, path, arguments)?;
+        let many = read.patterns.iter().any(|pattern| pattern.concrete().is_none());
+        let values = self.facts.read(&read);
+        Self::count(&self.matches, values.len(), &READ_MATCHES)?;
+        let mut values = values.iter().map(convert::value);
+        Ok(match many {
+            true => values.collect(),
+            false => values.next().unwrap_or(TemplateValue::from(())),
+        })
+    }
+
+    fn gone(&self, path: &str, arguments: &[TemplateValue]) -> Result<bool, Error> {
+        Ok(self.facts.gone(&self.resolve(Plane::State, path, arguments)?))
+    }
+
+    fn resolve(
+        &self,
+        plane: Plane,
+        path: &str,
+        arguments: &[TemplateValue],
+    ) -> Result<Read, Error> {
+        Self::count(&self.reads, 1, &READS)?;
+        let filled = fill(path, arguments)?;
+        grants::readable(&self.models, &self.grants, plane, &filled)
+            .map_err(|reason| Error::new(ErrorKind::InvalidOperation, reason))
+    }
+
+    fn count(counter: &AtomicUsize, more: usize, limit: &'static Limit) -> Result<(), Error> {
+        let count = counter.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        let fits = limit.check(count);
+        fits.map_err(|error| Error::new(ErrorKind::OutOfFuel, error.to_string()))
+    }
+}
+
+/// Puts an argument for each `{}` of a path, so that none of it is more than a value of a key.
+fn fill(path: &str, arguments: &[TemplateValue]) -> Result<String, Error> {
+    let wrong = |reason: String| Error::new(ErrorKind::InvalidOperation, reason);
+    let mut parts = path.split("{}");
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    let mut arguments = arguments.iter();
+    for part in parts {
+        if !filled.ends_with('=') || !part.starts_with(']') {
+            return Err(wrong(format!(
+                "`{{}}` stands for a value of a key in `{path}`: [KEY={{}}]"
+            )));
+        }
+        let argument = arguments
+            .next()
+            .ok_or_else(|| wrong(format!("`{path}` has more `{{}}` than arguments follow it")))?;
+        let text = convert::scalar_text(argument).filter(|text| text != ANY).ok_or_else(|| {
+            let shown = match argument.as_str() {
+                Some(text) => format!("`{text}`"),
+                None => argument.kind().to_string(),
+            };
+            wrong(format!("{shown} is no value of a key in `{path}`"))
+        })?;
+        for c in text.chars() {
+            match c {
+                '\n' => filled.push_str("\\n"),
+                '\\' | ']' => filled.extend(['\\', c]),
+                c => filled.push(c),
+            }
+        }
+        filled.push_str(part);
+    }
+    match arguments.next() {
+        None => Ok(filled),
+        Some(_) => Err(wrong(format!("`{path}` has fewer `{{}}` than arguments follow it"))),
+    }
+}

@@ -1,0 +1,40 @@
+//! Service packages: what is in them, what their templates and conditions say, which components their trees make.
+//!
+//! Start at [`Package::read`] for the way from files to a checked package, at [`Package::render`] for what the work of a
+//! state puts out, at [`tree`] for the components of an instance. Everything here is a function of its arguments: files
+//! are read by the caller, and what templates ask of the box is answered by the caller's [`Facts`]. A package that is
+//! refused is refused with its errors, each with file, line and column where there is one.
+//!
+//! Absent on purpose: the walk, the service plan and its rows, handlers and actions. The agent does not load packages
+//! yet; the commands `holdfast service` are the only user.
+
+pub mod archive;
+mod convert;
+mod engine;
+pub mod error;
+pub mod facts;
+mod grants;
+pub mod limits;
+pub mod outline;
+mod output;
+pub mod package;
+pub mod parameters;
+pub mod scope;
+pub mod starter;
+pub mod tree;
+pub mod work;
+pub mod yang;
+
+pub use archive::PackageFiles;
+pub use error::{PackageError, PackageErrors, Position};
+pub use facts::{Facts, NoFacts};
+pub use outline::Outline;
+pub use output::Output;
+pub use package::Package;
+pub use parameters::{Parameters, ParametersError};
+pub use scope::Scope;
+pub use tree::Component;
+pub use work::{WorkError, WorkErrorKind};
+
+#[cfg(test)]
+mod tests;

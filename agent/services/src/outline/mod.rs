@@ -1,0 +1,241 @@
+//! The outline of a service type: what `service.toml` says of states, tree, grants and handler.
+//!
+//! [`Outline::read`] takes the document, and gives all errors of a document that is TOML. Templates, grants and the module
+//! are checked elsewhere, with the rest of the package.
+
+mod check;
+mod raw;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use smol_str::SmolStr;
+
+use crate::error::{PackageError, PackageErrors, Position};
+
+pub use raw::{Converge, MissingHandler};
+
+/// File with the outline.
+pub const OUTLINE: &str = "service.toml";
+/// Folder of the templates.
+pub const TEMPLATES: &str = "templates";
+/// The component that every instance has.
+pub const SELF: &str = "self";
+/// First state of every component.
+pub const INIT: &str = "init";
+/// Last state of every component.
+pub const READY: &str = "ready";
+
+/// All that an outline says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outline {
+    pub name: Located,
+    pub version: Version,
+    pub converge: Converge,
+    pub missing_handler: MissingHandler,
+    pub write: Vec<Located>,
+    pub read: Vec<Located>,
+    pub handler: Option<Handler>,
+    /// The component types; of a plain type, `self` alone.
+    pub components: Vec<ComponentType>,
+    pub tree: Vec<TreeNode>,
+}
+
+/// A text of the outline, with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    pub text: SmolStr,
+    pub position: Position,
+}
+
+/// Version of a package: three numbers, compared one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub [u32; 3]);
+
+/// A process that serves states of the type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handler {
+    pub user: Option<SmolStr>,
+    pub identities: Vec<SmolStr>,
+    /// Asked before and after each walk.
+    pub modification: bool,
+}
+
+/// A kind of component, with its states in their order: `init` is the first, `ready` the last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComponentType {
+    pub name: SmolStr,
+    pub states: Vec<StateOutline>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateOutline {
+    pub name: SmolStr,
+    pub position: Position,
+    /// Gate of the state.
+    pub when: Option<Located>,
+    /// The gate is not asked again once the state is reached.
+    pub sticky: bool,
+    /// Time before this state after which it is failed.
+    pub timeout: Option<Duration>,
+    pub work: Option<Work>,
+    /// Later states belong into a transaction of their own.
+    pub commit_after: bool,
+    pub action: Option<Action>,
+    pub delete: DeleteOutline,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeleteOutline {
+    pub when: Option<Located>,
+    pub commit_after: bool,
+    /// The handler is called.
+    pub handler: bool,
+    pub action: Option<Action>,
+}
+
+/// Source of what a state puts out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Path of a template in the package.
+    Template(Located),
+    Handler,
+}
+
+/// Work outside of the configuration, done once when a state is reached or left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Action {
+    pub target: ActionTarget,
+    /// Expressions, by the name of the parameter.
+    pub params: BTreeMap<SmolStr, Located>,
+    /// The component goes no further before the end of it.
+    pub sync: bool,
+    /// Condition on `result` that decides success.
+    pub result: Option<Located>,
+    /// Actions with equal values run one after the other.
+    pub serial: Option<Located>,
+    /// Expressions on `result`, by the name of the opaque value that each becomes.
+    pub save: BTreeMap<SmolStr, Located>,
+    pub timeout: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionTarget {
+    Handler(SmolStr),
+    /// The probe of gNOI Ping.
+    Ping,
+}
+
+/// A node of the tree from which components are made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TreeNode {
+    pub position: Position,
+    pub condition: Option<Located>,
+    pub observe: Vec<Located>,
+    /// The items, and the name that each is bound to.
+    pub foreach: Option<(Located, SmolStr)>,
+    pub vars: Vec<(SmolStr, Located)>,
+    pub content: NodeContent,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeContent {
+    Create {
+        component_type: SmolStr,
+        name: Located,
+        /// Types and names of the components whose claims it takes over.
+        replaces: Vec<(SmolStr, Located)>,
+    },
+    Nodes(Vec<TreeNode>),
+}
+
+impl Outline {
+    /// Reads an outline. The second value has what an author is warned of.
+    ///
+    /// # Errors
+    /// The first error of a text that is no TOML or has unknown names, else all errors.
+    pub fn read(text: &str) -> Result<(Self, Vec<PackageError>), PackageErrors> {
+        let document: raw::Document = toml::from_str(text).map_err(|error| {
+            let span = error.span().unwrap_or_default();
+            PackageError::at(OUTLINE, text, &span, error.message())
+        })?;
+        check::outline(text, document)
+    }
+
+    pub fn component(&self, name: &str) -> Option<&ComponentType> {
+        self.components.iter().find(|component| component.name == name)
+    }
+
+    /// True for a type without components, whose work is that of `self`.
+    pub fn is_plain(&self) -> bool {
+        self.tree.is_empty()
+    }
+
+    /// The templates that states name.
+    pub fn templates(&self) -> impl Iterator<Item = &Located> {
+        let states = self.components.iter().flat_map(|component| &component.states);
+        states.filter_map(|state| match &state.work {
+            Some(Work::Template(path)) => Some(path),
+            Some(Work::Handler) | None => None,
+        })
+    }
+
+    /// Every expression of the outline.
+    pub fn expressions(&self) -> Vec<&Located> {
+        let mut found = Vec::new();
+        for state in self.components.iter().flat_map(|component| &component.states) {
+            found.extend(state.when.iter().chain(&state.delete.when));
+            for action in state.action.iter().chain(&state.delete.action) {
+                found.extend(action.params.values().chain(action.save.values()));
+                found.extend(action.result.iter().chain(&action.serial));
+            }
+        }
+        self.tree.iter().for_each(|node| node.add_expressions(&mut found));
+        found
+    }
+}
+
+impl ComponentType {
+    pub fn state(&self, name: &str) -> Option<&StateOutline> {
+        self.states.iter().find(|state| state.name == name)
+    }
+}
+
+impl TreeNode {
+    fn add_expressions<'a>(&'a self, found: &mut Vec<&'a Located>) {
+        found.extend(self.condition.iter().chain(&self.observe));
+        found.extend(self.foreach.iter().map(|(items, _)| items));
+        found.extend(self.vars.iter().map(|(_, value)| value));
+        match &self.content {
+            NodeContent::Create { name, replaces, .. } => {
+                found.push(name);
+                found.extend(replaces.iter().map(|(_, name)| name));
+            }
+            NodeContent::Nodes(nodes) => nodes.iter().for_each(|node| node.add_expressions(found)),
+        }
+    }
+}
+
+impl std::fmt::Display for Version {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+impl std::str::FromStr for Version {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "a version is three numbers with dots, such as 1.2.0";
+        let mut numbers = text.split('.').map(|part| match part.starts_with(['+', '0']) {
+            true if part != "0" => Err(FORM),
+            _ => part.parse::<u32>().map_err(|_| FORM),
+        });
+        let mut next = || numbers.next().unwrap_or(Err(FORM));
+        let version = Self([next()?, next()?, next()?]);
+        if numbers.next().is_some() { Err(FORM) } else { Ok(version) }
+    }
+}

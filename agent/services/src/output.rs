@@ -1,0 +1,224 @@
+//! Output of templates, read as the payload of a client is: types, units and keys are those of the models.
+
+use crate::engine::TemplateKind;
+use crate::grants::{Admission, Grants, is_of_services};
+use crate::limits::{CLAIM_LEAVES, CLAIM_LINES};
+use crate::work::WorkErrorKind;
+use holdfast_config::cli::{self, StatementAction};
+use holdfast_config::edit::check_supported;
+use holdfast_config::json::{self, DocumentContent, Flavour, JsonError, JsonErrorKind};
+use holdfast_config::limits::excerpt;
+use holdfast_config::schema::Origin;
+use holdfast_config::tree::{Leaf, List, is_key_or_copy};
+use holdfast_config::{
+    Branch, Child, InstancePath, LeafMark, Models, NodeId, Schema, Step, Tree, reserved,
+};
+
+/// Output of the work of one state: a sparse tree of one origin, all leaves explicit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub origin: Origin,
+    pub tree: Tree<LeafMark>,
+    pub leaves: usize,
+}
+
+/// Reason to refuse output, and the line of it.
+#[derive(Debug)]
+pub(crate) struct OutputError {
+    pub(crate) kind: WorkErrorKind,
+    pub(crate) line: Option<usize>,
+    pub(crate) reason: String,
+}
+
+impl OutputError {
+    fn failed(line: Option<usize>, reason: impl ToString) -> Self {
+        Self { kind: WorkErrorKind::Failed, line, reason: reason.to_string() }
+    }
+
+    fn denied(line: Option<usize>, reason: impl ToString) -> Self {
+        Self { kind: WorkErrorKind::Denied, line, reason: reason.to_string() }
+    }
+
+    fn limit(error: holdfast_config::LimitExceeded) -> Self {
+        Self { kind: WorkErrorKind::Limit, line: None, reason: error.to_string() }
+    }
+}
+
+/// Reads output.
+pub(crate) fn read(
+    models: &Models,
+    grants: &Grants,
+    kind: TemplateKind,
+    text: &str,
+) -> Result<Output, OutputError> {
+    let (origin, tree) = match kind {
+        TemplateKind::Cli => (Origin::Native, command_lines(models, grants, text)?),
+        TemplateKind::NativeJson => (Origin::Native, document(models, Origin::Native, text)?),
+        TemplateKind::OpenConfigJson => {
+            (Origin::OpenConfig, document(models, Origin::OpenConfig, text)?)
+        }
+    };
+    let mut admitted = AdmittedTree { grants, schema: models.schema(origin), leaves: 0 };
+    let mut root = (**tree.root()).clone();
+    admitted.branch(&mut InstancePath::root(), &mut root)?;
+    CLAIM_LEAVES.check(admitted.leaves).map_err(OutputError::limit)?;
+    check_supported(models, origin, &InstancePath::root(), &root).map_err(|misfit| {
+        OutputError::failed(None, format!("`{}`: {}", misfit.path, misfit.cause))
+    })?;
+    let leaves = admitted.leaves;
+    Ok(Output { origin, tree: Tree::from_root(root.into()), leaves })
+}
+
+fn command_lines(
+    models: &Models,
+    grants: &Grants,
+    text: &str,
+) -> Result<Tree<LeafMark>, OutputError> {
+    let lines = text.bytes().filter(|octet| *octet == b'\n').count();
+    CLAIM_LINES.check(lines).map_err(OutputError::limit)?;
+    let schema = &models.native;
+    let statements = cli::parse(schema, text).map_err(|errors| match errors.first() {
+        Some(first) => {
+            let shown = excerpt(&first.text);
+            OutputError::failed(Some(first.line), format!("`{shown}`: {}", first.reason))
+        }
+        None => OutputError::failed(None, "it cannot be read"),
+    })?;
+    let mut tree = Tree::new();
+    for statement in statements {
+        let path = &statement.path;
+        let line = Some(statement.line);
+        admit(schema, grants, path).map_err(|reason| OutputError::denied(line, reason))?;
+        match statement.act {
+            StatementAction::Set(value) => {
+                tree.set_leaf(schema, path, Leaf::new(value, LeafMark::Explicit));
+            }
+            StatementAction::Create => {
+                tree.branch_mut(schema, &path.0, &LeafMark::Explicit).given = true;
+            }
+            StatementAction::No => {
+                let reason = "a service has no `no`: what is not put out again goes";
+                return Err(OutputError::failed(line, reason));
+            }
+        }
+    }
+    Ok(tree)
+}
+
+fn document(models: &Models, origin: Origin, text: &str) -> Result<Tree<LeafMark>, OutputError> {
+    let root = InstancePath::root();
+    let (schema, mark) = (models.schema(origin), LeafMark::Explicit);
+    let read = json::parse(schema, &root, text.as_bytes(), Flavour::Ietf, true, mark)
+        .map_err(|error| OutputError::failed(syntax_line(&error), error))?;
+    if read.annotations.is_some_and(|found| !found.is_empty()) {
+        return Err(OutputError::failed(None, "a service makes no annotations"));
+    }
+    match read.content {
+        DocumentContent::Branch(branch) => Ok(Tree::from_root(branch.into())),
+        DocumentContent::Leaf(_) | DocumentContent::List(_) => {
+            Err(OutputError::failed(None, "a document begins at the root"))
+        }
+    }
+}
+
+/// Line of an error of syntax, which serde has in its text; other errors have a path instead.
+fn syntax_line(error: &JsonError) -> Option<usize> {
+    let JsonErrorKind::Syntax(text) = &error.fault else { return None };
+    text.rsplit_once(" at line ")?.1.split(' ').next()?.parse().ok()
+}
+
+/// Holds a path against the grants and what no package may write.
+fn admit(schema: &Schema, grants: &Grants, path: &InstancePath) -> Result<Admission, String> {
+    let Some(last) = path.last() else { return Ok(Admission::OnTheWay) };
+    let shown = || excerpt(&path.to_path(schema));
+    if is_of_services(schema, last.node) {
+        return Err(format!("`{}`: services neither read nor write services", shown()));
+    }
+    if schema.origin() == Origin::OpenConfig
+        && let Some(row) = reserved::row(schema, last.node)
+    {
+        return Err(format!("`{}` is reserved for {}: {}", shown(), row.service, row.why));
+    }
+    match grants.admission(schema, path) {
+        Admission::Refused => Err(format!("`{}` is not in the grants to write", shown())),
+        admission => Ok(admission),
+    }
+}
+
+/// A walk of a whole tree that refuses what is not granted. Entries that only lead to something granted lose the mark that
+/// they are wanted for themselves, and go when they lead to nothing.
+struct AdmittedTree<'a> {
+    grants: &'a Grants,
+    schema: &'a Schema,
+    leaves: usize,
+}
+
+impl AdmittedTree<'_> {
+    fn branch(
+        &mut self,
+        path: &mut InstancePath,
+        branch: &mut Branch<LeafMark>,
+    ) -> Result<(), OutputError> {
+        let refused = |reason| OutputError::denied(None, reason);
+        let admission = admit(self.schema, self.grants, path).map_err(refused)?;
+        if admission == Admission::OnTheWay {
+            branch.given = false;
+        }
+        let passed = admission == Admission::OnTheWay;
+        let wanted =
+            branch.children().iter().filter(|(node, child)| !(passed && self.is_key(*node, child)));
+        let wanted: Vec<_> = wanted.map(|(node, _)| *node).collect();
+        for node in wanted {
+            path.0.push(Step::node(node));
+            match branch.child_mut(node) {
+                Some(Child::Leaf(_)) => {
+                    match admit(self.schema, self.grants, path).map_err(refused)? {
+                        Admission::Granted => self.leaves += 1,
+                        Admission::OnTheWay | Admission::Refused => {}
+                    }
+                }
+                Some(Child::Container(inside)) => {
+                    self.branch(path, std::sync::Arc::make_mut(inside))?;
+                }
+                Some(Child::List(list)) => self.list(path, list)?,
+                None => {}
+            }
+            path.0.pop();
+            if branch.child(node).is_some_and(Child::is_empty) {
+                branch.take(node);
+            }
+        }
+        Ok(())
+    }
+
+    /// True for the keys of an entry and their copies, which come with what is below it.
+    fn is_key(&self, node: NodeId, child: &Child<LeafMark>) -> bool {
+        match child {
+            Child::Leaf(_) => is_key_or_copy(self.schema, node),
+            Child::Container(inside) => {
+                inside.children().iter().all(|(node, child)| self.is_key(*node, child))
+            }
+            Child::List(_) => false,
+        }
+    }
+
+    fn list(
+        &mut self,
+        path: &mut InstancePath,
+        list: &mut List<LeafMark>,
+    ) -> Result<(), OutputError> {
+        let Some(step) = path.0.pop() else { return Ok(()) };
+        let keys: Vec<_> = list.iter().map(|(keys, _)| keys.clone()).collect();
+        for keys in keys {
+            path.0.push(Step::entry(step.node, keys.clone()));
+            let entry = list.entry_mut(&keys, Branch::default);
+            self.branch(path, entry)?;
+            if !entry.given && entry.has_only_keys(self.schema) {
+                list.remove(&keys);
+            }
+            path.0.pop();
+        }
+        path.0.push(step);
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! A package: its files, read, checked and compiled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_config::Models;
+use holdfast_config::limits::excerpt;
+use minijinja::Value as TemplateValue;
+use minijinja::value::ValueKind;
+use smol_str::SmolStr;
+
+use crate::archive::PackageFiles;
+use crate::engine::{Engine, TemplateKind};
+use crate::error::{PackageError, PackageErrors};
+use crate::facts::{self, Facts};
+use crate::grants::Grants;
+use crate::outline::{Located, OUTLINE, Outline, TEMPLATES, Version, Work};
+use crate::output::{self, Output};
+use crate::scope::Scope;
+use crate::work::{WorkError, WorkErrorKind};
+use crate::yang::{self, ServiceList};
+
+/// End of the name of an archive.
+const ARCHIVE_END: &str = ".hfs";
+/// End of the name of the module's file.
+const MODULE_END: &str = ".yang";
+
+/// A package that holds no errors.
+#[derive(Debug)]
+pub struct Package {
+    pub outline: Outline,
+    pub list: ServiceList,
+    grants: Arc<Grants>,
+    engine: Engine,
+}
+
+impl Package {
+    /// Reads an archive that is called `NAME-VERSION.hfs`.
+    ///
+    /// # Errors
+    /// When the archive, its name or the package in it is wrong.
+    pub fn read_archive(
+        models: &Models,
+        name: &str,
+        archive: &[u8],
+    ) -> Result<(Self, Vec<PackageError>), PackageErrors> {
+        let (package, warnings) = Self::read(models, &PackageFiles::read(archive)?)?;
+        let wanted = package.archive_name();
+        match name == wanted {
+            true => Ok((package, warnings)),
+            false => {
+                let reason =
+                    format!("the archive is called `{}`, and holds `{wanted}`", excerpt(name));
+                Err(PackageError::of_file("", reason).into())
+            }
+        }
+    }
+
+    /// Reads the files of a package, for these models. The second value has what an author is warned of.
+    ///
+    /// # Errors
+    /// With all errors of the outline, or of everything else when that has none.
+    pub fn read(
+        models: &Models,
+        files: &PackageFiles,
+    ) -> Result<(Self, Vec<PackageError>), PackageErrors> {
+        let (outline, warnings) = read_outline(files)?;
+        let list = compile_module(models, &outline, files);
+        Ok((Self::assembled(models, outline, list, files)?, warnings))
+    }
+
+    /// Reads the files of a package whose module is compiled already.
+    ///
+    /// # Errors
+    /// Those of [`Package::read`], but for what the module has.
+    pub fn with_module(list: ServiceList, files: &PackageFiles) -> Result<Self, PackageErrors> {
+        let (outline, _) = read_outline(files)?;
+        Self::assembled(&list.models.clone(), outline, Ok(list), files)
+    }
+
+    fn assembled(
+        models: &Models,
+        outline: Outline,
+        list: Result<ServiceList, Vec<PackageError>>,
+        files: &PackageFiles,
+    ) -> Result<Self, PackageErrors> {
+        let mut errors = Vec::new();
+        let mut note = |found: Vec<PackageError>| errors.extend(found);
+        let list = list.map_err(&mut note).ok();
+        let engine = templates(files).and_then(|it| Engine::new(it.into_iter()));
+        let engine = engine.map_err(&mut note).ok();
+        note(missing_work(&outline, files));
+        if let Some(engine) = &engine {
+            let check = |it: &Located| engine.check_expression(it).err();
+            note(outline.expressions().into_iter().filter_map(check).collect());
+        }
+        let known = list.as_ref().map_or(models, |list| &list.models);
+        let grants = Grants::new(known, &outline).map_err(&mut note).ok();
+        let (Some(list), Some(engine), Some(grants), true) =
+            (list, engine, grants, errors.is_empty())
+        else {
+            return Err(PackageErrors(errors));
+        };
+        Ok(Self { outline, list, grants: Arc::new(grants), engine })
+    }
+
+    /// Name of the archive of this package.
+    pub fn archive_name(&self) -> String {
+        let Outline { name, version, .. } = &self.outline;
+        format!("{}-{version}{ARCHIVE_END}", name.text)
+    }
+
+    pub fn version(&self) -> Version {
+        self.outline.version
+    }
+
+    /// Renders the work of a state, and reads the output; `None` for a state without a template.
+    ///
+    /// # Errors
+    /// When the template fails, or what it puts out cannot be read or is not granted.
+    pub fn render(
+        &self,
+        work: Option<&Work>,
+        scope: &Scope,
+        facts: &Arc<dyn Facts>,
+    ) -> Result<Option<Output>, WorkError> {
+        let Some(Work::Template(template)) = work else { return Ok(None) };
+        let path = &template.text[TEMPLATES.len() + 1..];
+        let Some(kind) = TemplateKind::of(path) else { return Ok(None) };
+        let rendered = self.engine.render(path, kind, &self.names(scope, facts))?;
+        let output = output::read(&self.list.models, &self.grants, kind, &rendered.text);
+        output.map(Some).map_err(|error| {
+            let origin = error.line.and_then(|line| self.engine.origin(&rendered, line));
+            let (file, position) = match origin {
+                Some((file, position)) => (file, Some(position)),
+                None => (template.text.clone(), None),
+            };
+            WorkError { kind: error.kind, file, position, reason: error.reason }
+        })
+    }
+
+    /// Truth of a condition.
+    ///
+    /// # Errors
+    /// When the evaluation fails, or gives anything but a boolean.
+    pub fn condition(
+        &self,
+        condition: &Located,
+        scope: &Scope,
+        facts: &Arc<dyn Facts>,
+    ) -> Result<bool, WorkError> {
+        let value = self.evaluate(condition, scope, facts)?;
+        match value.kind() {
+            ValueKind::Bool => Ok(value.is_true()),
+            kind => {
+                Err(self
+                    .failed(condition, format!("a condition is true or false, and this is {kind}")))
+            }
+        }
+    }
+
+    pub(crate) fn evaluate(
+        &self,
+        expression: &Located,
+        scope: &Scope,
+        facts: &Arc<dyn Facts>,
+    ) -> Result<TemplateValue, WorkError> {
+        let value = self.engine.evaluate(expression, &self.names(scope, facts))?;
+        match value.is_undefined() {
+            true => Err(self.failed(expression, "undefined value".to_owned())),
+            false => Ok(value),
+        }
+    }
+
+    /// Failure of an expression of the outline.
+    pub(crate) fn failed(&self, expression: &Located, reason: String) -> WorkError {
+        WorkError {
+            kind: WorkErrorKind::Failed,
+            file: OUTLINE.into(),
+            position: Some(expression.position),
+            reason: format!("`{}`: {reason}", excerpt(&expression.text)),
+        }
+    }
+
+    fn names(&self, scope: &Scope, facts: &Arc<dyn Facts>) -> BTreeMap<SmolStr, TemplateValue> {
+        let functions = facts::functions(facts, &self.list.models, &self.grants);
+        scope.names().into_iter().chain(functions).collect()
+    }
+}
+
+fn read_outline(files: &PackageFiles) -> Result<(Outline, Vec<PackageError>), PackageErrors> {
+    let text = files.text(OUTLINE);
+    let text = text.ok_or_else(|| PackageError::of_file(OUTLINE, "the file is missing"))??;
+    Outline::read(text)
+}
+
+/// Checks and compiles the one module of a package.
+fn compile_module(
+    models: &Models,
+    outline: &Outline,
+    files: &PackageFiles,
+) -> Result<ServiceList, Vec<PackageError>> {
+    let modules: Vec<&str> =
+        files.iter().map(|(path, _)| path).filter(|path| path.ends_with(MODULE_END)).collect();
+    let one = |error: PackageError| vec![error];
+    let file = match modules[..] {
+        [file] => file,
+        [] => {
+            let reason =
+                format!("the file of the module `{}@DATE.yang` is missing", outline.name.text);
+            return Err(one(PackageError::of_file("", reason)));
+        }
+        [_, second, ..] => {
+            return Err(one(PackageError::of_file(second, "a package has one file of YANG")));
+        }
+    };
+    let text = files.text(file).transpose().map_err(one)?.unwrap_or_default();
+    yang::check(models, &outline.name.text, file, text)?.compile(models)
+}
+
+/// Templates of a package, by their paths below the folder of templates.
+fn templates(files: &PackageFiles) -> Result<Vec<(&str, &str)>, Vec<PackageError>> {
+    let mut errors = Vec::new();
+    let mut found = Vec::new();
+    for (path, _) in files.iter() {
+        let Some(name) = path.strip_prefix(TEMPLATES).and_then(|it| it.strip_prefix('/')) else {
+            continue;
+        };
+        match files.text(path) {
+            Some(Ok(text)) => found.push((name, text)),
+            Some(Err(error)) => errors.push(error),
+            None => {}
+        }
+    }
+    if errors.is_empty() { Ok(found) } else { Err(errors) }
+}
+
+/// Templates that states name and that are not there, or whose names do not tell what they put out.
+fn missing_work(outline: &Outline, files: &PackageFiles) -> Vec<PackageError> {
+    let refused = |template: &Located| {
+        let reason = match (files.get(&template.text), TemplateKind::of(&template.text)) {
+            (None, _) => format!("there is no `{}`", template.text),
+            (Some(_), None) => format!(
+                "`{}` does not say what it puts out: `*.cli`, `*.native.json` or `*.oc.json`",
+                template.text
+            ),
+            (Some(_), Some(_)) => return None,
+        };
+        Some(PackageError::in_line(OUTLINE, template.position, reason))
+    };
+    outline.templates().filter_map(refused).collect()
+}

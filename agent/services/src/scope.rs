@@ -1,0 +1,87 @@
+//! Names that templates and expressions see.
+
+use minijinja::Value as TemplateValue;
+use smol_str::SmolStr;
+
+use crate::parameters::Parameters;
+
+/// Names with a meaning in every expression, which no value of a package may take.
+pub const RESERVED_NAMES: [&str; 23] = [
+    "params",
+    "service",
+    "component",
+    "item",
+    "result",
+    "config",
+    "state",
+    "gone",
+    "reached",
+    "action",
+    "ready",
+    "service_ready",
+    "true",
+    "false",
+    "none",
+    "and",
+    "or",
+    "not",
+    "in",
+    "is",
+    "if",
+    "else",
+    "loop",
+];
+
+/// Values of one evaluation, by the names that expressions use.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    params: TemplateValue,
+    service: TemplateValue,
+    component: Option<TemplateValue>,
+    /// Variables of the tree, the innermost last; `item` is one of them.
+    vars: Vec<(SmolStr, TemplateValue)>,
+}
+
+impl Scope {
+    /// The names of an instance. `leaving` is true when it is deleted or un-deployed.
+    pub fn of_instance(parameters: &Parameters, leaving: bool) -> Self {
+        let service = TemplateValue::from_pairs([
+            ("tag", TemplateValue::from(parameters.tag.as_str())),
+            ("type", TemplateValue::from(parameters.service.as_str())),
+            ("key", TemplateValue::from(parameters.key.as_str())),
+            ("leaving", TemplateValue::from(leaving)),
+        ]);
+        Self { params: parameters.values.clone(), service, component: None, vars: Vec::new() }
+    }
+
+    /// The names of a component of the instance: those of the instance, and the variables of its tree nodes.
+    #[must_use]
+    pub fn of_component(&self, component: &crate::tree::Component) -> Self {
+        let names = TemplateValue::from_pairs([
+            ("type", component.component_type.as_str()),
+            ("name", component.name.as_str()),
+        ]);
+        Self { component: Some(names), vars: component.vars.0.clone(), ..self.clone() }
+    }
+
+    /// With one more variable, which hides others of its name.
+    #[must_use]
+    pub(crate) fn with(&self, name: &str, value: TemplateValue) -> Self {
+        let mut scope = self.clone();
+        scope.vars.push((name.into(), value));
+        scope
+    }
+
+    pub(crate) fn vars(&self) -> &[(SmolStr, TemplateValue)] {
+        &self.vars
+    }
+
+    /// Everything by its name.
+    pub(crate) fn names(&self) -> Vec<(SmolStr, TemplateValue)> {
+        let mut names = self.vars.clone();
+        names.push(("params".into(), self.params.clone()));
+        names.push(("service".into(), self.service.clone()));
+        names.extend(self.component.clone().map(|it| ("component".into(), it)));
+        names
+    }
+}
