@@ -181,11 +181,11 @@ impl<'m> ListReader<'m> {
         let read = match steps.split_last() {
             Some((Step { node, keys: Some(keys) }, above)) => {
                 let list = tree.branch_mut(schema, above, &mark).list_mut(*node);
-                let is_short = list.len() < SHORT;
+                // An entry that is there already has more than its own leaves.
+                let is_new = list.len() < SHORT && list.get(keys).is_none();
                 if let Some((same, of, entry)) = &self.last
                     && (of, same.as_slice()) == (keys, octets)
-                    && is_short
-                    && list.get(keys).is_none()
+                    && is_new
                 {
                     list.put(keys.clone(), Arc::clone(entry));
                     self.steps = steps;
@@ -202,7 +202,7 @@ impl<'m> ListReader<'m> {
                     }
                     self.leaves(entry, &mut value)
                 });
-                let entry = list.get(keys).filter(|_| is_short && read == Ok(0));
+                let entry = list.get(keys).filter(|_| is_new && read == Ok(0));
                 self.last = entry.map(|it| (octets.to_vec(), keys.clone(), Arc::clone(it)));
                 read
             }
