@@ -7,6 +7,8 @@ mod common;
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
 
+use allocation_counter::measure;
+
 use common::{Lab, delta, key};
 use holdfast_scheduler::{Counters, Delta, TransactionOutcome};
 
@@ -174,6 +176,29 @@ impl Cpu {
 
     fn elapsed(&self) -> std::time::Duration {
         Self::now().0 - self.0
+    }
+}
+
+/// Allocations and octets for each of a thousand equal values, which one thread plans: they do not depend on the load of
+/// the machine. A failing row has grown, or shows that its budget can be tightened.
+#[test]
+fn a_thousand_values_take_what_they_may() {
+    const VALUES: u64 = 1000;
+    let mut lab = quick();
+    lab.commit("l").unwrap();
+    let changes = common::changes(&many(1000, |n| format!("v{n} <l")));
+    let delta = Delta::new(changes);
+    let (mut plan, mut step) = (None, None);
+    let planned = measure(|| plan = Some(lab.engine.plan(delta).unwrap()));
+    let now = lab.now();
+    let plan = plan.unwrap();
+    let taken_over = measure(|| step = Some(lab.engine.start(plan, now)));
+    for (what, used, allocations, kept) in
+        [("a plan", &planned, 3, 530), ("its take-over", &taken_over, 0, 210)]
+    {
+        let found = (used.count_total / VALUES, used.bytes_current / 1000);
+        assert!(found.0 <= allocations && found.1 <= kept, "{what}: {found:?} for each value");
+        assert!(found.0 + 1 >= allocations && found.1 * 10 >= kept * 9, "{what}: only {found:?}");
     }
 }
 
