@@ -404,7 +404,7 @@ impl Engine {
 
     /// Advances all transactions as far as possible without another event, and completes the step.
     pub(crate) fn advance(&mut self, mut step: EngineOutput, now: Now) -> EngineOutput {
-        self.release_portion();
+        self.release_portion(now);
         loop {
             self.check_lost_dependencies(now, &mut step);
             self.schedule_triggered_retries(now, &mut step);
@@ -589,9 +589,8 @@ impl Engine {
         let queue = self.transport_deadline();
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
-        let release = (!self.releases.is_empty()).then_some(Duration::ZERO);
         let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
-        let engine = engine.chain(release);
+        let engine = engine.chain(self.releases.deadline());
         engine.chain(self.waits.deadline()).min()
     }
 }

@@ -501,7 +501,7 @@ impl Engine {
         let undo = transaction.phase == Phase::Undoing;
         transaction.record(undo);
         let txn = transaction.txn;
-        self.release_values(&mut transaction);
+        self.release_values(&mut transaction, now);
         self.mark_parked_dirty(&transaction.failed);
         let outcome = match transaction.failure.take() {
             Some(_) if transaction.cancelled => {

@@ -1,16 +1,21 @@
 //! Release of the nodes of a transaction that has ended.
 //!
 //! A large transaction has a hundred thousand nodes, and facts must not wait until all of them are released. Its outcome
-//! is reported first; then each turn of the engine releases a portion. Nothing else changes by that: a node whose
+//! is reported first; a moment later, each turn of the engine releases a portion. Nothing else changes by that: a node whose
 //! transaction has ended counts as free ([`Engine::owner_in_flight`]), and the next transaction may reserve it before its
 //! turn has come. The release then leaves the node alone, since the one that took it releases it at its own end.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::Transaction;
 use crate::engine::Engine;
 use crate::graph::NodeIdx;
-use crate::operation::TxnId;
+use crate::operation::{Now, TxnId};
+
+/// Time after the end of a large transaction before its nodes are released: callers then read its values, and the release
+/// would keep the engine from them.
+const RELEASE_AFTER: Duration = Duration::from_millis(250);
 
 /// Nodes of transactions that have ended, in the order of their end.
 #[derive(Debug, Default)]
@@ -20,11 +25,17 @@ pub(crate) struct Releases(VecDeque<Release>);
 struct Release {
     txn: TxnId,
     nodes: std::vec::IntoIter<NodeIdx>,
+    due: Duration,
 }
 
 impl Releases {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Time of the next portion.
+    pub(crate) fn deadline(&self) -> Option<Duration> {
+        self.0.front().map(|release| release.due)
     }
 }
 
@@ -34,21 +45,26 @@ impl Engine {
         self.graph.node(idx).owner().filter(|txn| self.running.contains(*txn))
     }
 
-    /// Begins to release the nodes of a transaction, and marks the values dirty that waited for its end.
-    pub(super) fn release_values(&mut self, transaction: &mut Transaction) {
-        let nodes = std::mem::take(&mut transaction.reserved).into_iter();
-        self.releases.0.push_back(Release { txn: transaction.txn, nodes });
-        self.release_portion();
+    /// Releases the nodes of a transaction, those of a large one later, and marks the values dirty that waited for its end.
+    pub(super) fn release_values(&mut self, transaction: &mut Transaction, now: Now) {
+        let (txn, nodes) = (transaction.txn, std::mem::take(&mut transaction.reserved));
+        if nodes.len() <= self.portion {
+            nodes.into_iter().for_each(|idx| self.release_value(txn, idx));
+        } else {
+            let due = now.monotonic + RELEASE_AFTER;
+            self.releases.0.push_back(Release { txn, nodes: nodes.into_iter(), due });
+        }
         for idx in std::mem::take(&mut transaction.dirty_after) {
             self.graph.mark_dirty(idx);
         }
     }
 
-    /// Releases as many nodes as one turn may take.
-    pub(crate) fn release_portion(&mut self) {
+    /// Releases as many nodes as one turn may take, if there are any that are due.
+    pub(crate) fn release_portion(&mut self, now: Now) {
         let mut left = self.portion;
         while left > 0 {
-            let Some(first) = self.releases.0.front_mut() else { return };
+            let first = self.releases.0.front_mut();
+            let Some(first) = first.filter(|it| it.due <= now.monotonic) else { return };
             let txn = first.txn;
             let nodes: Vec<NodeIdx> = first.nodes.by_ref().take(left).collect();
             if nodes.is_empty() {
