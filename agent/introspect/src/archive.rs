@@ -49,7 +49,7 @@ impl Introspect {
     fn append_to_journal(&self, journal: &Journal, record: Arc<TransactionRecord>) {
         let render = self.render.clone();
         journal.append(record.txn.0, move || {
-            let document = render.transaction(&record).truncated(OPERATIONS_STORED);
+            let document = render.shortened_transaction(&record, OPERATIONS_STORED);
             serde_json::to_vec(&document).expect("a document is made of texts and numbers")
         });
     }
@@ -147,16 +147,6 @@ impl Introspect {
 }
 
 impl TransactionDocument {
-    /// Shortens the list of operations.
-    fn truncated(mut self, most: usize) -> Self {
-        self.omitted += self.planned.len().saturating_sub(most);
-        self.planned.truncate(most);
-        self.executed.truncate(most);
-        self.values.truncate(most);
-        self.pending.truncate(most);
-        self
-    }
-
     /// The last operation on a value.
     fn last_operation_on(&self, key: &str) -> Option<&OperationDocument> {
         self.executed.iter().rev().find(|it| it.key == key)

@@ -205,6 +205,15 @@ impl Renderer {
     }
 
     pub(crate) fn transaction(&self, record: &TransactionRecord) -> TransactionDocument {
+        self.shortened_transaction(record, usize::MAX)
+    }
+
+    /// A transaction with at most this many entries in each list; operations beyond are counted.
+    pub(crate) fn shortened_transaction(
+        &self,
+        record: &TransactionRecord,
+        most: usize,
+    ) -> TransactionDocument {
         let remade = recreated_keys(record);
         let operation = |it: &RecordedOperation| {
             let is_recreate = remade.contains(&(&it.key, it.undo));
@@ -213,12 +222,13 @@ impl Renderer {
         let operations = record.operations.iter();
         let planned = operations.clone().filter(|it| !it.undo);
         let executed = operations.filter(|it| it.result != OperationResult::NotTried);
-        let asked = record.requested.iter().map(|(key, value)| RequestedValue {
+        let asked = record.requested.iter().take(most).map(|(key, value)| RequestedValue {
             key: self.key(key),
             value: self.value(key, value.as_ref()),
         });
         let (pending, failed, error, undone) = match &record.outcome {
             TransactionOutcome::Done { pending, failed, .. } => {
+                let pending = &pending[..pending.len().min(most)];
                 (self.names(pending), self.names(failed), None, false)
             }
             TransactionOutcome::Refused { reason, .. } => {
@@ -243,9 +253,9 @@ impl Renderer {
             start_ns: record.started_ns,
             stop_ns: record.ended_ns,
             values: asked.collect(),
-            planned: planned.map(operation).collect(),
-            executed: executed.map(operation).collect(),
-            omitted: record.omitted,
+            omitted: record.omitted + planned.clone().count().saturating_sub(most),
+            planned: planned.take(most).map(operation).collect(),
+            executed: executed.take(most).map(operation).collect(),
             pending,
             failed,
             error,
