@@ -236,7 +236,7 @@ mod tests {
     use crate::values::{AddressFacts, AddressOrigin, Port};
 
     #[test]
-    fn stored_credentials_round_trip() {
+    fn stored_values_round_trip() {
         let mac = Some(MacAddr([2, 0, 0, 0, 0, 1]));
         let port = Link {
             enabled: false,
@@ -262,6 +262,36 @@ mod tests {
         let whole = Content::Whole("a\n".into());
         for content in [whole, Content::Block("b".into()), Content::Absent, link] {
             check(TextFile { path: "etc/motd".into(), content });
+        }
+    }
+
+    /// Rows as earlier versions have written them. A row that fails means that a database cannot be read any more: add
+    /// fields with a default, and leave these lines as they are.
+    #[test]
+    fn rows_of_earlier_versions_are_read() {
+        for row in [
+            r#"{"kind":"link","name":"eth0","enabled":false,"description":"up","mtu":1500,"mac":"02:00:00:00:00:01","bridge":null}"#,
+            r#"{"kind":"link","name":"eth0","enabled":true,"description":null,"mtu":null,"mac":null,"bridge":null,"index":7,"ipv6_enabled":true}"#,
+            r#"{"kind":"link","name":"br0","enabled":true,"description":null,"mtu":null,"mac":null,"bridge":{"stp":true,"vlan_filtering":false,"ageing_time_s":300},"index":null,"ipv6_enabled":null}"#,
+            r#"{"kind":"master","link":"eth0","master":"br0"}"#,
+            r#"{"kind":"forwarding","link":"eth0","ipv6":true,"enabled":true}"#,
+            r#"{"kind":"address","link":"eth0","ip":"192.0.2.1","prefix_len":24}"#,
+            r#"{"kind":"neighbor","link":"eth0","ip":"192.0.2.1","mac":"02:00:00:00:00:01"}"#,
+            r#"{"kind":"hostname","name":"box"}"#,
+            r#"{"kind":"password","account":"alice","digest":"d04b98f48e8f8bcc15c6ae5ac050801cd6dcfd428fb5f9e65c4e16e7807340fa"}"#,
+            r#"{"kind":"file","path":"etc/motd","whole":"a","block":null}"#,
+            r#"{"kind":"file","path":"etc/motd","whole":"a","block":null,"link":"../run/motd"}"#,
+        ] {
+            let (_, value) = from_bytes(row.as_bytes()).unwrap_or_else(|error| {
+                panic!("{row}: {error:?}");
+            });
+            let written = String::from_utf8(to_bytes(&*value).unwrap()).unwrap();
+            let [before, now] = [row, &written].map(|text| {
+                serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text).unwrap()
+            });
+            for (field, value) in before {
+                assert_eq!(now.get(&field), Some(&value), "{field} of {written}");
+            }
         }
     }
 
