@@ -49,8 +49,8 @@ pub enum PathError {
     MissingKey { path: String, at: String, key: String },
     #[error("path `{path}`: no wildcard is permitted at `{at}` here")]
     Wildcard { path: String, at: String },
-    #[error(transparent)]
-    TooLarge(LimitExceeded),
+    #[error("path `{path}`: {limit}")]
+    TooLarge { path: String, limit: LimitExceeded },
 }
 
 /// A node that the agent needs and its model lacks.
@@ -59,6 +59,11 @@ pub enum PathError {
 pub struct MissingNode(pub String);
 
 impl PathError {
+    /// Refuses a path that is too large to be meaningful.
+    fn check_limits(path: &Path) -> Result<(), Self> {
+        path.check_limits().map_err(|limit| Self::TooLarge { path: excerpt(path), limit })
+    }
+
     /// True when the path is well-formed, and the schema has no such node.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown { .. })
@@ -150,7 +155,7 @@ impl Schema {
     /// # Errors
     /// When the schema has no such node, an element is malformed, or the value of a key does not fit its type.
     pub fn resolve_read(&self, path: &Path) -> Result<Vec<PathPattern>, PathError> {
-        path.check_limits().map_err(PathError::TooLarge)?;
+        PathError::check_limits(path)?;
         self.check_form(path)?;
         let Literal { steps, error } = self.literal(path);
         match error {

@@ -222,7 +222,7 @@ impl From<&PathError> for EditCause {
             PathError::Malformed { at, reason, .. } => {
                 Self::Malformed(format!("{reason} at `{at}`"))
             }
-            PathError::TooLarge(limit) => Self::Limit(*limit),
+            PathError::TooLarge { limit, .. } => Self::Limit(*limit),
         }
     }
 }

@@ -55,7 +55,7 @@ impl Schema {
         literal: Vec<PatternStep>,
         sight: &S,
     ) -> Result<Expansion, PathError> {
-        path.check_limits().map_err(PathError::TooLarge)?;
+        PathError::check_limits(path)?;
         let (first, end) = (literal.len(), path.elems.len());
         if first == end {
             return Ok(Expansion { patterns: vec![PathPattern(literal)], visited: 0 });

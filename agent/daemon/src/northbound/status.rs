@@ -165,7 +165,7 @@ impl Refusal {
         let code = match (error, access) {
             (error, Access::Read) if error.is_unknown() => Code::Unimplemented,
             (error, Access::Write) if error.is_unknown() => Code::NotFound,
-            (PathError::TooLarge(_), _) => Code::ResourceExhausted,
+            (PathError::TooLarge { .. }, _) => Code::ResourceExhausted,
             _ => Code::InvalidArgument,
         };
         Self::new(code, error.to_string())
