@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::values::{LinkFacts, LinkKind};
 
-    fn shown(name: &str, index: u32, oper: OperState) -> Link {
+    fn link_with_state(name: &str, index: u32, oper: OperState) -> Link {
         let facts = LinkFacts { index, oper, ..LinkFacts::default() };
         Link { facts: Some(facts), ..Link::new(name, LinkKind::Physical) }
     }
@@ -216,19 +216,19 @@ mod tests {
             (names, indices)
         };
         let text = |name: &str| Some(name.to_owned());
-        links.observe(&mut shown("eth0", 2, OperState::Up), 1);
-        links.observe(&mut shown("eth1", 3, OperState::Up), 1);
+        links.observe(&mut link_with_state("eth0", 2, OperState::Up), 1);
+        links.observe(&mut link_with_state("eth1", 3, OperState::Up), 1);
         assert_eq!(
             known(&links, &["eth0", "eth1"], &[2, 3]),
             (vec![Some(2), Some(3)], vec![text("eth0"), text("eth1")])
         );
         // When another link has the name, the old one is gone, even without a message.
-        links.observe(&mut shown("eth0", 7, OperState::Up), 2);
+        links.observe(&mut link_with_state("eth0", 7, OperState::Up), 2);
         assert_eq!(known(&links, &["eth0"], &[2, 7]), (vec![Some(7)], vec![None, text("eth0")]));
         // Two links swap their names, one after the other.
-        links.observe(&mut shown("tmp", 7, OperState::Up), 3);
-        links.observe(&mut shown("eth0", 3, OperState::Up), 3);
-        links.observe(&mut shown("eth1", 7, OperState::Up), 3);
+        links.observe(&mut link_with_state("tmp", 7, OperState::Up), 3);
+        links.observe(&mut link_with_state("eth0", 3, OperState::Up), 3);
+        links.observe(&mut link_with_state("eth1", 7, OperState::Up), 3);
         assert_eq!(
             known(&links, &["eth0", "eth1", "tmp"], &[3, 7]),
             (vec![Some(3), Some(7), None], vec![text("eth0"), text("eth1")])
@@ -248,7 +248,7 @@ mod tests {
         };
         let show = |name: &'static str, index| {
             move |links: &mut LinkIndex| {
-                links.observe(&mut shown(name, index, OperState::Up), 1);
+                links.observe(&mut link_with_state(name, index, OperState::Up), 1);
             }
         };
         assert_eq!(drops(&show("eth0", 2)), [false; 2]);
@@ -266,8 +266,11 @@ mod tests {
     #[test]
     fn a_renamed_link_is_known_by_its_new_name_alone() {
         let mut links = LinkIndex::new();
-        assert_eq!(links.observe(&mut shown("eth0", 2, OperState::Up), 1), None);
-        assert_eq!(links.observe(&mut shown("wan", 2, OperState::Up), 2).as_deref(), Some("eth0"));
+        assert_eq!(links.observe(&mut link_with_state("eth0", 2, OperState::Up), 1), None);
+        assert_eq!(
+            links.observe(&mut link_with_state("wan", 2, OperState::Up), 2).as_deref(),
+            Some("eth0")
+        );
         assert_eq!((links.index("eth0"), links.index("wan")), (None, Some(2)));
     }
 
@@ -276,7 +279,7 @@ mod tests {
         let mut links = LinkIndex::new();
         let mut times = Vec::new();
         for (time, oper) in [(5, OperState::Down), (6, OperState::Down), (7, OperState::Up)] {
-            let mut link = shown("eth0", 2, oper);
+            let mut link = link_with_state("eth0", 2, oper);
             links.observe(&mut link, time);
             times.push(link.facts.expect("an observed link").last_change_ns);
         }
@@ -294,19 +297,19 @@ mod tests {
             (3, true, (true, false)),
             (2, true, (true, false)),
         ] {
-            let mut link = shown(&format!("v{index}"), index, OperState::Up);
+            let mut link = link_with_state(&format!("v{index}"), index, OperState::Up);
             link.facts.as_mut().unwrap().ours = marked;
             links.observe(&mut link, 1);
             assert_eq!((link.is_ours(), link.lacks_mark()), want, "{index} {marked}");
         }
         // The index may be reused once the link is gone.
         links.forget(3);
-        let mut next = shown("v3", 3, OperState::Up);
+        let mut next = link_with_state("v3", 3, OperState::Up);
         links.observe(&mut next, 2);
         assert_eq!((next.is_ours(), next.lacks_mark()), (false, false));
         // A link that is being created has no mark yet, so it has not lost one.
         let index = links.reserve("v9", true);
-        let mut new = shown("v9", index, OperState::Down);
+        let mut new = link_with_state("v9", index, OperState::Down);
         links.observe(&mut new, 3);
         assert_eq!((new.is_ours(), new.lacks_mark()), (false, false));
     }
@@ -314,7 +317,7 @@ mod tests {
     #[test]
     fn reserved_indices_are_distinct_and_meet_no_link() {
         let mut links = LinkIndex::new();
-        links.observe(&mut shown("x", FIRST_OUR_INDEX + 2, OperState::Up), 1);
+        links.observe(&mut link_with_state("x", FIRST_OUR_INDEX + 2, OperState::Up), 1);
         let got = [links.reserve("a", true), links.reserve("b", false)];
         assert_eq!(got, [FIRST_OUR_INDEX + 1, FIRST_OUR_INDEX + 3]);
         assert!(links.is_ours("a") && !links.is_ours("b"));

@@ -79,7 +79,7 @@ fn attacks(root: &Authority) -> Vec<Attack> {
 }
 
 /// State of the server as readers see it, without counters.
-async fn shown(admin: &GnmiClient) -> Value {
+async fn server_state(admin: &GnmiClient) -> Value {
     let mut state = admin.read(&format!("{SERVER}/state")).await.unwrap();
     let leaves = state.as_object_mut().unwrap();
     leaves.retain(|name, _| !name.contains("counters"));
@@ -107,14 +107,14 @@ async fn invalid_certz_uploads_change_nothing() {
     let names = ("/system/state/hostname", SubscriptionMode::OnChange);
     let mut stream = eve.subscribe(subscribe_to(Mode::Stream, &[names])).await.unwrap();
     stream.until_sync().await;
-    let before = (certz.list().await.unwrap(), shown(&admin).await);
+    let before = (certz.list().await.unwrap(), server_state(&admin).await);
 
     for (number, Attack { what, upload, want }) in attacks(&root).iter().enumerate() {
         let mut rotation = certz.rotate("p").await.unwrap();
         let refused = upload.send(&mut rotation, &root).await.expect_err(what);
         assert!(want.contains(&refused.code()), "{what}: {refused}");
         drop(rotation);
-        assert_eq!((certz.list().await.unwrap(), shown(&admin).await), before, "{what}");
+        assert_eq!((certz.list().await.unwrap(), server_state(&admin).await), before, "{what}");
         connected().await.capabilities().await.expect(what);
         eve.capabilities().await.expect(what);
         let name = format!("host{number}");

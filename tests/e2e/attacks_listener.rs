@@ -162,18 +162,18 @@ async fn introspection_connections_and_readers_are_limited() {
     .await;
 
     // Seventeen readers of events.
-    let ask = || ask(address, "/scheduler/events", None);
-    let readers: Vec<_> = (0..16).map(|_| ask()).collect();
+    let events = || http_get(address, "/scheduler/events", None);
+    let readers: Vec<_> = (0..16).map(|_| events()).collect();
     for (_, answer) in &readers {
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
-    let (_, refused) = ask();
+    let (_, refused) = events();
     assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
     assert!(refused.contains("16 readers of events are connected"), "{refused}");
     client.capabilities().await.unwrap();
     drop(readers);
     eventually_async("the places of readers who went are free", async || {
-        ask().1.starts_with("HTTP/1.1 200 ")
+        events().1.starts_with("HTTP/1.1 200 ")
     })
     .await;
 }
@@ -186,9 +186,9 @@ async fn introspect_token_option_covers_reads() {
     let token = fs::read_to_string(agent.state_dir().join("introspect.token")).unwrap();
     let address = INTROSPECTION.parse().unwrap();
     for path in ["/", "/health", "/metrics", "/scheduler/status", "/scheduler/events"] {
-        let (_, refused) = ask(address, path, None);
+        let (_, refused) = http_get(address, path, None);
         assert!(refused.starts_with("HTTP/1.1 401 "), "{path}: {refused}");
-        let (_, answer) = ask(address, path, Some(&token));
+        let (_, answer) = http_get(address, path, Some(&token));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
     }
 }
@@ -216,7 +216,7 @@ fn ca(agent: &AgentProcess) -> String {
 }
 
 /// Requests a path, and reads the first part of the answer. The connection is open as long as the result exists.
-fn ask(address: SocketAddr, path: &str, token: Option<&str>) -> (std::net::TcpStream, String) {
+fn http_get(address: SocketAddr, path: &str, token: Option<&str>) -> (std::net::TcpStream, String) {
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(WAIT_LIMIT)).unwrap();
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();

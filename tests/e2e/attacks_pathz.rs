@@ -39,14 +39,14 @@ fn upload(version: &str, permitted: &[&str], denied: &[&str]) -> pathz::RotateRe
     rules.extend(permitted.iter().map(|path| rule(GUEST, path, permit, pathz::Mode::Read)));
     rules.extend(denied.iter().map(|path| rule(GUEST, path, deny, pathz::Mode::Read)));
     let policy = Some(pathz::AuthorizationPolicy { rules, groups: Vec::new() });
-    asked(rotate_request::RotateRequest::UploadRequest(pathz::UploadRequest {
+    rotate_request(rotate_request::RotateRequest::UploadRequest(pathz::UploadRequest {
         version: version.into(),
         created_on: 1,
         policy,
     }))
 }
 
-fn asked(request: rotate_request::RotateRequest) -> pathz::RotateRequest {
+fn rotate_request(request: rotate_request::RotateRequest) -> pathz::RotateRequest {
     pathz::RotateRequest { rotate_request: Some(request), force_overwrite: false }
 }
 
@@ -54,7 +54,7 @@ async fn install(agent: &AgentProcess, upload: pathz::RotateRequest) {
     let mut client = PathzClient::with_interceptor(agent.channel().await, agent.credentials());
     let mut rotation = Rotation::open(|requests| client.rotate(requests)).await.unwrap();
     let finalize =
-        asked(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}));
+        rotate_request(rotate_request::RotateRequest::FinalizeRotation(pathz::FinalizeRequest {}));
     rotation.run_until(CutPoint::Finalized, upload, finalize).await;
     rotation.close().await.unwrap();
 }

@@ -103,7 +103,7 @@ async fn a_stream_from_the_public_server_ends_in_a_configured_box() {
 
 // proves 4.14, 4.16, 4.17, 4.20, 4.24, 4.27, 4.47, 4.53, 4.69
 #[tokio::test]
-async fn a_server_without_streams_is_asked_by_the_unary_rpc() {
+async fn a_bootz_server_without_streams_gets_the_unary_rpc() {
     let net = Netns::enter();
     let bootstrap = BootstrapFixture::new(&net, server_data(false));
     let server = bootstrap.emulator().await;

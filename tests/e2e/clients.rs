@@ -8,7 +8,7 @@ use holdfast_tests::netns::Netns;
 const ETH0: &str = "/interfaces/interface[name=eth0]";
 
 #[tokio::test]
-async fn gnmic_asks_what_the_box_can_do() {
+async fn gnmic_reads_the_capabilities() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let told = Gnmic::for_admin(&agent).run(&["capabilities"]).await;

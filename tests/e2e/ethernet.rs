@@ -65,7 +65,7 @@ async fn port_accepts_its_own_speed() {
     assert!(!agent.show("pending").contains("eth0"));
 
     // A controller reads the configuration, and sends it back.
-    eventually("ports show what their cables are", || net.has_settled()).await;
+    eventually("ports show what their cables are", || net.has_consistent_link_states()).await;
     let monitor = Monitor::start(&net).await;
     let config = client.read_as("/", DataType::Config).await.unwrap();
     client.replace("/", config.clone()).await.unwrap();

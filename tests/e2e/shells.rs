@@ -150,7 +150,7 @@ async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
     port_with_route(&client, "eth0").await;
-    eventually("ports show what their cables are", || net.has_settled()).await;
+    eventually("ports show what their cables are", || net.has_consistent_link_states()).await;
     // Waits for the addresses of the kernel, because a later one would look like the effect of a request.
     for link in ["eth0", "eth1", "peer0", "peer1"] {
         let given = || net.ip(&format!("-6 address show dev {link} scope link -tentative"));

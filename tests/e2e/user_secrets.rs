@@ -56,7 +56,7 @@ async fn union(admin: &GnmiClient, document: Value) {
     admin.set(gnmi::SetRequest { union_replace, ..Default::default() }).await.unwrap();
 }
 
-async fn shown(admin: &GnmiClient) -> Value {
+async fn get_config(admin: &GnmiClient) -> Value {
     admin.read_as("/", gnmi::get_request::DataType::Config).await.unwrap()
 }
 
@@ -103,7 +103,7 @@ async fn a_password_of_a_client_logs_in_while_gnsi_is_off() {
     switch(&agent, &["gnsi", "off"]);
     admin.update("/", root("ada", Some(PASSWORD))).await.unwrap();
     assert!(can_log_in(&agent, "ada", PASSWORD).await);
-    let tree = shown(&admin).await;
+    let tree = get_config(&admin).await;
     assert!(!tree.to_string().contains("password") && tree.to_string().contains("ada"), "{tree}");
     admin.replace("/", tree.clone()).await.unwrap();
     assert!(can_log_in(&agent, "ada", PASSWORD).await, "sent back");

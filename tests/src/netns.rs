@@ -148,7 +148,7 @@ impl Netns {
 
     /// True when the operational state of every cable follows the state of its ends. The kernel computes it, and
     /// announces it, some time after it has answered the request that changed them.
-    pub fn has_settled(&self) -> bool {
+    pub fn has_consistent_link_states(&self) -> bool {
         let follows = |link: &Value| {
             let has =
                 |flag: &str| link["flags"].as_array().is_some_and(|it| it.contains(&flag.into()));

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_paths_are_told_apart_from_unknown_ones() {
+    fn malformed_and_unknown_paths_are_different_errors() {
         check_read(
             "/interfaces/bogus/mtu",
             "`/interfaces/bogus/mtu`: the model has no `/interfaces/bogus`",

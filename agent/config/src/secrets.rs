@@ -55,7 +55,7 @@ impl SecretRef {
     }
 
     /// The secret as it is kept, for the comparison of a login and the files of the box.
-    pub fn reveal(&self) -> &[u8] {
+    pub fn expose(&self) -> &[u8] {
         &self.0
     }
 
@@ -170,6 +170,6 @@ mod tests {
         secrets.set(&ada, SecretLeaf::PasswordHashed, SecretRef::new("two"));
         let held: Vec<_> = secrets.iter().map(|(_, leaf, _)| leaf).collect();
         assert_eq!(held, [SecretLeaf::PasswordHashed, SecretLeaf::SshKey]);
-        assert_eq!(secrets.password("ada").unwrap().reveal(), b"two");
+        assert_eq!(secrets.password("ada").unwrap().expose(), b"two");
     }
 }

@@ -41,7 +41,7 @@ impl SecretKeeper for UserSecrets {
             }
         };
         let same =
-            |held: &&SecretRef| kept.as_ref().is_none_or(|it| it.as_bytes() == held.reveal());
+            |held: &&SecretRef| kept.as_ref().is_none_or(|it| it.as_bytes() == held.expose());
         Ok(match held.filter(same) {
             Some(held) => held.clone(),
             None => SecretRef::new(kept.unwrap_or_default()),
@@ -51,7 +51,7 @@ impl SecretKeeper for UserSecrets {
 
 /// True when a hash that is held was made from this password.
 fn fits(password: &str, held: &SecretRef) -> bool {
-    let hash = std::str::from_utf8(held.reveal()).ok().and_then(|text| CryptHash::parse(text).ok());
+    let hash = std::str::from_utf8(held.expose()).ok().and_then(|text| CryptHash::parse(text).ok());
     hash.is_some_and(|hash| hash.matches(password.as_bytes()))
 }
 
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_password_is_kept_as_a_hash_and_stays_while_it_fits() {
         let one = keep(SecretLeaf::Password, "correct horse", None);
-        let text = std::str::from_utf8(one.reveal()).unwrap();
+        let text = std::str::from_utf8(one.expose()).unwrap();
         assert!(text.starts_with("$6$") && !text.contains("horse"), "{text}");
         assert!(keep(SecretLeaf::Password, "correct horse", Some(&one)).is_same(&one));
         let other = keep(SecretLeaf::Password, "correct mule", Some(&one));
@@ -85,7 +85,7 @@ mod tests {
         assert_ne!(keep(SecretLeaf::Password, "correct horse", None), one, "salted");
         // Of whatever form the hash that is held is.
         let hashed = keep(SecretLeaf::PasswordHashed, MD5, None);
-        assert_eq!(hashed.reveal(), MD5.as_bytes());
+        assert_eq!(hashed.expose(), MD5.as_bytes());
         assert!(keep(SecretLeaf::PasswordHashed, MD5, Some(&hashed)).is_same(&hashed));
         assert!(keep(SecretLeaf::Password, "correct horse", Some(&hashed)).is_same(&hashed));
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn a_key_is_kept_without_its_comment() {
         let one = keep(SecretLeaf::SshKey, &format!("{KEY} ada@laptop"), None);
-        assert_eq!(one.reveal(), KEY.as_bytes());
+        assert_eq!(one.expose(), KEY.as_bytes());
         assert!(keep(SecretLeaf::SshKey, KEY, Some(&one)).is_same(&one));
     }
 

@@ -58,7 +58,7 @@ fn done((): ()) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Says what failed and why, once, to whoever sits in front of it.
+/// Writes the error and its causes to standard error.
 fn failed(error: &dyn Error, code: ExitCode) -> ExitCode {
     let _no_one_listens = writeln!(std::io::stderr(), "holdfast: {}", ErrorChain(error));
     code

@@ -86,7 +86,7 @@ pub fn drop_capabilities(settings: &RunSettings) -> io::Result<HostnameWriter> {
     };
     if drop_other_capabilities(kept)? {
         let mut command = executable::reexec_command();
-        hand_over(&writer, &mut command)?;
+        pass_hostname_socket(&writer, &mut command)?;
         return Err(command.env(IS_LIMITED, "1").exec());
     }
     Ok(writer)
@@ -122,7 +122,7 @@ pub fn name_hosts() -> io::Result<()> {
 ///
 /// # Errors
 /// When no file descriptor is left.
-pub fn hand_over(writer: &HostnameWriter, command: &mut Command) -> io::Result<()> {
+pub fn pass_hostname_socket(writer: &HostnameWriter, command: &mut Command) -> io::Result<()> {
     if let Some(socket) = writer.socket()? {
         command.env(HELPER_IS_THERE, "1").stdin(Stdio::from(socket));
     }

@@ -1,6 +1,6 @@
 //! The pending reboot, of the agent or of the box: at most one at a time.
 //!
-//! The services share [`Reboots`]: they ask for a reboot, read its state, cancel it. When it is due, the run
+//! The services share [`Reboots`]: they request a reboot, read its state, cancel it. When it is due, the run
 //! that waits for [`Reboots::due`] ends in order and restarts the agent, or has the box rebooted.
 //!
 //! A reboot without force is refused while work is in progress that it would cut off ([`RebootInhibitors`]): at the request, so

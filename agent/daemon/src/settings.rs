@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn subscriptions_to_unknown_paths_are_refused_unless_told_otherwise() {
+    fn subscriptions_to_unknown_paths_are_refused_by_default() {
         let run = run_of(&["holdfast", "run"]);
         assert_eq!(run.unknown_subscription_paths, UnknownPaths::Refuse);
         for (word, want) in [("refuse", UnknownPaths::Refuse), ("ignore", UnknownPaths::Ignore)] {

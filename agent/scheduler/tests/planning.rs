@@ -165,7 +165,7 @@ fn check_again(ours: &str, change: &str, event: (&str, fn(&mut Lab, &str)), agai
     lab.engine.audit().unwrap();
 }
 
-fn told(lab: &mut Lab, text: &str) {
+fn change_outside(lab: &mut Lab, text: &str) {
     lab.outside(text);
 }
 
@@ -188,7 +188,7 @@ fn a_plan_is_made_again_when_what_it_has_read_changes() {
         ("a; b <a; c <b", "-b", "-a"),    // a value is unsupported
         ("a; b <a", "c <b", "-a"),        // or one that is relied on is
     ] {
-        check_again(ours, change, (event, told), true);
+        check_again(ours, change, (event, change_outside), true);
     }
     for (ours, change, event) in [
         ("a; b <a", "-a", "c <a"),             // a value comes to depend on it
@@ -216,7 +216,7 @@ fn a_plan_is_kept_when_something_else_changes() {
     ];
     for (ours, change) in changes {
         for event in ["x =1", "-x", "y =7 <x", "k", "-z", "w +h +203.0.113.0/24", "x/1"] {
-            check_again(ours, change, (event, told), false);
+            check_again(ours, change, (event, change_outside), false);
         }
         for event in ["x =1", "-y", "k +k", "y =1 <z", "n <?h", "n <nobody", "-i; j #i", "-r"] {
             check_again(ours, change, (event, committed), false);

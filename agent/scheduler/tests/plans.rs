@@ -215,7 +215,7 @@ fn a_shared_part_lives_as_long_as_one_of_its_wholes() {
     assert_eq!(refused.to_string(), "s conflicts with b: only one of them can exist");
     let mut lab = Lab::having("", "a .*s=1");
     lab.commit_delta(common::delta("b .*s=2").best_effort()).unwrap();
-    assert_eq!(lab.shown(), "a .*s=1; b .*s=2; s =1");
+    assert_eq!(lab.system_text(), "a .*s=1; b .*s=2; s =1");
     assert_eq!(lab.engine.status(&key("s")).unwrap().detail.conflict, Some(key("b")));
 }
 
@@ -251,17 +251,17 @@ fn a_value_of_two_owners_is_refused_and_follows_the_first_one_where_it_is_loaded
         [("one: a =1; two: -a", "a =1"), ("one: -a; two: a =2", "a =2"), ("one: -a", "a =2")]
     {
         lab.commit_delta(owned(change)).unwrap();
-        assert_eq!(lab.shown(), shown, "{change}");
+        assert_eq!(lab.system_text(), shown, "{change}");
     }
     // Values of both were accepted earlier: the second takes over where the first gives up.
     lab.commit_delta(owned("one: a =1").best_effort()).unwrap();
-    assert_eq!(lab.shown(), "a =1");
+    assert_eq!(lab.system_text(), "a =1");
     let other = lab.engine.status(&key("a")).unwrap().detail.other_owner;
     assert_eq!(other, Some(Owner::new("two".into())));
     lab.commit_delta(owned("one: -a")).unwrap();
-    assert_eq!((lab.shown().as_str(), lab.state("a").as_str()), ("a =2", "CONFIGURED"));
+    assert_eq!((lab.system_text().as_str(), lab.state("a").as_str()), ("a =2", "CONFIGURED"));
     lab.commit_delta(owned("two: -a")).unwrap();
-    assert_eq!(lab.shown(), "");
+    assert_eq!(lab.system_text(), "");
 }
 
 #[test]
@@ -270,9 +270,9 @@ fn a_failed_change_gives_a_value_back_to_its_owner() {
     lab.commit_delta(owned("two: a =2")).unwrap();
     lab.failing.insert("create b".to_owned(), common::error(22, "refused", false));
     lab.commit_delta(owned("one: a =1; two: -a; one: b <a")).unwrap();
-    assert_eq!(lab.shown(), "a =2");
+    assert_eq!(lab.system_text(), "a =2");
     lab.commit_delta(owned("two: -a")).unwrap();
-    assert_eq!(lab.shown(), "");
+    assert_eq!(lab.system_text(), "");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn existing_objects_are_adopted_and_given_back() {
     lab.commit("p =3").unwrap();
     assert_eq!(lab.restores[&key("p")].content, 1, "the pre-image is that of the first touch");
     lab.commit("-p").unwrap();
-    assert_eq!((lab.shown().as_str(), lab.restores.len()), ("p =1 port", 0));
+    assert_eq!((lab.system_text().as_str(), lab.restores.len()), ("p =1 port", 0));
     assert_eq!(lab.state("p"), "OBTAINED");
 }
 
@@ -303,7 +303,7 @@ fn two_transports_wait_for_one_another() {
     let (_, step) = lab.engine.start(plan, lab.now());
     assert_eq!(step.submit.len(), 1, "the other transport is not started before its turn");
     lab.follow(step);
-    assert_eq!(lab.shown(), "b; c <A; A <b");
+    assert_eq!(lab.system_text(), "b; c <A; A <b");
 }
 
 // proves kv.X9, kv.M6
@@ -320,7 +320,7 @@ fn a_change_is_refused_as_a_whole() {
     ] {
         assert_eq!(lab.plan(change).unwrap_err().to_string(), want, "{change}");
     }
-    assert_eq!(lab.shown(), "h #x");
+    assert_eq!(lab.system_text(), "h #x");
     assert_eq!(lab.engine.statuses().len(), 1);
     let unknown = (
         holdfast_scheduler::Key::of(holdfast_scheduler::KindId(9)),

@@ -29,7 +29,7 @@ fn check_converged(lab: &Lab, reference: &Reference) {
     }
     // I2: every satisfiable value of the intent is in the system. I12: and nothing else of ours.
     if let Err(wrong) = reference.check(&lab.system) {
-        panic!("{wrong}: {}", lab.shown());
+        panic!("{wrong}: {}", lab.system_text());
     }
     for status in lab.engine.statuses() {
         let there = lab.system.contains_key(&status.key);
@@ -112,14 +112,14 @@ proptest! {
         let mut reference = Reference::default();
         lab.commit_delta(delta(&before).best_effort()).unwrap();
         reference.apply(&before);
-        let system = lab.shown();
+        let system = lab.system_text();
         if fail_once_at(&mut lab, &after, at).is_none() {
             return Ok(());
         }
         match lab.commit(&after).unwrap() {
             TransactionOutcome::Failed { undone, .. } => {
                 prop_assert!(undone);
-                prop_assert_eq!(lab.shown(), system);
+                prop_assert_eq!(lab.system_text(), system);
             }
             TransactionOutcome::Done { .. } => reference.apply(&after),
             other => panic!("{other:?}"),
@@ -184,11 +184,11 @@ fn a_change_with_repeated_operations_on_a_value_is_undone() {
     for at in 0..operations {
         let mut lab = Lab::default();
         lab.commit_delta(delta(before).best_effort()).unwrap();
-        let system = lab.shown();
+        let system = lab.system_text();
         let failing = fail_once_at(&mut lab, after, at).expect("there are so many operations");
         if let TransactionOutcome::Failed { undone, .. } = lab.commit(after).unwrap() {
             assert!(undone, "{failing}");
-            assert_eq!(lab.shown(), system, "{failing}: {}", lab.log());
+            assert_eq!(lab.system_text(), system, "{failing}: {}", lab.log());
         }
     }
 }

@@ -22,7 +22,7 @@ impl Visibility {
     pub(super) fn below(&self, rights: Option<&NodeView>, to: &Step) -> Option<Self> {
         let (Self::ByRules(position), Some(view)) = (self, rights) else { return Some(Self::All) };
         let position = step(view, position, to);
-        match (position.is_settled(), position.action()) {
+        match (position.has_no_rule_below(), position.action()) {
             (true, Action::Permit) => Some(Self::All),
             (true, Action::Deny) => None,
             (false, _) => Some(Self::ByRules(position)),

@@ -135,7 +135,7 @@ impl Registry {
         }
     }
 
-    /// The one MTU that the kernel has for all of a link, whoever says it.
+    /// The one MTU that the kernel has for all of a link, from the leaves that can ask for it.
     fn mtu<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<u32>, ObjectError> {
         let mut agreed: Option<(u32, &str)> =
             entry.number(self.nodes.link.mtu).map(|octets| (octets, "the link"));

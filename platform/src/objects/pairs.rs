@@ -217,7 +217,7 @@ mod tests {
         let asked = asked.map(|(path, (key, value))| (path, key, value.as_ref()));
         let refusal = model.registry.admit_pairs(pairs, asked).err()?;
         assert!(!refusal.incomplete);
-        let place = model.shown(&refusal.path);
+        let place = model.path_text(&refusal.path);
         Some(format!("{place}: {}", refusal.reason))
     }
 

@@ -77,7 +77,7 @@ impl Model {
         self.lines(&self.registry.configured_state(&path, branch).unwrap())
     }
 
-    pub(super) fn shown(&self, path: &InstancePath) -> String {
+    pub(super) fn path_text(&self, path: &InstancePath) -> String {
         path.to_path(&self.schema).to_string()
     }
 

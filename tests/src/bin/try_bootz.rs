@@ -47,7 +47,7 @@ async fn run() -> Result<()> {
     );
     println!("{}", net.ip(&format!("-brief address show dev {PORT}")));
     let options = bootstrap.options_of_factory_new();
-    println!("holdfast run {}\n", shown(&options));
+    println!("holdfast run {}\n", short_options(&options));
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let agent = AgentProcess::start_with(&net, &options).await;
     eventually("the bootstrap ends", || bootz(&agent, &["status"]).contains("BOOTZ_OK")).await;
@@ -73,7 +73,7 @@ async fn run() -> Result<()> {
 }
 
 /// Options without the folders of their files.
-fn shown(options: &[String]) -> String {
+fn short_options(options: &[String]) -> String {
     let short = |option: &String| match option.rsplit_once('/') {
         Some((_, file)) => file.to_owned(),
         None => option.clone(),

@@ -55,7 +55,7 @@ fn odd() -> &'static Schema {
 }
 
 /// `line path=value`, `line +path`, `line -path`.
-fn said(schema: &Schema, statements: &[Statement]) -> Vec<String> {
+fn statement_lines(schema: &Schema, statements: &[Statement]) -> Vec<String> {
     let shown = |it: &Statement| {
         let path = it.path.to_path(schema);
         match &it.act {

@@ -139,11 +139,11 @@ impl<'a> Attribution<'a> {
         let (operation, place) = match named {
             OperationScope::Path { operation, origin: Origin::OpenConfig, pattern } => {
                 let path = subject.openconfig.filter(|path| pattern.overlaps(path))?;
-                (*operation, shown(&self.models.openconfig, path))
+                (*operation, path_text(&self.models.openconfig, path))
             }
             OperationScope::Path { operation, origin: Origin::Native, pattern } => {
                 let path = subject.native.filter(|path| pattern.overlaps(path))?;
-                (*operation, shown(&self.models.native, path))
+                (*operation, path_text(&self.models.native, path))
             }
             OperationScope::Text(text) => {
                 (text.operation, text.quoted(text.line_of(subject.native?)?))
@@ -158,8 +158,8 @@ impl<'a> Attribution<'a> {
             OperationScope::Path { operation, .. } => *operation,
             OperationScope::Text(text) => text.operation,
         });
-        let native = subject.native.map(|path| shown(&self.models.native, path));
-        let openconfig = subject.openconfig.map(|path| shown(&self.models.openconfig, path));
+        let native = subject.native.map(|path| path_text(&self.models.native, path));
+        let openconfig = subject.openconfig.map(|path| path_text(&self.models.openconfig, path));
         ErrorLocation {
             operation: operation.unwrap_or(EditOperation::Update(0)),
             place: openconfig.or(native).unwrap_or_default(),
@@ -171,7 +171,7 @@ impl<'a> Attribution<'a> {
         let (operation, place) = match self.named.last() {
             Some(OperationScope::Path { operation, origin, pattern }) => {
                 let path = pattern.concrete().unwrap_or_default();
-                (*operation, shown(self.models.schema(*origin), &path))
+                (*operation, path_text(self.models.schema(*origin), &path))
             }
             Some(OperationScope::Text(text)) => (text.operation, "/".to_owned()),
             None => (EditOperation::Update(0), "/".to_owned()),
@@ -212,7 +212,7 @@ impl<'a> Attribution<'a> {
         };
         let hidden = path.is_some_and(|(origin, path)| !self.authorization.may_read(origin, path));
         let value = if hidden { "set otherwise".to_owned() } else { said };
-        let path = path.map(|(origin, path)| shown(self.models.schema(origin), path));
+        let path = path.map(|(origin, path)| path_text(self.models.schema(origin), path));
         ConflictSide { layer, path: path.unwrap_or_default(), value, line: None }
     }
 
@@ -270,6 +270,6 @@ impl CliText {
     }
 }
 
-fn shown(schema: &Schema, path: &InstancePath) -> String {
+fn path_text(schema: &Schema, path: &InstancePath) -> String {
     excerpt(&path.to_path(schema))
 }

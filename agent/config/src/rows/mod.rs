@@ -133,7 +133,7 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
     }
     for (user, leaf, secret) in Secrets::differences(&old.secrets, &new.secrets) {
         let key = [META_SECRET, &[secret_code(leaf)], user.as_bytes()].concat();
-        changes.push(RowChange { key, value: secret.map(|it| it.reveal().to_vec()) });
+        changes.push(RowChange { key, value: secret.map(|it| it.expose().to_vec()) });
     }
     for layer in LayerKey::ALL {
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());

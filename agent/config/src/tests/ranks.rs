@@ -21,7 +21,7 @@ type LayerContents = [(LayerKey, LayerContent); LayerKey::ALL.len()];
 
 const ETH0: &str = "/interfaces/interface[name=eth0]";
 
-fn says(layer: LayerKey) -> BoxedStrategy<LayerContent> {
+fn layer_content(layer: LayerKey) -> BoxedStrategy<LayerContent> {
     let asked = any::<bool>().prop_map(LayerContent::Explicit);
     let common = prop_oneof![Just(LayerContent::Nothing), Just(LayerContent::Entry), asked];
     match layer {
@@ -34,11 +34,11 @@ fn says(layer: LayerKey) -> BoxedStrategy<LayerContent> {
 }
 
 fn stack() -> impl Strategy<Value = (LayerContents, bool)> {
-    let layers: Vec<_> = LayerKey::ALL.iter().map(|layer| says(*layer)).collect();
-    (layers, any::<bool>()).prop_map(|(says, off)| {
+    let layers: Vec<_> = LayerKey::ALL.iter().map(|layer| layer_content(*layer)).collect();
+    (layers, any::<bool>()).prop_map(|(content, off)| {
         let mut stack = [(LayerKey::GNSI, LayerContent::Nothing); LayerKey::ALL.len()];
         for (at, layer) in LayerKey::ALL.into_iter().enumerate() {
-            stack[at] = (layer, says[at]);
+            stack[at] = (layer, content[at]);
         }
         (stack, off)
     })
@@ -46,13 +46,13 @@ fn stack() -> impl Strategy<Value = (LayerContents, bool)> {
 
 fn layers_of(stack: &LayerContents, off: bool) -> Layers {
     let mut layers = Layers::new();
-    for (layer, says) in stack {
+    for (layer, content) in stack {
         let schema = models().schema(layer.origin);
         let leaf = if layer.origin == Origin::Native { "enabled" } else { "config/enabled" };
         let entry = schema.resolve_write(&ETH0.parse().unwrap()).unwrap();
         let path = schema.resolve_write(&format!("{ETH0}/{leaf}").parse().unwrap()).unwrap();
         let tree = layers.tree_mut(*layer);
-        let (value, mark) = match says {
+        let (value, mark) = match content {
             LayerContent::Nothing => continue,
             LayerContent::Entry => {
                 tree.branch_mut(schema, &entry.0, &LeafMark::Explicit).given = true;
@@ -73,31 +73,31 @@ fn layers_of(stack: &LayerContents, off: bool) -> Layers {
 
 /// The sentences of UNION.md 2 in their order. None: no layer has the interface.
 fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
-    let says = |layer| stack.iter().find(|(it, _)| *it == layer).unwrap().1;
+    let content = |layer| stack.iter().find(|(it, _)| *it == layer).unwrap().1;
     let asked = |layers: &[LayerKey]| {
-        layers.iter().find_map(|layer| match says(*layer) {
+        layers.iter().find_map(|layer| match content(*layer) {
             LayerContent::Explicit(value) => Some(Some(value)),
             LayerContent::Absent => Some(None),
             _ => None,
         })
     };
     // A bare entry of client OpenConfig is a shell, unless client native asks for a leaf of it.
-    let is_shell = says(LayerKey::CLIENT_OPENCONFIG) == LayerContent::Entry
-        && !matches!(says(LayerKey::CLIENT_NATIVE), LayerContent::Explicit(_));
+    let is_shell = content(LayerKey::CLIENT_OPENCONFIG) == LayerContent::Entry
+        && !matches!(content(LayerKey::CLIENT_NATIVE), LayerContent::Explicit(_));
     let nothing = |layer: LayerKey| is_shell && layer == LayerKey::CLIENT_OPENCONFIG;
     let openconfig_default = |layers: &[LayerKey]| {
-        let asks = |layer: &LayerKey| says(*layer) == LayerContent::Entry && !nothing(*layer);
+        let asks = |layer: &LayerKey| content(*layer) == LayerContent::Entry && !nothing(*layer);
         layers.iter().any(asks).then_some(Some(true))
     };
     let boot = [LayerKey::BOOT_NATIVE, LayerKey::BOOT_OPENCONFIG];
     let when = |condition: bool, value: Option<Option<bool>>| value.filter(|_| condition);
-    let factory = match says(LayerKey::CLIENT_NATIVE) {
+    let factory = match content(LayerKey::CLIENT_NATIVE) {
         LayerContent::Factory(value) => Some(Some(value)),
         _ => None,
     };
     // An item that is to be absent does not create the interface.
-    let empty = |(layer, says): &(LayerKey, LayerContent)| {
-        nothing(*layer) || matches!(says, LayerContent::Nothing | LayerContent::Absent)
+    let empty = |(layer, content): &(LayerKey, LayerContent)| {
+        nothing(*layer) || matches!(content, LayerContent::Nothing | LayerContent::Absent)
     };
     if stack.iter().all(empty) {
         return None;

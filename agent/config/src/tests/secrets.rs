@@ -28,7 +28,7 @@ impl SecretKeeper for Lengths {
             SecretLeaf::Password => format!("hash of {}", given.len()),
             SecretLeaf::PasswordHashed | SecretLeaf::SshKey => given.to_owned(),
         };
-        let same = held.filter(|held| held.reveal() == kept.as_bytes());
+        let same = held.filter(|held| held.expose() == kept.as_bytes());
         Ok(same.cloned().unwrap_or_else(|| SecretRef::new(kept)))
     }
 }
@@ -68,8 +68,8 @@ fn all_done(requests: &[&str]) -> Configuration {
 }
 
 /// Secrets that are held, as `user leaf kept`.
-fn held(configuration: &Configuration) -> Vec<String> {
-    let kept = |secret: &SecretRef| String::from_utf8(secret.reveal().to_vec()).unwrap();
+fn secret_lines(configuration: &Configuration) -> Vec<String> {
+    let kept = |secret: &SecretRef| String::from_utf8(secret.expose().to_vec()).unwrap();
     let line = |(user, leaf, secret): (&smol_str::SmolStr, SecretLeaf, &SecretRef)| {
         format!("{user} {} {}", leaf.name(), kept(secret))
     };
@@ -78,7 +78,7 @@ fn held(configuration: &Configuration) -> Vec<String> {
 
 #[track_caller]
 fn check_held(requests: &[&str], want: &[&str]) {
-    assert_eq!(held(&all_done(requests)), want, "{requests:#?}");
+    assert_eq!(secret_lines(&all_done(requests)), want, "{requests:#?}");
 }
 
 fn made() -> String {
@@ -190,14 +190,14 @@ fn a_password_stays_while_some_client_asks_for_the_user() {
     // What the factory gave is nobody's wish.
     let box_ = factory("update cli: system user ada role admin").switched(Namespace::Gnsi, false);
     let given = done(&box_, &password);
-    assert_eq!(held(&given), [TWELVE]);
+    assert_eq!(secret_lines(&given), [TWELVE]);
     let schema = &models().openconfig;
     let view = NodeRef::Branch(given.config_view(Origin::OpenConfig).root());
     let shown = json::print(schema, schema.root(), view, json::Flavour::Plain, &|_| true).unwrap();
     let back = done(&given, &format!("replace / {}", String::from_utf8(shown).unwrap()));
-    assert_eq!(held(&back), [TWELVE]);
+    assert_eq!(secret_lines(&back), [TWELVE]);
     let hostname = r#"{"system":{"config":{"hostname":"x"}}}"#;
-    assert!(held(&done(&given, &format!("union / {hostname}"))).is_empty());
+    assert!(secret_lines(&done(&given, &format!("union / {hostname}"))).is_empty());
 }
 
 #[test]
@@ -209,10 +209,10 @@ fn the_same_password_again_is_no_change() {
         assert!(after.layers().secrets.is_same(&before.layers().secrets), "{request}");
     }
     let changed = done(&before, &format!(r#"update {CONFIG}/password "hunter 1""#));
-    assert_eq!(held(&changed), ["ada password hash of 8"]);
+    assert_eq!(secret_lines(&changed), ["ada password hash of 8"]);
     // In the other form it is the same secret at another leaf.
     let hashed = done(&before, &format!(r#"update {CONFIG}/password-hashed "hash of 12""#));
-    assert_eq!(held(&hashed), ["ada password-hashed hash of 12"]);
+    assert_eq!(secret_lines(&hashed), ["ada password-hashed hash of 12"]);
     let one = before.layers().secrets.password("ada").unwrap();
     assert!(hashed.layers().secrets.password("ada").unwrap().is_same(one));
 }
@@ -271,7 +271,7 @@ fn errors_about_secrets_do_not_quote_them() {
 fn a_switch_hides_what_clients_gave_and_shows_it_again() {
     let given = all_done(&[&made()]);
     let on = given.switched(Namespace::Gnsi, true);
-    assert_eq!(held(&on), [TWELVE], "stored and hidden");
+    assert_eq!(secret_lines(&on), [TWELVE], "stored and hidden");
     for request in [made(), format!("delete {CONFIG}/password")] {
         let errors = on.edit(&edit_with(&request)).err().unwrap();
         let reserved =
@@ -279,11 +279,14 @@ fn a_switch_hides_what_clients_gave_and_shows_it_again() {
         assert!(reserved, "{request}: {errors}");
     }
     // What covers it takes the client's own copy away, silently; what only leaves it out does not.
-    assert_eq!(held(&done(&on, &format!(r#"replace {CONFIG} {{"role":"admin"}}"#))), [TWELVE]);
+    assert_eq!(
+        secret_lines(&done(&on, &format!(r#"replace {CONFIG} {{"role":"admin"}}"#))),
+        [TWELVE]
+    );
     let gone = done(&on, &format!("delete {USERS}/user[username=*]/config/password"));
-    assert!(held(&gone).is_empty());
-    assert!(held(&done(&on, &format!("delete {ADA}"))).is_empty());
-    assert_eq!(held(&on.switched(Namespace::Gnsi, false)), [TWELVE]);
+    assert!(secret_lines(&gone).is_empty());
+    assert!(secret_lines(&done(&on, &format!("delete {ADA}"))).is_empty());
+    assert_eq!(secret_lines(&on.switched(Namespace::Gnsi, false)), [TWELVE]);
 }
 
 #[test]
@@ -291,12 +294,12 @@ fn a_roll_back_brings_the_old_one_back() {
     let before = all_done(&[&made()]);
     for request in [format!(r#"update {CONFIG}/password "hunter 1""#), format!("delete {ADA}")] {
         let after = done(&before, &request);
-        assert_ne!(held(&after), held(&before));
+        assert_ne!(secret_lines(&after), secret_lines(&before));
         let back = after.with_client_of(before.layers());
         assert_eq!(back.layers(), before.layers(), "{request}");
     }
     let reset = before.factory_reset();
-    assert!(held(&reset).is_empty() && reset.layers().is_on(Namespace::Gnsi));
+    assert!(secret_lines(&reset).is_empty() && reset.layers().is_on(Namespace::Gnsi));
     let rows = layer_rows_diff(models(), before.layers(), reset.layers());
     let secret: Vec<_> = rows.iter().filter(|row| is_secret_row(&row.key)).collect();
     assert!(matches!(secret[..], [RowChange { value: None, .. }]), "{secret:?}");

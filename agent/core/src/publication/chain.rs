@@ -218,7 +218,7 @@ mod tests {
     }
 
     /// Value and version of each leaf that a revision shows.
-    fn shown(revision: &Revision) -> BTreeMap<usize, (Value, LeafVersion)> {
+    fn leaf_versions(revision: &Revision) -> BTreeMap<usize, (Value, LeafVersion)> {
         let leaf =
             |leaf| revision.native.find_leaf(&path(leaf)).map(|it| (it.value.clone(), it.meta));
         (0..LEAVES.len()).filter_map(|it| Some((it, leaf(it)?))).collect()
@@ -269,7 +269,7 @@ mod tests {
                 let now = chain.newest();
                 prop_assert!(Arc::ptr_eq(&now, &watched.borrow_and_update()));
                 prop_assert!(now.number >= last.number, "a number goes back");
-                let (was, is) = (shown(&last), shown(&now));
+                let (was, is) = (leaf_versions(&last), leaf_versions(&now));
                 let values: BTreeMap<_, _> =
                     is.iter().map(|(leaf, (value, _))| (*leaf, value.clone())).collect();
                 prop_assert_eq!(&values, &expected);

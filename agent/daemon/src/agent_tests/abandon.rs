@@ -93,7 +93,7 @@ impl SlowSet {
         (Self { rules, go_on, task: tokio::spawn(commit) }, asked_rx)
     }
 
-    fn asked(&self) -> usize {
+    fn authorizer_calls(&self) -> usize {
         self.rules.asked.load(Ordering::SeqCst)
     }
 
@@ -124,7 +124,7 @@ async fn an_abandoned_set_ends_during_its_examination() {
     let asked = set.rules.asked.load(Ordering::SeqCst);
     assert_eq!(asked, 1, "its second operation was examined");
     assert!(has_mtu(&kernel, 1414), "{:?}", kernel.contents());
-    assert!(!agent.shown().contains("slow"), "{}", agent.shown());
+    assert!(!agent.published_text().contains("slow"), "{}", agent.published_text());
     agent.stop().await;
 }
 
@@ -141,6 +141,6 @@ async fn an_abandoned_set_in_the_queue_is_not_examined() {
     first.task.await.unwrap().unwrap();
     assert!(has_mtu(&kernel, 1600), "{:?}", kernel.contents());
     agent.update(BOX).await.unwrap();
-    assert_eq!(second.asked(), 0, "it was examined");
+    assert_eq!(second.authorizer_calls(), 0, "it was examined");
     agent.stop().await;
 }

@@ -161,7 +161,7 @@ impl Agent {
     }
 
     /// Configuration and state as readers see them, without clocks of the box.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn published_text(&self) -> String {
         let revision = self.handle.revision();
         let schema = revision.schema(Origin::OpenConfig);
         let found = NodeRef::Branch(revision.openconfig.root());
@@ -197,7 +197,7 @@ async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
     let agent = Agent::start(&kernel, folder.path()).await;
     let fresh = kernel.contents();
     agent.update(BOX).await.unwrap();
-    let (made, shown) = (kernel.contents(), agent.shown());
+    let (made, shown) = (kernel.contents(), agent.published_text());
     assert_ne!(made, fresh);
     assert!(shown.contains(r#""mtu":1414,"#) && shown.contains("198.51.100.0/24"), "{shown}");
     agent.stop().await;
@@ -205,7 +205,7 @@ async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
     // A restart in sync asks nothing of the kernel.
     let asked = kernel.requests();
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!(agent.shown(), shown);
+    assert_eq!(agent.published_text(), shown);
     assert_eq!((kernel.requests() - asked, kernel.contents()), (0, made));
 
     // The port gets back what it had, and readers see nothing of the change.
@@ -229,7 +229,7 @@ async fn a_large_change_shows_what_small_ones_show() {
         }
         let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
         assert!(made >= all, "{made} of {all} routes are there");
-        shown.push(agent.shown());
+        shown.push(agent.published_text());
         agent.stop().await;
     }
     assert_eq!(shown[0], shown[1]);
@@ -246,7 +246,7 @@ async fn current_revision_after_an_answer_has_the_commit() {
         let done = agent.update_all(&[&routes(first, count)]).await.unwrap();
         let revision = agent.handle.current_revision().await;
         assert_eq!((revision.number, revision.time_ns), (done.revision, done.time_ns));
-        assert_eq!(agent.shown().matches("\"metric\":0").count(), first + count + 1);
+        assert_eq!(agent.published_text().matches("\"metric\":0").count(), first + count + 1);
     }
     agent.stop().await;
 }
@@ -316,7 +316,7 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
         nth += 1;
         let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
-        let before = (kernel.contents(), agent.shown());
+        let before = (kernel.contents(), agent.published_text());
         kernel.fault_at(
             nth,
             if nth % 2 == 0 { Fault::Panic } else { Fault::Fail(nix::libc::EINVAL) },
@@ -331,7 +331,7 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
                 return agent.stop().await;
             }
         }
-        assert_eq!((kernel.contents(), agent.shown()), before, "request {nth}");
+        assert_eq!((kernel.contents(), agent.published_text()), before, "request {nth}");
         // And the same request does it when nothing is in its way.
         agent.update(BOX).await.unwrap();
         agent.stop().await;
@@ -345,12 +345,12 @@ async fn a_change_that_cannot_be_recorded_does_not_begin() {
     let agent = Agent::start(&kernel, folder.path()).await;
     let asked = kernel.requests();
     for document in [BOX, "{}"] {
-        let before = (kernel.contents(), agent.shown(), agent.states().await);
+        let before = (kernel.contents(), agent.published_text(), agent.states().await);
         agent.store.refuse(faults::Fault::Unprepared).await.unwrap();
         let refused = agent.update(document).await.unwrap_err();
         assert!(matches!(refused, CommitError::Store(_)), "{refused}");
         agent.pass(Duration::from_secs(10)).await;
-        assert_eq!((kernel.contents(), agent.shown(), agent.states().await), before);
+        assert_eq!((kernel.contents(), agent.published_text(), agent.states().await), before);
     }
     assert_eq!(kernel.requests(), asked);
     agent.update(BOX).await.unwrap();
@@ -362,20 +362,20 @@ async fn a_change_that_cannot_be_recorded_does_not_begin() {
 async fn a_commit_that_the_disk_refuses_is_taken_back() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    let before = (kernel.contents(), agent.shown());
+    let before = (kernel.contents(), agent.published_text());
     agent.store.refuse(faults::Fault::Lost).await.unwrap();
     let refused = agent.update(BOX).await.unwrap_err();
     assert!(matches!(refused, CommitError::Store(_)), "{refused}");
     agent.pass(Duration::from_secs(10)).await;
-    assert_eq!((kernel.contents(), agent.shown()), before);
+    assert_eq!((kernel.contents(), agent.published_text()), before);
     agent.update(BOX).await.unwrap();
-    let made = (kernel.contents(), agent.shown());
+    let made = (kernel.contents(), agent.published_text());
     agent.store.refuse(faults::Fault::Misreported).await.unwrap();
     agent.delete("/network-instances").await.unwrap();
     agent.update(BOX).await.unwrap();
     agent.stop().await;
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!((kernel.contents(), agent.shown()), made);
+    assert_eq!((kernel.contents(), agent.published_text()), made);
     agent.stop().await;
 }
 
@@ -394,22 +394,22 @@ async fn facts_flow_while_the_kernel_does_not_answer() {
         ports.set_mtu("eth1", 1300);
         loop {
             revisions.changed().await.unwrap();
-            if agent.shown().contains(r#""mtu":1314"#) {
+            if agent.published_text().contains(r#""mtu":1314"#) {
                 break;
             }
         }
-        let shown = agent.shown();
+        let shown = agent.published_text();
         assert!(!shown.contains("uplink") && !shown.contains("1414"), "not accepted yet: {shown}");
         ports.resume();
     };
     let (done, ()) = tokio::join!(waiting, watching);
     done.unwrap();
-    assert!(agent.shown().contains("uplink"));
+    assert!(agent.published_text().contains("uplink"));
     agent.stop().await;
 }
 
 #[tokio::test]
-async fn nothing_is_settled_while_an_operation_is_under_way() {
+async fn nothing_is_converged_while_an_operation_is_under_way() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.handle.wait_until_idle().await.unwrap();
@@ -446,7 +446,7 @@ async fn a_port_that_is_missing_gets_its_configuration_when_it_comes() {
 /// Waits until all of [`BOX`] is in force.
 async fn in_force(agent: &Agent) {
     let mut revisions = agent.handle.watch();
-    while !agent.shown().contains(r#""oper-status":"UP""#) {
+    while !agent.published_text().contains(r#""oper-status":"UP""#) {
         revisions.changed().await.unwrap();
     }
     while !agent.handle.statuses(true).await.unwrap().is_empty() {
@@ -488,13 +488,13 @@ async fn published_state_is_equal_after_a_restart() {
         let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
         agent.update(BOX).await.unwrap();
-        assert!(agent.shown().contains("interface-ref"));
+        assert!(agent.published_text().contains("interface-ref"));
         agent.delete(gone).await.unwrap();
         agent.pass(SETTLED).await;
-        let shown = agent.shown();
+        let shown = agent.published_text();
         agent.stop().await;
         let agent = Agent::start(&kernel, folder.path()).await;
-        assert_eq!(agent.shown(), shown, "without {gone}");
+        assert_eq!(agent.published_text(), shown, "without {gone}");
         agent.stop().await;
     }
 }

@@ -80,7 +80,7 @@ async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
         ("", None),
     ] {
         let document = port("", ethernet);
-        let before = agent.shown();
+        let before = agent.published_text();
         let edit = replacing(&document);
         let previewed = agent.handle.preview(&caller(), edit, CommitOptions::default()).await;
         let boot = BootConfiguration {
@@ -104,7 +104,7 @@ async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
             }
         }
         match refused {
-            Some(_) => assert_eq!(agent.shown(), before, "{ethernet}"),
+            Some(_) => assert_eq!(agent.published_text(), before, "{ethernet}"),
             None => assert_eq!(waits(&agent).await, [""; 0], "{ethernet}"),
         }
     }
@@ -122,7 +122,7 @@ async fn a_port_that_becomes_slower_keeps_its_configuration() {
     let asked = kernel.requests();
     kernel.set_ethernet(cable(100));
     until_waiting(&agent, SLOW).await;
-    let shown = agent.shown();
+    let shown = agent.published_text();
     assert!(shown.contains("SPEED_1GB") && shown.contains("SPEED_100MB"), "{shown}");
     assert_eq!(kernel.requests(), asked);
 
@@ -167,7 +167,7 @@ async fn a_boot_configuration_comes_back_to_a_port_that_became_slower() {
 
 /// Nothing is known of a port that is absent or has no carrier: its configuration is accepted, and waits.
 #[tokio::test]
-async fn a_port_that_comes_with_another_speed_says_what_it_lacks() {
+async fn the_state_of_a_port_with_another_speed_names_the_difference() {
     let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let down = Ethernet { speed_mbps: None, ..cable(0) };

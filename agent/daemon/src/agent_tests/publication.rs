@@ -12,7 +12,7 @@ use holdfast_scheduler::{Key, ValueState};
 use holdfast_telemetry::{LeafVersion, Revision, ViewEntry};
 use tempfile::TempDir;
 
-use super::reconcile::held;
+use super::reconcile::replace_reconciliation;
 use super::{Agent, BOX, routes};
 
 /// `RT_TABLE_MAIN`.
@@ -22,7 +22,7 @@ const SECOND: &str = "10.0.0.1/32";
 
 /// Next hops of a static route, as they are shown.
 fn hops(agent: &Agent, prefix: &str) -> String {
-    let shown: serde_json::Value = serde_json::from_str(&agent.shown()).unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&agent.published_text()).unwrap();
     let find = |inside: &serde_json::Value, key: &str, value: &str| {
         let entries = inside.as_array().unwrap().iter();
         entries.clone().find(|it| it[key] == value).unwrap().clone()
@@ -40,7 +40,7 @@ async fn watchful(kernel: &SimulatedKernel) -> (Agent, TempDir) {
     let agent = Agent::start(kernel, folder.path()).await;
     agent.update(BOX).await.unwrap();
     let policy = r#"{"drift-policy": [{"object": "route", "action": "report"}]}"#;
-    held(&agent, policy).await.unwrap();
+    replace_reconciliation(&agent, policy).await.unwrap();
     (agent, folder)
 }
 
@@ -197,7 +197,12 @@ async fn routes_of_a_revision_are_derived() {
         tokio::task::yield_now().await;
     }
     assert_eq!(forms_of(&agent), [(count, 0); 2]);
-    held(&agent, r#"{"drift-policy": [{"object": "route", "action": "repair"}]}"#).await.unwrap();
+    replace_reconciliation(
+        &agent,
+        r#"{"drift-policy": [{"object": "route", "action": "repair"}]}"#,
+    )
+    .await
+    .unwrap();
     while !hops(&agent, FIRST).contains("\"state\"") {
         agent.pass(Duration::from_secs(1)).await;
     }
@@ -207,7 +212,7 @@ async fn routes_of_a_revision_are_derived() {
         .replace(r#""config":{"prefix":"#, r#""config":{"description":"one","prefix":"#);
     agent.update(&described).await.unwrap();
     assert_eq!(forms_of(&agent), [(count - 1, 1); 2]);
-    let shown = agent.shown();
+    let shown = agent.published_text();
     agent.stop().await;
 
     let agent = Agent::start(&kernel, folder.path()).await;
@@ -215,6 +220,6 @@ async fn routes_of_a_revision_are_derived() {
         tokio::task::yield_now().await;
     }
     assert_eq!(forms_of(&agent), [(count, 0); 2]);
-    assert_eq!(agent.shown(), shown);
+    assert_eq!(agent.published_text(), shown);
     agent.stop().await;
 }

@@ -12,7 +12,10 @@ use holdfast_scheduler::ValueState;
 use super::{Agent, BOX, caller};
 
 /// Replaces `/reconciliation` by a document.
-pub(super) async fn held(agent: &Agent, document: &str) -> Result<(), CommitError> {
+pub(super) async fn replace_reconciliation(
+    agent: &Agent,
+    document: &str,
+) -> Result<(), CommitError> {
     let target = EditTarget { origin: Origin::Native, path: "/reconciliation".parse().unwrap() };
     let payload = Payload::Json { text: document.as_bytes().to_vec().into(), ietf: false };
     let edit = Edit { replaces: vec![(target, payload)], ..Edit::default() };
@@ -39,19 +42,19 @@ async fn drift_policy_report_keeps_a_foreign_change() {
     agent.update(BOX).await.unwrap();
     let ours = mtu(&kernel);
     let report = r#"{"drift-policy": [{"object": "link/eth0", "action": "report"}]}"#;
-    held(&agent, report).await.unwrap();
+    replace_reconciliation(&agent, report).await.unwrap();
     kernel.set_mtu("eth0", 1300);
     until(&agent, ValueState::Drifted).await;
     agent.pass(Duration::from_secs(60)).await;
     until(&agent, ValueState::Drifted).await;
     assert_ne!(mtu(&kernel), ours);
 
-    held(&agent, "{}").await.unwrap();
+    replace_reconciliation(&agent, "{}").await.unwrap();
     until(&agent, ValueState::Configured).await;
     assert_eq!(mtu(&kernel), ours);
 
     // A start brings the box to its configuration; from then on the policy that is stored counts.
-    held(&agent, report).await.unwrap();
+    replace_reconciliation(&agent, report).await.unwrap();
     agent.stop().await;
     kernel.set_mtu("eth0", 1300);
     let agent = Agent::start(&kernel, folder.path()).await;
@@ -67,11 +70,11 @@ async fn drift_policy_for_an_unknown_object_is_refused_with_the_known_kinds() {
     let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
     let asked = r#"{"drift-policy": [{"object": "cable/eth0", "action": "report"}]}"#;
-    let error = held(&agent, asked).await.unwrap_err().to_string();
+    let error = replace_reconciliation(&agent, asked).await.unwrap_err().to_string();
     for word in ["drift-policy[object=cable/eth0]", "`cable/eth0`", "link, "] {
         assert!(error.contains(word), "{error}");
     }
-    assert!(held(&agent, r#"{"resync-interval": 1}"#).await.is_err());
+    assert!(replace_reconciliation(&agent, r#"{"resync-interval": 1}"#).await.is_err());
     agent.stop().await;
 }
 
@@ -83,7 +86,7 @@ async fn drift_without_an_event_is_found_by_the_periodic_resync() {
     let down = r#"{"openconfig-interfaces:interfaces": {"interface": [{"name": "eth0",
         "config": {"name": "eth0", "enabled": false, "description": "uplink"}}]}}"#;
     agent.update(down).await.unwrap();
-    held(&agent, r#"{"resync-interval": 600}"#).await.unwrap();
+    replace_reconciliation(&agent, r#"{"resync-interval": 600}"#).await.unwrap();
     let ours = kernel.contents();
     kernel.set_alias("eth0", "theirs");
     assert_ne!(kernel.contents(), ours);

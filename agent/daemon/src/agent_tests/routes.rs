@@ -153,13 +153,13 @@ async fn a_route_changes_its_kernel_routes_with_its_metrics() {
         commit(&agent, &change).await.unwrap();
         agent.handle.current_revision().await;
         assert_eq!(made(&kernel), want, "{change}");
-        let state = agent.shown();
+        let state = agent.published_text();
         assert!(state.contains(shown), "{change}: {state}");
     }
-    let (made_before, shown) = (kernel.contents(), agent.shown());
+    let (made_before, shown) = (kernel.contents(), agent.published_text());
     agent.stop().await;
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!((kernel.contents(), agent.shown()), (made_before, shown));
+    assert_eq!((kernel.contents(), agent.published_text()), (made_before, shown));
     agent.stop().await;
 }
 

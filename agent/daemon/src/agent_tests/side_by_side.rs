@@ -94,12 +94,12 @@ async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
     }
     turns().await;
     assert!(!hung.is_finished() && !second.is_finished());
-    assert!(!agent.shown().contains("first"), "an edit in flight is in no layer");
+    assert!(!agent.published_text().contains("first"), "an edit in flight is in no layer");
 
     kernel.resume();
     let [first, second] = [hung.await.unwrap().unwrap(), second.await.unwrap().unwrap()];
     assert!(last < first.revision && first.revision < second.revision);
-    assert!(agent.shown().contains("second"));
+    assert!(agent.published_text().contains("second"));
     agent.stop().await;
 
     let asked = kernel.requests();
@@ -128,8 +128,8 @@ async fn a_kill_beside_a_change_that_hangs_keeps_what_was_answered() {
     agent.stop().await;
 
     let agent = Agent::start(&SimulatedKernel::new(&["eth0"]), copy.path()).await;
-    assert!(agent.shown().contains("\"mtu\":1300"), "{}", agent.shown());
-    assert!(!agent.shown().contains("first"), "{}", agent.shown());
+    assert!(agent.published_text().contains("\"mtu\":1300"), "{}", agent.published_text());
+    assert!(!agent.published_text().contains("first"), "{}", agent.published_text());
     agent.stop().await;
 }
 
@@ -165,7 +165,7 @@ async fn a_client_that_goes_while_its_change_waits_leaves_nothing() {
     kernel.resume();
     hung.await.unwrap().unwrap();
     agent.handle.wait_until_idle().await.unwrap();
-    assert!(agent.shown().contains("first") && !agent.shown().contains("second"));
+    assert!(agent.published_text().contains("first") && !agent.published_text().contains("second"));
     agent.stop().await;
 }
 
@@ -250,14 +250,14 @@ async fn run(schedule: &[Event]) {
     let last = &serial[serial.len() - 1];
     assert_eq!(agent.handle.configuration().layers(), last.layers());
     agent.handle.wait_until_idle().await.unwrap();
-    let (contents, shown) = (kernel.contents(), agent.shown());
+    let (contents, shown) = (kernel.contents(), agent.published_text());
     agent.stop().await;
 
     let asked = kernel.requests();
     let agent = Agent::start(&kernel, folder.path()).await;
     assert_eq!(agent.handle.configuration().layers(), last.layers(), "what is stored");
     assert_eq!((kernel.requests(), kernel.contents()), (asked, contents), "in sync");
-    assert_eq!(agent.shown(), shown);
+    assert_eq!(agent.published_text(), shown);
     agent.stop().await;
 }
 

@@ -191,7 +191,7 @@ impl Authenticator {
         {
             return Ok(self.password_caller(name, &user, peer));
         }
-        let attempt = self.attempts.begin(peer.address, &name, self.shown(&name)).await?;
+        let attempt = self.attempts.begin(peer.address, &name, self.loggable_name(&name)).await?;
         attempt.pause().await;
         match self.compare(&attempt, &name, &tag, password).await {
             Ok(Some(user)) => {
@@ -253,7 +253,7 @@ impl Authenticator {
     }
 
     /// The name in the form that the log may show: an unknown one may be a password typed in the wrong place.
-    fn shown(&self, name: &SmolStr) -> SmolStr {
+    fn loggable_name(&self, name: &SmolStr) -> SmolStr {
         let known = self.users.role(name).is_some();
         if known { name.clone() } else { SmolStr::new_static("(unknown)") }
     }
@@ -262,7 +262,7 @@ impl Authenticator {
         if self.users.is_empty() {
             warn!(peer = %peer.address, "login refused: there are no users yet, create one with `holdfast user set NAME --role admin`");
         } else {
-            info!(peer = %peer.address, user = %self.shown(name), "login refused");
+            info!(peer = %peer.address, user = %self.loggable_name(name), "login refused");
         }
     }
 }

@@ -114,7 +114,7 @@ pub async fn start(
     else {
         return Ok(None);
     };
-    let held_rx = equipment.dhcp.as_ref().map(Dhcp::held);
+    let held_rx = equipment.dhcp.as_ref().map(Dhcp::port_leases);
     let record = record::read(&equipment.folder)?;
     let client = Client::new(profile, record);
     let (command_tx, command_rx) = mpsc::channel(COMMAND_QUEUE_DEPTH);

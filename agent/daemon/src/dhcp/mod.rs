@@ -70,7 +70,7 @@ impl Dhcp {
     }
 
     /// The leases of the port, with a notice of each change.
-    pub fn held(&self) -> watch::Receiver<PortLeases> {
+    pub fn port_leases(&self) -> watch::Receiver<PortLeases> {
         self.leases_rx.clone()
     }
 }

@@ -78,7 +78,7 @@ impl Rig {
     }
 
     async fn until(&mut self, want: &[&str]) {
-        let (kernel, mut held) = (&self.kernel, self.dhcp.held());
+        let (kernel, mut held) = (&self.kernel, self.dhcp.port_leases());
         while kernel.describe() != want {
             tokio::select! {
                 changed = held.changed() => changed.unwrap(),
@@ -107,7 +107,7 @@ fn with(address: &str) -> Vec<String> {
 
 // proves 4.2
 #[tokio::test]
-async fn a_lease_reaches_the_kernel_before_its_servers_are_told() {
+async fn a_lease_reaches_the_kernel_before_its_bootstrap_servers_are_used() {
     let mut rig = Rig::new().await;
     let servers = rig.servers_after(&[lease(FIRST, 3600, &[SERVER])]).await.unwrap();
     assert_eq!(servers, [SERVER.parse().unwrap()]);
@@ -140,7 +140,7 @@ async fn a_renewed_lease_lasts_on_and_one_that_is_not_is_taken_back() {
         asked.await.unwrap().unwrap();
         told
     };
-    let mut held = rig.dhcp.held();
+    let mut held = rig.dhcp.port_leases();
     held.mark_unchanged();
     rig.agent.pass(Duration::from_secs(40)).await;
     told.send(lease(FIRST, 60, &[SERVER])).await.unwrap();

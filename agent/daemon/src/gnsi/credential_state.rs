@@ -233,13 +233,13 @@ fn in_force<'c>(given: &'c Credentials, layers: &Layers) -> Cow<'c, Credentials>
         // What is kept was read when it was given.
         match leaf {
             SecretLeaf::Password | SecretLeaf::PasswordHashed => {
-                let text = std::str::from_utf8(secret.reveal()).unwrap_or_default();
+                let text = std::str::from_utf8(secret.expose()).unwrap_or_default();
                 if let Ok(hash) = CryptHash::parse(text) {
                     account.password = Some(unversioned(hash));
                 }
             }
             SecretLeaf::SshKey => {
-                if let Ok(key) = PublicKey::parse(secret.reveal(), None) {
+                if let Ok(key) = PublicKey::parse(secret.expose(), None) {
                     let (options, description) = (Vec::new(), String::new());
                     account.keys =
                         Some(unversioned(vec![AuthorizedKey { key, options, description }]));

@@ -62,7 +62,7 @@ pub(super) fn work(
                 package.render(it.work.as_ref(), &scope, &facts).map_err(failed)?
             {
                 push(&mut text, format_args!("# state {}{}", self::state(it), gate(&it.when)));
-                text += &shown(package, &output);
+                text += &output_text(package, &output);
             }
         }
     }
@@ -92,7 +92,7 @@ fn check_names(
 }
 
 /// The configuration of the native model as command lines, that of OpenConfig as a document.
-fn shown(package: &Package, output: &Output) -> String {
+fn output_text(package: &Package, output: &Output) -> String {
     let models = &package.list.models;
     if output.origin == Origin::Native {
         return cli::print(&models.native, &output.tree);

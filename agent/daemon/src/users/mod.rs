@@ -318,7 +318,7 @@ impl Users {
         let entry = entry_of(User {
             name: name.into(),
             role: Role::ReadOnly, // which says nothing: a user without a role of its own is none
-            password_hash: String::from_utf8_lossy(password.reveal()).into_owned(),
+            password_hash: String::from_utf8_lossy(password.expose()).into_owned(),
         });
         let mut entries = entries.write().unwrap_or_else(PoisonError::into_inner);
         entries.insert(name.into(), (password, Arc::clone(&entry)));

@@ -339,7 +339,7 @@ impl Lab {
     }
 
     /// Content of the system, sorted by key: `a =1 <b; c`.
-    pub fn shown(&self) -> String {
+    pub fn system_text(&self) -> String {
         self.system.values().map(Thing::to_string).collect::<Vec<_>>().join("; ")
     }
 

@@ -430,7 +430,7 @@ impl World {
         // I2, I10, I12: every satisfiable value of the intent is in the system, and nothing else of ours.
         let reference = self.reference();
         if let Err(wrong) = reference.check(&lab.system) {
-            panic!("{wrong}: {}\n{}", lab.shown(), story());
+            panic!("{wrong}: {}\n{}", lab.system_text(), story());
         }
         // I9.
         for status in lab.engine.statuses() {

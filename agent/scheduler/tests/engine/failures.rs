@@ -9,13 +9,13 @@ use crate::{MINUTES, SECOND, failed, intent};
 #[track_caller]
 fn check_undo(ours: &str, change: &str, failing: &str, want: &str) {
     let mut lab = Lab::having("f =9; p =1 port", ours);
-    let (system, before, restores) = (lab.shown(), intent(&lab), lab.restores.clone());
+    let (system, before, restores) = (lab.system_text(), intent(&lab), lab.restores.clone());
     lab.failing.insert(failing.to_owned(), error(22, "not so", false));
     let outcome = lab.commit(change).expect("planned");
     let TransactionOutcome::Failed { error, undone, .. } = &outcome else { panic!("{outcome:?}") };
     assert_eq!((error.errno, error.message.as_str(), *undone), (Some(22), "not so", true));
     assert_eq!(lab.log(), want);
-    assert_eq!((lab.shown(), intent(&lab), lab.restores.clone()), (system, before, restores));
+    assert_eq!((lab.system_text(), intent(&lab), lab.restores.clone()), (system, before, restores));
     lab.failing.clear();
     lab.run_until_idle(MINUTES);
     assert_eq!(lab.log(), "", "nothing is left to repair");
@@ -101,7 +101,7 @@ fn a_failed_bystander_does_not_fail_a_change() {
     let outcome = lab.commit("n").unwrap();
     let TransactionOutcome::Done { failed, .. } = outcome else { panic!("{outcome:?}") };
     assert_eq!(failed, [key("w")]);
-    assert_eq!((lab.shown().as_str(), lab.state("w").as_str()), ("n", "FAILED"));
+    assert_eq!((lab.system_text().as_str(), lab.state("w").as_str()), ("n", "FAILED"));
     lab.failing.clear();
     lab.run_until_idle(MINUTES);
     assert_eq!(
@@ -128,7 +128,7 @@ fn transient_failures_back_off() {
     assert!(lab.now > begun && lab.now - begun <= 7 * SECOND, "1 + 2 + 4 s at most");
     lab.failing.clear();
     lab.pass_time();
-    assert_eq!(lab.shown(), "a <b; b");
+    assert_eq!(lab.system_text(), "a <b; b");
     assert_eq!(lab.engine.pending().len(), 0);
     let healing = lab.engine.history().records().last().unwrap();
     assert_eq!(healing.operations.len(), 2, "what waited for it comes in the same transaction");
@@ -144,7 +144,7 @@ fn a_newer_change_ends_the_retries_of_an_older_one() {
     lab.commit("b =2").unwrap();
     lab.log.clear();
     lab.run_until_idle(MINUTES);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("", "b =2"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("", "b =2"));
 }
 
 // proves kv.M2, kv.X4
@@ -152,7 +152,7 @@ fn a_newer_change_ends_the_retries_of_an_older_one() {
 fn an_invalid_value_keeps_what_was_applied() {
     let mut lab = Lab::having("", "a =1; d <a");
     lab.commit_delta(delta("a =2 twice").best_effort()).unwrap();
-    assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("INVALID", "a =1; d <a"));
+    assert_eq!((lab.state("a").as_str(), lab.system_text().as_str()), ("INVALID", "a =1; d <a"));
     lab.commit("a =3").unwrap();
     assert_eq!(lab.log(), "update a");
     lab.commit_delta(delta("a =4 twice").best_effort()).unwrap();
@@ -185,10 +185,10 @@ fn a_failed_recreation_is_undone() {
     lab.fails_once = true;
     lab.failing.insert("create a".into(), error(12, "no memory", true));
     failed(&lab.commit("a !2; z =2").unwrap(), "a", true);
-    assert_eq!(lab.shown(), "a !1; b <a; z =1");
+    assert_eq!(lab.system_text(), "a !1; b <a; z =1");
     lab.failing.insert("update z".into(), error(12, "no memory", true));
     failed(&lab.commit("a !2; z =2").unwrap(), "z", true);
-    assert_eq!(lab.shown(), "a !1; b <a; z =1");
+    assert_eq!(lab.system_text(), "a !1; b <a; z =1");
 }
 
 #[test]
@@ -196,14 +196,14 @@ fn undo_keeps_the_holders_of_identities() {
     let mut lab = Lab::default();
     lab.commit_delta(delta("a !1 #x .p; d #x").best_effort()).unwrap();
     assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("CONFIGURED", "CONFLICT"));
-    let before = lab.shown();
+    let before = lab.system_text();
     let plan = lab.plan("a =1; d").unwrap();
     let op = &plan.operations()[2];
     let failing = format!("{} {}", op.action, plan.label(op));
     lab.fails_once = true;
     lab.failing.insert(failing, error(16, "busy", true));
     assert!(matches!(lab.commit("a =1; d"), Ok(TransactionOutcome::Failed { undone: true, .. })));
-    assert_eq!(lab.shown(), before);
+    assert_eq!(lab.system_text(), before);
     assert_eq!((lab.state("a").as_str(), lab.state("d").as_str()), ("CONFIGURED", "CONFLICT"));
 }
 
@@ -215,6 +215,6 @@ fn undo_returns_an_identity_to_its_former_holder() {
     lab.failing.insert("create z".into(), error(22, "not so", false));
     let outcome = lab.commit("m =2; z").unwrap();
     assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
-    assert_eq!(lab.shown(), "b; m #x");
+    assert_eq!(lab.system_text(), "b; m #x");
     assert_eq!(lab.state("a"), "CONFLICT");
 }

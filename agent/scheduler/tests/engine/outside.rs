@@ -38,7 +38,7 @@ fn reduced_values_follow_foreign_providers() {
     assert_eq!((lab.log().as_str(), lab.state("r").as_str()), ("create x", "PENDING <p <q"));
     assert_eq!(listed(&lab), ["r p q"]);
     lab.outside("p");
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create r", "p; r |p <x; x"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("create r", "p; r |p <x; x"));
     assert_eq!(lab.state("r"), "CONFIGURED <q", "it says what it does without");
     assert_eq!(listed(&lab), ["r q"], "reduced is not in place");
     let needs = lab.engine.needs(&key("r"));
@@ -50,12 +50,12 @@ fn reduced_values_follow_foreign_providers() {
     lab.strict = false; // the system does not ask us first
     lab.outside("-p");
     lab.run_until_idle(SECOND);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("update r", "q; r |q <x; x"));
     assert_eq!(listed(&lab), ["r p"]);
     // Restored to its reduction, and found in place by a resync.
     lab.outside("r |p |q <x");
     lab.run_until_idle(SECOND);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update r", "q; r |q <x; x"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("update r", "q; r |q <x; x"));
     lab.resync();
     assert_eq!(lab.log(), "");
     lab.outside("-q");
@@ -80,7 +80,7 @@ fn a_member_removed_by_the_system_is_reduced() {
     }
     lab.resync();
     lab.run_until_idle(MINUTES);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete q", "p; r |p"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("delete q", "p; r |p"));
     lab.engine.audit().unwrap();
 }
 
@@ -91,11 +91,14 @@ fn an_undone_change_restores_reduced_members() {
     lab.failing.insert("delete a".into(), crate::common::error(16, "busy", false));
     let outcome = lab.commit("-a; c").unwrap();
     assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
-    assert_eq!(lab.shown(), "a; b; r |a |b");
+    assert_eq!(lab.system_text(), "a; b; r |a |b");
     lab.log.clear();
     lab.commit_delta(crate::common::delta("-a").best_effort()).unwrap();
     lab.run_until_idle(MINUTES);
-    assert_eq!((lab.shown().as_str(), lab.state("r").as_str()), ("a; b; r |a |b", "CONFIGURED"));
+    assert_eq!(
+        (lab.system_text().as_str(), lab.state("r").as_str()),
+        ("a; b; r |a |b", "CONFIGURED")
+    );
     lab.failing.clear();
     lab.outside("b =1");
     lab.run_until_idle(MINUTES);
@@ -108,7 +111,7 @@ fn foreign_values_are_never_touched() {
     lab.outside("f =2");
     lab.outside("g");
     lab.run_until_idle(MINUTES);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("", "a <f; f =2; g"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("", "a <f; f =2; g"));
     lab.resync();
     assert_eq!(lab.log(), "");
 }
@@ -120,7 +123,7 @@ fn drift_is_repaired_within_a_second_and_damped() {
         lab.outside(drift);
         assert_ne!(lab.engine.pending().len() + usize::from(lab.state("a") == "DRIFTED"), 0);
         lab.run_until_idle(SECOND);
-        assert_eq!((lab.log().as_str(), lab.shown().as_str()), (want, "a =1; b <a"));
+        assert_eq!((lab.log().as_str(), lab.system_text().as_str()), (want, "a =1; b <a"));
     }
     let begun = lab.now;
     for _ in 0..20 {
@@ -149,7 +152,7 @@ fn dependents_flushed_by_a_link_down_are_restored() {
     lab.system.remove(&key("r")); // the system says nothing about it
     lab.outside("l");
     lab.run_until_idle(SECOND);
-    assert_eq!(lab.shown(), "l :up~v; r <l:up +v; s <l");
+    assert_eq!(lab.system_text(), "l :up~v; r <l:up +v; s <l");
     let log = lab.log();
     assert!(log.ends_with("update l; create r") || log == "update l; create r", "{log}");
 }
@@ -161,7 +164,7 @@ fn an_adopted_object_may_go_by_cascade() {
     assert_eq!(lab.restores.len(), 1);
     lab.log();
     assert!(matches!(lab.commit("-l; -l/1"), Ok(TransactionOutcome::Done { .. })));
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete l", ""));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("delete l", ""));
     assert_eq!(lab.restores.len(), 0, "there is nothing left to put back");
 }
 
@@ -173,7 +176,7 @@ fn an_adopted_object_created_again_is_ours() {
     lab.run_until_idle(MINUTES);
     assert_eq!((lab.log().as_str(), lab.restores.len()), ("adopt p; create p", 0));
     lab.commit("-p").unwrap();
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete p", ""));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("delete p", ""));
 }
 
 #[test]
@@ -184,7 +187,7 @@ fn release_restores_the_object_that_replaced_the_adopted_one() {
         lab.outside(outside);
         lab.run_until_idle(MINUTES);
         lab.commit("-p").unwrap();
-        lab.shown()
+        lab.system_text()
     };
     assert_eq!(after_release("p =5 port %7"), "p =1 port %7");
     assert_eq!(after_release("p =5 port %8"), "p =5 port %8");
@@ -195,12 +198,12 @@ fn release_restores_the_object_that_replaced_the_adopted_one() {
 fn a_setting_is_reset_by_its_delete() {
     let mut lab = Lab::having("", "s =2 stays");
     assert!(matches!(lab.commit("-s"), Ok(TransactionOutcome::Done { .. })));
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete s", "s stays"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("delete s", "s stays"));
     assert_eq!(lab.state("s"), "OBTAINED");
     lab.run_until_idle(MINUTES);
     assert_eq!(lab.log(), "", "what is left is not ours");
     assert!(matches!(lab.commit("s =3 stays"), Ok(TransactionOutcome::Done { .. })));
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("adopt s", "s =3 stays"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("adopt s", "s =3 stays"));
     lab.without_effect.push("delete s".into());
     failed(&lab.commit("-s").unwrap(), "s", true);
 }

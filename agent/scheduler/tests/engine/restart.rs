@@ -50,7 +50,7 @@ fn an_empty_intent_removes_everything_of_ours() {
     let mut lab = Lab::having("f", "a .p .q; b <a.p; a/2 <b");
     lab.commit("-a; -b; -a/2").unwrap();
     assert_eq!(lab.log(), "delete a/2; delete a.q; delete b; delete a.p; delete a");
-    assert_eq!(lab.shown(), "f");
+    assert_eq!(lab.system_text(), "f");
     assert_eq!(lab.engine.statuses().len(), 1);
 }
 
@@ -65,14 +65,14 @@ fn a_resync_detects_values_that_vanished() {
     let step = lab.engine.retrieved(&Scope::Kinds(vec![key("a").kind()]), things, lab.now());
     lab.follow(step);
     lab.run_until_idle(SECOND);
-    assert_eq!(lab.shown(), "a");
+    assert_eq!(lab.system_text(), "a");
     assert_eq!(
         (lab.state("b").as_str(), lab.state("C").as_str()),
         ("PENDING <f", "CONFIGURED"),
         "what was not retrieved stays"
     );
     lab.resync();
-    assert_eq!(lab.shown(), "a; C");
+    assert_eq!(lab.system_text(), "a; C");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn pre_images_survive_a_restart() {
     lab.system.insert(key("p"), common::Thing::parse("p =2"));
     lab.resync();
     assert_eq!(
-        (lab.log().as_str(), lab.shown().as_str()),
+        (lab.log().as_str(), lab.system_text().as_str()),
         ("release p", "p =1 port"),
         "its entry went while we were away"
     );
@@ -94,7 +94,7 @@ fn pre_images_survive_a_restart() {
     lab.resync();
     assert_eq!(lab.log(), "update p");
     lab.commit("-p").unwrap();
-    assert_eq!(lab.shown(), "p =1 port");
+    assert_eq!(lab.system_text(), "p =1 port");
 }
 
 #[test]

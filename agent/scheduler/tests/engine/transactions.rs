@@ -39,7 +39,7 @@ fn a_recreation_ends_with_late_completions() {
         lab.finished.extend(step.finished);
     }
     assert!(lab.finished.iter().any(|outcome| outcome.txn() == txn), "{order:?}");
-    assert_eq!(lab.shown(), "b <A; A !2; C <b");
+    assert_eq!(lab.system_text(), "b <A; A !2; C <b");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn facts_flow_while_operations_run_and_changes_queue() {
     let ended: Vec<TxnId> = lab.finished.iter().map(TransactionOutcome::txn).collect();
     let at = |txn| ended.iter().position(|ended| *ended == txn).unwrap();
     assert!(at(first) < at(second));
-    assert_eq!(lab.shown(), "a; b <a; f; v <a; w <f");
+    assert_eq!(lab.system_text(), "a; b <a; f; v <a; w <f");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_stale_plan_is_replaced_at_start() {
     lab.commit("c #x").unwrap();
     let (_, step) = lab.engine.start(stale, lab.now());
     assert!(matches!(&step.finished[0], TransactionOutcome::Refused { .. }), "{:?}", step.finished);
-    assert_eq!(lab.shown(), "a <f; c #x; f");
+    assert_eq!(lab.system_text(), "a <f; c #x; f");
 }
 
 // proves kv.X27
@@ -94,7 +94,7 @@ fn an_intent_changed_back_ends_with_its_first_value() {
     lab.system.insert(key("a"), common::Thing::parse("a =2"));
     let step = lab.engine.completed(vec![done(&ops[0])], lab.now());
     lab.follow(step);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("update a", "a =1"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("update a", "a =1"));
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn an_unanswered_operation_fails() {
     let outcome = lab.commit("b; c").unwrap();
     failed(&outcome, "b", true);
     assert!(lab.now - begun < 15 * SECOND);
-    assert_eq!(lab.shown(), "a");
+    assert_eq!(lab.system_text(), "a");
 }
 
 // proves kv.X28
@@ -103,5 +103,5 @@ fn operations_accept_outside_changes() {
     lab.change_outside_silently("d =2");
     let outcome = lab.commit("d =1; e").unwrap();
     failed(&outcome, "d", true);
-    assert_eq!(lab.shown(), "c =1; d =2", "different is left alone");
+    assert_eq!(lab.system_text(), "c =1; d =2", "different is left alone");
 }

@@ -67,7 +67,7 @@ fn a_value_that_cannot_be_deleted_is_the_only_failure() {
             states: "c1 PENDING, c2 RETRYING, c3 PENDING <c1, c4 CONFIGURED",
         }],
     );
-    assert_eq!(lab.shown(), "c2 =1; c4");
+    assert_eq!(lab.system_text(), "c2 =1; c4");
     lab.failing.clear();
     // Parked values return in a transaction of their own: the plan of the change has the update alone.
     lab.commit("c2 =2").unwrap();
@@ -89,10 +89,10 @@ fn a_failed_delete_of_a_part_keeps_its_whole() {
         &mut lab,
         &[Row { change: "-a", log: &format!("delete P {NO}"), states: "P FAILED, a RETRYING" }],
     );
-    assert_eq!(lab.shown(), "a .*P; P", "its own delete was never tried");
+    assert_eq!(lab.system_text(), "a .*P; P", "its own delete was never tried");
     lab.failing.clear();
     lab.run_until_idle(LONG);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete P; delete a", ""));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("delete P; delete a", ""));
 }
 
 // proves kv.D9
@@ -112,7 +112,10 @@ fn a_part_is_retried_after_a_failed_recreation() {
     assert_eq!((status.part_of, status.detail.attempts), (vec![key("a")], 1));
     lab.failing.clear();
     lab.pass_time();
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("create a.p", "a =2 .p(!2); a.p !2"));
+    assert_eq!(
+        (lab.log().as_str(), lab.system_text().as_str()),
+        ("create a.p", "a =2 .p(!2); a.p !2")
+    );
 }
 
 /// State left behind by a change that cannot be completed, at once and in the end.

@@ -101,7 +101,7 @@ fn an_object_renamed_outside_is_created_again() {
     lab.strict = false;
     lab.outside("-l; -l/1; m; m/1");
     lab.run_until_idle(LONG);
-    assert_eq!(lab.shown(), "l; l/1 <l; m; m/1; r <l/1");
+    assert_eq!(lab.system_text(), "l; l/1 <l; m; m/1; r <l/1");
     check_states(&lab, "l CONFIGURED, l/1 CONFIGURED, r CONFIGURED, m OBTAINED, m/1 OBTAINED");
 }
 

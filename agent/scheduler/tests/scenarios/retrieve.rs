@@ -89,7 +89,7 @@ fn foreign_values_are_providers_and_stay() {
     lab.commit("-a").unwrap();
     lab.resync();
     lab.run_until_idle(LONG);
-    assert_eq!((lab.log().as_str(), lab.shown().as_str()), ("delete a", "f =3"));
+    assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("delete a", "f =3"));
 }
 
 // proves kv.R7
@@ -135,7 +135,7 @@ fn kinds_outside_the_scope_keep_their_state() {
 #[test]
 fn an_empty_intent_deletes_marked_values() {
     let mut lab = started("", "a <b mine; b <?f mine; c +f mine; g <h");
-    assert_eq!(lab.shown(), "g <h", "{:?}", lab.log);
+    assert_eq!(lab.system_text(), "g <h", "{:?}", lab.log);
     let outcome = lab.commit_delta(delta("")).unwrap();
     assert!(matches!(outcome, TransactionOutcome::Done { .. }));
     lab.engine.audit().unwrap();

@@ -50,7 +50,11 @@ fn a_crash_after_any_operation_ends_in_the_old_or_in_the_new_intent() {
                 let mut again = half.restarted(&wanted);
                 again.run_until_idle(LONG);
                 let want: Vec<String> = with_parts(&wanted);
-                assert_eq!(again.shown(), want.join("; "), "{change} after {done} operations");
+                assert_eq!(
+                    again.system_text(),
+                    want.join("; "),
+                    "{change} after {done} operations"
+                );
                 again.engine.audit().unwrap();
             }
         }
@@ -101,7 +105,7 @@ fn a_failed_delete_keeps_its_dependencies() {
     lab.commit_delta(delta("-A; -b; -C").best_effort()).unwrap();
     assert_eq!(lab.log(), "delete C; delete A FAILED not so (errno 22)");
     check_states(&lab, "A FAILED, C -");
-    assert_eq!(lab.shown(), "b; A <b", "the value under it was not touched");
+    assert_eq!(lab.system_text(), "b; A <b", "the value under it was not touched");
     let record = lab.engine.history().records().last().unwrap();
     let results: Vec<String> =
         record.operations.iter().map(|op| format!("{} {:?}", op.action, op.result)).collect();
@@ -124,7 +128,7 @@ fn a_value_that_vanished_before_its_update_is_created() {
         lab.run_until_idle(LONG);
         assert_eq!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), atomic);
         let kept = if atomic { "a; d <a" } else { "a =1; b; d <a" };
-        assert_eq!(lab.shown(), kept);
+        assert_eq!(lab.system_text(), kept);
         lab.engine.audit().unwrap();
     }
 }
@@ -174,7 +178,7 @@ fn deletes_wait_for_their_dependents_only() {
     }
     // The link cascades to its entries, and waits for their dependents.
     assert_eq!(lab.log(), "delete A; delete b; delete c; delete B; delete l");
-    assert_eq!(lab.shown(), "");
+    assert_eq!(lab.system_text(), "");
 }
 
 #[test]
@@ -188,7 +192,7 @@ fn a_recreation_is_retried_until_its_delete_succeeds() {
         check_states(&lab, "a RETRYING");
         lab.failing.clear();
         lab.run_until_idle(LONG);
-        assert_eq!(lab.shown(), "a !2; b <a", "seed {seed}");
+        assert_eq!(lab.system_text(), "a !2; b <a", "seed {seed}");
     }
 }
 
@@ -197,14 +201,14 @@ fn a_failed_update_is_deleted_when_a_new_dependency_is_lost() {
     let mut lab = Lab::having("f", "a =1");
     refuse(&mut lab, "update a");
     lab.commit_delta(delta("a =2 <f").best_effort()).unwrap();
-    assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("FAILED", "a =1; f"));
+    assert_eq!((lab.state("a").as_str(), lab.system_text().as_str()), ("FAILED", "a =1; f"));
     lab.strict = false;
     lab.outside("-f");
     lab.run_until_idle(LONG);
-    assert_eq!((lab.state("a").as_str(), lab.shown().as_str()), ("PENDING <f", ""));
+    assert_eq!((lab.state("a").as_str(), lab.system_text().as_str()), ("PENDING <f", ""));
     lab.outside("f");
     lab.run_until_idle(LONG);
-    assert_eq!(lab.shown(), "a =2 <f; f");
+    assert_eq!(lab.system_text(), "a =2 <f; f");
 }
 
 #[test]
@@ -223,7 +227,7 @@ fn a_value_deleted_for_a_stale_fact_returns() {
     let step = lab.engine.completed(done, lab.now());
     lab.follow(step);
     lab.run_until_idle(LONG);
-    assert_eq!(lab.shown(), "a; b .*s; s");
+    assert_eq!(lab.system_text(), "a; b .*s; s");
     lab.engine.audit().unwrap();
 }
 
@@ -234,7 +238,7 @@ fn a_part_without_its_whole_is_deleted() {
     lab.commit_delta(delta("a .p").best_effort()).unwrap();
     lab.run_until_idle(LONG);
     assert_eq!(lab.log(), format!("create a {NO}; create a.p; delete a.p"));
-    assert_eq!(lab.shown(), "");
+    assert_eq!(lab.system_text(), "");
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn check(ours: &str, outside: &str, policy: DriftPolicy, want: (&str, &str)) {
         lab.run_until_idle(MINUTE);
         let name = ours.split(' ').next().unwrap();
         assert_eq!(
-            (lab.shown().as_str(), lab.state(name).as_str()),
+            (lab.system_text().as_str(), lab.state(name).as_str()),
             want,
             "{ours}, then {outside}, {policy:?}, unheard: {unheard}"
         );
@@ -48,7 +48,7 @@ fn a_change_of_intent_overrides_reported_drift() {
     lab.drift("m", Some(DriftPolicy::Report));
     lab.outside("m =7");
     lab.commit("m =2").unwrap();
-    assert_eq!((lab.shown().as_str(), lab.state("m").as_str()), ("m =2", "CONFIGURED"));
+    assert_eq!((lab.system_text().as_str(), lab.state("m").as_str()), ("m =2", "CONFIGURED"));
 }
 
 /// Tolerated drift is repaired when its policy is removed; a longer prefix keeps its own policy.
@@ -59,12 +59,12 @@ fn drift_is_repaired_when_its_policy_ends() {
     lab.drift("m/2", Some(DriftPolicy::Report));
     lab.outside("m/1 =2; m/2 =2");
     lab.run_until_idle(MINUTE);
-    assert_eq!(lab.shown(), "m/1 =2; m/2 =2; n/1 =1");
+    assert_eq!(lab.system_text(), "m/1 =2; m/2 =2; n/1 =1");
     lab.log();
     lab.drift("m", None);
     lab.run_until_idle(MINUTE);
     assert_eq!(
-        (lab.log().as_str(), lab.shown().as_str()),
+        (lab.log().as_str(), lab.system_text().as_str()),
         ("update m/1", "m/1 =1; m/2 =2; n/1 =1")
     );
     lab.drift("m/2", Some(DriftPolicy::Repair));

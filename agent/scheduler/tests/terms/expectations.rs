@@ -63,7 +63,7 @@ fn a_queued_change_is_planned_again_before_it_starts() {
     else {
         panic!("{:?}", lab.finished);
     };
-    assert_eq!((*expected, lab.shown().as_str()), (hash, "a"));
+    assert_eq!((*expected, lab.system_text().as_str()), (hash, "a"));
 }
 
 #[test]

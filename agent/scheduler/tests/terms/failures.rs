@@ -76,9 +76,9 @@ fn fail_late(row: &Row<'_>, transient: bool, atomic: bool) -> (Lab, TransactionO
     (lab, outcome.expect("it ends"))
 }
 
-fn shown(parts: &[&str]) -> String {
+fn content_after(parts: &[&str]) -> String {
     let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
-    Lab::having("", &parts.join("; ")).shown()
+    Lab::having("", &parts.join("; ")).system_text()
 }
 
 // proves kv.V14
@@ -92,14 +92,18 @@ fn a_late_failure_fails_an_atomic_change() {
             "{name}: {outcome:?}"
         );
         let before = if row.ours.starts_with('p') { "" } else { row.foreign };
-        assert_eq!(lab.shown(), shown(&[before, row.ours, "z"]), "{name}: taken back");
+        assert_eq!(
+            lab.system_text(),
+            content_after(&[before, row.ours, "z"]),
+            "{name}: taken back"
+        );
 
         let (lab, outcome) = fail_late(row, false, false);
         let TransactionOutcome::Done { failed, .. } = outcome else {
             panic!("{name}: {outcome:?}")
         };
         assert!(!failed.is_empty(), "{name}");
-        assert_eq!(lab.shown(), shown(&[row.left, "z"]), "{name}: left behind");
+        assert_eq!(lab.system_text(), content_after(&[row.left, "z"]), "{name}: left behind");
     }
 }
 
@@ -113,7 +117,7 @@ fn a_late_transient_failure_is_retried() {
         let mut done = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
         done.commit(row.change).unwrap();
         done.commit("z").unwrap();
-        assert_eq!(lab.shown(), done.shown(), "{}: {} failed", row.change, row.failing);
+        assert_eq!(lab.system_text(), done.system_text(), "{}: {} failed", row.change, row.failing);
         assert_eq!(lab.engine.pending().len(), 0);
         lab.engine.audit().unwrap();
     }

@@ -141,6 +141,6 @@ proptest! {
                 other => prop_assert!(false, "{change}: {other:?}"),
             }
         }
-        prop_assert_eq!(slow.lab.shown(), one_by_one.shown());
+        prop_assert_eq!(slow.lab.system_text(), one_by_one.system_text());
     }
 }

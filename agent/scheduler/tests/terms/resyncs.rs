@@ -34,5 +34,5 @@ fn facts_during_a_failing_operation_are_kept() {
     }
     lab.failing.clear();
     lab.run_until_idle(MINUTE);
-    assert_eq!(lab.shown(), "a =1", "what vanished under a hanging operation is made again");
+    assert_eq!(lab.system_text(), "a =1", "what vanished under a hanging operation is made again");
 }

@@ -26,7 +26,7 @@ fn check_side_by_side(ours: &str, hangs: &str, other: &str, waits: bool) {
     let mut after = Lab { strict: false, ..Lab::having("", ours) };
     after.commit(hangs).unwrap();
     after.commit_delta(delta(other).best_effort()).unwrap();
-    assert_eq!(lab.shown(), after.shown(), "as one after the other");
+    assert_eq!(lab.system_text(), after.system_text(), "as one after the other");
 }
 
 fn ended(lab: &Lab, txn: TxnId) -> bool {
@@ -81,7 +81,7 @@ fn changes_of_one_value_keep_their_order() {
     answer(&mut lab, &at_once);
     assert!(ended(&lab, fourth), "the fourth may");
     answer(&mut lab, &held_back);
-    assert_eq!(lab.shown(), "a =1; c =2; z");
+    assert_eq!(lab.system_text(), "a =1; c =2; z");
     let order: Vec<TxnId> = lab.finished.iter().map(TransactionOutcome::txn).collect();
     assert_eq!(order, [fourth, first, second, third]);
 }
@@ -91,10 +91,14 @@ fn convergence_does_not_wait_for_a_hanging_change() {
     let mut lab = Lab::having("", "w <f; x <g");
     let (_, held_back) = begin(&mut lab, delta("a; x =1 <g"));
     lab.outside("f; g");
-    assert_eq!(lab.shown(), "f; g; w <f");
+    assert_eq!(lab.system_text(), "f; g; w <f");
     answer(&mut lab, &held_back);
     lab.run_until_idle(SECOND);
-    assert_eq!(lab.shown(), "a; f; g; w <f; x =1 <g", "and what belongs to it comes after it");
+    assert_eq!(
+        lab.system_text(),
+        "a; f; g; w <f; x =1 <g",
+        "and what belongs to it comes after it"
+    );
     lab.outside("-w");
     let (_, held_back) = begin(&mut lab, delta("b"));
     lab.run_until_idle(SECOND);
@@ -109,10 +113,10 @@ fn a_failed_change_is_undone_while_others_run() {
     lab.failing.insert("create b".into(), error(22, "not so", false));
     let outcome = lab.commit("a =2; b").unwrap();
     assert!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), "{outcome:?}");
-    assert_eq!(lab.shown(), "a =1; c =1");
+    assert_eq!(lab.system_text(), "a =1; c =1");
     answer(&mut lab, &hanging);
     assert!(ended(&lab, first));
-    assert_eq!(lab.shown(), "a =1; c =2");
+    assert_eq!(lab.system_text(), "a =1; c =2");
 }
 
 /// Starts a change with an operation that is never answered.
@@ -142,7 +146,7 @@ fn an_operation_beyond_its_time_is_cancelled() {
         matches!(ended[..], [TransactionOutcome::Failed { error, undone: true, .. }] if error.is_cancelled()),
         "{ended:?}"
     );
-    assert_eq!(lab.shown(), "a =1");
+    assert_eq!(lab.system_text(), "a =1");
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn an_operation_that_ignores_its_cancel_is_given_up() {
     assert!(matches!(failed, Some(TransactionOutcome::Failed { undone: true, .. })), "{failed:?}");
     answer(&mut lab, &ops);
     lab.run_until_idle(600 * SECOND);
-    assert_eq!(lab.shown(), "a =1", "what it does after all is drift, and nobody's intent");
+    assert_eq!(lab.system_text(), "a =1", "what it does after all is drift, and nobody's intent");
 }
 
 #[test]
@@ -172,7 +176,7 @@ fn a_hanging_transport_does_not_fail_another() {
         lab.pass_time();
     }
     assert!(ended(&lab, first), "it is given up in its time all the same");
-    assert_eq!(lab.shown(), "b =29");
+    assert_eq!(lab.system_text(), "b =29");
 }
 
 #[test]
@@ -209,9 +213,9 @@ fn cancel_drops_a_queued_change_and_undoes_a_running_one() {
             "{outcome:?}"
         );
     }
-    assert_eq!(lab.shown(), "a =1");
+    assert_eq!(lab.system_text(), "a =1");
     lab.commit("a =4").unwrap();
-    assert_eq!(lab.shown(), "a =4");
+    assert_eq!(lab.system_text(), "a =4");
 }
 
 /// The end of a change with many values is reported at once; its values are released a few at a time. Whatever comes
@@ -246,7 +250,7 @@ fn a_large_transaction_is_released_in_portions() {
     let mut lab = begin_delete();
     let turns = rest(&mut lab);
     assert!(turns + 2 >= names.len() / PORTION, "{turns} turns");
-    assert_eq!(lab.engine.statuses().len(), 0, "{}", lab.shown());
+    assert_eq!(lab.engine.statuses().len(), 0, "{}", lab.system_text());
 
     for (change, shown) in [("f =2; g", "f g"), ("a <f; f", "a f"), ("c; d; e", "c d e")] {
         let mut lab = begin_delete();
@@ -254,7 +258,7 @@ fn a_large_transaction_is_released_in_portions() {
         rest(&mut lab);
         let mut wanted = Lab { strict: false, ..Lab::default() };
         wanted.commit(change).unwrap();
-        assert_eq!(lab.shown(), wanted.shown(), "{shown}");
+        assert_eq!(lab.system_text(), wanted.system_text(), "{shown}");
     }
 
     // A value of that name comes from outside meanwhile, and goes again.

@@ -77,10 +77,10 @@ fn operations_without_a_transport_complete_in_order() {
     assert_ne!(lab.engine.state(&silent("a").0).to_string(), "CONFIGURED");
     answer(&mut lab, &first);
     assert_eq!(lab.engine.state(&silent("a").0).to_string(), "CONFIGURED");
-    assert_eq!(lab.shown(), "a; a-part");
+    assert_eq!(lab.system_text(), "a; a-part");
     lab.commit("-a").unwrap();
     assert_eq!(lab.engine.state(&silent("a").0).to_string(), "PENDING");
-    assert_eq!(lab.shown(), "");
+    assert_eq!(lab.system_text(), "");
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn operations_without_a_transport_are_undone() {
             matches!(outcome, TransactionOutcome::Failed { undone: true, .. }),
             "{refused}: {outcome:?}"
         );
-        assert_eq!(lab.shown(), "", "{refused}");
+        assert_eq!(lab.system_text(), "", "{refused}");
         assert_eq!(lab.engine.state(&silent("a").0).to_string(), "NONEXISTENT", "{refused}");
     }
 }

@@ -228,7 +228,7 @@ impl Position {
     }
 
     /// True when no rule is about any descendant, so that the decision here holds for the whole subtree.
-    pub fn is_settled(&self) -> bool {
+    pub fn has_no_rule_below(&self) -> bool {
         self.nodes.is_empty()
     }
 }

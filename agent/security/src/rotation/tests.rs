@@ -116,7 +116,7 @@ impl RotationDriver {
     }
 }
 
-fn shown(words: &Versions) -> String {
+fn version_text(words: &Versions) -> String {
     words.iter().map(|(place, version)| format!("{place}{version}")).collect::<Vec<_>>().join(" ")
 }
 
@@ -163,7 +163,7 @@ fn a_tried_state_is_kept_only_when_finalized() {
         bench.log.clear();
         bench.run(client);
         assert_eq!(bench.log.join(", "), story, "{before} | {client}");
-        assert_eq!(shown(&bench.written), after, "{before} | {client}");
+        assert_eq!(version_text(&bench.written), after, "{before} | {client}");
         assert_eq!(bench.in_force, bench.written, "{before} | {client}");
     }
 }

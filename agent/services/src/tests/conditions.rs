@@ -112,7 +112,7 @@ fn conditions_combine_values_of_the_ground_and_of_state() {
 }
 
 #[test]
-fn conditions_ask_for_other_states_components_and_services() {
+fn conditions_read_other_states_components_and_services() {
     check("reached('c', 'main', 'made')", true, &[]);
     check("reached('c', 'main', 'ready')", false, &[]);
     check("action('c', 'main', 'made') == 'create-reached'", true, &[]);

@@ -195,8 +195,8 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    fn shown(statement: &Statement) -> String {
-        let inside: Vec<String> = statement.inside.iter().map(shown).collect();
+    fn statement_text(statement: &Statement) -> String {
+        let inside: Vec<String> = statement.inside.iter().map(statement_text).collect();
         let prefix = statement.prefix.as_ref().map_or(String::new(), |it| format!("{it}:"));
         format!("{prefix}{} {:?} [{}]", statement.keyword, statement.argument, inside.join(", "))
     }
@@ -212,7 +212,7 @@ mod tests {
             ("a { x:y /z/u; }", "a \"\" [x:y \"/z/u\" []]"),
             ("a b/* c */;", "a \"b\" []"),
         ] {
-            assert_eq!(read(text).map(|it| shown(&it)), Ok(want.to_owned()), "{text}");
+            assert_eq!(read(text).map(|it| statement_text(&it)), Ok(want.to_owned()), "{text}");
         }
     }
 

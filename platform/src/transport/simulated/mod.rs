@@ -199,7 +199,8 @@ impl SimulatedKernel {
         self.set_attribute(name, LinkAttribute::IfAlias(alias.to_owned()));
     }
 
-    /// The driver of a port tells another speed or duplex, as when a cable comes or both ends negotiate anew.
+    /// Changes the speed or duplex that the driver of a port reports, as when a cable is plugged in or both ends
+    /// negotiate anew.
     pub fn set_ethernet(&self, ethernet: Ethernet) {
         let key = descriptors::ethernet::key(&ethernet.link);
         self.change_externally_and_read(key, |machine| {

@@ -5,7 +5,7 @@ use super::*;
 #[track_caller]
 fn check(schema: &Schema, text: &str, want: &[&str]) {
     let statements = parse(schema, text).unwrap_or_else(|errors| panic!("{text}\n{errors:#?}"));
-    assert_eq!(said(schema, &statements), want, "{text}");
+    assert_eq!(statement_lines(schema, &statements), want, "{text}");
 }
 
 #[track_caller]

@@ -117,7 +117,11 @@ fn notes_become_comments() {
     let want =
         "system\n  hostname box # Explicit\ninterface eth0 # Explicit\n  mtu 1400 # Explicit\n";
     assert_eq!(noted, want);
-    assert_eq!(said(native(), &parse(native(), &noted).unwrap()).len(), 3, "comments are no words");
+    assert_eq!(
+        statement_lines(native(), &parse(native(), &noted).unwrap()).len(),
+        3,
+        "comments are no words"
+    );
 }
 
 /// Random edits of a factory tree: the printed text, applied to the factory tree, restores the layer.

@@ -70,7 +70,7 @@ impl PathPermissions {
     /// True when the whole tree may be read.
     pub fn reads_all(&self, scope: Scope) -> bool {
         let root = self.read(scope).root();
-        permits(&root) && root.is_settled()
+        permits(&root) && root.has_no_rule_below()
     }
 
     /// Checks a request for CLI text, which requires permission to read the whole tree. Counted.
@@ -236,7 +236,7 @@ impl LayerChanges<'_> {
     ) -> Result<(), (Origin, InstancePath)> {
         let (view, schema) = (self.rights.write(scope), self.before.models().schema(origin));
         let root = view.root();
-        if root.is_settled() && permits(&root) {
+        if root.has_no_rule_below() && permits(&root) {
             return Ok(());
         }
         let layer = LayerKey::client(origin);
@@ -278,7 +278,7 @@ struct Search<'a> {
 impl Search<'_> {
     /// Skips subtrees that the rules permit as a whole.
     fn finds(&mut self, at: Position, found: NodeRef<'_, LeafMark>) -> bool {
-        if at.is_settled() && permits(&at) {
+        if at.has_no_rule_below() && permits(&at) {
             return false;
         }
         match found {

@@ -61,7 +61,7 @@ impl Pruner<'_> {
     ) -> PruneResult<Arc<Branch<M>>> {
         (self.go_on)()?;
         let whole = at.action() == Action::Permit;
-        if at.is_settled() {
+        if at.has_no_rule_below() {
             return ControlFlow::Continue(whole.then(|| branch.clone()));
         }
         let mut kept = Branch::default();

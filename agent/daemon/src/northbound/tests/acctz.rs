@@ -123,7 +123,7 @@ fn name(record: &RecordResponse) -> &str {
 
 // proves 5.94, 5.99, 5.100
 #[tokio::test]
-async fn a_record_says_all_that_is_known() {
+async fn an_accounting_record_is_complete() {
     let accounts = accounts(ROOM);
     accounts.record(call(0));
     accounts.record(command());
@@ -248,7 +248,7 @@ async fn a_collector_that_does_not_read_is_let_go_and_holds_up_nobody() {
 
 // proves 5.97
 #[tokio::test(start_paused = true)]
-async fn a_slow_collector_is_told_what_it_lost() {
+async fn a_slow_collector_receives_the_number_of_lost_records() {
     let accounts = accounts(MIN_HISTORY);
     let mut client = collector(&accounts).await;
     let mut stream = subscribe(&mut client, None).await;

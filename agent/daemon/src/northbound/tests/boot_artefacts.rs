@@ -203,7 +203,7 @@ async fn everything_that_comes_with_a_boot_configuration_is_in_force_and_stays()
     let rig = Rig::new().await;
     rig.carol().await.unwrap_err();
     rig.set(rig.everything("one", "v1")).await.unwrap();
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     let seen = rig.seen();
     for part in [
         r#""one""#,
@@ -227,7 +227,7 @@ async fn everything_that_comes_with_a_boot_configuration_is_in_force_and_stays()
     assert_eq!(rig.seen(), seen);
 
     let rig = rig.restart().await;
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     assert_eq!(rig.seen(), seen);
     rig.carol().await.unwrap();
 }
@@ -240,7 +240,7 @@ type InvalidBootConfig = (&'static str, fn(&Rig, &mut SetBootConfigRequest));
 async fn one_invalid_part_leaves_boot_config_and_artefacts_unchanged() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     let before = rig.seen();
     let rows: &[InvalidBootConfig] = &[
         ("hostname", |_, it| {
@@ -301,7 +301,7 @@ async fn one_invalid_part_leaves_boot_config_and_artefacts_unchanged() {
 async fn disk_and_kernel_failures_leave_boot_config_and_artefacts_unchanged() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     let before = rig.seen();
     rig.running.agent.store().refuse(faults::Fault::Lost).await.unwrap();
     rig.set(rig.everything("two", "v2")).await.unwrap_err();
@@ -319,7 +319,7 @@ async fn disk_and_kernel_failures_leave_boot_config_and_artefacts_unchanged() {
     let after = rig.seen();
     assert!(after.contains(r#"authz [Some("v2"), Some("v2")]"#), "{after}");
     let rig = rig.restart().await;
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     assert_eq!(rig.seen(), after);
 }
 
@@ -359,7 +359,7 @@ impl Trial {
 async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     let before = rig.seen();
 
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
@@ -399,12 +399,12 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
     let rig = rig.restart().await;
     drop(trial);
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     assert_eq!(rig.seen(), before);
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
     let rig = rig.killed().await;
     drop(trial);
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     assert_eq!(rig.seen(), before);
 
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
@@ -417,7 +417,7 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
         assert!(after.contains(part), "{part} is not in {after}");
     }
     let rig = rig.restart().await;
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     assert_eq!(rig.seen(), after);
 }
 
@@ -485,7 +485,7 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
         assert_eq!(rig.seen(), factory, "{word}");
     }
     bootstrapped(&rig, &payload(&rig)).await.unwrap();
-    rig.running.shown("p").await;
+    rig.running.wait_for_profile("p").await;
     rig.carol().await.unwrap();
     let ada = Some(caller("ada", Role::Admin));
     let mut authz = AuthzClient::new(channel_of(&rig.running.agent, ada).await);

@@ -11,7 +11,7 @@ use super::harness::{Client, client, list, path, set, subscribe, text};
 
 const ASCII: Encoding = Encoding::Ascii;
 
-fn asked(paths: &[&str], encoding: Encoding) -> gnmi::GetRequest {
+fn get_request(paths: &[&str], encoding: Encoding) -> gnmi::GetRequest {
     gnmi::GetRequest {
         path: paths.iter().map(|it| path(it)).collect(),
         encoding: encoding as i32,
@@ -19,8 +19,8 @@ fn asked(paths: &[&str], encoding: Encoding) -> gnmi::GetRequest {
     }
 }
 
-async fn shown(client: &mut Client, command: &str) -> String {
-    let request = asked(&[command], ASCII);
+async fn show_text(client: &mut Client, command: &str) -> String {
+    let request = get_request(&[command], ASCII);
     let mut answer = client.get(request).await.unwrap().into_inner().notification;
     let update = answer[0].update.pop().unwrap();
     match update.val.unwrap().value.unwrap() {
@@ -62,7 +62,7 @@ interface eth0
         "cli:/show running-config",
         "cli:/show/running-config",
     ] {
-        assert_eq!(shown(&mut client, command).await, running, "{command}");
+        assert_eq!(show_text(&mut client, command).await, running, "{command}");
     }
     let effective = "\
 interface eth0 # client native, client openconfig
@@ -74,10 +74,10 @@ interface eth0 # client native, client openconfig
     address 10.0.0.1 # client native
       prefix-length 24 # client native
 ";
-    assert_eq!(shown(&mut client, "cli:/show effective").await, effective);
-    assert_eq!(shown(&mut client, "cli:/show factory").await, "");
+    assert_eq!(show_text(&mut client, "cli:/show effective").await, effective);
+    assert_eq!(show_text(&mut client, "cli:/show factory").await, "");
 
-    let mut request = asked(&["/show factory", "/show effective"], ASCII);
+    let mut request = get_request(&["/show factory", "/show effective"], ASCII);
     let target = "box".to_owned();
     request.prefix = Some(gnmi::Path { origin: "cli".into(), target, ..Default::default() });
     let answer = client.get(request).await.unwrap().into_inner().notification;
@@ -94,24 +94,24 @@ async fn unknown_show_commands_are_refused_with_the_known_ones() {
     for command in
         ["cli:/show version", "cli:/", "cli:/running-config", "cli:/show interfaces/interface"]
     {
-        let answer = client.get(asked(&[command], ASCII)).await;
+        let answer = client.get(get_request(&[command], ASCII)).await;
         check_refused(answer, Code::Unimplemented, "`show running-config` is what clients set");
     }
-    let keyed = client.get(asked(&["cli:/show[name=x]"], ASCII)).await;
+    let keyed = client.get(get_request(&["cli:/show[name=x]"], ASCII)).await;
     check_refused(keyed, Code::InvalidArgument, "a command has no keys");
     for encoding in [Encoding::Json, Encoding::JsonIetf, Encoding::Proto, Encoding::Bytes] {
-        let answer = client.get(asked(&["cli:/show factory"], encoding)).await;
+        let answer = client.get(get_request(&["cli:/show factory"], encoding)).await;
         check_refused(answer, Code::Unimplemented, "is answered in encoding ASCII");
     }
     for origin in ["", "openconfig:", "holdfast_native:"] {
-        let answer = client.get(asked(&[&format!("{origin}/interfaces")], ASCII)).await;
+        let answer = client.get(get_request(&[&format!("{origin}/interfaces")], ASCII)).await;
         check_refused(answer, Code::Unimplemented, "encoding ASCII is unsupported here");
     }
-    let mixed = client.get(asked(&["cli:/show factory", "/system"], ASCII)).await;
+    let mixed = client.get(get_request(&["cli:/show factory", "/system"], ASCII)).await;
     check_refused(mixed, Code::InvalidArgument, "a Get has one encoding");
     let state = gnmi::get_request::DataType::State as i32;
     let answer = client
-        .get(gnmi::GetRequest { r#type: state, ..asked(&["cli:/show factory"], ASCII) })
+        .get(gnmi::GetRequest { r#type: state, ..get_request(&["cli:/show factory"], ASCII) })
         .await;
     check_refused(answer, Code::InvalidArgument, "a command says what it shows");
 }
@@ -172,10 +172,10 @@ async fn a_text_replaces_the_last_one_wherever_its_path_points() {
         let answer = replace(&mut client, origin, &text).await;
         assert_eq!(answer.response[0].op(), gnmi::update_result::Operation::Replace);
         assert_eq!(answer.prefix.unwrap().origin, "holdfast_cli");
-        let running = shown(&mut client, RUNNING).await;
+        let running = show_text(&mut client, RUNNING).await;
         assert_eq!(running, text, "all of it and nothing else");
         replace(&mut client, origin, &running).await;
-        assert_eq!(shown(&mut client, RUNNING).await, running, "what is read can be sent back");
+        assert_eq!(show_text(&mut client, RUNNING).await, running, "what is read can be sent back");
     }
 }
 
@@ -191,17 +191,17 @@ async fn a_text_that_was_read_is_sent_back_beside_openconfig() {
     };
     let first = "interface eth1\n  description \"by text\"\n  mtu 1400\n";
     client.set(union(first)).await.unwrap();
-    let running = shown(&mut client, RUNNING).await;
-    let effective = shown(&mut client, "cli:/show effective").await;
+    let running = show_text(&mut client, RUNNING).await;
+    let effective = show_text(&mut client, "cli:/show effective").await;
     for line in ["mtu 1400 # client native", "motd-banner oc # client openconfig"] {
         assert!(effective.contains(line), "{line}: {effective}");
     }
     client.set(union(&running)).await.unwrap();
-    assert_eq!(shown(&mut client, RUNNING).await, running);
-    assert_eq!(shown(&mut client, "cli:/show effective").await, effective);
+    assert_eq!(show_text(&mut client, RUNNING).await, running);
+    assert_eq!(show_text(&mut client, "cli:/show effective").await, effective);
     replace(&mut client, "cli:/", "system hostname other").await; // and the way back
     client.set(union(&running)).await.unwrap();
-    assert_eq!(shown(&mut client, "cli:/show effective").await, effective);
+    assert_eq!(show_text(&mut client, "cli:/show effective").await, effective);
 }
 
 // proves 2.51, 2.52, 2.56, 2.57
@@ -224,8 +224,8 @@ async fn one_replace_and_any_updates_are_one_text() {
         .push(super::harness::update("/interfaces/interface[name=eth0]/config/mtu", "1514"));
     client.set(request.clone()).await.unwrap();
     let running = "system\n  hostname b\ninterface br0\n  type bridge\n";
-    assert_eq!(shown(&mut client, RUNNING).await, running);
-    let effective = shown(&mut client, "cli:/show effective").await;
+    assert_eq!(show_text(&mut client, RUNNING).await, running);
+    let effective = show_text(&mut client, "cli:/show effective").await;
     for line in [
         "description oc # client openconfig",
         "mtu 1500 # client openconfig",
@@ -235,12 +235,12 @@ async fn one_replace_and_any_updates_are_one_text() {
     }
     request.replace.push(written("cli:/", "system hostname twice"));
     check_refused(client.set(request).await, Code::InvalidArgument, "only one replace by CLI text");
-    assert_eq!(shown(&mut client, RUNNING).await, running);
+    assert_eq!(show_text(&mut client, RUNNING).await, running);
 }
 
 // proves 1.67, 1.81, 1.83
 #[tokio::test]
-async fn every_bad_line_is_told_and_nothing_is_done() {
+async fn every_bad_line_is_reported_and_nothing_is_applied() {
     let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let before = replace(&mut client, "cli:/", "system hostname box").await.timestamp;
@@ -259,5 +259,5 @@ async fn every_bad_line_is_told_and_nothing_is_done() {
     }
     assert_eq!(told.len(), 3);
     assert!(before > 0);
-    assert_eq!(shown(&mut client, RUNNING).await, "system\n  hostname box\n");
+    assert_eq!(show_text(&mut client, RUNNING).await, "system\n  hostname box\n");
 }

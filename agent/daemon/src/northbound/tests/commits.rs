@@ -46,7 +46,7 @@ impl Rig {
         let agent = Agent::start(&kernel, folder.path()).await;
         let client = client(&agent).await;
         let mut rig = Self { kernel, folder, agent, client };
-        rig.ask(&format!("update / {}", BOX.replace("; ", ";")), "").await.unwrap();
+        rig.set_with(&format!("update / {}", BOX.replace("; ", ";")), "").await.unwrap();
         rig
     }
 
@@ -60,7 +60,7 @@ impl Rig {
     }
 
     /// Sends a Set with extensions; operations and extensions may be empty.
-    pub(super) async fn ask(
+    pub(super) async fn set_with(
         &mut self,
         operations: &str,
         extension: &str,
@@ -79,7 +79,7 @@ impl Rig {
             layers: [tree(Origin::OpenConfig), tree(Origin::Native)],
             annotation: layers.annotation.as_ref().map(ToString::to_string),
             kernel: self.kernel.contents(),
-            shown: self.agent.shown(),
+            shown: self.agent.published_text(),
         }
     }
 
@@ -105,12 +105,12 @@ async fn union_replace_without_mastership_is_refused() {
             r#"union / {{"openconfig-interfaces:interfaces":{{"interface":[{{"name":"eth0","config":{{"name":"eth0","mtu":{mtu}}}}}]}}}}"#
         )
     };
-    rig.ask(&union(1314), "election sdn 0 5").await.unwrap();
+    rig.set_with(&union(1314), "election sdn 0 5").await.unwrap();
     let before = rig.seen();
-    let refused = rig.ask(&union(1414), "election sdn 0 4").await.unwrap_err();
+    let refused = rig.set_with(&union(1414), "election sdn 0 4").await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
     assert_eq!(rig.seen(), before);
-    rig.ask(&union(1414), "election sdn 0 6").await.unwrap();
+    rig.set_with(&union(1414), "election sdn 0 6").await.unwrap();
     assert_ne!(rig.seen(), before);
 }
 
@@ -149,14 +149,14 @@ async fn while_a_commit_waits_only_its_own_requests_pass() {
         ("", "cancel b", Code::Ok),
     ] {
         let before = rig.agent.handle.revision().number;
-        let answered = rig.ask(operations, extension).await;
+        let answered = rig.set_with(operations, extension).await;
         let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
         assert_eq!(told, code, "{operations} {extension}: {answered:?}");
         if told != Code::Ok {
             assert_eq!(rig.agent.handle.revision().number, before, "{operations} {extension}");
         }
     }
-    assert!(rig.agent.shown().contains(r#""mtu":1314"#));
+    assert!(rig.agent.published_text().contains(r#""mtu":1314"#));
     rig.agent.stop().await;
 }
 
@@ -173,25 +173,25 @@ async fn a_commit_that_nobody_confirms_is_taken_back_in_time() {
         ("begin a 1200", "extend a 3600", 55, 10),
         ("begin a 7200", "extend a 1200", 15, 10),
     ] {
-        rig.ask(&change, begin).await.unwrap();
+        rig.set_with(&change, begin).await.unwrap();
         let after = rig.seen();
         assert_ne!(after, before);
         if !then.is_empty() {
             rig.pass(minutes(2)).await;
-            rig.ask("", then).await.unwrap();
+            rig.set_with("", then).await.unwrap();
         }
         rig.pass(minutes(stands)).await;
         assert_eq!(rig.seen(), after, "{begin} {then}");
         rig.pass(minutes(gone)).await;
         rig.until(&before).await;
-        let late = rig.ask("", "confirm a").await.unwrap_err();
+        let late = rig.set_with("", "confirm a").await.unwrap_err();
         assert_eq!(late.code(), Code::FailedPrecondition);
     }
     // A commit that is confirmed in time stays, also over a restart.
-    rig.ask(&change, "begin a").await.unwrap();
+    rig.set_with(&change, "begin a").await.unwrap();
     let after = rig.seen();
     rig.pass(minutes(8)).await;
-    rig.ask("", "confirm a").await.unwrap();
+    rig.set_with("", "confirm a").await.unwrap();
     rig.pass(minutes(60)).await;
     assert_eq!(rig.seen(), after);
     let rig = rig.restart().await;
@@ -206,17 +206,17 @@ async fn a_restart_takes_an_unconfirmed_commit_back_with_the_note_on_the_root() 
     let noted = |note: &str| {
         format!(r#"update / {{"@": {{"openconfig-metadata:protobuf-metadata": "{note}"}}}}"#)
     };
-    rig.ask(&noted("Zmlyc3Q="), "").await.unwrap();
+    rig.set_with(&noted("Zmlyc3Q="), "").await.unwrap();
     let before = rig.seen();
     assert_eq!(before.annotation.as_deref(), Some("Zmlyc3Q="));
     let change = format!("{}; update {MTU} 1314", noted("c2Vjb25k"));
-    rig.ask(&change, "begin a").await.unwrap();
+    rig.set_with(&change, "begin a").await.unwrap();
     assert_eq!(rig.seen().annotation.as_deref(), Some("c2Vjb25k"));
     let mut rig = rig.restart().await;
     rig.until(&before).await;
-    let late = rig.ask("", "confirm a").await.unwrap_err();
+    let late = rig.set_with("", "confirm a").await.unwrap_err();
     assert_eq!(late.code(), Code::FailedPrecondition);
-    rig.ask(&change, "").await.unwrap();
+    rig.set_with(&change, "").await.unwrap();
     rig.agent.stop().await;
 }
 
@@ -226,13 +226,13 @@ async fn a_rollback_keeps_changes_of_other_owners() {
     for restarted in [false, true] {
         let mut rig = Rig::new().await;
         let before = rig.seen();
-        rig.ask(&format!("update {MTU} 1314"), "begin a").await.unwrap();
+        rig.set_with(&format!("update {MTU} 1314"), "begin a").await.unwrap();
         let off = Intent::Switch { service: Namespace::Bootz, on: false };
         rig.agent.handle.change(&caller(), off).await.unwrap();
         if restarted {
             rig = rig.restart().await;
         } else {
-            rig.ask("", "cancel a").await.unwrap();
+            rig.set_with("", "cancel a").await.unwrap();
         }
         rig.until(&before).await;
         let is_on = |layers: &Layers| layers.is_on(Namespace::Bootz);
@@ -243,14 +243,14 @@ async fn a_rollback_keeps_changes_of_other_owners() {
 
 // proves 1.132
 #[tokio::test]
-async fn a_rollback_ends_whatever_the_kernel_says() {
+async fn a_rollback_ends_when_the_kernel_refuses_it() {
     for nth in 1..=4 {
         let mut rig = Rig::new().await;
         let before = rig.seen();
         let change = format!("update {MTU} 1314; delete /network-instances");
-        rig.ask(&change, "begin a").await.unwrap();
+        rig.set_with(&change, "begin a").await.unwrap();
         rig.kernel.fault_at(nth, Fault::Fail(nix::libc::EBUSY));
-        rig.ask("", "cancel a").await.unwrap();
+        rig.set_with("", "cancel a").await.unwrap();
         // The configuration is back at once; failed operations are tried again.
         let layers = rig.seen().layers;
         assert_eq!(layers, before.layers, "request {nth}");
@@ -278,33 +278,33 @@ async fn the_writer_with_the_highest_election_id_of_its_role_writes() {
     ] {
         mtu += 1;
         let election = format!("election {role} {high} {low}");
-        let answered = rig.ask(&format!("update {MTU} {mtu}"), &election).await;
+        let answered = rig.set_with(&format!("update {MTU} {mtu}"), &election).await;
         let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
         assert_eq!(told, code, "{election}: {answered:?}");
-        let shown = rig.agent.shown().contains(&format!(r#""mtu":{mtu}"#));
+        let shown = rig.agent.published_text().contains(&format!(r#""mtu":{mtu}"#));
         assert_eq!(shown, code == Code::Ok, "{election}");
     }
     // An empty Set raises the id, a dry run does not, and a writer without an election id may write.
-    rig.ask("", "election  9 0").await.unwrap();
-    rig.ask("", "election  10 0; dry-run").await.unwrap();
-    rig.ask("", "election  9 0").await.unwrap();
-    let refused = rig.ask(&format!("update {MTU} 1400"), "election  8 9").await.unwrap_err();
+    rig.set_with("", "election  9 0").await.unwrap();
+    rig.set_with("", "election  10 0; dry-run").await.unwrap();
+    rig.set_with("", "election  9 0").await.unwrap();
+    let refused = rig.set_with(&format!("update {MTU} 1400"), "election  8 9").await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
     let highest = (9_u128 << 64).to_string();
     assert!(refused.message().contains(&highest), "{refused:?}");
-    rig.ask(&format!("update {MTU} 1400"), "").await.unwrap();
+    rig.set_with(&format!("update {MTU} 1400"), "").await.unwrap();
     // A new master may announce itself while a commit waits.
-    rig.ask(&format!("update {MTU} 1401"), "begin a").await.unwrap();
-    rig.ask("", "election  11 0").await.unwrap();
-    let stale = rig.ask("", "confirm a; election  10 0").await.unwrap_err();
+    rig.set_with(&format!("update {MTU} 1401"), "begin a").await.unwrap();
+    rig.set_with("", "election  11 0").await.unwrap();
+    let stale = rig.set_with("", "confirm a; election  10 0").await.unwrap_err();
     assert_eq!(stale.code(), Code::PermissionDenied);
-    rig.ask("", "confirm a; election  11 0").await.unwrap();
+    rig.set_with("", "confirm a; election  11 0").await.unwrap();
     rig.agent.stop().await;
 }
 
 // proves 1.143, 1.144, 1.145
 #[tokio::test]
-async fn a_follower_of_the_configuration_is_told_where_each_commit_ends() {
+async fn subscribers_receive_the_boundary_of_each_commit() {
     let mut rig = Rig::new().await;
     use gnmi::subscription_list::Mode;
     let request = gnmi::SubscribeRequest {
@@ -327,13 +327,13 @@ async fn a_follower_of_the_configuration_is_told_where_each_commit_ends() {
         (format!("update {MTU} 1317"), "dry-run", vec![]),
         (format!("update {MTU} 1318"), "", vec![mtu(1318), "done".into()]),
     ] {
-        rig.ask(&asked, extension).await.unwrap();
+        rig.set_with(&asked, extension).await.unwrap();
         for wanted in wanted {
             assert_eq!(follower.next().await, wanted, "{asked} {extension}");
         }
     }
     // A commit that is not confirmed.
-    rig.ask(&format!("update {MTU} 1319"), "begin c").await.unwrap();
+    rig.set_with(&format!("update {MTU} 1319"), "begin c").await.unwrap();
     rig.pass(minutes(11)).await;
     let mut told = Vec::new();
     for _ in 0..4 {
@@ -355,7 +355,7 @@ async fn commits_are_sent_one_by_one_to_a_late_follower() {
     let mut follower = Subscription::open(&mut rig.client.clone(), request).await;
     assert_eq!(follower.until_sync().await, [format!("{MTU}=1414"), "sync".into()]);
     for mtu in 1301..1307 {
-        rig.ask(&format!("update {MTU} {mtu}"), "").await.unwrap();
+        rig.set_with(&format!("update {MTU} {mtu}"), "").await.unwrap();
     }
     for mtu in 1301..1307 {
         assert_eq!(follower.next().await, format!("{MTU}={mtu}"));
@@ -380,7 +380,9 @@ async fn a_follower_that_falls_behind_is_let_go_with_a_word() {
     let commits = 3 * MAX_BOUNDARIES;
     for commit in 0..commits {
         let banner = commit.to_string().repeat(LARGE);
-        rig.ask(&format!(r#"update /system/config/motd-banner "{banner}""#), "").await.unwrap();
+        rig.set_with(&format!(r#"update /system/config/motd-banner "{banner}""#), "")
+            .await
+            .unwrap();
     }
     let mut told = 0;
     let end = loop {
@@ -403,12 +405,12 @@ async fn a_reader_sees_a_rollback_once() {
     let list = list(Mode::Stream, &["change /interfaces/interface[name=eth0]/state/mtu"]);
     let mut reader = Subscription::open(&mut rig.client.clone(), subscribe(list)).await;
     reader.until_sync().await;
-    rig.ask(&format!("update {MTU} 1314"), "begin a").await.unwrap();
+    rig.set_with(&format!("update {MTU} 1314"), "begin a").await.unwrap();
     let state = MTU.replace("/config/", "/state/");
     assert_eq!(reader.next().await, format!("{state}=1314"));
     rig.pass(minutes(11)).await;
     assert_eq!(reader.next().await, format!("{state}=1414"));
-    rig.ask(&format!("update {MTU} 1315"), "").await.unwrap();
+    rig.set_with(&format!("update {MTU} 1315"), "").await.unwrap();
     assert_eq!(reader.next().await, format!("{state}=1315"), "nothing in between");
     rig.agent.stop().await;
 }
@@ -425,10 +427,10 @@ async fn a_rollback_restores_leaves_without_kernel_events() {
         let mut rig = Rig::new().await;
         let before = rig.seen();
         for _again in 0..2 {
-            rig.ask(&format!("{DOWN}; {DESCRIBED}"), "begin a").await.unwrap();
+            rig.set_with(&format!("{DOWN}; {DESCRIBED}"), "begin a").await.unwrap();
             assert!(rig.seen().shown.contains(r#""description":"native""#));
             match end {
-                "cancel" => drop(rig.ask("", "cancel a").await.unwrap()),
+                "cancel" => drop(rig.set_with("", "cancel a").await.unwrap()),
                 "time" => rig.pass(minutes(11)).await,
                 _ => rig = rig.restart().await,
             }
@@ -477,16 +479,16 @@ async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
     let own = format!(
         r#"union {LEASED_PORT} {{"description": "uplink", "ipv4": {{"address": [{{"ip": "192.0.2.1", "prefix-length": 24}}]}}}}"#
     );
-    rig.ask(&described, "").await.unwrap();
+    rig.set_with(&described, "").await.unwrap();
     let before = rig.seen();
     assert_eq!(rig.kernel.describe(), [ADDRESS, "link eth0", "link lo", ROUTE]);
     for end in ["cancel", "time", "restart"] {
-        rig.ask(&own, "begin a").await.unwrap();
+        rig.set_with(&own, "begin a").await.unwrap();
         rig.pass(Duration::from_secs(10)).await;
         // The leased route goes too, although the new address would reach its gateway.
         assert_eq!(rig.kernel.describe(), ["address 192.0.2.1/24 of eth0", "link eth0", "link lo"]);
         match end {
-            "cancel" => drop(rig.ask("", "cancel a").await.unwrap()),
+            "cancel" => drop(rig.set_with("", "cancel a").await.unwrap()),
             "time" => rig.pass(minutes(11)).await,
             _ => rig = rig.restart().await,
         }
@@ -531,12 +533,12 @@ fn an_unconfirmed_commit_leaves_nothing_behind() {
         let mut taken = rig.borrow_mut();
         let mut rig = taken.take().expect("a case gives it back");
         runtime.block_on(async {
-            let _refused_is_fine = rig.ask(&first, "").await;
+            let _refused_is_fine = rig.set_with(&first, "").await;
             rig.pass(SETTLED).await; // what a change sets free, or takes along, is seen a moment after it
             let before = rig.seen();
-            if rig.ask(&then, "begin a").await.is_ok() {
+            if rig.set_with(&then, "begin a").await.is_ok() {
                 match end {
-                    0 => drop(rig.ask("", "cancel a").await.unwrap()),
+                    0 => drop(rig.set_with("", "cancel a").await.unwrap()),
                     1 => rig.pass(minutes(11)).await,
                     _ => rig = rig.restart().await,
                 }

@@ -39,7 +39,7 @@ struct Stream<Q, A> {
 }
 
 impl<Q, A> Stream<Q, A> {
-    async fn ask(&mut self, request: Q) -> Result<Option<A>, Status> {
+    async fn exchange(&mut self, request: Q) -> Result<Option<A>, Status> {
         // If the stream has ended, its status says why.
         let _ = self.requests.send(request).await;
         self.answers.message().await
@@ -96,7 +96,7 @@ impl Rig {
         request: rotate_account_credentials_request::Request,
     ) -> Result<(), Status> {
         let mut rotation = self.accounts().await?;
-        let answer = rotation.ask(asks(request)).await;
+        let answer = rotation.exchange(account_request(request)).await;
         let Stream { requests, mut answers } = rotation;
         drop(requests);
         let end = loop {
@@ -121,16 +121,16 @@ impl Rig {
         request: rotate_account_credentials_request::Request,
     ) -> Result<(), Status> {
         let mut rotation = self.accounts().await?;
-        rotation.ask(asks(request)).await?;
+        rotation.exchange(account_request(request)).await?;
         let finalize =
             rotate_account_credentials_request::Request::Finalize(credentialz::FinalizeRequest {});
-        assert_eq!(rotation.ask(asks(finalize)).await?, Some(Default::default()));
+        assert_eq!(rotation.exchange(account_request(finalize)).await?, Some(Default::default()));
         assert_eq!(rotation.answers.message().await?, None, "the stream ends");
         Ok(())
     }
 }
 
-fn asks(
+fn account_request(
     request: rotate_account_credentials_request::Request,
 ) -> credentialz::RotateAccountCredentialsRequest {
     credentialz::RotateAccountCredentialsRequest { request: Some(request), force_overwrite: false }
@@ -185,9 +185,9 @@ async fn trial_credentials_are_in_force_until_the_stream_ends() {
     let mut rig = Rig::new(&[SSHD]).await;
     let fresh = rig.kernel.contents();
     let mut rotation = rig.accounts().await.unwrap();
-    rotation.ask(asks(keys("alice", "1", Vec::new()))).await.unwrap();
-    rotation.ask(asks(password("alice", "1"))).await.unwrap();
-    rotation.ask(asks(keys("bob", "1", Vec::new()))).await.unwrap();
+    rotation.exchange(account_request(keys("alice", "1", Vec::new()))).await.unwrap();
+    rotation.exchange(account_request(password("alice", "1"))).await.unwrap();
+    rotation.exchange(account_request(keys("bob", "1", Vec::new()))).await.unwrap();
     let tried = rig.kernel.contents();
     assert_eq!(tried.len(), fresh.len() + 3, "two files and the server: {tried:#?}");
     drop(rotation);
@@ -222,8 +222,8 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
     let mut rig = Rig::new(&[SSHD]).await;
     for kind in FinalizingClient::ALL {
         let mut rotation = rig.accounts().await.unwrap();
-        rotation.ask(asks(password("alice", &format!("{kind:?}")))).await.unwrap();
-        let finalize = asks(rotate_account_credentials_request::Request::Finalize(
+        rotation.exchange(account_request(password("alice", &format!("{kind:?}")))).await.unwrap();
+        let finalize = account_request(rotate_account_credentials_request::Request::Finalize(
             credentialz::FinalizeRequest {},
         ));
         let Stream { requests, answers } = rotation;
@@ -233,7 +233,7 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
         let authentication_types = vec![credentialz::AuthenticationType::Pubkey.into()];
         let request = credentialz::AllowedAuthenticationRequest { authentication_types };
         rotation
-            .ask(host(rotate_host_parameters_request::Request::AuthenticationAllowed(request)))
+            .exchange(host(rotate_host_parameters_request::Request::AuthenticationAllowed(request)))
             .await
             .unwrap();
         let finalize = host(rotate_host_parameters_request::Request::Finalize(
@@ -249,18 +249,18 @@ async fn a_finalize_is_answered_and_ends_the_stream() {
 async fn one_rotation_at_a_time_whichever_it_is() {
     let mut rig = Rig::new(&[SSHD]).await;
     let mut first = rig.accounts().await.unwrap();
-    first.ask(asks(keys("alice", "1", Vec::new()))).await.unwrap();
+    first.exchange(account_request(keys("alice", "1", Vec::new()))).await.unwrap();
     assert_eq!(rig.accounts().await.err().unwrap().code(), Code::Unavailable);
     assert_eq!(rig.hosts().await.err().unwrap().code(), Code::Unavailable);
-    let finalize = asks(rotate_account_credentials_request::Request::Finalize(
+    let finalize = account_request(rotate_account_credentials_request::Request::Finalize(
         credentialz::FinalizeRequest {},
     ));
-    assert!(first.ask(finalize).await.unwrap().is_some(), "the first one is not disturbed");
+    assert!(first.exchange(finalize).await.unwrap().is_some(), "the first one is not disturbed");
     let mut second = rig.hosts().await.unwrap();
     let ways = vec![credentialz::AuthenticationType::Pubkey.into()];
     let request = credentialz::AllowedAuthenticationRequest { authentication_types: ways };
     second
-        .ask(host(rotate_host_parameters_request::Request::AuthenticationAllowed(request)))
+        .exchange(host(rotate_host_parameters_request::Request::AuthenticationAllowed(request)))
         .await
         .unwrap();
     assert_eq!(rig.accounts().await.err().unwrap().code(), Code::Unavailable);
@@ -298,14 +298,14 @@ async fn refusals_have_their_codes_and_leave_everything() {
     }
     let mut rotation = rig.accounts().await.unwrap();
     let nothing = credentialz::RotateAccountCredentialsRequest::default();
-    assert_eq!(rotation.ask(nothing).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(rotation.exchange(nothing).await.unwrap_err().code(), Code::InvalidArgument);
     // A version in use is accepted with force_overwrite.
     let mut rotation = rig.accounts().await.unwrap();
     let insists = credentialz::RotateAccountCredentialsRequest {
         force_overwrite: true,
-        ..asks(keys("alice", "1", Vec::new()))
+        ..account_request(keys("alice", "1", Vec::new()))
     };
-    assert!(rotation.ask(insists).await.unwrap().is_some());
+    assert!(rotation.exchange(insists).await.unwrap().is_some());
 }
 
 // proves 5.2, 5.89
@@ -315,9 +315,10 @@ async fn a_step_that_the_box_refuses_takes_back_the_steps_before_it() {
         let mut rig = Rig::new(&[SSHD]).await;
         let fresh = rig.kernel.contents();
         let mut rotation = rig.accounts().await.unwrap();
-        rotation.ask(asks(password("bob", "1"))).await.unwrap();
+        rotation.exchange(account_request(password("bob", "1"))).await.unwrap();
         rig.kernel.fault_at(nth, Fault::Fail(nix::libc::EIO));
-        let refused = rotation.ask(asks(keys("alice", "1", Vec::new()))).await.unwrap_err();
+        let refused =
+            rotation.exchange(account_request(keys("alice", "1", Vec::new()))).await.unwrap_err();
         assert_eq!(refused.code(), Code::Internal, "{refused}");
         let object =
             if nth == 1 { "file etc/ssh/holdfast/authorized_keys/alice" } else { "SSH server" };
@@ -366,7 +367,7 @@ async fn keys_are_made_where_they_can_be() {
         created_on: 7,
     };
     let answer = rotation
-        .ask(host(rotate_host_parameters_request::Request::GenerateKeys(request)))
+        .exchange(host(rotate_host_parameters_request::Request::GenerateKeys(request)))
         .await
         .unwrap()
         .unwrap();
@@ -381,7 +382,7 @@ async fn keys_are_made_where_they_can_be() {
     );
     let unknown = credentialz::GenerateKeysRequest { key_params: vec![99], ..Default::default() };
     let refused = rotation
-        .ask(host(rotate_host_parameters_request::Request::GenerateKeys(unknown)))
+        .exchange(host(rotate_host_parameters_request::Request::GenerateKeys(unknown)))
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
@@ -427,8 +428,8 @@ async fn versions_of_what_accounts_have_are_shown_while_it_is_tried_and_when_it_
     ];
     check(&mut gnmi, ALICE, &first).await;
     let mut rotation = rig.accounts().await.unwrap();
-    rotation.ask(asks(password("alice", "2"))).await.unwrap();
-    rotation.ask(asks(keys("alice", "k", Vec::new()))).await.unwrap();
+    rotation.exchange(account_request(password("alice", "2"))).await.unwrap();
+    rotation.exchange(account_request(keys("alice", "k", Vec::new()))).await.unwrap();
     let tried = [
         ("password-version", "\"2\""),
         ("authorized-keys-list-version", "\"k\""),
@@ -467,7 +468,7 @@ async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
         created_on: 7,
     };
     rotation
-        .ask(host(rotate_host_parameters_request::Request::SshCaPublicKey(request)))
+        .exchange(host(rotate_host_parameters_request::Request::SshCaPublicKey(request)))
         .await
         .unwrap();
     let (private_key, certificate) = (
@@ -483,14 +484,17 @@ async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
         version: "host".to_owned(),
         created_on: 7,
     };
-    rotation.ask(host(rotate_host_parameters_request::Request::ServerKeys(request))).await.unwrap();
+    rotation
+        .exchange(host(rotate_host_parameters_request::Request::ServerKeys(request)))
+        .await
+        .unwrap();
     let glome = credentialz::GlomeRequest {
         enabled: true,
         key: "a".repeat(64),
         key_version: 5,
         url_prefix: "https://glome.example/".to_owned(),
     };
-    rotation.ask(host(rotate_host_parameters_request::Request::Glome(glome))).await.unwrap();
+    rotation.exchange(host(rotate_host_parameters_request::Request::Glome(glome))).await.unwrap();
     let tried = [
         ("active-trusted-user-ca-keys-version", "\"ca\""),
         ("active-trusted-user-ca-keys-created-on", SEVEN_SECONDS),
@@ -504,7 +508,7 @@ async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
     let glome = [("enabled", "true"), ("active-glome-key-version", "\"5\"")];
     check(&mut gnmi, state, &glome).await;
     let answer = rotation
-        .ask(host(rotate_host_parameters_request::Request::Finalize(
+        .exchange(host(rotate_host_parameters_request::Request::Finalize(
             credentialz::FinalizeRequest {},
         )))
         .await
@@ -519,7 +523,10 @@ async fn versions_of_what_the_server_shows_and_trusts_are_leaves() {
         version: "none".to_owned(),
         created_on: 8,
     };
-    rotation.ask(host(rotate_host_parameters_request::Request::ServerKeys(request))).await.unwrap();
+    rotation
+        .exchange(host(rotate_host_parameters_request::Request::ServerKeys(request)))
+        .await
+        .unwrap();
     let own = [
         ("active-host-key-version", "\"none\""),
         ("active-host-key-created-on", "\"8000000000\""),

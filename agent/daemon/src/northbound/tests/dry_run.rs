@@ -42,7 +42,7 @@ async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
         (missing.to_owned(), ""),
         (String::new(), ""),
     ] {
-        let told = preview(&rig.ask(&asked, "dry-run").await.unwrap());
+        let told = preview(&rig.set_with(&asked, "dry-run").await.unwrap());
         let operations = operations(&told);
         assert_eq!(operations.is_empty(), wanted.is_empty(), "{asked}: {operations:?}");
         assert!(operations.iter().all(|it| it.starts_with(wanted)), "{asked}: {operations:?}");
@@ -52,11 +52,11 @@ async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
         assert_eq!(told.configuration.is_empty(), asked.is_empty(), "{asked}: {told:?}");
         assert_eq!(told.totals.unwrap().operations, operations.len() as u64);
     }
-    let told = preview(&rig.ask(&format!("update {MTU} 1314"), "dry-run").await.unwrap());
+    let told = preview(&rig.set_with(&format!("update {MTU} 1314"), "dry-run").await.unwrap());
     let mtu = told.configuration.iter().find(|change| change.path == MTU).unwrap();
     assert_eq!((&*mtu.origin, &*mtu.before, &*mtu.after), ("openconfig", "1414", "1314"));
     // A dry run is refused for the same reasons as its Set.
-    let refused = rig.ask(&format!("update {MTU} 70000"), "dry-run").await.unwrap_err();
+    let refused = rig.set_with(&format!("update {MTU} 70000"), "dry-run").await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert_eq!((rig.seen(), rig.kernel.requests()), (before, requests));
     assert_eq!(rig.agent.handle.revision().number, revision);
@@ -67,27 +67,27 @@ async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
 async fn a_set_with_a_plan_hash_does_that_plan_or_nothing() {
     let mut rig = Rig::new().await;
     let change = format!("update {MTU} 1314");
-    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
+    let seen = preview(&rig.set_with(&change, "dry-run").await.unwrap());
     let before = rig.seen();
-    let wrong = rig.ask(&change, "expected 0123456789abcdef").await.unwrap_err();
+    let wrong = rig.set_with(&change, "expected 0123456789abcdef").await.unwrap_err();
     assert_eq!(wrong.code(), Code::Aborted, "{wrong:?}");
     assert!(wrong.message().contains(&seen.hash), "{wrong:?}");
     // The hash does not permit another change.
     let expected = format!("expected {}", seen.hash);
-    let other = rig.ask(&format!("update {MTU} 1315"), &expected).await.unwrap_err();
+    let other = rig.set_with(&format!("update {MTU} 1315"), &expected).await.unwrap_err();
     assert_eq!(other.code(), Code::Aborted, "{other:?}");
     assert_eq!(rig.seen(), before);
     // The box changes, so the plan of the same change is another one.
     let mut revisions = rig.agent.handle.watch();
     rig.kernel.unplug("eth0");
-    while rig.agent.shown().contains(r#""oper-status":"UP""#) {
+    while rig.agent.published_text().contains(r#""oper-status":"UP""#) {
         revisions.changed().await.unwrap();
     }
-    let outdated = rig.ask(&change, &expected).await.unwrap_err();
+    let outdated = rig.set_with(&change, &expected).await.unwrap_err();
     assert_eq!(outdated.code(), Code::Aborted, "{outdated:?}");
-    let seen = preview(&rig.ask(&change, "dry-run").await.unwrap());
+    let seen = preview(&rig.set_with(&change, "dry-run").await.unwrap());
     let expected = format!("expected {}", seen.hash);
-    rig.ask(&change, &format!("{expected}; begin a")).await.unwrap();
-    rig.ask("", "confirm a").await.unwrap();
+    rig.set_with(&change, &format!("{expected}; begin a")).await.unwrap();
+    rig.set_with("", "confirm a").await.unwrap();
     rig.agent.stop().await;
 }

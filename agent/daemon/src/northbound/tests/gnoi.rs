@@ -111,7 +111,7 @@ async fn a_boot_configuration_is_set_as_a_whole_and_read_as_it_was_set() {
 
 // proves 3.11, 3.12, 3.14, 3.17, 3.24
 #[tokio::test]
-async fn clients_are_told_what_is_reserved_and_for_whom() {
+async fn a_refusal_names_the_reserved_item_and_its_service() {
     let core = FakeDatastore::new();
     set(&mut boots(&core).await, config(MGMT, "boot")).await.unwrap();
     let mut gnmi = client(&core).await;
@@ -259,7 +259,7 @@ pub(super) fn reboot(method: RebootMethod, delay: Duration, message: &str) -> Re
 
 // proves 6.1, 6.4, 6.5, 6.6, 6.30
 #[tokio::test]
-async fn reboots_are_asked_for_shown_and_given_up() {
+async fn reboots_are_requested_shown_and_cancelled() {
     let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
     let shown = client.time(TimeRequest {}).await.unwrap().into_inner().time;
@@ -514,7 +514,7 @@ async fn a_package_is_kept_whole_or_not_at_all() {
 
 // proves 6.11
 #[tokio::test]
-async fn a_factory_reset_that_cannot_be_says_what_it_lacks() {
+async fn a_refused_factory_reset_names_the_missing_setting() {
     let core = FakeDatastore::new();
     set(&mut boots(&core).await, config(MGMT, "one")).await.unwrap();
     let mut client = FactoryResetClient::new(channel(&core, Some(Role::Admin)).await);

@@ -168,7 +168,7 @@ async fn an_answer_is_counted_while_it_is_made() {
 }
 
 #[tokio::test]
-async fn an_error_text_is_cut_and_says_so() {
+async fn an_error_text_that_is_too_long_is_truncated_with_a_mark() {
     let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let long = "long".repeat(50_000);
@@ -194,7 +194,7 @@ async fn an_error_text_is_cut_and_says_so() {
 /// Limits are checked first, then syntax, the pathz policy, the models, the data.
 // proves 5.46
 #[tokio::test]
-async fn the_first_mistake_in_order_is_told() {
+async fn the_first_error_in_order_is_reported() {
     const CLOSED: &str = "user other + read /";
     const NO_SYSTEM: &str = "user test + read /; user test - read /system";
     let core = FakeDatastore::new();

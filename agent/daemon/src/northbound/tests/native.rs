@@ -16,7 +16,7 @@ use super::harness::{
 const ETH0: &str = "holdfast_native:/interfaces/interface[name=eth0]";
 
 /// Native configuration of clients as CLI text, one line for each leaf.
-fn held(core: &FakeDatastore) -> String {
+fn running_config(core: &FakeDatastore) -> String {
     cli::show(&core.configuration(), "show running-config").unwrap()
 }
 
@@ -64,7 +64,7 @@ async fn operations_mean_what_they_mean_in_openconfig() {
         let mut client = client(&core).await;
         set(&mut client, &format!(r#"update {ETH0} {{"description":"a","mtu":1400}}"#)).await;
         set(&mut client, &operations).await;
-        assert_eq!(held(&core), want, "{operations}");
+        assert_eq!(running_config(&core), want, "{operations}");
     }
 }
 
@@ -106,7 +106,7 @@ async fn refusals_have_the_codes_of_openconfig() {
         let status = client.set(set_request(&operations)).await.expect_err(&operations);
         assert_eq!(status.code(), code, "{operations}: {status}");
         assert!(status.message().contains(word), "{operations}: {status}");
-        assert_eq!(held(&core), "", "{operations}");
+        assert_eq!(running_config(&core), "", "{operations}");
     }
     let request = get_request(&["holdfast_native:/interfaces/bogus"]);
     assert_eq!(client.get(request).await.unwrap_err().code(), Code::Unimplemented);
@@ -149,7 +149,7 @@ async fn every_encoding_is_read_and_written() {
     let plain = got(&mut client, "holdfast_native:/", Encoding::Json).await;
     assert!(plain[0].contains("\"interfaces\"") && !plain[0].contains("holdfast:"), "{plain:?}");
 
-    let before = held(&core);
+    let before = running_config(&core);
     for (document, flavour) in [(&whole[0], true), (&plain[0], false)] {
         let text = document.as_bytes().to_vec().into();
         let value = if flavour {
@@ -164,7 +164,7 @@ async fn every_encoding_is_read_and_written() {
             .set(gnmi::SetRequest { replace: vec![replace], ..Default::default() })
             .await
             .unwrap();
-        assert_eq!(held(&core), before, "what is read can be sent back");
+        assert_eq!(running_config(&core), before, "what is read can be sent back");
     }
 }
 
@@ -194,7 +194,7 @@ async fn subscriptions_follow_native_leaves() {
 /// Each leaf that can be written has a path that Set and Get know.
 // proves 2.55
 #[tokio::test]
-async fn every_native_leaf_can_be_asked_for() {
+async fn every_native_leaf_can_be_read() {
     let core = FakeDatastore::new();
     let mut client = client(&core).await;
     let models = core.models();

@@ -266,7 +266,7 @@ async fn one_image_comes_at_a_time() {
 
 // proves 6.12
 #[tokio::test]
-async fn a_client_that_says_nothing_more_is_given_up() {
+async fn an_install_without_messages_times_out() {
     let core = with_slots();
     let mut client = client(&core).await;
     let stream = Stream::open(&mut client, "2.0").await;
@@ -476,7 +476,7 @@ async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
         assert_eq!(rig.verify().await, (version.to_owned(), message.to_owned()), "{course:?}");
         assert_eq!(rig.seen(), seen, "{course:?}");
         let state = format!(r#""software-version":"{version}""#);
-        assert!(rig.agent.shown().contains(&state), "{}", rig.agent.shown());
+        assert!(rig.agent.published_text().contains(&state), "{}", rig.agent.published_text());
         // The configuration is applied once; later changes stay.
         if version == "2.0" {
             rig.agent

@@ -173,7 +173,7 @@ async fn every_subscribe_is_refused_or_filtered() {
 
 // proves 5.49
 #[tokio::test(start_paused = true)]
-async fn changes_and_deletes_of_what_is_denied_are_not_told() {
+async fn changes_and_deletes_of_denied_paths_are_not_sent() {
     let (core, mut client) = box_with_ports().await;
     core.pathz().enforce(Some(judge(&format!(
         "{ALL_BUT_ETH1}; user test + write /; user test - read /interfaces/interface[name=*]/config/description"
@@ -197,7 +197,7 @@ async fn changes_and_deletes_of_what_is_denied_are_not_told() {
 
 // proves 5.54
 #[tokio::test]
-async fn another_policy_ends_open_streams_and_says_why() {
+async fn another_policy_ends_open_streams_with_its_reason() {
     let (core, mut client) = box_with_ports().await;
     for (mode, rules) in [(Mode::Stream, ""), (Mode::Poll, ALL_BUT_ETH1)] {
         core.pathz().enforce((!rules.is_empty()).then(|| judge(rules)));
@@ -316,7 +316,7 @@ async fn a_set_is_refused_for_any_path_that_may_not_be_written() {
 /// Values that the caller may write but not read are not revealed.
 // proves 5.51, 5.52
 #[tokio::test]
-async fn a_refusal_tells_nothing_that_may_not_be_read() {
+async fn a_refusal_discloses_nothing_that_is_denied() {
     let (core, mut client) = box_with_ports().await;
     set(&mut client, "update holdfast_native:/interfaces/interface[name=eth0]/mtu 1500").await;
     // The refusal names neither the path that denies it nor its value.

@@ -121,7 +121,7 @@ async fn probe(client: &mut Pathz, instance: pathz::PolicyInstance) -> String {
     }
 }
 
-async fn held(client: &mut Pathz, instance: pathz::PolicyInstance) -> String {
+async fn policy_text(client: &mut Pathz, instance: pathz::PolicyInstance) -> String {
     match client.get(pathz::GetRequest { policy_instance: instance.into() }).await {
         Err(status) => format!("{:?}", status.code()),
         Ok(answer) => {
@@ -173,8 +173,8 @@ async fn a_finalize_is_answered_and_the_stream_goes_on() {
 async fn one_stream_tries_and_finalizes_several_policies() {
     let (_core, mut gnmi, mut pathz) = box_with_a_name().await;
     assert_eq!(probe(&mut pathz, Active).await, "Permit");
-    assert_eq!(held(&mut pathz, Active).await, "FailedPrecondition");
-    for instance in [probe(&mut pathz, Sandbox).await, held(&mut pathz, Sandbox).await] {
+    assert_eq!(policy_text(&mut pathz, Active).await, "FailedPrecondition");
+    for instance in [probe(&mut pathz, Sandbox).await, policy_text(&mut pathz, Sandbox).await] {
         assert_eq!(instance, "FailedPrecondition");
     }
     let mut rotation = Rotation::open(&mut pathz).await;
@@ -184,7 +184,7 @@ async fn one_stream_tries_and_finalizes_several_policies() {
     // Another candidate replaces the first.
     assert_eq!(rotation.upload(upload("two", true)).await, "uploaded");
     assert_eq!(probe(&mut pathz, Sandbox).await, "Deny two");
-    assert_eq!(held(&mut pathz, Sandbox).await, "two 1700000000 3 rules");
+    assert_eq!(policy_text(&mut pathz, Sandbox).await, "two 1700000000 3 rules");
     // The candidate decides nothing yet.
     assert_eq!(probe(&mut pathz, Active).await, "Permit");
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
@@ -197,7 +197,7 @@ async fn one_stream_tries_and_finalizes_several_policies() {
     assert_eq!(probe(&mut pathz, Sandbox).await, "Permit three");
     assert!(rotation.close().await.starts_with("Aborted"));
     assert_eq!(probe(&mut pathz, Sandbox).await, "FailedPrecondition");
-    assert_eq!(held(&mut pathz, Active).await, "two 1700000000 3 rules");
+    assert_eq!(policy_text(&mut pathz, Active).await, "two 1700000000 3 rules");
     assert_eq!(hostname(&mut gnmi).await, "PermissionDenied");
 }
 
@@ -254,7 +254,7 @@ async fn a_policy_with_a_mistake_is_refused_and_changes_nothing() {
     let mut rotation = Rotation::open(&mut pathz).await;
     let told = rotation.upload(pathz::UploadRequest { policy: None, ..upload("one", false) }).await;
     assert!(told.contains("no policy"), "{told}");
-    assert_eq!(held(&mut pathz, Active).await, "FailedPrecondition");
+    assert_eq!(policy_text(&mut pathz, Active).await, "FailedPrecondition");
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
 }
 
@@ -278,7 +278,7 @@ async fn a_question_names_user_path_mode_and_instance() {
         assert_eq!(status.code(), Code::InvalidArgument, "{request:?}");
     }
     pathz.probe(whole).await.unwrap();
-    assert_eq!(held(&mut pathz, Unspecified).await, "InvalidArgument");
+    assert_eq!(policy_text(&mut pathz, Unspecified).await, "InvalidArgument");
     // A caller with the role read-only cannot change the policy.
     let (core, ..) = box_with_a_name().await;
     let mut reader = PathzClient::new(channel(&core, Some(Role::ReadOnly)).await);
@@ -299,7 +299,7 @@ async fn a_policy_that_comes_with_a_boot_configuration_is_in_force() {
     assert_eq!(status.code(), Code::InvalidArgument);
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
     boots.set_boot_config(request(upload("one", true))).await.unwrap();
-    assert_eq!(held(&mut pathz, Active).await, "one 1700000000 3 rules");
+    assert_eq!(policy_text(&mut pathz, Active).await, "one 1700000000 3 rules");
     assert_eq!(hostname(&mut gnmi).await, "PermissionDenied");
 }
 
@@ -360,8 +360,8 @@ async fn a_policy_survives_a_restart_and_a_candidate_does_not() {
 
     let second = Agent::start(&kernel, folder.path()).await;
     let mut pathz = PathzClient::new(channel(&second, Some(Role::Admin)).await);
-    assert_eq!(held(&mut pathz, Active).await, "one 1700000000 3 rules");
-    assert_eq!(held(&mut pathz, Sandbox).await, "FailedPrecondition");
+    assert_eq!(policy_text(&mut pathz, Active).await, "one 1700000000 3 rules");
+    assert_eq!(policy_text(&mut pathz, Sandbox).await, "FailedPrecondition");
     assert_eq!(hostname(&mut client(&second).await).await, "PermissionDenied");
 }
 

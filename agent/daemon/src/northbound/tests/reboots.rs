@@ -40,7 +40,7 @@ impl Rebooter {
         Self(SystemClient::new(channel(core, Some(Role::Admin)).await))
     }
 
-    async fn ask(&mut self, method: RebootMethod, force: bool) -> Result<(), Status> {
+    async fn reboot_and_cancel(&mut self, method: RebootMethod, force: bool) -> Result<(), Status> {
         let request = RebootRequest { force, ..reboot(method, HOUR, "of a test") };
         self.0.reboot(request).await?;
         self.0.cancel_reboot(CancelRebootRequest::default()).await.map(drop)
@@ -48,20 +48,20 @@ impl Rebooter {
 
     /// A reboot is refused, and the refusal names `what`; with force it is not.
     async fn is_held_up_by(&mut self, what: &str) {
-        while self.ask(RebootMethod::Warm, false).await.is_ok() {
+        while self.reboot_and_cancel(RebootMethod::Warm, false).await.is_ok() {
             tokio::task::yield_now().await; // what was asked for has not begun yet
         }
-        let refused = self.ask(RebootMethod::Warm, false).await.unwrap_err();
+        let refused = self.reboot_and_cancel(RebootMethod::Warm, false).await.unwrap_err();
         assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
         for word in [what, "force"] {
             assert!(refused.message().contains(word), "{what}: {refused:?}");
         }
-        self.ask(RebootMethod::Warm, true).await.unwrap();
+        self.reboot_and_cancel(RebootMethod::Warm, true).await.unwrap();
     }
 
     /// Nothing holds a reboot up any more.
     async fn is_free(&mut self) {
-        while let Err(refused) = self.ask(RebootMethod::Warm, false).await {
+        while let Err(refused) = self.reboot_and_cancel(RebootMethod::Warm, false).await {
             assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
             tokio::task::yield_now().await;
         }
@@ -133,20 +133,20 @@ async fn a_commit_that_waits_holds_a_reboot_up_until_it_is_confirmed() {
     let mut rig = Rig::new().await;
     let mut rebooter = Rebooter::new(&rig.agent).await;
     for end in ["confirm a", "cancel a"] {
-        rig.ask(&format!("update {MTU} 1314"), "begin a 3000").await.unwrap();
+        rig.set_with(&format!("update {MTU} 1314"), "begin a 3000").await.unwrap();
         rebooter.is_held_up_by("the commit `a`, which waits to be confirmed").await;
-        rig.ask("", end).await.unwrap();
+        rig.set_with("", end).await.unwrap();
         rebooter.is_free().await;
     }
 }
 
 // proves 6.4, 6.5
 #[tokio::test]
-async fn a_method_does_what_its_name_says_or_is_refused() {
+async fn each_reboot_method_is_carried_out_or_refused() {
     let folder = TempDir::new().unwrap();
     let agent = Agent::start(&SimulatedKernel::new(&[]), folder.path()).await;
     let mut of_agent = Rebooter::new(&agent).await;
-    let refused = of_agent.ask(RebootMethod::Cold, true).await.unwrap_err();
+    let refused = of_agent.reboot_and_cancel(RebootMethod::Cold, true).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("--reboot agent"), "{refused:?}");
 

@@ -96,7 +96,7 @@ async fn updates_only_begins_with_sync() {
 
 // proves 1.104, 1.106, 1.113, 1.126
 #[tokio::test(start_paused = true)]
-async fn changes_are_told_once_as_they_come() {
+async fn changes_are_sent_once_in_order() {
     let (core, mut client) = eth0().await;
     let mut changes =
         stream(&mut client, &["change /interfaces/interface/state/oper-status"]).await;
@@ -167,7 +167,7 @@ async fn a_failed_set_sends_no_notification() {
 
 // proves 1.106
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_tells_unchanged_values_again() {
+async fn a_heartbeat_repeats_unchanged_values() {
     let (core, mut client) = eth0().await;
     let mut changes = stream(&mut client, &[&format!("change {STATUS} heartbeat=2")]).await;
     assert_eq!(changes.until_sync().await, [&up(), "sync"]);

@@ -61,14 +61,14 @@ impl Rig {
         self.agent.handle.change(&caller("operator", Role::Admin), switch).await.unwrap();
     }
 
-    async fn ask(&mut self, operations: &str, extension: &str) -> Result<(), Status> {
+    async fn set(&mut self, operations: &str, extension: &str) -> Result<(), Status> {
         let mut request: gnmi::SetRequest = set_request(operations);
         request.extension = extensions(extension);
         self.client.set(request).await.map(drop)
     }
 
     async fn done(&mut self, operations: &str) {
-        self.ask(operations, "").await.unwrap_or_else(|refusal| panic!("{operations}: {refusal}"));
+        self.set(operations, "").await.unwrap_or_else(|refusal| panic!("{operations}: {refusal}"));
     }
 
     async fn is_in(&self, password: &str) -> bool {
@@ -104,7 +104,7 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
     rig.done(&made("one")).await;
     assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
     // So does a dry run, whatever it says.
-    rig.ask(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap();
+    rig.set(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap();
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
     assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
 
@@ -131,7 +131,7 @@ async fn a_change_that_fails_leaves_the_old_password() {
     rig.done(&made("one")).await;
     let given = rig.credentials();
     rig.kernel.fault_at(1, Fault::Fail(nix::errno::Errno::EIO as i32));
-    let refusal = rig.ask(&format!(r#"{PASSWORD} "two""#), "").await.unwrap_err();
+    let refusal = rig.set(&format!(r#"{PASSWORD} "two""#), "").await.unwrap_err();
     assert_eq!(refusal.code(), Code::Internal, "{refusal}");
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
     assert_eq!(rig.credentials(), given);
@@ -146,14 +146,14 @@ async fn a_commit_that_is_cancelled_gives_the_box_the_old_password_again() {
     rig.done(&made("one")).await;
     let given = rig.credentials();
     for request in [format!(r#"{PASSWORD} "two""#), format!("delete {USER}")] {
-        rig.ask(&request, "begin a 60").await.unwrap();
+        rig.set(&request, "begin a 60").await.unwrap();
         assert_ne!(rig.credentials(), given);
-        rig.ask("", "cancel a").await.unwrap();
+        rig.set("", "cancel a").await.unwrap();
         assert!(rig.is_in("one").await && !rig.is_in("two").await);
         assert_eq!(rig.credentials(), given);
     }
     // A restart takes it back, too.
-    rig.ask(&format!(r#"{PASSWORD} "two""#), "begin a 60").await.unwrap();
+    rig.set(&format!(r#"{PASSWORD} "two""#), "begin a 60").await.unwrap();
     assert!(rig.is_in("two").await);
     let rig = rig.restart().await;
     assert!(rig.is_in("one").await);

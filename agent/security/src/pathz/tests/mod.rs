@@ -112,7 +112,7 @@ fn access_needs_a_permit_on_the_path_or_above() {
 }
 
 #[test]
-fn a_position_is_settled_where_no_rule_lies_below() {
+fn a_position_has_no_rule_below_where_none_lies() {
     let rules = "user ada + read /a; user ada - read /a/b[k=1]/c; user bob - read /a/b/c/d";
     for (path, settled) in [
         ("/", false),
@@ -133,7 +133,7 @@ fn a_position_is_settled_where_no_rule_lies_below() {
                 elem.keys.iter().find(|(name, _)| name == key).map(|(_, value)| value)
             });
         }
-        assert_eq!(at.is_settled(), settled, "{path:?}");
+        assert_eq!(at.has_no_rule_below(), settled, "{path:?}");
         assert_eq!(view.steps(), 1 + u64::try_from(path.elems.len()).unwrap());
     }
 }

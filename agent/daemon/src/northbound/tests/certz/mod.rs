@@ -171,7 +171,7 @@ async fn final_profiles_survive_a_restart_and_trials_do_not() {
     drop((_server, rotation, ada));
     agent.stop().await; // nothing was said to be kept
     let running = ListeningAgent::start(&folder).await;
-    running.shown("p").await;
+    running.wait_for_profile("p").await;
     let eve = running.connect(&root.pem, Some(&client)).await.unwrap();
     assert_eq!(eve.list().await.unwrap(), ["system_default_profile", "p"]);
     let state = eve.state().await;
@@ -241,7 +241,7 @@ async fn invalid_certz_messages_have_their_codes() {
         }
     }
     let mut rotation = ada.rotate().await;
-    assert_eq!(rotation.ask("p", None).await, Err(invalid));
+    assert_eq!(rotation.exchange("p", None).await, Err(invalid));
     let mut rotation = ada.rotate().await;
     rotation.upload("p", vec![trust("v2", &[&root])]).await.unwrap();
     assert_eq!(rotation.upload("empty", vec![trust("v2", &[&root])]).await, Err(invalid));
@@ -333,7 +333,7 @@ async fn readers_see_what_new_connections_meet() {
     let folder = TempDir::new().unwrap();
     let root = Authority::new("root");
     let running = ListeningAgent::start(&folder).await;
-    running.shown("system_default_profile").await;
+    running.wait_for_profile("system_default_profile").await;
     let ada = running.ada().await;
     let state = ada.state().await;
     assert_eq!(state["ssl-profile-id"], "system_default_profile");
@@ -348,7 +348,7 @@ async fn readers_see_what_new_connections_meet() {
     ada.install("p", entities).await.unwrap();
     assert_eq!(ada.state().await["ssl-profile-id"], "system_default_profile");
     running.bind("p").await.unwrap();
-    running.shown("p").await;
+    running.wait_for_profile("p").await;
     let state = ada.state().await;
     for (leaf, want) in [
         ("certificate-id", "p"),

@@ -190,10 +190,10 @@ impl ListeningAgent {
     }
 
     /// Waits until readers see that the server is bound to this profile.
-    pub(crate) async fn shown(&self, id: &str) {
+    pub(crate) async fn wait_for_profile(&self, id: &str) {
         let want = format!(r#"ssl-profile-id":"{id}""#);
         let mut revisions = self.agent.handle.watch();
-        while !self.agent.shown().contains(&want) {
+        while !self.agent.published_text().contains(&want) {
             revisions.changed().await.unwrap();
         }
     }
@@ -317,7 +317,7 @@ pub(crate) struct Rotation {
 }
 
 impl Rotation {
-    pub(crate) async fn ask(
+    pub(crate) async fn exchange(
         &mut self,
         profile: &str,
         asked: Option<rotate_certificate_request::RotateRequest>,
@@ -341,7 +341,7 @@ impl Rotation {
             rotate_certificate_request::RotateRequest::Certificates(certz::UploadRequest {
                 entities,
             });
-        let told = self.ask(profile, Some(upload)).await?;
+        let told = self.exchange(profile, Some(upload)).await?;
         assert_eq!(
             told,
             Some(rotate_certificate_response::RotateResponse::Certificates(
@@ -364,7 +364,7 @@ impl Rotation {
         };
         let asked = certz::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
         match self
-            .ask(profile, Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)))
+            .exchange(profile, Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)))
             .await?
         {
             Some(rotate_certificate_response::RotateResponse::GeneratedCsr(made)) => {
@@ -380,7 +380,7 @@ impl Rotation {
     pub(crate) async fn finalize(mut self, profile: &str) -> Result<(), Code> {
         let asked =
             rotate_certificate_request::RotateRequest::FinalizeRotation(certz::FinalizeRequest {});
-        let told = self.ask(profile, Some(asked)).await?;
+        let told = self.exchange(profile, Some(asked)).await?;
         assert_eq!(told, None);
         assert_eq!(coded(self.answers.message().await)?, None);
         Ok(())
