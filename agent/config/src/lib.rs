@@ -6,6 +6,7 @@
 
 pub mod boot;
 pub mod changes;
+pub mod claims;
 pub mod cli;
 pub mod configuration;
 pub mod document;
@@ -35,6 +36,7 @@ pub mod value;
 
 pub use boot::{BootChange, BootConfiguration, InitialConfiguration};
 pub use changes::{ObjectChange, changed_objects};
+pub use claims::{Claim, ClaimChange, ClaimError, ClaimKey, Claims, ServiceTag};
 pub use configuration::Configuration;
 pub use edit::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 pub use footprint::{EditScope, Footprint};

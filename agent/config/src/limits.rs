@@ -59,6 +59,13 @@ pub static PLAIN_MESSAGE_SIZE: Limit = Limit {
     reason: "what gRPC itself allows by default; a package comes in pieces of less",
 };
 
+pub static CLAIMED_LEAVES: Limit = Limit {
+    name: "claimed-leaves",
+    figure: 1_000_000,
+    unit: "leaves of services",
+    reason: "a thousand instances with a thousand leaves each; they take 0.5 GB",
+};
+
 pub static PATH_ELEMENTS: Limit = Limit {
     name: "path-elements",
     figure: 64,
@@ -158,7 +165,7 @@ pub static ERROR_TEXT: Limit = Limit {
 };
 
 /// Every limit of a request.
-pub static REQUEST_LIMITS: [&Limit; 17] = [
+pub static REQUEST_LIMITS: [&Limit; 18] = [
     &MESSAGE_SIZE,
     &READ_MESSAGE_SIZE,
     &PLAIN_MESSAGE_SIZE,
@@ -174,6 +181,7 @@ pub static REQUEST_LIMITS: [&Limit; 17] = [
     &LEAF_LIST_ENTRIES,
     &NEW_SECRETS,
     &LIST_ENTRIES,
+    &CLAIMED_LEAVES,
     &ANSWER_SIZE,
     &ERROR_TEXT,
 ];

@@ -28,12 +28,12 @@ use crate::schema::Origin;
 use crate::tree::{LeafMeta, Tree, is_key_or_copy};
 use crate::*;
 
-fn models() -> &'static Arc<Models> {
+pub(crate) fn models() -> &'static Arc<Models> {
     static MODELS: OnceLock<Arc<Models>> = OnceLock::new();
     MODELS.get_or_init(|| Arc::new(Models::load().unwrap()))
 }
 
-fn empty() -> Configuration {
+pub(crate) fn empty() -> Configuration {
     Configuration::new(models().clone(), Layers::new())
 }
 
@@ -45,7 +45,7 @@ fn target(text: &str) -> EditTarget {
     EditTarget { origin, path: path.parse().unwrap() }
 }
 
-fn edit(request: &str) -> Edit {
+pub(crate) fn edit(request: &str) -> Edit {
     let mut edit = Edit::default();
     for operation in request.split(';').map(str::trim).filter(|it| !it.is_empty()) {
         let (kind, rest) = operation.split_once(' ').unwrap();
