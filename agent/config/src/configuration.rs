@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::claims::{ClaimError, Claims};
 use crate::edit::{Attribution, Edit, EditCause, EditErrors, EditSession, check_roles};
 use crate::footprint::EditScope;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
@@ -9,6 +10,7 @@ use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
+use crate::services::{Ground, GroundChange, Services};
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
 
@@ -18,6 +20,10 @@ pub struct Configuration {
     models: Arc<Models>,
     layers: Layers,
     images: Images,
+    /// Union of all layers but those of services; the same memory as `images` without claims.
+    ground: Images,
+    /// Types of services, which walk the instances that differ; `None` on a box without any.
+    services: Option<Arc<dyn Services>>,
     /// Factory configuration, the base of union_replace. All of it is marked [`LeafMark::Factory`].
     factory: Tree<LeafMark>,
     /// Some leaf of client native may stem from the factory. Once true it stays true.
@@ -32,13 +38,19 @@ impl Configuration {
     /// cause, are resolved by the order of [`LayerKey::ALL`].
     pub fn new(models: Arc<Models>, layers: Layers) -> Self {
         let nothing = (&Layers::new(), &Images::default());
-        let (images, _, work) = unite(&models, nothing, &layers, &CancelToken::default());
+        let never = CancelToken::default();
+        let (images, _, work) = unite(&models, nothing, &layers, &never);
+        let ground = match layers.claims().is_empty() {
+            true => images.clone(),
+            false => unite(&models, nothing, &layers.without_claims(), &never).0,
+        };
         let entries = entries_after(0, nothing.0, &layers);
         let mut has_factory = false;
         layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
             has_factory |= leaf.meta == LeafMark::Factory;
         });
-        Self { models, layers, images, factory: Tree::new(), has_factory, entries, work }
+        let (factory, services) = (Tree::new(), None);
+        Self { models, layers, images, ground, services, factory, has_factory, entries, work }
     }
 
     /// Sets the factory configuration. The layers stay as they are: the first start decides how much of it they
@@ -76,18 +88,16 @@ impl Configuration {
     pub fn switched(&self, service: Namespace, on: bool) -> Self {
         let mut layers = self.layers.clone();
         layers.switch(service, on);
-        let (images, _, work) = self.compute_union(&layers, &CancelToken::default());
-        Self { layers, images, work, ..self.clone() }
+        self.advanced(layers, self.entries, &CancelToken::default()).0
     }
 
     /// Computes the configuration with a later version of the models, in which its nodes have their numbers. Nodes that
     /// are new may bring defaults, so the union starts from scratch; what comes out the same shares memory.
     #[must_use]
     pub fn with_models(&self, models: Arc<Models>) -> Self {
-        let nothing = (&Layers::new(), &Images::default());
-        let (images, _, work) = unite(&models, nothing, &self.layers, &CancelToken::default());
-        let images = images.sharing(&self.images);
-        Self { models, images, work, ..self.clone() }
+        let new = Self::new(models, self.layers.clone());
+        let (images, ground) = (new.images.sharing(&self.images), new.ground.sharing(&self.ground));
+        Self { models: new.models, images, ground, work: new.work, ..self.clone() }
     }
 
     /// Computes the configuration with other layers; `attribution` names the operations behind the changes.
@@ -102,20 +112,83 @@ impl Configuration {
         if entries > self.entries {
             LIST_ENTRIES.check(entries).map_err(|error| refused(error.into()))?;
         }
-        let (images, problems, work) = self.compute_union(&layers, cancel);
+        let (after, problems) = self.advanced(layers, entries, cancel);
         cancel.check().map_err(|stop| refused(stop.into()))?;
         if !problems.is_empty() {
-            return Err(attribution.errors(problems));
+            return Err(attribution.errors(problems, after.layers.claims()));
         }
-        Ok(Self { layers, images, entries, work, ..self.clone() })
+        Ok(after)
     }
 
-    fn compute_union(
+    /// Computes the configuration with other layers, and the problems in it: the ground, the claims of the instances
+    /// that differ in it, and the union of all. `entries` are those of the given layers. Where there is a problem with
+    /// the ground or the claims, the claims stay as they were.
+    fn advanced(
         &self,
-        layers: &Layers,
+        mut layers: Layers,
+        mut entries: usize,
         cancel: &CancelToken,
-    ) -> (Images, Vec<Problem>, WorkCount) {
-        unite(&self.models, (&self.layers, &self.images), layers, cancel)
+    ) -> (Self, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let ground = match self.has_services() || !layers.claims().is_empty() {
+            false => None,
+            true => {
+                let old = (&self.layers.without_claims(), &self.ground);
+                let (ground, found, _) = unite(&self.models, old, &layers.without_claims(), cancel);
+                match found.is_empty() && !cancel.is_cancelled() {
+                    true => {
+                        let before = layers.clone();
+                        problems.extend(self.walk(&ground, &mut layers));
+                        entries = entries_after(entries, &before, &layers);
+                    }
+                    false => problems.extend(found),
+                }
+                Some(ground)
+            }
+        };
+        let old = (&self.layers, &self.images);
+        let (images, found, work) = unite(&self.models, old, &layers, cancel);
+        if problems.is_empty() {
+            problems = found;
+        }
+        let ground = match layers.claims().is_empty() {
+            true => images.clone(),
+            false => ground.unwrap_or_else(|| images.clone()),
+        };
+        (Self { layers, images, ground, entries, work, ..self.clone() }, problems)
+    }
+
+    fn has_services(&self) -> bool {
+        self.services.is_some() || !self.layers.claims().is_empty()
+    }
+
+    /// Has the instances walked that differ in a new ground, and joins their claims.
+    fn walk(&self, ground: &Images, layers: &mut Layers) -> Vec<Problem> {
+        let Some(services) = &self.services else { return Vec::new() };
+        let outcome = services.walk(&GroundChange {
+            models: &self.models,
+            old: Ground(&self.ground),
+            new: Ground(ground),
+            claims: layers.claims(),
+        });
+        let mut problems: Vec<_> = outcome.failures.into_iter().map(Problem::Work).collect();
+        if outcome.claims.is_empty() {
+            return problems;
+        }
+        match layers.claims().replaced(&self.models, outcome.claims) {
+            Ok(claims) => layers.set_claims(claims),
+            Err(ClaimError::Disagreements(found)) => {
+                problems.extend(found.into_iter().map(Problem::Disagreement));
+            }
+            Err(ClaimError::Limit(error)) => problems.push(Problem::Limit(error)),
+        }
+        problems
+    }
+
+    /// Sets the types of services. The claims of their instances stay as they are until the instances differ.
+    #[must_use]
+    pub fn with_services(self, services: Arc<dyn Services>) -> Self {
+        Self { services: Some(services), ..self }
     }
 
     /// Computes the configuration with the changes that lead from `base` to this version, a candidate, made to
@@ -130,7 +203,7 @@ impl Configuration {
         if self.is_same(base) {
             return current.clone();
         }
-        let (layers, collisions) = self.layers.merged(&base.layers, &current.layers);
+        let (mut layers, collisions) = self.layers.merged(&base.layers, &current.layers);
         debug_assert_eq!(collisions, 0, "the changes do not keep clear of one another");
         let has_new_models = |it: &Self| !Arc::ptr_eq(&it.models, &base.models);
         let from = match (has_new_models(self), has_new_models(current)) {
@@ -139,18 +212,42 @@ impl Configuration {
             (false, false) if base.layers.is_nearer(&self.layers, &current.layers) => current,
             (false, false) => self,
         };
-        let (images, _, work) = from.compute_union(&layers, &CancelToken::default());
+        if let Some(claims) = self.rebased_claims(base, current, &from.models) {
+            layers.set_claims(claims);
+        }
+        let never = CancelToken::default();
+        let (images, _, work) = unite(&from.models, (&from.layers, &from.images), &layers, &never);
+        let ground = match layers.claims().is_empty() {
+            true => images.clone(),
+            false => {
+                let old = (&from.layers.without_claims(), &from.ground);
+                unite(&from.models, old, &layers.without_claims(), &never).0
+            }
+        };
         let entries = entries_after(from.entries, &from.layers, &layers);
         let changed = if self.factory.is_same(&base.factory) { current } else { self };
         Self {
             models: from.models.clone(),
+            services: from.services.clone(),
             layers,
             images,
+            ground,
             factory: changed.factory.clone(),
             has_factory: self.has_factory || current.has_factory,
             entries,
             work,
         }
+    }
+
+    /// Claims with the changes of both sides, where both have some. Changes that keep clear of one another agree.
+    fn rebased_claims(&self, base: &Self, current: &Self, models: &Models) -> Option<Claims> {
+        let [base, ours, theirs] = [base, self, current].map(|it| it.layers.claims());
+        if base.is_same(ours) || base.is_same(theirs) {
+            return None;
+        }
+        let rebased = theirs.replaced(models, base.changes_to(ours));
+        debug_assert!(rebased.is_ok(), "the changes do not keep clear of one another: {rebased:?}");
+        rebased.ok()
     }
 
     /// True when both are known to be equal, by their memory.
@@ -169,7 +266,8 @@ impl Configuration {
         &self.models
     }
 
-    /// Computes the configuration with the client's layers, and the annotation of the root, from another version.
+    /// Computes the configuration with the client's layers, the annotation of the root, and the claims of services, from
+    /// another version.
     /// There are no checks: a configuration that was accepted once must be restorable, whatever has changed in
     /// other layers.
     #[must_use]
@@ -181,9 +279,9 @@ impl Configuration {
         }
         layers.annotation = other.annotation.clone();
         layers.secrets = other.secrets.clone();
-        let (images, _, work) = self.compute_union(&layers, &CancelToken::default());
+        layers.set_claims(other.claims().clone());
         let entries = entries_after(self.entries, &self.layers, &layers);
-        Self { layers, images, entries, work, ..self.clone() }
+        self.advanced(layers, entries, &CancelToken::default()).0
     }
 
     pub fn models(&self) -> &Models {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use smol_str::SmolStr;
 
 use crate::boot::BootConfiguration;
+use crate::claims::Claims;
 use crate::schema::Origin;
 use crate::secrets::Secrets;
 use crate::tree::{Branch, LeafMeta, Tree};
@@ -100,6 +101,11 @@ impl LayerKey {
     /// Layer that a Set of this origin writes.
     pub const fn client(origin: Origin) -> Self {
         Self::new(Owner::Client, origin)
+    }
+
+    /// Layer of what services ask for in this schema.
+    pub const fn service(origin: Origin) -> Self {
+        Self::new(Owner::Service, origin)
     }
 
     /// Index in [`LayerKey::ALL`]; `None` for an unused pair.
@@ -214,6 +220,8 @@ pub struct Layers {
     pub factory_text: Option<Arc<[u8]>>,
     /// Owners that are switched off. Their layers are kept, and rank below the clients'.
     pub off: LayerSet,
+    /// Claims of services, of which their two trees are the join.
+    claims: Claims,
 }
 
 impl Layers {
@@ -241,6 +249,26 @@ impl Layers {
         };
     }
 
+    /// Claims of services.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Replaces the claims of services, and with them the layers that they are joined into.
+    pub fn set_claims(&mut self, claims: Claims) {
+        for layer in [LayerKey::SERVICE_NATIVE, LayerKey::SERVICE_OPENCONFIG] {
+            *self.tree_mut(layer) = claims.layer(layer.origin).clone();
+        }
+        self.claims = claims;
+    }
+
+    /// These layers without those of services, whose union is the ground.
+    pub(crate) fn without_claims(&self) -> Self {
+        let mut layers = self.clone();
+        layers.set_claims(Claims::default());
+        layers
+    }
+
     /// True when both are known to be equal, trees and secrets by their memory.
     pub fn is_same(&self, other: &Self) -> bool {
         self.trees.iter().zip(&other.trees).all(|(one, other)| one.is_same(other))
@@ -255,11 +283,12 @@ impl Layers {
             && self.boot_before == other.boot_before
             && self.factory_text == other.factory_text
             && self.off == other.off
+            && self.claims.is_same(&other.claims)
     }
 
     /// These layers with all that differs between `base` and `theirs` laid under their own changes: the trees by
     /// [`Tree::merged`], each other part as a whole. `self` wins where both changed the same; the number of such
-    /// leaves, entries and parts comes second.
+    /// leaves, entries and parts comes second. Claims are not merged: where both changed them, those of `self` stay.
     pub(crate) fn merged(&self, base: &Self, theirs: &Self) -> (Self, usize) {
         let mut collisions = 0;
         let mut trees = self.trees.clone();
@@ -282,6 +311,10 @@ impl Layers {
                 found,
             ),
             off: changed(&base.off, &self.off, &theirs.off, found),
+            claims: match self.claims.is_same(&base.claims) {
+                true => theirs.claims.clone(),
+                false => self.claims.clone(),
+            },
         };
         (merged, collisions)
     }

@@ -30,6 +30,7 @@ pub mod resolve;
 pub mod rows;
 pub mod schema;
 pub mod secrets;
+pub mod services;
 pub mod tree;
 pub mod union;
 pub mod value;

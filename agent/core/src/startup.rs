@@ -211,19 +211,19 @@ impl Core {
 fn read_layers(models: &Models, rows: &LayerRows) -> Result<Layers, StartError> {
     let mut reader = LayersReader::new(models);
     rows.visit(|key, value| -> Result<(), StartError> { Ok(reader.row(key, value)?) })?;
-    Ok(layers_of(reader))
+    layers_of(reader)
 }
 
 /// Layers of all rows that were read. Rows that this version does not know are counted in the log, and ignored.
-fn layers_of(reader: LayersReader<'_>) -> Layers {
-    let (layers, unknown) = reader.finish();
+fn layers_of(reader: LayersReader<'_>) -> Result<Layers, StartError> {
+    let (layers, unknown) = reader.finish()?;
     if unknown > 0 {
         tracing::warn!(
             unknown,
             "stored configuration holds items that this version does not know; they are ignored"
         );
     }
-    layers
+    Ok(layers)
 }
 
 /// Layers as they were before the store took a change back while it was opened; the kernel may still have that
@@ -247,7 +247,7 @@ fn layers_before_rollbacks(
             reader.row(key, value)?;
         }
     }
-    Ok(Some(layers_of(reader)))
+    layers_of(reader).map(Some)
 }
 
 /// Configuration at the start: the stored layers without what was only tried; on a box that has just left the

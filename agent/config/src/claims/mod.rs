@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use self::join::{Join, Part};
@@ -71,10 +72,21 @@ pub struct Claim {
 }
 
 impl Claim {
-    fn tree(&self, origin: Origin) -> &Tree<LeafMark> {
+    pub fn is_empty(&self) -> bool {
+        self.native.is_empty() && self.openconfig.is_empty()
+    }
+
+    pub(crate) fn tree(&self, origin: Origin) -> &Tree<LeafMark> {
         match origin {
             Origin::Native => &self.native,
             Origin::OpenConfig => &self.openconfig,
+        }
+    }
+
+    pub(crate) fn tree_mut(&mut self, origin: Origin) -> &mut Tree<LeafMark> {
+        match origin {
+            Origin::Native => &mut self.native,
+            Origin::OpenConfig => &mut self.openconfig,
         }
     }
 }
@@ -152,6 +164,7 @@ impl Claims {
         let mut claims = Self { work: 0, ..self.clone() };
         let [mut native, mut openconfig] = [Vec::new(), Vec::new()];
         for (key, claim) in changes {
+            let claim = claim.filter(|claim| !claim.is_empty());
             let old = claims.records.get(&key).cloned();
             if old.is_none() && claim.is_none() {
                 continue;
@@ -241,16 +254,24 @@ impl Claims {
         records.map(|(key, record)| (key, &*record.claim))
     }
 
+    /// The claims that are not the same memory in `old` and `new`, with both contents, ascending by name.
+    pub(crate) fn differences<'c>(
+        old: &'c Self,
+        new: &'c Self,
+    ) -> impl Iterator<Item = (&'c ClaimKey, Option<&'c Claim>, Option<&'c Claim>)> {
+        old.records.diff(&new.records).map(|item| match item {
+            DiffItem::Add(key, new) => (key, None, Some(&*new.claim)),
+            DiffItem::Update { old: (_, old), new: (key, new) } => {
+                (key, Some(&*old.claim), Some(&*new.claim))
+            }
+            DiffItem::Remove(key, old) => (key, Some(&*old.claim), None),
+        })
+    }
+
     /// The claims that are not the same memory in `new`, with their content there.
     pub fn changes_to(&self, new: &Self) -> Vec<ClaimChange> {
-        use imbl::ordmap::DiffItem;
-        let change = |item: DiffItem<'_, '_, ClaimKey, Record>| match item {
-            DiffItem::Add(key, new) | DiffItem::Update { new: (key, new), .. } => {
-                (key.clone(), Some((*new.claim).clone()))
-            }
-            DiffItem::Remove(key, _) => (key.clone(), None),
-        };
-        self.records.diff(&new.records).map(change).collect()
+        let differences = Self::differences(self, new);
+        differences.map(|(key, _, new)| (key.clone(), new.cloned())).collect()
     }
 
     /// The layer of services of an origin: all claims joined.

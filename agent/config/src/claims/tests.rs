@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
-use crate::Configuration;
-use crate::layer::LayerKey;
+use crate::layer::{LayerKey, Layers};
 use crate::tests::{edit, empty, models};
+use crate::{Configuration, RowChange, layer_rows_diff};
 
 /// Leaves by path and value, keys included, with the names of their holders.
 type Ledger = BTreeMap<String, (String, BTreeSet<String>)>;
@@ -85,6 +85,21 @@ fn joined(claims: &Claims) -> Ledger {
 fn replaced(claims: &Claims, changes: &[(&str, Option<&[usize]>)]) -> Result<Claims, ClaimError> {
     let changes = changes.iter().map(|(name, outputs)| (key(name), outputs.map(claim)));
     claims.replaced(models(), changes)
+}
+
+/// Writes the rows that differ.
+fn store(rows: &mut BTreeMap<Vec<u8>, Vec<u8>>, old: &Claims, new: &Claims) {
+    let of = |claims: &Claims| {
+        let mut layers = Layers::new();
+        layers.set_claims(claims.clone());
+        layers
+    };
+    for RowChange { key, value } in layer_rows_diff(models(), &of(old), &of(new)) {
+        match value {
+            Some(value) => drop(rows.insert(key, value)),
+            None => drop(rows.remove(&key)),
+        }
+    }
 }
 
 fn disagreements(result: Result<Claims, ClaimError>) -> Vec<String> {
@@ -179,7 +194,6 @@ fn too_many_leaves_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    // proves sv.A32, sv.A33
     #[test]
     fn the_join_is_that_of_all_claims(
         rounds in prop::collection::vec(
@@ -191,13 +205,14 @@ proptest! {
         ),
     ) {
         let (mut claims, mut model) = (Claims::default(), BTreeMap::new());
+        let mut rows = BTreeMap::new();
         for round in rounds {
             let mut wanted = model.clone();
             let mut changes = Vec::new();
             for (instance, outputs) in round {
                 let key = key(["a", "b/x", "b/y", "c", "d"][instance]);
                 let claim = outputs.map(|outputs| claim(&outputs));
-                match &claim {
+                match claim.as_ref().filter(|claim| !claim.is_empty()) {
                     Some(claim) => wanted.insert(key.clone(), claim.clone()),
                     None => wanted.remove(&key),
                 };
@@ -212,6 +227,11 @@ proptest! {
                     prop_assert!(after.iter().eq(wanted.iter()));
                     let reached = claims.replaced(models(), claims.changes_to(&after)).unwrap();
                     prop_assert_eq!(joined(&reached), ledger);
+                    store(&mut rows, &claims, &after);
+                    let (layers, unknown) = Layers::from_rows(models(), rows.clone()).unwrap();
+                    prop_assert_eq!((layers.claims(), unknown), (&after, 0));
+                    prop_assert_eq!(joined(layers.claims()), joined(&after));
+                    prop_assert_eq!(layers.tree(LayerKey::SERVICE_NATIVE), after.layer(Origin::Native));
                     (claims, model) = (after, wanted);
                 }
                 None => prop_assert!(matches!(result, Err(ClaimError::Disagreements(_)))),

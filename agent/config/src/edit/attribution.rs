@@ -6,13 +6,15 @@ use std::collections::HashMap;
 use super::authorization::EditAuthorization;
 use super::errors::{ConflictSide, MAX_CONFLICTS};
 use super::{Conflict, EditCause, EditError, EditErrors, EditOperation};
+use crate::claims::{Claims, Disagreement};
 use crate::cli::{self, Statement, StatementAction};
 use crate::instance::InstancePath;
-use crate::layer::LayerKey;
+use crate::layer::{LayerKey, Owner};
 use crate::limits::excerpt;
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
+use crate::services::WorkFailure;
 use crate::union::Problem;
 use crate::value::Value;
 
@@ -87,15 +89,16 @@ impl<'a> Attribution<'a> {
         self.named.push(OperationScope::Text(text));
     }
 
-    /// Errors for the problems of the union, at most [`MAX_CONFLICTS`], in the order of their operations.
-    pub(crate) fn errors(&self, problems: Vec<Problem>) -> EditErrors {
+    /// Errors for the problems of the union, at most [`MAX_CONFLICTS`], in the order of their operations. Where a service
+    /// has a part in one, `claims` names it.
+    pub(crate) fn errors(&self, problems: Vec<Problem>, claims: &Claims) -> EditErrors {
         let problems = problems.into_iter().take(MAX_CONFLICTS);
-        let mut errors: Vec<_> = problems.map(|it| self.problem(it)).collect();
+        let mut errors: Vec<_> = problems.map(|it| self.problem(it, claims)).collect();
         errors.sort_by_key(|error| error.operation);
         EditErrors(errors)
     }
 
-    fn problem(&self, problem: Problem) -> EditError {
+    fn problem(&self, problem: Problem, claims: &Claims) -> EditError {
         match problem {
             Problem::Unsupported { openconfig, reason, .. } => {
                 let subject = Subject { native: None, openconfig: Some(&openconfig) };
@@ -122,9 +125,29 @@ impl<'a> Attribution<'a> {
             }
             Problem::Conflict { native, openconfig, sides } => {
                 let subject = Subject { native: Some(&native), openconfig: openconfig.as_ref() };
-                let sides = sides.map(|(layer, value)| self.side(layer, subject, Some(&value)));
+                let sides = sides.map(|(layer, value)| {
+                    let side = self.side(layer, subject, Some(&value));
+                    ConflictSide { claims: claims_of(claims, layer, subject), ..side }
+                });
                 self.error(subject, EditCause::Conflict(Box::new(Conflict { sides })))
             }
+            Problem::Disagreement(Disagreement { origin, path, sides }) => {
+                let subject = match origin {
+                    Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
+                    Origin::Native => Subject { native: Some(&path), openconfig: None },
+                };
+                let layer = LayerKey::service(origin);
+                let sides = sides.map(|(claim, value)| {
+                    let side = self.side(layer, subject, Some(&value));
+                    ConflictSide { claims: vec![claim.to_string()], ..side }
+                });
+                self.error(subject, EditCause::Conflict(Box::new(Conflict { sides })))
+            }
+            Problem::Work(WorkFailure { instance, kind, text }) => {
+                let subject = Subject { native: Some(&instance), openconfig: None };
+                self.error(subject, EditCause::Work { kind, text })
+            }
+            Problem::Limit(error) => self.last_operation_error(error.into()),
         }
     }
 
@@ -213,7 +236,13 @@ impl<'a> Attribution<'a> {
         let hidden = path.is_some_and(|(origin, path)| !self.authorization.may_read(origin, path));
         let value = if hidden { "set otherwise".to_owned() } else { said };
         let path = path.map(|(origin, path)| path_text(self.models.schema(origin), path));
-        ConflictSide { layer, path: path.unwrap_or_default(), value, line: None }
+        ConflictSide {
+            layer,
+            path: path.unwrap_or_default(),
+            value,
+            line: None,
+            claims: Vec::new(),
+        }
     }
 
     /// The CLI line about a native leaf: that of the request with its number, or for a stored value the line that
@@ -268,6 +297,17 @@ impl CliText {
             about: self.statements.iter().map(|it| (it.path.clone(), it.line)).collect(),
         })
     }
+}
+
+/// Names of the claims that hold a leaf in a layer of services.
+fn claims_of(claims: &Claims, layer: LayerKey, subject: Subject<'_>) -> Vec<String> {
+    let path = match layer.origin {
+        _ if layer.owner != Owner::Service => None,
+        Origin::OpenConfig => subject.openconfig,
+        Origin::Native => subject.native,
+    };
+    let holders = path.map(|path| claims.holders(layer.origin, path)).unwrap_or_default();
+    holders.into_iter().map(ToString::to_string).collect()
 }
 
 fn path_text(schema: &Schema, path: &InstancePath) -> String {

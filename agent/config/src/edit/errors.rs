@@ -7,6 +7,7 @@ use crate::limits::{LimitExceeded, excerpt};
 use crate::progress::StopReason;
 use crate::resolve::PathError;
 use crate::schema::Origin;
+use crate::services::WorkFailureKind;
 
 /// All errors of a request, in the order of its operations. Never empty. A request with an error has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +82,9 @@ pub enum EditCause {
     Reserved { owner: Namespace, why: &'static str },
     #[error("another boot configuration is tried and not confirmed yet")]
     Unconfirmed,
+    /// The work of a service instance failed.
+    #[error("{text}")]
+    Work { kind: WorkFailureKind, text: String },
     /// A mandatory leaf is missing.
     #[error("it is needed, and missing")]
     MissingMandatory,
@@ -110,6 +114,8 @@ pub struct ConflictSide {
     pub value: String,
     /// The CLI line for the value, if it was set by CLI text.
     pub line: Option<String>,
+    /// Names of the claims that ask for the value, in a layer of services.
+    pub claims: Vec<String>,
 }
 
 /// Most errors in one refusal, apart from those of a policy: a client that makes more mistakes has a single cause
@@ -132,6 +138,7 @@ impl EditCause {
             Self::BadValue(text) => Self::BadValue(excerpt(&text)),
             Self::MissingKeys(text) => Self::MissingKeys(excerpt(&text)),
             Self::Unsupported(text) => Self::Unsupported(excerpt(&text)),
+            Self::Work { kind, text } => Self::Work { kind, text: excerpt(&text) },
             Self::KeyMismatch { key, entry, given } => {
                 Self::KeyMismatch { key, entry: excerpt(&entry), given: excerpt(&given) }
             }
@@ -178,8 +185,11 @@ impl fmt::Display for Conflict {
 
 impl fmt::Display for ConflictSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer, path, value, line } = self;
-        write!(f, "`{path}` is {value} by {layer}")?;
+        let Self { layer, path, value, line, claims } = self;
+        match &claims[..] {
+            [] => write!(f, "`{path}` is {value} by {layer}")?,
+            claims => write!(f, "`{path}` is {value} by {}", claims.join(", "))?,
+        }
         line.iter().try_for_each(|line| write!(f, " (`{line}`)"))
     }
 }

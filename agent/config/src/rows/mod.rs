@@ -1,7 +1,7 @@
 //! Database rows of layers: one for each list entry, one for the leaves outside of lists.
 //!
 //! A row's key consists of the layer, the list and the keys of all entries on the way; its value holds the leaves
-//! of the entry itself. Nodes are identified by a hash of their path with modules, never by their [`NodeId`],
+//! of the entry itself. Claims of services have rows of the same form, with the name of the claim before the keys. Nodes are identified by a hash of their path with modules, never by their [`NodeId`],
 //! because another version of the agent may number them differently. Rows that such a version does not know are
 //! skipped and counted.
 
@@ -13,12 +13,14 @@ pub mod varint;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use self::bytes::RowReader;
 pub use self::reader::LayersReader;
 use crate::boot::BootConfiguration;
+use crate::claims::{Claim, ClaimKey, Claims, ServiceTag};
 use crate::instance::Keys;
-use crate::layer::{LayerKey, Layers, LeafMark};
+use crate::layer::{LayerKey, Layers, LeafMark, Owner};
 use crate::models::Models;
-use crate::schema::{NodeId, Schema};
+use crate::schema::{NodeId, Origin, Schema};
 use crate::secrets::{SecretLeaf, Secrets};
 use crate::tree::{Branch, Child, List, OptionalBranch, beside};
 use crate::value::Value;
@@ -135,14 +137,39 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
         let key = [META_SECRET, &[secret_code(leaf)], user.as_bytes()].concat();
         changes.push(RowChange { key, value: secret.map(|it| it.expose().to_vec()) });
     }
-    for layer in LayerKey::ALL {
+    // The layers of services are the join of the claims, which have rows of their own.
+    for layer in LayerKey::ALL.into_iter().filter(|layer| layer.owner != Owner::Service) {
         let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
-        let names = models.names(layer.origin);
-        let (keys, row) = (Vec::new(), Vec::new());
-        let mut writer = RowWriter { models, layer, names, keys, row, changes: &mut changes };
+        let mut writer = RowWriter::new(models, (layer.origin, code(layer)), &mut changes);
         writer.entry(models.schema(layer.origin).root(), None, Some(old), Some(new));
     }
+    for (key, old, new) in Claims::differences(old.claims(), new.claims()) {
+        for origin in [Origin::Native, Origin::OpenConfig] {
+            let root = |claim: Option<&Claim>| claim.map(|it| Arc::clone(it.tree(origin).root()));
+            let (old, new) = (root(old), root(new));
+            let mut writer = RowWriter::new(models, (origin, claim_code(origin)), &mut changes);
+            put_claim_key(&mut writer.keys, key);
+            writer.entry(models.schema(origin).root(), None, old.as_ref(), new.as_ref());
+        }
+    }
     changes
+}
+
+/// Writes the name of a claim, which stands before the keys of entries in the keys of its rows.
+fn put_claim_key(octets: &mut Vec<u8>, key: &ClaimKey) {
+    let ClaimKey { tag: ServiceTag { service, key_name, key }, component: [of, name], state } = key;
+    for part in [service, key_name, key, of, name, state] {
+        bytes::put_value(octets, &Value::Str(part.clone()));
+    }
+}
+
+fn read_claim_key(octets: &mut RowReader<'_>) -> Result<ClaimKey, &'static str> {
+    let mut part = || match octets.value()? {
+        Value::Str(part) => Ok(part),
+        _ => Err("the name of a claim is no text"),
+    };
+    let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
+    Ok(ClaimKey { tag, component: [part()?, part()?], state: part()? })
 }
 
 fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut Vec<RowChange>) {
@@ -151,10 +178,12 @@ fn meta(key: &[u8], old: Option<Vec<u8>>, value: Option<Vec<u8>>, changes: &mut 
     }
 }
 
-/// Walk of the differences between two versions of one layer.
+/// Walk of the differences between two versions of one layer, or of one claim.
 struct RowWriter<'a> {
     models: &'a Models,
-    layer: LayerKey,
+    origin: Origin,
+    /// First octet of the rows' keys.
+    code: u8,
     names: &'a NodeHashes,
     /// Keys of the entries on the way, in the encoding of row keys.
     keys: Vec<u8>,
@@ -163,7 +192,16 @@ struct RowWriter<'a> {
     changes: &'a mut Vec<RowChange>,
 }
 
-impl RowWriter<'_> {
+impl<'a> RowWriter<'a> {
+    fn new(
+        models: &'a Models,
+        (origin, code): (Origin, u8),
+        changes: &'a mut Vec<RowChange>,
+    ) -> Self {
+        let names = models.names(origin);
+        Self { models, origin, code, names, keys: Vec::new(), row: Vec::new(), changes }
+    }
+
     /// Writes the row of one entry (`list` and its keys) or of the root, then those of entries below it.
     fn entry(
         &mut self,
@@ -186,7 +224,7 @@ impl RowWriter<'_> {
         let (was, is) = (row(old), row(new));
         if was != is {
             let name = self.names.of(node).to_be_bytes();
-            let key = [&[code(self.layer)], &name[..], &self.keys].concat();
+            let key = [&[self.code], &name[..], &self.keys].concat();
             self.changes.push(RowChange { key, value: is });
         }
         self.lists(old, new);
@@ -222,14 +260,14 @@ impl RowWriter<'_> {
         keys: Option<&Keys>,
         entry: &Branch<LeafMark>,
     ) -> Option<Vec<u8>> {
-        let schema = self.models.schema(self.layer.origin);
+        let schema = self.models.schema(self.origin);
         let key_leaves = schema.keys(node);
         let mark = key_leaves.first().and_then(|key| entry.leaf(*key)).map(|leaf| leaf.meta);
         let flag = if entry.given { FLAG_GIVEN } else { 0 };
         let mut row = std::mem::take(&mut self.row);
         row.clear();
         row.push(flag | mark.map_or(0, mark_code));
-        let mirrors = self.models.map.mirrors(self.layer.origin, node);
+        let mirrors = self.models.map.mirrors(self.origin, node);
         let implied = |leaf: NodeId, value: &Value| {
             key_leaves.contains(&leaf)
                 || mirrors.iter().any(|(_, mirror, place)| {
@@ -280,6 +318,14 @@ fn code(layer: LayerKey) -> u8 {
         LayerKey::SERVICE_NATIVE => 7,
         LayerKey::SERVICE_OPENCONFIG => 8,
         _ => 9,
+    }
+}
+
+/// Stored code of the claims of an origin, whose meaning must never change.
+fn claim_code(origin: Origin) -> u8 {
+    match origin {
+        Origin::Native => 10,
+        Origin::OpenConfig => 11,
     }
 }
 

@@ -1,23 +1,27 @@
 //! Rows back into layers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 use super::bytes::RowReader;
 use super::{
     FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
-    META_SECRET, NodeHashes, RowError, boot, code, is_secret_row, mark_of, secret_code,
+    META_SECRET, NodeHashes, RowError, boot, claim_code, code, is_secret_row, mark_of,
+    read_claim_key, secret_code,
 };
+use crate::claims::{Claim, ClaimKey, Claims};
 use crate::instance::{Keys, Step};
 use crate::layer::{LayerKey, LayerSet, Layers, LeafMark};
 use crate::models::Models;
-use crate::schema::{NodeId, NodeKind, Schema};
+use crate::schema::{NodeId, NodeKind, Origin, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
-use crate::tree::Branch;
+use crate::tree::{Branch, Tree};
 use crate::value::Value;
 
-/// Octets of a row's key before the keys of entries: layer and list.
+/// Octets of a row's key before the keys of entries: layer and list; those of claims have their name besides.
 const PREFIX: usize = 5;
 
 /// Entries up to which a list is short. Those of long lists are no copies of one another.
@@ -29,6 +33,7 @@ const SHORT: usize = 4;
 pub struct LayersReader<'m> {
     models: &'m Models,
     layers: Layers,
+    claims: BTreeMap<ClaimKey, Claim>,
     unknown: usize,
     /// List of the row before.
     list: Option<ListReader<'m>>,
@@ -46,13 +51,14 @@ impl Layers {
     ) -> Result<(Self, usize), RowError> {
         let mut reader = LayersReader::new(models);
         rows.into_iter().try_for_each(|(key, value)| reader.row(&key, &value))?;
-        Ok(reader.finish())
+        reader.finish()
     }
 }
 
 impl<'m> LayersReader<'m> {
     pub fn new(models: &'m Models) -> Self {
-        Self { models, layers: Layers::new(), unknown: 0, list: None }
+        let (layers, claims) = (Layers::new(), BTreeMap::new());
+        Self { models, layers, claims, unknown: 0, list: None }
     }
 
     /// Adds one row.
@@ -83,8 +89,18 @@ impl<'m> LayersReader<'m> {
     }
 
     /// The layers, and the number of rows and leaves that this version of the models does not know.
-    pub fn finish(self) -> (Layers, usize) {
-        (self.layers, self.unknown)
+    ///
+    /// # Errors
+    /// When the claims of services cannot be joined.
+    pub fn finish(self) -> Result<(Layers, usize), RowError> {
+        let Self { models, mut layers, claims, unknown, .. } = self;
+        if !claims.is_empty() {
+            let claims = claims.into_iter().map(|(key, claim)| (key, Some(claim)));
+            let joined = Claims::default().replaced(models, claims);
+            let reason = "the claims of services contradict one another";
+            layers.set_claims(joined.map_err(|_| RowError { key: Vec::new(), reason })?);
+        }
+        Ok((layers, unknown))
     }
 
     fn entry(&mut self, key: &[u8], value: &[u8]) -> Result<(), &'static str> {
@@ -99,17 +115,30 @@ impl<'m> LayersReader<'m> {
                 }
             },
         };
-        self.unknown += list.row(&mut self.layers, &key[PREFIX..], value)?;
+        let tree = match &list.of {
+            RowOwner::Layer(layer) => self.layers.tree_mut(*layer),
+            RowOwner::Claim(claim, origin) => {
+                self.claims.entry(claim.clone()).or_default().tree_mut(*origin)
+            }
+        };
+        self.unknown += list.row(tree, &key[list.prefix.len()..], value)?;
         self.list = Some(list);
         Ok(())
     }
 }
 
-/// Reader of the rows of one list in one layer. It keeps the steps that a row shares with the one before.
+/// Layer or claim that a row belongs to.
+#[derive(Debug)]
+enum RowOwner {
+    Layer(LayerKey),
+    Claim(ClaimKey, Origin),
+}
+
+/// Reader of the rows of one list in one layer or claim. It keeps the steps that a row shares with the one before.
 #[derive(Debug)]
 struct ListReader<'m> {
-    prefix: [u8; PREFIX],
-    layer: LayerKey,
+    prefix: SmallVec<[u8; PREFIX]>,
+    of: RowOwner,
     schema: &'m Schema,
     names: &'m NodeHashes,
     /// The list; the root for leaves outside of lists.
@@ -133,26 +162,30 @@ impl<'m> ListReader<'m> {
     /// A reader for rows of the list that `key` names; `None` when this version does not know it.
     fn new(models: &'m Models, key: &[u8]) -> Result<Option<Self>, &'static str> {
         let mut reader = RowReader(key);
-        let layer = reader.byte()?;
-        let Some(layer) = LayerKey::ALL.into_iter().find(|it| code(*it) == layer) else {
-            return Ok(None);
-        };
-        let (schema, names) = (models.schema(layer.origin), models.names(layer.origin));
+        let stored = reader.byte()?;
+        let layer = LayerKey::ALL.into_iter().find(|it| code(*it) == stored);
+        let of_claim = [Origin::Native, Origin::OpenConfig].into_iter();
+        let of_claim = of_claim.into_iter().find(|it| claim_code(*it) == stored);
+        let Some(origin) = layer.map(|it| it.origin).or(of_claim) else { return Ok(None) };
+        let (schema, names) = (models.schema(origin), models.names(origin));
         let Some(node) = names.node(reader.name()?) else { return Ok(None) };
-        let mut prefix = [0; PREFIX];
-        prefix.copy_from_slice(&key[..PREFIX]);
+        let of = match layer {
+            Some(layer) => RowOwner::Layer(layer),
+            None => RowOwner::Claim(read_claim_key(&mut reader)?, origin),
+        };
+        let prefix = key[..key.len() - reader.0.len()].into();
         let up = |node: &NodeId| schema.node(*node).parent;
         let mut steps: Vec<_> = std::iter::successors(Some(node), up).map(Step::node).collect();
         steps.pop(); // the root is no step
         steps.reverse();
         Ok(Some(Self {
             prefix,
-            layer,
+            of,
             schema,
             names,
             node,
             key_leaves: schema.keys(node),
-            mirrors: models.map.mirrors(layer.origin, node),
+            mirrors: models.map.mirrors(origin, node),
             ends: vec![0; steps.len()],
             steps,
             keys: Vec::new(),
@@ -164,7 +197,7 @@ impl<'m> ListReader<'m> {
     /// Adds the entry of one row. Returns the number of unknown leaves.
     fn row(
         &mut self,
-        layers: &mut Layers,
+        tree: &mut Tree<LeafMark>,
         keys: &[u8],
         value: &[u8],
     ) -> Result<usize, &'static str> {
@@ -173,7 +206,6 @@ impl<'m> ListReader<'m> {
         let mut value = RowReader(value);
         let flags = value.byte()?;
         let mark = mark_of(flags & !FLAG_GIVEN)?;
-        let tree = layers.tree_mut(self.layer);
         let schema = self.schema;
         let key_leaves = self.key_leaves;
         let mirrors = self.mirrors;

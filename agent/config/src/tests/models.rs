@@ -61,7 +61,7 @@ fn rows_outlast_a_change_of_models() {
         for row in rows(it) {
             reader.row(&row.key, &row.value.unwrap()).unwrap();
         }
-        reader.finish().0
+        reader.finish().unwrap().0
     };
     assert_eq!(read(later.models(), &edited), *edited.layers());
     assert_eq!(read(start.models(), &edited), *start.layers());

@@ -19,12 +19,15 @@ use std::sync::Arc;
 pub(crate) use lease::leased_links;
 pub(crate) use list::{native_list, openconfig_list};
 
+use crate::claims::Disagreement;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
+use crate::limits::LimitExceeded;
 use crate::map::AnchorId;
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::{NodeId, Origin};
+use crate::services::WorkFailure;
 use crate::tree::{Branch, LeafMeta, List, Tree};
 use crate::value::Value;
 use list::NewList;
@@ -100,6 +103,12 @@ pub(crate) enum Problem {
     MissingMandatory { native: InstancePath },
     /// An entry lacks all leaves of which it needs one.
     MissingOneOf { native: InstancePath, one_of: Vec<NodeId> },
+    /// The work of a service instance failed.
+    Work(WorkFailure),
+    /// Two services ask for different values of one leaf.
+    Disagreement(Disagreement),
+    /// All services together ask for too much.
+    Limit(LimitExceeded),
 }
 
 /// Computes the result for `new`, given that for `old`. After a cancellation the result is unusable.

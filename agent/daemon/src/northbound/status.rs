@@ -9,6 +9,7 @@ use holdfast_base::ErrorChain;
 use holdfast_config::edit::{EditCause, EditError, EditErrors, EditOperation};
 use holdfast_config::limits::{ERROR_TEXT, error_text, excerpt};
 use holdfast_config::schema::Origin;
+use holdfast_config::services::WorkFailureKind;
 use holdfast_config::{LimitExceeded, Path, PathError};
 use holdfast_core::{CommitError, ConfirmError, ElectionError};
 use holdfast_proto::google::rpc;
@@ -227,6 +228,12 @@ impl From<&EditErrors> for Refusal {
             (EditCause::Limit(_), _) => Code::ResourceExhausted,
             (EditCause::Cancelled, _) => Code::Cancelled,
             (EditCause::Reserved { .. } | EditCause::Denied, _) => Code::PermissionDenied,
+            (EditCause::Work { kind, .. }, _) => match kind {
+                WorkFailureKind::Parameters => Code::InvalidArgument,
+                WorkFailureKind::Work => Code::Aborted,
+                WorkFailureKind::Limit => Code::ResourceExhausted,
+                WorkFailureKind::Denied => Code::PermissionDenied,
+            },
             _ => Code::InvalidArgument,
         };
         let offender = |error: &EditError| {
