@@ -22,6 +22,7 @@ pub mod parameters;
 pub mod scope;
 pub mod starter;
 pub mod tree;
+pub mod types;
 pub mod work;
 pub mod yang;
 
@@ -34,6 +35,7 @@ pub use package::Package;
 pub use parameters::{Parameters, ParametersError};
 pub use scope::Scope;
 pub use tree::Component;
+pub use types::ServiceTypes;
 pub use work::{WorkError, WorkErrorKind};
 
 #[cfg(test)]

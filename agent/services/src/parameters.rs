@@ -5,10 +5,10 @@ use std::sync::Arc;
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
-use holdfast_config::tree::{Child, NodeRef, Tree};
+use holdfast_config::tree::{Child, Leaf, NodeRef, Tree};
 use holdfast_config::{
-    Branch, Configuration, Edit, EditTarget, Elem, InstancePath, LayerKey, Layers, LeafMark, Path,
-    Payload,
+    Branch, Configuration, Edit, EditTarget, Elem, InstancePath, Keys, Layers, LeafMark, Path,
+    Payload, Provenance, ProvenanceKind, ServiceTag,
 };
 use minijinja::Value as TemplateValue;
 use smol_str::SmolStr;
@@ -43,7 +43,7 @@ impl Package {
     pub fn parameters(&self, document: &[u8]) -> Result<Parameters, Vec<ParametersError>> {
         let one = |error: String| vec![ParametersError(error)];
         PARAMETERS_SIZE.check(document.len()).map_err(|error| one(error.to_string()))?;
-        let ServiceList { models, list, key: leaf, .. } = &self.list;
+        let ServiceList { models, key: leaf, .. } = &self.list;
         let schema = &models.native;
         let key = self.key_of(document).map_err(one)?;
         let module = &self.outline.name.text;
@@ -61,18 +61,42 @@ impl Package {
         };
         let after = empty.edit(&edit).map_err(refused)?;
         let path = schema.resolve_write(&path).map_err(|error| one(error.to_string()))?;
-        let effective = after.effective().branch(&path).map(|branch| &**branch);
-        let supplied = after.layers().tree(LayerKey::CLIENT_NATIVE).branch(&path);
-        let Some(supplied) = supplied else {
-            return Err(one(format!("`{}` is not there", path.to_path(schema))));
-        };
-        self.validate(&path, supplied)?;
+        let view = after.config_view(Origin::Native).branch(&path);
+        match after.effective().branch(&path) {
+            Some(entry) => self.parameters_of(&key, &path, (entry, view.map(|it| &**it))),
+            None => Err(one(format!("`{}` is not there", path.to_path(schema)))),
+        }
+    }
+
+    /// The parameters of an instance, after libyang has checked it: its entry in the effective configuration, and in that
+    /// of clients, which alone says which presence containers are there.
+    ///
+    /// # Errors
+    /// With what libyang says against it.
+    pub(crate) fn parameters_of(
+        &self,
+        key: &str,
+        path: &InstancePath,
+        (entry, view): (&Branch<Provenance>, Option<&Branch<LeafMark>>),
+    ) -> Result<Parameters, Vec<ParametersError>> {
+        let ServiceList { models, list, .. } = &self.list;
+        let supplied = Arc::new(supplied(entry, view));
+        self.validate(path, &supplied)?;
         Ok(Parameters {
-            tag: smol_str::format_smolstr!("{module}[{}='{key}']", schema.node(*leaf).name),
-            service: module.clone(),
-            key,
-            values: convert::branch(schema, *list, effective, Some(supplied)),
+            tag: self.tag(key).to_string().into(),
+            service: self.outline.name.text.clone(),
+            key: key.into(),
+            values: convert::branch(&models.native, *list, Some(entry), Some(&supplied)),
         })
+    }
+
+    /// Name of the instance with this key.
+    pub(crate) fn tag(&self, key: &str) -> ServiceTag {
+        ServiceTag {
+            service: self.outline.name.text.clone(),
+            key_name: self.list.models.native.node(self.list.key).name.clone(),
+            key: key.into(),
+        }
     }
 
     /// Value of the key in a document, as text.
@@ -106,9 +130,61 @@ impl Package {
         alone.put(schema, path, Child::Container(entry.clone()), &LeafMark::Explicit);
         let root = NodeRef::Branch(alone.root());
         let document = json::print(schema, schema.root(), root, Flavour::Ietf, &|_| true);
+        let one = |error: String| vec![ParametersError(error)];
         let document = String::from_utf8(document.unwrap_or_default())
-            .map_err(|error| vec![ParametersError(error.to_string())])?;
+            .map_err(|error| one(error.to_string()))?;
+        PARAMETERS_SIZE.check(document.len()).map_err(|error| one(error.to_string()))?;
         let said = self.list.validator.check(&document);
         said.map_err(|error| vec![ParametersError(excerpt(&error))])
     }
+}
+
+/// A branch without the leaves that are defaults, and with the presence containers of the view.
+fn supplied(branch: &Branch<Provenance>, view: Option<&Branch<LeafMark>>) -> Branch<LeafMark> {
+    let mut supplied = Branch::with_capacity(branch.children().len());
+    supplied.given = branch.given || view.is_some_and(|view| view.given);
+    for (node, child) in branch.children() {
+        if let Some(child) = supplied_child(child, view.and_then(|view| view.child(*node))) {
+            supplied.put(*node, child);
+        }
+    }
+    for (node, child) in view.iter().flat_map(|view| view.children()) {
+        if let Child::Container(inner) = child
+            && inner.given
+            && branch.child(*node).is_none()
+        {
+            supplied.put(*node, child.clone());
+        }
+    }
+    supplied
+}
+
+fn supplied_child(
+    child: &Child<Provenance>,
+    view: Option<&Child<LeafMark>>,
+) -> Option<Child<LeafMark>> {
+    let child = match (child, view) {
+        (Child::Leaf(leaf), _) => match leaf.meta.kind {
+            ProvenanceKind::NativeDefault | ProvenanceKind::OpenConfigDefault => return None,
+            ProvenanceKind::Explicit | ProvenanceKind::Factory => {
+                Child::Leaf(Leaf::new(leaf.value.clone(), LeafMark::Explicit))
+            }
+        },
+        (Child::Container(inner), Some(Child::Container(view))) => {
+            Child::Container(Arc::new(supplied(inner, Some(view))))
+        }
+        (Child::Container(inner), _) => Child::Container(Arc::new(supplied(inner, None))),
+        (Child::List(list), view) => {
+            let view = match view {
+                Some(Child::List(view)) => Some(view),
+                _ => None,
+            };
+            let entry = |(keys, entry): (&Keys, &Arc<Branch<Provenance>>)| {
+                let view = view.and_then(|view| view.get(keys)).map(|it| &**it);
+                (keys.clone(), Arc::new(supplied(entry, view)))
+            };
+            Child::List(list.iter().map(entry).collect())
+        }
+    };
+    (!child.is_empty()).then_some(child)
 }

@@ -60,7 +60,11 @@ pub struct ClaimKey {
 impl fmt::Display for ClaimKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [component_type, name] = &self.component;
-        write!(f, "{} ({component_type} {name}, {})", self.tag, self.state)
+        write!(f, "{} ({component_type}", self.tag)?;
+        if name != component_type {
+            write!(f, " {name}")?;
+        }
+        write!(f, ", {})", self.state)
     }
 }
 
