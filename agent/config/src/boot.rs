@@ -7,10 +7,13 @@ use crate::document;
 use crate::edit::{
     Attribution, Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload,
 };
-use crate::layer::{LayerKey, Layers};
+use crate::layer::{LayerKey, Layers, LeafMark};
+use crate::models::Models;
 use crate::path::Path;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
+use crate::services::Services;
+use crate::tree::Tree;
 
 /// A boot configuration as its owner set it. Setting one replaces the previous one as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,10 +152,23 @@ impl Configuration {
     /// Computes the configuration of a box in factory state. The factory configuration itself stays known.
     #[must_use]
     pub fn factory_reset(&self) -> Self {
-        let mut layers = Layers::new();
-        layers.factory_text.clone_from(&self.layers().factory_text);
-        *layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.factory().clone();
-        Self::new(self.shared_models().clone(), layers).with_factory(self.factory().clone())
+        let text = self.layers().factory_text.clone();
+        let services = self.services().cloned();
+        Self::of_factory(self.shared_models(), services, (self.factory().clone(), text))
+    }
+
+    /// The configuration of a box that leaves the factory with this configuration, which stems from this text.
+    pub fn of_factory(
+        models: &Arc<Models>,
+        services: Option<Arc<dyn Services>>,
+        (factory, text): (Tree<LeafMark>, Option<Arc<[u8]>>),
+    ) -> Self {
+        let mut bare = Layers::new();
+        bare.factory_text = text;
+        let mut layers = bare.clone();
+        *layers.tree_mut(LayerKey::CLIENT_NATIVE) = factory.clone();
+        let bare = Self::new(models.clone(), bare).with_services(services).with_factory(factory);
+        bare.with_client_of(&layers)
     }
 }
 

@@ -187,8 +187,12 @@ impl Configuration {
 
     /// Sets the types of services. The claims of their instances stay as they are until the instances differ.
     #[must_use]
-    pub fn with_services(self, services: Arc<dyn Services>) -> Self {
-        Self { services: Some(services), ..self }
+    pub fn with_services(self, services: Option<Arc<dyn Services>>) -> Self {
+        Self { services, ..self }
+    }
+
+    pub(crate) fn services(&self) -> Option<&Arc<dyn Services>> {
+        self.services.as_ref()
     }
 
     /// Computes the configuration with the changes that lead from `base` to this version, a candidate, made to

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use holdfast_base::RebootInhibitors;
 use holdfast_config::edit::EditErrors;
 use holdfast_config::rows::{LayersReader, layer_rows_diff};
-use holdfast_config::{Configuration, LayerKey, Layers, Models, Tree, document, parallel};
+use holdfast_config::services::Services;
+use holdfast_config::{Configuration, Layers, Models, Tree, document, parallel};
 use holdfast_platform::objects::{GrpcEndpoint, Profiles, VethPairs};
 use holdfast_platform::transport::{Events, Transport};
 use holdfast_platform::{Collector, descriptors, pre_image};
@@ -52,6 +53,8 @@ pub struct Parts {
     pub software_version: String,
     /// Credentials, which come to values of no layer.
     pub credential_source: Option<Arc<dyn CredentialSource>>,
+    /// Types of services, whose lists are in the models.
+    pub services: Option<Arc<dyn Services>>,
     /// Factory configuration; read on the very first start, and kept in the layers from then on.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
@@ -93,7 +96,15 @@ impl Core {
     pub async fn start(parts: Parts) -> Result<Self, StartError> {
         let Parts { models, transport, events, collector, .. } = parts;
         let Parts {
-            polled, profiles, store, loaded, listening, factory, credential_source, ..
+            polled,
+            profiles,
+            store,
+            loaded,
+            listening,
+            factory,
+            credential_source,
+            services,
+            ..
         } = parts;
         let (software, undertakings) = (parts.software_version, parts.undertakings);
         let examiner = Arc::new(Examiner::new(Arc::clone(&models), profiles)?);
@@ -102,7 +113,7 @@ impl Core {
         let stored = read_layers(&models, &loaded.layers)?;
         drop(loaded.layers);
         let is_first = next_number == FIRST_NUMBER;
-        let configuration = first_configuration(&models, &stored, is_first, factory)?;
+        let configuration = first_configuration(&models, &stored, is_first, (factory, services))?;
         let rows = layer_rows_diff(&models, &stored, configuration.layers());
         let before = taken_back.or_else(|| (!rows.is_empty()).then(|| stored.clone()));
         if !rows.is_empty() {
@@ -256,7 +267,7 @@ fn first_configuration(
     models: &Arc<Models>,
     stored: &Layers,
     fresh: bool,
-    factory: Option<Vec<u8>>,
+    (factory, services): (Option<Vec<u8>>, Option<Arc<dyn Services>>),
 ) -> Result<Configuration, StartError> {
     let mut layers = stored.clone();
     let fresh = fresh && layers == Layers::new();
@@ -272,7 +283,8 @@ fn first_configuration(
         None => Tree::new(),
     };
     if fresh {
-        *layers.tree_mut(LayerKey::CLIENT_NATIVE) = factory.clone();
+        return Ok(Configuration::of_factory(models, services, (factory, layers.factory_text)));
     }
-    Ok(Configuration::new(Arc::clone(models), layers).with_factory(factory).restarted())
+    let stored = Configuration::new(Arc::clone(models), layers);
+    Ok(stored.with_services(services).with_factory(factory).restarted())
 }

@@ -15,6 +15,7 @@ use std::{
 
 use axum::Router;
 use holdfast_base::{ErrorChain, now_ns};
+use holdfast_config::services::Services;
 use holdfast_config::{MissingNode, Models, ModelsError, Namespace};
 use holdfast_core::{Core, CoreHandle, CredentialSource, Parts, StartError};
 use holdfast_introspect::{tcp, tcp::TcpError};
@@ -40,7 +41,8 @@ use crate::{
     privileges,
     process::{self, SignalAction, Signals},
     reboot::{RebootScope, Reboots},
-    server,
+    server, services,
+    services::ServiceError,
     settings::ImpersonationPolicy,
     settings::{RunSettings, TlsSettings},
     slots::Slots,
@@ -94,6 +96,8 @@ pub enum RunError {
     Start { what: &'static str, source: io::Error },
     #[error("cannot load the models")]
     Models(#[from] ModelsError),
+    #[error("cannot load the packages of services")]
+    Services(#[from] ServiceError),
     #[error("cannot start gNSI")]
     Gnsi(#[from] MissingNode),
     #[error("the native model has no gRPC server")]
@@ -331,7 +335,8 @@ async fn start_core(
     reboots: &Reboots,
     (users, accounts): (&Users, &AccountingLog),
 ) -> Result<StartedAgent, RunError> {
-    let models = Arc::new(Models::load()?);
+    let types = services::load(settings.services.as_deref(), Arc::new(Models::load()?))?;
+    let models = Arc::clone(types.models());
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
     let gnsi = Gnsi::new(
         &models,
@@ -385,6 +390,7 @@ async fn start_core(
         listening,
         software_version: software.running().to_owned(),
         credential_source,
+        services: (!types.is_empty()).then(|| Arc::new(types) as Arc<dyn Services>),
         factory,
         undertakings: reboots.undertakings().clone(),
     };

@@ -55,7 +55,7 @@ pub enum Command {
     Switch(SwitchSettings),
     /// Bootstrap the box from a server of its owner
     Bootz(BootzCommandSettings),
-    /// Write, check, try and pack packages of services. No agent is asked: agents do not load packages yet
+    /// Write, check, try and pack packages of services. No agent is asked
     Service(ServiceSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),
@@ -94,6 +94,10 @@ pub struct RunSettings {
     /// Native factory configuration; applied on the first start and after a factory reset
     #[arg(long, value_name = "FILE")]
     pub factory: Option<PathBuf>,
+    /// Folder with packages of services, NAME-VERSION.hfs, which nobody but root and the user of the agent can write. Of
+    /// each type the highest version is loaded at start
+    #[arg(long, value_name = "DIR")]
+    pub services: Option<PathBuf>,
     /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
     /// version
     #[arg(long, value_enum, default_value_t = RebootScope::Agent)]

@@ -7,31 +7,33 @@
 //!    ` something fails                     -> a failure; its claims stay
 //! ```
 //!
-//! Plain types only: those with components, gates, reads or handlers need service plans, which are not built.
+//! All states of an instance are reached in one walk. Types with gates, actions or handlers, and expressions that ask for
+//! configuration or state, need service plans, which are not built.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     Ground, GroundChange, Services, WalkOutcome, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{
-    Branch, Claim, ClaimKey, InstancePath, Keys, List, Models, Provenance, ServiceTag, Step,
+    Branch, Claim, ClaimKey, InstancePath, Keys, List, Models, NodeId, Provenance, Step, Value,
 };
+use smol_str::SmolStr;
 
 use crate::error::{PackageError, PackageErrors};
-use crate::facts::NoFacts;
-use crate::outline::{OUTLINE, StateOutline, Work};
+use crate::facts::Read;
+use crate::outline::{DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
 use crate::parameters::{Parameters, ParametersError};
 use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
-use crate::{Facts, PackageFiles};
+use crate::{Facts, Output, PackageFiles};
 
-/// Component of a plain type, by its type and its name.
-const SELF: &str = "self";
-/// State whose work is that of a plain type.
-const INIT: &str = "init";
+/// End of the reason to refuse what needs a service plan.
+const UNSUPPORTED: &str = "which this version of the agent does not support yet";
 
 /// The types of services of a box, with the models that have all of their lists.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ struct ServiceType {
     /// Path of the list of instances.
     path: Vec<Step>,
     /// The leaf that says whether anything is made of an instance.
-    deploy: Option<holdfast_config::NodeId>,
+    deploy: Option<NodeId>,
 }
 
 impl ServiceTypes {
@@ -92,37 +94,65 @@ impl ServiceTypes {
     }
 }
 
-/// Everything of a package that needs a service plan.
+/// Everything of an outline that needs a service plan.
 fn unsupported(package: &Package) -> Vec<PackageError> {
-    let refused = |reason: &str| {
-        PackageError::of_file(
-            OUTLINE,
-            format!("{reason}, which this version of the agent does not support yet"),
-        )
+    let states = package.outline.components.iter().flat_map(|component| &component.states);
+    let refused = |state: &StateOutline| {
+        let what = match state {
+            StateOutline { when: Some(_), .. } => "a gate",
+            StateOutline { action: Some(_), .. } => "an action",
+            StateOutline { commit_after: true, .. } => "`commit-after`",
+            StateOutline { timeout: Some(_), .. } => "a timeout",
+            StateOutline { work: Some(Work::Handler), .. } => "a handler",
+            StateOutline { delete, .. } if *delete != DeleteOutline::default() => "a delete part",
+            StateOutline { .. } => return None,
+        };
+        let reason = format!("the state has {what}, {UNSUPPORTED}");
+        Some(PackageError::in_line(OUTLINE, state.position, reason))
     };
-    let outline = &package.outline;
-    let mut missing = Vec::new();
-    if !outline.is_plain() {
-        missing.push(refused("the type has components"));
-    }
-    if !outline.read.is_empty() {
-        missing.push(refused("the package reads configuration or state"));
-    }
-    let states = || outline.components.iter().flat_map(|component| &component.states);
-    if states().any(|state| matches!(state.work, Some(Work::Handler))) {
-        missing.push(refused("the work is done by a handler"));
-    }
-    if states().any(has_gate_or_action) {
-        missing.push(refused("a state has a gate or an action"));
-    }
-    missing
+    states.filter_map(refused).collect()
 }
 
-fn has_gate_or_action(state: &StateOutline) -> bool {
-    state.when.is_some()
-        || state.action.is_some()
-        || state.delete.when.is_some()
-        || state.delete.action.is_some()
+/// Notes that an expression asks for something that only service plans keep track of.
+#[derive(Debug, Default)]
+struct UnansweredFacts(AtomicBool);
+
+impl UnansweredFacts {
+    fn note(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Facts for UnansweredFacts {
+    fn read(&self, _: &Read) -> Vec<Value> {
+        self.note();
+        Vec::new()
+    }
+
+    fn gone(&self, _: &Read) -> bool {
+        self.note();
+        false
+    }
+
+    fn reached(&self, _: &str, _: &str, _: &str) -> bool {
+        self.note();
+        false
+    }
+
+    fn action(&self, _: &str, _: &str, _: &str) -> Option<SmolStr> {
+        self.note();
+        None
+    }
+
+    fn ready(&self, _: &str) -> bool {
+        self.note();
+        false
+    }
+
+    fn service_ready(&self, _: &str) -> bool {
+        self.note();
+        false
+    }
 }
 
 impl Services for ServiceTypes {
@@ -147,16 +177,16 @@ impl ServiceType {
                 continue;
             }
             let tag = self.package.tag(&key_text(it.keys));
-            let claim = match it.new.filter(|entry| self.is_deployed(entry)) {
+            let made = match it.new.filter(|entry| self.is_deployed(entry)) {
                 Some(entry) => self.work(change.new, it.keys, entry),
-                None => Ok(None),
+                None => Ok(BTreeMap::new()),
             };
-            match claim {
-                Ok(claim) => {
-                    let kept = init(&tag);
-                    let held = change.claims.of_instance(&tag).map(|(key, _)| key.clone());
-                    outcome.claims.extend(held.filter(|key| *key != kept).map(|key| (key, None)));
-                    outcome.claims.push((kept, claim));
+            match made {
+                Ok(made) => {
+                    let held = change.claims.of_instance(&tag).map(|(key, _)| key);
+                    let gone = held.filter(|key| !made.contains_key(key));
+                    outcome.claims.extend(gone.map(|key| (key.clone(), None)));
+                    outcome.claims.extend(made.into_iter().map(|(key, claim)| (key, Some(claim))));
                 }
                 Err(failure) => outcome.failures.push(failure),
             }
@@ -173,16 +203,16 @@ impl ServiceType {
 
     fn is_deployed(&self, entry: &Branch<Provenance>) -> bool {
         let deploy = self.deploy.and_then(|node| entry.value(node));
-        deploy.is_none_or(|value| *value == holdfast_config::Value::Bool(true))
+        deploy.is_none_or(|value| *value == Value::Bool(true))
     }
 
-    /// What the work of an instance puts out.
+    /// What the work of all states of an instance puts out.
     fn work(
         &self,
         ground: Ground<'_>,
         keys: &Keys,
         entry: &Branch<Provenance>,
-    ) -> Result<Option<Claim>, WorkFailure> {
+    ) -> Result<BTreeMap<ClaimKey, Claim>, WorkFailure> {
         let (key, instance) = (key_text(keys), self.instance(keys));
         let view = ground.config_view(Origin::Native).branch(&instance).map(|it| &**it);
         let parameters = self.package.parameters_of(&key, &instance, (entry, view));
@@ -190,16 +220,37 @@ impl ServiceType {
         self.render(&parameters).map_err(|error| self.failed(&instance, &error))
     }
 
-    fn render(&self, parameters: &Parameters) -> Result<Option<Claim>, WorkError> {
-        let facts: Arc<dyn Facts> = Arc::new(NoFacts);
+    /// Renders the states of all components. Without gates, all of them are reached.
+    fn render(&self, parameters: &Parameters) -> Result<BTreeMap<ClaimKey, Claim>, WorkError> {
+        let unanswered = Arc::new(UnansweredFacts::default());
+        let facts: Arc<dyn Facts> = unanswered.clone();
         let scope = Scope::of_instance(parameters, false);
-        let state = self.package.outline.component(SELF).and_then(|it| it.state(INIT));
-        let work = state.and_then(|state| state.work.as_ref());
-        let output = self.package.render(work, &scope, &facts)?;
-        Ok(output.map(|output| match output.origin {
-            Origin::Native => Claim { native: output.tree, ..Claim::default() },
-            Origin::OpenConfig => Claim { openconfig: output.tree, ..Claim::default() },
-        }))
+        let tag = self.package.tag(&parameters.key);
+        let mut made = BTreeMap::new();
+        for component in self.package.components(&scope, &facts)? {
+            let Some(outline) = self.package.outline.component(&component.component_type) else {
+                continue;
+            };
+            let scope = scope.of_component(&component);
+            for state in &outline.states {
+                let output = self.package.render(state.work.as_ref(), &scope, &facts)?;
+                let Some(output) = output else { continue };
+                let component = [component.component_type.clone(), component.name.clone()];
+                let key = ClaimKey { tag: tag.clone(), component, state: state.name.clone() };
+                made.insert(key, claim_of(output));
+            }
+        }
+        match unanswered.0.load(Ordering::Relaxed) {
+            false => Ok(made),
+            true => Err(WorkError {
+                kind: WorkErrorKind::Failed,
+                file: OUTLINE.into(),
+                position: None,
+                reason: format!(
+                    "it asks for configuration, state or other services, {UNSUPPORTED}"
+                ),
+            }),
+        }
     }
 
     fn instance(&self, keys: &Keys) -> InstancePath {
@@ -233,9 +284,11 @@ impl ServiceType {
     }
 }
 
-/// Key of the claim of a plain instance.
-fn init(tag: &ServiceTag) -> ClaimKey {
-    ClaimKey { tag: tag.clone(), component: [SELF.into(), SELF.into()], state: INIT.into() }
+fn claim_of(output: Output) -> Claim {
+    match output.origin {
+        Origin::Native => Claim { native: output.tree, ..Claim::default() },
+        Origin::OpenConfig => Claim { openconfig: output.tree, ..Claim::default() },
+    }
 }
 
 fn key_text(keys: &Keys) -> String {

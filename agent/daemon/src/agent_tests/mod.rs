@@ -114,6 +114,7 @@ impl Agent {
             store: store.clone(),
             loaded,
             listening: GrpcEndpoint::default(),
+            services: None,
             factory: None,
             software_version: software.running().to_owned(),
             credential_source: Some(Arc::new(gnsi.logins.clone())),

@@ -1,11 +1,15 @@
-//! The commands `holdfast service`, which write, check, try and pack packages without an agent.
+//! Packages of services: those that the agent loads at its start, and the commands `holdfast service`, which write, check,
+//! try and pack packages without an agent.
 //!
 //! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
 
 mod folder;
+mod offered;
 mod rendering;
 #[cfg(test)]
 mod tests;
+
+pub use offered::load;
 
 use std::fs;
 use std::io;
@@ -26,6 +30,8 @@ use crate::settings::{ServiceAction, ServiceRender};
 pub enum ServiceError {
     #[error("cannot {action} `{}`", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("`{}` could be written by others than root and the user of the agent: {reason}", path.display())]
+    Unsafe { path: PathBuf, reason: String },
     #[error("cannot load the models")]
     Models(#[from] ModelsError),
     #[error("the package `{}` is refused:\n{errors}", path.display())]

@@ -154,6 +154,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         store,
         loaded,
         listening: GrpcEndpoint::default(),
+        services: None,
         factory: None,
         software_version: "1.0".into(),
         credential_source: None,

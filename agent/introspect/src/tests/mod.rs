@@ -88,6 +88,7 @@ impl TestAgent {
             profiles: None,
             store: store.clone(),
             loaded,
+            services: None,
             factory: None,
             credential_source: None,
             listening: GrpcEndpoint::default(),

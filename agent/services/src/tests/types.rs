@@ -53,7 +53,8 @@ fn types(template: &str) -> ServiceTypes {
 
 fn fresh(template: &str) -> Configuration {
     let types = types(template);
-    Configuration::new(Arc::clone(types.models()), Layers::new()).with_services(Arc::new(types))
+    Configuration::new(Arc::clone(types.models()), Layers::new())
+        .with_services(Some(Arc::new(types)))
 }
 
 /// A Set of operations, one for each line: `update PATH JSON`, `delete PATH`, `cli LINE|LINE`. A path that begins
@@ -216,23 +217,76 @@ fn a_configuration_from_rows_has_the_claims_and_renders_nothing() {
     let again = Configuration::new(Arc::clone(both.shared_models()), layers);
     assert_eq!(again.effective(), both.effective());
     let types: Arc<dyn Services> = Arc::new(types(TEMPLATE));
-    let none = set(&again.with_services(types), "delete acme\ndelete bolt");
+    let none = set(&again.with_services(Some(types)), "delete acme\ndelete bolt");
     assert!(none.layers().claims().is_empty());
 }
 
 #[test]
 fn packages_that_need_a_service_plan_are_refused() {
     let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    let reads = OUTLINE.replace("[grants]", "[grants]\nread = [\"/interfaces/interface\"]");
+    let staged = r#"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "attached"
+  when = "params.port == 'eth1'"
+  work = "main.cli"
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+    let staged = format!("{}{staged}", OUTLINE.replace("work = \"main.cli\"\n", ""));
     let files = files([
-        ("service.toml", reads.as_str()),
+        ("service.toml", staged.as_str()),
         ("access@2026-11-24.yang", YANG),
         ("templates/main.cli", TEMPLATE),
     ]);
     let errors = types.add(&files).unwrap_err().to_string();
-    assert!(
-        errors.contains("reads configuration or state") && errors.contains("does not support"),
-        "{errors}"
-    );
+    assert!(errors.contains("the state has a gate, which this version"), "{errors}");
     assert!(types.is_empty());
+    let reading = "{{ config('/interfaces/interface[name={}]/mtu', params.bridge) }}";
+    let reading = fresh(&format!("interface {{{{ params.bridge }}}}\n  mtu {reading}\n"));
+    refused(&reading, r#"update acme {"bridge":"br0"}"#, &["failed in access 1.0.0"]);
+}
+
+// proves sv.B29
+#[test]
+fn components_have_claims_of_their_own() {
+    let outline = OUTLINE.replace("work = \"main.cli\"\n", "")
+        + r#"
+[[component]]
+type = "bridge"
+  [[component.state]]
+  name = "made"
+  work = "bridge.cli"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "attached"
+  work = "port.cli"
+[[tree]]
+create = { type = "bridge", name = "params.bridge" }
+[[tree]]
+if = "params.port is defined"
+create = { type = "port", name = "params.port" }
+"#;
+    let files = files([
+        ("service.toml", outline.as_str()),
+        ("access@2026-11-24.yang", YANG),
+        ("templates/bridge.cli", "interface {{ component.name }}\n  type bridge\n"),
+        ("templates/port.cli", "interface {{ component.name }}\n  master {{ params.bridge }}\n"),
+    ]);
+    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
+    types.add(&files).unwrap();
+    let models = Arc::clone(types.models());
+    let box_ = Configuration::new(models, Layers::new()).with_services(Some(Arc::new(types)));
+    let keys = |configuration: &Configuration| -> Vec<String> {
+        configuration.layers().claims().iter().map(|(key, _)| key.to_string()).collect()
+    };
+    let acme = set(&box_, r#"update acme {"bridge":"br0","port":"eth1"}"#);
+    let [bridge, port] = ["(bridge br0, made)", "(port eth1, attached)"]
+        .map(|claim| format!("access[name='acme'] {claim}"));
+    assert_eq!(keys(&acme), [bridge.clone(), port]);
+    let without = set(&acme, "delete /services/access[name=acme]/port");
+    assert_eq!(keys(&without), [bridge]);
+    assert_eq!(made(&without), "interface br0\n  type bridge\n");
 }
