@@ -117,7 +117,7 @@ fn effective(configuration: &Configuration, leaf: &str) -> Option<String> {
     configuration.effective().leaf(&path).map(|leaf| leaf.value.to_string())
 }
 
-// proves sv.A31, sv.A32, sv.A33, sv.A34
+// proves sv.A32, sv.A34
 #[test]
 fn two_instances_share_a_bridge_until_the_last_one_goes() {
     let box_ = fresh(TEMPLATE);
@@ -134,7 +134,6 @@ fn two_instances_share_a_bridge_until_the_last_one_goes() {
     assert!(none.effective().root().children().is_empty(), "{:?}", none.effective());
 }
 
-// proves sv.A35
 #[test]
 fn instances_that_disagree_are_refused_by_name_and_move_together() {
     let both = set(&fresh(TEMPLATE), &format!("update acme {ACME}\nupdate bolt {BOLT}"));
@@ -151,6 +150,7 @@ fn instances_that_disagree_are_refused_by_name_and_move_together() {
     assert_eq!(effective(&moved, leaf).unwrap(), "25");
 }
 
+// proves sv.A33
 #[test]
 fn clients_and_services_ask_for_the_same_values_or_are_refused_by_name() {
     let acme = set(&fresh(TEMPLATE), &format!("update acme {ACME}"));
@@ -177,7 +177,6 @@ fn clients_and_services_ask_for_the_same_values_or_are_refused_by_name() {
     assert_eq!(effective(&set(&acme, &taken_over), leaf).unwrap(), "25");
 }
 
-// proves sv.A8
 #[test]
 fn an_instance_is_walked_when_its_parameters_differ() {
     let acme = set(&fresh(TEMPLATE), &format!("update acme {ACME}"));
@@ -248,7 +247,6 @@ create = { type = "port", name = "params.port" }
     refused(&reading, r#"update acme {"bridge":"br0"}"#, &["failed in access 1.0.0"]);
 }
 
-// proves sv.B29
 #[test]
 fn components_have_claims_of_their_own() {
     let outline = OUTLINE.replace("work = \"main.cli\"\n", "")
