@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::claims::{ClaimError, Claims};
 use crate::edit::{Attribution, Edit, EditCause, EditErrors, EditSession, check_roles};
 use crate::footprint::EditScope;
-use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
+use crate::instance::InstancePath;
+use crate::layer::{LayerKey, Layers, LeafMark, Namespace, Owner};
 use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
 use crate::progress::CancelToken;
@@ -178,7 +179,7 @@ impl Configuration {
         match layers.claims().replaced(&self.models, outcome.claims) {
             Ok(claims) => layers.set_claims(claims),
             Err(ClaimError::Disagreements(found)) => {
-                problems.extend(found.into_iter().map(Problem::Disagreement));
+                problems.extend(found.into_iter().map(Box::new).map(Problem::Disagreement));
             }
             Err(ClaimError::Limit(error)) => problems.push(Problem::Limit(error)),
         }
@@ -304,6 +305,28 @@ impl Configuration {
     /// Effective native configuration.
     pub fn effective(&self) -> &Tree<Provenance> {
         &self.images.effective
+    }
+
+    /// Names of the owners of an effective leaf or entry: of layers, and in the layers of services of the claims that hold
+    /// it.
+    pub fn owner_names(&self, native: &InstancePath, provenance: &Provenance) -> Vec<String> {
+        let names = |layer: LayerKey| match layer.owner {
+            Owner::Service => self.claim_names(layer.origin, native),
+            _ => vec![layer.name().to_owned()],
+        };
+        provenance.owners.iter().flat_map(names).collect()
+    }
+
+    fn claim_names(&self, origin: Origin, native: &InstancePath) -> Vec<String> {
+        let claims = self.layers.claims();
+        let holders = |path: &InstancePath| claims.holders(origin, path);
+        let keys: Vec<_> = match origin {
+            Origin::Native => holders(native),
+            Origin::OpenConfig => {
+                self.models.map.up_path(native).iter().flat_map(holders).collect()
+            }
+        };
+        keys.into_iter().map(ToString::to_string).collect()
     }
 
     /// Tree for Get CONFIG of an origin: the client's layer, factory values, and the defaults in use.

@@ -308,7 +308,7 @@ impl Explainer<'_> {
                 ProvenanceKind::Factory => "factory",
                 ProvenanceKind::NativeDefault => "default",
             },
-            "Owners": leaf.meta.owners.iter().map(|owner| owner.name()).collect::<Vec<_>>(),
+            "Owners": self.view.configuration.owner_names(path, &leaf.meta),
         })
     }
 

@@ -5,8 +5,9 @@
 //! are read by the caller, and what templates ask of the box is answered by the caller's [`Facts`]. A package that is
 //! refused is refused with its errors, each with file, line and column where there is one.
 //!
-//! Absent on purpose: the walk, the service plan and its rows, handlers and actions. The agent does not load packages
-//! yet; the commands `holdfast service` are the only user.
+//! [`ServiceTypes`] walks the instances that differ in a change of configuration.
+//!
+//! Not built: service plans and their rows, gates, handlers and actions.
 
 pub mod archive;
 mod convert;

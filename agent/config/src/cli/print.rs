@@ -16,7 +16,7 @@ const INDENT: &str = "  ";
 
 /// Prints a whole tree; parsing the text gives the statements that create it.
 pub fn print<M: StoredMeta>(schema: &Schema, tree: &Tree<M>) -> String {
-    text(schema, tree, false, &|_| None)
+    text(schema, tree, false, &|_, _| None)
 }
 
 /// Prints a tree for reading: every entry opens a block, and each line ends with the comment that `note` returns
@@ -24,7 +24,7 @@ pub fn print<M: StoredMeta>(schema: &Schema, tree: &Tree<M>) -> String {
 pub fn print_with_notes<M: StoredMeta>(
     schema: &Schema,
     tree: &Tree<M>,
-    note: &dyn Fn(&M) -> Option<String>,
+    note: &dyn Fn(&InstancePath, &M) -> Option<String>,
 ) -> String {
     text(schema, tree, true, note)
 }
@@ -33,7 +33,7 @@ fn text<M: StoredMeta>(
     schema: &Schema,
     tree: &Tree<M>,
     every: bool,
-    note: &dyn Fn(&M) -> Option<String>,
+    note: &dyn Fn(&InstancePath, &M) -> Option<String>,
 ) -> String {
     let grammar = Grammar::new(schema);
     let mut said = Vec::new();
@@ -73,7 +73,7 @@ struct TreeLines<'a, M: StoredMeta> {
     schema: &'a Schema,
     /// Every entry gets a line, not only those that were created as such.
     every: bool,
-    note: &'a dyn Fn(&M) -> Option<String>,
+    note: &'a dyn Fn(&InstancePath, &M) -> Option<String>,
     said: &'a mut Vec<PrintedLine>,
 }
 
@@ -93,7 +93,7 @@ impl<M: StoredMeta> TreeLines<'_, M> {
                 Child::Leaf(leaf) => self.add_statement(
                     path,
                     StatementAction::Set(leaf.value.clone()),
-                    (self.note)(&leaf.meta),
+                    (self.note)(path, &leaf.meta),
                 ),
                 Child::Container(inside) => {
                     if inside.given && node.kind == (NodeKind::Container { presence: true }) {
@@ -119,7 +119,7 @@ impl<M: StoredMeta> TreeLines<'_, M> {
             self.add_statement(
                 path,
                 StatementAction::Create,
-                key.and_then(|key| (self.note)(&key.meta)),
+                key.and_then(|key| (self.note)(path, &key.meta)),
             );
         }
         self.branch(path, entry);

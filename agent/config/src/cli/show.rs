@@ -82,13 +82,12 @@ fn is_explicit_in_openconfig(configuration: &Configuration, native: &InstancePat
 }
 
 fn effective(configuration: &Configuration) -> String {
-    let note = |prov: &Provenance| Some(provenance(*prov));
+    let note = |path: &InstancePath, prov: &Provenance| Some(provenance(configuration, path, prov));
     print_with_notes(&configuration.models().native, configuration.effective(), &note)
 }
 
-fn provenance(prov: Provenance) -> String {
-    let owners: Vec<&str> = prov.owners.iter().map(LayerKey::name).collect();
-    let owners = owners.join(", ");
+fn provenance(configuration: &Configuration, path: &InstancePath, prov: &Provenance) -> String {
+    let owners = configuration.owner_names(path, prov).join(", ");
     match prov.kind {
         ProvenanceKind::Explicit => owners,
         ProvenanceKind::Factory => "factory".to_owned(),

@@ -131,7 +131,8 @@ impl<'a> Attribution<'a> {
                 });
                 self.error(subject, EditCause::Conflict(Box::new(Conflict { sides })))
             }
-            Problem::Disagreement(Disagreement { origin, path, sides }) => {
+            Problem::Disagreement(disagreement) => {
+                let Disagreement { origin, path, sides } = *disagreement;
                 let subject = match origin {
                     Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
                     Origin::Native => Subject { native: Some(&path), openconfig: None },

@@ -106,7 +106,7 @@ pub(crate) enum Problem {
     /// The work of a service instance failed.
     Work(WorkFailure),
     /// Two services ask for different values of one leaf.
-    Disagreement(Disagreement),
+    Disagreement(Box<Disagreement>),
     /// All services together ask for too much.
     Limit(LimitExceeded),
 }

@@ -192,6 +192,39 @@ fn an_instance_is_walked_when_its_parameters_differ() {
     assert_eq!(made(&set(&undeployed, r#"update acme {"deploy":true}"#)), made(&acme));
 }
 
+#[test]
+fn the_effective_configuration_names_the_claims_of_each_line() {
+    let both = set(&fresh(TEMPLATE), &format!("update acme {ACME}\nupdate bolt {BOLT}"));
+    let mtu = set(&both, r#"update /interfaces/interface[name=br0] {"mtu":1400}"#);
+    let text = cli::show(&mtu, "show effective").unwrap();
+    let line = |part: &str| text.lines().find(|line| line.contains(part)).unwrap();
+    let owners = "access[name='acme'] (self, init), access[name='bolt'] (self, init)";
+    assert!(line("type bridge").ends_with(owners), "{text}");
+    assert!(line("interface br0").ends_with(&format!("client native, {owners}")), "{text}");
+    assert!(line("mtu 1400").ends_with("client native"), "{text}");
+}
+
+// proves sv.J5
+#[test]
+fn a_replace_by_text_deletes_the_instances_that_it_does_not_bring() {
+    let both = set(&fresh(TEMPLATE), &format!("update acme {ACME}\nupdate bolt {BOLT}"));
+    let union = |operations: &[(&str, &str)]| {
+        let payload = |(path, text): &(&str, &str)| match *path {
+            "cli" => (target("/"), Payload::Cli { text: (*text).to_owned() }),
+            path => {
+                (target(path), Payload::Json { text: text.as_bytes().to_vec().into(), ietf: false })
+            }
+        };
+        let union_replace = operations.iter().map(payload).collect();
+        both.edit(&Edit { union_replace, ..Edit::default() }).unwrap()
+    };
+    assert_eq!(made(&union(&[("cli", "system\n  hostname h\n")])), "");
+    let kept = "services\n  access acme\n    bridge br0\n    gateway 10.0.0.1/24\n";
+    assert_eq!(made(&union(&[("cli", kept)])), BR0);
+    let native = union(&[("/system", r#"{"hostname":"h"}"#)]);
+    assert_eq!(made(&native), made(&both), "paths that do not cover the instances leave them");
+}
+
 // proves sv.A7
 #[test]
 fn what_is_wrong_with_an_instance_refuses_the_request() {

@@ -113,7 +113,7 @@ fn one_line_names_one_thing() {
 #[test]
 fn notes_become_comments() {
     let tree = read(native(), "interface eth0 mtu 1400\nsystem hostname box");
-    let noted = print_with_notes(native(), &tree, &|mark| Some(format!("{mark:?}")));
+    let noted = print_with_notes(native(), &tree, &|_, mark| Some(format!("{mark:?}")));
     let want =
         "system\n  hostname box # Explicit\ninterface eth0 # Explicit\n  mtu 1400 # Explicit\n";
     assert_eq!(noted, want);
