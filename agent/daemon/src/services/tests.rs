@@ -1,7 +1,9 @@
 //! The commands on folders, and the example packages with what their pages say.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
@@ -185,4 +187,53 @@ fn files_that_cannot_be_read_and_those_that_are_none_are_named() {
     refused(check(package), "more than 64 files in a package");
     refused(new("9/x"), "9/x");
     refused(new("Über"), "is refused");
+}
+
+/// Writes the archive of a package with this version under this name, and gives its path.
+fn archive(folder: &Path, version: &str, name: &str) -> PathBuf {
+    let (_temporary, source) = copy("bridge-port");
+    let outline = fs::read_to_string(source.join("service.toml")).unwrap();
+    let outline = outline.replace("version = \"1.0.0\"", &format!("version = \"{version}\""));
+    fs::write(source.join("service.toml"), outline).unwrap();
+    let target = folder.join(name);
+    fs::write(&target, folder::read(&source).unwrap().write().unwrap()).unwrap();
+    fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).unwrap();
+    target
+}
+
+fn loaded(folder: &Path) -> Result<Vec<String>, ServiceError> {
+    let types = load(Some(folder), Arc::new(Models::load()?))?;
+    Ok(types.packages().map(holdfast_services::Package::archive_name).collect())
+}
+
+#[test]
+fn the_highest_version_of_each_type_is_loaded() {
+    let folder = TempDir::new().unwrap();
+    assert_eq!(loaded(folder.path()).unwrap(), [""; 0]);
+    for version in ["1.9.0", "1.10.0", "1.2.0"] {
+        archive(folder.path(), version, &format!("bridge-port-{version}.hfs"));
+    }
+    archive(folder.path(), "3.0.0", "bridge-port-3.0.0.tar");
+    archive(folder.path(), "4.0.0", "other-4.0.0.hfs");
+    fs::write(folder.path().join("damaged-1.0.0.hfs"), "no archive").unwrap();
+    assert_eq!(loaded(folder.path()).unwrap(), ["bridge-port-1.10.0.hfs"]);
+}
+
+#[test]
+fn packages_that_others_could_write_are_not_loaded() {
+    let folder = TempDir::new().unwrap();
+    let path = archive(folder.path(), "1.0.0", "bridge-port-1.0.0.hfs");
+    let mode =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&path, 0o664);
+    assert_eq!(loaded(folder.path()).unwrap(), [""; 0]);
+    mode(&path, 0o600);
+    assert_eq!(loaded(folder.path()).unwrap(), ["bridge-port-1.0.0.hfs"]);
+    let link = folder.path().join("bridge-port-1.1.0.hfs");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    assert_eq!(loaded(folder.path()).unwrap(), ["bridge-port-1.0.0.hfs"]);
+    mode(folder.path(), 0o777);
+    let error = loaded(folder.path()).unwrap_err().to_string();
+    assert!(error.contains("its mode is 777"), "{error}");
+    assert!(loaded(&folder.path().join("none")).unwrap_err().to_string().contains("cannot read"));
 }

@@ -254,6 +254,24 @@ fn a_configuration_from_rows_has_the_claims_and_renders_nothing() {
 }
 
 #[test]
+fn a_rollback_brings_the_claims_back_and_a_rebase_keeps_both() {
+    let none = fresh(TEMPLATE);
+    let acme = set(&none, &format!("update acme {ACME}"));
+    let changed = set(&acme, &format!("update acme {{\"port\":\"eth7\"}}\nupdate bolt {BOLT}"));
+    let back = changed.with_client_of(acme.layers());
+    assert_eq!((made(&back), back.effective()), (made(&acme), acme.effective()));
+    assert_eq!(made(&changed.factory_reset()), "");
+
+    let bolt = set(&none, &format!("update bolt {BOLT}"));
+    let both = bolt.rebased(&none, &acme);
+    let want = set(&acme, &format!("update bolt {BOLT}"));
+    assert_eq!((made(&both), both.effective()), (made(&want), want.effective()));
+    assert_eq!(both.layers().claims(), want.layers().claims());
+    let without = set(&both, "delete acme\ndelete bolt");
+    assert_eq!((made(&without), without.effective()), (String::new(), none.effective()));
+}
+
+#[test]
 fn packages_that_need_a_service_plan_are_refused() {
     let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
     let staged = r#"
