@@ -12,6 +12,8 @@ pub struct Models {
     pub native: Schema,
     pub map: Map,
     names: [NodeHashes; 2],
+    /// Number of times that nodes were appended since the start.
+    appends: u32,
 }
 
 /// Reason why models could not be loaded.
@@ -40,16 +42,22 @@ impl Models {
     /// When the modules cannot be compiled, see [`Schema::appended`], or their nodes cannot be told apart in stored rows.
     pub fn appended(&self, origin: Origin, modules: &[YangModule]) -> Result<Self, ModelsError> {
         let schema = self.schema(origin).appended(modules)?;
-        match origin {
+        let models = match origin {
             Origin::OpenConfig => Self::of(schema, self.native.clone()),
             Origin::Native => Self::of(self.openconfig.clone(), schema),
-        }
+        };
+        Ok(Self { appends: self.appends + 1, ..models? })
+    }
+
+    /// True when these models have all nodes of `other`: they are `other`, or a later version of it.
+    pub fn includes(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other) || self.appends > other.appends
     }
 
     fn of(openconfig: Schema, native: Schema) -> Result<Self, ModelsError> {
         let map = Map::new(&openconfig, &native)?;
         let names = [NodeHashes::new(&openconfig)?, NodeHashes::new(&native)?];
-        Ok(Self { openconfig, native, map, names })
+        Ok(Self { openconfig, native, map, names, appends: 0 })
     }
 
     /// Names of a schema's nodes in stored rows.

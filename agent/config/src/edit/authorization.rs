@@ -15,12 +15,16 @@ use crate::cli::Statement;
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
 use crate::layer::{Layers, LeafMark};
+use crate::models::Models;
 use crate::resolve::{PathPattern, PatternStep};
 use crate::schema::Origin;
 use crate::tree::{Leaf, NodeRef};
 
 /// Permissions of the author of a Set.
 pub trait EditAuthorizer: fmt::Debug + Send + Sync {
+    /// These permissions by the models of the configuration that is edited; `None` when they are by these models already.
+    fn for_models(&self, models: &Arc<Models>) -> Option<Arc<dyn EditAuthorizer>>;
+
     /// Permission to clear everything at and below these steps, for a delete, a replace or a union_replace.
     fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool;
 
@@ -84,6 +88,12 @@ impl PartialEq for EditAuthorization {
 impl EditAuthorization {
     pub fn new(admission: Arc<dyn EditAuthorizer>) -> Self {
         Self(Some(admission))
+    }
+
+    /// The authorization for an edit of a configuration with these models.
+    pub(super) fn for_models(&self, models: &Arc<Models>) -> Self {
+        let other = self.0.as_ref().and_then(|admission| admission.for_models(models));
+        Self(other.or_else(|| self.0.clone()))
     }
 
     fn refuses(&self, asked: impl FnOnce(&dyn EditAuthorizer) -> bool) -> bool {

@@ -84,8 +84,8 @@ impl<'a> EditSession<'a> {
         mut self,
         edit: &Edit,
     ) -> Result<(Layers, Attribution<'a>, EditScope), EditErrors> {
-        self.authorization = edit.authorization.clone();
-        self.attribution.authorization = edit.authorization.clone();
+        self.authorization = edit.authorization.for_models(self.before.shared_models());
+        self.attribution.authorization = self.authorization.clone();
         self.progress = ParseProgress::new(edit.cancel.clone());
         self.forms = edit.request_forms();
         self.secrets = SecretEdits::by(edit.keeper.clone());

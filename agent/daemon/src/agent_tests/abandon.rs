@@ -10,7 +10,7 @@ use holdfast_config::edit::{
 use holdfast_config::resolve::PatternStep;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::NodeRef;
-use holdfast_config::{Configuration, InstancePath, Layers, LeafMark};
+use holdfast_config::{Configuration, InstancePath, Layers, LeafMark, Models};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
 use tokio::task::JoinHandle;
@@ -27,6 +27,10 @@ struct SlowAdmission {
 }
 
 impl EditAuthorizer for SlowAdmission {
+    fn for_models(&self, _: &Arc<Models>) -> Option<Arc<dyn EditAuthorizer>> {
+        None
+    }
+
     fn may_clear(&self, _: Origin, _: &[PatternStep]) -> bool {
         true
     }

@@ -22,8 +22,10 @@ pub(super) async fn get<D: Datastore>(
     kind: ReadType,
 ) -> Result<gnmi::GetResponse, Refusal> {
     check(&paths, request, kind)?;
+    let configuration = core.configuration();
+    let reader = reader.for_models(configuration.shared_models());
     paths.iter().try_for_each(|path| reader.admit_text(&path.path))?;
-    let (configuration, prefix) = (core.configuration(), reader.prefix);
+    let prefix = reader.prefix;
     let answer = move |work: &ReadBudget| {
         let mut octets = 0;
         let mut notification = Vec::with_capacity(paths.len());

@@ -48,11 +48,18 @@ pub(super) async fn get<D: Datastore>(
         return cli_get::get(core, reads, reader, all_known(joined)?, &request, kind).await;
     }
     let encoding = Encoding::read(request.encoding)?;
-    let admitted = reader.admitted(joined).await?;
-    let reader = Arc::new(reader);
-    let asking = Arc::clone(&reader);
-    let asked = reads.run(move |work| ResolvedPaths::read(&asking, &admitted, work)).await?;
-    let view = GetSnapshot::take(core, asked.polled).await;
+    let admitted = Arc::new(reader.admitted(joined).await?);
+    let mut reader = Arc::new(reader);
+    let (paths, view) = loop {
+        let (asking, admitted) = (Arc::clone(&reader), Arc::clone(&admitted));
+        let asked = reads.run(move |work| ResolvedPaths::read(&asking, &admitted, work)).await?;
+        let view = GetSnapshot::take(core, asked.polled).await;
+        if reader.models().includes(&view.models) {
+            break (asked.paths, view);
+        }
+        // Nodes were appended meanwhile.
+        reader = Arc::new(reader.for_models(&view.models));
+    };
     let answer = move |work: &ReadBudget| {
         let making = AnswerContext { work, room: AnswerSize::default(), cache: RefCell::default() };
         let view = view.complete(work)?;
@@ -60,7 +67,7 @@ pub(super) async fn get<D: Datastore>(
             let reader = &*reader;
             PathAnswer { reader, view: &view, encoding, path, context: &making }.notification()
         };
-        let notification = asked.paths.iter().map(notification).collect::<Result<_, ReadStop>>()?;
+        let notification = paths.iter().map(notification).collect::<Result<_, ReadStop>>()?;
         Ok(gnmi::GetResponse { notification, ..Default::default() })
     };
     reads.run(answer).await

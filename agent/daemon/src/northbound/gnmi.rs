@@ -36,6 +36,10 @@ impl<D: Datastore> GnmiService<D> {
         self.sampler.core()
     }
 
+    fn rights(&self, caller: &Caller) -> Option<Arc<PathPermissions>> {
+        self.pathz.rights(&caller.name, &self.core().models())
+    }
+
     /// Shows counters of the pathz policy that did not exist before this request.
     async fn publish_new_counters(&self, rights: Option<&PathPermissions>) {
         let fresh = rights.map(|_| self.pathz.fresh_state()).unwrap_or_default();
@@ -60,7 +64,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
-        let rights = self.pathz.rights(&caller.name);
+        let rights = self.rights(&caller);
         let answer =
             get::get(self.core(), &self.reads, rights.as_ref(), request.into_inner()).await;
         self.publish_new_counters(rights.as_deref()).await;
@@ -70,7 +74,7 @@ impl<D: Datastore> GNmi for GnmiService<D> {
     async fn set(&self, request: Request<SetRequest>) -> Result<Response<SetResponse>, Status> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNMI Set")?;
-        let rights = self.pathz.rights(&caller.name);
+        let rights = self.rights(&caller);
         let request = request.into_inner();
         let answer = set::set(self.core(), &caller, rights.clone(), request).await;
         self.publish_new_counters(rights.as_deref()).await;

@@ -27,7 +27,7 @@ use crate::gnsi::pathz::{PathPermissions, PermittedExpansion};
 use crate::settings::UnknownPaths;
 
 /// Prefix and filter of a request, for reading its paths.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReadRequest {
     /// Models that the paths are looked up in.
     models: Arc<Models>,
@@ -69,8 +69,8 @@ impl ReadRequest {
             Some(models) => models.map(Some),
         };
         Ok(Self {
+            rights: rights.map(|rights| rights.for_models(&known)),
             models: known,
-            rights: rights.cloned(),
             prefix: Prefix::read(prefix, Access::Read)?,
             unknown: UnknownPaths::Refuse,
             openconfig: Filter { read_type: kind, models: openconfig, depth },
@@ -81,6 +81,16 @@ impl ReadRequest {
     /// Sets the answer to paths that no model has: a new reader refuses them.
     pub(super) fn with(self, unknown: UnknownPaths) -> Self {
         Self { unknown, ..self }
+    }
+
+    /// The same request, for data of other models. Paths that were admitted are still admitted.
+    pub(super) fn for_models(&self, models: &Arc<Models>) -> Self {
+        let rights = self.rights.as_ref().map(|rights| rights.for_models(models));
+        Self { models: Arc::clone(models), rights, ..self.clone() }
+    }
+
+    pub(super) fn models(&self) -> &Arc<Models> {
+        &self.models
     }
 
     /// Joins all paths of the request with the prefix. A missing path means the prefix itself.

@@ -36,6 +36,10 @@ pub(super) async fn set(
     }
     if dry_run {
         let preview = core.preview(caller, edit, options).await?;
+        // The preview may show nodes that were appended meanwhile.
+        if let Some(rights) = &rights {
+            admit(&rights.for_models(&core.models()), dry_run)?;
+        }
         let answer = answer(&prefix, request, &origins, now_ns());
         return Ok(gnmi::SetResponse { extension: vec![plan::answer(preview)], ..answer });
     }
@@ -58,7 +62,7 @@ fn count(request: &gnmi::SetRequest) -> usize {
 /// permitted.
 fn note_decisions(
     core: &impl Datastore,
-    rights: &PathPermissions,
+    rights: &Arc<PathPermissions>,
     request: &gnmi::SetRequest,
     joined: &[JoinedPath],
     error: Option<&CommitError>,
@@ -80,6 +84,8 @@ fn note_decisions(
     let denied = errors.iter().filter(|error| error.cause == EditCause::Denied);
     let denied: BTreeSet<usize> = denied.filter_map(|error| place(error.operation)).collect();
     let models = core.models();
+    // A node that was appended meanwhile has a name in the permissions for the newest models alone.
+    let rights = rights.for_models(&models);
     for (at, path) in joined.iter().enumerate() {
         let refused = denied.contains(&at);
         let node = path.node(models.schema(path.origin));

@@ -1,17 +1,21 @@
 //! A policy compiled for the models: its paths are resolved to schema nodes, so that data is checked by nodes
 //! instead of text.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::{Arc, OnceLock};
 
 use holdfast_config::schema::{NodeKind, Origin, Schema};
-use holdfast_config::{Elem, Models, Path, PathError, PathPattern, PatternStep, Value, cli};
+use holdfast_config::{
+    Elem, Models, NodeId, Path, PathError, PathPattern, PatternStep, Value, cli,
+};
+use holdfast_security::pathz::nodes::NodeView;
 use holdfast_security::pathz::{
-    self, Action, CompiledRules, Mode, NodeRules, Policy, RuleEntry, Step,
+    self, Action, CompiledRules, Mode, NodeRules, Policy, Rule, RuleEntry, Step,
 };
 use smol_str::SmolStr;
+use tracing::warn;
 
-use super::counters::Counters;
-use super::permissions::PathPermissions;
+use super::counters::{SchemaPaths, schema_paths};
 
 /// Origin that a rule can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,13 +71,14 @@ pub struct RulePathError {
     pub source: PathError,
 }
 
-/// A compiled policy.
+/// A policy compiled for one version of the models. It judges data of that version and of earlier ones.
 #[derive(Debug)]
 pub struct CompiledPolicy {
     models: Arc<Models>,
-    policy: Policy,
+    policy: Arc<Policy>,
     texts: CompiledRules<SmolStr, SmolStr, SmolStr>,
     scopes: [NodeRules; 3],
+    names: OnceLock<SchemaPaths>,
 }
 
 /// Path of a rule or a question, in canonical form as far as the models have it.
@@ -88,11 +93,45 @@ impl CompiledPolicy {
     /// # Errors
     /// When a path has keys that its node lacks, or invalid key values, so that the rule can never apply.
     pub fn new(models: Arc<Models>, policy: Policy) -> Result<Self, RulePathError> {
+        let resolve = |rule: &Rule| {
+            let known = ResolvedPath::of(&models, &rule.path);
+            known.map(Some).map_err(|source| RulePathError { id: rule.id.clone(), source })
+        };
+        Self::with_paths(Arc::clone(&models), Arc::new(policy), resolve)
+    }
+
+    /// Compiles a policy that was accepted with other models. A rule can contradict nodes that came later. It permits
+    /// nothing then; one that denies is widened, see [`ResolvedPath::widened`].
+    pub(super) fn accepted(models: &Arc<Models>, policy: Arc<Policy>) -> Self {
+        let resolve = |rule: &Rule| {
+            let known = ResolvedPath::of(models, &rule.path).or_else(|error| {
+                warn!(rule = %rule.id, %error, "the models have changed: a pathz rule cannot be met any more");
+                match rule.action {
+                    Action::Permit => Err(error),
+                    Action::Deny => ResolvedPath::widened(models, &rule.path),
+                }
+            });
+            Ok::<_, Infallible>(known.ok())
+        };
+        let Ok(compiled) = Self::with_paths(Arc::clone(models), policy, resolve);
+        compiled
+    }
+
+    /// The same policy for other models.
+    pub(super) fn for_models(&self, models: &Arc<Models>) -> Self {
+        Self::accepted(models, Arc::clone(&self.policy))
+    }
+
+    /// Compiles the rules that `resolve` finds a path for.
+    fn with_paths<E>(
+        models: Arc<Models>,
+        policy: Arc<Policy>,
+        resolve: impl Fn(&Rule) -> Result<Option<ResolvedPath>, E>,
+    ) -> Result<Self, E> {
         let mut texts = Vec::new();
         let mut scopes = [Vec::new(), Vec::new(), Vec::new()];
         for rule in policy.rules() {
-            let known = ResolvedPath::of(&models, &rule.path)
-                .map_err(|source| RulePathError { id: rule.id.clone(), source })?;
+            let Some(known) = resolve(rule)? else { continue };
             let (mode, principal, action) = (rule.mode, rule.principal.clone(), rule.action);
             let path = known.text.steps().collect();
             texts.push(RuleEntry { mode, principal: principal.clone(), action, path });
@@ -102,22 +141,38 @@ impl CompiledPolicy {
             }
         }
         let (texts, scopes) = (CompiledRules::new(texts), scopes.map(CompiledRules::new));
-        Ok(Self { models, policy, texts, scopes })
+        Ok(Self { models, policy, texts, scopes, names: OnceLock::new() })
     }
 
     /// A policy without rules, which permits nothing.
     pub(super) fn closed(models: &Arc<Models>) -> Self {
         let (texts, scopes) = (CompiledRules::new([]), [(); 3].map(|()| CompiledRules::new([])));
-        Self { models: Arc::clone(models), policy: Policy::default(), texts, scopes }
+        let (models, policy) = (Arc::clone(models), Arc::new(Policy::default()));
+        Self { models, policy, texts, scopes, names: OnceLock::new() }
     }
 
-    /// Permissions of one user. Decisions are counted.
-    pub(crate) fn rights(&self, user: &str, counters: &Arc<Counters>) -> PathPermissions {
+    pub(super) fn models(&self) -> &Arc<Models> {
+        &self.models
+    }
+
+    /// Rules for one user in one mode, by scope.
+    pub(super) fn views(&self, user: &str, mode: Mode) -> [Arc<NodeView>; 3] {
         let principals = self.policy.principals(user);
-        let view =
-            |scope: Scope, mode| Arc::new(self.scopes[scope as usize].view(mode, &principals));
-        let views = |mode| [Scope::OpenConfig, Scope::Native, Scope::Text].map(|it| view(it, mode));
-        PathPermissions::new(views(Mode::Read), views(Mode::Write), Arc::clone(counters))
+        [Scope::OpenConfig, Scope::Native, Scope::Text]
+            .map(|scope| Arc::new(self.scopes[scope as usize].view(mode, &principals)))
+    }
+
+    /// Schema path such as `/interfaces/interface`; origins other than OpenConfig are prefixed by their name.
+    pub(super) fn schema_path(&self, scope: Scope, node: NodeId) -> SmolStr {
+        let names = self
+            .names
+            .get_or_init(|| [&self.models.openconfig, &self.models.native].map(schema_paths));
+        let names = &names[usize::from(scope != Scope::OpenConfig)];
+        let path = names.get(node.0 as usize).cloned().unwrap_or_default();
+        match scope {
+            Scope::OpenConfig => path,
+            Scope::Native | Scope::Text => format!("{}:{path}", scope.name()).into(),
+        }
     }
 
     /// Decides about one path, which may leave keys open. From the first open name on, the path is ignored: the
@@ -151,6 +206,21 @@ impl ResolvedPath {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// A path that contradicts the models, with keys left out from its end on until it does not: a rule that denies
+    /// denies all that it can have meant, and more.
+    fn widened(models: &Models, path: &pathz::Path) -> Result<Self, PathError> {
+        let mut path = path.clone();
+        let mut known = Self::of(models, &path);
+        for at in (0..path.elems.len()).rev() {
+            if known.is_ok() {
+                break;
+            }
+            path.elems[at].keys.clear();
+            known = Self::of(models, &path);
+        }
+        known
     }
 }
 
@@ -189,7 +259,7 @@ fn elem(schema: &Schema, step: &PatternStep) -> pathz::Elem {
     elem
 }
 
-fn node_step(step: &PatternStep) -> Step<holdfast_config::NodeId, usize, Value> {
+fn node_step(step: &PatternStep) -> Step<NodeId, usize, Value> {
     let keys = step.keys.iter().flat_map(|keys| keys.0.iter().enumerate());
     let definite = keys.filter_map(|(place, value)| Some((place, value.clone()?)));
     Step { name: step.node, keys: definite.collect() }

@@ -5,11 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use holdfast_base::now_ns;
 use holdfast_config::schema::Schema;
-use holdfast_config::{Models, NodeId};
 use holdfast_security::pathz::Mode;
 use smol_str::SmolStr;
-
-use super::Scope;
 
 /// Decisions about one schema path since the start of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,33 +24,26 @@ pub(crate) struct Tally {
     pub(crate) last_reject_ns: u64,
 }
 
-/// Key of a counter: a node of one origin. Their number is bounded by that of the schema nodes.
-pub(crate) type CounterKey = (Scope, NodeId);
+/// Schema paths of the nodes of both models, as text.
+pub(super) type SchemaPaths = [Vec<SmolStr>; 2];
 
 /// All counters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Schema paths of the nodes of both models, as text.
-    names: [Vec<SmolStr>; 2],
     counted: Mutex<CounterTable>,
 }
 
 #[derive(Debug, Default)]
 struct CounterTable {
+    /// Counts by schema path. Their number is bounded by that of the schema nodes.
     by_path: BTreeMap<SmolStr, Counts>,
     /// Paths whose counters were not published yet.
     fresh: Vec<SmolStr>,
 }
 
 impl Counters {
-    pub(super) fn new(models: &Models) -> Self {
-        let names = [&models.openconfig, &models.native].map(schema_paths);
-        Self { names, counted: Mutex::default() }
-    }
-
-    /// Counts one decision.
-    pub(crate) fn count(&self, (scope, node): CounterKey, mode: Mode, permitted: bool) {
-        let path = self.name(scope, node);
+    /// Counts one decision about a schema path.
+    pub(super) fn count(&self, path: SmolStr, mode: Mode, permitted: bool) {
         let mut counted = self.counted();
         if !counted.by_path.contains_key(&path) {
             counted.fresh.push(path.clone());
@@ -82,20 +72,10 @@ impl Counters {
     fn counted(&self) -> MutexGuard<'_, CounterTable> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Schema path such as `/interfaces/interface`; origins other than OpenConfig are prefixed by their name.
-    fn name(&self, scope: Scope, node: NodeId) -> SmolStr {
-        let names = &self.names[usize::from(scope != Scope::OpenConfig)];
-        let path = names.get(node.0 as usize).cloned().unwrap_or_default();
-        match scope {
-            Scope::OpenConfig => path,
-            Scope::Native | Scope::Text => format!("{}:{path}", scope.name()).into(),
-        }
-    }
 }
 
 /// Schema paths by node.
-fn schema_paths(schema: &Schema) -> Vec<SmolStr> {
+pub(super) fn schema_paths(schema: &Schema) -> Vec<SmolStr> {
     let mut paths: Vec<SmolStr> = Vec::with_capacity(schema.nodes().len());
     // Parents come before their children.
     for node in schema.nodes() {

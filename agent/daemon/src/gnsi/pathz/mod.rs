@@ -1,7 +1,8 @@
 //! The pathz policy in force, with its decisions.
 //!
-//! Start at [`Pathz`]. [`compiled_policy`] is a policy compiled for the models of this box, [`permissions`] are those of one
-//! user, which the gNMI services check for every path that they read or write. Without a policy there are no
+//! Start at [`Pathz`]. [`compiled_policy`] is a policy compiled for one version of the models, [`policy_forms`] compiles it
+//! again when nodes were appended. [`permissions`] are those of one user, which the gNMI services check for every path
+//! that they read or write, by the models of the data. Without a policy there are no
 //! such permissions, and everything is allowed. An uploaded policy that is not final is the sandbox policy: it
 //! answers probes and decides nothing.
 
@@ -9,6 +10,7 @@ pub mod compiled_policy;
 mod counters;
 mod leaves;
 pub mod permissions;
+mod policy_forms;
 mod prune;
 mod rotation;
 #[cfg(test)]
@@ -16,7 +18,7 @@ pub(crate) mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use holdfast_base::{ErrorChain, Switch};
+use holdfast_base::Switch;
 use holdfast_config::{InstancePath, MissingNode, Models, Value};
 use holdfast_core::{PolledState, ServiceState};
 use holdfast_security::pathz::{DraftPolicy, Policy};
@@ -28,6 +30,7 @@ pub use self::compiled_policy::{CompiledPolicy, RulePathError, Scope};
 pub(crate) use self::counters::Counters;
 use self::leaves::Leaves;
 pub use self::permissions::{PathPermissions, PermittedExpansion};
+pub(crate) use self::policy_forms::PolicyForms;
 #[cfg(test)]
 pub use self::prune::visible;
 pub use self::prune::visible_while;
@@ -40,7 +43,7 @@ const POLICY: &str = "policy";
 /// A policy; `None` before the first one.
 pub(crate) type State = Option<Arc<InstalledPolicy>>;
 
-/// An uploaded policy with its compiled form.
+/// An uploaded policy.
 #[derive(Debug)]
 pub(crate) struct InstalledPolicy {
     pub(crate) version: String,
@@ -48,14 +51,13 @@ pub(crate) struct InstalledPolicy {
     pub(crate) created_on: u64,
     /// Content as uploaded, to be returned on request.
     pub(crate) content: Vec<u8>,
-    pub(crate) judge: Arc<CompiledPolicy>,
+    pub(crate) judge: Arc<PolicyForms>,
 }
 
 /// Authorization of gNMI paths.
 #[derive(Debug)]
 pub(crate) struct Pathz {
     pub(crate) rotator: Rotator,
-    pub(crate) rules: PathzRules,
     /// Policy in force, which is on disk.
     active: watch::Sender<State>,
     /// Last upload of a rotation in progress.
@@ -80,11 +82,10 @@ impl Pathz {
         let last = artefact.map(|artefact| Arc::new(restore_policy(models, artefact, read)));
         Ok(Self {
             rotator: Rotator::new(store),
-            rules: PathzRules { models: Arc::clone(models) },
             active: watch::Sender::new(last),
             sandbox: RwLock::default(),
             switch,
-            counters: Arc::new(Counters::new(models)),
+            counters: Arc::default(),
             leaves: Leaves::find(&models.native)?,
         })
     }
@@ -99,14 +100,14 @@ impl Pathz {
         self.sandbox.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Permissions of one user at present; `None` when nothing is restricted.
-    pub(crate) fn rights(&self, user: &str) -> Option<Arc<PathPermissions>> {
+    /// Permissions of one user at present, for data of `models`; `None` when nothing is restricted.
+    pub(crate) fn rights(&self, user: &str, models: &Arc<Models>) -> Option<Arc<PathPermissions>> {
         if !self.switch.is_on() {
             return None;
         }
-        let rights =
-            |installed: &Arc<InstalledPolicy>| installed.judge.rights(user, &self.counters);
-        self.active.borrow().as_ref().map(rights).map(Arc::new)
+        let policy = Arc::clone(&self.active()?.judge);
+        let counters = Arc::clone(&self.counters);
+        Some(Arc::new(PathPermissions::new(policy, models, user.into(), counters)))
     }
 
     /// Subscribes to changes of the final policy.
@@ -154,9 +155,10 @@ impl Pathz {
     #[cfg(test)]
     pub(crate) fn enforce(&self, judge: Option<Arc<CompiledPolicy>>) {
         let (version, created_on, content) = (String::new(), 0, Vec::new());
-        self.mark_final(
-            &judge.map(|judge| Arc::new(InstalledPolicy { version, created_on, content, judge })),
-        );
+        self.mark_final(&judge.map(|judge| {
+            let judge = Arc::new(PolicyForms::new(judge));
+            Arc::new(InstalledPolicy { version, created_on, content, judge })
+        }));
     }
 }
 
@@ -176,9 +178,13 @@ pub(crate) struct PolicyWatch {
 
 impl PolicyWatch {
     /// Permissions of one user under the present policy, which counts as seen from now on.
-    pub(crate) fn rights(&mut self, user: &str) -> Option<Arc<PathPermissions>> {
+    pub(crate) fn rights(
+        &mut self,
+        user: &str,
+        models: &Arc<Models>,
+    ) -> Option<Arc<PathPermissions>> {
         self.active_rx.mark_unchanged();
-        self.pathz.rights(user)
+        self.pathz.rights(user, models)
     }
 
     /// The result of [`Pathz::fresh_state`].
@@ -209,10 +215,11 @@ fn restore_policy(
             switched off on the box");
         CompiledPolicy::closed(models)
     });
-    InstalledPolicy { version, created_on, content, judge: Arc::new(judge) }
+    let judge = Arc::new(PolicyForms::new(Arc::new(judge)));
+    InstalledPolicy { version, created_on, content, judge }
 }
 
 fn compile(models: &Arc<Models>, draft: DraftPolicy) -> Result<CompiledPolicy, String> {
     let policy: Policy = draft.check().map_err(|error| error.to_string())?;
-    CompiledPolicy::new(Arc::clone(models), policy).map_err(|error| ErrorChain(&error).to_string())
+    Ok(CompiledPolicy::accepted(models, Arc::new(policy)))
 }

@@ -8,20 +8,24 @@ use holdfast_config::resolve::SchemaFilter;
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Change, Leaf, NodeRef, Tree};
 use holdfast_config::{
-    Configuration, InstancePath, LayerKey, Layers, LeafMark, NodeId, PatternStep, Step,
+    Configuration, InstancePath, LayerKey, Layers, LeafMark, Models, NodeId, PatternStep, Step,
 };
 use holdfast_security::pathz::nodes::{NodeView, position, step};
 use holdfast_security::pathz::{Action, Mode, Position};
+use smol_str::SmolStr;
 
-use super::Scope;
 use super::counters::Counters;
+use super::{CompiledPolicy, PolicyForms, Scope};
 
 /// The root node of each schema.
 const ROOT: NodeId = NodeId(0);
 
-/// Permissions of one user, for the duration of one request.
+/// Permissions of one user under one policy, by one version of the models.
 #[derive(Debug)]
 pub struct PathPermissions {
+    policy: Arc<PolicyForms>,
+    compiled: Arc<CompiledPolicy>,
+    user: SmolStr,
     read: [Arc<NodeView>; 3],
     write: [Arc<NodeView>; 3],
     counters: Arc<Counters>,
@@ -41,19 +45,39 @@ fn permits_pattern(view: &NodeView, pattern: &[PatternStep]) -> bool {
 }
 
 impl PathPermissions {
+    /// Permissions for data of `models`, and of earlier versions of them. Decisions are counted.
     pub(super) fn new(
-        read: [Arc<NodeView>; 3],
-        write: [Arc<NodeView>; 3],
+        policy: Arc<PolicyForms>,
+        models: &Arc<Models>,
+        user: SmolStr,
         counters: Arc<Counters>,
     ) -> Self {
-        Self { read, write, counters }
+        let compiled = policy.compiled(models);
+        let [read, write] = [Mode::Read, Mode::Write].map(|mode| compiled.views(&user, mode));
+        Self { policy, compiled, user, read, write, counters }
+    }
+
+    /// The same permissions for data of other models; `None` when these judge them too.
+    fn others_for(&self, models: &Arc<Models>) -> Option<Self> {
+        let Self { policy, compiled, user, counters, .. } = self;
+        let other = || Self::new(policy.clone(), models, user.clone(), counters.clone());
+        (!compiled.models().includes(models)).then(other)
+    }
+
+    /// These permissions for data of `models`.
+    pub fn for_models(self: &Arc<Self>, models: &Arc<Models>) -> Arc<Self> {
+        self.others_for(models).map_or_else(|| Arc::clone(self), Arc::new)
+    }
+
+    fn count(&self, scope: Scope, node: NodeId, mode: Mode, permitted: bool) {
+        self.counters.count(self.compiled.schema_path(scope, node), mode, permitted);
     }
 
     /// True when a request may name these steps, because a rule permits them or an ancestor. Counted.
     pub fn may_request(&self, scope: Scope, asked: &[PatternStep]) -> bool {
         let permitted = permits_pattern(self.read(scope), asked);
         let node = asked.last().map_or(ROOT, |step| step.node);
-        self.counters.count((scope, node), Mode::Read, permitted);
+        self.count(scope, node, Mode::Read, permitted);
         permitted
     }
 
@@ -64,7 +88,7 @@ impl PathPermissions {
 
     /// Counts the decision about an operation that names this node.
     pub fn count_write(&self, scope: Scope, node: NodeId, permitted: bool) {
-        self.counters.count((scope, node), Mode::Write, permitted);
+        self.count(scope, node, Mode::Write, permitted);
     }
 
     /// True when the whole tree may be read.
@@ -76,7 +100,7 @@ impl PathPermissions {
     /// Checks a request for CLI text, which requires permission to read the whole tree. Counted.
     pub fn may_request_text(&self) -> bool {
         let permitted = self.reads_all(Scope::Text);
-        self.counters.count((Scope::Text, ROOT), Mode::Read, permitted);
+        self.count(Scope::Text, ROOT, Mode::Read, permitted);
         permitted
     }
 
@@ -126,6 +150,10 @@ impl SchemaFilter for PermittedExpansion<'_> {
 }
 
 impl EditAuthorizer for PathPermissions {
+    fn for_models(&self, models: &Arc<Models>) -> Option<Arc<dyn EditAuthorizer>> {
+        Some(Arc::new(self.others_for(models)?))
+    }
+
     fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool {
         permits_pattern(self.write(origin.into()), named)
     }

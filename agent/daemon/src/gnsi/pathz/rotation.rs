@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use holdfast_config::Models;
+use holdfast_core::Datastore;
 use holdfast_security::pathz::{DraftPolicy, PolicyError};
 use holdfast_security::rotation::RotationRules;
 
-use super::{CompiledPolicy, InstalledPolicy, RulePathError, State};
+use super::{CompiledPolicy, InstalledPolicy, PolicyForms, RulePathError, State};
 
-/// Models for the validation of uploads.
+/// The datastore whose newest models uploads are validated with.
 #[derive(Debug)]
-pub(crate) struct PathzRules {
-    pub(crate) models: Arc<Models>,
-}
+pub(crate) struct PathzRules<D>(pub(crate) D);
 
 /// An uploaded policy, parsed and not validated yet.
 #[derive(Debug)]
@@ -33,7 +31,7 @@ pub(crate) enum UploadError {
     RulePath(#[from] RulePathError),
 }
 
-impl RotationRules for PathzRules {
+impl<D: Datastore> RotationRules for PathzRules<D> {
     type State = State;
     type Upload = Upload;
     type Reply = ();
@@ -46,7 +44,8 @@ impl RotationRules for PathzRules {
 
     fn apply(&self, _state: &State, upload: Upload) -> Result<(State, ()), UploadError> {
         let Upload { version, created_on, content, draft } = upload;
-        let judge = Arc::new(CompiledPolicy::new(Arc::clone(&self.models), draft.check()?)?);
+        let compiled = CompiledPolicy::new(self.0.models(), draft.check()?)?;
+        let judge = Arc::new(PolicyForms::new(Arc::new(compiled)));
         Ok((Some(Arc::new(InstalledPolicy { version, created_on, content, judge })), ()))
     }
 }

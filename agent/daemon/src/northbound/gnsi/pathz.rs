@@ -33,6 +33,7 @@ pub(in crate::northbound) struct PathzService<D> {
 #[derive(Debug)]
 pub(in crate::northbound) struct RotatablePathz<D> {
     pathz: Arc<Pathz>,
+    rules: PathzRules<D>,
     core: D,
 }
 
@@ -72,7 +73,8 @@ impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
             let action = pathz::Action::Permit.into();
             return Ok(Response::new(pathz::ProbeResponse { action, version: String::new() }));
         };
-        let decided = installed.judge.decide(&user, mode, &read_path(asked)?);
+        let compiled = installed.judge.compiled(&self.face.core.models());
+        let decided = compiled.decide(&user, mode, &read_path(asked)?);
         let action = match decided.map_err(|error| Refusal::invalid(error.to_string()))? {
             Action::Permit => pathz::Action::Permit,
             Action::Deny => pathz::Action::Deny,
@@ -96,9 +98,9 @@ impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
     }
 }
 
-impl<D> RotatablePathz<D> {
+impl<D: Datastore> RotatablePathz<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
-        Self { pathz: Arc::clone(&gnsi.pathz), core }
+        Self { pathz: Arc::clone(&gnsi.pathz), rules: PathzRules(core.clone()), core }
     }
 
     /// The policy of an instance; `None` when no policy is in force.
@@ -120,11 +122,11 @@ impl<D> RotatablePathz<D> {
 }
 
 impl<D: Datastore> Rotatable for RotatablePathz<D> {
-    type Rules = PathzRules;
+    type Rules = PathzRules<D>;
     const NAME: &'static str = "gnsi.pathz";
 
-    fn rules(&self) -> &PathzRules {
-        &self.pathz.rules
+    fn rules(&self) -> &PathzRules<D> {
+        &self.rules
     }
 
     fn rotator(&self) -> &Rotator {

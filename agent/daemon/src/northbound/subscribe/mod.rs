@@ -89,7 +89,7 @@ where
     R: Stream<Item = Result<SubscribeRequest, Status>> + Send + Unpin,
 {
     let first = requests.next().await.ok_or(StreamError::Gone)?.map_err(|_| StreamError::Gone)?;
-    let rights = reader.policies.rights(&reader.caller.name);
+    let rights = reader.policies.rights(&reader.caller.name, &sampler.core().models());
     let unknown = reader.ignored.setting(sampler.core());
     let plan =
         SubscriptionPlan::read(sampler.core(), &reader.reads, rights.as_ref(), unknown, first)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 
 use holdfast_base::{Caller, now_ns};
 use holdfast_config::edit::Edit;
@@ -21,6 +21,7 @@ use smol_str::SmolStr;
 use tokio::sync::watch;
 
 use crate::device::Device;
+use crate::gnsi::pathz::tests::MODELS;
 use crate::gnsi::{Gnsi, Pathz, TlsProfiles};
 use crate::northbound::IgnoredSubscriptions;
 use crate::packages::Packages;
@@ -29,8 +30,6 @@ use crate::settings::UnknownPaths;
 use crate::slots::Slots;
 use crate::software::{RunningVersion, Software};
 use crate::users::Users;
-
-static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
 
 #[derive(Clone, Debug)]
 pub(super) struct FakeDatastore(Arc<FakeState>);
@@ -207,7 +206,7 @@ fn leaf(path: &str, value: &str) -> (InstancePath, Value) {
 
 impl Datastore for FakeDatastore {
     fn models(&self) -> Arc<Models> {
-        Arc::clone(&MODELS)
+        Arc::clone(self.configuration().shared_models())
     }
 
     fn revision(&self) -> Arc<Revision> {

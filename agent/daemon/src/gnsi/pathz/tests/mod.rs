@@ -20,8 +20,9 @@ pub(crate) fn judge(rules: &str) -> Arc<CompiledPolicy> {
 }
 
 /// Permissions of one user, with counters that are not used.
-pub(crate) fn rights(judge: &CompiledPolicy, user: &str) -> PathPermissions {
-    judge.rights(user, &Arc::new(Counters::new(&MODELS)))
+pub(crate) fn rights(judge: &Arc<CompiledPolicy>, user: &str) -> PathPermissions {
+    let policy = Arc::new(PolicyForms::new(judge.clone()));
+    PathPermissions::new(policy, judge.models(), user.into(), Arc::default())
 }
 
 fn policy(rules: &str) -> Result<Policy, PolicyError> {
