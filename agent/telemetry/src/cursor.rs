@@ -54,6 +54,12 @@ impl Cursor {
         &self.selection
     }
 
+    /// Replaces the selection by one for models with more nodes. The last tree sent has none of these nodes, so the next
+    /// update tells of all that they have.
+    pub fn select(&mut self, selection: Arc<Selection>) {
+        self.selection = selection;
+    }
+
     /// Walks everything selected in `tree`, which becomes the last tree sent.
     pub fn whole(&mut self, tree: &Tree<LeafVersion>) -> Walk {
         self.last_sent = tree.clone();

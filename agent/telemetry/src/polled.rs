@@ -2,13 +2,14 @@
 
 use holdfast_config::schema::Schema;
 use holdfast_config::tree::{Child, Leaf, Tree};
-use holdfast_config::{InstancePath, Value};
+use holdfast_config::{InstancePath, Step, Value};
 
 use super::revision::LeafVersion;
 
 /// The tree with `polled` leaves added, as they were at `time_ns`.
 ///
-/// A leaf whose entry is missing in the tree is left out: the entry was deleted while the leaf was read.
+/// A leaf whose entry is missing in the tree is left out: the entry was deleted while the leaf was read. So is a leaf that
+/// the schema lacks: its node was appended while it was read.
 pub fn with_polled_leaves(
     schema: &Schema,
     tree: &Tree<LeafVersion>,
@@ -16,7 +17,8 @@ pub fn with_polled_leaves(
     time_ns: u64,
 ) -> Tree<LeafVersion> {
     let mut view = tree.clone();
-    for (path, value) in polled {
+    let knows = |step: &Step| (step.node.0 as usize) < schema.nodes().len();
+    for (path, value) in polled.into_iter().filter(|(path, _)| path.0.iter().all(knows)) {
         if let Some(born) = entry_incarnation(tree, &path) {
             let stamp = LeafVersion { time_ns, changes: 1, incarnation: born };
             view.set_leaf(schema, &path, Leaf::new(value, stamp));

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_config::Models;
 use holdfast_config::limits::SUBSCRIPTIONS;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi;
@@ -40,14 +41,32 @@ pub(super) struct SubscriptionPlan {
     pub(super) configuration: bool,
     pub(super) prefix: Prefix,
     pub(super) parts: Vec<SubscriptionPart>,
+    lookup: PathLookup,
     /// The paths of subscriptions that are left out, since no model has them.
     pub(super) ignored: Vec<SmolStr>,
     pub(super) marking: Option<u8>,
 }
 
+/// The paths of a subscription list, to be looked up again when the models have more nodes.
+#[derive(Clone, Debug)]
+struct PathLookup {
+    /// The request, with the models that the parts are for.
+    reader: Arc<ReadRequest>,
+    admitted: Arc<[OrUnknown<AdmittedPath>]>,
+    /// Modes of each subscription; none of one that is ignored.
+    modes: Arc<[Modes]>,
+}
+
+/// Modes of the leaves of one subscription, by the way in which changes of them are detected.
+type Modes = Vec<(ChangeDetection, StreamMode)>;
+
+/// Number of a subscription in its list, and the kind of leaves of a part of it.
+pub(super) type PartId = (usize, ChangeDetection);
+
 /// Leaves of one subscription that are sent in the same mode.
 #[derive(Clone, Debug)]
 pub(super) struct SubscriptionPart {
+    pub(super) id: PartId,
     pub(super) selection: Arc<Selection>,
     /// True when some of the leaves are polled.
     pub(super) polled: bool,
@@ -94,46 +113,115 @@ impl SubscriptionPlan {
             ReadRequest::new(core, rights, list.prefix, kind, &list.use_models, wishes.depth)?
                 .with(unknown);
         let joined = reader.joined(list.subscription.iter().map(|it| it.path.as_ref()))?;
-        let admitted = reader.admitted(joined).await?;
+        let admitted: Arc<[_]> = reader.admitted(joined).await?.into();
         let prefix = reader.prefix.clone();
+        let reader = Arc::new(reader);
+        let (asking, asked) = (Arc::clone(&reader), Arc::clone(&admitted));
         let subscriptions = list.subscription;
         let split =
-            move |work: &ReadBudget| split_all(&reader, &admitted, &subscriptions, mode, work);
-        let (parts, ignored) = reads.run(split).await?;
+            move |work: &ReadBudget| SplitList::of(&asking, &asked, &subscriptions, mode, work);
+        let SplitList { parts, modes, ignored } = reads.run(split).await?;
+        let lookup = PathLookup { reader, admitted, modes: modes.into() };
         let encoding = Encoding::read(list.encoding)?;
         let (updates_only, configuration) = (list.updates_only, wishes.configuration);
-        Ok(Self { mode, encoding, updates_only, configuration, prefix, parts, ignored, marking })
+        Ok(Self {
+            mode,
+            encoding,
+            updates_only,
+            configuration,
+            prefix,
+            parts,
+            lookup,
+            ignored,
+            marking,
+        })
+    }
+
+    /// Models whose nodes the parts select.
+    pub(super) fn models(&self) -> &Arc<Models> {
+        self.lookup.reader.models()
+    }
+
+    /// Looks the paths up again if `models` have more nodes. Returns true when the parts are new: a part keeps its id,
+    /// and others can be added. A subscription that was ignored at the start stays ignored.
+    ///
+    /// # Errors
+    /// When the paths name too many nodes now.
+    pub(super) async fn follow(
+        &mut self,
+        reads: &ReadPool,
+        models: &Arc<Models>,
+    ) -> Result<bool, Refusal> {
+        if self.models().includes(models) {
+            return Ok(false);
+        }
+        let reader = Arc::new(self.lookup.reader.for_models(models));
+        self.lookup.reader = reader;
+        let lookup = self.lookup.clone();
+        self.parts = reads.run(move |work| lookup.parts(work)).await?;
+        Ok(true)
     }
 }
 
-/// The parts of all subscriptions, and the paths of those that are ignored. Other fields of an ignored subscription are
-/// not checked.
-fn split_all(
-    reader: &ReadRequest,
-    admitted: &[OrUnknown<AdmittedPath>],
-    subscriptions: &[gnmi::Subscription],
-    mode: Mode,
-    work: &ReadBudget,
-) -> Result<(Vec<SubscriptionPart>, Vec<SmolStr>), ReadStop> {
-    let paths = reader.resolve_paths(admitted, work)?;
-    let cache = RefCell::default();
-    let (mut parts, mut ignored) = (Vec::new(), Vec::new());
-    for (wire, path) in subscriptions.iter().zip(&paths) {
-        let path = match path {
-            Ok(path) => path,
-            Err(unknown) => {
-                ignored.push(unknown.name.clone());
-                continue;
-            }
-        };
-        work.spend(path.patterns.len())?;
-        let split = Split { reader, path, cache: &cache };
-        match mode {
-            Mode::Once | Mode::Poll => parts.extend(split.at_once()),
-            Mode::Stream => parts.extend(split.stream(wire)?),
+impl PathLookup {
+    fn parts(&self, work: &ReadBudget) -> Result<Vec<SubscriptionPart>, ReadStop> {
+        let paths = self.reader.resolve_paths(&self.admitted, work)?;
+        let cache = RefCell::default();
+        let mut parts = Vec::new();
+        for (number, (path, modes)) in paths.iter().zip(&*self.modes).enumerate() {
+            let Ok(path) = path else { continue };
+            work.spend(path.patterns.len())?;
+            parts.extend(Split { reader: &self.reader, number, path, cache: &cache }.parts(modes));
         }
+        Ok(parts)
     }
-    Ok((parts, ignored))
+}
+
+/// A subscription list, split into parts.
+#[derive(Debug, Default)]
+struct SplitList {
+    parts: Vec<SubscriptionPart>,
+    /// Modes of each subscription.
+    modes: Vec<Modes>,
+    /// Paths of subscriptions that are ignored. Their other fields are not checked.
+    ignored: Vec<SmolStr>,
+}
+
+impl SplitList {
+    fn of(
+        reader: &ReadRequest,
+        admitted: &[OrUnknown<AdmittedPath>],
+        subscriptions: &[gnmi::Subscription],
+        mode: Mode,
+        work: &ReadBudget,
+    ) -> Result<Self, ReadStop> {
+        let paths = reader.resolve_paths(admitted, work)?;
+        let cache = RefCell::default();
+        let mut list = Self::default();
+        for (number, (wire, path)) in subscriptions.iter().zip(&paths).enumerate() {
+            let path = match path {
+                Ok(path) => path,
+                Err(unknown) => {
+                    list.ignored.push(unknown.name.clone());
+                    list.modes.push(Modes::new());
+                    continue;
+                }
+            };
+            work.spend(path.patterns.len())?;
+            let split = Split { reader, number, path, cache: &cache };
+            let modes = match mode {
+                Mode::Once | Mode::Poll => at_once(),
+                Mode::Stream => split.stream(wire)?,
+            };
+            list.parts.extend(split.parts(&modes));
+            list.modes.push(modes);
+        }
+        Ok(list)
+    }
+}
+
+fn at_once() -> Modes {
+    vec![(ChangeDetection::All, StreamMode::Changes { heartbeat: None })]
 }
 
 fn marking(marking: u32) -> Result<u8, Refusal> {
@@ -145,20 +233,17 @@ fn marking(marking: u32) -> Result<u8, Refusal> {
 /// One subscription about to be split into parts.
 struct Split<'a> {
     reader: &'a ReadRequest,
+    number: usize,
     path: &'a ReadPath,
     cache: &'a RefCell<LeafSetCache>,
 }
 
 impl Split<'_> {
-    fn at_once(&self) -> Option<SubscriptionPart> {
-        self.part(ChangeDetection::All, StreamMode::Changes { heartbeat: None })
-    }
-
-    fn stream(&self, wire: &gnmi::Subscription) -> Result<Vec<SubscriptionPart>, Refusal> {
+    fn stream(&self, wire: &gnmi::Subscription) -> Result<Modes, Refusal> {
         let heartbeat = interval("heartbeat_interval", wire.heartbeat_interval)?;
-        let parts = match gnmi::SubscriptionMode::try_from(wire.mode) {
-            Ok(gnmi::SubscriptionMode::TargetDefined) => self.target_defined(wire, heartbeat)?,
-            Ok(gnmi::SubscriptionMode::OnChange) => self.on_change(heartbeat)?,
+        match gnmi::SubscriptionMode::try_from(wire.mode) {
+            Ok(gnmi::SubscriptionMode::TargetDefined) => self.target_defined(wire, heartbeat),
+            Ok(gnmi::SubscriptionMode::OnChange) => self.on_change(heartbeat),
             Ok(gnmi::SubscriptionMode::Sample) => {
                 let every = interval("sample_interval", wire.sample_interval)?;
                 let pace = StreamMode::Sample {
@@ -167,18 +252,17 @@ impl Split<'_> {
                     heartbeat,
                     deletes: true,
                 };
-                [self.part(ChangeDetection::All, pace), None]
+                Ok(vec![(ChangeDetection::All, pace)])
             }
-            Err(_) => return Err(Refusal::invalid(format!("there is no mode {}", wire.mode))),
-        };
-        Ok(parts.into_iter().flatten().collect())
+            Err(_) => Err(Refusal::invalid(format!("there is no mode {}", wire.mode))),
+        }
     }
 
     fn target_defined(
         &self,
         wire: &gnmi::Subscription,
         heartbeat: Option<Duration>,
-    ) -> Result<[Option<SubscriptionPart>; 2], Refusal> {
+    ) -> Result<Modes, Refusal> {
         if wire.sample_interval != 0 {
             let reason = "a sample_interval on a TARGET_DEFINED subscription";
             return Err(Refusal::malformed(self.path.joined.path.to_string(), reason));
@@ -189,44 +273,49 @@ impl Split<'_> {
             heartbeat,
             deletes: false,
         };
-        Ok([
-            self.part(ChangeDetection::Event, StreamMode::Changes { heartbeat }),
-            self.part(ChangeDetection::Polled, pace),
+        Ok(vec![
+            (ChangeDetection::Event, StreamMode::Changes { heartbeat }),
+            (ChangeDetection::Polled, pace),
         ])
     }
 
     /// Splits an ON_CHANGE subscription. Leaves without events are sampled at the agent's own interval; a path that
     /// names nothing else is refused.
-    fn on_change(
-        &self,
-        heartbeat: Option<Duration>,
-    ) -> Result<[Option<SubscriptionPart>; 2], Refusal> {
+    fn on_change(&self, heartbeat: Option<Duration>) -> Result<Modes, Refusal> {
         let pace = StreamMode::Sample {
             interval: DEFAULT_SAMPLE_INTERVAL,
             suppress: true,
             heartbeat,
             deletes: false,
         };
-        let events = self.part(ChangeDetection::Event, StreamMode::Changes { heartbeat });
-        let polled = self.part(ChangeDetection::Polled, pace);
+        let [events, polled] =
+            [ChangeDetection::Event, ChangeDetection::Polled].map(|class| self.selection(class));
         if let (None, Some(polled)) = (&events, &polled) {
             let schema = self.reader.schema(self.path.joined.origin);
-            let leaf = polled.selection.first_leaf(schema).unwrap_or_default();
+            let leaf = polled.first_leaf(schema).unwrap_or_default();
             let reason = format!("`{leaf}` has no change events: use SAMPLE");
             return Err(Refusal::malformed(self.path.joined.path.to_string(), reason));
         }
-        Ok([events, polled])
+        Ok(vec![
+            (ChangeDetection::Event, StreamMode::Changes { heartbeat }),
+            (ChangeDetection::Polled, pace),
+        ])
+    }
+
+    /// The parts with leaves.
+    fn parts(&self, modes: &[(ChangeDetection, StreamMode)]) -> Vec<SubscriptionPart> {
+        modes.iter().filter_map(|(class, pace)| self.part(*class, *pace)).collect()
     }
 
     fn part(&self, class: ChangeDetection, pace: StreamMode) -> Option<SubscriptionPart> {
-        let cache = &mut self.cache.borrow_mut();
-        let selection = self.reader.selection(cache, self.path, class)?;
-        let polled = self.reader.selection(cache, self.path, ChangeDetection::Polled).is_some();
-        Some(SubscriptionPart {
-            selection,
-            polled: polled && class != ChangeDetection::Event,
-            pace,
-        })
+        let selection = self.selection(class)?;
+        let polled =
+            class != ChangeDetection::Event && self.selection(ChangeDetection::Polled).is_some();
+        Some(SubscriptionPart { id: (self.number, class), selection, polled, pace })
+    }
+
+    fn selection(&self, class: ChangeDetection) -> Option<Arc<Selection>> {
+        self.reader.selection(&mut self.cache.borrow_mut(), self.path, class)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Samples of polled leaves: taken at instants that all streams share, with one reading at each.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::now_ns;
+use holdfast_config::Models;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::Tree;
 use holdfast_telemetry::polled::with_polled_leaves;
@@ -31,15 +33,18 @@ pub(in super::super) struct Sampler<D> {
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) tree: Tree<LeafVersion>,
+    /// Models of the revision.
+    pub(super) models: Arc<Models>,
     /// Time of the reading, in nanoseconds since 1970.
     pub(super) time_ns: u64,
     tick: Option<Instant>,
 }
 
 impl Sample {
-    /// A sample of a tree without polled leaves.
-    pub(super) fn of(tree: Tree<LeafVersion>, time_ns: u64) -> Self {
-        Self { tree, time_ns, tick: None }
+    /// A sample of a revision without polled leaves.
+    pub(super) fn of(origin: Origin, revision: &Revision, time_ns: u64) -> Self {
+        let models = Arc::clone(&revision.models);
+        Self { tree: revision.tree(origin).clone(), models, time_ns, tick: None }
     }
 }
 
@@ -83,6 +88,6 @@ impl<D: Datastore> Sampler<D> {
         let time_ns = now_ns();
         let tree =
             with_polled_leaves(revision.schema(origin), revision.tree(origin), leaves, time_ns);
-        Sample { tree, time_ns, tick: Some(tick) }
+        Sample { tree, models: Arc::clone(&revision.models), time_ns, tick: Some(tick) }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use holdfast_base::now_ns;
+use holdfast_config::Models;
 use holdfast_config::schema::Origin;
+use holdfast_config::tree::Tree;
 use holdfast_core::Datastore;
 use holdfast_proto::gnmi::subscription_list::Mode;
 use holdfast_telemetry::commits::MAX_BOUNDARIES;
@@ -56,7 +58,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         Self { sampler, plan, outlet, reads }
     }
 
-    pub(super) async fn run(self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), StreamError> {
+    pub(super) async fn run(mut self, mut poll_rx: mpsc::Receiver<()>) -> Result<(), StreamError> {
         let portions = &mut self.reads.walk_quota();
         match self.plan.mode {
             Mode::Once => self.send_once(portions).await,
@@ -73,9 +75,10 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     /// Sends all present values, then sync; sync alone for a client that wants updates only.
-    async fn send_once(&self, portions: &mut WalkQuota) -> Result<(), StreamError> {
+    async fn send_once(&mut self, portions: &mut WalkQuota) -> Result<(), StreamError> {
         if !self.plan.updates_only {
             let revision = self.sampler.core().current_revision().await;
+            self.plan.follow(&self.reads, &revision.models).await?;
             let mut samples = SampleCache::default();
             for part in &self.plan.parts {
                 let sample = self.sample_now(part, &revision, &mut samples).await;
@@ -89,12 +92,13 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         self.outlet.sync().await
     }
 
-    async fn stream(&self, portions: &mut WalkQuota) -> Result<(), StreamError> {
+    async fn stream(&mut self, portions: &mut WalkQuota) -> Result<(), StreamError> {
         // Subscribed before the first revision is taken, so that no commit is missed between the two.
         let mut commits = self.plan.configuration.then(|| self.sampler.core().boundaries());
         let mut revision_rx = self.sampler.core().watch();
         self.sampler.core().current_revision().await;
         let revision = revision_rx.borrow_and_update().clone();
+        self.plan.follow(&self.reads, &revision.models).await?;
         let mut lives = self.begin(&revision, portions).await?;
         drop(revision);
         self.outlet.sync().await?;
@@ -157,12 +161,31 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         Ok(lives)
     }
 
+    /// Takes nodes into the parts that were appended since: in `models`, and not in those of the plan.
+    async fn follow(
+        &mut self,
+        lives: &mut Vec<ActivePart>,
+        models: &Arc<Models>,
+    ) -> Result<(), StreamError> {
+        if !self.plan.follow(&self.reads, models).await? {
+            return Ok(());
+        }
+        for part in &self.plan.parts {
+            match lives.iter_mut().find(|live| live.part.id == part.id) {
+                Some(live) => live.replace(part.clone()),
+                None => lives.push(ActivePart::appended(part.clone(), self.sampler)),
+            }
+        }
+        Ok(())
+    }
+
     async fn send_changes(
-        &self,
-        lives: &mut [ActivePart],
+        &mut self,
+        lives: &mut Vec<ActivePart>,
         revision: &Revision,
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
+        self.follow(lives, &revision.models).await?;
         for live in lives.iter_mut().filter(|live| live.follows_changes()) {
             self.send_new_changes(live, revision, portions).await?;
         }
@@ -189,41 +212,45 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     }
 
     async fn send_due(
-        &self,
-        lives: &mut [ActivePart],
+        &mut self,
+        lives: &mut Vec<ActivePart>,
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
         let now = Instant::now();
-        for live in lives {
+        for at in 0..lives.len() {
+            let live = &mut lives[at];
             let heartbeat = live.heartbeat_due.is_some_and(|due| due <= now);
             let tick = live.sample_due.filter(|due| *due <= now);
             if heartbeat || tick.is_some() {
                 let tick = tick.or(live.heartbeat_due).unwrap_or(now);
                 live.schedule(self.sampler, now);
-                self.resend(live, tick, heartbeat, portions).await?;
+                self.resend(lives, at, (tick, heartbeat), portions).await?;
             }
         }
         Ok(())
     }
 
-    /// Sends a sample or a heartbeat.
+    /// Sends a sample or a heartbeat of the part at a place of the list.
     async fn resend(
-        &self,
-        live: &mut ActivePart,
-        tick: Instant,
-        heartbeat: bool,
+        &mut self,
+        lives: &mut Vec<ActivePart>,
+        at: usize,
+        (tick, heartbeat): (Instant, bool),
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
-        let (suppress, deletes) = match live.part.pace {
+        let (suppress, deletes) = match lives[at].part.pace {
             StreamMode::Changes { .. } => {
                 // Removals that were not sent yet must not get lost by the repetition.
                 let revision = self.sampler.core().revision();
-                self.send_new_changes(live, &revision, portions).await?;
+                self.follow(lives, &revision.models).await?;
+                self.send_new_changes(&mut lives[at], &revision, portions).await?;
                 (false, false)
             }
             StreamMode::Sample { suppress, deletes, .. } => (suppress && !heartbeat, deletes),
         };
-        let sample = self.sample_at(&live.part, tick).await;
+        let sample = self.sample_at(&lives[at].part, tick).await;
+        self.follow(lives, &sample.models).await?;
+        let live = &mut lives[at];
         let mut teller =
             self.writer(&live.part, TimestampMode::OfReading { time_ns: sample.time_ns });
         if suppress {
@@ -251,7 +278,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
     ) -> Sample {
         let origin = part.selection.origin;
         if !part.polled {
-            return Sample::of(revision.tree(origin).clone(), now_ns());
+            return Sample::of(origin, revision, now_ns());
         }
         let known = match origin {
             Origin::OpenConfig => &mut samples.openconfig,
@@ -269,19 +296,34 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         if part.polled {
             self.sampler.sample(origin, tick).await
         } else {
-            Sample::of(self.sampler.core().revision().tree(origin).clone(), now_ns())
+            Sample::of(origin, &self.sampler.core().revision(), now_ns())
         }
     }
 
     fn writer(&self, part: &SubscriptionPart, time: TimestampMode) -> NotificationWriter<'_> {
         let origin = part.selection.origin;
-        let models = self.sampler.core().models();
+        let models = Arc::clone(self.plan.models());
         let prefix = self.plan.prefix.root(origin);
         NotificationWriter::new(&self.outlet, (models, origin), self.plan.encoding, prefix, time)
     }
 }
 
 impl ActivePart {
+    /// A part whose first leaves were appended while the stream runs: all of them are due.
+    fn appended<D: Datastore>(part: SubscriptionPart, sampler: &Sampler<D>) -> Self {
+        let cursor = Cursor::new(part.selection.clone(), Tree::new());
+        let mut live = Self { part, cursor, told: 0, sample_due: None, heartbeat_due: None };
+        let now = Instant::now();
+        live.schedule(sampler, now);
+        live.sample_due = live.sample_due.map(|_| now);
+        live
+    }
+
+    fn replace(&mut self, part: SubscriptionPart) {
+        self.cursor.select(part.selection.clone());
+        self.part = part;
+    }
+
     fn follows_changes(&self) -> bool {
         matches!(self.part.pace, StreamMode::Changes { .. })
     }
