@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::{Arc, LazyLock};
 
-use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::{Child, InstancePath, Models, NodeId, Path, PathPattern, Step};
+use holdfast_config::schema::{Origin, Schema, YangModule};
+use holdfast_config::{Child, InstancePath, Models, NodeId, Path, PathPattern, Step, Value};
 use proptest::prelude::*;
 
 use super::{
@@ -269,6 +269,56 @@ fn selections_share_their_leaf_sets() {
         }
         assert_eq!(cache.builds(), made, "{depth:?}");
     }
+}
+
+/// A selection of all leaves, replaced when nodes are appended to the models.
+#[test]
+fn a_cursor_tells_of_appended_nodes() {
+    const MODULE: &str = r#"module things { yang-version 1.1; namespace "urn:things"; prefix t;
+        import holdfast { prefix hf; } organization "us"; revision 2026-11-24 { description "First."; }
+        augment "/hf:interfaces/hf:interface" { leaf colour { type string; } }
+        container things { leaf size { type uint32; } } }"#;
+    let module = YangModule { name: "things".into(), text: MODULE.into() };
+    let grown = Arc::new(MODELS.appended(Origin::Native, &[module]).unwrap());
+    let all = |models: &Models| {
+        let filter = Filter::default();
+        let patterns = vec![PathPattern::default()];
+        Arc::new(Selection::new(&models.native, patterns, &filter, ChangeDetection::All))
+    };
+    let set = |from: &Revision, models: &Arc<Models>, leaves: &[(&str, Value)]| {
+        let mut draft = from.draft(models, from.number + 1);
+        for (path, value) in leaves {
+            let path = models.native.resolve_write(&path.parse().unwrap()).unwrap();
+            let mutation = Mutation::Set(value.clone());
+            draft.apply(RevisionChange { origin: Origin::Native, path, mutation });
+        }
+        draft.publish()
+    };
+    let told = |mut walk: Walk| {
+        let mut told = Vec::new();
+        while let Some(TreeUpdate::Leaf { path, .. }) = walk.next() {
+            told.push(InstancePath(path.to_vec()).to_path(&grown.native).to_string());
+        }
+        told
+    };
+    let first = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
+    let first = set(&first, &MODELS, &[("/interfaces/interface[name=a]/mtu", Value::Uint(1))]);
+    let later = [
+        ("/interfaces/interface[name=a]/colour", Value::Str("red".into())),
+        ("/things/size", Value::Uint(7)),
+    ];
+    let second = set(&first, &grown, &later);
+    let mut cursor = Cursor::new(all(&MODELS), first.native.clone());
+    cursor.select(all(&grown));
+    let walk = cursor.next(&second.native, Compare::Events);
+    assert_eq!(told(walk), ["/interfaces/interface[name=a]/colour", "/things/size"]);
+    let third = set(&second, &grown, &[("/things/size", Value::Uint(8))]);
+    assert_eq!(told(cursor.next(&third.native, Compare::Events)), ["/things/size"]);
+    // Polled leaves of nodes that came while they were read.
+    let size = grown.native.resolve_write(&"/things/size".parse().unwrap()).unwrap();
+    let polled = vec![(size, Value::Uint(9))];
+    let tree = super::polled::with_polled_leaves(&MODELS.native, &first.native, polled, 3);
+    assert_eq!(told(Walk::whole(all(&grown), &tree)).len(), 2, "the port and its mtu");
 }
 
 /// A walk with pauses reports the same updates as one without.

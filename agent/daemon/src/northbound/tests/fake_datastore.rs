@@ -41,6 +41,7 @@ struct FakeState {
     revision_tx: Mutex<Option<watch::Sender<Arc<Revision>>>>,
     boundary_tx: BoundarySender,
     polled: Mutex<Vec<(InstancePath, Value)>>,
+    polled_native: Mutex<Vec<(InstancePath, Value)>>,
     reads: AtomicUsize,
     failure: Mutex<Option<CommitError>>,
     device: Device,
@@ -75,6 +76,7 @@ impl FakeDatastore {
             ))))),
             boundary_tx: BoundarySender::default(),
             polled: Mutex::default(),
+            polled_native: Mutex::default(),
             reads: AtomicUsize::new(0),
             failure: Mutex::default(),
             ignored: Arc::new(
@@ -164,6 +166,20 @@ impl FakeDatastore {
         polled.push((path, value));
     }
 
+    /// Sets a native leaf without events.
+    pub(super) fn polled_native_leaf(&self, path: &str, value: Value) {
+        let path = self.models().native.resolve_write(&path.parse().unwrap()).unwrap();
+        self.0.polled_native.lock().unwrap().push((path, value));
+    }
+
+    /// Appends nodes to the models while readers are there.
+    pub(super) fn append(&self, models: &Arc<Models>) {
+        let mut configuration = self.0.configuration.lock().unwrap();
+        *configuration = configuration.with_models(Arc::clone(models));
+        drop(configuration);
+        self.publish_with(models, |_| {});
+    }
+
     /// Number of polls.
     pub(super) fn reads(&self) -> usize {
         self.0.reads.load(Ordering::SeqCst)
@@ -184,8 +200,16 @@ impl FakeDatastore {
     }
 
     fn publish(&self, change: impl FnOnce(&mut Draft<'_>)) -> Arc<Revision> {
+        self.publish_with(&Arc::clone(&self.revision().models), change)
+    }
+
+    fn publish_with(
+        &self,
+        models: &Arc<Models>,
+        change: impl FnOnce(&mut Draft<'_>),
+    ) -> Arc<Revision> {
         let last = self.revision();
-        let mut draft = last.draft(&last.models, now_ns());
+        let mut draft = last.draft(models, now_ns());
         change(&mut draft);
         let next = Arc::new(draft.publish());
         self.with_sender(|tx| tx.send_replace(next.clone()));
@@ -229,7 +253,11 @@ impl Datastore for FakeDatastore {
         self.0.reads.fetch_add(1, Ordering::SeqCst);
         match origin {
             Origin::OpenConfig => self.0.polled.lock().unwrap().clone(),
-            Origin::Native => self.0.ignored.leaves(),
+            Origin::Native => {
+                let mut leaves = self.0.ignored.leaves();
+                leaves.extend(self.0.polled_native.lock().unwrap().clone());
+                leaves
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! their extensions over the core and the simulated kernel.
 
 mod acctz;
+mod appended_nodes;
 mod authz;
 mod boot_artefacts;
 pub(crate) mod certz;

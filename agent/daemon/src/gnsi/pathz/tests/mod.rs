@@ -1,5 +1,6 @@
 //! Policies as text, on the models of this box: `user ada + read /interfaces`, `-` denies, `origin:/path` for others.
 
+pub(crate) mod appended;
 mod filter;
 
 use std::sync::{Arc, LazyLock};
