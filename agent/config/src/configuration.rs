@@ -130,32 +130,33 @@ impl Configuration {
         mut entries: usize,
         cancel: &CancelToken,
     ) -> (Self, Vec<Problem>) {
-        let mut problems = Vec::new();
-        let ground = match self.has_services() || !layers.claims().is_empty() {
-            false => None,
-            true => {
-                let old = (&self.layers.without_claims(), &self.ground);
-                let (ground, found, _) = unite(&self.models, old, &layers.without_claims(), cancel);
-                match found.is_empty() && !cancel.is_cancelled() {
-                    true => {
-                        let before = layers.clone();
-                        problems.extend(self.walk(&ground, &mut layers));
-                        entries = entries_after(entries, &before, &layers);
-                    }
-                    false => problems.extend(found),
-                }
-                Some(ground)
-            }
-        };
-        let old = (&self.layers, &self.images);
-        let (images, found, work) = unite(&self.models, old, &layers, cancel);
-        if problems.is_empty() {
-            problems = found;
+        if !self.has_services() && layers.claims().is_empty() {
+            let old = (&self.layers, &self.images);
+            let (images, problems, work) = unite(&self.models, old, &layers, cancel);
+            let ground = images.clone();
+            return (Self { layers, images, ground, entries, work, ..self.clone() }, problems);
         }
-        let ground = match layers.claims().is_empty() {
-            true => images.clone(),
-            false => ground.unwrap_or_else(|| images.clone()),
-        };
+        let old = (&self.layers.without_claims(), &self.ground);
+        let without = layers.without_claims();
+        let (mut ground, mut problems, mut work) = unite(&self.models, old, &without, cancel);
+        if problems.is_empty() && !cancel.is_cancelled() {
+            let before = layers.clone();
+            problems = self.walk(&ground, &mut layers);
+            entries = entries_after(entries, &before, &layers);
+        }
+        let mut images = ground.clone();
+        if !self.layers.claims().is_empty() || !layers.claims().is_empty() {
+            let old = (&self.layers, &self.images);
+            let (united, found, more) = unite(&self.models, old, &layers, cancel);
+            images = united;
+            work.entries += more.entries;
+            if problems.is_empty() {
+                problems = found;
+            }
+        }
+        if layers.claims().is_empty() {
+            ground = images.clone();
+        }
         (Self { layers, images, ground, entries, work, ..self.clone() }, problems)
     }
 

@@ -225,6 +225,16 @@ fn a_replace_by_text_deletes_the_instances_that_it_does_not_bring() {
     assert_eq!(made(&native), made(&both), "paths that do not cover the instances leave them");
 }
 
+#[test]
+fn a_box_without_instances_does_the_work_of_one_without_types() {
+    let typed = fresh(TEMPLATE);
+    let plain = Configuration::new(Arc::clone(typed.shared_models()), Layers::new());
+    let mtu = r#"update oc:/interfaces/interface[name=eth7]/config {"name":"eth7","mtu":1400}"#;
+    let [typed, plain] = [typed, plain].map(|before| set(&before, mtu));
+    assert_eq!(typed.work(), plain.work());
+    assert_eq!(typed.effective(), plain.effective());
+}
+
 // proves sv.A7
 #[test]
 fn what_is_wrong_with_an_instance_refuses_the_request() {
