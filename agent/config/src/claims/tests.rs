@@ -11,7 +11,7 @@ use crate::{Configuration, RowChange, layer_rows_diff};
 /// Leaves by path and value, keys included, with the names of their holders.
 type Ledger = BTreeMap<String, (String, BTreeSet<String>)>;
 
-/// What a claim may put out: each line is a command, nested by blanks, and OpenConfig where it begins so.
+/// Outputs that claims are made of: command lines after `cli:`, else an OpenConfig path with a document.
 const OUTPUTS: [&str; 12] = [
     "cli:interface br0\n type bridge",
     "cli:interface br0\n mtu 1400",

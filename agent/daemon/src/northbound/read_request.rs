@@ -83,7 +83,7 @@ impl ReadRequest {
         Self { unknown, ..self }
     }
 
-    /// The same request, for data of other models. Paths that were admitted are still admitted.
+    /// Makes the request for data of other models. Paths that were admitted are still admitted.
     pub(super) fn for_models(&self, models: &Arc<Models>) -> Self {
         let rights = self.rights.as_ref().map(|rights| rights.for_models(models));
         Self { models: Arc::clone(models), rights, ..self.clone() }

@@ -103,7 +103,7 @@ fn refused(before: &Configuration, operations: &str, parts: &[&str]) -> EditErro
     errors
 }
 
-/// What services ask of the native configuration, as command lines.
+/// Prints the native layer of services as command lines.
 fn made(configuration: &Configuration) -> String {
     cli::print(
         &configuration.models().native,

@@ -199,8 +199,7 @@ impl SimulatedKernel {
         self.set_attribute(name, LinkAttribute::IfAlias(alias.to_owned()));
     }
 
-    /// Changes the speed or duplex that the driver of a port reports, as when a cable is plugged in or both ends
-    /// negotiate anew.
+    /// Changes the speed or duplex that the driver of a port reports, as after a new negotiation.
     pub fn set_ethernet(&self, ethernet: Ethernet) {
         let key = descriptors::ethernet::key(&ethernet.link);
         self.change_externally_and_read(key, |machine| {

@@ -117,7 +117,7 @@ impl CompiledPolicy {
         compiled
     }
 
-    /// The same policy for other models.
+    /// Compiles the policy for other models.
     pub(super) fn for_models(&self, models: &Arc<Models>) -> Self {
         Self::accepted(models, Arc::clone(&self.policy))
     }

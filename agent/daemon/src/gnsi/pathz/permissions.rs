@@ -57,7 +57,7 @@ impl PathPermissions {
         Self { policy, compiled, user, read, write, counters }
     }
 
-    /// The same permissions for data of other models; `None` when these judge them too.
+    /// Makes permissions of the user for data of other models; `None` when these judge it, too.
     fn others_for(&self, models: &Arc<Models>) -> Option<Self> {
         let Self { policy, compiled, user, counters, .. } = self;
         let other = || Self::new(policy.clone(), models, user.clone(), counters.clone());
