@@ -39,12 +39,8 @@ impl Configuration {
     /// cause, are resolved by the order of [`LayerKey::ALL`].
     pub fn new(models: Arc<Models>, layers: Layers) -> Self {
         let nothing = (&Layers::new(), &Images::default());
-        let never = CancelToken::default();
-        let (images, _, work) = unite(&models, nothing, &layers, &never);
-        let ground = match layers.claims().is_empty() {
-            true => images.clone(),
-            false => unite(&models, nothing, &layers.without_claims(), &never).0,
-        };
+        let (images, _, work) = unite(&models, nothing, &layers, &CancelToken::default());
+        let ground = ground_of(&models, nothing, (&layers, &images));
         let entries = entries_after(0, nothing.0, &layers);
         let mut has_factory = false;
         layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
@@ -168,7 +164,6 @@ impl Configuration {
     fn walk(&self, ground: &Images, layers: &mut Layers) -> Vec<Problem> {
         let Some(services) = &self.services else { return Vec::new() };
         let outcome = services.walk(&GroundChange {
-            models: &self.models,
             old: Ground(&self.ground),
             new: Ground(ground),
             claims: layers.claims(),
@@ -221,15 +216,9 @@ impl Configuration {
         if let Some(claims) = self.rebased_claims(base, current, &from.models) {
             layers.set_claims(claims);
         }
-        let never = CancelToken::default();
-        let (images, _, work) = unite(&from.models, (&from.layers, &from.images), &layers, &never);
-        let ground = match layers.claims().is_empty() {
-            true => images.clone(),
-            false => {
-                let old = (&from.layers.without_claims(), &from.ground);
-                unite(&from.models, old, &layers.without_claims(), &never).0
-            }
-        };
+        let old = (&from.layers, &from.images);
+        let (images, _, work) = unite(&from.models, old, &layers, &CancelToken::default());
+        let ground = ground_of(&from.models, (&from.layers, &from.ground), (&layers, &images));
         let entries = entries_after(from.entries, &from.layers, &layers);
         let changed = if self.factory.is_same(&base.factory) { current } else { self };
         Self {
@@ -332,10 +321,7 @@ impl Configuration {
 
     /// Tree for Get CONFIG of an origin: the client's layer, factory values, and the defaults in use.
     pub fn config_view(&self, origin: Origin) -> &Tree<LeafMark> {
-        match origin {
-            Origin::OpenConfig => &self.images.openconfig,
-            Origin::Native => &self.images.native,
-        }
+        self.images.view(origin)
     }
 
     /// Work done to compute this version from the previous one.
@@ -351,6 +337,19 @@ impl Configuration {
     pub(crate) fn has_factory(&self) -> bool {
         self.has_factory
     }
+}
+
+/// Ground of `new`, which are layers with their union, given earlier layers with their ground.
+fn ground_of(
+    models: &Models,
+    old: (&Layers, &Images),
+    (new, images): (&Layers, &Images),
+) -> Images {
+    if new.claims().is_empty() {
+        return images.clone();
+    }
+    let old = (&old.0.without_claims(), old.1);
+    unite(models, old, &new.without_claims(), &CancelToken::default()).0
 }
 
 /// Number of list entries in `new`, given that of `old`. Leases do not count, because no request causes them.

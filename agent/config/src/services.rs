@@ -4,12 +4,10 @@
 //! parameters differ in it, joins their claims, and makes the effective tree of all layers.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use crate::claims::{ClaimChange, Claims};
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
-use crate::models::Models;
 use crate::schema::Origin;
 use crate::tree::Tree;
 use crate::union::{Images, Provenance};
@@ -26,17 +24,13 @@ impl<'a> Ground<'a> {
 
     /// Configuration of clients with the defaults in use.
     pub fn config_view(self, origin: Origin) -> &'a Tree<LeafMark> {
-        match origin {
-            Origin::OpenConfig => &self.0.openconfig,
-            Origin::Native => &self.0.native,
-        }
+        self.0.view(origin)
     }
 }
 
 /// A change of the ground, for which instances are walked.
 #[derive(Debug)]
 pub struct GroundChange<'a> {
-    pub models: &'a Arc<Models>,
     pub old: Ground<'a>,
     pub new: Ground<'a>,
     /// Claims before.

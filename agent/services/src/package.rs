@@ -20,8 +20,6 @@ use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
 use crate::yang::{self, ServiceList};
 
-/// End of the name of an archive.
-const ARCHIVE_END: &str = ".hfs";
 /// End of the name of the module's file.
 const MODULE_END: &str = ".yang";
 
@@ -106,8 +104,7 @@ impl Package {
 
     /// Name of the archive of this package.
     pub fn archive_name(&self) -> String {
-        let Outline { name, version, .. } = &self.outline;
-        format!("{}-{version}{ARCHIVE_END}", name.text)
+        self.outline.archive_name()
     }
 
     pub fn version(&self) -> Version {

@@ -68,11 +68,7 @@ impl ServiceTypes {
             return Err(PackageErrors(missing));
         }
         let schema = &package.list.models.native;
-        let above = |node: &_| schema.node(*node).parent;
-        let mut path: Vec<_> =
-            std::iter::successors(Some(package.list.list), above).map(Step::node).collect();
-        path.pop(); // the root is no step
-        path.reverse();
+        let path = schema.steps(package.list.list);
         let children = &schema.node(package.list.list).children;
         let deploy = children.iter().copied().find(|node| schema.node(*node).name == "deploy");
         self.models = Arc::clone(&package.list.models);
@@ -206,7 +202,7 @@ impl ServiceType {
         deploy.is_none_or(|value| *value == Value::Bool(true))
     }
 
-    /// What the work of all states of an instance puts out.
+    /// Makes the claims of all states of an instance.
     fn work(
         &self,
         ground: Ground<'_>,

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::ClaimNumber;
 use crate::instance::{InstancePath, Step};
 use crate::layer::LeafMark;
-use crate::schema::{NodeKind, Schema};
+use crate::schema::Schema;
 use crate::tree::{Branch, Change, Child, Leaf, LeafMeta, NodeRef, Tree};
 use crate::value::Value;
 
@@ -131,7 +131,7 @@ impl Join {
             return Vec::new();
         }
         let before = (self.layer.clone(), self.ledger.clone());
-        let (gained, lost): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.gained);
+        let (mut gained, lost): (Vec<_>, Vec<_>) = parts.into_iter().partition(|part| part.gained);
         for Part { number, path, value, .. } in lost {
             match value {
                 Some(_) => self.release_leaf(schema, &path, number),
@@ -140,8 +140,9 @@ impl Join {
         }
         let mut contradictions = BTreeMap::new();
         // Entries come before what is in them, outer ones first, so that each is made by its own keys.
-        let mut gained = gained;
-        gained.sort_by_key(|part| (entry_of_key(schema, &part.path).is_none(), part.path.0.len()));
+        let is_key =
+            |path: &InstancePath| path.last().is_some_and(|it| schema.is_list_key(it.node));
+        gained.sort_by_key(|part| (!is_key(&part.path), part.path.0.len()));
         for Part { number, path, value, .. } in gained {
             let Some(value) = value else {
                 self.hold_presence(schema, &path, number);
@@ -258,9 +259,7 @@ impl Join {
 /// Path of the entry whose key leaf is at `path`.
 fn entry_of_key(schema: &Schema, path: &InstancePath) -> Option<InstancePath> {
     let (last, above) = path.0.split_last()?;
-    let list = above.last().filter(|step| step.keys.is_some())?;
-    let NodeKind::List { keys } = &schema.node(list.node).kind else { return None };
-    keys.contains(&last.node).then(|| InstancePath(above.to_vec()))
+    schema.is_list_key(last.node).then(|| InstancePath(above.to_vec()))
 }
 
 fn count_leaves(node: NodeRef<'_, Holders>) -> usize {

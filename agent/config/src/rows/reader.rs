@@ -164,8 +164,8 @@ impl<'m> ListReader<'m> {
         let mut reader = RowReader(key);
         let stored = reader.byte()?;
         let layer = LayerKey::ALL.into_iter().find(|it| code(*it) == stored);
-        let of_claim = [Origin::Native, Origin::OpenConfig].into_iter();
-        let of_claim = of_claim.into_iter().find(|it| claim_code(*it) == stored);
+        let mut origins = [Origin::Native, Origin::OpenConfig].into_iter();
+        let of_claim = origins.find(|it| claim_code(*it) == stored);
         let Some(origin) = layer.map(|it| it.origin).or(of_claim) else { return Ok(None) };
         let (schema, names) = (models.schema(origin), models.names(origin));
         let Some(node) = names.node(reader.name()?) else { return Ok(None) };
@@ -174,10 +174,7 @@ impl<'m> ListReader<'m> {
             None => RowOwner::Claim(read_claim_key(&mut reader)?, origin),
         };
         let prefix = key[..key.len() - reader.0.len()].into();
-        let up = |node: &NodeId| schema.node(*node).parent;
-        let mut steps: Vec<_> = std::iter::successors(Some(node), up).map(Step::node).collect();
-        steps.pop(); // the root is no step
-        steps.reverse();
+        let steps = schema.steps(node);
         Ok(Some(Self {
             prefix,
             of,

@@ -22,6 +22,7 @@ pub use self::types::{Type, ValueError};
 pub use self::validator::{InvalidData, Validator};
 pub use self::when::When;
 
+use crate::instance::Step;
 use crate::value::Value;
 
 const NATIVE_MODULES: compile::Sources = &[
@@ -261,6 +262,15 @@ impl Schema {
             NodeKind::List { keys } => keys,
             _ => &[],
         }
+    }
+
+    /// Steps from the root to a node, those of lists without keys.
+    pub fn steps(&self, node: NodeId) -> Vec<Step> {
+        let above = |node: &NodeId| self.node(*node).parent;
+        let mut steps: Vec<_> = std::iter::successors(Some(node), above).map(Step::node).collect();
+        steps.pop(); // the root is no step
+        steps.reverse();
+        steps
     }
 
     /// True for a leaf that is a key of its list.

@@ -70,6 +70,14 @@ pub(crate) struct Images {
 }
 
 impl Images {
+    /// View for Get CONFIG of an origin.
+    pub(crate) fn view(&self, origin: Origin) -> &Tree<LeafMark> {
+        match origin {
+            Origin::OpenConfig => &self.openconfig,
+            Origin::Native => &self.native,
+        }
+    }
+
     /// These images with the memory of `old` wherever they are equal.
     pub(crate) fn sharing(self, old: &Self) -> Self {
         Self {

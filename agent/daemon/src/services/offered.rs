@@ -8,15 +8,13 @@ use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
 use holdfast_config::Models;
-use holdfast_services::outline::{OUTLINE, Version};
+use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
 use holdfast_services::{Outline, PackageError, PackageFiles, ServiceTypes};
 use smol_str::SmolStr;
 use tracing::{error, info, warn};
 
 use super::{ServiceError, folder};
 
-/// End of the name of an archive.
-const ARCHIVE_END: &str = "hfs";
 /// Bits of a file's mode by which others than its owner can write it.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
@@ -41,7 +39,7 @@ pub fn load(folder: Option<&Path>, models: Arc<Models>) -> Result<ServiceTypes, 
     let mut offered = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
-        if path.extension().is_none_or(|end| end != ARCHIVE_END) {
+        if path.extension().is_none_or(|end| end != ARCHIVE_EXTENSION) {
             continue;
         }
         match read(&path) {
@@ -83,13 +81,13 @@ fn read(path: &Path) -> Result<(SmolStr, Offered), ServiceError> {
     let files = PackageFiles::read(&folder::bounded(path)?).map_err(refused)?;
     let text = files.text(OUTLINE).transpose().map_err(|error| refused(error.into()))?;
     let (outline, _) = Outline::read(text.unwrap_or_default()).map_err(refused)?;
-    let (name, version) = (outline.name.text, outline.version);
-    let wanted = format!("{name}-{version}.{ARCHIVE_END}");
+    let wanted = outline.archive_name();
     if path.file_name().is_none_or(|name| *name != *wanted) {
         let reason = format!("it holds `{wanted}`, and is called otherwise");
         return Err(refused(PackageError::of_file("", reason).into()));
     }
-    Ok((name, Offered { version, path: path.to_owned(), files }))
+    let offered = Offered { version: outline.version, path: path.to_owned(), files };
+    Ok((outline.name.text, offered))
 }
 
 /// Refuses what others could change: a package decides what its service writes.

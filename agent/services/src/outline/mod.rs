@@ -21,6 +21,8 @@ pub use raw::{Converge, MissingHandler};
 pub const OUTLINE: &str = "service.toml";
 /// Folder of the templates.
 pub const TEMPLATES: &str = "templates";
+/// Extension of the name of an archive.
+pub const ARCHIVE_EXTENSION: &str = "hfs";
 /// The component that every instance has.
 pub const SELF: &str = "self";
 /// First state of every component.
@@ -162,6 +164,11 @@ impl Outline {
             PackageError::at(OUTLINE, text, &span, error.message())
         })?;
         check::outline(text, document)
+    }
+
+    /// Name of the archive of the package.
+    pub fn archive_name(&self) -> String {
+        format!("{}-{}.{ARCHIVE_EXTENSION}", self.name.text, self.version)
     }
 
     pub fn component(&self, name: &str) -> Option<&ComponentType> {
