@@ -17,6 +17,9 @@ use tokio::task::JoinHandle;
 
 use super::{Agent, BOX, caller};
 
+/// Sets that the core examines at the same time; further ones wait in its queue.
+const EXAMINED_AT_ONCE: usize = 4;
+
 /// Rules that permit everything, count what they are asked, and let the first question wait.
 #[derive(Debug)]
 struct SlowAdmission {
@@ -136,15 +139,22 @@ async fn an_abandoned_set_ends_during_its_examination() {
 async fn an_abandoned_set_in_the_queue_is_not_examined() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    let (first, _) = SlowSet::begin(&agent, 1600);
-    let (mut second, _) = SlowSet::begin(&agent, 1700);
-    // Both are handed over: a task runs until it has to wait.
+    let mut examined = Vec::new();
+    for mtu in (1600..).take(EXAMINED_AT_ONCE) {
+        let (set, begun) = SlowSet::begin(&agent, mtu);
+        tokio::task::spawn_blocking(move || begun.recv().unwrap()).await.unwrap();
+        examined.push(set);
+    }
+    let (mut queued, _) = SlowSet::begin(&agent, 1700);
+    // It is handed over: a task runs until it has to wait.
     tokio::task::yield_now().await;
-    second.abandon().await;
-    drop(first.go_on);
-    first.task.await.unwrap().unwrap();
-    assert!(has_mtu(&kernel, 1600), "{:?}", kernel.contents());
+    queued.abandon().await;
+    for set in examined {
+        drop(set.go_on);
+        set.task.await.unwrap().unwrap();
+    }
+    assert!(has_mtu(&kernel, 1603), "{:?}", kernel.contents());
     agent.update(BOX).await.unwrap();
-    assert_eq!(second.authorizer_calls(), 0, "it was examined");
+    assert_eq!(queued.authorizer_calls(), 0, "it was examined");
     agent.stop().await;
 }
