@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::claims::{ClaimError, Claims};
-use crate::edit::{Attribution, Edit, EditCause, EditErrors, EditSession, check_roles};
+use crate::claims::{ClaimError, Claims, ServiceTag};
+use crate::edit::{
+    Attribution, Edit, EditCause, EditErrors, EditOperation, EditSession, check_roles,
+};
 use crate::footprint::EditScope;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace, Owner};
@@ -11,7 +13,7 @@ use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
-use crate::services::{Ground, GroundChange, Services};
+use crate::services::{Ground, Services, Surroundings, WalkOutcome, WalkRequest};
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
 
@@ -25,6 +27,8 @@ pub struct Configuration {
     ground: Images,
     /// Types of services, which walk the instances that differ; `None` on a box without any.
     services: Option<Arc<dyn Services>>,
+    /// State that walks see, for the time of an examination.
+    surroundings: Surroundings,
     /// Factory configuration, the base of union_replace. All of it is marked [`LeafMark::Factory`].
     factory: Tree<LeafMark>,
     /// Some leaf of client native may stem from the factory. Once true it stays true.
@@ -46,8 +50,18 @@ impl Configuration {
         layers.tree(LayerKey::CLIENT_NATIVE).walk(&mut |_, leaf| {
             has_factory |= leaf.meta == LeafMark::Factory;
         });
-        let (factory, services) = (Tree::new(), None);
-        Self { models, layers, images, ground, services, factory, has_factory, entries, work }
+        Self {
+            models,
+            layers,
+            images,
+            ground,
+            services: None,
+            surroundings: Surroundings::default(),
+            factory: Tree::new(),
+            has_factory,
+            entries,
+            work,
+        }
     }
 
     /// Sets the factory configuration. The layers stay as they are: the first start decides how much of it they
@@ -160,26 +174,65 @@ impl Configuration {
         self.services.is_some() || !self.layers.claims().is_empty()
     }
 
+    /// Computes the configuration after walks of the instances that are due in the surroundings.
+    ///
+    /// # Errors
+    /// When claims disagree with one another or with other layers, or are more than a limit allows.
+    pub fn walked(&self) -> Result<Self, EditErrors> {
+        let attribution = Attribution::of_trees(&self.models, |_| EditOperation::Walk);
+        self.with_layers(self.layers.clone(), &attribution, &CancelToken::default())
+    }
+
+    /// Walks instances as a change would, without its effects.
+    pub fn trial(&self, surroundings: &Surroundings) -> WalkOutcome {
+        let Some(services) = &self.services else { return WalkOutcome::default() };
+        let ground = Ground(self.ground.clone());
+        let (claims, book) = (self.layers.claims(), &self.layers.book);
+        services.walk(&WalkRequest { old: &ground, new: &ground, claims, book, surroundings })
+    }
+
+    /// Names of the service instances whose parameters differ in another version.
+    pub fn changed_instances(&self, new: &Self) -> Vec<ServiceTag> {
+        let services = self.services.as_ref().or(new.services.as_ref());
+        let [old, new] = [self, new].map(|it| Ground(it.ground.clone()));
+        services.map(|services| services.changed(&old, &new)).unwrap_or_default()
+    }
+
+    /// The union of everything but services.
+    pub fn ground(&self) -> Ground {
+        Ground(self.ground.clone())
+    }
+
+    /// Sets the state that walks see from now on.
+    #[must_use]
+    pub fn with_surroundings(self, surroundings: Surroundings) -> Self {
+        Self { surroundings, ..self }
+    }
+
     /// Has the instances walked that differ in a new ground, and joins their claims.
     fn walk(&self, ground: &Images, layers: &mut Layers) -> Vec<Problem> {
         let Some(services) = &self.services else { return Vec::new() };
-        let outcome = services.walk(&GroundChange {
-            old: Ground(&self.ground),
-            new: Ground(ground),
+        let outcome = services.walk(&WalkRequest {
+            old: &Ground(self.ground.clone()),
+            new: &Ground(ground.clone()),
             claims: layers.claims(),
+            book: &layers.book,
+            surroundings: &self.surroundings,
         });
-        let mut problems: Vec<_> = outcome.failures.into_iter().map(Problem::Work).collect();
-        if outcome.claims.is_empty() {
-            return problems;
+        if !outcome.failures.is_empty() {
+            return outcome.failures.into_iter().map(Problem::Work).collect();
         }
-        match layers.claims().replaced(&self.models, outcome.claims) {
-            Ok(claims) => layers.set_claims(claims),
-            Err(ClaimError::Disagreements(found)) => {
-                problems.extend(found.into_iter().map(Box::new).map(Problem::Disagreement));
+        if !outcome.claims.is_empty() {
+            match layers.claims().replaced(&self.models, outcome.claims) {
+                Ok(claims) => layers.set_claims(claims),
+                Err(ClaimError::Disagreements(found)) => {
+                    return found.into_iter().map(Box::new).map(Problem::Disagreement).collect();
+                }
+                Err(ClaimError::Limit(error)) => return vec![Problem::Limit(error)],
             }
-            Err(ClaimError::Limit(error)) => problems.push(Problem::Limit(error)),
         }
-        problems
+        outcome.plans.into_iter().for_each(|change| layers.book.set(change));
+        Vec::new()
     }
 
     /// Sets the types of services. The claims of their instances stay as they are until the instances differ.
@@ -224,6 +277,7 @@ impl Configuration {
         Self {
             models: from.models.clone(),
             services: from.services.clone(),
+            surroundings: from.surroundings.clone(),
             layers,
             images,
             ground,
@@ -261,8 +315,8 @@ impl Configuration {
         &self.models
     }
 
-    /// Computes the configuration with the client's layers, the annotation of the root, and the claims of services, from
-    /// another version.
+    /// Computes the configuration with the client's layers, the annotation of the root, and the claims and plans of
+    /// services, from another version.
     /// There are no checks: a configuration that was accepted once must be restorable, whatever has changed in
     /// other layers.
     #[must_use]
@@ -275,6 +329,7 @@ impl Configuration {
         layers.annotation = other.annotation.clone();
         layers.secrets = other.secrets.clone();
         layers.set_claims(other.claims().clone());
+        layers.book = other.book.clone();
         let entries = entries_after(self.entries, &self.layers, &layers);
         self.advanced(layers, entries, &CancelToken::default()).0
     }

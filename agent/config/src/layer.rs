@@ -9,6 +9,7 @@ use crate::boot::BootConfiguration;
 use crate::claims::Claims;
 use crate::schema::Origin;
 use crate::secrets::Secrets;
+use crate::services::Book;
 use crate::tree::{Branch, LeafMeta, Tree};
 
 /// Owner of a layer.
@@ -222,6 +223,8 @@ pub struct Layers {
     pub off: LayerSet,
     /// Claims of services, of which their two trees are the join.
     claims: Claims,
+    /// Service plans, which say how far the instances are.
+    pub book: Book,
 }
 
 impl Layers {
@@ -284,6 +287,7 @@ impl Layers {
             && self.factory_text == other.factory_text
             && self.off == other.off
             && self.claims.is_same(&other.claims)
+            && self.book.is_same(&other.book)
     }
 
     /// These layers with all that differs between `base` and `theirs` laid under their own changes: the trees by
@@ -315,6 +319,7 @@ impl Layers {
                 true => theirs.claims.clone(),
                 false => self.claims.clone(),
             },
+            book: self.book.merged(&base.book, &theirs.book),
         };
         (merged, collisions)
     }

@@ -20,18 +20,18 @@ use crate::value::Value;
 ///
 /// Wildcard names are already expanded against the schema, so that one textual path can result in several
 /// patterns.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathPattern(pub Vec<PatternStep>);
 
 /// One step of a [`PathPattern`]. Only lists have `keys`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PatternStep {
     pub node: NodeId,
     pub keys: Option<KeyPattern>,
 }
 
 /// The wanted value for each key of a list, in schema order; `None` matches every value.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyPattern(pub SmallVec<[Option<Value>; 1]>);
 
 /// Reason why a path names nothing in this schema. Each error has the whole path and the part up to the invalid

@@ -48,6 +48,18 @@ impl fmt::Display for ServiceTag {
     }
 }
 
+impl std::str::FromStr for ServiceTag {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "the name of an instance is TYPE[KEY='VALUE']";
+        let (service, key) = text.split_once('[').ok_or(FORM)?;
+        let (key_name, value) = key.split_once("='").ok_or(FORM)?;
+        let key = value.strip_suffix("']").ok_or(FORM)?.into();
+        Ok(Self { service: service.into(), key_name: key_name.into(), key })
+    }
+}
+
 /// Name of a claim: one state of one component of an instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimKey {

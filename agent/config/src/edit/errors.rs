@@ -38,6 +38,8 @@ pub enum EditOperation {
     Factory,
     /// Values from DHCP.
     Lease,
+    /// A walk of service instances.
+    Walk,
 }
 
 /// Problem with an operation.
@@ -203,6 +205,7 @@ impl fmt::Display for EditOperation {
             Self::UnionReplace(_) => "union_replace",
             Self::Factory => "be delivered with",
             Self::Lease => "lease",
+            Self::Walk => "walk services at",
             Self::Boot(Origin::Native) => "boot with vendor_config at",
             Self::Boot(Origin::OpenConfig) => "boot with oc_config at",
             Self::InitialConfiguration(Origin::Native) => "begin with dynamic_vendor_config at",

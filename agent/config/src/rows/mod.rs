@@ -1,12 +1,14 @@
 //! Database rows of layers: one for each list entry, one for the leaves outside of lists.
 //!
 //! A row's key consists of the layer, the list and the keys of all entries on the way; its value holds the leaves
-//! of the entry itself. Claims of services have rows of the same form, with the name of the claim before the keys. Nodes are identified by a hash of their path with modules, never by their [`NodeId`],
-//! because another version of the agent may number them differently. Rows that such a version does not know are
+//! of the entry itself. Claims of services have rows of the same form, with the name of the claim before the keys; the
+//! service plan of an instance is one row. Nodes are identified by a hash of their path with modules, never by their
+//! [`NodeId`], because another version of the agent may number them differently. Rows that such a version does not know are
 //! skipped and counted.
 
 mod boot;
 mod bytes;
+mod plan;
 mod reader;
 pub mod varint;
 
@@ -22,6 +24,7 @@ use crate::layer::{LayerKey, Layers, LeafMark, Owner};
 use crate::models::Models;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::secrets::{SecretLeaf, Secrets};
+use crate::services::Book;
 use crate::tree::{Branch, Child, List, OptionalBranch, beside};
 use crate::value::Value;
 
@@ -151,6 +154,9 @@ pub fn layer_rows_diff(models: &Models, old: &Layers, new: &Layers) -> Vec<RowCh
             put_claim_key(&mut writer.keys, key);
             writer.entry(models.schema(origin).root(), None, old.as_ref(), new.as_ref());
         }
+    }
+    for (tag, _, new) in Book::differences(&old.book, &new.book) {
+        changes.push(RowChange { key: plan::key(tag), value: new.map(plan::write) });
     }
     changes
 }
@@ -328,6 +334,9 @@ fn claim_code(origin: Origin) -> u8 {
         Origin::OpenConfig => 11,
     }
 }
+
+/// First octet of the keys of service plans, whose meaning must never change.
+const PLAN_CODE: u8 = 12;
 
 /// Stored: never to be given another meaning.
 fn secret_code(leaf: SecretLeaf) -> u8 {

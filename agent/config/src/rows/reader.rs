@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use super::bytes::RowReader;
 use super::{
     FLAG_GIVEN, GIVEN, META_ANNOTATION, META_BOOT, META_BOOT_BEFORE, META_FACTORY, META_OFF,
-    META_SECRET, NodeHashes, RowError, boot, claim_code, code, is_secret_row, mark_of,
+    META_SECRET, NodeHashes, RowError, boot, claim_code, code, is_secret_row, mark_of, plan,
     read_claim_key, secret_code,
 };
 use crate::claims::{Claim, ClaimKey, Claims};
@@ -83,6 +83,10 @@ impl<'m> LayersReader<'m> {
                 Ok(())
             }
             key if is_secret_row(key) => read_secret(layers, key, value),
+            key if plan::is_key(key) => plan::read(key, value).map(|read| match read {
+                Some((tag, plan)) => layers.book.set((tag, Some(plan))),
+                None => self.unknown += 1,
+            }),
             _ => self.entry(key, value),
         };
         read.map_err(|reason| RowError { key: key.to_vec(), reason })

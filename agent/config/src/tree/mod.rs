@@ -30,6 +30,7 @@ pub use select::SelectVisitor;
 use crate::instance::{InstancePath, Step};
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, NodeKind, Schema};
+use crate::value::Value;
 
 /// One tree of one schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,6 +182,13 @@ impl<M: LeafMeta> Tree<M> {
         select::select(NodeRef::Branch(&self.root), &pattern.0, &mut InstancePath::root(), out)
     }
 
+    /// Values of the leaves and leaf-lists that match `pattern`, in schema order.
+    pub fn leaf_values(&self, pattern: &PathPattern) -> Vec<Value> {
+        let mut found = LeafValues(Vec::new());
+        let _all_of_it = self.select_into(pattern, &mut found);
+        found.0
+    }
+
     /// Number of list entries that `new` has and `old` lacks, and the reverse. The cost depends on the memory that
     /// the trees do not share.
     pub fn entries_changed(old: &Self, new: &Self) -> (usize, usize) {
@@ -231,6 +239,22 @@ impl<M: LeafMeta> SelectVisitor<M> for Paths {
 
     fn found(&mut self, path: &InstancePath, _: NodeRef<'_, M>) -> ControlFlow<()> {
         self.0.push(path.clone());
+        ControlFlow::Continue(())
+    }
+}
+
+/// Values of the leaves that match a pattern.
+struct LeafValues(Vec<Value>);
+
+impl<M: LeafMeta> SelectVisitor<M> for LeafValues {
+    fn visit(&mut self) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+
+    fn found(&mut self, _: &InstancePath, node: NodeRef<'_, M>) -> ControlFlow<()> {
+        if let NodeRef::Leaf(leaf) = node {
+            self.0.push(leaf.value.clone());
+        }
         ControlFlow::Continue(())
     }
 }

@@ -74,6 +74,7 @@ fn note_decisions(
         EditOperation::Update(at) => Some(deletes + replaces + at),
         EditOperation::Factory
         | EditOperation::Lease
+        | EditOperation::Walk
         | EditOperation::Boot(_)
         | EditOperation::InitialConfiguration(_) => None,
     };

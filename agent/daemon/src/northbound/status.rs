@@ -233,6 +233,7 @@ impl From<&EditErrors> for Refusal {
                 WorkFailureKind::Work => Code::Aborted,
                 WorkFailureKind::Limit => Code::ResourceExhausted,
                 WorkFailureKind::Denied => Code::PermissionDenied,
+                WorkFailureKind::Leaving => Code::FailedPrecondition,
             },
             _ => Code::InvalidArgument,
         };
@@ -244,6 +245,7 @@ impl From<&EditErrors> for Refusal {
                 EditOperation::UnionReplace(index) => format!("union_replace[{index}]"),
                 EditOperation::Factory => "factory".to_owned(),
                 EditOperation::Lease => "lease".to_owned(),
+                EditOperation::Walk => "walk".to_owned(),
                 EditOperation::Boot(Origin::Native) => "boot_config.vendor_config".to_owned(),
                 EditOperation::Boot(Origin::OpenConfig) => "boot_config.oc_config".to_owned(),
                 EditOperation::InitialConfiguration(Origin::Native) => {

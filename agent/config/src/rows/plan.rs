@@ -1,0 +1,142 @@
+//! Rows of service plans: one for each instance.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use super::PLAN_CODE;
+use super::bytes::{self, RowReader};
+use crate::claims::ServiceTag;
+use crate::services::{BackTrack, ComponentPlan, ServicePlan, StatePlan};
+use crate::value::Value;
+
+/// Form of the rows, the first item of each.
+const FORM: u64 = 1;
+
+/// Key of the row of an instance.
+pub(super) fn key(tag: &ServiceTag) -> Vec<u8> {
+    let mut octets = vec![PLAN_CODE];
+    for part in [&tag.service, &tag.key_name, &tag.key] {
+        bytes::put_value(&mut octets, &Value::Str(part.clone()));
+    }
+    octets
+}
+
+pub(super) fn write(plan: &ServicePlan) -> Vec<u8> {
+    let ServicePlan { version, leaving, failure, components } = plan;
+    let mut octets = Vec::new();
+    let items = [
+        Value::Uint(FORM),
+        Value::Str(version.clone()),
+        optional(leaving.as_deref()),
+        optional(failure.as_deref()),
+        Value::List(components.iter().map(component).collect()),
+    ];
+    items.iter().for_each(|item| bytes::put_value(&mut octets, item));
+    octets
+}
+
+fn component(component: &ComponentPlan) -> Value {
+    let ComponentPlan { component_type, name, vars, back_track, states } = component;
+    let back_track = match back_track {
+        None => Value::Empty,
+        Some(BackTrack::Whole) => Value::Bool(true),
+        Some(BackTrack::To(state)) => Value::Str(state.clone()),
+    };
+    Value::List(Arc::new([
+        Value::Str(component_type.clone()),
+        Value::Str(name.clone()),
+        Value::Str((&**vars).into()),
+        back_track,
+        Value::List(states.iter().map(state).collect()),
+    ]))
+}
+
+fn state(state: &StatePlan) -> Value {
+    let StatePlan { name, is_reached, failure, waits_for, since_ns } = state;
+    Value::List(Arc::new([
+        Value::Str(name.clone()),
+        Value::Bool(*is_reached),
+        optional(failure.as_deref()),
+        optional(waits_for.as_deref()),
+        Value::Uint(*since_ns),
+    ]))
+}
+
+fn optional(text: Option<&str>) -> Value {
+    text.map_or(Value::Empty, |text| Value::Str(text.into()))
+}
+
+/// Reads a row; `None` for one of a form that this version does not know.
+pub(super) fn read(
+    key: &[u8],
+    value: &[u8],
+) -> Result<Option<(ServiceTag, ServicePlan)>, &'static str> {
+    let mut key = RowReader(key.strip_prefix(&[PLAN_CODE]).ok_or("it is no service plan")?);
+    let mut part = || key.value().and_then(text);
+    let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
+    let mut items = RowReader(value);
+    if items.value()? != Value::Uint(FORM) {
+        return Ok(None);
+    }
+    let plan = ServicePlan {
+        version: text(items.value()?)?,
+        leaving: read_optional(&items.value()?)?,
+        failure: read_optional(&items.value()?)?,
+        components: list(&items.value()?)?.iter().map(read_component).collect::<Result<_, _>>()?,
+    };
+    Ok(Some((tag, plan)))
+}
+
+fn read_component(value: &Value) -> Result<ComponentPlan, &'static str> {
+    let [component_type, name, vars, back_track, states] = list(value)? else { return Err(FIELDS) };
+    Ok(ComponentPlan {
+        component_type: text(component_type.clone())?,
+        name: text(name.clone())?,
+        vars: text(vars.clone())?.as_str().into(),
+        back_track: match back_track {
+            Value::Empty => None,
+            Value::Bool(true) => Some(BackTrack::Whole),
+            state => Some(BackTrack::To(text(state.clone())?)),
+        },
+        states: list(states)?.iter().map(read_state).collect::<Result<_, _>>()?,
+    })
+}
+
+fn read_state(value: &Value) -> Result<StatePlan, &'static str> {
+    let [name, is_reached, failure, waits_for, since] = list(value)? else { return Err(FIELDS) };
+    let (Value::Bool(is_reached), Value::Uint(since_ns)) = (is_reached, since) else {
+        return Err(FIELDS);
+    };
+    let (failure, waits_for) = (read_optional(failure)?, read_optional(waits_for)?);
+    let (is_reached, since_ns) = (*is_reached, *since_ns);
+    Ok(StatePlan { name: text(name.clone())?, is_reached, failure, waits_for, since_ns })
+}
+
+const FIELDS: &str = "a service plan has other fields";
+
+fn text(value: Value) -> Result<SmolStr, &'static str> {
+    match value {
+        Value::Str(text) => Ok(text),
+        _ => Err(FIELDS),
+    }
+}
+
+fn read_optional(value: &Value) -> Result<Option<Arc<str>>, &'static str> {
+    match value {
+        Value::Empty => Ok(None),
+        value => Ok(Some(text(value.clone())?.as_str().into())),
+    }
+}
+
+fn list(value: &Value) -> Result<&[Value], &'static str> {
+    match value {
+        Value::List(values) => Ok(values),
+        _ => Err(FIELDS),
+    }
+}
+
+/// True of the key of a row that holds a service plan.
+pub(super) fn is_key(key: &[u8]) -> bool {
+    key.first() == Some(&PLAN_CODE)
+}

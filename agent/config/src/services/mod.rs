@@ -1,0 +1,163 @@
+//! The place of services in a configuration: what their instances are walked with, and what comes of it.
+//!
+//! The configuration makes the *ground*, the union of everything but services, then has the instances walked whose
+//! parameters differ in it and those that are due, joins their claims, and makes the effective tree of all layers.
+
+mod plan;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+pub use self::plan::{
+    BackTrack, Book, ComponentPlan, PlanChange, ServicePlan, StatePlan, StateStatus,
+};
+use crate::claims::{ClaimChange, ClaimKey, Claims, ServiceTag};
+use crate::instance::InstancePath;
+use crate::layer::LeafMark;
+use crate::resolve::PathPattern;
+use crate::schema::Origin;
+use crate::tree::Tree;
+use crate::union::{Images, Provenance};
+use crate::value::Value;
+
+/// The union of everything but services. A clone shares all memory.
+#[derive(Clone, Debug)]
+pub struct Ground(pub(crate) Images);
+
+impl Ground {
+    /// Effective native configuration without what services make.
+    pub fn effective(&self) -> &Tree<Provenance> {
+        &self.0.effective
+    }
+
+    /// Configuration of clients with the defaults in use.
+    pub fn config_view(&self, origin: Origin) -> &Tree<LeafMark> {
+        self.0.view(origin)
+    }
+}
+
+/// State of the box at one moment, as walks see it.
+pub trait BoxState: Debug + Send + Sync {
+    /// Values of the leaves of state that a pattern leads to, in the order of their paths.
+    fn leaves(&self, origin: Origin, pattern: &PathPattern) -> Vec<Value>;
+
+    /// Extent to which the objects of a claim are in the kernel.
+    fn applied(&self, claim: &ClaimKey) -> Applied;
+}
+
+/// Extent to which the objects of a claim are in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Applied {
+    Done,
+    /// An object waits; the text names it.
+    Pending(Arc<str>),
+    /// An object was refused; the text names it with the reason.
+    Failed(Arc<str>),
+}
+
+/// Everything beside the configuration that walks depend on, and the instances to be walked in any case.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// `None` where nothing is known of the box.
+    pub state: Option<Arc<dyn BoxState>>,
+    /// Time of the walks, in nanoseconds since 1970.
+    pub now_ns: u64,
+    /// What fails is a failed state, and no reason to refuse the change.
+    pub is_lenient: bool,
+    /// Instances that are walked although their parameters are the same.
+    pub due: BTreeSet<ServiceTag>,
+    /// Instances whose last walk was refused, with the reason: states whose claims would change are failed instead.
+    pub refused: BTreeMap<ServiceTag, Arc<str>>,
+}
+
+/// A change for which instances are walked.
+#[derive(Debug)]
+pub struct WalkRequest<'a> {
+    pub old: &'a Ground,
+    pub new: &'a Ground,
+    /// Claims and service plans before.
+    pub claims: &'a Claims,
+    pub book: &'a Book,
+    pub surroundings: &'a Surroundings,
+}
+
+/// Outcome of the walks of one change.
+#[derive(Debug, Default)]
+pub struct WalkOutcome {
+    /// Claims that differ.
+    pub claims: Vec<ClaimChange>,
+    /// Service plans that differ.
+    pub plans: Vec<PlanChange>,
+    /// Instances of which nothing changes, because their work failed. A request is refused then.
+    pub failures: Vec<WorkFailure>,
+    /// What the walks have read, by instance.
+    pub reads: BTreeMap<ServiceTag, BTreeSet<Read>>,
+}
+
+impl WalkOutcome {
+    /// True when the walks change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.plans.is_empty() && self.failures.is_empty()
+    }
+}
+
+/// Part of the box that an expression reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Plane {
+    /// The union of everything but services.
+    Ground,
+    State,
+}
+
+/// Leaves that an expression reads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeafRead {
+    pub plane: Plane,
+    pub origin: Origin,
+    /// All lead to leaves or leaf-lists.
+    pub patterns: Vec<PathPattern>,
+}
+
+/// A question of an expression about something outside of its instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Read {
+    Leaves(LeafRead),
+    /// Whether another instance is ready.
+    Service(ServiceTag),
+}
+
+/// Failure of the work of an instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkFailure {
+    /// Path of the instance in the native model.
+    pub instance: InstancePath,
+    pub kind: WorkFailureKind,
+    /// Text with the package, and the place in it.
+    pub text: String,
+}
+
+/// Class of a failure, by which a request is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkFailureKind {
+    /// The parameters of the instance are not what its type asks for.
+    Parameters,
+    /// The template fails, or what it puts out cannot be read.
+    Work,
+    /// More than a limit allows.
+    Limit,
+    /// Output outside of the grants, or a reserved item.
+    Denied,
+    /// An instance of this name is still being deleted.
+    Leaving,
+}
+
+/// The types of services of a box.
+pub trait Services: Debug + Send + Sync {
+    /// Walks the instances that differ between two versions of the ground, and those that are due. A function of its
+    /// arguments.
+    fn walk(&self, request: &WalkRequest<'_>) -> WalkOutcome;
+
+    /// Names of the instances that differ between two versions of the ground.
+    fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag>;
+}

@@ -1,0 +1,176 @@
+//! Service plans: how far the components of each service instance are, and what they wait for.
+//!
+//! The *book* has the plan of each instance, beside the claims in the layers: both are stored, rolled back and rebased
+//! together. Section 4 of `agent/services/SERVICES.md` is the specification.
+
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use smol_str::SmolStr;
+
+use crate::claims::ServiceTag;
+
+/// Progress of one instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServicePlan {
+    /// Version of the package that the instance was walked with.
+    pub version: SmolStr,
+    /// Parameters of an instance that is deleted or un-deployed and still backs out: an RFC 7951 document.
+    pub leaving: Option<Arc<str>>,
+    /// Reason for which nothing could be evaluated.
+    pub failure: Option<Arc<str>>,
+    /// Components in the order in which they joined, `self` first.
+    pub components: Vec<ComponentPlan>,
+}
+
+/// Progress of one component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComponentPlan {
+    pub component_type: SmolStr,
+    pub name: SmolStr,
+    /// Variables of the tree nodes that made it: a JSON object, empty for none.
+    pub vars: Arc<str>,
+    /// Set while it backs out.
+    pub back_track: Option<BackTrack>,
+    pub states: Vec<StatePlan>,
+}
+
+/// Extent to which a component backs out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackTrack {
+    /// All states, then the component itself.
+    Whole,
+    /// This state, and all after it.
+    To(SmolStr),
+}
+
+/// Progress of one state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatePlan {
+    pub name: SmolStr,
+    /// Its work is done, and its claim in force.
+    pub is_reached: bool,
+    /// Reason for which its work, or what the work asked for, failed.
+    pub failure: Option<Arc<str>>,
+    /// Condition or object that it waits for.
+    pub waits_for: Option<Arc<str>>,
+    /// Time of the last change of its status, in nanoseconds since 1970.
+    pub since_ns: u64,
+}
+
+/// Status of a state, as readers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateStatus {
+    NotReached,
+    Reached,
+    Failed,
+}
+
+impl StatePlan {
+    pub fn new(name: SmolStr, now_ns: u64) -> Self {
+        Self { name, is_reached: false, failure: None, waits_for: None, since_ns: now_ns }
+    }
+
+    pub fn status(&self) -> StateStatus {
+        match (&self.failure, self.is_reached) {
+            (Some(_), _) => StateStatus::Failed,
+            (None, true) => StateStatus::Reached,
+            (None, false) => StateStatus::NotReached,
+        }
+    }
+}
+
+impl StateStatus {
+    /// Name in the model.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotReached => "not-reached",
+            Self::Reached => "reached",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl ComponentPlan {
+    /// True when it is of this type and has this name.
+    pub fn is(&self, component_type: &str, name: &str) -> bool {
+        self.component_type == component_type && self.name == name
+    }
+
+    pub fn state(&self, name: &str) -> Option<&StatePlan> {
+        self.states.iter().find(|state| state.name == name)
+    }
+
+    /// True when its last state is reached.
+    pub fn is_ready(&self) -> bool {
+        self.states.last().is_some_and(|state| state.status() == StateStatus::Reached)
+    }
+}
+
+impl ServicePlan {
+    pub fn component(&self, component_type: &str, name: &str) -> Option<&ComponentPlan> {
+        self.components.iter().find(|component| component.is(component_type, name))
+    }
+}
+
+/// New plan of an instance; `None` when nothing is left of it.
+pub type PlanChange = (ServiceTag, Option<ServicePlan>);
+
+/// The service plans of all instances. A clone shares all memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Book(OrdMap<ServiceTag, Arc<ServicePlan>>);
+
+impl Book {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn get(&self, tag: &ServiceTag) -> Option<&Arc<ServicePlan>> {
+        self.0.get(tag)
+    }
+
+    /// All plans, ascending by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&ServiceTag, &Arc<ServicePlan>)> {
+        self.0.iter()
+    }
+
+    pub fn set(&mut self, (tag, plan): PlanChange) {
+        match plan {
+            Some(plan) => drop(self.0.insert(tag, Arc::new(plan))),
+            None => drop(self.0.remove(&tag)),
+        }
+    }
+
+    /// True when both are known to be equal, by their memory.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+
+    /// The plans that differ, with both versions, ascending by name.
+    pub fn differences<'b>(
+        old: &'b Self,
+        new: &'b Self,
+    ) -> impl Iterator<Item = (&'b ServiceTag, Option<&'b ServicePlan>, Option<&'b ServicePlan>)>
+    {
+        old.0.diff(&new.0).map(|item| match item {
+            DiffItem::Add(tag, new) => (tag, None, Some(&**new)),
+            DiffItem::Update { old: (_, old), new: (tag, new) } => {
+                (tag, Some(&**old), Some(&**new))
+            }
+            DiffItem::Remove(tag, old) => (tag, Some(&**old), None),
+        })
+    }
+
+    /// This book with all that differs between `base` and `theirs` laid under its own changes.
+    pub(crate) fn merged(&self, base: &Self, theirs: &Self) -> Self {
+        if self.is_same(base) {
+            return theirs.clone();
+        }
+        let mut merged = theirs.clone();
+        for (tag, _, new) in Self::differences(base, self) {
+            merged.set((tag.clone(), new.cloned()));
+        }
+        merged
+    }
+}
