@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_config::path::ANY;
-use holdfast_config::schema::Origin;
-use holdfast_config::{Limit, Models, PathPattern, Value};
+use holdfast_config::{Limit, Models, Value};
 use minijinja::value::Rest;
 use minijinja::{Error, ErrorKind, Value as TemplateValue};
 use smol_str::SmolStr;
@@ -18,22 +17,7 @@ use crate::convert;
 use crate::grants::{self, Grants};
 use crate::limits::{READ_MATCHES, READS};
 
-/// Configuration or state, as a path of an expression means it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Plane {
-    /// The union of everything but services.
-    Ground,
-    State,
-}
-
-/// Leaves that an expression reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Read {
-    pub plane: Plane,
-    pub origin: Origin,
-    /// All lead to leaves or leaf-lists.
-    pub patterns: Vec<PathPattern>,
-}
+pub use holdfast_config::services::{LeafRead as Read, Plane};
 
 /// Answers to what expressions ask. All of it is empty and false unless an implementation says otherwise.
 pub trait Facts: Debug + Send + Sync {

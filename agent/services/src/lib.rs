@@ -24,6 +24,7 @@ pub mod scope;
 pub mod starter;
 pub mod tree;
 pub mod types;
+mod walk;
 pub mod work;
 pub mod yang;
 

@@ -43,12 +43,10 @@ impl Package {
     pub fn parameters(&self, document: &[u8]) -> Result<Parameters, Vec<ParametersError>> {
         let one = |error: String| vec![ParametersError(error)];
         PARAMETERS_SIZE.check(document.len()).map_err(|error| one(error.to_string()))?;
-        let ServiceList { models, key: leaf, .. } = &self.list;
+        let models = &self.list.models;
         let schema = &models.native;
         let key = self.key_of(document).map_err(one)?;
-        let module = &self.outline.name.text;
-        let entry = Elem::new(format!("{module}:{module}")).key(&*schema.node(*leaf).name, &*key);
-        let path = Path { elems: vec![Elem::new(format!("{SERVICES_MODULE}:services")), entry] };
+        let path = self.path_of(&key);
         let target = EditTarget { origin: Origin::Native, path: path.clone() };
         let payload = Payload::Json { text: document.to_vec().into(), ietf: true };
         let edit = Edit { updates: vec![(target, payload)], ..Edit::default() };
@@ -88,6 +86,32 @@ impl Package {
             key: key.into(),
             values: convert::branch(&models.native, *list, Some(entry), Some(&supplied)),
         })
+    }
+
+    /// Path of the instance with this key; `None` for a text that is no key of the type.
+    pub(crate) fn instance_path(&self, key: &str) -> Option<InstancePath> {
+        self.list.models.native.resolve_write(&self.path_of(key)).ok()
+    }
+
+    fn path_of(&self, key: &str) -> Path {
+        let ServiceList { models, key: leaf, .. } = &self.list;
+        let module = &self.outline.name.text;
+        let name = &*models.native.node(*leaf).name;
+        let entry = Elem::new(format!("{module}:{module}")).key(name, key);
+        Path { elems: vec![Elem::new(format!("{SERVICES_MODULE}:services")), entry] }
+    }
+
+    /// The entry of an instance as a document that [`Package::parameters`] reads.
+    pub(crate) fn document_of(
+        &self,
+        entry: &Branch<Provenance>,
+        view: Option<&Branch<LeafMark>>,
+    ) -> Option<Arc<str>> {
+        let ServiceList { models, list, .. } = &self.list;
+        let supplied = Arc::new(supplied(entry, view));
+        let root = NodeRef::Branch(&supplied);
+        let document = json::print(&models.native, *list, root, Flavour::Ietf, &|_| true)?;
+        String::from_utf8(document).ok().map(Arc::from)
     }
 
     /// Name of the instance with this key.

@@ -33,6 +33,33 @@ pub struct Component {
 #[derive(Clone, Debug, Default)]
 pub struct Variables(pub(crate) Vec<(SmolStr, TemplateValue)>);
 
+impl Component {
+    /// True for a component of this type and name.
+    pub(crate) fn is(&self, [component_type, name]: &[SmolStr; 2]) -> bool {
+        self.component_type == *component_type && self.name == *name
+    }
+
+    /// Type and name.
+    pub(crate) fn id(&self) -> [SmolStr; 2] {
+        [self.component_type.clone(), self.name.clone()]
+    }
+}
+
+impl Variables {
+    /// Names and values as a JSON document, empty for none.
+    pub(crate) fn to_text(&self) -> String {
+        match self.0.is_empty() {
+            true => String::new(),
+            false => serde_json::to_string(&self.0).unwrap_or_default(),
+        }
+    }
+
+    /// Variables of the document that [`Variables::to_text`] makes. Another one has none.
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self(serde_json::from_str(text).unwrap_or_default())
+    }
+}
+
 /// Longest name of a component, in octets. It is a key of state paths, and may come from parameters.
 const NAME_LENGTH: usize = 255;
 

@@ -1,38 +1,33 @@
-//! The types of services of a box, and the walks of their instances.
+//! The types of services of a box, and the instances of each that a change has walked.
 //!
 //! ```text
-//! /services/TYPE[KEY] differs in the ground
-//!    | gone, or `deploy` is false          -> its claims go
-//!    | checked, rendered, read, granted    -> its claim is replaced
-//!    ` something fails                     -> a failure; its claims stay
+//! /services/TYPE[KEY] differs in the ground, or is due
+//!    | gone, or `deploy` is false -> it backs out; a delete gate that is closed keeps a zombie
+//!    | checked                    -> walked
+//!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
 //!
-//! All states of an instance are reached in one walk. Types with gates, actions or handlers, and expressions that ask for
-//! configuration or state, need service plans, which are not built.
+//! Types with actions, handlers, timeouts or `commit-after` are refused: nothing does these yet.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Ground, GroundChange, Services, WalkOutcome, WorkFailure, WorkFailureKind,
+    Ground, ServicePlan, Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{
-    Branch, Claim, ClaimKey, InstancePath, Keys, List, Models, NodeId, Provenance, Step, Value,
+    Branch, InstancePath, Keys, List, Models, NodeId, Provenance, ServiceTag, Step, Value,
 };
-use smol_str::SmolStr;
 
+use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
-use crate::facts::Read;
 use crate::outline::{DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
-use crate::parameters::{Parameters, ParametersError};
-use crate::scope::Scope;
+use crate::parameters::ParametersError;
+use crate::walk::{self, Instance, Walked};
 use crate::work::{WorkError, WorkErrorKind};
-use crate::{Facts, Output, PackageFiles};
 
-/// End of the reason to refuse what needs a service plan.
+/// End of the reason to refuse what is not built.
 const UNSUPPORTED: &str = "which this version of the agent does not support yet";
 
 /// The types of services of a box, with the models that have all of their lists.
@@ -49,6 +44,8 @@ struct ServiceType {
     path: Vec<Step>,
     /// The leaf that says whether anything is made of an instance.
     deploy: Option<NodeId>,
+    /// Some state has a delete gate.
+    has_delete_gates: bool,
 }
 
 impl ServiceTypes {
@@ -72,7 +69,9 @@ impl ServiceTypes {
         let children = &schema.node(package.list.list).children;
         let deploy = children.iter().copied().find(|node| schema.node(*node).name == "deploy");
         self.models = Arc::clone(&package.list.models);
-        self.types.push(ServiceType { package, path, deploy });
+        let states = package.outline.components.iter().flat_map(|it| &it.states);
+        let has_delete_gates = states.into_iter().any(|state| state.delete.when.is_some());
+        self.types.push(ServiceType { package, path, deploy, has_delete_gates });
         Ok(warnings)
     }
 
@@ -90,17 +89,20 @@ impl ServiceTypes {
     }
 }
 
-/// Everything of an outline that needs a service plan.
+/// Everything of an outline that this version does not do.
 fn unsupported(package: &Package) -> Vec<PackageError> {
     let states = package.outline.components.iter().flat_map(|component| &component.states);
     let refused = |state: &StateOutline| {
         let what = match state {
-            StateOutline { when: Some(_), .. } => "a gate",
             StateOutline { action: Some(_), .. } => "an action",
             StateOutline { commit_after: true, .. } => "`commit-after`",
             StateOutline { timeout: Some(_), .. } => "a timeout",
             StateOutline { work: Some(Work::Handler), .. } => "a handler",
-            StateOutline { delete, .. } if *delete != DeleteOutline::default() => "a delete part",
+            StateOutline { delete: DeleteOutline { action: Some(_), .. }, .. } => "a delete action",
+            StateOutline { delete: DeleteOutline { commit_after: true, .. }, .. } => {
+                "`commit-after` in its delete part"
+            }
+            StateOutline { delete: DeleteOutline { handler: true, .. }, .. } => "a delete handler",
             StateOutline { .. } => return None,
         };
         let reason = format!("the state has {what}, {UNSUPPORTED}");
@@ -109,87 +111,73 @@ fn unsupported(package: &Package) -> Vec<PackageError> {
     states.filter_map(refused).collect()
 }
 
-/// Notes that an expression asks for something that only service plans keep track of.
-#[derive(Debug, Default)]
-struct UnansweredFacts(AtomicBool);
-
-impl UnansweredFacts {
-    fn note(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-impl Facts for UnansweredFacts {
-    fn read(&self, _: &Read) -> Vec<Value> {
-        self.note();
-        Vec::new()
-    }
-
-    fn gone(&self, _: &Read) -> bool {
-        self.note();
-        false
-    }
-
-    fn reached(&self, _: &str, _: &str, _: &str) -> bool {
-        self.note();
-        false
-    }
-
-    fn action(&self, _: &str, _: &str, _: &str) -> Option<SmolStr> {
-        self.note();
-        None
-    }
-
-    fn ready(&self, _: &str) -> bool {
-        self.note();
-        false
-    }
-
-    fn service_ready(&self, _: &str) -> bool {
-        self.note();
-        false
-    }
-}
-
 impl Services for ServiceTypes {
-    fn walk(&self, change: &GroundChange<'_>) -> WalkOutcome {
+    fn walk(&self, request: &WalkRequest<'_>) -> WalkOutcome {
         let mut outcome = WalkOutcome::default();
         for it in &self.types {
-            it.walk(change, &mut outcome);
+            it.walk(request, &mut outcome);
         }
         outcome
     }
+
+    fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag> {
+        let changed = |it: &ServiceType| {
+            let keys = it.differing(old, new).into_iter().map(|(keys, ..)| keys);
+            keys.map(|keys| it.package.tag(&key_text(&keys))).collect::<Vec<_>>()
+        };
+        self.types.iter().flat_map(changed).collect()
+    }
 }
 
+type Entry = Arc<Branch<Provenance>>;
+
 impl ServiceType {
-    /// Walks the instances of the type that differ.
-    fn walk(&self, change: &GroundChange<'_>, outcome: &mut WalkOutcome) {
-        let none = List::default();
-        let old = self.instances(change.old).unwrap_or(&none);
-        let new = self.instances(change.new).unwrap_or(&none);
-        for it in List::differences(old, new) {
-            // Other memory may have the same content.
-            if it.old.is_some() && it.old == it.new {
-                continue;
+    /// Walks the instances of the type that differ, and those that are due.
+    fn walk(&self, request: &WalkRequest<'_>, outcome: &mut WalkOutcome) {
+        let mut instances = self.differing(request.old, request.new);
+        for tag in &request.surroundings.due {
+            let Some(path) = self.path_of(tag) else { continue };
+            let keys = path.0.last().and_then(|step| step.keys.clone()).unwrap_or_default();
+            if instances.iter().all(|(other, ..)| *other != keys) {
+                let [old, new] = [request.old, request.new].map(|it| self.instance(it, &keys));
+                instances.push((keys, old, new));
             }
-            let tag = self.package.tag(&key_text(it.keys));
-            let made = match it.new.filter(|entry| self.is_deployed(entry)) {
-                Some(entry) => self.work(change.new, it.keys, entry),
-                None => Ok(BTreeMap::new()),
-            };
-            match made {
-                Ok(made) => {
-                    let held = change.claims.of_instance(&tag).map(|(key, _)| key);
-                    let gone = held.filter(|key| !made.contains_key(key));
-                    outcome.claims.extend(gone.map(|key| (key.clone(), None)));
-                    outcome.claims.extend(made.into_iter().map(|(key, claim)| (key, Some(claim))));
+        }
+        for (keys, old, new) in instances {
+            let tag = self.package.tag(&key_text(&keys));
+            let path = self.instance_path(&keys);
+            match self.walk_one(request, (&tag, &path), (old.as_ref(), new.as_ref())) {
+                Ok(walked) => {
+                    let before = request.book.get(&tag).map(|plan| &**plan);
+                    outcome.claims.extend(walked.claims);
+                    if walked.plan.as_ref() != before {
+                        outcome.plans.push((tag.clone(), walked.plan));
+                    }
+                    outcome.reads.insert(tag, walked.reads);
                 }
                 Err(failure) => outcome.failures.push(failure),
             }
         }
     }
 
-    fn instances<'g>(&self, ground: Ground<'g>) -> Option<&'g List<Provenance>> {
+    /// The instances that differ between two versions of the ground.
+    fn differing(&self, old: &Ground, new: &Ground) -> Vec<(Keys, Option<Entry>, Option<Entry>)> {
+        let none = List::default();
+        let old = self.instances(old).unwrap_or(&none);
+        let new = self.instances(new).unwrap_or(&none);
+        let differences = List::differences(old, new);
+        // Other memory may have the same content.
+        let differing = differences.filter(|it| it.old.is_none() || it.old != it.new);
+        differing.map(|it| (it.keys.clone(), it.old.cloned(), it.new.cloned())).collect()
+    }
+
+    /// Path of an instance of this type.
+    fn path_of(&self, tag: &ServiceTag) -> Option<InstancePath> {
+        let is_of_type = tag.service == self.package.outline.name.text;
+        is_of_type.then(|| self.package.instance_path(&tag.key)).flatten()
+    }
+
+    fn instances<'g>(&self, ground: &'g Ground) -> Option<&'g List<Provenance>> {
         let (list, above) = self.path.split_last()?;
         let root = &**ground.effective().root();
         let branch =
@@ -197,59 +185,71 @@ impl ServiceType {
         branch.list(list.node)
     }
 
+    fn instance(&self, ground: &Ground, keys: &Keys) -> Option<Entry> {
+        self.instances(ground)?.get(keys).cloned()
+    }
+
     fn is_deployed(&self, entry: &Branch<Provenance>) -> bool {
         let deploy = self.deploy.and_then(|node| entry.value(node));
         deploy.is_none_or(|value| *value == Value::Bool(true))
     }
 
-    /// Makes the claims of all states of an instance.
-    fn work(
+    /// Walks one instance, whose entry was `old` and is `new`.
+    fn walk_one(
         &self,
-        ground: Ground<'_>,
-        keys: &Keys,
-        entry: &Branch<Provenance>,
-    ) -> Result<BTreeMap<ClaimKey, Claim>, WorkFailure> {
-        let (key, instance) = (key_text(keys), self.instance(keys));
-        let view = ground.config_view(Origin::Native).branch(&instance).map(|it| &**it);
-        let parameters = self.package.parameters_of(&key, &instance, (entry, view));
-        let parameters = parameters.map_err(|errors| self.refused(&instance, &key, &errors))?;
-        self.render(&parameters).map_err(|error| self.failed(&instance, &error))
-    }
-
-    /// Renders the states of all components. Without gates, all of them are reached.
-    fn render(&self, parameters: &Parameters) -> Result<BTreeMap<ClaimKey, Claim>, WorkError> {
-        let unanswered = Arc::new(UnansweredFacts::default());
-        let facts: Arc<dyn Facts> = unanswered.clone();
-        let scope = Scope::of_instance(parameters, false);
-        let tag = self.package.tag(&parameters.key);
-        let mut made = BTreeMap::new();
-        for component in self.package.components(&scope, &facts)? {
-            let Some(outline) = self.package.outline.component(&component.component_type) else {
-                continue;
-            };
-            let scope = scope.of_component(&component);
-            for state in &outline.states {
-                let output = self.package.render(state.work.as_ref(), &scope, &facts)?;
-                let Some(output) = output else { continue };
-                let component = [component.component_type.clone(), component.name.clone()];
-                let key = ClaimKey { tag: tag.clone(), component, state: state.name.clone() };
-                made.insert(key, claim_of(output));
+        request: &WalkRequest<'_>,
+        (tag, path): (&ServiceTag, &InstancePath),
+        (old, new): (Option<&Entry>, Option<&Entry>),
+    ) -> Result<Walked, WorkFailure> {
+        let before = request.book.get(tag).map(|plan| &**plan);
+        let deployed = new.filter(|entry| self.is_deployed(entry));
+        let leaving = before.and_then(|plan| plan.leaving.clone());
+        let Some(entry) = deployed.filter(|_| leaving.is_none()) else {
+            if let (Some(_), Some(plan), false) =
+                (deployed, before, request.surroundings.is_lenient)
+            {
+                return Err(in_the_way(tag, path, plan));
             }
-        }
-        match unanswered.0.load(Ordering::Relaxed) {
-            false => Ok(made),
-            true => Err(WorkError {
-                kind: WorkErrorKind::Failed,
-                file: OUTLINE.into(),
-                position: None,
-                reason: format!(
-                    "it asks for configuration, state or other services, {UNSUPPORTED}"
-                ),
-            }),
-        }
+            return self.leave(request, (tag, path), (old, leaving));
+        };
+        let view = request.new.config_view(Origin::Native).branch(path).map(|it| &**it);
+        let parameters = self.package.parameters_of(&tag.key, path, (entry, view));
+        let parameters = match parameters {
+            Ok(parameters) => parameters,
+            Err(errors) if request.surroundings.is_lenient => {
+                let text = self.refused(path, tag, &errors).text;
+                let reason = (text.into(), request.surroundings.now_ns);
+                let plan = Some(walk::failed_plan(&self.package, before, reason));
+                return Ok(Walked { plan, ..Walked::default() });
+            }
+            Err(errors) => return Err(self.refused(path, tag, &errors)),
+        };
+        let instance = Instance { package: &self.package, tag, parameters, leaving: None };
+        walk::walk(&instance, request).map_err(|error| self.failed(path, &error))
     }
 
-    fn instance(&self, keys: &Keys) -> InstancePath {
+    /// Backs out an instance that is deleted or un-deployed: at once, unless a delete gate may be in the way.
+    fn leave(
+        &self,
+        request: &WalkRequest<'_>,
+        (tag, path): (&ServiceTag, &InstancePath),
+        (old, leaving): (Option<&Entry>, Option<Arc<str>>),
+    ) -> Result<Walked, WorkFailure> {
+        let view = request.old.config_view(Origin::Native).branch(path).map(|it| &**it);
+        let gated = self.has_delete_gates && request.book.get(tag).is_some();
+        let document = leaving.or_else(|| self.package.document_of(old?, view));
+        if let Some(document) = document.filter(|_| gated)
+            && let Ok(parameters) = self.package.parameters(document.as_bytes())
+        {
+            let leaving = Some(document);
+            let instance = Instance { package: &self.package, tag, parameters, leaving };
+            return walk::walk(&instance, request).map_err(|error| self.failed(path, &error));
+        }
+        let claims = request.claims.of_instance(tag).map(|(key, _)| (key.clone(), None)).collect();
+        Ok(Walked { claims, ..Walked::default() })
+    }
+
+    fn instance_path(&self, keys: &Keys) -> InstancePath {
         let mut path = InstancePath(self.path.clone());
         if let Some(list) = path.0.pop() {
             path.0.push(Step::entry(list.node, keys.clone()));
@@ -260,11 +260,11 @@ impl ServiceType {
     fn refused(
         &self,
         instance: &InstancePath,
-        key: &str,
+        tag: &ServiceTag,
         errors: &[ParametersError],
     ) -> WorkFailure {
         let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let text = format!("{}: {}", self.package.tag(key), reasons.join("; "));
+        let text = format!("{tag}: {}", reasons.join("; "));
         WorkFailure { instance: instance.clone(), kind: WorkFailureKind::Parameters, text }
     }
 
@@ -280,11 +280,22 @@ impl ServiceType {
     }
 }
 
-fn claim_of(output: Output) -> Claim {
-    match output.origin {
-        Origin::Native => Claim { native: output.tree, ..Claim::default() },
-        Origin::OpenConfig => Claim { openconfig: output.tree, ..Claim::default() },
-    }
+/// Failure of a change that makes an instance again which still backs out.
+fn in_the_way(tag: &ServiceTag, path: &InstancePath, plan: &ServicePlan) -> WorkFailure {
+    let states =
+        plan.components.iter().rev().flat_map(|component| {
+            component.states.iter().rev().map(move |state| (component, state))
+        });
+    let waiting = states.filter_map(|(component, state)| {
+        let waits_for = state.waits_for.as_ref()?;
+        Some(format!(
+            "{} {}, {} waits for {waits_for}",
+            component.component_type, component.name, state.name
+        ))
+    });
+    let reason = waiting.into_iter().next().unwrap_or_else(|| "it still backs out".to_owned());
+    let text = format!("zombie of {tag}: {reason}");
+    WorkFailure { instance: path.clone(), kind: WorkFailureKind::Leaving, text }
 }
 
 fn key_text(keys: &Keys) -> String {

@@ -403,7 +403,7 @@ impl OutlineCheck<'_> {
 
 impl StateOutline {
     /// A state of which the outline says nothing.
-    fn unnamed(name: &str, position: Position) -> Self {
+    pub(crate) fn unnamed(name: &str, position: Position) -> Self {
         Self {
             name: name.into(),
             position,

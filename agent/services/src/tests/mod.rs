@@ -6,6 +6,7 @@ mod hostile;
 mod outputs;
 mod packages;
 mod parameters;
+mod plans;
 mod types;
 
 use std::sync::{Arc, OnceLock};

@@ -17,7 +17,7 @@ work = "main.cli"
 write = ["/interfaces/interface"]
 "#;
 
-const YANG: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
+pub(super) const YANG: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }
   revision 2026-11-24 { description "First."; }
   augment "/svc:services" { list access { key name; uses svc:service-instance;
@@ -25,7 +25,7 @@ const YANG: &str = r#"module access { yang-version 1.1; namespace "urn:access"; 
     leaf bridge { type hf:interface-name; mandatory true; must ". != 'lo'"; }
     leaf gateway { type string; } } } }"#;
 
-const TEMPLATE: &str = "interface {{ params.bridge }}
+pub(super) const TEMPLATE: &str = "interface {{ params.bridge }}
   type bridge
 {% if params.gateway is defined %}  ipv4
     address {{ params.gateway | ip }}
@@ -90,12 +90,12 @@ fn target(path: &str) -> EditTarget {
 }
 
 #[track_caller]
-fn set(before: &Configuration, operations: &str) -> Configuration {
+pub(super) fn set(before: &Configuration, operations: &str) -> Configuration {
     before.edit(&edit(operations)).unwrap_or_else(|errors| panic!("{operations}: {errors}"))
 }
 
 #[track_caller]
-fn refused(before: &Configuration, operations: &str, parts: &[&str]) -> EditErrors {
+pub(super) fn refused(before: &Configuration, operations: &str, parts: &[&str]) -> EditErrors {
     let errors = before.edit(&edit(operations)).unwrap_err();
     for part in parts {
         assert!(errors.to_string().contains(part), "{part}: {errors}");
@@ -104,7 +104,7 @@ fn refused(before: &Configuration, operations: &str, parts: &[&str]) -> EditErro
 }
 
 /// Prints the native layer of services as command lines.
-fn made(configuration: &Configuration) -> String {
+pub(super) fn made(configuration: &Configuration) -> String {
     cli::print(
         &configuration.models().native,
         configuration.layers().claims().layer(Origin::Native),
@@ -282,14 +282,14 @@ fn a_rollback_brings_the_claims_back_and_a_rebase_keeps_both() {
 }
 
 #[test]
-fn packages_that_need_a_service_plan_are_refused() {
+fn packages_with_timeouts_are_refused() {
     let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
     let staged = r#"
 [[component]]
 type = "port"
   [[component.state]]
   name = "attached"
-  when = "params.port == 'eth1'"
+  timeout = 60
   work = "main.cli"
 [[tree]]
 create = { type = "port", name = "params.port" }
@@ -301,7 +301,7 @@ create = { type = "port", name = "params.port" }
         ("templates/main.cli", TEMPLATE),
     ]);
     let errors = types.add(&files).unwrap_err().to_string();
-    assert!(errors.contains("the state has a gate, which this version"), "{errors}");
+    assert!(errors.contains("the state has a timeout, which this version"), "{errors}");
     assert!(types.is_empty());
     let reading = "{{ config('/interfaces/interface[name={}]/mtu', params.bridge) }}";
     let reading = fresh(&format!("interface {{{{ params.bridge }}}}\n  mtu {reading}\n"));

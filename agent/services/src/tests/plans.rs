@@ -1,0 +1,349 @@
+//! Service plans: which states an instance reaches, what they wait for, and how it backs out.
+
+use std::collections::BTreeSet;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::services::{
+    Applied, BackTrack, Book, BoxState, ComponentPlan, StatePlan, Surroundings,
+};
+use holdfast_config::{
+    ClaimKey, Configuration, Layers, PathPattern, ServiceTag, Value, layer_rows_diff,
+};
+
+use super::types::{TEMPLATE, YANG, made, refused, set};
+use super::*;
+use crate::ServiceTypes;
+
+/// A box with one answer for each question.
+#[derive(Clone, Debug, Default)]
+struct FixedBox {
+    /// Operational status of every link.
+    status: &'static str,
+    /// Name of the state whose claim is not in the kernel, with the answer.
+    unapplied: Option<(&'static str, Applied)>,
+}
+
+impl BoxState for FixedBox {
+    fn leaves(&self, _: Origin, _: &PathPattern) -> Vec<Value> {
+        vec![Value::Str(self.status.into())]
+    }
+
+    fn applied(&self, claim: &ClaimKey) -> Applied {
+        match &self.unapplied {
+            Some((state, applied)) if claim.state == *state => applied.clone(),
+            _ => Applied::Done,
+        }
+    }
+}
+
+const UP: FixedBox = FixedBox { status: "UP", unapplied: None };
+const DOWN: FixedBox = FixedBox { status: "DOWN", unapplied: None };
+
+/// A component for the port, whose second state has the lines `GATE`.
+const PORT: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/interfaces/interface/state/oper-status"]
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "attached"
+  work = "main.cli"
+  [[component.state]]
+  name = "sized"
+  GATE
+  work = "size.cli"
+[[tree]]
+if = "params.port is defined"
+create = { type = "port", name = "params.port" }
+"#;
+
+/// The gate of a link that is up.
+const LINK_UP: &str =
+    r#"when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'""#;
+
+const SIZE: &str = "interface {{ component.name }}\n  mtu 1400\n";
+const ACME: &str = r#"update acme {"port":"eth1","bridge":"br0"}"#;
+const ATTACHED: &str = "interface br0\n  type bridge\ninterface eth1\n  master br0\n";
+const SIZED: &str = "interface br0\n  type bridge\ninterface eth1\n  mtu 1400\n  master br0\n";
+
+fn box_with(outline: &str, size: &str) -> Configuration {
+    let files = files([
+        ("service.toml", outline),
+        ("access@2026-11-24.yang", YANG),
+        ("templates/main.cli", TEMPLATE),
+        ("templates/size.cli", size),
+    ]);
+    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
+    types.add(&files).unwrap();
+    let models = Arc::clone(types.models());
+    Configuration::new(models, Layers::new()).with_services(Some(Arc::new(types)))
+}
+
+/// A box whose second state has these lines, with the state of `on`.
+fn gated(lines: &str, on: FixedBox) -> Configuration {
+    see(&box_with(&PORT.replace("GATE", lines), SIZE), on)
+}
+
+fn acme() -> ServiceTag {
+    "access[name='acme']".parse().unwrap()
+}
+
+/// The same configuration with other state, for requests that may be refused.
+fn see(before: &Configuration, state: FixedBox) -> Configuration {
+    let state: Option<Arc<dyn BoxState>> = Some(Arc::new(state));
+    before.clone().with_surroundings(Surroundings { state, now_ns: 1, ..Surroundings::default() })
+}
+
+/// Surroundings in which `acme` is due.
+fn due(state: FixedBox, now_ns: u64) -> Surroundings {
+    Surroundings {
+        state: Some(Arc::new(state)),
+        now_ns,
+        is_lenient: true,
+        due: BTreeSet::from([acme()]),
+        ..Surroundings::default()
+    }
+}
+
+/// Walks `acme` once.
+#[track_caller]
+fn walk(before: &Configuration, state: FixedBox) -> Configuration {
+    before.clone().with_surroundings(due(state, 2)).walked().unwrap()
+}
+
+/// Walks `acme` until nothing changes.
+#[track_caller]
+fn settle(before: &Configuration, state: &FixedBox) -> Configuration {
+    let mut configuration = before.clone();
+    for _ in 0..10 {
+        if configuration.trial(&due(state.clone(), 2)).is_empty() {
+            return configuration;
+        }
+        configuration = walk(&configuration, state.clone());
+    }
+    panic!("the walks do not end: {}", plan(&configuration));
+}
+
+/// The service plan of `acme`: a line for each component, with the status of each state and what it waits for.
+fn plan(configuration: &Configuration) -> String {
+    let Some(plan) = configuration.layers().book.get(&acme()) else { return "none".to_owned() };
+    let state = |it: &StatePlan| {
+        let text = it.failure.as_ref().or(it.waits_for.as_ref());
+        let text = text.map(|text| format!(" ({text})")).unwrap_or_default();
+        format!("{} {}{text}", it.name, it.status().name())
+    };
+    let component = |it: &ComponentPlan| {
+        let states: Vec<_> = it.states.iter().map(state).collect();
+        let back = match &it.back_track {
+            None => String::new(),
+            Some(BackTrack::Whole) => " backs out".to_owned(),
+            Some(BackTrack::To(state)) => format!(" backs out to {state}"),
+        };
+        format!("{} {}{back}: {}\n", it.component_type, it.name, states.join(", "))
+    };
+    plan.components.iter().map(component).collect()
+}
+
+#[track_caller]
+fn has(configuration: &Configuration, parts: &[&str]) {
+    let plan = plan(configuration);
+    parts.iter().for_each(|part| assert!(plan.contains(part), "{part}: {plan}"));
+}
+
+const ALL_READY: &str = "self self: init reached, ready reached
+port eth1: init reached, attached reached, sized reached, ready reached
+";
+
+// proves sv.B9, sv.B10
+#[test]
+fn an_instance_without_obstacles_is_ready_after_the_walk_that_follows() {
+    let made_now = set(&gated(LINK_UP, UP), ACME);
+    assert_eq!(made(&made_now), SIZED);
+    has(&made_now, &["ready not-reached (the objects of this change)"]);
+    let ready = settle(&made_now, &UP);
+    assert_eq!(plan(&ready), ALL_READY);
+    assert!(ready.trial(&due(UP, 9)).is_empty(), "a walk without a reason changes nothing");
+    let since = |it: &Configuration| {
+        let plan = it.layers().book.get(&acme()).cloned().unwrap();
+        plan.components.iter().flat_map(|it| &it.states).map(|it| it.since_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(since(&ready), [1, 2, 1, 1, 1, 2], "each state has the time of its last change");
+}
+
+// proves sv.B12
+#[test]
+fn a_closed_gate_stops_its_component_until_it_opens() {
+    let stopped = settle(&set(&gated(LINK_UP, DOWN), ACME), &DOWN);
+    assert_eq!(made(&stopped), ATTACHED);
+    has(
+        &stopped,
+        &[
+            "attached reached, sized not-reached (gate `state(",
+            "ready not-reached (component port eth1)",
+        ],
+    );
+    let opened = settle(&stopped, &UP);
+    assert_eq!((made(&opened), plan(&opened)), (SIZED.to_owned(), ALL_READY.to_owned()));
+}
+
+// proves sv.B61
+#[test]
+fn a_gate_that_closes_backs_its_state_out_unless_it_is_sticky() {
+    let ready = settle(&set(&gated(LINK_UP, UP), ACME), &UP);
+    let back = settle(&ready, &DOWN);
+    assert_eq!(made(&back), ATTACHED);
+    has(&back, &["attached reached, sized not-reached (gate `state("]);
+    assert_eq!(plan(&settle(&back, &UP)), ALL_READY);
+
+    let sticky = format!("{LINK_UP}\n  sticky = true");
+    let ready = settle(&set(&gated(&sticky, UP), ACME), &UP);
+    let kept = settle(&ready, &DOWN);
+    assert_eq!((made(&kept), plan(&kept)), (SIZED.to_owned(), ALL_READY.to_owned()));
+}
+
+// proves sv.B98
+#[test]
+fn an_object_that_waits_keeps_the_component_where_it_is() {
+    let unapplied = Some(("attached", Applied::Pending("link eth1".into())));
+    let absent = FixedBox { status: "DOWN", unapplied: unapplied.clone() };
+    let waiting = settle(&set(&gated(LINK_UP, absent.clone()), ACME), &absent);
+    has(&waiting, &["attached reached, sized not-reached (link eth1)"]);
+    let up_but_waiting = settle(&waiting, &FixedBox { status: "UP", unapplied });
+    has(&up_but_waiting, &["sized not-reached (link eth1)"]);
+    assert_eq!(plan(&settle(&waiting, &UP)), ALL_READY);
+
+    let gone = FixedBox { status: "UP", ..absent };
+    let ready = settle(&set(&gated(LINK_UP, UP), ACME), &UP);
+    assert_eq!(plan(&settle(&ready, &gone)), ALL_READY, "what waits later takes no state back");
+}
+
+// proves sv.B101
+#[test]
+fn an_object_that_the_kernel_refuses_fails_its_state_until_it_is_there() {
+    let reason: Arc<str> = "link eth1: EINVAL".into();
+    let refused = FixedBox { status: "UP", unapplied: Some(("sized", Applied::Failed(reason))) };
+    let ready = settle(&set(&gated(LINK_UP, UP), ACME), &UP);
+    let failed = settle(&ready, &refused);
+    has(
+        &failed,
+        &["sized failed (link eth1: EINVAL)", "ready failed (port eth1, sized: link eth1"],
+    );
+    assert_eq!(made(&failed), SIZED, "the claim stays");
+    assert_eq!(plan(&settle(&failed, &UP)), ALL_READY);
+}
+
+// proves sv.B58, sv.B59
+#[test]
+fn components_that_the_tree_has_no_more_back_out() {
+    let ready = settle(&set(&gated(LINK_UP, UP), ACME), &UP);
+    let moved = set(&see(&ready, UP), r#"update acme {"port":"eth2"}"#);
+    assert!(!plan(&moved).contains("eth1"), "{}", plan(&moved));
+    assert_eq!(made(&moved), SIZED.replace("eth1", "eth2"));
+    let none = set(&see(&moved, UP), "delete /services/access[name=acme]/port");
+    assert_eq!(
+        (made(&none), plan(&settle(&none, &UP))),
+        (String::new(), "self self: init reached, ready reached\n".to_owned())
+    );
+    let undeployed = set(&see(&moved, UP), r#"update acme {"deploy":false}"#);
+    assert_eq!((made(&undeployed), plan(&undeployed)), (String::new(), "none".to_owned()));
+}
+
+/// A port that stays while its link is up.
+const GUARDED: &str = r#"delete = { when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) != 'UP'" }"#;
+
+// proves sv.B52, sv.B78, sv.B81
+#[test]
+fn a_closed_delete_gate_keeps_what_was_made_and_the_name() {
+    let ready = settle(&set(&gated(GUARDED, UP), ACME), &UP);
+    let zombie = set(&see(&ready, UP), "delete acme");
+    assert_eq!(made(&zombie), SIZED, "`attached` was reached before it, and goes after it");
+    has(
+        &zombie,
+        &[
+            "port eth1 backs out: init reached, attached reached, sized reached (delete gate `state(",
+        ],
+    );
+    let parts = ["zombie of access[name='acme']: port eth1, sized waits for delete gate"];
+    refused(&see(&zombie, UP), ACME, &parts);
+    let other = set(
+        &see(&zombie, UP),
+        &ACME.replace("acme", "bolt").replace("br0", "br1").replace("eth1", "eth2"),
+    );
+    assert!(made(&other).contains("eth2"), "other names are free");
+    let gone = settle(&zombie, &DOWN);
+    assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
+    assert_eq!(plan(&settle(&set(&see(&gone, UP), ACME), &UP)), ALL_READY);
+}
+
+// proves sv.B60
+#[test]
+fn a_deleted_service_asks_its_gates_with_the_parameters_it_had() {
+    let gate = r#"delete = { when = "service.leaving and params.port == 'eth1'" }"#;
+    let ready = settle(&set(&gated(gate, UP), ACME), &UP);
+    let gone = set(&see(&ready, UP), "delete acme");
+    assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
+}
+
+#[test]
+fn a_walk_that_may_not_be_refused_turns_failures_into_states() {
+    let size = "interface {{ component.name }}\n  mtu {{ params.gateway | prefixlen }}00\n";
+    let before = see(&box_with(&PORT.replace("GATE", LINK_UP), size), DOWN);
+    let stopped = settle(&set(&before, ACME), &DOWN);
+    let parts = ["failed in access 1.0.0: templates/size.cli line 2", "undefined"];
+    refused(&see(&stopped, UP), r#"update acme {"deploy":true,"bridge":"br1"}"#, &parts);
+    let failed = settle(&stopped, &UP);
+    has(
+        &failed,
+        &[
+            "attached reached, sized failed (access 1.0.0: templates/size.cli line 2",
+            "ready failed (port eth1, sized",
+        ],
+    );
+    assert_eq!(made(&failed), ATTACHED);
+    let mended = set(&see(&failed, UP), r#"update acme {"gateway":"10.0.0.1/14"}"#);
+    has(&mended, &["sized reached"]);
+}
+
+#[test]
+fn a_refused_walk_fails_the_states_that_it_would_change() {
+    let stopped = settle(&set(&gated(LINK_UP, DOWN), ACME), &DOWN);
+    let mut surroundings = due(UP, 3);
+    surroundings.refused.insert(acme(), "`1400` by acme and `9000` by client native".into());
+    let failed = stopped.clone().with_surroundings(surroundings).walked().unwrap();
+    has(&failed, &["attached reached, sized failed (`1400` by acme and `9000`"]);
+    assert_eq!(made(&failed), ATTACHED);
+}
+
+#[test]
+fn walks_say_what_they_have_read() {
+    let stopped = settle(&set(&gated(LINK_UP, DOWN), ACME), &DOWN);
+    let reads = stopped.trial(&due(DOWN, 2)).reads;
+    assert_eq!(reads[&acme()].len(), 1, "{reads:?}");
+    let unknown = box_with(&PORT.replace("GATE", LINK_UP), SIZE);
+    refused(&unknown, ACME, &["failed in access 1.0.0", "does not support yet"]);
+}
+
+#[test]
+fn service_plans_are_stored_rolled_back_and_rebased() {
+    let none = gated(LINK_UP, DOWN);
+    let stopped = settle(&set(&none, ACME), &DOWN);
+    let rows = layer_rows_diff(stopped.models(), &Layers::new(), stopped.layers());
+    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
+    let (layers, unknown) = Layers::from_rows(stopped.models(), rows).unwrap();
+    assert_eq!((&layers.book, unknown), (&stopped.layers().book, 0));
+
+    let ready = settle(&stopped, &UP);
+    let back = see(&ready, DOWN).with_client_of(stopped.layers());
+    assert_eq!((plan(&back), made(&back)), (plan(&stopped), made(&stopped)));
+    let bolt = set(&none, r#"update bolt {"port":"eth2","bridge":"br1"}"#);
+    let both = bolt.rebased(&none, &ready);
+    assert_eq!(plan(&both), ALL_READY);
+    assert_eq!(both.layers().book.iter().count(), 2);
+    let gone = set(&see(&both, UP), "delete acme\ndelete bolt");
+    assert_eq!(gone.layers().book, Book::default());
+    let rows = layer_rows_diff(gone.models(), both.layers(), gone.layers());
+    assert!(rows.iter().all(|row| row.value.is_none()), "{rows:?}");
+}

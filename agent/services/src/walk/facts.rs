@@ -1,0 +1,116 @@
+//! Answers to what expressions ask during a walk, and the record of the questions.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use holdfast_config::schema::Origin;
+use holdfast_config::services::{
+    Book, BoxState, ComponentPlan, Ground, Plane, Read, ServicePlan, StateStatus, WalkRequest,
+};
+use holdfast_config::{PathPattern, ServiceTag, Value};
+use smol_str::SmolStr;
+
+use crate::facts::{Facts, Read as LeafRead};
+
+/// The box as the walk of one instance sees it, and the service plan that the walk works on.
+#[derive(Debug)]
+pub(super) struct WalkFacts {
+    ground: Ground,
+    state: Option<Arc<dyn BoxState>>,
+    book: Book,
+    plan: Mutex<ServicePlan>,
+    reads: Mutex<BTreeSet<Read>>,
+    /// Name of a function that was called and that nothing answers yet.
+    unanswered: Mutex<Option<&'static str>>,
+}
+
+impl WalkFacts {
+    pub(super) fn new(request: &WalkRequest<'_>, plan: ServicePlan) -> Self {
+        Self {
+            ground: request.new.clone(),
+            state: request.surroundings.state.clone(),
+            book: request.book.clone(),
+            plan: Mutex::new(plan),
+            reads: Mutex::default(),
+            unanswered: Mutex::default(),
+        }
+    }
+
+    /// The service plan so far. No guard is held while an expression is evaluated.
+    pub(super) fn plan(&self) -> MutexGuard<'_, ServicePlan> {
+        lock(&self.plan)
+    }
+
+    pub(super) fn take_reads(&self) -> BTreeSet<Read> {
+        std::mem::take(&mut lock(&self.reads))
+    }
+
+    /// The function that was called since the last time this was asked, and that has no answer.
+    pub(super) fn take_unanswered(&self) -> Option<&'static str> {
+        lock(&self.unanswered).take()
+    }
+
+    /// Without state of the box nothing wakes the instance when the answer changes.
+    fn note(&self, read: Read) {
+        if self.state.is_none() {
+            *lock(&self.unanswered) = Some("config` or `state");
+        }
+        lock(&self.reads).insert(read);
+    }
+}
+
+/// A walk runs on one thread, and a panic of it ends the walk.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Facts for WalkFacts {
+    fn read(&self, read: &LeafRead) -> Vec<Value> {
+        self.note(Read::Leaves(read.clone()));
+        let values = |pattern: &PathPattern| match (read.plane, read.origin) {
+            (Plane::Ground, Origin::Native) => self.ground.effective().leaf_values(pattern),
+            (Plane::Ground, Origin::OpenConfig) => {
+                self.ground.config_view(Origin::OpenConfig).leaf_values(pattern)
+            }
+            (Plane::State, origin) => {
+                let state = self.state.as_ref();
+                state.map(|state| state.leaves(origin, pattern)).unwrap_or_default()
+            }
+        };
+        read.patterns.iter().flat_map(values).collect()
+    }
+
+    fn gone(&self, _: &LeafRead) -> bool {
+        *lock(&self.unanswered) = Some("gone");
+        false
+    }
+
+    fn reached(&self, component_type: &str, name: &str, state: &str) -> bool {
+        let plan = self.plan();
+        let found = plan.component(component_type, name).and_then(|it| it.state(state));
+        found.is_some_and(|state| state.status() == StateStatus::Reached)
+    }
+
+    fn action(&self, _: &str, _: &str, _: &str) -> Option<SmolStr> {
+        *lock(&self.unanswered) = Some("action");
+        None
+    }
+
+    fn ready(&self, component_type: &str) -> bool {
+        let plan = self.plan();
+        let is_counted = |it: &&_| is_of_type(it, component_type);
+        let mut counted = plan.components.iter().filter(is_counted).peekable();
+        counted.peek().is_some() && counted.all(|it| it.is_ready())
+    }
+
+    fn service_ready(&self, tag: &str) -> bool {
+        let Ok(tag) = tag.parse::<ServiceTag>() else { return false };
+        let is_ready = self.book.get(&tag).is_some_and(|plan| super::is_ready(plan));
+        self.note(Read::Service(tag));
+        is_ready
+    }
+}
+
+fn is_of_type(component: &ComponentPlan, component_type: &str) -> bool {
+    component.component_type == component_type && component.back_track.is_none()
+}

@@ -1,0 +1,335 @@
+//! One walk: the evaluation of one instance, from its service plan to the next one.
+//!
+//! ```text
+//! synthesis: new components join, missing ones back out
+//!    |
+//!    v   while something moves
+//! back-tracking components, the youngest first: last state first, down to the goal
+//!    |
+//!    v
+//! the others: a reached state whose gate is false -> its component backs out to it
+//!             the work of reached states is done again
+//!             then state after state, until one has to wait
+//! ```
+//!
+//! A state that was backed out in a walk is not entered in it again, so the end is certain. `ready` of a component waits
+//! until all of its claims are settled; `ready` of `self` is that of all others.
+//!
+//! Section 4 of `agent/services/SERVICES.md` is the specification. Absent: handlers, actions, `commit-after` and timeouts.
+
+mod facts;
+mod progress;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::services::{
+    Applied, BackTrack, ComponentPlan, Read, ServicePlan, StatePlan, StateStatus, WalkRequest,
+};
+use holdfast_config::{Claim, ClaimKey, ServiceTag};
+use smol_str::SmolStr;
+
+use self::facts::WalkFacts;
+use crate::outline::{ComponentType, INIT, Located, OUTLINE, READY, SELF, StateOutline};
+use crate::package::Package;
+use crate::parameters::Parameters;
+use crate::scope::Scope;
+use crate::tree::{Component, Variables};
+use crate::work::{WorkError, WorkErrorKind};
+use crate::{Facts, Output};
+
+/// Instance to be walked.
+#[derive(Debug)]
+pub(crate) struct Instance<'a> {
+    pub(crate) package: &'a Package,
+    pub(crate) tag: &'a ServiceTag,
+    pub(crate) parameters: Parameters,
+    /// Parameters as a document, of an instance that is deleted or un-deployed.
+    pub(crate) leaving: Option<Arc<str>>,
+}
+
+/// Result of one walk.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    /// Content of every claim that the walk made or dropped.
+    pub(crate) claims: BTreeMap<ClaimKey, Option<Claim>>,
+    /// The next service plan; `None` when nothing is left of the instance.
+    pub(crate) plan: Option<ServicePlan>,
+    pub(crate) reads: BTreeSet<Read>,
+}
+
+/// True when all of an instance is done.
+fn is_ready(plan: &ServicePlan) -> bool {
+    let is_there = plan.leaving.is_none() && plan.failure.is_none();
+    is_there && plan.component(SELF, SELF).is_some_and(ComponentPlan::is_ready)
+}
+
+/// One walk under way.
+struct Walk<'a> {
+    instance: &'a Instance<'a>,
+    request: &'a WalkRequest<'a>,
+    scope: Scope,
+    own: Arc<WalkFacts>,
+    facts: Arc<dyn Facts>,
+    /// Outlines of the component types, `self` among them.
+    outlines: BTreeMap<SmolStr, ComponentType>,
+    /// Components with their variables: those that go, then those of the tree in its order.
+    parts: Vec<Component>,
+    /// Number of the former.
+    going: usize,
+    claims: BTreeMap<ClaimKey, Option<Claim>>,
+    /// States that were backed out.
+    left: BTreeSet<ClaimKey>,
+    /// Components of which the work was done again.
+    redone: BTreeSet<[SmolStr; 2]>,
+}
+
+/// The service plan of an instance that cannot be evaluated: as it was, with the reason.
+pub(crate) fn failed_plan(
+    package: &Package,
+    before: Option<&ServicePlan>,
+    (reason, now_ns): (Arc<str>, u64),
+) -> ServicePlan {
+    let mut plan = before.cloned().unwrap_or_default();
+    plan.failure = Some(reason);
+    plan.version = package.version().to_string().into();
+    if plan.components.is_empty() {
+        plan.components.push(new_component(&outlines(package), &itself(), now_ns));
+    }
+    plan
+}
+
+/// Walks an instance.
+///
+/// # Errors
+/// When work or a condition fails, unless the request is lenient: failures are states then.
+pub(crate) fn walk(
+    instance: &Instance<'_>,
+    request: &WalkRequest<'_>,
+) -> Result<Walked, WorkError> {
+    let before = request.book.get(instance.tag).map(|plan| (**plan).clone()).unwrap_or_default();
+    let own = Arc::new(WalkFacts::new(request, before));
+    let mut walk = Walk {
+        instance,
+        request,
+        scope: Scope::of_instance(&instance.parameters, instance.leaving.is_some()),
+        facts: own.clone(),
+        own,
+        outlines: outlines(instance.package),
+        parts: Vec::new(),
+        going: 0,
+        claims: BTreeMap::new(),
+        left: BTreeSet::new(),
+        redone: BTreeSet::new(),
+    };
+    let failed = walk.run().and_then(|()| walk.answered()).err();
+    if let Some(error) = failed {
+        if !request.surroundings.is_lenient {
+            return Err(error);
+        }
+        walk.fail(&error);
+    }
+    walk.claims.extend(walk.orphans());
+    walk.claims.retain(|key, claim| request.claims.get(key) != claim.as_ref());
+    let plan = walk.own.plan().clone();
+    let plan = (!plan.components.is_empty()).then_some(plan);
+    Ok(Walked { claims: walk.claims, plan, reads: walk.own.take_reads() })
+}
+
+/// The component types of a package by name. Of `self`, packages with components say nothing.
+fn outlines(package: &Package) -> BTreeMap<SmolStr, ComponentType> {
+    let position = package.outline.name.position;
+    let states = [INIT, READY].map(|name| StateOutline::unnamed(name, position)).into();
+    let itself = ComponentType { name: SELF.into(), states };
+    let types = std::iter::once(&itself).chain(&package.outline.components);
+    types.map(|it| (it.name.clone(), it.clone())).collect()
+}
+
+impl Walk<'_> {
+    fn run(&mut self) -> Result<(), WorkError> {
+        {
+            let mut plan = self.own.plan();
+            plan.version = self.instance.package.version().to_string().into();
+            plan.leaving.clone_from(&self.instance.leaving);
+            plan.failure = None;
+        }
+        match self.instance.leaving {
+            Some(_) => self.leave(),
+            None => self.synthesize()?,
+        }
+        loop {
+            let mut moved = self.back_track()?;
+            if self.instance.leaving.is_none() {
+                moved |= self.advance()?;
+            }
+            if !moved {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notes a failure of the whole walk, which leaves all states as they are.
+    fn fail(&mut self, error: &WorkError) {
+        let before = self.request.book.get(self.instance.tag).map(|plan| &**plan);
+        let reason = (self.text_of(error), self.request.surroundings.now_ns);
+        *self.own.plan() = failed_plan(self.instance.package, before, reason);
+        self.claims.clear();
+    }
+
+    /// Refuses what asks for something that nothing answers.
+    fn answered(&self) -> Result<(), WorkError> {
+        let Some(function) = self.own.take_unanswered() else { return Ok(()) };
+        let reason =
+            format!("it calls `{function}`, which this version of the agent does not support yet");
+        Err(WorkError { kind: WorkErrorKind::Failed, file: OUTLINE.into(), position: None, reason })
+    }
+
+    /// Claims of earlier walks that no state of a component has.
+    fn orphans(&self) -> Vec<(ClaimKey, Option<Claim>)> {
+        let plan = self.own.plan();
+        let is_of_state = |key: &ClaimKey| {
+            let [component_type, name] = &key.component;
+            let component = plan.component(component_type, name);
+            component.is_some_and(|it| it.state(&key.state).is_some())
+        };
+        let claims = self.request.claims.of_instance(self.instance.tag).map(|(key, _)| key);
+        claims.filter(|key| !is_of_state(key)).map(|key| (key.clone(), None)).collect()
+    }
+
+    /// Has every component back out.
+    fn leave(&mut self) {
+        let mut plan = self.own.plan();
+        for component in &mut plan.components {
+            component.back_track = Some(BackTrack::Whole);
+        }
+        self.parts = plan.components.iter().map(part).collect();
+        self.going = self.parts.len();
+    }
+
+    /// Compares the components of the tree with those that are there.
+    fn synthesize(&mut self) -> Result<(), WorkError> {
+        let wanted = self.instance.package.components(&self.scope, &self.facts)?;
+        let mut plan = self.own.plan().clone();
+        let is_of = |it: &ComponentPlan, part: &Component| it.is(&part.component_type, &part.name);
+        for component in &mut plan.components {
+            let part = wanted.iter().find(|part| is_of(component, part));
+            let same_states = self.has_states_of_outline(component);
+            match part {
+                Some(part) if same_states => component.vars = part.vars.to_text().into(),
+                _ => component.back_track = Some(BackTrack::Whole),
+            }
+        }
+        let is_wanted = |it: &ComponentPlan| wanted.iter().any(|part| is_of(it, part));
+        self.parts = plan.components.iter().filter(|it| !is_wanted(it)).map(part).collect();
+        self.going = self.parts.len();
+        self.parts.extend(wanted);
+        *self.own.plan() = plan;
+        self.join();
+        Ok(())
+    }
+
+    /// Adds the components of the tree that are not there: new ones, and those that had to go because they had other
+    /// states. True when there were some.
+    fn join(&self) -> bool {
+        let mut moved = false;
+        for part in &self.parts[self.going..] {
+            if self.own.plan().component(&part.component_type, &part.name).is_none() {
+                let component = self.new_component(part);
+                self.own.plan().components.push(component);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    fn has_states_of_outline(&self, component: &ComponentPlan) -> bool {
+        let outline = self.outlines.get(&component.component_type);
+        outline.is_some_and(|outline| {
+            let names = outline.states.iter().map(|state| &state.name);
+            names.eq(component.states.iter().map(|state| &state.name))
+        })
+    }
+
+    fn new_component(&self, part: &Component) -> ComponentPlan {
+        new_component(&self.outlines, part, self.request.surroundings.now_ns)
+    }
+
+    fn scope_of(&self, part: &Component) -> Scope {
+        self.scope.of_component(part)
+    }
+
+    fn key(&self, part: &Component, state: &str) -> ClaimKey {
+        ClaimKey { tag: self.instance.tag.clone(), component: part.id(), state: state.into() }
+    }
+
+    /// Does the work of a state.
+    fn work(&self, part: &Component, outline: &StateOutline) -> Result<Option<Claim>, WorkError> {
+        let (package, scope) = (self.instance.package, self.scope_of(part));
+        let output = package.render(outline.work.as_ref(), &scope, &self.facts)?;
+        Ok(output.map(claim_of))
+    }
+
+    fn is_true(&self, gate: &Located, part: &Component) -> Result<bool, WorkError> {
+        self.instance.package.condition(gate, &self.scope_of(part), &self.facts)
+    }
+
+    /// Extent to which the objects of a state that earlier walks have reached are in the kernel.
+    fn applied(&self, key: &ClaimKey) -> Applied {
+        match &self.request.surroundings.state {
+            Some(state) if self.request.claims.get(key).is_some() => state.applied(key),
+            _ => Applied::Done,
+        }
+    }
+
+    /// Text of a failure, with the package.
+    fn text_of(&self, error: &WorkError) -> Arc<str> {
+        let package = self.instance.package;
+        format!("{} {}: {error}", package.outline.name.text, package.version()).into()
+    }
+}
+
+/// A component of which no state is reached.
+fn new_component(
+    outlines: &BTreeMap<SmolStr, ComponentType>,
+    part: &Component,
+    now_ns: u64,
+) -> ComponentPlan {
+    let outline = outlines.get(&part.component_type);
+    let names = outline.into_iter().flat_map(|it| &it.states).map(|state| state.name.clone());
+    ComponentPlan {
+        component_type: part.component_type.clone(),
+        name: part.name.clone(),
+        vars: part.vars.to_text().into(),
+        back_track: None,
+        states: names.map(|name| StatePlan::new(name, now_ns)).collect(),
+    }
+}
+
+/// The component `self`.
+fn itself() -> Component {
+    let (component_type, name) = (SELF.into(), SELF.into());
+    Component { component_type, name, replaces: Vec::new(), vars: Variables::default() }
+}
+
+/// A component as it was when it was last in the tree.
+fn part(plan: &ComponentPlan) -> Component {
+    Component {
+        component_type: plan.component_type.clone(),
+        name: plan.name.clone(),
+        replaces: Vec::new(),
+        vars: Variables::of_text(&plan.vars),
+    }
+}
+
+fn claim_of(output: Output) -> Claim {
+    match output.origin {
+        Origin::Native => Claim { native: output.tree, ..Claim::default() },
+        Origin::OpenConfig => Claim { openconfig: output.tree, ..Claim::default() },
+    }
+}
+
+/// True when a state is reached and nothing of it failed.
+fn is_reached(state: &StatePlan) -> bool {
+    state.status() == StateStatus::Reached
+}

@@ -1,0 +1,344 @@
+//! The two ways of a component: out, from its last state down to a goal, and on, state after state.
+
+use std::sync::Arc;
+
+use holdfast_config::limits::excerpt;
+use holdfast_config::services::{
+    Applied, BackTrack, ComponentPlan, ServicePlan, StatePlan, StateStatus,
+};
+use smol_str::SmolStr;
+
+use super::{Walk, is_reached};
+use crate::outline::{Located, READY, SELF, StateOutline};
+use crate::tree::Component;
+use crate::work::WorkError;
+
+/// Verdict on one step of a component.
+enum Step {
+    Moved,
+    /// It goes no further in this walk, for this reason if it waits.
+    Stopped(Option<Arc<str>>),
+    Failed(Arc<str>),
+}
+
+impl Walk<'_> {
+    /// Backs components out, the youngest first. True when something moved.
+    pub(super) fn back_track(&mut self) -> Result<bool, WorkError> {
+        let components = self.own.plan().components.clone();
+        let flagged = components.iter().rev().filter(|it| it.back_track.is_some());
+        let flagged: Vec<[_; 2]> =
+            flagged.map(|it| [it.component_type.clone(), it.name.clone()]).collect();
+        let mut moved = false;
+        for component in flagged {
+            let part = self.parts.iter().find(|it| it.is(&component)).cloned();
+            let Some(part) = part else { continue };
+            // All other components go before `self` does.
+            let alone = part.component_type != SELF || self.own.plan().components.len() == 1;
+            while alone && self.step_back(&part)? {
+                moved = true;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Leaves the last reached state of a component, or ends its way out. False when it goes no further.
+    fn step_back(&mut self, part: &Component) -> Result<bool, WorkError> {
+        let outline = self.outlines.get(&part.component_type);
+        let Some((goal, last)) = self.way_back(part) else { return Ok(false) };
+        let Some(state) = last else {
+            self.end_of_way_back(part, goal);
+            return Ok(true);
+        };
+        let gate = outline.and_then(|it| it.state(&state)).and_then(|it| it.delete.when.clone());
+        if let Some(gate) = gate {
+            let is_open = match self.is_true(&gate, part) {
+                Ok(is_open) => is_open,
+                Err(error) if self.request.surroundings.is_lenient => {
+                    self.update(part, &state, Step::Failed(self.text_of(&error)));
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            };
+            if !is_open {
+                let text = format!("delete {}", gate_text(&gate));
+                self.update(part, &state, Step::Stopped(Some(text.into())));
+                return Ok(false);
+            }
+        }
+        let key = self.key(part, &state);
+        self.claims.insert(key.clone(), None);
+        self.left.insert(key);
+        self.change(part, &state, |state| {
+            (state.is_reached, state.failure, state.waits_for) = (false, None, None);
+        });
+        Ok(true)
+    }
+
+    /// The goal of a component that backs out, and its last reached state from the goal on.
+    fn way_back(&self, part: &Component) -> Option<(BackTrack, Option<SmolStr>)> {
+        let plan = self.own.plan();
+        let component = plan.component(&part.component_type, &part.name)?;
+        let goal = component.back_track.clone()?;
+        let from = match &goal {
+            BackTrack::Whole => 0,
+            BackTrack::To(goal) => component.states.iter().position(|it| it.name == *goal)?,
+        };
+        let last = component.states[from..].iter().rev().find(|state| state.is_reached);
+        Some((goal, last.map(|state| state.name.clone())))
+    }
+
+    fn end_of_way_back(&mut self, part: &Component, goal: BackTrack) {
+        let mut plan = self.own.plan();
+        match goal {
+            BackTrack::Whole => {
+                plan.components.retain(|it| !it.is(&part.component_type, &part.name));
+            }
+            BackTrack::To(_) => {
+                component_mut(&mut plan, part).into_iter().for_each(|it| it.back_track = None);
+            }
+        }
+    }
+
+    /// Takes the components that do not back out as far as they come. True when something moved that others may see.
+    pub(super) fn advance(&mut self) -> Result<bool, WorkError> {
+        let (own, others): (Vec<_>, Vec<_>) =
+            self.parts.clone().into_iter().partition(|part| part.component_type == SELF);
+        let mut moved = self.join();
+        for part in own.iter().chain(&others) {
+            if self.is_backing_out(part) {
+                continue;
+            }
+            if let Some(goal) = self.closed_gate(part)? {
+                self.flag(part, BackTrack::To(goal));
+                moved = true;
+                continue;
+            }
+            if self.redone.insert(part.id()) {
+                self.redo(part)?;
+            }
+            moved |= self.go_on(part)?;
+        }
+        for part in &own {
+            moved |= self.judge_whole(part);
+        }
+        Ok(moved)
+    }
+
+    fn is_backing_out(&self, part: &Component) -> bool {
+        let plan = self.own.plan();
+        let component = plan.component(&part.component_type, &part.name);
+        component.is_none_or(|it| it.back_track.is_some())
+    }
+
+    /// The first reached state whose gate is closed, unless that state is sticky.
+    fn closed_gate(&self, part: &Component) -> Result<Option<SmolStr>, WorkError> {
+        for (outline, state) in self.states(part) {
+            let Some(gate) = outline.when.as_ref().filter(|_| state.is_reached && !outline.sticky)
+            else {
+                continue;
+            };
+            match self.is_true(gate, part) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Some(state.name)),
+                // A gate that cannot be judged neither opens nor closes.
+                Err(error) if self.request.surroundings.is_lenient => {
+                    self.update(part, &state.name, Step::Failed(self.text_of(&error)));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn flag(&self, part: &Component, goal: BackTrack) {
+        if let Some(component) = component_mut(&mut self.own.plan(), part) {
+            component.back_track = Some(goal);
+        }
+    }
+
+    /// Does the work of all reached states again.
+    fn redo(&mut self, part: &Component) -> Result<(), WorkError> {
+        for (outline, state) in self.states(part) {
+            if state.is_reached {
+                let step = self.do_work(part, &outline)?;
+                self.update(part, &state.name, step);
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters state after state. True when one was entered.
+    fn go_on(&mut self, part: &Component) -> Result<bool, WorkError> {
+        let mut moved = false;
+        loop {
+            let mut states = self.states(part);
+            if part.component_type == SELF {
+                states.pop(); // `ready`, which is judged in the end
+            }
+            let Some(at) = states.iter().position(|(_, state)| !state.is_reached) else { break };
+            let step = self.try_enter(part, &states, at)?;
+            let has_moved = matches!(step, Step::Moved);
+            self.update(part, &states[at].1.name, step);
+            if !has_moved {
+                break;
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Enters a state, if nothing is in its way.
+    fn try_enter(
+        &mut self,
+        part: &Component,
+        states: &[(StateOutline, StatePlan)],
+        at: usize,
+    ) -> Result<Step, WorkError> {
+        let (outline, state) = &states[at];
+        if self.left.contains(&self.key(part, &state.name)) {
+            return Ok(Step::Stopped(outline.when.as_ref().map(gate_text)));
+        }
+        for (_, earlier) in &states[..at] {
+            if !is_reached(earlier) {
+                let text = format!("state {}", earlier.name);
+                return Ok(Step::Stopped(Some(text.into())));
+            }
+        }
+        let is_last = outline.name == READY;
+        for (_, earlier) in &states[..at] {
+            if let Some(text) = self.unsettled(part, &earlier.name, is_last) {
+                return Ok(Step::Stopped(Some(text)));
+            }
+        }
+        if let Some(gate) = &outline.when {
+            match self.is_true(gate, part) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Step::Stopped(Some(gate_text(gate)))),
+                Err(error) => return self.failed(&error),
+            }
+        }
+        self.do_work(part, outline)
+    }
+
+    /// Object that a state waits for: of `ready`, those of claims that this walk makes, too.
+    fn unsettled(&self, part: &Component, state: &str, is_last: bool) -> Option<Arc<str>> {
+        let key = self.key(part, state);
+        let before = self.request.claims.get(&key);
+        let now = self.claims.get(&key).map_or(before, Option::as_ref);
+        if now != before {
+            return is_last.then(|| "the objects of this change".into());
+        }
+        match self.applied(&key) {
+            Applied::Done => None,
+            Applied::Pending(text) | Applied::Failed(text) => Some(text),
+        }
+    }
+
+    /// Does the work of a state, and replaces its claim. The claim stays where the work fails.
+    fn do_work(&mut self, part: &Component, outline: &StateOutline) -> Result<Step, WorkError> {
+        let key = self.key(part, &outline.name);
+        let claim = match self.work(part, outline) {
+            Ok(claim) => claim.filter(|claim| !claim.is_empty()),
+            Err(error) => return self.failed(&error),
+        };
+        let before = self.request.claims.get(&key);
+        if claim.as_ref() == before {
+            self.claims.remove(&key);
+            return Ok(match self.applied(&key) {
+                Applied::Failed(text) => Step::Failed(text),
+                Applied::Done | Applied::Pending(_) => Step::Moved,
+            });
+        }
+        if let Some(reason) = self.request.surroundings.refused.get(self.instance.tag) {
+            return Ok(Step::Failed(Arc::clone(reason)));
+        }
+        self.claims.insert(key, claim);
+        Ok(Step::Moved)
+    }
+
+    fn failed(&self, error: &WorkError) -> Result<Step, WorkError> {
+        match self.request.surroundings.is_lenient {
+            true => Ok(Step::Failed(self.text_of(error))),
+            false => Err(error.clone()),
+        }
+    }
+
+    /// Judges `ready` of `self`: that of all components.
+    fn judge_whole(&mut self, part: &Component) -> bool {
+        let (was_ready, failure, behind) = {
+            let plan = self.own.plan();
+            let Some(itself) = plan.component(SELF, SELF) else { return false };
+            let behind = plan.components.iter().find(|it| {
+                it.component_type != SELF && (it.back_track.is_some() || !it.is_ready())
+            });
+            let behind = behind.map(|it| format!("component {} {}", it.component_type, it.name));
+            (itself.is_ready(), first_failure(&plan), behind)
+        };
+        let first = self.states(part).first().map(|(_, state)| state.clone());
+        let unsettled = |first: &StatePlan| match is_reached(first) {
+            true if was_ready => None,
+            true => self.unsettled(part, &first.name, true),
+            false => Some("state init".into()),
+        };
+        let waits_for = behind.map(Arc::from).or_else(|| first.as_ref().and_then(unsettled));
+        let is_reached = failure.is_none() && waits_for.is_none();
+        self.change(part, READY, |state| {
+            (state.is_reached, state.failure, state.waits_for) = (is_reached, failure, waits_for);
+        });
+        is_reached != was_ready
+    }
+
+    /// The states of a component with their outlines, as they are now.
+    fn states(&self, part: &Component) -> Vec<(StateOutline, StatePlan)> {
+        let plan = self.own.plan();
+        let component = plan.component(&part.component_type, &part.name);
+        let outline = self.outlines.get(&part.component_type);
+        let (Some(component), Some(outline)) = (component, outline) else { return Vec::new() };
+        outline.states.iter().cloned().zip(component.states.iter().cloned()).collect()
+    }
+
+    /// Notes the result of a step of a state.
+    fn update(&self, part: &Component, state: &str, step: Step) {
+        self.change(part, state, |state| match step {
+            Step::Moved => {
+                (state.is_reached, state.failure, state.waits_for) = (true, None, None);
+            }
+            Step::Stopped(waits_for) => (state.failure, state.waits_for) = (None, waits_for),
+            Step::Failed(text) => (state.failure, state.waits_for) = (Some(text), None),
+        });
+    }
+
+    /// Changes a state; a change of its status has the time of the walk.
+    fn change(&self, part: &Component, name: &str, change: impl FnOnce(&mut StatePlan)) {
+        let mut plan = self.own.plan();
+        let states = component_mut(&mut plan, part).into_iter().flat_map(|it| &mut it.states);
+        for state in states.filter(|state| state.name == *name) {
+            let before: StateStatus = state.status();
+            change(state);
+            if state.status() != before {
+                state.since_ns = self.request.surroundings.now_ns;
+            }
+            return;
+        }
+    }
+}
+
+/// The first failure of a state, but of `ready` of `self`, which has it from the others.
+fn first_failure(plan: &ServicePlan) -> Option<Arc<str>> {
+    plan.components.iter().find_map(|component| {
+        let is_whole = |state: &StatePlan| component.component_type == SELF && state.name == READY;
+        let failed = component.states.iter().filter(|state| !is_whole(state));
+        let (state, text) = failed.filter_map(|it| Some((it, it.failure.as_ref()?))).next()?;
+        let of = format!("{} {}", component.component_type, component.name);
+        Some(format!("{of}, {}: {text}", state.name).into())
+    })
+}
+
+/// Text for a state that waits for its gate.
+fn gate_text(gate: &Located) -> Arc<str> {
+    format!("gate `{}`", excerpt(&gate.text)).into()
+}
+
+fn component_mut<'p>(plan: &'p mut ServicePlan, part: &Component) -> Option<&'p mut ComponentPlan> {
+    plan.components.iter_mut().find(|it| it.is(&part.component_type, &part.name))
+}
