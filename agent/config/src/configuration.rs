@@ -170,7 +170,8 @@ impl Configuration {
         (Self { layers, images, ground, entries, work, ..self.clone() }, problems)
     }
 
-    fn has_services(&self) -> bool {
+    /// True when there are types of services, or claims of instances.
+    pub fn has_services(&self) -> bool {
         self.services.is_some() || !self.layers.claims().is_empty()
     }
 

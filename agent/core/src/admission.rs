@@ -1,8 +1,8 @@
 //! Admission of requests: the door of every commit.
 //!
 //! A client's request passes if its client still waits, if the writer is the master of its role, and if it fits the
-//! commit that waits to be confirmed. Changes by the agent itself (boot, leases, switches, credentials, a factory reset)
-//! always pass.
+//! commit that waits to be confirmed. Walks of services wait until none does. Other changes by the agent itself (boot,
+//! leases, switches, credentials, a factory reset) always pass.
 
 use std::time::Duration;
 
@@ -79,7 +79,12 @@ impl CoreTask {
     }
 
     fn classify(&mut self, request: &CommitRequest) -> Result<RequestKind, CommitError> {
-        let Intent::Edit(edit) = &request.intent else { return Ok(RequestKind::Change) };
+        let edit = match &request.intent {
+            Intent::Edit(edit) => edit,
+            // Its rows would not go back with the commit that waits to be confirmed.
+            Intent::Walk { .. } => return Ok(unoccupied(self.window.as_ref())?),
+            _ => return Ok(RequestKind::Change),
+        };
         let CommitOptions { expected_plan, confirmation, election } = &request.options;
         let dry_run = matches!(request.reply, ReplySender::Preview(_));
         match election {

@@ -4,11 +4,12 @@
 
 use std::sync::Arc;
 
-use holdfast_base::ErrorChain;
+use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
+use holdfast_config::services::Surroundings;
 use holdfast_config::tree::Child;
 use holdfast_config::{
     Branch, CancelToken, Configuration, Footprint, InstancePath, Layers, Models, ObjectChange,
@@ -23,6 +24,7 @@ use holdfast_security::credentialz::Credentials;
 use tokio::task::{JoinError, spawn_blocking};
 
 use super::CommitError;
+use super::box_state::ObservedBox;
 use super::commit::{CommitInFlight, ExaminationBase, Input};
 use super::intent::{Intent, Values};
 use super::preview::{self, BoundedList, ConfigChange};
@@ -114,8 +116,10 @@ impl CoreTask {
             _ => Values::new(),
         };
         let (pairs, cancel) = (Arc::clone(&self.pairs), intent.cancel());
+        let seen = self.with_surroundings(&intent);
         let examined = spawn_blocking(move || {
-            let mut candidate = examiner.examine(&configuration, &pairs, intent, is_dry_run)?;
+            let mut candidate =
+                examiner.examine(&configuration, &seen, (&pairs, intent, is_dry_run))?;
             let mut values = removed;
             if let Some(source) = source {
                 let (old, new) = (&configuration, &candidate.configuration);
@@ -134,6 +138,23 @@ impl CoreTask {
             };
             JobResult::Commit(ticket, input)
         });
+    }
+}
+
+impl CoreTask {
+    /// The configuration with the state of the box for walks of instances, where there are any.
+    fn with_surroundings(&self, intent: &Intent) -> Configuration {
+        let configuration = self.configuration.clone();
+        if !configuration.has_services() {
+            return configuration;
+        }
+        let state = ObservedBox {
+            revision: self.publisher.chain().newest(),
+            configuration: configuration.clone(),
+            engine: self.engine.clone(),
+            registry: Arc::clone(&self.examiner.registry),
+        };
+        configuration.with_surroundings(intent.surroundings(Arc::new(state), now_ns()))
     }
 }
 
@@ -194,15 +215,15 @@ impl Examiner {
     }
 
     /// Applies a change to the configuration, and lists the entries and rows that differ; for a dry run, also the
-    /// differences that clients see.
+    /// differences that clients see. `seen` is the configuration with the state that walks see.
     fn examine(
         &self,
         old: &Configuration,
-        pairs: &VethPairs,
-        intent: Box<Intent>,
-        is_dry_run: bool,
+        seen: &Configuration,
+        (pairs, intent, is_dry_run): (&VethPairs, Box<Intent>, bool),
     ) -> Result<Candidate, CommitError> {
-        let (configuration, mut footprint) = intent.apply(old).map_err(CommitError::Edit)?;
+        let (configuration, mut footprint) = intent.apply(seen).map_err(CommitError::Edit)?;
+        let configuration = configuration.with_surroundings(Surroundings::default());
         let cancel = intent.cancel();
         let (changes, rows) = parallel::both(
             configuration.work().entries > parallel::FEW,

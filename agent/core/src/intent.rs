@@ -1,12 +1,15 @@
 //! The change that one transaction makes: a Set of a client, or a change by the agent itself, such as a lease.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
+use holdfast_config::services::{BoxState, Surroundings};
 use holdfast_config::{
     BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
+    ServiceTag,
 };
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
@@ -43,6 +46,12 @@ pub enum Intent {
     Credentials(CredentialChange),
     /// All that DHCP servers have given; it replaces the leases of before.
     Lease(Vec<LeasedPort>),
+    /// Walks of service instances, without a change of their parameters.
+    Walk {
+        due: BTreeSet<ServiceTag>,
+        /// Those whose last walk was refused, with the reason: the states that it would change are failed.
+        refused: BTreeMap<ServiceTag, Arc<str>>,
+    },
     /// Removes all layers but the factory configuration. State outside of the layers is removed at the next start.
     FactoryReset { retain_certificates: bool },
 }
@@ -64,9 +73,10 @@ impl Intent {
         match self {
             Self::Edit(edit) => edit.cancel.clone(),
             Self::Boot { .. } | Self::Switch { .. } | Self::Rollback(_) => CancelToken::default(),
-            Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => {
-                CancelToken::default()
-            }
+            Self::Credentials(_)
+            | Self::Lease(_)
+            | Self::Walk { .. }
+            | Self::FactoryReset { .. } => CancelToken::default(),
         }
     }
 
@@ -79,6 +89,7 @@ impl Intent {
             Self::Rollback(_) => "rollback",
             Self::Credentials(_) => "credentials",
             Self::Lease(_) => "lease",
+            Self::Walk { .. } => "walk",
             Self::FactoryReset { .. } => "factory reset",
         }
     }
@@ -107,6 +118,7 @@ impl Intent {
                 let footprint = Footprint::of(old, &new, &EditScope::default());
                 return Ok((new, footprint));
             }
+            Self::Walk { .. } => old.walked()?,
             Self::Boot { change, .. } => old.boot_changed(change)?,
             Self::Switch { service, on } => old.switched(*service, *on),
             Self::Rollback(before) => old.with_client_of(before),
@@ -114,6 +126,21 @@ impl Intent {
             Self::FactoryReset { .. } => old.factory_reset(),
         };
         Ok((new, Footprint::everything()))
+    }
+
+    /// What the walks of instances depend on in this change, beside the configuration.
+    pub(super) fn surroundings(&self, state: Arc<dyn BoxState>, now_ns: u64) -> Surroundings {
+        let (due, refused) = match self {
+            Self::Walk { due, refused } => (due.clone(), refused.clone()),
+            _ => Default::default(),
+        };
+        // Only a client's request and a boot configuration may be refused for what a service puts out.
+        let is_lenient = match self {
+            Self::Boot { change, .. } => matches!(change, BootChange::GoBack),
+            Self::Edit(_) => false,
+            _ => true,
+        };
+        Surroundings { state: Some(state), now_ns, is_lenient, due, refused }
     }
 
     /// Credentials that differ after it, as values: `given` are those of credentialz before.
@@ -147,7 +174,8 @@ impl Intent {
                 vec![Change::factory_reset(*retain_certificates)]
             }
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
-            Self::Rollback(_) | Self::Credentials(_) | Self::Lease(_) => Vec::new(),
+            Self::Rollback(_) | Self::Credentials(_) => Vec::new(),
+            Self::Lease(_) | Self::Walk { .. } => Vec::new(),
         }
     }
 

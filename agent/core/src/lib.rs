@@ -12,6 +12,7 @@ mod abandon;
 mod access;
 mod admission;
 mod binding;
+mod box_state;
 mod commit;
 mod confirm;
 mod credentials;
@@ -44,6 +45,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::{Configuration, InstancePath, Models, Namespace, Value};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
+use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{TransactionRecord, ValueStatus};
 use holdfast_store::StoreError;
 use holdfast_telemetry::{BoundaryReceiver, BoundarySender, Revision};
@@ -53,8 +55,10 @@ use tokio::time::Instant;
 
 use self::abandon::CancelOnDrop;
 use self::publication::RevisionChain;
+use self::shared_engine::SharedEngine;
 pub use access::AccessChanges;
 pub use binding::CertificateId;
+pub use box_state::ObservedBox;
 pub use confirm::ConfirmError;
 pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
@@ -97,6 +101,8 @@ pub struct CoreHandle {
     chain: Arc<RevisionChain>,
     behind_rx: watch::Receiver<bool>,
     configuration_rx: watch::Receiver<Configuration>,
+    engine: SharedEngine,
+    registry: Arc<Registry>,
     boundary_tx: BoundarySender,
     /// Reader of polled state; `None` with the simulated kernel, which has nothing to poll.
     collector: Option<Arc<Collector>>,

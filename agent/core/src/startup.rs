@@ -163,9 +163,11 @@ impl Core {
         let (ready_tx, ready_rx) = oneshot::channel();
         let event_tx = EventSender::default();
         let event_source = event_tx.source();
+        let engine = SharedEngine::new(engine);
+        let (read_beside, registry) = (engine.clone(), Arc::clone(&examiner.registry));
         let mut task = CoreTask {
             configuration,
-            engine: SharedEngine::new(engine),
+            engine,
             transport,
             outbox: Outbox::default(),
             examiner,
@@ -210,6 +212,8 @@ impl Core {
             chain,
             behind_rx,
             configuration_rx,
+            engine: read_beside,
+            registry,
             boundary_tx,
             collector,
             polled: polled.into(),

@@ -12,6 +12,7 @@
 //! Section 3 of `agent/services/SERVICES.md` is the specification.
 
 mod join;
+mod objects;
 #[cfg(test)]
 mod tests;
 

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::plan::{
-    BackTrack, Book, ComponentPlan, PlanChange, ServicePlan, StatePlan, StateStatus,
+    BackTrack, Book, ComponentPlan, PlanChange, SELF, ServicePlan, StatePlan, StateStatus,
 };
 use crate::claims::{ClaimChange, ClaimKey, Claims, ServiceTag};
 use crate::instance::InstancePath;

@@ -108,7 +108,16 @@ impl ComponentPlan {
     }
 }
 
+/// Type and name of the component that stands for the whole instance.
+pub const SELF: &str = "self";
+
 impl ServicePlan {
+    /// True when all of the instance is done.
+    pub fn is_ready(&self) -> bool {
+        let is_there = self.leaving.is_none() && self.failure.is_none();
+        is_there && self.component(SELF, SELF).is_some_and(ComponentPlan::is_ready)
+    }
+
     pub fn component(&self, component_type: &str, name: &str) -> Option<&ComponentPlan> {
         self.components.iter().find(|component| component.is(component_type, name))
     }

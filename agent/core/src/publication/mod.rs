@@ -14,6 +14,7 @@ mod builder;
 mod chain;
 mod deferral;
 mod derived;
+mod service_plans;
 mod state;
 
 use std::collections::HashMap;

@@ -12,7 +12,7 @@ use holdfast_telemetry::{ConfigOrState, Draft, DraftTree, Mutation, Revision, Tr
 use imbl::OrdMap;
 use smallvec::SmallVec;
 
-use super::EntryChange;
+use super::{EntryChange, service_plans};
 
 /// Values whose state is what was applied. It goes with their configuration, whose path says where it is.
 pub(super) const SHOWN_AS_APPLIED: [KindId; 1] = [kinds::ROUTE];
@@ -196,6 +196,9 @@ pub(super) fn follow_configuration(
 ) {
     let origin = tree.origin();
     tree.follow(old.config_view(origin), new.config_view(origin));
+    if origin == Origin::Native {
+        service_plans::follow(tree, old.layers(), new);
+    }
 }
 
 impl StateChange {

@@ -24,7 +24,7 @@ pub const TEMPLATES: &str = "templates";
 /// Extension of the name of an archive.
 pub const ARCHIVE_EXTENSION: &str = "hfs";
 /// The component that every instance has.
-pub const SELF: &str = "self";
+pub use holdfast_config::services::SELF;
 /// First state of every component.
 pub const INIT: &str = "init";
 /// Last state of every component.

@@ -157,7 +157,7 @@ const ALL_READY: &str = "self self: init reached, ready reached
 port eth1: init reached, attached reached, sized reached, ready reached
 ";
 
-// proves sv.B9, sv.B10
+// proves sv.B9, sv.B10, sv.B13
 #[test]
 fn an_instance_without_obstacles_is_ready_after_the_walk_that_follows() {
     let made_now = set(&gated(LINK_UP, UP), ACME);
@@ -173,7 +173,7 @@ fn an_instance_without_obstacles_is_ready_after_the_walk_that_follows() {
     assert_eq!(since(&ready), [1, 2, 1, 1, 1, 2], "each state has the time of its last change");
 }
 
-// proves sv.B12
+// proves sv.B16
 #[test]
 fn a_closed_gate_stops_its_component_until_it_opens() {
     let stopped = settle(&set(&gated(LINK_UP, DOWN), ACME), &DOWN);
@@ -189,7 +189,7 @@ fn a_closed_gate_stops_its_component_until_it_opens() {
     assert_eq!((made(&opened), plan(&opened)), (SIZED.to_owned(), ALL_READY.to_owned()));
 }
 
-// proves sv.B61
+// proves sv.B57, sv.B61
 #[test]
 fn a_gate_that_closes_backs_its_state_out_unless_it_is_sticky() {
     let ready = settle(&set(&gated(LINK_UP, UP), ACME), &UP);
@@ -254,7 +254,7 @@ fn components_that_the_tree_has_no_more_back_out() {
 /// A port that stays while its link is up.
 const GUARDED: &str = r#"delete = { when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) != 'UP'" }"#;
 
-// proves sv.B52, sv.B78, sv.B81
+// proves sv.B52, sv.B55, sv.B78, sv.B81
 #[test]
 fn a_closed_delete_gate_keeps_what_was_made_and_the_name() {
     let ready = settle(&set(&gated(GUARDED, UP), ACME), &UP);

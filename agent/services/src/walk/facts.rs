@@ -105,7 +105,7 @@ impl Facts for WalkFacts {
 
     fn service_ready(&self, tag: &str) -> bool {
         let Ok(tag) = tag.parse::<ServiceTag>() else { return false };
-        let is_ready = self.book.get(&tag).is_some_and(|plan| super::is_ready(plan));
+        let is_ready = self.book.get(&tag).is_some_and(|plan| plan.is_ready());
         self.note(Read::Service(tag));
         is_ready
     }

@@ -59,12 +59,6 @@ pub(crate) struct Walked {
     pub(crate) reads: BTreeSet<Read>,
 }
 
-/// True when all of an instance is done.
-fn is_ready(plan: &ServicePlan) -> bool {
-    let is_there = plan.leaving.is_none() && plan.failure.is_none();
-    is_there && plan.component(SELF, SELF).is_some_and(ComponentPlan::is_ready)
-}
-
 /// One walk under way.
 struct Walk<'a> {
     instance: &'a Instance<'a>,

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::limits::excerpt;
-use holdfast_config::services::{
-    Applied, BackTrack, ComponentPlan, ServicePlan, StatePlan, StateStatus,
-};
+use holdfast_config::services::{Applied, BackTrack, ComponentPlan, ServicePlan, StatePlan};
 use smol_str::SmolStr;
 
 use super::{Walk, is_reached};
@@ -311,14 +309,12 @@ impl Walk<'_> {
     /// Changes a state; a change of its status has the time of the walk.
     fn change(&self, part: &Component, name: &str, change: impl FnOnce(&mut StatePlan)) {
         let mut plan = self.own.plan();
-        let states = component_mut(&mut plan, part).into_iter().flat_map(|it| &mut it.states);
-        for state in states.filter(|state| state.name == *name) {
-            let before: StateStatus = state.status();
-            change(state);
-            if state.status() != before {
-                state.since_ns = self.request.surroundings.now_ns;
-            }
-            return;
+        let mut states = component_mut(&mut plan, part).into_iter().flat_map(|it| &mut it.states);
+        let Some(state) = states.find(|state| state.name == *name) else { return };
+        let before = state.status();
+        change(state);
+        if state.status() != before {
+            state.since_ns = self.request.surroundings.now_ns;
         }
     }
 }
