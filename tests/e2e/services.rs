@@ -15,14 +15,96 @@ use tempfile::TempDir;
 const ACME: &str = "holdfast_native:/services/bridge-port[name=acme]";
 const BOLT: &str = "holdfast_native:/services/bridge-port[name=bolt]";
 
-/// A folder with the packed example `bridge-port`.
-fn packages() -> TempDir {
+/// A folder with a packed example.
+fn packages(example: &str) -> TempDir {
     let folder = TempDir::with_prefix("services-").unwrap();
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/services/bridge-port");
-    let mut pack = Command::new(binary());
-    pack.args(["service", "pack"]).arg(example).arg("--output").arg(folder.path());
-    assert!(pack.status().unwrap().success());
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/services");
+    pack(&examples.join(example), folder.path());
     folder
+}
+
+fn pack(package: &Path, output: &Path) {
+    let mut pack = Command::new(binary());
+    pack.args(["service", "pack"]).arg(package).arg("--output").arg(output);
+    assert!(pack.status().unwrap().success());
+}
+
+/// A package that sets the MTU of a port once its link is up, with lines for that state.
+fn sized_port(lines: &str) -> TempDir {
+    let (sources, folder) = (TempDir::new().unwrap(), TempDir::with_prefix("services-").unwrap());
+    fs::create_dir(sources.path().join("templates")).unwrap();
+    let outline = OUTLINE.replace("LINES", lines);
+    for (file, content) in [
+        ("service.toml", &*outline),
+        ("sized-port@2026-11-24.yang", MODULE),
+        (
+            "templates/port.cli",
+            "interface {{ params.bridge }}\n  type bridge\ninterface {{ params.port }}\n  enabled true\n  master {{ params.bridge }}\n",
+        ),
+        ("templates/size.cli", "interface {{ params.port }}\n  mtu 1400\n"),
+    ] {
+        fs::write(sources.path().join(file), content).unwrap();
+    }
+    pack(sources.path(), folder.path());
+    folder
+}
+
+const OUTLINE: &str = r#"[service]
+name = "sized-port"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/interfaces/interface/state/oper-status"]
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "attached"
+  work = "port.cli"
+  [[component.state]]
+  name = "sized"
+  when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'"
+  LINES
+  work = "size.cli"
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+
+const MODULE: &str = r#"module sized-port { yang-version 1.1; namespace "urn:sized-port"; prefix s;
+  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
+  revision 2026-11-24 { description "First."; }
+  augment "/svc:services" { list sized-port { key name; uses svc:service-instance;
+    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
+    leaf bridge { type hf:interface-name; mandatory true; } } } }"#;
+
+const READ_PLANS: [&str; 5] =
+    ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state"];
+
+/// The service plans, as a client reads them.
+async fn plans(gnmic: &Gnmic) -> String {
+    gnmic.json(&READ_PLANS).await.to_string()
+}
+
+/// Checks that nothing is left of any instance.
+async fn no_plans(gnmic: &Gnmic) {
+    let refused = gnmic.refused(&READ_PLANS).await;
+    assert!(refused.contains("NotFound"), "{refused}");
+}
+
+/// Waits until the service plans have all of these parts.
+async fn plans_with(gnmic: &Gnmic, parts: &[&str]) {
+    let mut shown = String::new();
+    for _ in 0..100 {
+        shown = plans(gnmic).await;
+        if parts.iter().all(|part| shown.contains(part)) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("{parts:?} are not in {shown}");
+}
+
+fn mtu(net: &Netns, port: &str) -> Option<u64> {
+    net.ip_json(&format!("link show dev {port}"))[0]["mtu"].as_u64()
 }
 
 async fn update(gnmic: &Gnmic, path: &str, value: &str) {
@@ -42,7 +124,7 @@ fn master(net: &Netns, port: &str) -> Option<String> {
 #[tokio::test]
 async fn customers_share_a_bridge_until_the_last_one_goes() {
     let net = Netns::enter().with_veth("eth1", "peer1").with_veth("eth2", "peer2");
-    let packages = packages();
+    let packages = packages("bridge-port");
     let folder = packages.path().to_str().unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
     let gnmic = Gnmic::for_admin(&agent);
@@ -78,11 +160,96 @@ async fn customers_share_a_bridge_until_the_last_one_goes() {
 #[tokio::test]
 async fn a_package_that_others_could_write_is_not_loaded() {
     let net = Netns::enter();
-    let packages = packages();
+    let packages = packages("bridge-port");
     let archive = packages.path().join("bridge-port-1.0.0.hfs");
     fs::set_permissions(&archive, fs::Permissions::from_mode(0o666)).unwrap();
     let folder = packages.path().to_str().unwrap();
     let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
     let refused = Gnmic::for_admin(&agent).refused(&set(ACME, r#"{"bridge": "br0"}"#)).await;
     assert!(refused.contains("NotFound"), "{refused}");
+}
+
+const SIZED: &str = "holdfast_native:/services/sized-port[name=acme]";
+
+// proves sv.B15, sv.B25, sv.J14
+#[tokio::test]
+async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
+    let net = Netns::enter();
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    plans_with(&gnmic, &["sized-port[name='acme']", "not-reached", "eth9"]).await;
+
+    agent.kill();
+    agent.restart().await;
+    let gnmic = Gnmic::for_admin(&agent);
+    plans_with(&gnmic, &["sized-port[name='acme']", "not-reached"]).await;
+    net.ip("link add eth9 type veth peer name peer9");
+    eventually("the port joins the bridge", || master(&net, "eth9").is_some()).await;
+    assert_eq!(mtu(&net, "eth9"), Some(1500), "the link is not up without its other end");
+    net.ip("link set peer9 up");
+    eventually("the gate opens", || mtu(&net, "eth9") == Some(1400)).await;
+    let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
+    for _ in 0..100 {
+        if gnmic.json(&ready).await.to_string().contains("\"reached\"") {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    let shown = plans(&gnmic).await;
+    assert!(!shown.contains("not-reached") && !shown.contains("failed"), "{shown}");
+
+    net.ip("link set peer9 down");
+    eventually("the gate closes", || mtu(&net, "eth9") != Some(1400)).await;
+    assert_eq!(master(&net, "eth9").as_deref(), Some("br0"), "earlier states stay");
+    plans_with(&gnmic, &["not-reached", "gate `state("]).await;
+    gnmic.run(&["set", "--delete", SIZED]).await;
+    no_plans(&gnmic).await;
+    eventually("the bridge is gone", || net.find_link("br0").is_none()).await;
+}
+
+const BERNE: &str = "holdfast_native:/services/migrated-link[name=berne]";
+
+/// Parameters of a link with one end point.
+fn link(name: &str, vni: u8, is_tested: bool) -> String {
+    let (local, remote) = ("192.0.2.1", "192.0.2.2");
+    format!(
+        r#"{{"name": "berne", "bridge": "br0", "test-passed": {is_tested}, "endpoint": [{{"name": "{name}", "vni": {vni}, "local": "{local}", "remote": "{remote}"}}]}}"#
+    )
+}
+
+async fn replace(gnmic: &Gnmic, value: &str) {
+    gnmic.run(&["-e", "json_ietf", "set", "--replace-path", BERNE, "--replace-value", value]).await;
+}
+
+// proves sv.B60
+#[tokio::test]
+async fn a_link_moves_to_another_end_point_when_it_is_tested() {
+    let net = Netns::enter();
+    let packages = packages("migrated-link");
+    let folder = packages.path().to_str().unwrap();
+    let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    replace(&gnmic, &link("vx-old", 10, true)).await;
+    assert_eq!(master(&net, "vx-old").as_deref(), Some("br0"));
+    plans_with(&gnmic, &["vx-old"]).await;
+
+    replace(&gnmic, &link("vx-new", 20, false)).await;
+    assert_eq!(master(&net, "vx-new").as_deref(), Some("br0"));
+    assert_eq!(master(&net, "vx-old").as_deref(), Some("br0"), "both are there while it is tested");
+    plans_with(&gnmic, &["vx-old", "delete gate `service.leaving"]).await;
+    agent.kill();
+    agent.restart().await;
+    let gnmic = Gnmic::for_admin(&agent);
+    assert!(net.find_link("vx-old").is_some());
+    update(&gnmic, BERNE, r#"{"test-passed": true}"#).await;
+    eventually("the old one goes", || net.find_link("vx-old").is_none()).await;
+    assert_eq!(master(&net, "vx-new").as_deref(), Some("br0"));
+
+    replace(&gnmic, &link("vx-old", 10, false)).await;
+    gnmic.run(&["set", "--delete", BERNE]).await;
+    eventually("nothing of it is left", || net.find_link("br0").is_none()).await;
+    no_plans(&gnmic).await;
 }

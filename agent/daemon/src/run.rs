@@ -167,6 +167,7 @@ struct StartedAgent {
     gnsi: Gnsi,
     /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
+    _conductor: Option<AbortOnDropHandle<()>>,
 }
 
 async fn serve(
@@ -394,7 +395,9 @@ async fn start_core(
         factory,
         undertakings: reboots.undertakings().clone(),
     };
+    let has_services = parts.services.is_some();
     let core = Core::start(parts).await?;
+    let conductor = has_services.then(|| services::conduct(core.handle()));
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
@@ -406,6 +409,7 @@ async fn start_core(
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
     Ok(StartedAgent {
         _following: following,
+        _conductor: conductor,
         routes: northbound::routes(core.handle(), device, &gnsi, ignored).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection

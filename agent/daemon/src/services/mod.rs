@@ -1,14 +1,17 @@
-//! Packages of services: those that the agent loads at its start, and the commands `holdfast service`, which write, check,
-//! try and pack packages without an agent.
+//! Services: walks that instances need without a request ([`conductor`]), the packages that the agent loads at its start,
+//! and the commands `holdfast service`, which write, check, try and pack packages without an agent.
 //!
 //! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
 
+mod conductor;
 mod folder;
+mod hold_back;
 mod offered;
 mod rendering;
 #[cfg(test)]
 mod tests;
 
+pub use conductor::conduct;
 pub use offered::load;
 
 use std::fs;

@@ -1,0 +1,350 @@
+//! Walks that instances need without a change of their parameters: a gate opens, an object comes or is refused.
+//!
+//! ```text
+//! revision, configuration, status of an object
+//!    | an answer that a walk has read is another one, or the plan, or an object of a claim
+//!    v
+//! dirty instances -- tried on a thread, without effects --> nothing changes: done
+//!    |
+//!    ` something changes --> one transaction for up to BATCH instances
+//!                               | refused, several: each alone
+//!                               ` refused, one: its states fail with the reason, until what it reads changes
+//! ```
+//!
+//! Everything is judged by level: what is missed while a transaction runs is found when its configuration comes. The
+//! answers of all reads are compared with each revision, so the cost of a revision is in proportion to the reads of all
+//! instances.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, now_ns};
+use holdfast_config::schema::Origin;
+use holdfast_config::services::{Book, BoxState, Ground, LeafRead, Plane, Read, Surroundings};
+use holdfast_config::{Configuration, ServiceTag, Value};
+use holdfast_core::{CommitError, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox};
+use holdfast_scheduler::Key;
+use smol_str::ToSmolStr;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{error, warn};
+
+use super::hold_back::HoldBack;
+
+/// Instances that walk in one transaction.
+const BATCH: usize = 64;
+/// Time after which a walk is tried again that found the core busy, or a commit that waits to be confirmed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Walks instances for as long as the handle is kept.
+pub fn conduct(core: CoreHandle) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(Conductor::new(core).run()))
+}
+
+/// Answer to a question about something outside of an instance.
+type Answer = Vec<Value>;
+
+/// The box as it was looked at once.
+#[derive(Clone, Debug)]
+struct View {
+    state: Arc<ObservedBox>,
+    ground: Ground,
+}
+
+impl View {
+    fn new(core: &CoreHandle) -> Self {
+        let state = Arc::new(core.observed_box());
+        let ground = state.configuration().ground();
+        Self { state, ground }
+    }
+
+    fn configuration(&self) -> &Configuration {
+        self.state.configuration()
+    }
+
+    fn book(&self) -> &Book {
+        &self.configuration().layers().book
+    }
+
+    fn answer(&self, read: &Read) -> Answer {
+        match read {
+            Read::Service(tag) => {
+                let plan = self.book().get(tag);
+                vec![Value::Bool(plan.is_some_and(|plan| plan.is_ready()))]
+            }
+            Read::Leaves(LeafRead { plane, origin, patterns }) => {
+                let values = |pattern| match (plane, origin) {
+                    (Plane::Ground, Origin::Native) => self.ground.effective().leaf_values(pattern),
+                    (Plane::Ground, Origin::OpenConfig) => {
+                        self.ground.config_view(Origin::OpenConfig).leaf_values(pattern)
+                    }
+                    (Plane::State, origin) => self.state.leaves(*origin, pattern),
+                };
+                patterns.iter().flat_map(values).collect()
+            }
+        }
+    }
+}
+
+struct Conductor {
+    core: CoreHandle,
+    /// The box as the last round saw it.
+    view: View,
+    /// Questions of walks, with the last answer and the instances that asked.
+    watched: BTreeMap<Read, (Answer, BTreeSet<ServiceTag>)>,
+    /// Instances by the keys of the objects of their claims.
+    objects: BTreeMap<Key, BTreeSet<ServiceTag>>,
+    keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
+    /// Instances to be tried.
+    dirty: BTreeSet<ServiceTag>,
+    /// Instances whose walk was refused, with the reason.
+    refused: BTreeMap<ServiceTag, Arc<str>>,
+    /// Instances of a batch that was refused: each is walked alone.
+    alone: BTreeSet<ServiceTag>,
+    held_back: HoldBack,
+    /// Instances that pause.
+    paused: BTreeSet<ServiceTag>,
+    retry_at: Option<Instant>,
+}
+
+impl Conductor {
+    fn new(core: CoreHandle) -> Self {
+        let view = View::new(&core);
+        let mut conductor = Self {
+            core,
+            view,
+            watched: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            alone: BTreeSet::new(),
+            held_back: HoldBack::default(),
+            paused: BTreeSet::new(),
+            retry_at: None,
+        };
+        // At the start all conditions are judged once. Instances from before there were plans have claims alone.
+        let configuration = conductor.view.configuration().clone();
+        let with_claims = configuration.layers().claims().iter().map(|(key, _)| key.tag.clone());
+        let with_plans = configuration.layers().book.iter().map(|(tag, _)| tag.clone());
+        conductor.note_plans(with_claims.chain(with_plans).collect());
+        conductor
+    }
+
+    async fn run(mut self) {
+        let (mut events, mut revisions) = (self.core.listen(), self.core.watch());
+        loop {
+            if !self.round().await {
+                return;
+            }
+            let wake_at = self.wake_at();
+            tokio::select! {
+                event = events.recv() => match event {
+                    Ok(event) => self.note_event(event),
+                    Err(RecvError::Lagged(_)) => self.dirty.extend(self.keys.keys().cloned()),
+                    Err(RecvError::Closed) => return,
+                },
+                changed = revisions.changed() => if changed.is_err() { return },
+                () = sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {}
+            }
+        }
+    }
+
+    /// Time at which a pause ends, or a refused walk is tried again.
+    fn wake_at(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let pauses = self.paused.iter().filter_map(|tag| self.held_back.until(tag, now));
+        pauses.chain(self.retry_at).min()
+    }
+
+    fn note_event(&mut self, event: CoreEvent) {
+        let CoreEvent::Statuses { changed, omitted } = event else { return };
+        if omitted > 0 {
+            self.dirty.extend(self.keys.keys().cloned());
+            return;
+        }
+        let tags = changed.iter().filter_map(|status| self.objects.get(&status.key)).flatten();
+        self.dirty.extend(tags.cloned());
+    }
+
+    /// Looks at the box again, and walks what has to be walked. False when the core has stopped.
+    async fn round(&mut self) -> bool {
+        self.look();
+        let now = Instant::now();
+        if self.retry_at.is_some_and(|at| at > now) {
+            return true;
+        }
+        self.retry_at = None;
+        let held_back = &self.held_back;
+        self.paused.retain(|tag| held_back.until(tag, now).is_some());
+        let due: BTreeSet<_> = self.dirty.difference(&self.paused).cloned().collect();
+        if due.is_empty() {
+            return true;
+        }
+        self.dirty.retain(|tag| !due.contains(tag));
+        let changing = self.try_out(due).await;
+        let (alone, together): (Vec<_>, Vec<_>) =
+            changing.into_iter().partition(|tag| self.alone.contains(tag));
+        let batches = together.chunks(BATCH).chain(alone.chunks(1)).map(<[_]>::to_vec);
+        for batch in batches.collect::<Vec<_>>() {
+            if !self.walk(batch.into_iter().collect()).await {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Compares the box with the last round, and notes the instances that may have to walk.
+    fn look(&mut self) {
+        let new = View::new(&self.core);
+        let old = std::mem::replace(&mut self.view, new);
+        let (old, new) = (old.configuration(), self.view.configuration().clone());
+        for tag in old.changed_instances(&new) {
+            self.refused.remove(&tag);
+            self.alone.remove(&tag);
+            self.dirty.insert(tag);
+        }
+        let plans = Book::differences(&old.layers().book, &new.layers().book);
+        let plans = plans.map(|(tag, ..)| tag.clone()).collect();
+        self.note_plans(plans);
+        for (read, (answer, tags)) in &mut self.watched {
+            let now = self.view.answer(read);
+            if now != *answer {
+                *answer = now;
+                self.dirty.extend(tags.iter().cloned());
+                tags.iter().for_each(|tag| drop(self.refused.remove(tag)));
+            }
+        }
+    }
+
+    /// Notes instances whose plans have changed, with the objects of their claims.
+    fn note_plans(&mut self, tags: BTreeSet<ServiceTag>) {
+        for tag in tags {
+            for key in self.keys.remove(&tag).into_iter().flatten() {
+                if let Some(others) = self.objects.get_mut(&key) {
+                    others.remove(&tag);
+                    if others.is_empty() {
+                        self.objects.remove(&key);
+                    }
+                }
+            }
+            let configuration = self.view.configuration();
+            let claims = configuration.layers().claims().of_instance(&tag).map(|(key, _)| key);
+            let keys: BTreeSet<Key> = claims.flat_map(|it| self.view.state.keys(it)).collect();
+            for key in &keys {
+                self.objects.entry(key.clone()).or_default().insert(tag.clone());
+            }
+            if self.view.book().get(&tag).is_none() {
+                self.held_back.forget(&tag);
+                self.unwatch(&tag);
+            }
+            self.keys.insert(tag.clone(), keys);
+            self.dirty.insert(tag);
+        }
+    }
+
+    fn unwatch(&mut self, tag: &ServiceTag) {
+        self.watched.retain(|_, (_, tags)| {
+            tags.remove(tag);
+            !tags.is_empty()
+        });
+    }
+
+    /// Walks instances without effects, and keeps what they read. Returns those of which something changes.
+    async fn try_out(&mut self, due: BTreeSet<ServiceTag>) -> BTreeSet<ServiceTag> {
+        let (view, refused) = (self.view.clone(), self.refused_of(&due));
+        let state: Arc<dyn BoxState> = Arc::<ObservedBox>::clone(&view.state);
+        let tried = due.clone();
+        let outcome = spawn_blocking(move || {
+            let surroundings = Surroundings {
+                state: Some(state),
+                now_ns: now_ns(),
+                is_lenient: true,
+                due: tried,
+                refused,
+            };
+            view.configuration().trial(&surroundings)
+        });
+        let Ok(outcome) = outcome.await else {
+            error!(services = ?due, "the walk of services panicked; it is not tried again before something changes");
+            return BTreeSet::new();
+        };
+        due.iter().for_each(|tag| self.unwatch(tag));
+        for (tag, reads) in outcome.reads {
+            for read in reads {
+                let view = &self.view;
+                let entry = self.watched.entry(read);
+                let watched = entry.or_insert_with_key(|read| (view.answer(read), BTreeSet::new()));
+                watched.1.insert(tag.clone());
+            }
+        }
+        let claims = outcome.claims.into_iter().map(|(key, _)| key.tag);
+        claims.chain(outcome.plans.into_iter().map(|(tag, _)| tag)).collect()
+    }
+
+    fn refused_of(&self, tags: &BTreeSet<ServiceTag>) -> BTreeMap<ServiceTag, Arc<str>> {
+        let refused = self.refused.iter().filter(|(tag, _)| tags.contains(*tag));
+        refused.map(|(tag, reason)| (tag.clone(), Arc::clone(reason))).collect()
+    }
+
+    /// Walks instances in one transaction. False when the core has stopped.
+    async fn walk(&mut self, due: BTreeSet<ServiceTag>) -> bool {
+        let refused = self.refused_of(&due);
+        let intent = Intent::Walk { due: due.clone(), refused };
+        match self.core.change(&caller(&due), intent).await {
+            Ok(_) => {
+                let now = Instant::now();
+                for tag in due {
+                    self.alone.remove(&tag);
+                    if self.held_back.note(&tag, now) {
+                        warn!(service = %tag, "a service walks again and again, and is held back");
+                        self.paused.insert(tag);
+                    }
+                }
+            }
+            Err(CommitError::Stopped) => return false,
+            Err(CommitError::Overloaded | CommitError::Confirm(_)) => {
+                self.retry_at = Some(Instant::now() + RETRY);
+                self.dirty.extend(due);
+            }
+            Err(_) if due.len() > 1 => {
+                self.alone.extend(due.iter().cloned());
+                self.dirty.extend(due);
+                self.retry_at = Some(Instant::now());
+            }
+            Err(error) => self.refuse(due, &error),
+        }
+        true
+    }
+
+    /// Notes that the walk of one instance was refused. One that is refused although its states fail is not tried again
+    /// before something changes.
+    fn refuse(&mut self, due: BTreeSet<ServiceTag>, error: &CommitError) {
+        let reason: Arc<str> = ErrorChain(error).to_string().into();
+        for tag in due {
+            warn!(service = %tag, %reason, "a walk of a service was refused");
+            if self.refused.insert(tag.clone(), Arc::clone(&reason)).is_none() {
+                self.dirty.insert(tag);
+                self.retry_at = Some(Instant::now());
+            }
+        }
+    }
+}
+
+/// Author of the walks of instances.
+fn caller(due: &BTreeSet<ServiceTag>) -> Caller {
+    let name = match due.first() {
+        Some(tag) if due.len() == 1 => format!("service {tag}"),
+        Some(tag) => format!("service {tag} and {} more", due.len() - 1),
+        None => "service".to_owned(),
+    };
+    Caller {
+        name: name.to_smolstr(),
+        role: Role::Admin,
+        auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
+        peer: None,
+    }
+}
