@@ -253,3 +253,28 @@ async fn a_link_moves_to_another_end_point_when_it_is_tested() {
     eventually("nothing of it is left", || net.find_link("br0").is_none()).await;
     no_plans(&gnmic).await;
 }
+
+// proves sv.B8
+#[tokio::test]
+async fn a_stage_that_contradicts_a_client_fails_by_name_until_the_client_lets_go() {
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    net.ip("link set peer9 down");
+    let packages = sized_port("sticky = true");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    plans_with(&gnmic, &["gate `state("]).await;
+    let port = "holdfast_native:/interfaces/interface[name=eth9]";
+    update(&gnmic, port, r#"{"mtu": 1300}"#).await;
+    net.ip("link set peer9 up");
+    plans_with(&gnmic, &["failed", "`1300` by client native", "`1400` by sized-port"]).await;
+    assert_eq!(mtu(&net, "eth9"), Some(1300));
+    assert_eq!(master(&net, "eth9").as_deref(), Some("br0"));
+
+    gnmic.run(&["set", "--delete", &format!("{port}/mtu")]).await;
+    eventually("the stage is reached", || mtu(&net, "eth9") == Some(1400)).await;
+    net.ip("link set peer9 down");
+    plans_with(&gnmic, &["reached"]).await;
+    assert_eq!(mtu(&net, "eth9"), Some(1400), "it is sticky");
+}

@@ -66,6 +66,12 @@ impl ObservedBox {
         self.objects(claim).iter().flat_map(|path| self.keys_of(path)).collect()
     }
 
+    /// True while an operation on one of these values is under way.
+    pub fn is_any_in_progress<'k>(&self, keys: impl IntoIterator<Item = &'k Key>) -> bool {
+        let engine = self.engine.read();
+        keys.into_iter().any(|key| engine.state(key) == ValueState::InProgress)
+    }
+
     fn objects(&self, claim: &ClaimKey) -> Vec<InstancePath> {
         let claim = self.configuration.layers().claims().get(claim);
         let objects = claim.map(|it| it.objects(self.configuration.models()));

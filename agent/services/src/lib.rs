@@ -7,7 +7,9 @@
 //!
 //! [`ServiceTypes`] walks the instances that differ in a change of configuration.
 //!
-//! Not built: service plans and their rows, gates, handlers and actions.
+//! One walk of an instance, with gates and service plan, is in [`walk`].
+//!
+//! Not built: handlers, actions, `commit-after` and timeouts.
 
 pub mod archive;
 mod convert;

@@ -8,7 +8,8 @@
 //!    |
 //!    ` something changes --> one transaction for up to BATCH instances
 //!                               | refused, several: each alone
-//!                               ` refused, one: its states fail with the reason, until what it reads changes
+//!                               ` refused, one: its states fail with the reason, until the configuration or what it
+//!                                               reads changes
 //! ```
 //!
 //! Everything is judged by level: what is missed while a transaction runs is found when its configuration comes. The
@@ -180,7 +181,8 @@ impl Conductor {
         self.retry_at = None;
         let held_back = &self.held_back;
         self.paused.retain(|tag| held_back.until(tag, now).is_some());
-        let due: BTreeSet<_> = self.dirty.difference(&self.paused).cloned().collect();
+        let due = self.dirty.difference(&self.paused).filter(|tag| !self.is_busy(tag));
+        let due: BTreeSet<_> = due.cloned().collect();
         if due.is_empty() {
             return true;
         }
@@ -197,13 +199,22 @@ impl Conductor {
         true
     }
 
+    /// True while an operation on an object of an instance is under way. Its end is an event.
+    fn is_busy(&self, tag: &ServiceTag) -> bool {
+        self.keys.get(tag).is_some_and(|keys| self.view.state.is_any_in_progress(keys))
+    }
+
     /// Compares the box with the last round, and notes the instances that may have to walk.
     fn look(&mut self) {
         let new = View::new(&self.core);
         let old = std::mem::replace(&mut self.view, new);
+        let is_of_before = old.ground.effective().is_same(self.view.ground.effective());
+        if !is_of_before {
+            // What a refused walk contradicts may have gone.
+            self.dirty.extend(std::mem::take(&mut self.refused).into_keys());
+        }
         let (old, new) = (old.configuration(), self.view.configuration().clone());
         for tag in old.changed_instances(&new) {
-            self.refused.remove(&tag);
             self.alone.remove(&tag);
             self.dirty.insert(tag);
         }
@@ -222,6 +233,7 @@ impl Conductor {
 
     /// Notes instances whose plans have changed, with the objects of their claims.
     fn note_plans(&mut self, tags: BTreeSet<ServiceTag>) {
+        let mut gone = BTreeSet::new();
         for tag in tags {
             for key in self.keys.remove(&tag).into_iter().flatten() {
                 if let Some(others) = self.objects.get_mut(&key) {
@@ -239,16 +251,21 @@ impl Conductor {
             }
             if self.view.book().get(&tag).is_none() {
                 self.held_back.forget(&tag);
-                self.unwatch(&tag);
+                gone.insert(tag.clone());
             }
             self.keys.insert(tag.clone(), keys);
             self.dirty.insert(tag);
         }
+        self.keys.retain(|tag, keys| !keys.is_empty() || !gone.contains(tag));
+        self.unwatch(&gone);
     }
 
-    fn unwatch(&mut self, tag: &ServiceTag) {
+    fn unwatch(&mut self, gone: &BTreeSet<ServiceTag>) {
+        if gone.is_empty() {
+            return;
+        }
         self.watched.retain(|_, (_, tags)| {
-            tags.remove(tag);
+            tags.retain(|tag| !gone.contains(tag));
             !tags.is_empty()
         });
     }
@@ -272,7 +289,7 @@ impl Conductor {
             error!(services = ?due, "the walk of services panicked; it is not tried again before something changes");
             return BTreeSet::new();
         };
-        due.iter().for_each(|tag| self.unwatch(tag));
+        self.unwatch(&due);
         for (tag, reads) in outcome.reads {
             for read in reads {
                 let view = &self.view;

@@ -315,6 +315,7 @@ fn a_refused_walk_fails_the_states_that_it_would_change() {
     let failed = stopped.clone().with_surroundings(surroundings).walked().unwrap();
     has(&failed, &["attached reached, sized failed (`1400` by acme and `9000`"]);
     assert_eq!(made(&failed), ATTACHED);
+    assert_eq!(plan(&settle(&failed, &UP)), ALL_READY, "a later walk tries again");
 }
 
 #[test]
