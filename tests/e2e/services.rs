@@ -181,6 +181,8 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     let gnmic = Gnmic::for_admin(&agent);
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     plans_with(&gnmic, &["sized-port[name='acme']", "not-reached", "eth9"]).await;
+    let shown = agent.show("services");
+    assert!(shown.contains("sized-port[name='acme']  1.0.0  not-reached"), "{shown}");
 
     agent.kill();
     agent.restart().await;

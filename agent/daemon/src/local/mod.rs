@@ -9,6 +9,7 @@ mod bootz;
 mod client;
 mod inspect;
 mod maintenance;
+mod services;
 
 use std::{
     fmt,
@@ -118,6 +119,7 @@ pub fn start(path: &Path, served: LocalDependencies) -> Result<LocalServer, Loca
         .route("/show/state", get(|agent| show(agent, ShowContent::State)))
         .route("/show/values", get(|agent| show(agent, ShowContent::Values)))
         .route("/show/pending", get(|agent| show(agent, ShowContent::Pending)))
+        .route("/show/services", get(|agent| show(agent, ShowContent::Services)))
         .route("/show/boot", get(|agent| show(agent, ShowContent::Boot)))
         .route("/users", get(list_users))
         .route("/users/set", post(set_user))

@@ -26,6 +26,8 @@ pub enum Show {
     Values,
     /// Values that are waiting, and their missing dependencies
     Pending,
+    /// Service instances with their states, and what these wait for
+    Services,
     /// Transactions, oldest first: the author, the plan and the result
     Transactions(TransactionsArgs),
     /// History of one value
@@ -126,6 +128,7 @@ impl Show {
             Self::Boot => ShowContent::Boot.address(),
             Self::Values => ShowContent::Values.address(),
             Self::Pending => ShowContent::Pending.address(),
+            Self::Services => ShowContent::Services.address(),
             Self::Transactions(shown) => shown.address(),
             Self::Timeline { key, json } => {
                 scheduler_query("key-timeline", &[("key", Some(key.clone())), format(*json)])
@@ -208,6 +211,7 @@ pub enum ShowContent {
     Boot,
     Values,
     Pending,
+    Services,
 }
 
 impl ShowContent {
@@ -219,6 +223,7 @@ impl ShowContent {
             Self::Boot => "boot",
             Self::Values => "values",
             Self::Pending => "pending",
+            Self::Services => "services",
         }
     }
 
@@ -238,6 +243,7 @@ mod tests {
         for (words, want) in [
             ("config", "/show/config"),
             ("boot", "/show/boot"),
+            ("services", "/show/services"),
             ("transactions", "/scheduler/txn-history?format=text"),
             ("transactions --number 7 --json", "/scheduler/txn-history?seq-num=7&format=json"),
             ("transactions --record 7", "/scheduler/recording?seq-num=7"),

@@ -1,0 +1,115 @@
+//! Text of `holdfast show services`.
+
+use std::fmt::Write as _;
+
+use holdfast_config::services::{BackTrack, Book, SELF, ServicePlan, StatePlan, StateStatus};
+use holdfast_config::{Configuration, ServiceTag};
+
+/// A line of the table: component, state, status, and what it waits for or failed with.
+type Line = [String; 4];
+
+/// The service plan of each instance, ascending by name.
+pub(super) fn table(configuration: &Configuration) -> String {
+    of_book(&configuration.layers().book)
+}
+
+fn of_book(book: &Book) -> String {
+    let mut text = String::new();
+    for (tag, plan) in book.iter() {
+        write_plan(&mut text, tag, plan);
+    }
+    text
+}
+
+fn write_plan(text: &mut String, tag: &ServiceTag, plan: &ServicePlan) {
+    let is_failed = |it: &StatePlan| it.status() == StateStatus::Failed;
+    let mut states = plan.components.iter().flat_map(|it| &it.states);
+    let status = match plan {
+        ServicePlan { leaving: Some(_), .. } => "zombie",
+        ServicePlan { failure: Some(_), .. } => StateStatus::Failed.name(),
+        _ if states.any(is_failed) => StateStatus::Failed.name(),
+        plan if plan.is_ready() => "ready",
+        _ => StateStatus::NotReached.name(),
+    };
+    let reason = plan.failure.as_ref().map(|it| format!("  ({it})")).unwrap_or_default();
+    let _never_fails = writeln!(text, "{tag}  {}  {status}{reason}", plan.version);
+    let lines = lines(plan);
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let [component, state, status] = [0, 1, 2].map(width);
+    for [of, name, how, why] in &lines {
+        let line = format!("  {of:component$}  {name:state$}  {how:status$}{why}");
+        let _never_fails = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// A line for each state, but for those of `self` that say no more than the heading.
+fn lines(plan: &ServicePlan) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for component in &plan.components {
+        let of = match component.component_type == SELF {
+            true if plan.components.len() > 1 => continue,
+            true => SELF.to_owned(),
+            false => format!("{} {}", component.component_type, component.name),
+        };
+        for state in &component.states {
+            let why = match (&state.failure, &state.waits_for) {
+                (Some(failure), _) => format!("  ({failure})"),
+                (None, Some(waits_for)) => format!("  (waits for {waits_for})"),
+                (None, None) => String::new(),
+            };
+            let how = match (&component.back_track, state.is_reached) {
+                (Some(BackTrack::Whole | BackTrack::To(_)), true) => "backs out".to_owned(),
+                _ => state.status().name().to_owned(),
+            };
+            lines.push([of.clone(), state.name.to_string(), how, why]);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_config::services::ComponentPlan;
+
+    use super::*;
+
+    fn component(kind: &str, name: &str, states: &[(&str, bool, Option<&str>)]) -> ComponentPlan {
+        let state = |(name, is_reached, waits_for): &(&str, bool, Option<&str>)| StatePlan {
+            is_reached: *is_reached,
+            waits_for: waits_for.map(Into::into),
+            ..StatePlan::new((*name).into(), 1)
+        };
+        ComponentPlan {
+            component_type: kind.into(),
+            name: name.into(),
+            vars: "".into(),
+            back_track: None,
+            states: states.iter().map(state).collect(),
+        }
+    }
+
+    #[test]
+    fn each_instance_has_its_states_and_what_they_wait_for() {
+        let own = component(SELF, SELF, &[("init", true, None), ("ready", false, None)]);
+        let port =
+            [("init", true, None), ("sized", false, Some("gate `up`")), ("ready", false, None)];
+        let components = vec![own.clone(), component("port", "eth1", &port)];
+        let staged = ServicePlan { version: "1.0.0".into(), components, ..ServicePlan::default() };
+        let leaving = Some("{}".into());
+        let mut zombie = ServicePlan { leaving, components: vec![own], ..staged.clone() };
+        zombie.components[0].back_track = Some(BackTrack::Whole);
+        let mut book = Book::default();
+        book.set(("access[name='acme']".parse().unwrap(), Some(staged)));
+        book.set(("access[name='bolt']".parse().unwrap(), Some(zombie)));
+        let want = "access[name='acme']  1.0.0  not-reached
+  port eth1  init   reached
+  port eth1  sized  not-reached  (waits for gate `up`)
+  port eth1  ready  not-reached
+access[name='bolt']  1.0.0  zombie
+  self  init   backs out
+  self  ready  not-reached
+";
+        assert_eq!(of_book(&book), want);
+        assert_eq!(of_book(&Book::default()), "");
+    }
+}
