@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
-use holdfast_base::{AuthMethod, Caller, ErrorChain, RebootInhibitor, Role};
+use holdfast_base::{ErrorChain, RebootInhibitor};
 use holdfast_bootz::{
     client::{
         Action, Client, Connect, Event, Install, OperatorCommand, State, StepContext, Task,
@@ -17,7 +17,6 @@ use holdfast_config::{LayerKey, LeafMark, Namespace, Tree};
 use holdfast_core::Datastore;
 use holdfast_security::acctz::secrets;
 use rustls_pki_types::UnixTime;
-use smol_str::SmolStr;
 use tokio::{
     sync::{mpsc, watch},
     task::{JoinError, JoinSet},
@@ -29,6 +28,7 @@ use tracing::{error, info, warn};
 use super::{BootzStatus, CommandRequest, DriverResources, NAME, connect, image, record};
 use crate::gnsi::Gnsi;
 use crate::northbound;
+use crate::process::own_caller;
 use crate::reboot::{Reboots, reset_to_factory};
 
 /// Result of a piece of work: its outcome, and the connection or stream for the next one.
@@ -273,7 +273,9 @@ impl<D: Datastore> Driver<D> {
     }
 
     async fn reset(&self) {
-        if let Err(error) = reset_to_factory(&self.core, &self.reboots, &caller(), false).await {
+        if let Err(error) =
+            reset_to_factory(&self.core, &self.reboots, &own_caller(NAME), false).await
+        {
             error!(error, "cannot reset to the factory");
         }
     }
@@ -337,19 +339,10 @@ async fn apply(
     gnsi: Gnsi,
     payload: Box<BootstrapPayload>,
 ) -> WorkResult {
-    let applied = northbound::bootstrap(&core, &gnsi, &caller(), &payload).await;
+    let applied = northbound::bootstrap(&core, &gnsi, &own_caller(NAME), &payload).await;
     WorkResult::with(work, TaskOutcome::Applied(applied))
 }
 
 fn not_connected() -> RpcError {
     RpcError { code: Code::Unavailable, message: "the connection is gone".to_owned() }
-}
-
-fn caller() -> Caller {
-    Caller {
-        name: SmolStr::new_static(NAME),
-        role: Role::Admin,
-        auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
-        peer: None,
-    }
 }

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use holdfast_base::{AuthMethod, Caller, ErrorChain, Role};
+use holdfast_base::ErrorChain;
 use holdfast_bootz::uri::ServerUri;
 use holdfast_config::{LayerKey, LeasedPort};
 use holdfast_core::{Datastore, Intent};
@@ -36,6 +36,7 @@ use tracing::{error, warn};
 
 use self::lease::Lease;
 pub use self::lease::PortLeases;
+use crate::process::own_caller;
 
 /// Requests for servers that wait: there is one bootstrap, so requests come one after the other.
 const ASK_QUEUE_DEPTH: usize = 1;
@@ -244,7 +245,7 @@ async fn apply_leases(core: &impl Datastore, ports: Vec<LeasedPort>) -> Result<(
     if next.layers().tree(layer) == now.layers().tree(layer) {
         return Ok(());
     }
-    let brought = core.change(&caller(), Intent::Lease(ports)).await;
+    let brought = core.change(&own_caller("dhcp"), Intent::Lease(ports)).await;
     brought.map(drop).map_err(|error| ErrorChain(&error).to_string())
 }
 
@@ -253,15 +254,5 @@ async fn reached(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The identity under which leases change the box.
-fn caller() -> Caller {
-    Caller {
-        name: SmolStr::new_static("dhcp"),
-        role: Role::Admin,
-        auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
-        peer: None,
     }
 }

@@ -20,13 +20,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{AuthMethod, Caller, ErrorChain, Role, now_ns};
-use holdfast_config::schema::Origin;
-use holdfast_config::services::{Book, BoxState, Ground, LeafRead, Plane, Read, Surroundings};
+use holdfast_base::{ErrorChain, now_ns};
+use holdfast_config::services::{Book, BoxState, Ground, Read, Surroundings};
 use holdfast_config::{Configuration, ServiceTag, Value};
 use holdfast_core::{CommitError, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox};
 use holdfast_scheduler::Key;
-use smol_str::ToSmolStr;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
@@ -34,6 +32,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, warn};
 
 use super::hold_back::HoldBack;
+use crate::process::own_caller;
 
 /// Instances that walk in one transaction.
 const BATCH: usize = 64;
@@ -76,16 +75,7 @@ impl View {
                 let plan = self.book().get(tag);
                 vec![Value::Bool(plan.is_some_and(|plan| plan.is_ready()))]
             }
-            Read::Leaves(LeafRead { plane, origin, patterns }) => {
-                let values = |pattern| match (plane, origin) {
-                    (Plane::Ground, Origin::Native) => self.ground.effective().leaf_values(pattern),
-                    (Plane::Ground, Origin::OpenConfig) => {
-                        self.ground.config_view(Origin::OpenConfig).leaf_values(pattern)
-                    }
-                    (Plane::State, origin) => self.state.leaves(*origin, pattern),
-                };
-                patterns.iter().flat_map(values).collect()
-            }
+            Read::Leaves(read) => read.values(&self.ground, Some(&*self.state)),
         }
     }
 }
@@ -208,8 +198,7 @@ impl Conductor {
     fn look(&mut self) {
         let new = View::new(&self.core);
         let old = std::mem::replace(&mut self.view, new);
-        let is_of_before = old.ground.effective().is_same(self.view.ground.effective());
-        if !is_of_before {
+        if !old.ground.effective().is_same(self.view.ground.effective()) {
             // What a refused walk contradicts may have gone.
             self.dirty.extend(std::mem::take(&mut self.refused).into_keys());
         }
@@ -253,10 +242,11 @@ impl Conductor {
                 self.held_back.forget(&tag);
                 gone.insert(tag.clone());
             }
-            self.keys.insert(tag.clone(), keys);
+            if !keys.is_empty() || !gone.contains(&tag) {
+                self.keys.insert(tag.clone(), keys);
+            }
             self.dirty.insert(tag);
         }
-        self.keys.retain(|tag, keys| !keys.is_empty() || !gone.contains(tag));
         self.unwatch(&gone);
     }
 
@@ -311,7 +301,7 @@ impl Conductor {
     async fn walk(&mut self, due: BTreeSet<ServiceTag>) -> bool {
         let refused = self.refused_of(&due);
         let intent = Intent::Walk { due: due.clone(), refused };
-        match self.core.change(&caller(&due), intent).await {
+        match self.core.change(&own_caller(author(&due)), intent).await {
             Ok(_) => {
                 let now = Instant::now();
                 for tag in due {
@@ -351,17 +341,11 @@ impl Conductor {
     }
 }
 
-/// Author of the walks of instances.
-fn caller(due: &BTreeSet<ServiceTag>) -> Caller {
-    let name = match due.first() {
+/// Name of the author of the walks of instances.
+fn author(due: &BTreeSet<ServiceTag>) -> String {
+    match due.first() {
         Some(tag) if due.len() == 1 => format!("service {tag}"),
         Some(tag) => format!("service {tag} and {} more", due.len() - 1),
         None => "service".to_owned(),
-    };
-    Caller {
-        name: name.to_smolstr(),
-        role: Role::Admin,
-        auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
-        peer: None,
     }
 }

@@ -5,7 +5,7 @@
 
 mod install;
 
-use holdfast_base::{AuthMethod, Caller, ErrorChain, Role};
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_core::Datastore;
 use holdfast_proto::gnoi::bootconfig::SetBootConfigRequest;
 use holdfast_proto::gnoi::os::activate_error::Type;
@@ -17,7 +17,6 @@ use holdfast_proto::gnoi::os::{
 };
 use holdfast_security::acctz::secrets;
 use holdfast_store::StoreError;
-use nix::unistd::geteuid;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -30,6 +29,7 @@ use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::northbound::status::Refusal;
 use crate::packages::Packages;
+use crate::process::own_caller;
 use crate::reboot::{RebootError, Reboots};
 use crate::software::{ActivateError, PendingBootConfig, Software};
 
@@ -197,8 +197,7 @@ async fn apply_boot_config<D: Datastore>(
     let PendingBootConfig { by, boot_config, .. } = coming;
     let set = SetBootConfigRequest::decode(&boot_config[..]);
     let set = set.map_err(|error| Refusal::internal(error.to_string()))?;
-    let source = AuthMethod::Local { uid: geteuid().as_raw() };
-    let caller = Caller { name: by.into(), role: Role::Admin, auth_method: source, peer: None };
+    let caller = own_caller(by);
     let beside = Software::completion();
     boot_config::set_boot(core, gnsi, &caller, SetBoot { beside, ..boot_config::read(set)? }).await
 }
