@@ -12,9 +12,8 @@ impl Claim {
     pub fn objects(&self, models: &Models) -> BTreeSet<InstancePath> {
         let mut objects = BTreeSet::new();
         let object_above = |path: &InstancePath| {
-            let is_object = |at: &usize| models.native.node(path.0[*at].node).object.is_some();
-            let innermost = (0..path.0.len()).rev().find(is_object)?;
-            Some(InstancePath(path.0[..=innermost].to_vec()))
+            let object = models.native.innermost_object(&path.0)?;
+            Some(InstancePath(object.to_vec()))
         };
         self.tree(Origin::Native).walk(&mut |path, _| objects.extend(object_above(path)));
         self.tree(Origin::OpenConfig).walk(&mut |path, _| {

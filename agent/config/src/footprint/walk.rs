@@ -283,9 +283,8 @@ impl<'a> Walk<'a> {
             },
         };
         // A plan compares objects as wholes.
-        let is_object = |step: &Step| self.models.native.node(step.node).object.is_some();
-        let object = path.0.iter().rposition(is_object).filter(|_| access == Access::Write);
-        native.add(object.map_or(&path.0[..], |at| &path.0[..=at]), access);
+        let object = self.models.native.innermost_object(&path.0);
+        native.add(object.filter(|_| access == Access::Write).unwrap_or(&path.0), access);
     }
 
     /// The anchor of a list at this place, in case its entries have native counterparts.

@@ -273,6 +273,12 @@ impl Schema {
         steps
     }
 
+    /// The part of a path that leads to the innermost object on it.
+    pub fn innermost_object<'p>(&self, path: &'p [Step]) -> Option<&'p [Step]> {
+        let at = path.iter().rposition(|step| self.node(step.node).object.is_some())?;
+        Some(&path[..=at])
+    }
+
     /// True for a leaf that is a key of its list.
     pub fn is_list_key(&self, leaf: NodeId) -> bool {
         self.node(leaf).parent.is_some_and(|parent| self.keys(parent).contains(&leaf))
