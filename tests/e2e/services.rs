@@ -7,7 +7,7 @@ use std::process::Command;
 
 use holdfast_tests::agent::{AgentProcess, binary};
 use holdfast_tests::clients::Gnmic;
-use holdfast_tests::eventually::eventually;
+use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use tempfile::TempDir;
@@ -92,15 +92,16 @@ async fn no_plans(gnmic: &Gnmic) {
 
 /// Waits until the service plans have all of these parts.
 async fn plans_with(gnmic: &Gnmic, parts: &[&str]) {
-    let mut shown = String::new();
-    for _ in 0..100 {
-        shown = plans(gnmic).await;
-        if parts.iter().all(|part| shown.contains(part)) {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    panic!("{parts:?} are not in {shown}");
+    shown_with(gnmic, &READ_PLANS, parts).await;
+}
+
+/// Waits until the answer to a request has all of these parts.
+async fn shown_with(gnmic: &Gnmic, request: &[&str], parts: &[&str]) {
+    let has_parts = async || {
+        let shown = gnmic.json(request).await.to_string();
+        parts.iter().all(|part| shown.contains(part))
+    };
+    eventually_async(&format!("{parts:?} are shown"), has_parts).await;
 }
 
 fn mtu(net: &Netns, port: &str) -> Option<u64> {
@@ -194,12 +195,7 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     net.ip("link set peer9 up");
     eventually("the gate opens", || mtu(&net, "eth9") == Some(1400)).await;
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
-    for _ in 0..100 {
-        if gnmic.json(&ready).await.to_string().contains("\"reached\"") {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
+    shown_with(&gnmic, &ready, &["\"reached\""]).await;
     let shown = plans(&gnmic).await;
     assert!(!shown.contains("not-reached") && !shown.contains("failed"), "{shown}");
 

@@ -139,9 +139,7 @@ impl CoreTask {
             JobResult::Commit(ticket, input)
         });
     }
-}
 
-impl CoreTask {
     /// The configuration with the state of the box for walks of instances, where there are any.
     fn with_surroundings(&self, intent: &Intent) -> Configuration {
         let configuration = self.configuration.clone();

@@ -128,7 +128,7 @@ impl Intent {
         Ok((new, Footprint::everything()))
     }
 
-    /// What the walks of instances depend on in this change, beside the configuration.
+    /// State that the walks of instances see in this change, and the instances that it has walked in any case.
     pub(super) fn surroundings(&self, state: Arc<dyn BoxState>, now_ns: u64) -> Surroundings {
         let (due, refused) = match self {
             Self::Walk { due, refused } => (due.clone(), refused.clone()),

@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::plan::{
-    BackTrack, Book, ComponentPlan, PlanChange, SELF, ServicePlan, StatePlan, StateStatus,
+    BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
 };
 use crate::claims::{ClaimChange, ClaimKey, Claims, ServiceTag};
 use crate::instance::InstancePath;
@@ -63,7 +63,7 @@ pub struct Surroundings {
     pub state: Option<Arc<dyn BoxState>>,
     /// Time of the walks, in nanoseconds since 1970.
     pub now_ns: u64,
-    /// What fails is a failed state, and no reason to refuse the change.
+    /// A failure of work is a failed state, and no reason to refuse the change.
     pub is_lenient: bool,
     /// Instances that are walked although their parameters are the same.
     pub due: BTreeSet<ServiceTag>,
@@ -91,7 +91,7 @@ pub struct WalkOutcome {
     pub plans: Vec<PlanChange>,
     /// Instances of which nothing changes, because their work failed. A request is refused then.
     pub failures: Vec<WorkFailure>,
-    /// What the walks have read, by instance.
+    /// Questions of the walks, by instance.
     pub reads: BTreeMap<ServiceTag, BTreeSet<Read>>,
 }
 
@@ -119,11 +119,27 @@ pub struct LeafRead {
     pub patterns: Vec<PathPattern>,
 }
 
+impl LeafRead {
+    /// Values of the leaves that exist, in the order of their paths. Without state there are none of it.
+    pub fn values(&self, ground: &Ground, state: Option<&dyn BoxState>) -> Vec<Value> {
+        let values = |pattern: &PathPattern| match (self.plane, self.origin) {
+            (Plane::Ground, Origin::Native) => ground.effective().leaf_values(pattern),
+            (Plane::Ground, Origin::OpenConfig) => {
+                ground.config_view(Origin::OpenConfig).leaf_values(pattern)
+            }
+            (Plane::State, origin) => {
+                state.map(|state| state.leaves(origin, pattern)).unwrap_or_default()
+            }
+        };
+        self.patterns.iter().flat_map(values).collect()
+    }
+}
+
 /// A question of an expression about something outside of its instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Read {
     Leaves(LeafRead),
-    /// Whether another instance is ready.
+    /// Readiness of another instance.
     Service(ServiceTag),
 }
 

@@ -110,6 +110,8 @@ impl ComponentPlan {
 
 /// Type and name of the component that stands for the whole instance.
 pub const SELF: &str = "self";
+/// Last state of every component.
+pub const READY: &str = "ready";
 
 impl ServicePlan {
     /// True when all of the instance is done.

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_config::services::{Book, ComponentPlan, SELF, ServicePlan, StateStatus};
+use holdfast_config::services::{Book, ComponentPlan, READY, SELF, ServicePlan, StateStatus};
 use holdfast_config::{
     Configuration, Elem, InstancePath, Layers, Models, Name, Path, ServiceTag, Value,
 };
 use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
 
 /// Component and state whose status is that of the instance.
-const WHOLE: [&str; 3] = [SELF, SELF, "ready"];
+const WHOLE: [&str; 3] = [SELF, SELF, READY];
 
 /// Shows the plans that differ between two versions of the layers. The cost is in proportion to these.
 pub(super) fn follow(tree: &mut DraftTree<'_>, old: &Layers, new: &Configuration) {

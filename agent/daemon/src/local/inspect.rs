@@ -36,7 +36,9 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
             ShowContent::Config => document(&self.0, true).await,
             ShowContent::State => document(&self.0, false).await,
             ShowContent::Boot => boot_document(&self.0.configuration()),
-            ShowContent::Services => Ok(super::services::table(&self.0.configuration())),
+            ShowContent::Services => {
+                Ok(super::services::table(&self.0.configuration().layers().book))
+            }
             ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &[], &registry())),
             ShowContent::Pending => {
                 let pending = self.0.statuses(true).await?;

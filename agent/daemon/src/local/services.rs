@@ -2,18 +2,14 @@
 
 use std::fmt::Write as _;
 
-use holdfast_config::services::{BackTrack, Book, SELF, ServicePlan, StatePlan, StateStatus};
-use holdfast_config::{Configuration, ServiceTag};
+use holdfast_config::ServiceTag;
+use holdfast_config::services::{Book, SELF, ServicePlan, StatePlan, StateStatus};
 
 /// A line of the table: component, state, status, and what it waits for or failed with.
 type Line = [String; 4];
 
 /// The service plan of each instance, ascending by name.
-pub(super) fn table(configuration: &Configuration) -> String {
-    of_book(&configuration.layers().book)
-}
-
-fn of_book(book: &Book) -> String {
+pub(super) fn table(book: &Book) -> String {
     let mut text = String::new();
     for (tag, plan) in book.iter() {
         write_plan(&mut text, tag, plan);
@@ -57,11 +53,11 @@ fn lines(plan: &ServicePlan) -> Vec<Line> {
                 (None, Some(waits_for)) => format!("  (waits for {waits_for})"),
                 (None, None) => String::new(),
             };
-            let how = match (&component.back_track, state.is_reached) {
-                (Some(BackTrack::Whole | BackTrack::To(_)), true) => "backs out".to_owned(),
-                _ => state.status().name().to_owned(),
+            let how = match component.back_track.is_some() && state.is_reached {
+                true => "backs out",
+                false => state.status().name(),
             };
-            lines.push([of.clone(), state.name.to_string(), how, why]);
+            lines.push([of.clone(), state.name.to_string(), how.to_owned(), why]);
         }
     }
     lines
@@ -69,7 +65,7 @@ fn lines(plan: &ServicePlan) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_config::services::ComponentPlan;
+    use holdfast_config::services::{BackTrack, ComponentPlan};
 
     use super::*;
 
@@ -109,7 +105,7 @@ access[name='bolt']  1.0.0  zombie
   self  init   backs out
   self  ready  not-reached
 ";
-        assert_eq!(of_book(&book), want);
-        assert_eq!(of_book(&Book::default()), "");
+        assert_eq!(table(&book), want);
+        assert_eq!(table(&Book::default()), "");
     }
 }

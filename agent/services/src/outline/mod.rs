@@ -15,6 +15,7 @@ use smol_str::SmolStr;
 
 use crate::error::{PackageError, PackageErrors, Position};
 
+pub use holdfast_config::services::{READY, SELF};
 pub use raw::{Converge, MissingHandler};
 
 /// File with the outline.
@@ -23,12 +24,8 @@ pub const OUTLINE: &str = "service.toml";
 pub const TEMPLATES: &str = "templates";
 /// Extension of the name of an archive.
 pub const ARCHIVE_EXTENSION: &str = "hfs";
-/// The component that every instance has.
-pub use holdfast_config::services::SELF;
 /// First state of every component.
 pub const INIT: &str = "init";
-/// Last state of every component.
-pub const READY: &str = "ready";
 
 /// All that an outline says.
 #[derive(Clone, Debug, PartialEq)]

@@ -91,7 +91,7 @@ fn acme() -> ServiceTag {
     "access[name='acme']".parse().unwrap()
 }
 
-/// The same configuration with other state, for requests that may be refused.
+/// Configuration in which requests see this state, and may be refused.
 fn see(before: &Configuration, state: FixedBox) -> Configuration {
     let state: Option<Arc<dyn BoxState>> = Some(Arc::new(state));
     before.clone().with_surroundings(Surroundings { state, now_ns: 1, ..Surroundings::default() })

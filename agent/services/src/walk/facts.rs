@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Book, BoxState, ComponentPlan, Ground, Plane, Read, ServicePlan, StateStatus, WalkRequest,
+    Book, BoxState, ComponentPlan, Ground, Read, ServicePlan, WalkRequest,
 };
-use holdfast_config::{PathPattern, ServiceTag, Value};
+use holdfast_config::{ServiceTag, Value};
 use smol_str::SmolStr;
 
 use crate::facts::{Facts, Read as LeafRead};
@@ -67,17 +66,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Facts for WalkFacts {
     fn read(&self, read: &LeafRead) -> Vec<Value> {
         self.note(Read::Leaves(read.clone()));
-        let values = |pattern: &PathPattern| match (read.plane, read.origin) {
-            (Plane::Ground, Origin::Native) => self.ground.effective().leaf_values(pattern),
-            (Plane::Ground, Origin::OpenConfig) => {
-                self.ground.config_view(Origin::OpenConfig).leaf_values(pattern)
-            }
-            (Plane::State, origin) => {
-                let state = self.state.as_ref();
-                state.map(|state| state.leaves(origin, pattern)).unwrap_or_default()
-            }
-        };
-        read.patterns.iter().flat_map(values).collect()
+        read.values(&self.ground, self.state.as_deref())
     }
 
     fn gone(&self, _: &LeafRead) -> bool {
@@ -88,7 +77,7 @@ impl Facts for WalkFacts {
     fn reached(&self, component_type: &str, name: &str, state: &str) -> bool {
         let plan = self.plan();
         let found = plan.component(component_type, name).and_then(|it| it.state(state));
-        found.is_some_and(|state| state.status() == StateStatus::Reached)
+        found.is_some_and(super::is_reached)
     }
 
     fn action(&self, _: &str, _: &str, _: &str) -> Option<SmolStr> {

@@ -14,7 +14,7 @@ use crate::work::WorkError;
 /// Verdict on one step of a component.
 enum Step {
     Moved,
-    /// It goes no further in this walk, for this reason if it waits.
+    /// End of the component's way in this walk, with the reason if it waits.
     Stopped(Option<Arc<str>>),
     Failed(Arc<str>),
 }
