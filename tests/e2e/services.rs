@@ -176,11 +176,12 @@ const SIZED: &str = "holdfast_native:/services/sized-port[name=acme]";
 #[tokio::test]
 async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     let net = Netns::enter();
-    let packages = sized_port("");
+    let packages = sized_port("timeout = 1");
     let folder = packages.path().to_str().unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
     let gnmic = Gnmic::for_admin(&agent);
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    plans_with(&gnmic, &["not reached within 1 s", "\"waits-for\":\"port eth9\""]).await;
     plans_with(&gnmic, &["sized-port[name='acme']", "not-reached", "eth9"]).await;
     let shown = agent.show("services");
     assert!(shown.contains("sized-port[name='acme']  1.0.0  not-reached"), "{shown}");

@@ -7,7 +7,7 @@
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
 //!
-//! Types with actions, handlers, timeouts or `commit-after` are refused: nothing does these yet.
+//! Types with actions or handlers are refused: nothing does these yet.
 
 use std::sync::Arc;
 
@@ -44,8 +44,8 @@ struct ServiceType {
     path: Vec<Step>,
     /// The leaf that says whether anything is made of an instance.
     deploy: Option<NodeId>,
-    /// Some state has a delete gate.
-    has_delete_gates: bool,
+    /// Some state has a delete gate, or ends the transaction in which it is left.
+    has_staged_deletes: bool,
 }
 
 impl ServiceTypes {
@@ -70,8 +70,9 @@ impl ServiceTypes {
         let deploy = children.iter().copied().find(|node| schema.node(*node).name == "deploy");
         self.models = Arc::clone(&package.list.models);
         let states = package.outline.components.iter().flat_map(|it| &it.states);
-        let has_delete_gates = states.into_iter().any(|state| state.delete.when.is_some());
-        self.types.push(ServiceType { package, path, deploy, has_delete_gates });
+        let is_staged = |it: &DeleteOutline| it.when.is_some() || it.commit_after;
+        let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
+        self.types.push(ServiceType { package, path, deploy, has_staged_deletes });
         Ok(warnings)
     }
 
@@ -95,13 +96,8 @@ fn unsupported(package: &Package) -> Vec<PackageError> {
     let refused = |state: &StateOutline| {
         let what = match state {
             StateOutline { action: Some(_), .. } => "an action",
-            StateOutline { commit_after: true, .. } => "`commit-after`",
-            StateOutline { timeout: Some(_), .. } => "a timeout",
             StateOutline { work: Some(Work::Handler), .. } => "a handler",
             StateOutline { delete: DeleteOutline { action: Some(_), .. }, .. } => "a delete action",
-            StateOutline { delete: DeleteOutline { commit_after: true, .. }, .. } => {
-                "`commit-after` in its delete part"
-            }
             StateOutline { delete: DeleteOutline { handler: true, .. }, .. } => "a delete handler",
             StateOutline { .. } => return None,
         };
@@ -153,6 +149,7 @@ impl ServiceType {
                     if walked.plan.as_ref() != before {
                         outcome.plans.push((tag.clone(), walked.plan));
                     }
+                    outcome.wake_at_ns.extend(walked.wake_at_ns.map(|at| (tag.clone(), at)));
                     outcome.reads.insert(tag, walked.reads);
                 }
                 Err(failure) => outcome.failures.push(failure),
@@ -228,7 +225,7 @@ impl ServiceType {
         walk::walk(&instance, request).map_err(|error| self.failed(path, &error))
     }
 
-    /// Backs out an instance that is deleted or un-deployed: at once, unless a delete gate may be in the way.
+    /// Backs out an instance that is deleted or un-deployed: at once, unless it may have to do so in stages.
     fn leave(
         &self,
         request: &WalkRequest<'_>,
@@ -236,9 +233,9 @@ impl ServiceType {
         (old, leaving): (Option<&Entry>, Option<Arc<str>>),
     ) -> Result<Walked, WorkFailure> {
         let view = request.old.config_view(Origin::Native).branch(path).map(|it| &**it);
-        let gated = self.has_delete_gates && request.book.get(tag).is_some();
+        let is_staged = self.has_staged_deletes && request.book.get(tag).is_some();
         let document = leaving.or_else(|| self.package.document_of(old?, view));
-        if let Some(document) = document.filter(|_| gated)
+        if let Some(document) = document.filter(|_| is_staged)
             && let Ok(parameters) = self.package.parameters(document.as_bytes())
         {
             let leaving = Some(document);

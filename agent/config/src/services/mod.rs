@@ -93,6 +93,8 @@ pub struct WalkOutcome {
     pub failures: Vec<WorkFailure>,
     /// Questions of the walks, by instance.
     pub reads: BTreeMap<ServiceTag, BTreeSet<Read>>,
+    /// Instances whose next walk may differ from this time on, in nanoseconds since 1970, though nothing else changes.
+    pub wake_at_ns: BTreeMap<ServiceTag, u64>,
 }
 
 impl WalkOutcome {

@@ -12,7 +12,7 @@
 //!                                               reads changes
 //! ```
 //!
-//! Everything is judged by level: what is missed while a transaction runs is found when its configuration comes. The
+//! A state with a timeout is tried at its time, too. Everything is judged by level: what is missed while a transaction runs is found when its configuration comes. The
 //! answers of all reads are compared with each revision, so the cost of a revision is in proportion to the reads of all
 //! instances.
 
@@ -38,6 +38,9 @@ use crate::process::own_caller;
 const BATCH: usize = 64;
 /// Time after which a walk is tried again that found the core busy, or a commit that waits to be confirmed.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// Longest time until an instance with a timeout is tried again: the clock of the box may be set meanwhile.
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// Walks instances for as long as the handle is kept.
 pub fn conduct(core: CoreHandle) -> AbortOnDropHandle<()> {
@@ -98,6 +101,8 @@ struct Conductor {
     held_back: HoldBack,
     /// Instances that pause.
     paused: BTreeSet<ServiceTag>,
+    /// Times at which states become late.
+    timeouts: BTreeMap<ServiceTag, Instant>,
     retry_at: Option<Instant>,
 }
 
@@ -115,6 +120,7 @@ impl Conductor {
             alone: BTreeSet::new(),
             held_back: HoldBack::default(),
             paused: BTreeSet::new(),
+            timeouts: BTreeMap::new(),
             retry_at: None,
         };
         // At the start all conditions are judged once. Instances from before there were plans have claims alone.
@@ -144,11 +150,11 @@ impl Conductor {
         }
     }
 
-    /// Time at which a pause ends, or a refused walk is tried again.
+    /// Time at which a pause ends, a state becomes late, or a refused walk is tried again.
     fn wake_at(&self) -> Option<Instant> {
         let now = Instant::now();
         let pauses = self.paused.iter().filter_map(|tag| self.held_back.until(tag, now));
-        pauses.chain(self.retry_at).min()
+        pauses.chain(self.timeouts.values().copied()).chain(self.retry_at).min()
     }
 
     fn note_event(&mut self, event: CoreEvent) {
@@ -165,6 +171,8 @@ impl Conductor {
     async fn round(&mut self) -> bool {
         self.look();
         let now = Instant::now();
+        let late = self.timeouts.extract_if(.., |_, at| *at <= now);
+        self.dirty.extend(late.map(|(tag, _)| tag));
         if self.retry_at.is_some_and(|at| at > now) {
             return true;
         }
@@ -254,6 +262,7 @@ impl Conductor {
         if gone.is_empty() {
             return;
         }
+        self.timeouts.retain(|tag, _| !gone.contains(tag));
         self.watched.retain(|_, (_, tags)| {
             tags.retain(|tag| !gone.contains(tag));
             !tags.is_empty()
@@ -287,6 +296,11 @@ impl Conductor {
                 let watched = entry.or_insert_with_key(|read| (view.answer(read), BTreeSet::new()));
                 watched.1.insert(tag.clone());
             }
+        }
+        let (now, now_ns) = (Instant::now(), now_ns());
+        for (tag, at_ns) in outcome.wake_at_ns {
+            let at = now + Duration::from_nanos(at_ns.saturating_sub(now_ns)).min(MAX_SLEEP);
+            self.timeouts.insert(tag, at);
         }
         let claims = outcome.claims.into_iter().map(|(key, _)| key.tag);
         claims.chain(outcome.plans.into_iter().map(|(tag, _)| tag)).collect()

@@ -287,6 +287,65 @@ fn a_deleted_service_asks_its_gates_with_the_parameters_it_had() {
     assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
 }
 
+/// Two states of which the first is to be committed by itself.
+fn in_two_commits() -> Configuration {
+    let outline = PORT.replace("name = \"attached\"", "name = \"attached\"\n  commit-after = true");
+    let outline = outline.replace("GATE", "delete = { commit-after = true }");
+    see(&box_with(&outline, SIZE), UP)
+}
+
+// proves sv.B14
+#[test]
+fn commit_after_ends_the_way_of_a_component_in_a_walk() {
+    let first = set(&in_two_commits(), ACME);
+    assert_eq!(made(&first), ATTACHED);
+    has(
+        &first,
+        &["attached reached, sized not-reached (the commit of attached), ready not-reached"],
+    );
+    let second = walk(&first, UP);
+    assert_eq!(made(&second), SIZED);
+    assert_eq!(plan(&settle(&second, &UP)), ALL_READY);
+}
+
+// proves sv.B14, sv.B78
+#[test]
+fn commit_after_of_a_delete_part_takes_a_zombie_out_in_stages() {
+    let ready = settle(&set(&in_two_commits(), ACME), &UP);
+    let zombie = set(&see(&ready, UP), "delete acme");
+    assert_eq!(made(&zombie), ATTACHED);
+    has(&zombie, &["attached reached (the commit of sized), sized not-reached"]);
+    let gone = walk(&zombie, UP);
+    assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
+}
+
+/// The status of `sized` in a walk at this time, in seconds after the state before it was reached, and the time at
+/// which the next walk is due.
+fn sized_after(before: &Configuration, seconds: u64) -> (Configuration, String, Option<u64>) {
+    let surroundings = due(DOWN, 1 + seconds * 1_000_000_000);
+    let wake_at = before.trial(&surroundings).wake_at_ns.get(&acme()).copied();
+    let walked = before.clone().with_surroundings(surroundings).walked().unwrap();
+    let plan = walked.layers().book.get(&acme()).cloned().unwrap();
+    let sized = plan.component("port", "eth1").and_then(|it| it.state("sized")).unwrap();
+    let failure = sized.failure.as_deref().unwrap_or(sized.status().name()).to_owned();
+    assert!(sized.waits_for.is_some(), "it goes on waiting");
+    (walked, failure, wake_at.map(|at| (at - 1) / 1_000_000_000))
+}
+
+// proves sv.B8
+#[test]
+fn a_state_that_waits_for_longer_than_its_timeout_is_failed_until_it_is_reached() {
+    let waiting = set(&gated(&format!("{LINK_UP}\n  timeout = 60"), DOWN), ACME);
+    let (waiting, status, wake_at) = sized_after(&waiting, 59);
+    assert_eq!((&*status, wake_at), ("not-reached", Some(60)));
+    let (late, status, wake_at) = sized_after(&waiting, 60);
+    assert_eq!((&*status, wake_at), ("not reached within 60 s", None));
+    has(&late, &["ready failed (port eth1, sized: not reached within 60 s)"]);
+    let (late, status, _) = sized_after(&late, 61);
+    assert_eq!(status, "not reached within 60 s");
+    assert_eq!(plan(&settle(&late, &UP)), ALL_READY);
+}
+
 #[test]
 fn a_walk_that_may_not_be_refused_turns_failures_into_states() {
     let size = "interface {{ component.name }}\n  mtu {{ params.gateway | prefixlen }}00\n";

@@ -15,7 +15,7 @@
 //! A state that was backed out in a walk is not entered in it again, so the end is certain. `ready` of a component waits
 //! until all of its claims are settled; `ready` of `self` is that of all others.
 //!
-//! Section 4 of `agent/services/SERVICES.md` is the specification. Absent: handlers, actions, `commit-after` and timeouts.
+//! Section 4 of `agent/services/SERVICES.md` is the specification. Absent: handlers and actions.
 
 mod facts;
 mod progress;
@@ -57,6 +57,8 @@ pub(crate) struct Walked {
     /// The next service plan; `None` when nothing is left of the instance.
     pub(crate) plan: Option<ServicePlan>,
     pub(crate) reads: BTreeSet<Read>,
+    /// Time at which a state becomes late, in nanoseconds since 1970.
+    pub(crate) wake_at_ns: Option<u64>,
 }
 
 /// One walk under way.
@@ -77,6 +79,9 @@ struct Walk<'a> {
     left: BTreeSet<ClaimKey>,
     /// Components of which the work was done again.
     redone: BTreeSet<[SmolStr; 2]>,
+    /// Components whose way ended with this state, because what follows has a transaction of its own.
+    ended: BTreeMap<[SmolStr; 2], SmolStr>,
+    wake_at_ns: Option<u64>,
 }
 
 /// The service plan of an instance that cannot be evaluated: as it was, with the reason.
@@ -116,6 +121,8 @@ pub(crate) fn walk(
         claims: BTreeMap::new(),
         left: BTreeSet::new(),
         redone: BTreeSet::new(),
+        ended: BTreeMap::new(),
+        wake_at_ns: None,
     };
     let failed = walk.run().and_then(|()| walk.answered()).err();
     if let Some(error) = failed {
@@ -128,7 +135,8 @@ pub(crate) fn walk(
     walk.claims.retain(|key, claim| request.claims.get(key) != claim.as_ref());
     let plan = walk.own.plan().clone();
     let plan = (!plan.components.is_empty()).then_some(plan);
-    Ok(Walked { claims: walk.claims, plan, reads: walk.own.take_reads() })
+    let (reads, wake_at_ns) = (walk.own.take_reads(), walk.wake_at_ns);
+    Ok(Walked { claims: walk.claims, plan, reads, wake_at_ns })
 }
 
 /// The component types of a package by name. Of `self`, packages with components say nothing.

@@ -1,6 +1,7 @@
 //! The two ways of a component: out, from its last state down to a goal, and on, state after state.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_config::limits::excerpt;
 use holdfast_config::services::{Applied, BackTrack, ComponentPlan, ServicePlan, StatePlan};
@@ -12,10 +13,16 @@ use crate::tree::Component;
 use crate::work::WorkError;
 
 /// Verdict on one step of a component.
+#[derive(Clone)]
 enum Step {
     Moved,
     /// End of the component's way in this walk, with the reason if it waits.
     Stopped(Option<Arc<str>>),
+    /// As stopped, and its time is over.
+    Late {
+        timeout: Duration,
+        waits_for: Option<Arc<str>>,
+    },
     Failed(Arc<str>),
 }
 
@@ -41,14 +48,20 @@ impl Walk<'_> {
 
     /// Leaves the last reached state of a component, or ends its way out. False when it goes no further.
     fn step_back(&mut self, part: &Component) -> Result<bool, WorkError> {
-        let outline = self.outlines.get(&part.component_type);
         let Some((goal, last)) = self.way_back(part) else { return Ok(false) };
+        if let Some(left) = self.ended.get(&part.id()) {
+            let waits_for = Step::Stopped(Some(commit_text(left)));
+            last.iter().for_each(|state| self.update(part, state, waits_for.clone()));
+            return Ok(false);
+        }
         let Some(state) = last else {
             self.end_of_way_back(part, goal);
             return Ok(true);
         };
-        let gate = outline.and_then(|it| it.state(&state)).and_then(|it| it.delete.when.clone());
-        if let Some(gate) = gate {
+        let outline = self.outlines.get(&part.component_type);
+        let delete = outline.and_then(|it| it.state(&state)).map(|it| it.delete.clone());
+        let delete = delete.unwrap_or_default();
+        if let Some(gate) = delete.when {
             let is_open = match self.is_true(&gate, part) {
                 Ok(is_open) => is_open,
                 Err(error) if self.request.surroundings.is_lenient => {
@@ -66,6 +79,9 @@ impl Walk<'_> {
         let key = self.key(part, &state);
         self.claims.insert(key.clone(), None);
         self.left.insert(key);
+        if delete.commit_after {
+            self.ended.insert(part.id(), state.clone());
+        }
         self.change(part, &state, |state| {
             (state.is_reached, state.failure, state.waits_for) = (false, None, None);
         });
@@ -175,8 +191,13 @@ impl Walk<'_> {
             }
             let Some(at) = states.iter().position(|(_, state)| !state.is_reached) else { break };
             let step = self.try_enter(part, &states, at)?;
+            let step = self.judge_time(&states, at, step);
             let has_moved = matches!(step, Step::Moved);
-            self.update(part, &states[at].1.name, step);
+            let (outline, state) = &states[at];
+            if has_moved && outline.commit_after {
+                self.ended.insert(part.id(), state.name.clone());
+            }
+            self.update(part, &state.name, step);
             if !has_moved {
                 break;
             }
@@ -202,6 +223,9 @@ impl Walk<'_> {
                 return Ok(Step::Stopped(Some(text.into())));
             }
         }
+        if let Some(reached) = self.ended.get(&part.id()) {
+            return Ok(Step::Stopped(Some(commit_text(reached))));
+        }
         let is_last = outline.name == READY;
         for (_, earlier) in &states[..at] {
             if let Some(text) = self.unsettled(part, &earlier.name, is_last) {
@@ -216,6 +240,24 @@ impl Walk<'_> {
             }
         }
         self.do_work(part, outline)
+    }
+
+    /// Has a state fail that waits for too long. It goes on waiting, and is late until it is entered.
+    fn judge_time(&mut self, states: &[(StateOutline, StatePlan)], at: usize, step: Step) -> Step {
+        let (outline, state) = &states[at];
+        let (Step::Stopped(waits_for), Some(timeout)) = (&step, outline.timeout) else {
+            return step;
+        };
+        let waits_for = waits_for.clone();
+        // It waits since the state before it was reached, or since it was left itself.
+        let before = at.checked_sub(1).map_or(0, |before| states[before].1.since_ns);
+        let end = before.max(state.since_ns).saturating_add(duration_ns(timeout));
+        let is_late = state.failure.as_deref() == Some(&*late_text(timeout));
+        if is_late || end <= self.request.surroundings.now_ns {
+            return Step::Late { timeout, waits_for };
+        }
+        self.wake_at_ns = self.wake_at_ns.into_iter().chain([end]).min();
+        step
     }
 
     /// Object that a state waits for: of `ready`, those of claims that this walk makes, too.
@@ -302,6 +344,9 @@ impl Walk<'_> {
                 (state.is_reached, state.failure, state.waits_for) = (true, None, None);
             }
             Step::Stopped(waits_for) => (state.failure, state.waits_for) = (None, waits_for),
+            Step::Late { timeout, waits_for } => {
+                (state.failure, state.waits_for) = (Some(late_text(timeout)), waits_for);
+            }
             Step::Failed(text) => (state.failure, state.waits_for) = (Some(text), None),
         });
     }
@@ -328,6 +373,20 @@ fn first_failure(plan: &ServicePlan) -> Option<Arc<str>> {
         let of = format!("{} {}", component.component_type, component.name);
         Some(format!("{of}, {}: {text}", state.name).into())
     })
+}
+
+/// Text for a state that comes in a later walk, because another one was reached or left in this.
+fn commit_text(other: &str) -> Arc<str> {
+    format!("the commit of {other}").into()
+}
+
+/// Text for a state that waits for longer than its timeout.
+fn late_text(timeout: Duration) -> Arc<str> {
+    format!("not reached within {} s", timeout.as_secs()).into()
+}
+
+fn duration_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Text for a state that waits for its gate.
