@@ -49,8 +49,21 @@ packages! {
     gnmi_ext = "gnmi_ext";
     /// Bootstrap of a factory-new device.
     bootz = "bootz";
-    /// Our own gNMI extension.
-    holdfast = "holdfast";
+}
+
+/// Our own gNMI extension, and our own services.
+#[allow(warnings, clippy::all, reason = "generated")]
+pub mod holdfast {
+    include!(concat!(env!("OUT_DIR"), "/holdfast.rs"));
+
+    /// Operations on service instances.
+    pub mod services {
+        pub use self::v1::*;
+
+        pub(crate) mod v1 {
+            include!(concat!(env!("OUT_DIR"), "/holdfast.services.v1.rs"));
+        }
+    }
 }
 
 packages! {

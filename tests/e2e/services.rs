@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use holdfast_tests::agent::{AgentProcess, binary};
-use holdfast_tests::clients::Gnmic;
+use holdfast_tests::clients::{Gnmic, grpcurl};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
@@ -184,7 +184,7 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     plans_with(&gnmic, &["not reached within 1 s", "\"waits-for\":\"port eth9\""]).await;
     plans_with(&gnmic, &["sized-port[name='acme']", "not-reached", "eth9"]).await;
     let shown = agent.show("services");
-    assert!(shown.contains("sized-port[name='acme']  1.0.0  not-reached"), "{shown}");
+    assert!(shown.contains("sized-port[name='acme']  1.0.0  failed"), "{shown}");
 
     agent.kill();
     agent.restart().await;
@@ -276,4 +276,114 @@ async fn a_stage_that_contradicts_a_client_fails_by_name_until_the_client_lets_g
     net.ip("link set peer9 down");
     plans_with(&gnmic, &["reached"]).await;
     assert_eq!(mtu(&net, "eth9"), Some(1400), "it is sticky");
+}
+
+const TAG: &str = "sized-port[name='acme']";
+
+/// Runs `holdfast service ARGUMENTS`: the text that it prints, or its error.
+fn operate(agent: &AgentProcess, arguments: &[&str]) -> Result<String, String> {
+    let output = agent.command("service").args(arguments).output().unwrap();
+    match output.status.success() {
+        true => Ok(String::from_utf8(output.stdout).unwrap()),
+        false => Err(String::from_utf8(output.stderr).unwrap()),
+    }
+}
+
+/// An agent with one instance that is ready, and that goes while its link is down alone.
+async fn guarded(net: &Netns, packages: &TempDir) -> (AgentProcess, Gnmic) {
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    net.ip("link set peer9 up");
+    let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
+    shown_with(&gnmic, &ready, &["\"reached\""]).await;
+    // The kernel tells of the bridge's carrier a moment later.
+    let is_up = || net.ip_json("link show dev br0")[0]["operstate"] == "UP";
+    eventually("the bridge is up", is_up).await;
+    (agent, gnmic)
+}
+
+const WHILE_DOWN: &str = "delete = { when = \"state('/interfaces/interface[name={}]/state/oper-status', params.port) != 'UP'\" }";
+
+// proves sv.A39, sv.B82, sv.B87, sv.B88, sv.B91
+#[tokio::test]
+async fn operators_deploy_instances_again_and_read_what_they_made() {
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    let packages = sized_port(WHILE_DOWN);
+    let (agent, gnmic) = guarded(&net, &packages).await;
+    let monitor = Monitor::start(&net).await;
+    let done = operate(&agent, &["redeploy", TAG]).unwrap();
+    assert!(done.contains("sized-port[name='acme']  1.0.0  ready"), "{done}");
+    for selection in [&["redeploy"][..], &["redeploy", "sized-port"], &["check-sync", TAG]] {
+        operate(&agent, selection).unwrap();
+    }
+    assert_eq!(monitor.finish(&net).await, [""; 0], "there is nothing to do");
+    assert_eq!(operate(&agent, &["redeploy", "--dry-run"]).unwrap(), "in sync\n");
+    let checked = grpcurl(&agent, &["holdfast.services.v1.Operations/CheckSync"], "{}").await;
+    assert!(checked.unwrap().contains("\"inSync\": true"));
+
+    let bolt = "holdfast_native:/services/sized-port[name=bolt]";
+    net.ip("link add eth8 type veth peer name peer8");
+    update(&gnmic, bolt, r#"{"bridge": "br0", "port": "eth8"}"#).await;
+    let made = operate(&agent, &["get-modifications", TAG]).unwrap();
+    for part in [
+        "port eth9, attached\n",
+        "/interfaces/interface[name=eth9]/master \"br0\"\n",
+        "/interfaces/interface[name=br0]/type \"bridge\"  (also sized-port[name='bolt'] (port eth8, attached))\n",
+        "port eth9, sized\n  /interfaces/interface[name=eth9]/mtu 1400\n",
+    ] {
+        assert!(made.contains(part), "`{part}` is not in {made}");
+    }
+    let sized = operate(&agent, &["get-modifications", TAG, "port", "eth9", "sized"]).unwrap();
+    assert!(!sized.contains("attached") && sized.contains("mtu"), "{sized}");
+
+    for (arguments, reason) in [
+        (
+            &["redeploy", "sized-port[name='none']"][..],
+            "there is no instance `sized-port[name='none']`",
+        ),
+        (&["redeploy", "bridge"], "there is no instance of the type `bridge`"),
+        (&["redeploy", "sized-port[acme]"], "the name of an instance is TYPE[KEY='VALUE']"),
+        (&["get-modifications", TAG, "port", "eth7"], "has no component `port eth7`"),
+        (&["get-modifications", TAG, "port", "eth9", "up"], "has no state `up`"),
+        (&["resurrect", TAG], "does not back out"),
+    ] {
+        let refused = operate(&agent, arguments).unwrap_err();
+        assert!(refused.contains(reason), "`{reason}` is not in {refused}");
+    }
+}
+
+// proves sv.A38, sv.B83, sv.B84, sv.B85, sv.B90
+#[tokio::test]
+async fn operators_bring_a_zombie_back_or_end_it() {
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    let packages = sized_port(WHILE_DOWN);
+    let (agent, gnmic) = guarded(&net, &packages).await;
+    let stays = operate(&agent, &["un-deploy", TAG]).unwrap();
+    assert!(stays.contains("zombie") && stays.contains("sized     backs out"), "{stays}");
+    let monitor = Monitor::start(&net).await;
+    let back = operate(&agent, &["resurrect", TAG]).unwrap();
+    assert!(back.contains("  1.0.0  ready"), "{back}");
+    gnmic.run(&["set", "--delete", SIZED]).await;
+    let still = operate(&agent, &["redeploy", TAG]).unwrap();
+    assert!(still.contains("zombie"), "{still}");
+    let request = format!(r#"{{"service": "{TAG}"}}"#);
+    let back = grpcurl(&agent, &["holdfast.services.v1.Operations/Resurrect"], &request).await;
+    assert!(back.as_ref().is_ok_and(|it| it.contains("STATUS_REACHED")), "{back:?}");
+    assert_eq!(monitor.finish(&net).await, [""; 0], "what was made has stayed");
+    let config = ["-e", "json_ietf", "get", "--type", "config", "--path", SIZED];
+    assert!(gnmic.json(&config).await.to_string().contains("eth9"));
+
+    gnmic.run(&["set", "--delete", SIZED]).await;
+    let force = ["force-back-track", TAG, "port", "eth9"];
+    let refused = operate(&agent, &force).unwrap_err();
+    assert!(refused.contains("acknowledge"), "{refused}");
+    assert_eq!(mtu(&net, "eth9"), Some(1400));
+    let force = [&force[..], &["--acknowledge-inconsistent"]].concat();
+    let gone = operate(&agent, &force).unwrap();
+    assert_eq!(gone, format!("{TAG}  nothing is left of it\n"));
+    eventually("the bridge is gone", || net.find_link("br0").is_none()).await;
+    assert_eq!(mtu(&net, "eth9"), Some(1500));
+    no_plans(&gnmic).await;
 }

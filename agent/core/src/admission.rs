@@ -82,7 +82,9 @@ impl CoreTask {
         let edit = match &request.intent {
             Intent::Edit(edit) => edit,
             // Its rows would not go back with the commit that waits to be confirmed.
-            Intent::Walk { .. } => return Ok(unoccupied(self.window.as_ref())?),
+            Intent::Walk(_) | Intent::Resurrect { .. } => {
+                return Ok(unoccupied(self.window.as_ref())?);
+            }
             _ => return Ok(RequestKind::Change),
         };
         let CommitOptions { expected_plan, confirmation, election } = &request.options;

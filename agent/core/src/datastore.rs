@@ -59,11 +59,11 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         options: CommitOptions,
     ) -> impl Future<Output = Result<CommitStamp, CommitError>> + Send;
 
-    /// Plans a request and returns its effects, without changing anything.
+    /// Plans a change and returns its effects, without changing anything.
     fn preview(
         &self,
         caller: &Caller,
-        edit: Edit,
+        intent: Intent,
         options: CommitOptions,
     ) -> impl Future<Output = Result<Preview, CommitError>> + Send;
 

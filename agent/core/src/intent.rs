@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{BoxState, Surroundings};
+use holdfast_config::services::{BoxState, ForcedBackTrack, Surroundings};
 use holdfast_config::{
     BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
     ServiceTag,
@@ -47,13 +47,23 @@ pub enum Intent {
     /// All that DHCP servers have given; it replaces the leases of before.
     Lease(Vec<LeasedPort>),
     /// Walks of service instances, without a change of their parameters.
-    Walk {
-        due: BTreeSet<ServiceTag>,
-        /// Those whose last walk was refused, with the reason: the states that it would change are failed.
-        refused: BTreeMap<ServiceTag, Arc<str>>,
-    },
+    Walk(Walks),
+    /// A deleted service instance that still backs out and comes back: the edit writes its parameters.
+    Resurrect { service: ServiceTag, edit: Edit },
     /// Removes all layers but the factory configuration. State outside of the layers is removed at the next start.
     FactoryReset { retain_certificates: bool },
+}
+
+/// Service instances to be walked in one transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Walks {
+    pub due: BTreeSet<ServiceTag>,
+    /// Those whose last walk was refused, with the reason: the states that it would change are failed.
+    pub refused: BTreeMap<ServiceTag, Arc<str>>,
+    /// Components that back out whatever their delete gates say.
+    pub forced: BTreeMap<ServiceTag, ForcedBackTrack>,
+    /// Work that fails refuses the change, as in a Set; else the state is failed.
+    pub is_strict: bool,
 }
 
 impl Intent {
@@ -73,10 +83,10 @@ impl Intent {
         match self {
             Self::Edit(edit) => edit.cancel.clone(),
             Self::Boot { .. } | Self::Switch { .. } | Self::Rollback(_) => CancelToken::default(),
-            Self::Credentials(_)
-            | Self::Lease(_)
-            | Self::Walk { .. }
-            | Self::FactoryReset { .. } => CancelToken::default(),
+            Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => {
+                CancelToken::default()
+            }
+            Self::Walk(_) | Self::Resurrect { .. } => CancelToken::default(),
         }
     }
 
@@ -89,7 +99,8 @@ impl Intent {
             Self::Rollback(_) => "rollback",
             Self::Credentials(_) => "credentials",
             Self::Lease(_) => "lease",
-            Self::Walk { .. } => "walk",
+            Self::Walk(_) => "walk",
+            Self::Resurrect { .. } => "resurrect",
             Self::FactoryReset { .. } => "factory reset",
         }
     }
@@ -98,6 +109,7 @@ impl Intent {
     pub(super) fn origin(&self) -> Origin {
         match self {
             Self::Edit(edit) if edit.origins().eq([Origin::Native]) => Origin::Native,
+            Self::Walk(_) | Self::Resurrect { .. } => Origin::Native,
             _ => Origin::OpenConfig,
         }
     }
@@ -118,7 +130,8 @@ impl Intent {
                 let footprint = Footprint::of(old, &new, &EditScope::default());
                 return Ok((new, footprint));
             }
-            Self::Walk { .. } => old.walked()?,
+            Self::Walk(_) => old.walked()?,
+            Self::Resurrect { edit, .. } => old.examined(edit)?.0,
             Self::Boot { change, .. } => old.boot_changed(change)?,
             Self::Switch { service, on } => old.switched(*service, *on),
             Self::Rollback(before) => old.with_client_of(before),
@@ -130,17 +143,22 @@ impl Intent {
 
     /// State that the walks of instances see in this change, and the instances that it has walked in any case.
     pub(super) fn surroundings(&self, state: Arc<dyn BoxState>, now_ns: u64) -> Surroundings {
-        let (due, refused) = match self {
-            Self::Walk { due, refused } => (due.clone(), refused.clone()),
-            _ => Default::default(),
+        let Walks { due, refused, forced, is_strict } = match self {
+            Self::Walk(walks) => walks.clone(),
+            _ => Walks::default(),
         };
-        // Only a client's request and a boot configuration may be refused for what a service puts out.
+        let resurrected = match self {
+            Self::Resurrect { service, .. } => Some(service.clone()),
+            _ => None,
+        };
+        // Only requests and a boot configuration may be refused for what a service puts out.
         let is_lenient = match self {
             Self::Boot { change, .. } => matches!(change, BootChange::GoBack),
-            Self::Edit(_) => false,
+            Self::Edit(_) | Self::Resurrect { .. } => false,
+            Self::Walk(_) => !is_strict,
             _ => true,
         };
-        Surroundings { state: Some(state), now_ns, is_lenient, due, refused }
+        Surroundings { state: Some(state), now_ns, is_lenient, due, refused, forced, resurrected }
     }
 
     /// Credentials that differ after it, as values: `given` are those of credentialz before.
@@ -175,7 +193,7 @@ impl Intent {
             }
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
             Self::Rollback(_) | Self::Credentials(_) => Vec::new(),
-            Self::Lease(_) | Self::Walk { .. } => Vec::new(),
+            Self::Lease(_) | Self::Walk(_) | Self::Resurrect { .. } => Vec::new(),
         }
     }
 

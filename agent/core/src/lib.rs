@@ -64,7 +64,7 @@ pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
-pub use intent::{CredentialChange, Intent, Values};
+pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use pending::IncompleteEntry;
 pub use preview::{
@@ -343,12 +343,12 @@ impl Datastore for CoreHandle {
     async fn preview(
         &self,
         caller: &Caller,
-        edit: Edit,
+        intent: Intent,
         options: CommitOptions,
     ) -> Result<Preview, CommitError> {
-        let _waiting = CancelOnDrop(edit.cancel.clone());
+        let _waiting = CancelOnDrop(intent.cancel());
         let (answer, answered) = oneshot::channel();
-        self.send(caller, Intent::edit(edit), options, ReplySender::Preview(answer))?;
+        self.send(caller, intent, options, ReplySender::Preview(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
     }
 

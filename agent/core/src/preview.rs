@@ -73,6 +73,20 @@ pub enum ObjectEffect {
     GivenBack,
 }
 
+impl ObjectEffect {
+    /// Name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::ChangedInPlace => "changed in place",
+            Self::Recreated => "recreated",
+            Self::Removed => "removed",
+            Self::Adopted => "adopted",
+            Self::GivenBack => "given back",
+        }
+    }
+}
+
 impl<T> Default for BoundedList<T> {
     fn default() -> Self {
         Self { first: Vec::new(), total: 0 }

@@ -18,8 +18,8 @@ use crate::{
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ServiceSettings,
-        ShowSettings, StateDir, SwitchSettings, UserAction, UserSettings,
+        BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ServiceAction,
+        ServiceSettings, ShowSettings, StateDir, SwitchSettings, UserAction, UserSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -114,12 +114,18 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
     }
 }
 
-/// Writes, checks, tries or packs a package of a service.
+/// Writes, checks, tries or packs a package of a service, or has the agent operate on instances.
 ///
 /// # Errors
-/// When something is wrong with the package, or a file cannot be read or written.
+/// When something is wrong with the package, a file cannot be read or written, or the agent refuses.
 pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
-    print(&services::run(&settings.action)?)
+    match &settings.action {
+        ServiceAction::Package(action) => print(&services::run(action)?),
+        ServiceAction::Instance(action) => {
+            let client = Client::new(&settings.state.socket());
+            print(&asynchronously(client.operate(action))??)
+        }
+    }
 }
 
 /// Creates, changes, removes or lists users.

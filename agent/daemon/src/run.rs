@@ -415,6 +415,7 @@ async fn start_core(
         local_routes: introspection
             .clone()
             .merge(local::maintenance_routes(core.handle(), reboots.clone()))
+            .merge(local::service_routes(core.handle()))
             .merge(local::bootz_routes(bootz)),
         bootz: client,
         introspection,

@@ -17,7 +17,7 @@ use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
 
-pub use service::{ServiceAction, ServiceRender, ServiceSettings};
+pub use service::{InstanceAction, PackageAction, ServiceAction, ServiceRender, ServiceSettings};
 pub use show::{Show, ShowContent, ShowSettings};
 
 /// The hidden subcommand that becomes the helper for the host name.
@@ -55,7 +55,7 @@ pub enum Command {
     Switch(SwitchSettings),
     /// Bootstrap the box from a server of its owner
     Bootz(BootzCommandSettings),
-    /// Write, check, try and pack packages of services. No agent is asked
+    /// Write, check, try and pack packages of services, and operate on their instances
     Service(ServiceSettings),
     /// Reset the box to its factory configuration, and restart the agent
     FactoryReset(FactoryResetSettings),

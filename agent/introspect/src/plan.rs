@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::schema::Origin;
 use holdfast_config::{Edit, EditTarget, Path, Payload};
-use holdfast_core::{CommitOptions, CoreView, Datastore, ObjectEffect, Preview};
+use holdfast_core::{CommitOptions, CoreView, Datastore, Intent, Preview};
 use holdfast_scheduler::{Key, Plan};
 use serde::Deserialize;
 use serde_json::json;
@@ -77,7 +77,8 @@ pub(super) async fn plan_change(
         auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
         peer: None,
     };
-    let asked = introspect.core.preview(&caller, change.edit()?, CommitOptions::default());
+    let asked =
+        introspect.core.preview(&caller, Intent::edit(change.edit()?), CommitOptions::default());
     Ok(Json(preview_document(&asked.await?)).into_response())
 }
 
@@ -110,7 +111,7 @@ fn preview_document(preview: &Preview) -> serde_json::Value {
     let operations = preview.operations.first.iter().map(|it| {
         json!({
             "Object": it.object,
-            "Effect": effect(it.effect),
+            "Effect": it.effect.name(),
             "Cause": cause_text(it.cause),
             "Interrupts": it.interrupts,
         })
@@ -130,17 +131,6 @@ fn preview_document(preview: &Preview) -> serde_json::Value {
         "Pending": pending.collect::<Vec<_>>(),
         "PendingTotal": preview.pending.total,
     })
-}
-
-fn effect(effect: ObjectEffect) -> &'static str {
-    match effect {
-        ObjectEffect::Created => "created",
-        ObjectEffect::ChangedInPlace => "changed in place",
-        ObjectEffect::Recreated => "recreated",
-        ObjectEffect::Removed => "removed",
-        ObjectEffect::Adopted => "adopted",
-        ObjectEffect::GivenBack => "given back",
-    }
 }
 
 pub(super) fn plan_document(render: &Renderer, plan: &Plan) -> serde_json::Value {

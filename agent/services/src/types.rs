@@ -200,7 +200,8 @@ impl ServiceType {
     ) -> Result<Walked, WorkFailure> {
         let before = request.book.get(tag).map(|plan| &**plan);
         let deployed = new.filter(|entry| self.is_deployed(entry));
-        let leaving = before.and_then(|plan| plan.leaving.clone());
+        let comes_back = request.surroundings.resurrected.as_ref() == Some(tag);
+        let leaving = before.filter(|_| !comes_back).and_then(|plan| plan.leaving.clone());
         let Some(entry) = deployed.filter(|_| leaving.is_none()) else {
             if let (Some(_), Some(plan), false) =
                 (deployed, before, request.surroundings.is_lenient)

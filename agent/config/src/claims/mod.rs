@@ -29,6 +29,7 @@ use crate::instance::InstancePath;
 use crate::layer::LeafMark;
 use crate::limits::{CLAIMED_LEAVES, LimitExceeded};
 use crate::models::Models;
+use crate::path::{Elem, Path};
 use crate::schema::Origin;
 use crate::tree::Tree;
 use crate::value::Value;
@@ -41,6 +42,14 @@ pub struct ServiceTag {
     /// Name of the key leaf of the type's list.
     pub key_name: SmolStr,
     pub key: SmolStr,
+}
+
+impl ServiceTag {
+    /// Native path of the instance.
+    pub fn path(&self) -> Path {
+        let instance = Elem::new(&*self.service).key(&*self.key_name, &*self.key);
+        Path { elems: vec![Elem::new("services"), instance] }
+    }
 }
 
 impl fmt::Display for ServiceTag {
@@ -93,7 +102,7 @@ impl Claim {
         self.native.is_empty() && self.openconfig.is_empty()
     }
 
-    pub(crate) fn tree(&self, origin: Origin) -> &Tree<LeafMark> {
+    pub fn tree(&self, origin: Origin) -> &Tree<LeafMark> {
         match origin {
             Origin::Native => &self.native,
             Origin::OpenConfig => &self.openconfig,

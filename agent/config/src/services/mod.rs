@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub use self::plan::{
     BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
 };
+use smol_str::SmolStr;
+
 use crate::claims::{ClaimChange, ClaimKey, Claims, ServiceTag};
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
@@ -69,6 +71,19 @@ pub struct Surroundings {
     pub due: BTreeSet<ServiceTag>,
     /// Instances whose last walk was refused, with the reason: states whose claims would change are failed instead.
     pub refused: BTreeMap<ServiceTag, Arc<str>>,
+    /// Components that back out whatever their delete gates say.
+    pub forced: BTreeMap<ServiceTag, ForcedBackTrack>,
+    /// Deleted instance that is made again as it was, although it still backs out.
+    pub resurrected: Option<ServiceTag>,
+}
+
+/// Component that an operator has back out by force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForcedBackTrack {
+    /// Type and name.
+    pub component: [SmolStr; 2],
+    /// The first state that is left; `None` for all of them.
+    pub state: Option<SmolStr>,
 }
 
 /// A change for which instances are walked.

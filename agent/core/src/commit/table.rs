@@ -68,7 +68,7 @@ pub(crate) enum Turn {
 pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
     match intent {
         Intent::Edit(_) => options.confirmation.is_some(),
-        Intent::Lease(_) | Intent::Walk { .. } => false,
+        Intent::Lease(_) | Intent::Walk(_) | Intent::Resurrect { .. } => false,
         Intent::Boot { .. } | Intent::Switch { .. } | Intent::Rollback(_) => true,
         Intent::Credentials(_) | Intent::FactoryReset { .. } => true,
     }

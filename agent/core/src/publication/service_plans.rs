@@ -72,8 +72,8 @@ fn items(
                 put(&mut add, &above, "failure", text(failure));
             }
             if plan.leaving.is_none() && WHOLE == [&**component_type, &**name, &*state.name] {
-                let instance = Elem::new(&*tag.service).key(&*tag.key_name, &*tag.key);
-                let above = [Elem::new("services"), instance, Elem::new("state")];
+                let instance = tag.path().elems.into_iter();
+                let above: Vec<Elem> = instance.chain([Elem::new("state")]).collect();
                 put(&mut add, &above, "status", status(state.status()));
             }
         }

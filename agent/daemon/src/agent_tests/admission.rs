@@ -67,7 +67,8 @@ async fn a_veth_end_does_not_leave_the_other_one_behind() {
         let reason = "interface[name=va]/veth/peer: link `va` cannot have the other end `vc`: link `vb` still names `va` as its other end";
         assert!(refused.to_string().ends_with(reason), "{refused}");
         let options = CommitOptions::default();
-        let preview = agent.handle.preview(&caller(), edit(), options).await.unwrap_err();
+        let preview =
+            agent.handle.preview(&caller(), Intent::edit(edit()), options).await.unwrap_err();
         assert!(preview.to_string().ends_with(reason), "{preview}");
         assert_eq!((kernel.contents(), kernel.requests()), (made, asked));
 

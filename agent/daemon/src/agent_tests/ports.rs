@@ -82,7 +82,8 @@ async fn a_port_is_configured_with_what_it_has_and_nothing_else() {
         let document = port("", ethernet);
         let before = agent.published_text();
         let edit = replacing(&document);
-        let previewed = agent.handle.preview(&caller(), edit, CommitOptions::default()).await;
+        let previewed =
+            agent.handle.preview(&caller(), Intent::edit(edit), CommitOptions::default()).await;
         let boot = BootConfiguration {
             openconfig: document.clone().into(),
             ..BootConfiguration::default()

@@ -30,7 +30,7 @@ async fn commit(agent: &Agent, text: &str) -> Result<CommitStamp, CommitError> {
 }
 
 async fn preview(agent: &Agent, text: &str) -> Result<Preview, CommitError> {
-    agent.handle.preview(&caller(), lines(text), CommitOptions::default()).await
+    agent.handle.preview(&caller(), Intent::edit(lines(text)), CommitOptions::default()).await
 }
 
 /// A next hop of the route in a protocol.

@@ -16,9 +16,11 @@ use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
 use super::maintenance::FactoryResetRequest;
+use super::service_operations;
 use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };
+use crate::settings::InstanceAction;
 use crate::users::Password;
 
 /// Time limit for an answer. The state of a large box takes longest.
@@ -117,6 +119,16 @@ impl Client {
     /// When no agent runs, or the change cannot be made.
     pub async fn switch(&self, service: &str, on: bool) -> Result<(), ClientError> {
         self.post("/switches/set", &SwitchEntry { service: service.to_owned(), on }).await
+    }
+
+    /// Carries out an operation on service instances; the answer is a text.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn operate(&self, action: &InstanceAction) -> Result<String, ClientError> {
+        let body = serde_json::to_vec(action)?.into();
+        let text = self.send_request(Method::POST, service_operations::ADDRESS, body).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Resets the box to factory state.

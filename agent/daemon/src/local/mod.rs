@@ -9,6 +9,7 @@ mod bootz;
 mod client;
 mod inspect;
 mod maintenance;
+mod service_operations;
 mod services;
 
 use std::{
@@ -40,6 +41,7 @@ pub use self::bootz::{BootzStartRequest, bootz_routes};
 pub use self::client::{Client, ClientError};
 pub use self::inspect::{Inspect, Inspector};
 pub use self::maintenance::{SwitchEntry, maintenance_routes};
+pub use self::service_operations::service_routes;
 use crate::{
     settings::ShowContent,
     users::{Password, UserError, Users},

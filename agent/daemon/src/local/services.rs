@@ -10,14 +10,12 @@ type Line = [String; 4];
 
 /// The service plan of each instance, ascending by name.
 pub(super) fn table(book: &Book) -> String {
-    let mut text = String::new();
-    for (tag, plan) in book.iter() {
-        write_plan(&mut text, tag, plan);
-    }
-    text
+    book.iter().map(|(tag, plan)| plan_table(tag, plan)).collect()
 }
 
-fn write_plan(text: &mut String, tag: &ServiceTag, plan: &ServicePlan) {
+/// The service plan of one instance.
+pub(super) fn plan_table(tag: &ServiceTag, plan: &ServicePlan) -> String {
+    let mut text = String::new();
     let is_failed = |it: &StatePlan| it.status() == StateStatus::Failed;
     let mut states = plan.components.iter().flat_map(|it| &it.states);
     let status = match plan {
@@ -36,6 +34,7 @@ fn write_plan(text: &mut String, tag: &ServiceTag, plan: &ServicePlan) {
         let line = format!("  {of:component$}  {name:state$}  {how:status$}{why}");
         let _never_fails = writeln!(text, "{}", line.trim_end());
     }
+    text
 }
 
 /// A line for each state, but for those of `self` that say no more than the heading.
@@ -49,7 +48,8 @@ fn lines(plan: &ServicePlan) -> Vec<Line> {
         };
         for state in &component.states {
             let why = match (&state.failure, &state.waits_for) {
-                (Some(failure), _) => format!("  ({failure})"),
+                (Some(failure), None) => format!("  ({failure})"),
+                (Some(failure), Some(waits_for)) => format!("  ({failure}, waits for {waits_for})"),
                 (None, Some(waits_for)) => format!("  (waits for {waits_for})"),
                 (None, None) => String::new(),
             };

@@ -21,6 +21,7 @@ mod path;
 mod read_request;
 mod reads;
 mod response_stream;
+mod services;
 mod set;
 mod status;
 mod subscribe;
@@ -46,6 +47,7 @@ use holdfast_proto::gnsi::acctz::acctz_stream_server::AcctzStreamServer;
 use holdfast_proto::gnsi::authz::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::certz_server::CertzServer;
 use holdfast_proto::gnsi::pathz::pathz_server::PathzServer;
+use holdfast_proto::holdfast::services::operations_server::OperationsServer;
 use holdfast_store::StoreError;
 use http::HeaderValue;
 use tonic::Code;
@@ -57,6 +59,7 @@ use tower::util::MapResponseLayer;
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemService};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
+use self::services::OperationsService;
 use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::methods::SERVED;
@@ -68,7 +71,7 @@ pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 /// Families of services on the listener, as the native model names them.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
-/// All services of the listener: gNMI, gNOI, gNSI, the health of each, and reflection.
+/// All services of the listener: gNMI, gNOI, gNSI, operations on service instances, the health of each, and reflection.
 ///
 /// # Errors
 /// When the descriptors in the binary are broken, which the first test finds.
@@ -96,6 +99,8 @@ pub async fn routes(
     let pathz = PathzServer::new(PathzService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
+    let operations = OperationsServer::new(OperationsService::new(core.clone()))
+        .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone(), ignored))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
@@ -110,6 +115,7 @@ pub async fn routes(
     health_of(&reporter, &certz).await;
     health_of(&reporter, &acctz).await;
     health_of(&reporter, &pathz).await;
+    health_of(&reporter, &operations).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
@@ -119,7 +125,7 @@ pub async fn routes(
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(os));
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);
-    routes.add_service(pathz);
+    routes.add_service(pathz).add_service(operations);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

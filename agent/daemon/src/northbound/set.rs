@@ -9,7 +9,7 @@ use holdfast_config::edit::{
 };
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
-use holdfast_core::{CommitError, Datastore};
+use holdfast_core::{CommitError, Datastore, Intent};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
 
@@ -35,7 +35,7 @@ pub(super) async fn set(
         edit.authorization = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);
     }
     if dry_run {
-        let preview = core.preview(caller, edit, options).await?;
+        let preview = core.preview(caller, Intent::edit(edit), options).await?;
         // The preview may show nodes that were appended meanwhile.
         if let Some(rights) = &rights {
             admit(&rights.for_models(&core.models()), dry_run)?;

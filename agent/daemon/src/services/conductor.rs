@@ -23,7 +23,7 @@ use std::time::Duration;
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::services::{Book, BoxState, Ground, Read, Surroundings};
 use holdfast_config::{Configuration, ServiceTag, Value};
-use holdfast_core::{CommitError, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox};
+use holdfast_core::{CommitError, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox, Walks};
 use holdfast_scheduler::Key;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::spawn_blocking;
@@ -281,6 +281,7 @@ impl Conductor {
                 is_lenient: true,
                 due: tried,
                 refused,
+                ..Surroundings::default()
             };
             view.configuration().trial(&surroundings)
         });
@@ -314,7 +315,7 @@ impl Conductor {
     /// Walks instances in one transaction. False when the core has stopped.
     async fn walk(&mut self, due: BTreeSet<ServiceTag>) -> bool {
         let refused = self.refused_of(&due);
-        let intent = Intent::Walk { due: due.clone(), refused };
+        let intent = Intent::Walk(Walks { due: due.clone(), refused, ..Walks::default() });
         match self.core.change(&own_caller(author(&due)), intent).await {
             Ok(_) => {
                 let now = Instant::now();

@@ -1,5 +1,5 @@
-//! Services: walks that instances need without a request ([`conductor`]), the packages that the agent loads at its start,
-//! and the commands `holdfast service`, which write, check, try and pack packages without an agent.
+//! Services: walks that instances need without a request ([`conductor`]), operations on instances ([`operations`]), the
+//! packages that the agent loads at its start, and the commands `holdfast service`, which write, check, try and pack packages without an agent.
 //!
 //! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
 
@@ -7,12 +7,14 @@ mod conductor;
 mod folder;
 mod hold_back;
 mod offered;
+mod operations;
 mod rendering;
 #[cfg(test)]
 mod tests;
 
 pub use conductor::conduct;
 pub use offered::load;
+pub use operations::{Modification, OperationError, Operations, Place, Progress};
 
 use std::fs;
 use std::io;
@@ -25,7 +27,7 @@ use holdfast_services::{
 };
 use time::OffsetDateTime;
 
-use crate::settings::{ServiceAction, ServiceRender};
+use crate::settings::{PackageAction, ServiceRender};
 
 /// Failure of a command.
 #[derive(Debug, thiserror::Error)]
@@ -51,15 +53,15 @@ pub enum ServiceError {
 ///
 /// # Errors
 /// With what is wrong with a package, its parameters or a file.
-pub fn run(action: &ServiceAction) -> Result<String, ServiceError> {
+pub fn run(action: &PackageAction) -> Result<String, ServiceError> {
     match action {
-        ServiceAction::New { name } => new(name),
-        ServiceAction::Check { package } => {
+        PackageAction::New { name } => new(name),
+        PackageAction::Check { package } => {
             let (package, warnings) = read(package)?;
             Ok(rendering::summary(&package, &warnings))
         }
-        ServiceAction::Render(render) => rendered(render),
-        ServiceAction::Pack { folder, output } => pack(folder, output),
+        PackageAction::Render(render) => rendered(render),
+        PackageAction::Pack { folder, output } => pack(folder, output),
     }
 }
 

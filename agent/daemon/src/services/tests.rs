@@ -14,7 +14,7 @@ fn examples() -> PathBuf {
 }
 
 fn check(package: PathBuf) -> Result<String, ServiceError> {
-    run(&ServiceAction::Check { package })
+    run(&PackageAction::Check { package })
 }
 
 fn render(
@@ -27,7 +27,7 @@ fn render(
     let params = folder.path().join("params.json");
     fs::write(&params, document).unwrap();
     let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-    run(&ServiceAction::Render(ServiceRender {
+    run(&PackageAction::Render(ServiceRender {
         package: package.to_path_buf(),
         params,
         component: named(component),
@@ -155,7 +155,7 @@ fn a_new_package_holds_no_errors_and_is_packed_alike_each_time() {
     folder::write(&path, &files).unwrap();
     fs::write(path.join(".hidden"), "of an editor").unwrap();
     assert!(check(path.clone()).unwrap().starts_with("my-service 1.0.0\ncomponent port: "));
-    let pack = || run(&ServiceAction::Pack { folder: path.clone(), output: folder.path().into() });
+    let pack = || run(&PackageAction::Pack { folder: path.clone(), output: folder.path().into() });
     let said = pack().unwrap();
     let archive = folder.path().join("my-service-1.0.0.hfs");
     assert_eq!(said, pack().unwrap());

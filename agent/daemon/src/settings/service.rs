@@ -3,15 +3,29 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+
+use super::StateDir;
 
 #[derive(Clone, Debug, Args)]
 pub struct ServiceSettings {
+    #[command(flatten)]
+    pub state: StateDir,
     #[command(subcommand)]
     pub action: ServiceAction,
 }
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum ServiceAction {
+    #[command(flatten)]
+    Package(PackageAction),
+    #[command(flatten)]
+    Instance(InstanceAction),
+}
+
+/// Commands for packages, for which no agent is asked.
+#[derive(Clone, Debug, Subcommand)]
+pub enum PackageAction {
     /// Write a package to start from into a new folder
     New {
         /// Name of the service type, and of the folder
@@ -34,6 +48,67 @@ pub enum ServiceAction {
         /// Folder for the archive
         #[arg(long, value_name = "DIR", default_value = ".")]
         output: PathBuf,
+    },
+}
+
+/// Operations on instances, which the running agent carries out. The wire format of the local socket.
+#[derive(Clone, Debug, Subcommand, Serialize, Deserialize)]
+pub enum InstanceAction {
+    /// Do the work of instances again, all in one transaction, and print how far they are
+    Redeploy {
+        /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
+        #[arg(value_name = "TAG|TYPE")]
+        services: Vec<String>,
+        /// Print the objects that would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Print the objects that a redeployment would change
+    CheckSync {
+        /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
+        #[arg(value_name = "TAG|TYPE")]
+        services: Vec<String>,
+    },
+    /// Print the leaves that an instance asks for, with the others that ask for them
+    GetModifications {
+        #[arg(value_name = "TAG")]
+        service: String,
+        /// Type of one component
+        #[arg(value_name = "TYPE", requires = "component")]
+        component_type: Option<String>,
+        /// Name of the component
+        #[arg(value_name = "NAME")]
+        component: Option<String>,
+        /// One of its states
+        #[arg(value_name = "STATE")]
+        state: Option<String>,
+    },
+    /// Keep an instance in the configuration, and take back what it made: a Set of `deploy` false
+    UnDeploy {
+        #[arg(value_name = "TAG")]
+        service: String,
+    },
+    /// Bring back an instance that is deleted or un-deployed and still backs out, with the parameters that it had
+    Resurrect {
+        #[arg(value_name = "TAG")]
+        service: String,
+    },
+    /// Have a component leave its states whatever its delete gates say
+    ForceBackTrack {
+        #[arg(value_name = "TAG")]
+        service: String,
+        /// Type of the component
+        #[arg(value_name = "TYPE")]
+        component_type: String,
+        /// Name of the component
+        #[arg(value_name = "NAME")]
+        component: String,
+        /// The first state that is left, with all after it; without it, all are
+        #[arg(value_name = "STATE")]
+        state: Option<String>,
+        /// Accept that what the gates protect may be inconsistent afterwards
+        #[arg(long)]
+        acknowledge_inconsistent: bool,
     },
 }
 

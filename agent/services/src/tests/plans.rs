@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Applied, BackTrack, Book, BoxState, ComponentPlan, StatePlan, Surroundings,
+    Applied, BackTrack, Book, BoxState, ComponentPlan, ForcedBackTrack, StatePlan, Surroundings,
 };
 use holdfast_config::{
     ClaimKey, Configuration, Layers, PathPattern, ServiceTag, Value, layer_rows_diff,
@@ -285,6 +285,46 @@ fn a_deleted_service_asks_its_gates_with_the_parameters_it_had() {
     let ready = settle(&set(&gated(gate, UP), ACME), &UP);
     let gone = set(&see(&ready, UP), "delete acme");
     assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
+}
+
+/// Surroundings in which `acme` backs out of a component by force.
+fn forced(state: Option<&str>) -> Surroundings {
+    let component = ["port".into(), "eth1".into()];
+    let forced = ForcedBackTrack { component, state: state.map(Into::into) };
+    Surroundings { forced: [(acme(), forced)].into(), ..due(UP, 2) }
+}
+
+// proves sv.B85
+#[test]
+fn a_component_backs_out_by_force_though_its_delete_gate_is_closed() {
+    let ready = settle(&set(&gated(GUARDED, UP), ACME), &UP);
+    let zombie = set(&see(&ready, UP), "delete acme");
+    let gone = zombie.with_surroundings(forced(None)).walked().unwrap();
+    assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
+
+    let partly = ready.clone().with_surroundings(forced(Some("sized"))).walked().unwrap();
+    assert_eq!(made(&partly), ATTACHED);
+    has(&partly, &["attached reached, sized not-reached"]);
+    assert_eq!(plan(&settle(&partly, &UP)), ALL_READY, "one that is not deleted goes on again");
+    let wholly = ready.clone().with_surroundings(forced(None)).walked().unwrap();
+    assert_eq!(made(&wholly), "");
+    assert_eq!(plan(&settle(&wholly, &UP)), ALL_READY);
+
+    let mut unknown = forced(None);
+    unknown.forced.get_mut(&acme()).unwrap().component[1] = "eth7".into();
+    assert_eq!(plan(&ready.with_surroundings(unknown).walked().unwrap()), ALL_READY);
+}
+
+// proves sv.B84
+#[test]
+fn a_zombie_comes_back_as_it_was() {
+    let ready = settle(&set(&gated(GUARDED, UP), ACME), &UP);
+    let zombie = set(&see(&ready, UP), "delete acme");
+    let comes_back = Surroundings { resurrected: Some(acme()), ..due(UP, 3) };
+    let back = set(&zombie.with_surroundings(comes_back), ACME);
+    assert_eq!((made(&back), plan(&back)), (SIZED.to_owned(), ALL_READY.to_owned()));
+    assert_eq!(back.layers().claims(), ready.layers().claims());
+    assert!(back.trial(&due(UP, 9)).is_empty());
 }
 
 /// Two states of which the first is to be committed by itself.

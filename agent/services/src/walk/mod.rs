@@ -25,7 +25,8 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Applied, BackTrack, ComponentPlan, Read, ServicePlan, StatePlan, StateStatus, WalkRequest,
+    Applied, BackTrack, ComponentPlan, ForcedBackTrack, Read, ServicePlan, StatePlan, StateStatus,
+    WalkRequest,
 };
 use holdfast_config::{Claim, ClaimKey, ServiceTag};
 use smol_str::SmolStr;
@@ -160,6 +161,7 @@ impl Walk<'_> {
             Some(_) => self.leave(),
             None => self.synthesize()?,
         }
+        self.force();
         loop {
             let mut moved = self.back_track()?;
             if self.instance.leaving.is_none() {
@@ -209,16 +211,45 @@ impl Walk<'_> {
         self.going = self.parts.len();
     }
 
+    /// Has the component back out that an operator names, unless it does so already.
+    fn force(&self) {
+        let forced = self.request.surroundings.forced.get(self.instance.tag);
+        let Some(ForcedBackTrack { component: [component_type, name], state }) = forced else {
+            return;
+        };
+        let mut plan = self.own.plan();
+        let found = plan.components.iter_mut().find(|it| it.is(component_type, name));
+        let Some(component) = found else { return };
+        let first = component.states.first().map(|first| &first.name);
+        let goal = state.as_ref().or(first).cloned().map(BackTrack::To);
+        component.back_track = component.back_track.take().or(goal);
+    }
+
+    /// True for a state that an operator has a component leave, whatever stands against it.
+    fn is_forced(&self, part: &Component, state: &str) -> bool {
+        let forced = self.request.surroundings.forced.get(self.instance.tag);
+        let Some(forced) = forced.filter(|it| part.is(&it.component)) else { return false };
+        let Some(goal) = &forced.state else { return true };
+        let states = self.outlines.get(&part.component_type).map(|it| it.states.as_slice());
+        let position =
+            |name: &str| states.unwrap_or_default().iter().position(|state| state.name == *name);
+        position(state) >= position(goal)
+    }
+
     /// Compares the components of the tree with those that are there.
     fn synthesize(&mut self) -> Result<(), WorkError> {
         let wanted = self.instance.package.components(&self.scope, &self.facts)?;
         let mut plan = self.own.plan().clone();
         let is_of = |it: &ComponentPlan, part: &Component| it.is(&part.component_type, &part.name);
+        let comes_back = self.request.surroundings.resurrected.as_ref() == Some(self.instance.tag);
         for component in &mut plan.components {
             let part = wanted.iter().find(|part| is_of(component, part));
             let same_states = self.has_states_of_outline(component);
             match part {
-                Some(part) if same_states => component.vars = part.vars.to_text().into(),
+                Some(part) if same_states => {
+                    component.vars = part.vars.to_text().into();
+                    component.back_track = component.back_track.take().filter(|_| !comes_back);
+                }
                 _ => component.back_track = Some(BackTrack::Whole),
             }
         }

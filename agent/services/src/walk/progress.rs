@@ -60,7 +60,7 @@ impl Walk<'_> {
         };
         let outline = self.outlines.get(&part.component_type);
         let delete = outline.and_then(|it| it.state(&state)).map(|it| it.delete.clone());
-        let delete = delete.unwrap_or_default();
+        let delete = delete.filter(|_| !self.is_forced(part, &state)).unwrap_or_default();
         if let Some(gate) = delete.when {
             let is_open = match self.is_true(&gate, part) {
                 Ok(is_open) => is_open,

@@ -53,7 +53,8 @@ pub(in super::super) fn answer(preview: Preview) -> Extension {
     Extension { ext: Some(Ext::RegisteredExt(RegisteredExtension { id: ID, msg })) }
 }
 
-fn preview_message(preview: Preview) -> holdfast::Preview {
+/// The effects of a change on the wire.
+pub(in super::super) fn preview_message(preview: Preview) -> holdfast::Preview {
     let Preview { hash, configuration, operations, pending } = preview;
     let total = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let totals = holdfast::Totals {

@@ -291,7 +291,7 @@ impl Datastore for FakeDatastore {
     async fn preview(
         &self,
         _caller: &Caller,
-        _edit: Edit,
+        _intent: Intent,
         _options: CommitOptions,
     ) -> Result<Preview, CommitError> {
         Err(CommitError::Internal { reason: "there is no engine to plan with".into() })

@@ -1,0 +1,127 @@
+//! `holdfast service` for instances: the operations, and the texts of their answers.
+
+use std::fmt::Write as _;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use holdfast_base::{Caller, ErrorChain};
+use holdfast_config::schema::Origin;
+use holdfast_core::{Datastore, MAX_LISTED, Preview};
+
+use super::{failure, services};
+use crate::services::{Modification, OperationError, Operations, Place, Progress};
+use crate::settings::InstanceAction;
+
+/// Address of all operations on instances; the body is an [`InstanceAction`].
+pub(super) const ADDRESS: &str = "/services";
+
+/// Route of the operations, for [`super::start`].
+pub fn service_routes<C: Datastore>(core: C) -> Router {
+    Router::new().route(ADDRESS, post(operate::<C>)).with_state(Operations(core))
+}
+
+async fn operate<C: Datastore>(
+    State(operations): State<Operations<C>>,
+    Extension(caller): Extension<Caller>,
+    Json(action): Json<InstanceAction>,
+) -> Response {
+    match answer(&operations, &caller, action).await {
+        Ok(text) => text.into_response(),
+        Err(error) => {
+            let status = match error {
+                OperationError::Argument(_) => StatusCode::BAD_REQUEST,
+                OperationError::Missing(_) => StatusCode::NOT_FOUND,
+                OperationError::Precondition(_) | OperationError::Commit(_) => StatusCode::CONFLICT,
+            };
+            failure(status, ErrorChain(&error).to_string())
+        }
+    }
+}
+
+async fn answer<C: Datastore>(
+    operations: &Operations<C>,
+    caller: &Caller,
+    action: InstanceAction,
+) -> Result<String, OperationError> {
+    Ok(match action {
+        InstanceAction::Redeploy { services, dry_run: false } => {
+            operations.redeploy(caller, &services).await?.iter().map(progress).collect()
+        }
+        InstanceAction::Redeploy { services, dry_run: true }
+        | InstanceAction::CheckSync { services } => {
+            preview(&operations.check_sync(caller, &services).await?)
+        }
+        InstanceAction::GetModifications { service, component_type, component, state } => {
+            let component = component_type.zip(component).map(|(of, name)| [of, name]);
+            let place = component.map(|component| place(component, state));
+            modifications(&operations.modifications(&service, place.as_ref())?)
+        }
+        InstanceAction::UnDeploy { service } => {
+            progress(&operations.undeploy(caller, &service).await?)
+        }
+        InstanceAction::Resurrect { service } => {
+            progress(&operations.resurrect(caller, &service).await?)
+        }
+        InstanceAction::ForceBackTrack {
+            service,
+            component_type,
+            component,
+            state,
+            acknowledge_inconsistent,
+        } => {
+            let place = place([component_type, component], state);
+            let asked = (service.as_str(), place);
+            let left = operations.force_back_track(caller, asked, acknowledge_inconsistent).await?;
+            progress(&left)
+        }
+    })
+}
+
+fn place(component: [String; 2], state: Option<String>) -> Place {
+    Place { component: component.map(Into::into), state: state.map(Into::into) }
+}
+
+fn progress(Progress { tag, plan }: &Progress) -> String {
+    match plan {
+        Some(plan) => services::plan_table(tag, plan),
+        None => format!("{tag}  nothing is left of it\n"),
+    }
+}
+
+fn preview(preview: &Preview) -> String {
+    let operations = &preview.operations;
+    if operations.total == 0 {
+        return "in sync\n".to_owned();
+    }
+    let mut text = String::new();
+    for change in &operations.first {
+        let _infallible = writeln!(text, "{}  {}", change.object, change.effect.name());
+    }
+    if operations.total > MAX_LISTED {
+        let _infallible = writeln!(text, "and {} more", operations.total - MAX_LISTED);
+    }
+    text
+}
+
+/// A heading for each claim, and a line for each leaf.
+fn modifications(found: &[Modification]) -> String {
+    let mut text = String::new();
+    for of_claim in found.chunk_by(|one, other| one.claim == other.claim) {
+        let [first, ..] = of_claim else { continue };
+        let [component_type, name] = &first.claim.component;
+        let _infallible = writeln!(text, "{component_type} {name}, {}", first.claim.state);
+        for Modification { origin, path, value, others, .. } in of_claim {
+            let origin = if *origin == Origin::OpenConfig { "openconfig:" } else { "" };
+            let others: Vec<_> = others.iter().map(ToString::to_string).collect();
+            let others = match others.is_empty() {
+                true => String::new(),
+                false => format!("  (also {})", others.join(", ")),
+            };
+            let _infallible = writeln!(text, "  {origin}{path} {value}{others}");
+        }
+    }
+    text
+}

@@ -1,0 +1,174 @@
+//! `holdfast.services.v1.Operations`: operations on service instances.
+
+use holdfast_base::Caller;
+use holdfast_config::services::{ComponentPlan, ServicePlan, StatePlan, StateStatus};
+use holdfast_core::Datastore;
+use holdfast_proto::holdfast::services as wire;
+use holdfast_proto::holdfast::services::operations_server::Operations as OperationsRpc;
+use tonic::{Request, Response, Status};
+
+use super::extensions::plan::preview_message;
+use super::status::Refusal;
+use crate::services::{Modification, OperationError, Operations, Place, Progress};
+
+/// Serves the operations from a datastore.
+#[derive(Debug)]
+pub(super) struct OperationsService<C>(Operations<C>);
+
+impl<C: Datastore> OperationsService<C> {
+    pub(super) fn new(core: C) -> Self {
+        Self(Operations(core))
+    }
+}
+
+/// Caller of an operation. Their answers show configuration about which no path is asked.
+fn caller<T>(request: &Request<T>, operation: &str) -> Result<Caller, Status> {
+    let caller = Caller::authenticated(request)?;
+    caller.require_admin(operation)?;
+    Ok(caller)
+}
+
+#[tonic::async_trait]
+impl<C: Datastore> OperationsRpc for OperationsService<C> {
+    async fn redeploy(
+        &self,
+        request: Request<wire::RedeployRequest>,
+    ) -> Result<Response<wire::RedeployResponse>, Status> {
+        let caller = caller(&request, "Redeploy of services")?;
+        let walked = self.0.redeploy(&caller, &request.into_inner().services).await;
+        let instances = walked.map_err(Refusal::from)?.iter().filter_map(instance).collect();
+        Ok(Response::new(wire::RedeployResponse { instances }))
+    }
+
+    async fn check_sync(
+        &self,
+        request: Request<wire::CheckSyncRequest>,
+    ) -> Result<Response<wire::CheckSyncResponse>, Status> {
+        let caller = caller(&request, "CheckSync of services")?;
+        let preview = self.0.check_sync(&caller, &request.into_inner().services).await;
+        let preview = preview.map_err(Refusal::from)?;
+        let in_sync = preview.operations.total == 0;
+        let preview = Some(preview_message(preview));
+        Ok(Response::new(wire::CheckSyncResponse { in_sync, preview }))
+    }
+
+    async fn get_modifications(
+        &self,
+        request: Request<wire::GetModificationsRequest>,
+    ) -> Result<Response<wire::GetModificationsResponse>, Status> {
+        caller(&request, "GetModifications of services")?;
+        let wire::GetModificationsRequest { service, component_type, component, state } =
+            request.into_inner();
+        let place = match (component_type.is_empty(), component.is_empty()) {
+            (true, true) if state.is_empty() => None,
+            (false, false) => Some(place(&component_type, &component, &state)),
+            _ => return Err(Refusal::invalid(PLACE_FORM).into()),
+        };
+        let found = self.0.modifications(&service, place.as_ref()).map_err(Refusal::from)?;
+        let modifications = found.into_iter().map(modification).collect();
+        Ok(Response::new(wire::GetModificationsResponse { modifications }))
+    }
+
+    async fn undeploy(
+        &self,
+        request: Request<wire::UndeployRequest>,
+    ) -> Result<Response<wire::UndeployResponse>, Status> {
+        let caller = caller(&request, "Undeploy of services")?;
+        let left = self.0.undeploy(&caller, &request.into_inner().service).await;
+        let instance = instance(&left.map_err(Refusal::from)?);
+        Ok(Response::new(wire::UndeployResponse { instance }))
+    }
+
+    async fn resurrect(
+        &self,
+        request: Request<wire::ResurrectRequest>,
+    ) -> Result<Response<wire::ResurrectResponse>, Status> {
+        let caller = caller(&request, "Resurrect of services")?;
+        let back = self.0.resurrect(&caller, &request.into_inner().service).await;
+        let instance = instance(&back.map_err(Refusal::from)?);
+        Ok(Response::new(wire::ResurrectResponse { instance }))
+    }
+
+    async fn force_back_track(
+        &self,
+        request: Request<wire::ForceBackTrackRequest>,
+    ) -> Result<Response<wire::ForceBackTrackResponse>, Status> {
+        let caller = caller(&request, "ForceBackTrack of services")?;
+        let request = request.into_inner();
+        let place = place(&request.component_type, &request.component, &request.state);
+        let acknowledged = request.acknowledge_inconsistent;
+        let left = self.0.force_back_track(&caller, (&request.service, place), acknowledged).await;
+        let instance = instance(&left.map_err(Refusal::from)?);
+        Ok(Response::new(wire::ForceBackTrackResponse { instance }))
+    }
+}
+
+const PLACE_FORM: &str = "`component_type` and `component` go together, and `state` needs them";
+
+impl From<OperationError> for Refusal {
+    fn from(error: OperationError) -> Self {
+        match error {
+            OperationError::Argument(text) => Self::invalid(text),
+            OperationError::Missing(text) => Self::missing(text),
+            OperationError::Precondition(text) => Self::precondition(text),
+            OperationError::Commit(error) => error.into(),
+        }
+    }
+}
+
+fn place(component_type: &str, component: &str, state: &str) -> Place {
+    Place {
+        component: [component_type.into(), component.into()],
+        state: (!state.is_empty()).then(|| state.into()),
+    }
+}
+
+fn modification(modification: Modification) -> wire::Modification {
+    let Modification { claim, origin, path, value, others } = modification;
+    let [component_type, component] = claim.component.map(Into::into);
+    wire::Modification {
+        component_type,
+        component,
+        state: claim.state.into(),
+        origin: origin.as_str().to_owned(),
+        path,
+        value,
+        others: others.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn instance(Progress { tag, plan }: &Progress) -> Option<wire::Instance> {
+    let ServicePlan { version, leaving, failure, components } = &**plan.as_ref()?;
+    Some(wire::Instance {
+        service: tag.to_string(),
+        version: version.to_string(),
+        zombie: leaving.is_some(),
+        failure: failure.as_deref().unwrap_or_default().to_owned(),
+        components: components.iter().map(component).collect(),
+    })
+}
+
+fn component(component: &ComponentPlan) -> wire::Component {
+    let ComponentPlan { component_type, name, back_track, states, .. } = component;
+    wire::Component {
+        r#type: component_type.to_string(),
+        name: name.to_string(),
+        back_tracking: back_track.is_some(),
+        states: states.iter().map(state).collect(),
+    }
+}
+
+fn state(state: &StatePlan) -> wire::State {
+    let status = match state.status() {
+        StateStatus::NotReached => wire::Status::NotReached,
+        StateStatus::Reached => wire::Status::Reached,
+        StateStatus::Failed => wire::Status::Failed,
+    };
+    wire::State {
+        name: state.name.to_string(),
+        status: status.into(),
+        since: state.since_ns,
+        waits_for: state.waits_for.as_deref().unwrap_or_default().to_owned(),
+        failure: state.failure.as_deref().unwrap_or_default().to_owned(),
+    }
+}
