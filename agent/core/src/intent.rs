@@ -6,7 +6,7 @@ use std::sync::Arc;
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{BoxState, ForcedBackTrack, Surroundings};
+use holdfast_config::services::{ActionUpdate, BoxState, ForcedBackTrack, Surroundings};
 use holdfast_config::{
     BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
     ServiceTag,
@@ -62,8 +62,10 @@ pub struct Walks {
     pub refused: BTreeMap<ServiceTag, Arc<str>>,
     /// Components that back out whatever their delete gates say.
     pub forced: BTreeMap<ServiceTag, ForcedBackTrack>,
-    /// Work that fails refuses the change, as in a Set; else the state is failed.
-    pub is_strict: bool,
+    /// What came of actions.
+    pub actions: Vec<ActionUpdate>,
+    /// An operator wants it: work that fails refuses the change, as in a Set, and failed actions are asked for again.
+    pub is_redeployment: bool,
 }
 
 impl Intent {
@@ -143,7 +145,7 @@ impl Intent {
 
     /// State that the walks of instances see in this change, and the instances that it has walked in any case.
     pub(super) fn surroundings(&self, state: Arc<dyn BoxState>, now_ns: u64) -> Surroundings {
-        let Walks { due, refused, forced, is_strict } = match self {
+        let Walks { due, refused, forced, actions, is_redeployment } = match self {
             Self::Walk(walks) => walks.clone(),
             _ => Walks::default(),
         };
@@ -155,10 +157,20 @@ impl Intent {
         let is_lenient = match self {
             Self::Boot { change, .. } => matches!(change, BootChange::GoBack),
             Self::Edit(_) | Self::Resurrect { .. } => false,
-            Self::Walk(_) => !is_strict,
+            Self::Walk(_) => !is_redeployment,
             _ => true,
         };
-        Surroundings { state: Some(state), now_ns, is_lenient, due, refused, forced, resurrected }
+        Surroundings {
+            state: Some(state),
+            now_ns,
+            is_lenient,
+            due,
+            refused,
+            forced,
+            resurrected,
+            actions,
+            retries_actions: is_redeployment,
+        }
     }
 
     /// Credentials that differ after it, as values: `given` are those of credentialz before.

@@ -167,7 +167,8 @@ struct StartedAgent {
     gnsi: Gnsi,
     /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
-    _conductor: Option<AbortOnDropHandle<()>>,
+    /// Walks of service instances, and their actions.
+    _services: Option<[AbortOnDropHandle<()>; 2]>,
 }
 
 async fn serve(
@@ -397,7 +398,10 @@ async fn start_core(
     };
     let has_services = parts.services.is_some();
     let core = Core::start(parts).await?;
-    let conductor = has_services.then(|| services::conduct(core.handle()));
+    let services = has_services.then(|| {
+        let actions = services::carry_out(core.handle(), device.probes.clone());
+        [services::conduct(core.handle()), actions]
+    });
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
@@ -409,7 +413,7 @@ async fn start_core(
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
     Ok(StartedAgent {
         _following: following,
-        _conductor: conductor,
+        _services: services,
         routes: northbound::routes(core.handle(), device, &gnsi, ignored).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection

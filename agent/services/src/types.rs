@@ -7,7 +7,7 @@
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
 //!
-//! Types with actions or handlers are refused: nothing does these yet.
+//! Types with handlers, and actions that save values, are refused: nothing does these yet.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use holdfast_config::{
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
-use crate::outline::{DeleteOutline, OUTLINE, StateOutline, Work};
+use crate::outline::{Action, ActionTarget, DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
 use crate::parameters::ParametersError;
 use crate::walk::{self, Instance, Walked};
@@ -44,7 +44,7 @@ struct ServiceType {
     path: Vec<Step>,
     /// The leaf that says whether anything is made of an instance.
     deploy: Option<NodeId>,
-    /// Some state has a delete gate, or ends the transaction in which it is left.
+    /// Some state has a delete gate or a delete action, or ends the transaction in which it is left.
     has_staged_deletes: bool,
 }
 
@@ -70,7 +70,8 @@ impl ServiceTypes {
         let deploy = children.iter().copied().find(|node| schema.node(*node).name == "deploy");
         self.models = Arc::clone(&package.list.models);
         let states = package.outline.components.iter().flat_map(|it| &it.states);
-        let is_staged = |it: &DeleteOutline| it.when.is_some() || it.commit_after;
+        let is_staged =
+            |it: &DeleteOutline| it.when.is_some() || it.commit_after || it.action.is_some();
         let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
         self.types.push(ServiceType { package, path, deploy, has_staged_deletes });
         Ok(warnings)
@@ -95,11 +96,16 @@ fn unsupported(package: &Package) -> Vec<PackageError> {
     let states = package.outline.components.iter().flat_map(|component| &component.states);
     let refused = |state: &StateOutline| {
         let what = match state {
-            StateOutline { action: Some(_), .. } => "an action",
             StateOutline { work: Some(Work::Handler), .. } => "a handler",
-            StateOutline { delete: DeleteOutline { action: Some(_), .. }, .. } => "a delete action",
             StateOutline { delete: DeleteOutline { handler: true, .. }, .. } => "a delete handler",
-            StateOutline { .. } => return None,
+            StateOutline { action, delete, .. } => {
+                let mut actions = action.iter().chain(&delete.action);
+                let is_missing = |it: &Action| {
+                    !it.save.is_empty() || matches!(it.target, ActionTarget::Handler(_))
+                };
+                actions.find(|it| is_missing(it))?;
+                "an action of a handler, or with `save`"
+            }
         };
         let reason = format!("the state has {what}, {UNSUPPORTED}");
         Some(PackageError::in_line(OUTLINE, state.position, reason))

@@ -15,7 +15,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 pub use packet::{ProbeOutcome, UnreachableReason};
-pub use ping::{Interval, MIN_INTERVAL, Ping, PingReply, PingSettings, PingStatistics};
+pub use ping::{
+    DEFAULT_COUNT, DEFAULT_INTERVAL, DEFAULT_SIZE, DEFAULT_WAIT, Interval, MIN_INTERVAL, Ping,
+    PingReply, PingSettings, PingStatistics,
+};
 use tokio::sync::oneshot;
 pub use trace::{HopAnswer, PROBES_PER_HOP, Trace, TraceProtocol, TraceSettings};
 

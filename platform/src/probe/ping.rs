@@ -14,6 +14,14 @@ use super::{ProbeError, Probes, Target};
 /// Least time between packets, also in a flood. A thousand a second limits the load that a careless ping puts on
 /// others.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(1);
+/// Default number of packets of a ping.
+pub const DEFAULT_COUNT: u32 = 5;
+/// Default time between packets of a ping.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
+/// Default time to wait for an answer.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(2);
+/// Default number of octets behind the ICMP header of a ping.
+pub const DEFAULT_SIZE: usize = 56;
 /// Time for which a flood waits for a reply before the next packet.
 const FLOOD_REPLY_WAIT: Duration = Duration::from_millis(10);
 /// Octets before the message: an IPv4 header with all its options.

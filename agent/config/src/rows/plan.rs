@@ -7,11 +7,16 @@ use smol_str::SmolStr;
 use super::PLAN_CODE;
 use super::bytes::{self, RowReader};
 use crate::claims::ServiceTag;
-use crate::services::{BackTrack, ComponentPlan, ServicePlan, StatePlan};
+use crate::services::{
+    ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, ComponentPlan, ServicePlan,
+    StatePlan,
+};
 use crate::value::Value;
 
 /// Form of the rows, the first item of each.
-const FORM: u64 = 1;
+const FORM: u64 = 2;
+/// Form of rows whose states have no actions.
+const FORM_WITHOUT_ACTIONS: u64 = 1;
 
 /// Key of the row of an instance.
 pub(super) fn key(tag: &ServiceTag) -> Vec<u8> {
@@ -53,13 +58,33 @@ fn component(component: &ComponentPlan) -> Value {
 }
 
 fn state(state: &StatePlan) -> Value {
-    let StatePlan { name, is_reached, failure, waits_for, since_ns } = state;
+    let StatePlan { name, is_reached, failure, waits_for, since_ns, action } = state;
     Value::List(Arc::new([
         Value::Str(name.clone()),
         Value::Bool(*is_reached),
         optional(failure.as_deref()),
         optional(waits_for.as_deref()),
         Value::Uint(*since_ns),
+        action.as_ref().map_or(Value::Empty, self::action),
+    ]))
+}
+
+fn action(ActionPlan { id, phase, progress, call }: &ActionPlan) -> Value {
+    let ActionCall { builtin, params, serial, timeout_s } = call;
+    let progress = match progress {
+        ActionProgress::Queued => Value::Bool(false),
+        ActionProgress::Dispatched => Value::Bool(true),
+        ActionProgress::Succeeded => Value::Empty,
+        ActionProgress::Failed(reason) => Value::Str((&**reason).into()),
+    };
+    Value::List(Arc::new([
+        Value::Uint(*id),
+        Value::Bool(*phase == ActionPhase::Delete),
+        progress,
+        Value::Str(builtin.clone()),
+        Value::Str((&**params).into()),
+        Value::Str((&**serial).into()),
+        Value::Uint(*timeout_s),
     ]))
 }
 
@@ -76,7 +101,7 @@ pub(super) fn read(
     let mut part = || key.value().and_then(text);
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     let mut items = RowReader(value);
-    if items.value()? != Value::Uint(FORM) {
+    if ![FORM, FORM_WITHOUT_ACTIONS].map(Value::Uint).contains(&items.value()?) {
         return Ok(None);
     }
     let plan = ServicePlan {
@@ -104,13 +129,49 @@ fn read_component(value: &Value) -> Result<ComponentPlan, &'static str> {
 }
 
 fn read_state(value: &Value) -> Result<StatePlan, &'static str> {
-    let [name, is_reached, failure, waits_for, since] = list(value)? else { return Err(FIELDS) };
+    let (name, is_reached, failure, waits_for, since, action) = match list(value)? {
+        [name, is_reached, failure, waits_for, since] => {
+            (name, is_reached, failure, waits_for, since, None)
+        }
+        [name, is_reached, failure, waits_for, since, action] => {
+            (name, is_reached, failure, waits_for, since, read_action(action)?)
+        }
+        _ => return Err(FIELDS),
+    };
     let (Value::Bool(is_reached), Value::Uint(since_ns)) = (is_reached, since) else {
         return Err(FIELDS);
     };
     let (failure, waits_for) = (read_optional(failure)?, read_optional(waits_for)?);
     let (is_reached, since_ns) = (*is_reached, *since_ns);
-    Ok(StatePlan { name: text(name.clone())?, is_reached, failure, waits_for, since_ns })
+    Ok(StatePlan { name: text(name.clone())?, is_reached, failure, waits_for, since_ns, action })
+}
+
+fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
+    if *value == Value::Empty {
+        return Ok(None);
+    }
+    let [id, is_delete, progress, builtin, params, serial, timeout] = list(value)? else {
+        return Err(FIELDS);
+    };
+    let (Value::Uint(id), Value::Bool(is_delete), Value::Uint(timeout_s)) =
+        (id, is_delete, timeout)
+    else {
+        return Err(FIELDS);
+    };
+    let progress = match progress {
+        Value::Bool(false) => ActionProgress::Queued,
+        Value::Bool(true) => ActionProgress::Dispatched,
+        Value::Empty => ActionProgress::Succeeded,
+        reason => ActionProgress::Failed(text(reason.clone())?.as_str().into()),
+    };
+    let call = ActionCall {
+        builtin: text(builtin.clone())?,
+        params: text(params.clone())?.as_str().into(),
+        serial: text(serial.clone())?.as_str().into(),
+        timeout_s: *timeout_s,
+    };
+    let phase = if *is_delete { ActionPhase::Delete } else { ActionPhase::Create };
+    Ok(Some(ActionPlan { id: *id, phase, progress, call }))
 }
 
 const FIELDS: &str = "a service plan has other fields";

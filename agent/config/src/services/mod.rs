@@ -10,7 +10,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::plan::{
-    BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
+    ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, Book, ComponentPlan,
+    PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
 };
 use smol_str::SmolStr;
 
@@ -75,6 +76,30 @@ pub struct Surroundings {
     pub forced: BTreeMap<ServiceTag, ForcedBackTrack>,
     /// Deleted instance that is made again as it was, although it still backs out.
     pub resurrected: Option<ServiceTag>,
+    /// What came of actions.
+    pub actions: Vec<ActionUpdate>,
+    /// Failed actions of the instances that are due are asked for again.
+    pub retries_actions: bool,
+}
+
+/// News of an action that a state asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionUpdate {
+    /// State of the action, by the name of its claim.
+    pub state: ClaimKey,
+    /// Identifies the call; news of an earlier call changes nothing.
+    pub id: u64,
+    pub event: ActionEvent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionEvent {
+    /// It is about to begin.
+    Dispatched,
+    /// It has ended, with this result: a JSON document.
+    Ended(Arc<str>),
+    /// It could not be done, for this reason.
+    Failed(Arc<str>),
 }
 
 /// Component that an operator has back out by force.

@@ -57,6 +57,72 @@ pub struct StatePlan {
     pub waits_for: Option<Arc<str>>,
     /// Time of the last change of its status, in nanoseconds since 1970.
     pub since_ns: u64,
+    /// The action that was asked for last; `None` when none was since the state was last entered.
+    pub action: Option<ActionPlan>,
+}
+
+/// Action of a state: work outside of the configuration, done once when the state is reached or left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionPlan {
+    /// Identifies the call: the time at which it was asked for, in nanoseconds since 1970.
+    pub id: u64,
+    pub phase: ActionPhase,
+    pub progress: ActionProgress,
+    pub call: ActionCall,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ActionPhase {
+    Create,
+    Delete,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionProgress {
+    /// It waits for the objects of its state, or for its turn.
+    Queued,
+    /// It may have begun.
+    Dispatched,
+    Succeeded,
+    /// The text is the reason.
+    Failed(Arc<str>),
+}
+
+/// What is asked of the action, fixed when its state was reached or left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionCall {
+    /// Name of the builtin action.
+    pub builtin: SmolStr,
+    /// Values by the names of the parameters: a JSON object.
+    pub params: Arc<str>,
+    /// Actions with equal texts run one after the other; empty for none.
+    pub serial: Arc<str>,
+    /// Longest time that it may take, in seconds.
+    pub timeout_s: u64,
+}
+
+impl ActionPlan {
+    /// Name of its status in the model.
+    pub fn status(&self) -> &'static str {
+        match (&self.progress, self.phase) {
+            (ActionProgress::Failed(_), _) => "failed",
+            (ActionProgress::Succeeded, ActionPhase::Create) => "create-reached",
+            (ActionProgress::Succeeded, ActionPhase::Delete) => "delete-reached",
+            (_, ActionPhase::Create) => "create-init",
+            (_, ActionPhase::Delete) => "delete-init",
+        }
+    }
+
+    pub fn is_under_way(&self) -> bool {
+        matches!(self.progress, ActionProgress::Queued | ActionProgress::Dispatched)
+    }
+
+    pub fn failure(&self) -> Option<&Arc<str>> {
+        match &self.progress {
+            ActionProgress::Failed(reason) => Some(reason),
+            _ => None,
+        }
+    }
 }
 
 /// Status of a state, as readers see it.
@@ -69,7 +135,8 @@ pub enum StateStatus {
 
 impl StatePlan {
     pub fn new(name: SmolStr, now_ns: u64) -> Self {
-        Self { name, is_reached: false, failure: None, waits_for: None, since_ns: now_ns }
+        let (is_reached, failure, waits_for, action) = (false, None, None, None);
+        Self { name, is_reached, failure, waits_for, since_ns: now_ns, action }
     }
 
     pub fn status(&self) -> StateStatus {

@@ -71,6 +71,12 @@ fn items(
             if let Some(failure) = &state.failure {
                 put(&mut add, &above, "failure", text(failure));
             }
+            if let Some(action) = &state.action {
+                put(&mut add, &above, "action-status", Value::Enum(Name::of(action.status())));
+                if let Some(failure) = action.failure() {
+                    put(&mut add, &above, "action-failure", text(failure));
+                }
+            }
             if plan.leaving.is_none() && WHOLE == [&**component_type, &**name, &*state.name] {
                 let instance = tag.path().elems.into_iter();
                 let above: Vec<Elem> = instance.chain([Elem::new("state")]).collect();

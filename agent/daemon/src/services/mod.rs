@@ -1,8 +1,9 @@
-//! Services: walks that instances need without a request ([`conductor`]), operations on instances ([`operations`]), the
+//! Services: walks that instances need without a request ([`conductor`]), the queue of their actions ([`actions`]), operations on instances ([`operations`]), the
 //! packages that the agent loads at its start, and the commands `holdfast service`, which write, check, try and pack packages without an agent.
 //!
 //! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
 
+mod actions;
 mod conductor;
 mod folder;
 mod hold_back;
@@ -12,6 +13,7 @@ mod rendering;
 #[cfg(test)]
 mod tests;
 
+pub use actions::carry_out;
 pub use conductor::conduct;
 pub use offered::load;
 pub use operations::{Modification, OperationError, Operations, Place, Progress};

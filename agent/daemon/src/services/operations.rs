@@ -196,7 +196,7 @@ impl<C: Datastore> Operations<C> {
 }
 
 fn redeployment(due: BTreeSet<ServiceTag>) -> Intent {
-    Intent::Walk(Walks { due, is_strict: true, ..Walks::default() })
+    Intent::Walk(Walks { due, is_redeployment: true, ..Walks::default() })
 }
 
 fn native(path: Path) -> EditTarget {

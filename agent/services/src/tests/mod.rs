@@ -1,5 +1,6 @@
 //! Packages made for a row each, and what comes of them.
 
+mod actions;
 mod components;
 mod conditions;
 mod hostile;

@@ -16,7 +16,7 @@ use crate::ServiceTypes;
 
 /// A box with one answer for each question.
 #[derive(Clone, Debug, Default)]
-struct FixedBox {
+pub(super) struct FixedBox {
     /// Operational status of every link.
     status: &'static str,
     /// Name of the state whose claim is not in the kernel, with the answer.
@@ -36,11 +36,11 @@ impl BoxState for FixedBox {
     }
 }
 
-const UP: FixedBox = FixedBox { status: "UP", unapplied: None };
+pub(super) const UP: FixedBox = FixedBox { status: "UP", unapplied: None };
 const DOWN: FixedBox = FixedBox { status: "DOWN", unapplied: None };
 
 /// A component for the port, whose second state has the lines `GATE`.
-const PORT: &str = r#"[service]
+pub(super) const PORT: &str = r#"[service]
 name = "access"
 version = "1.0.0"
 [grants]
@@ -64,12 +64,13 @@ create = { type = "port", name = "params.port" }
 const LINK_UP: &str =
     r#"when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'""#;
 
-const SIZE: &str = "interface {{ component.name }}\n  mtu 1400\n";
-const ACME: &str = r#"update acme {"port":"eth1","bridge":"br0"}"#;
-const ATTACHED: &str = "interface br0\n  type bridge\ninterface eth1\n  master br0\n";
-const SIZED: &str = "interface br0\n  type bridge\ninterface eth1\n  mtu 1400\n  master br0\n";
+pub(super) const SIZE: &str = "interface {{ component.name }}\n  mtu 1400\n";
+pub(super) const ACME: &str = r#"update acme {"port":"eth1","bridge":"br0"}"#;
+pub(super) const ATTACHED: &str = "interface br0\n  type bridge\ninterface eth1\n  master br0\n";
+pub(super) const SIZED: &str =
+    "interface br0\n  type bridge\ninterface eth1\n  mtu 1400\n  master br0\n";
 
-fn box_with(outline: &str, size: &str) -> Configuration {
+pub(super) fn box_with(outline: &str, size: &str) -> Configuration {
     let files = files([
         ("service.toml", outline),
         ("access@2026-11-24.yang", YANG),
@@ -87,18 +88,18 @@ fn gated(lines: &str, on: FixedBox) -> Configuration {
     see(&box_with(&PORT.replace("GATE", lines), SIZE), on)
 }
 
-fn acme() -> ServiceTag {
+pub(super) fn acme() -> ServiceTag {
     "access[name='acme']".parse().unwrap()
 }
 
 /// Configuration in which requests see this state, and may be refused.
-fn see(before: &Configuration, state: FixedBox) -> Configuration {
+pub(super) fn see(before: &Configuration, state: FixedBox) -> Configuration {
     let state: Option<Arc<dyn BoxState>> = Some(Arc::new(state));
     before.clone().with_surroundings(Surroundings { state, now_ns: 1, ..Surroundings::default() })
 }
 
 /// Surroundings in which `acme` is due.
-fn due(state: FixedBox, now_ns: u64) -> Surroundings {
+pub(super) fn due(state: FixedBox, now_ns: u64) -> Surroundings {
     Surroundings {
         state: Some(Arc::new(state)),
         now_ns,
@@ -116,7 +117,7 @@ fn walk(before: &Configuration, state: FixedBox) -> Configuration {
 
 /// Walks `acme` until nothing changes.
 #[track_caller]
-fn settle(before: &Configuration, state: &FixedBox) -> Configuration {
+pub(super) fn settle(before: &Configuration, state: &FixedBox) -> Configuration {
     let mut configuration = before.clone();
     for _ in 0..10 {
         if configuration.trial(&due(state.clone(), 2)).is_empty() {
@@ -128,7 +129,7 @@ fn settle(before: &Configuration, state: &FixedBox) -> Configuration {
 }
 
 /// The service plan of `acme`: a line for each component, with the status of each state and what it waits for.
-fn plan(configuration: &Configuration) -> String {
+pub(super) fn plan(configuration: &Configuration) -> String {
     let Some(plan) = configuration.layers().book.get(&acme()) else { return "none".to_owned() };
     let state = |it: &StatePlan| {
         let text = it.failure.as_ref().or(it.waits_for.as_ref());
@@ -148,12 +149,12 @@ fn plan(configuration: &Configuration) -> String {
 }
 
 #[track_caller]
-fn has(configuration: &Configuration, parts: &[&str]) {
+pub(super) fn has(configuration: &Configuration, parts: &[&str]) {
     let plan = plan(configuration);
     parts.iter().for_each(|part| assert!(plan.contains(part), "{part}: {plan}"));
 }
 
-const ALL_READY: &str = "self self: init reached, ready reached
+pub(super) const ALL_READY: &str = "self self: init reached, ready reached
 port eth1: init reached, attached reached, sized reached, ready reached
 ";
 

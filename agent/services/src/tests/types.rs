@@ -282,14 +282,14 @@ fn a_rollback_brings_the_claims_back_and_a_rebase_keeps_both() {
 }
 
 #[test]
-fn packages_with_actions_are_refused() {
+fn packages_whose_actions_save_values_are_refused() {
     let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
     let staged = r#"
 [[component]]
 type = "port"
   [[component.state]]
   name = "attached"
-  action = { builtin = "ping", params = { destination = "'192.0.2.1'" } }
+  action = { builtin = "ping", params = { destination = "'192.0.2.1'" }, save = { sent = "result.sent" } }
   work = "main.cli"
 [[tree]]
 create = { type = "port", name = "params.port" }
@@ -301,7 +301,10 @@ create = { type = "port", name = "params.port" }
         ("templates/main.cli", TEMPLATE),
     ]);
     let errors = types.add(&files).unwrap_err().to_string();
-    assert!(errors.contains("the state has an action, which this version"), "{errors}");
+    assert!(
+        errors.contains("the state has an action of a handler, or with `save`, which this version"),
+        "{errors}"
+    );
     assert!(types.is_empty());
     let reading = "{{ config('/interfaces/interface[name={}]/mtu', params.bridge) }}";
     let reading = fresh(&format!("interface {{{{ params.bridge }}}}\n  mtu {reading}\n"));

@@ -4,12 +4,15 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_config::services::{
-    Book, BoxState, ComponentPlan, Ground, Read, ServicePlan, WalkRequest,
+    ActionPlan, Book, BoxState, ComponentPlan, Ground, Read, ServicePlan, WalkRequest,
 };
 use holdfast_config::{ServiceTag, Value};
 use smol_str::SmolStr;
 
 use crate::facts::{Facts, Read as LeafRead};
+
+/// Status of the action of a state that has not asked for one.
+const NO_ACTION: &str = "not-reached";
 
 /// The box as the walk of one instance sees it, and the service plan that the walk works on.
 #[derive(Debug)]
@@ -80,9 +83,10 @@ impl Facts for WalkFacts {
         found.is_some_and(super::is_reached)
     }
 
-    fn action(&self, _: &str, _: &str, _: &str) -> Option<SmolStr> {
-        *lock(&self.unanswered) = Some("action");
-        None
+    fn action(&self, component_type: &str, name: &str, state: &str) -> Option<SmolStr> {
+        let plan = self.plan();
+        let state = plan.component(component_type, name).and_then(|it| it.state(state))?;
+        Some(state.action.as_ref().map_or(NO_ACTION, ActionPlan::status).into())
     }
 
     fn ready(&self, component_type: &str) -> bool {

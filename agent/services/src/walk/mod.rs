@@ -15,8 +15,9 @@
 //! A state that was backed out in a walk is not entered in it again, so the end is certain. `ready` of a component waits
 //! until all of its claims are settled; `ready` of `self` is that of all others.
 //!
-//! Section 4 of `agent/services/SERVICES.md` is the specification. Absent: handlers and actions.
+//! Section 4 of `agent/services/SERVICES.md` is the specification. Absent: handlers.
 
+mod actions;
 mod facts;
 mod progress;
 
@@ -162,6 +163,7 @@ impl Walk<'_> {
             None => self.synthesize()?,
         }
         self.force();
+        self.update_actions()?;
         loop {
             let mut moved = self.back_track()?;
             if self.instance.leaving.is_none() {

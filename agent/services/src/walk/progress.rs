@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::limits::excerpt;
-use holdfast_config::services::{Applied, BackTrack, ComponentPlan, ServicePlan, StatePlan};
+use holdfast_config::services::{
+    ActionPhase, ActionPlan, Applied, BackTrack, ComponentPlan, ServicePlan, StatePlan,
+};
 use smol_str::SmolStr;
 
-use super::{Walk, is_reached};
+use super::{Walk, actions, is_reached};
 use crate::outline::{Located, READY, SELF, StateOutline};
 use crate::tree::Component;
 use crate::work::WorkError;
@@ -49,8 +51,10 @@ impl Walk<'_> {
     /// Leaves the last reached state of a component, or ends its way out. False when it goes no further.
     fn step_back(&mut self, part: &Component) -> Result<bool, WorkError> {
         let Some((goal, last)) = self.way_back(part) else { return Ok(false) };
-        if let Some(left) = self.ended.get(&part.id()) {
-            let waits_for = Step::Stopped(Some(commit_text(left)));
+        let is_last = last.is_none() && goal == BackTrack::Whole;
+        let left = self.ended.get(&part.id()).map(|left| commit_text(left));
+        if let Some(text) = left.or_else(|| self.delete_action_in_the_way(part, is_last)) {
+            let waits_for = Step::Stopped(Some(text));
             last.iter().for_each(|state| self.update(part, state, waits_for.clone()));
             return Ok(false);
         }
@@ -58,9 +62,9 @@ impl Walk<'_> {
             self.end_of_way_back(part, goal);
             return Ok(true);
         };
-        let outline = self.outlines.get(&part.component_type);
-        let delete = outline.and_then(|it| it.state(&state)).map(|it| it.delete.clone());
-        let delete = delete.filter(|_| !self.is_forced(part, &state)).unwrap_or_default();
+        let outline = self.outlines.get(&part.component_type).and_then(|it| it.state(&state));
+        let outline = outline.filter(|_| !self.is_forced(part, &state)).cloned();
+        let delete = outline.as_ref().map(|it| it.delete.clone()).unwrap_or_default();
         if let Some(gate) = delete.when {
             let is_open = match self.is_true(&gate, part) {
                 Ok(is_open) => is_open,
@@ -76,6 +80,15 @@ impl Walk<'_> {
                 return Ok(false);
             }
         }
+        let call = outline.map(|it| self.call(part, &it, ActionPhase::Delete)).transpose();
+        let action = match call {
+            Ok(action) => action.flatten(),
+            Err(error) if self.request.surroundings.is_lenient => {
+                self.update(part, &state, Step::Failed(self.text_of(&error)));
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
         let key = self.key(part, &state);
         self.claims.insert(key.clone(), None);
         self.left.insert(key);
@@ -84,6 +97,7 @@ impl Walk<'_> {
         }
         self.change(part, &state, |state| {
             (state.is_reached, state.failure, state.waits_for) = (false, None, None);
+            state.action = action;
         });
         Ok(true)
     }
@@ -227,8 +241,9 @@ impl Walk<'_> {
             return Ok(Step::Stopped(Some(commit_text(reached))));
         }
         let is_last = outline.name == READY;
-        for (_, earlier) in &states[..at] {
-            if let Some(text) = self.unsettled(part, &earlier.name, is_last) {
+        for (outline, earlier) in &states[..at] {
+            let unsettled = self.unsettled(part, &earlier.name, is_last);
+            if let Some(text) = unsettled.or_else(|| actions::in_the_way(outline, earlier)) {
                 return Ok(Step::Stopped(Some(text)));
             }
         }
@@ -239,7 +254,15 @@ impl Walk<'_> {
                 Err(error) => return self.failed(&error),
             }
         }
-        self.do_work(part, outline)
+        let action = match self.call(part, outline, ActionPhase::Create) {
+            Ok(action) => action,
+            Err(error) => return self.failed(&error),
+        };
+        let step = self.do_work(part, outline)?;
+        if matches!(step, Step::Moved) {
+            self.change(part, &outline.name, |state| state.action = action);
+        }
+        Ok(step)
     }
 
     /// Has a state fail that waits for too long. It goes on waiting, and is late until it is entered.
@@ -321,6 +344,7 @@ impl Walk<'_> {
             false => Some("state init".into()),
         };
         let waits_for = behind.map(Arc::from).or_else(|| first.as_ref().and_then(unsettled));
+        let waits_for = waits_for.or_else(|| self.action_under_way());
         let is_reached = failure.is_none() && waits_for.is_none();
         self.change(part, READY, |state| {
             (state.is_reached, state.failure, state.waits_for) = (is_reached, failure, waits_for);
@@ -329,7 +353,7 @@ impl Walk<'_> {
     }
 
     /// The states of a component with their outlines, as they are now.
-    fn states(&self, part: &Component) -> Vec<(StateOutline, StatePlan)> {
+    pub(super) fn states(&self, part: &Component) -> Vec<(StateOutline, StatePlan)> {
         let plan = self.own.plan();
         let component = plan.component(&part.component_type, &part.name);
         let outline = self.outlines.get(&part.component_type);
@@ -352,7 +376,7 @@ impl Walk<'_> {
     }
 
     /// Changes a state; a change of its status has the time of the walk.
-    fn change(&self, part: &Component, name: &str, change: impl FnOnce(&mut StatePlan)) {
+    pub(super) fn change(&self, part: &Component, name: &str, change: impl FnOnce(&mut StatePlan)) {
         let mut plan = self.own.plan();
         let mut states = component_mut(&mut plan, part).into_iter().flat_map(|it| &mut it.states);
         let Some(state) = states.find(|state| state.name == *name) else { return };
@@ -368,8 +392,13 @@ impl Walk<'_> {
 fn first_failure(plan: &ServicePlan) -> Option<Arc<str>> {
     plan.components.iter().find_map(|component| {
         let is_whole = |state: &StatePlan| component.component_type == SELF && state.name == READY;
-        let failed = component.states.iter().filter(|state| !is_whole(state));
-        let (state, text) = failed.filter_map(|it| Some((it, it.failure.as_ref()?))).next()?;
+        let states = component.states.iter().filter(|state| !is_whole(state));
+        let action = |it: &StatePlan| it.action.as_ref().and_then(ActionPlan::failure).cloned();
+        let failure = |it: &StatePlan| {
+            let action = action(it).map(|text| format!("action: {text}").into());
+            it.failure.clone().or(action)
+        };
+        let (state, text) = states.filter_map(|it| Some((it, failure(it)?))).next()?;
         let of = format!("{} {}", component.component_type, component.name);
         Some(format!("{of}, {}: {text}", state.name).into())
     })

@@ -12,8 +12,9 @@ use futures::Stream;
 use holdfast_base::ErrorChain;
 use holdfast_platform::objects::DEFAULT_INSTANCE;
 use holdfast_platform::probe::{
-    HopAnswer, Interval, MIN_INTERVAL, PingReply, PingSettings, PingStatistics, ProbeError,
-    ProbeOutcome, Probes, Target, Trace, TraceProtocol, TraceSettings, UnreachableReason,
+    DEFAULT_COUNT, DEFAULT_INTERVAL, DEFAULT_SIZE, DEFAULT_WAIT, HopAnswer, Interval, MIN_INTERVAL,
+    PingReply, PingSettings, PingStatistics, ProbeError, ProbeOutcome, Probes, Target, Trace,
+    TraceProtocol, TraceSettings, UnreachableReason,
 };
 use holdfast_proto::gnoi::system::traceroute_request::L4Protocol;
 use holdfast_proto::gnoi::system::traceroute_response::State;
@@ -32,16 +33,8 @@ use crate::northbound::status::Refusal;
 const AT_ONCE: usize = 16;
 /// Answers that may wait for the client; the next packet waits when there are more.
 const ANSWERS: usize = 64;
-/// Default number of packets of a ping.
-const COUNT: u32 = 5;
-/// Default time between packets of a ping.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// Default time to wait for an answer.
-const WAIT: Duration = Duration::from_secs(2);
 /// The longest time to wait for an answer; a later one says nothing about the present network.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Default number of octets behind the ICMP header of a ping.
-const SIZE: usize = 56;
 /// The most octets behind the ICMP header: 65 535 less the headers of ICMP and, for IPv4, IP.
 const MAX_SIZE_V4: usize = 65_507;
 const MAX_SIZE_V6: usize = 65_527;
@@ -144,12 +137,12 @@ async fn ping_settings(request: &PingRequest) -> Result<PingSettings, Refusal> {
     only_default(&request.network_instance)?;
     let count = match request.count {
         -1 => None,
-        0 => Some(COUNT),
+        0 => Some(DEFAULT_COUNT),
         count => Some(at_least_one(count, "count")?),
     };
     let interval = match request.interval {
         -1 => Interval::Flood,
-        0 => Interval::Every(INTERVAL),
+        0 => Interval::Every(DEFAULT_INTERVAL),
         nanos => {
             Interval::Every(u64::try_from(nanos).map(Duration::from_nanos).unwrap_or_default())
         }
@@ -166,7 +159,7 @@ async fn ping_settings(request: &PingRequest) -> Result<PingSettings, Refusal> {
         target(&request.destination, &request.source, family, request.do_not_fragment).await?;
     let most = if target.destination.is_ipv4() { MAX_SIZE_V4 } else { MAX_SIZE_V6 };
     let size = match request.size {
-        0 => SIZE,
+        0 => DEFAULT_SIZE,
         size => usize::try_from(size).ok().filter(|size| *size <= most).ok_or_else(|| {
             Refusal::invalid(format!(
                 "size {size}: a packet has 0 to {most} octets behind its header"
@@ -218,7 +211,7 @@ fn at_least_one(value: i32, field: &str) -> Result<u32, Refusal> {
 
 fn wait(nanos: i64) -> Result<Duration, Refusal> {
     let wait = match u64::try_from(nanos) {
-        Ok(0) => Some(WAIT),
+        Ok(0) => Some(DEFAULT_WAIT),
         Ok(nanos) => Some(Duration::from_nanos(nanos)),
         Err(_) => None,
     };
