@@ -387,3 +387,46 @@ async fn operators_bring_a_zombie_back_or_end_it() {
     assert_eq!(mtu(&net, "eth9"), Some(1500));
     no_plans(&gnmic).await;
 }
+
+const NORTH: &str = "holdfast_native:/services/uplink[name=north]";
+const NORTH_TAG: &str = "uplink[name='north']";
+
+// proves sv.B62, sv.B67
+#[tokio::test]
+async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
+    let (net, far) = (Netns::enter(), Netns::detached());
+    net.add_cable("eth9", &far, "peer9");
+    far.ip("link set peer9 up");
+    let packages = packages("uplink");
+    let folder = packages.path().to_str().unwrap();
+    let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let north = r#"{"port": "eth9", "address": "192.0.2.0/31", "peer": "192.0.2.1", "prefix": ["198.51.100.0/24"]}"#;
+    update(&gnmic, NORTH, north).await;
+    net.ip("link set eth9 up");
+    assert_eq!(net.addresses("eth9"), ["192.0.2.0/31"]);
+    plans_with(&gnmic, &["\"action-status\":\"failed\"", "`result.received > 0` is false of"])
+        .await;
+    assert_eq!(net.ip("route show 198.51.100.0/24"), "", "nobody has answered");
+
+    agent.kill();
+    agent.restart().await;
+    let gnmic = Gnmic::for_admin(&agent);
+    plans_with(&gnmic, &["\"action-status\":\"failed\""]).await;
+    far.ip("address add 192.0.2.1/31 dev peer9");
+    operate(&agent, &["redeploy", NORTH_TAG]).unwrap();
+    let has_route = || net.ip("route show 198.51.100.0/24").contains("via 192.0.2.1 dev eth9");
+    eventually("the route is there", has_route).await;
+    plans_with(&gnmic, &["\"action-status\":\"create-reached\""]).await;
+    let ready = ["-e", "json_ietf", "get", "--path", &format!("{NORTH}/state/status")];
+    shown_with(&gnmic, &ready, &["\"reached\""]).await;
+
+    let monitor = Monitor::start(&net).await;
+    gnmic.run(&["set", "--delete", NORTH]).await;
+    eventually("the address is gone", || net.addresses("eth9").is_empty()).await;
+    let seen = monitor.finish(&net).await;
+    let position = |part: &str| seen.iter().position(|line| line.contains(part));
+    let (route, address) = (position("198.51.100.0/24"), position("192.0.2.0/31"));
+    assert!(route.is_some() && route < address, "{seen:?}");
+    no_plans(&gnmic).await;
+}

@@ -47,11 +47,16 @@ fn lines(plan: &ServicePlan) -> Vec<Line> {
             false => format!("{} {}", component.component_type, component.name),
         };
         for state in &component.states {
-            let why = match (&state.failure, &state.waits_for) {
-                (Some(failure), None) => format!("  ({failure})"),
-                (Some(failure), Some(waits_for)) => format!("  ({failure}, waits for {waits_for})"),
-                (None, Some(waits_for)) => format!("  (waits for {waits_for})"),
-                (None, None) => String::new(),
+            let waits_for = state.waits_for.as_ref().map(|it| format!("waits for {it}"));
+            let action = state.action.as_ref().map(|action| match action.failure() {
+                Some(failure) => format!("action failed: {failure}"),
+                None => format!("action {}", action.status()),
+            });
+            let reasons = [state.failure.as_ref().map(ToString::to_string), waits_for, action];
+            let reasons: Vec<String> = reasons.into_iter().flatten().collect();
+            let why = match reasons.is_empty() {
+                true => String::new(),
+                false => format!("  ({})", reasons.join(", ")),
             };
             let how = match component.back_track.is_some() && state.is_reached {
                 true => "backs out",

@@ -6,7 +6,7 @@
 //!                                                   ` failed
 //! ```
 //!
-//! A walk asks for an action and notes what came of it. Whoever carries it out reports by a walk of its own.
+//! A walk asks for an action and notes what came of it. The queue of the agent carries it out, and reports by a walk.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
