@@ -21,7 +21,7 @@ use holdfast_config::{
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
-use crate::outline::{Action, ActionTarget, DeleteOutline, OUTLINE, StateOutline, Work};
+use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
 use crate::parameters::ParametersError;
 use crate::walk::{self, Instance, Walked};
@@ -228,6 +228,16 @@ impl ServiceType {
             }
             Err(errors) => return Err(self.refused(path, tag, &errors)),
         };
+        let surroundings = request.surroundings;
+        let is_stored_alone = self.package.outline.converge == Converge::After
+            && !surroundings.is_lenient
+            && !surroundings.due.contains(tag)
+            && !comes_back;
+        if is_stored_alone {
+            let plan = before.cloned();
+            let new = || walk::stored_plan(&self.package, surroundings.now_ns);
+            return Ok(Walked { plan: Some(plan.unwrap_or_else(new)), ..Walked::default() });
+        }
         let instance = Instance { package: &self.package, tag, parameters, leaving: None };
         walk::walk(&instance, request).map_err(|error| self.failed(path, &error))
     }

@@ -288,6 +288,28 @@ fn a_deleted_service_asks_its_gates_with_the_parameters_it_had() {
     assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
 }
 
+// proves sv.B102
+#[test]
+fn a_type_that_converges_after_the_request_has_its_first_walk_later() {
+    let outline =
+        PORT.replace("GATE", LINK_UP).replace("[grants]", "converge = \"after\"\n[grants]");
+    let stored = set(&see(&box_with(&outline, SIZE), UP), ACME);
+    assert_eq!(made(&stored), "");
+    assert_eq!(plan(&stored), "self self: init not-reached (its first walk), ready not-reached\n");
+    let ready = settle(&stored, &UP);
+    assert_eq!((made(&ready), plan(&ready)), (SIZED.to_owned(), ALL_READY.to_owned()));
+    let changed = set(&see(&ready, UP), r#"update acme {"bridge":"br1"}"#);
+    assert_eq!((made(&changed), plan(&changed)), (SIZED.to_owned(), ALL_READY.to_owned()));
+    assert_eq!(made(&settle(&changed, &UP)), SIZED.replace("br0", "br1"));
+
+    refused(&see(&ready, UP), r#"update acme {"bridge":"a name that is too long"}"#, &["bridge"]);
+    let failing = "interface {{ component.name }}\n  mtu {{ params.gateway }}\n";
+    let stored = set(&see(&box_with(&outline, failing), UP), ACME);
+    has(&settle(&stored, &UP), &["sized failed (access 1.0.0: templates/size.cli line 2"]);
+    let gone = set(&see(&ready, UP), "delete acme");
+    assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()));
+}
+
 /// Surroundings in which `acme` backs out of a component by force.
 fn forced(state: Option<&str>) -> Surroundings {
     let component = ["port".into(), "eth1".into()];

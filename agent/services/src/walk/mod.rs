@@ -101,6 +101,15 @@ pub(crate) fn failed_plan(
     plan
 }
 
+/// The service plan of a new instance whose first walk has a transaction of its own.
+pub(crate) fn stored_plan(package: &Package, now_ns: u64) -> ServicePlan {
+    let mut itself = new_component(&outlines(package), &itself(), now_ns);
+    let first = itself.states.first_mut();
+    first.into_iter().for_each(|state| state.waits_for = Some("its first walk".into()));
+    let version = package.version().to_string().into();
+    ServicePlan { version, components: vec![itself], ..ServicePlan::default() }
+}
+
 /// Walks an instance.
 ///
 /// # Errors
