@@ -430,3 +430,66 @@ async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
     assert!(route.is_some() && route < address, "{seen:?}");
     no_plans(&gnmic).await;
 }
+
+/// Sends a Set that names a type of services which the box does not have.
+async fn unknown(gnmic: &Gnmic) {
+    let refused = gnmic.refused(&set(ACME, r#"{"bridge": "br0", "port": ["eth1"]}"#)).await;
+    assert!(refused.contains("NotFound"), "{refused}");
+}
+
+#[tokio::test]
+async fn packages_are_installed_and_removed_while_the_agent_runs() {
+    let net = Netns::enter().with_veth("eth1", "peer1");
+    let packed = packages("bridge-port");
+    let archive = packed.path().join("bridge-port-1.0.0.hfs");
+    let archive = archive.to_str().unwrap();
+    let mut agent = AgentProcess::start(&net).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    assert_eq!(operate(&agent, &["list"]).unwrap(), "");
+    unknown(&gnmic).await;
+    let shown = operate(&agent, &["install", archive]).unwrap();
+    assert!(
+        shown.contains("bridge-port 1.0.0\n") && shown.contains("writes /interfaces"),
+        "{shown}"
+    );
+    let models = gnmic.run(&["capabilities"]).await;
+    assert!(models.contains("bridge-port"), "{models}");
+    update(&gnmic, ACME, r#"{"bridge": "br0", "port": ["eth1"]}"#).await;
+    assert_eq!(master(&net, "eth1").as_deref(), Some("br0"));
+    plans_with(&gnmic, &["bridge-port[name='acme']"]).await;
+
+    let again = operate(&agent, &["install", archive]).unwrap();
+    assert!(again.contains("is installed already"), "{again}");
+    let broken = packed.path().join("broken.hfs");
+    fs::write(&broken, &fs::read(archive).unwrap()[..700]).unwrap();
+    let readme =
+        format!("{}/../packaging/services/uplink/service.toml", env!("CARGO_MANIFEST_DIR"));
+    for file in [broken.to_str().unwrap(), &readme] {
+        let refused = operate(&agent, &["install", file]).unwrap_err();
+        assert!(refused.contains("the package `the archive` is refused"), "{refused}");
+    }
+    let refused = operate(&agent, &["remove", "bridge-port"]).unwrap_err();
+    assert!(refused.contains("has 1 instances: bridge-port[name='acme']"), "{refused}");
+    let listed = operate(&agent, &["list"]).unwrap();
+    assert!(listed.starts_with("bridge-port  1.0.0  1 instances  installed, "), "{listed}");
+
+    agent.kill();
+    let monitor = Monitor::start(&net).await;
+    agent.restart().await;
+    assert_eq!(monitor.finish(&net).await, [""; 0], "a start in sync makes no operation");
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, ACME, r#"{"gateway": "192.0.2.1/24"}"#).await;
+    assert_eq!(net.addresses("br0"), ["192.0.2.1/24"]);
+    gnmic.run(&["set", "--delete", ACME]).await;
+    eventually("the bridge is gone", || net.find_link("br0").is_none()).await;
+
+    operate(&agent, &["remove", "bridge-port"]).unwrap();
+    let refused = gnmic.refused(&set(ACME, r#"{"bridge": "br0", "port": ["eth1"]}"#)).await;
+    assert!(refused.contains("FailedPrecondition") && refused.contains("was removed"), "{refused}");
+    let refused = operate(&agent, &["remove", "bridge-port"]).unwrap_err();
+    assert!(refused.contains("was not installed"), "{refused}");
+    agent.kill();
+    agent.restart().await;
+    unknown(&Gnmic::for_admin(&agent)).await;
+    assert_eq!(operate(&agent, &["list"]).unwrap(), "");
+}

@@ -199,6 +199,13 @@ impl Configuration {
         services.map(|services| services.changed(&old, &new)).unwrap_or_default()
     }
 
+    /// Names of all service instances.
+    pub fn instances(&self) -> Vec<ServiceTag> {
+        let none = Ground(Images::default());
+        let services = self.services.as_ref();
+        services.map(|it| it.changed(&none, &self.ground())).unwrap_or_default()
+    }
+
     /// The union of everything but services.
     pub fn ground(&self) -> Ground {
         Ground(self.ground.clone())

@@ -82,7 +82,7 @@ impl CoreTask {
         let edit = match &request.intent {
             Intent::Edit(edit) => edit,
             // Its rows would not go back with the commit that waits to be confirmed.
-            Intent::Walk(_) | Intent::Resurrect { .. } => {
+            Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package { .. } => {
                 return Ok(unoccupied(self.window.as_ref())?);
             }
             _ => return Ok(RequestKind::Change),

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{ActionUpdate, BoxState, ForcedBackTrack, Surroundings};
+use holdfast_config::services::{ActionUpdate, BoxState, ForcedBackTrack, Services, Surroundings};
 use holdfast_config::{
     BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
-    ServiceTag,
+    Models, ServiceTag,
 };
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
@@ -48,6 +48,8 @@ pub enum Intent {
     Lease(Vec<LeasedPort>),
     /// Walks of service instances, without a change of their parameters.
     Walk(Walks),
+    /// Types of services that differ, with the models that have their lists, and the package that is written or removed.
+    Package { services: Arc<dyn Services>, models: Arc<Models>, package: ArtefactChange },
     /// A deleted service instance that still backs out and comes back: the edit writes its parameters.
     Resurrect { service: ServiceTag, edit: Edit },
     /// Removes all layers but the factory configuration. State outside of the layers is removed at the next start.
@@ -88,7 +90,7 @@ impl Intent {
             Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => {
                 CancelToken::default()
             }
-            Self::Walk(_) | Self::Resurrect { .. } => CancelToken::default(),
+            Self::Walk(_) | Self::Resurrect { .. } | Self::Package { .. } => CancelToken::default(),
         }
     }
 
@@ -103,6 +105,7 @@ impl Intent {
             Self::Lease(_) => "lease",
             Self::Walk(_) => "walk",
             Self::Resurrect { .. } => "resurrect",
+            Self::Package { .. } => "package",
             Self::FactoryReset { .. } => "factory reset",
         }
     }
@@ -134,6 +137,10 @@ impl Intent {
             }
             Self::Walk(_) => old.walked()?,
             Self::Resurrect { edit, .. } => old.examined(edit)?.0,
+            Self::Package { services, models, .. } => {
+                let new = old.with_models(Arc::clone(models));
+                new.with_services(Some(Arc::clone(services)))
+            }
             Self::Boot { change, .. } => old.boot_changed(change)?,
             Self::Switch { service, on } => old.switched(*service, *on),
             Self::Rollback(before) => old.with_client_of(before),
@@ -206,6 +213,7 @@ impl Intent {
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
             Self::Rollback(_) | Self::Credentials(_) => Vec::new(),
             Self::Lease(_) | Self::Walk(_) | Self::Resurrect { .. } => Vec::new(),
+            Self::Package { .. } => Vec::new(),
         }
     }
 

@@ -114,18 +114,21 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
     }
 }
 
-/// Writes, checks, tries or packs a package of a service, or has the agent operate on instances.
+/// Writes, checks, tries or packs a package of a service, or has the agent operate on packages and instances.
 ///
 /// # Errors
 /// When something is wrong with the package, a file cannot be read or written, or the agent refuses.
 pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
-    match &settings.action {
-        ServiceAction::Package(action) => print(&services::run(action)?),
-        ServiceAction::Instance(action) => {
-            let client = Client::new(&settings.state.socket());
-            print(&asynchronously(client.operate(action))??)
+    let client = Client::new(&settings.state.socket());
+    print(&match &settings.action {
+        ServiceAction::Package(action) => services::run(action)?,
+        ServiceAction::Instance(action) => asynchronously(client.operate(action))??,
+        ServiceAction::Install { archive } => {
+            asynchronously(client.install_package(services::read_file(archive)?))??
         }
-    }
+        ServiceAction::Remove { name } => asynchronously(client.remove_package(name))??,
+        ServiceAction::List => asynchronously(client.packages())??,
+    })
 }
 
 /// Creates, changes, removes or lists users.

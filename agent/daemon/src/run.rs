@@ -41,8 +41,8 @@ use crate::{
     privileges,
     process::{self, SignalAction, Signals},
     reboot::{RebootScope, Reboots},
-    server, services,
-    services::ServiceError,
+    server,
+    services::{self, PackageInstaller, ServiceError},
     settings::ImpersonationPolicy,
     settings::{RunSettings, TlsSettings},
     slots::Slots,
@@ -167,8 +167,6 @@ struct StartedAgent {
     gnsi: Gnsi,
     /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
-    /// Walks of service instances, and their actions.
-    _services: Option<[AbortOnDropHandle<()>; 2]>,
 }
 
 async fn serve(
@@ -337,7 +335,10 @@ async fn start_core(
     reboots: &Reboots,
     (users, accounts): (&Users, &AccountingLog),
 ) -> Result<StartedAgent, RunError> {
-    let types = services::load(settings.services.as_deref(), Arc::new(Models::load()?))?;
+    let installed = loaded.artefacts.get(&ArtefactTable::ServicePackages).cloned();
+    let installed = installed.unwrap_or_default();
+    let models = Arc::new(Models::load()?);
+    let types = services::load(settings.services.as_deref(), &installed, models)?;
     let models = Arc::clone(types.models());
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
     let gnsi = Gnsi::new(
@@ -392,16 +393,13 @@ async fn start_core(
         listening,
         software_version: software.running().to_owned(),
         credential_source,
-        services: (!types.is_empty()).then(|| Arc::new(types) as Arc<dyn Services>),
+        services: (!types.is_empty()).then(|| Arc::new(types.clone()) as Arc<dyn Services>),
         factory,
         undertakings: reboots.undertakings().clone(),
     };
-    let has_services = parts.services.is_some();
     let core = Core::start(parts).await?;
-    let services = has_services.then(|| {
-        let actions = services::carry_out(core.handle(), device.probes.clone());
-        [services::conduct(core.handle()), actions]
-    });
+    let managed = (core.handle(), device.probes.clone());
+    let installer = PackageInstaller::new(managed, settings.state.path(), (types, &installed));
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
@@ -413,13 +411,12 @@ async fn start_core(
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
     Ok(StartedAgent {
         _following: following,
-        _services: services,
         routes: northbound::routes(core.handle(), device, &gnsi, ignored).await?,
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()
             .merge(local::maintenance_routes(core.handle(), reboots.clone()))
-            .merge(local::service_routes(core.handle()))
+            .merge(local::service_routes(core.handle(), installer))
             .merge(local::bootz_routes(bootz)),
         bootz: client,
         introspection,

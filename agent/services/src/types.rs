@@ -30,16 +30,18 @@ use crate::work::{WorkError, WorkErrorKind};
 /// End of the reason to refuse what is not built.
 const UNSUPPORTED: &str = "which this version of the agent does not support yet";
 
-/// The types of services of a box, with the models that have all of their lists.
-#[derive(Debug)]
+/// The types of services of a box, with the models that have all of their lists. A clone shares all memory.
+#[derive(Clone, Debug)]
 pub struct ServiceTypes {
     models: Arc<Models>,
     types: Vec<ServiceType>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ServiceType {
-    package: Package,
+    package: Arc<Package>,
+    /// The package was removed. Its list stays in the models until the next start, and no instance can be made.
+    is_removed: bool,
     /// Path of the list of instances.
     path: Vec<Step>,
     /// The leaf that says whether anything is made of an instance.
@@ -73,8 +75,20 @@ impl ServiceTypes {
         let is_staged =
             |it: &DeleteOutline| it.when.is_some() || it.commit_after || it.action.is_some();
         let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
-        self.types.push(ServiceType { package, path, deploy, has_staged_deletes });
+        let (package, is_removed) = (Arc::new(package), false);
+        self.types.push(ServiceType { package, is_removed, path, deploy, has_staged_deletes });
         Ok(warnings)
+    }
+
+    /// Removes a type: no instance of it can be made from now on.
+    pub fn remove(&mut self, name: &str) {
+        let named = self.types.iter_mut().filter(|it| it.package.outline.name.text == *name);
+        named.for_each(|it| it.is_removed = true);
+    }
+
+    /// True for a type that was removed and whose list is still in the models.
+    pub fn is_removed(&self, name: &str) -> bool {
+        self.types.iter().any(|it| it.is_removed && it.package.outline.name.text == *name)
     }
 
     /// The models with the lists of all types.
@@ -83,7 +97,7 @@ impl ServiceTypes {
     }
 
     pub fn packages(&self) -> impl Iterator<Item = &Package> {
-        self.types.iter().map(|it| &it.package)
+        self.types.iter().map(|it| &*it.package)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -216,6 +230,11 @@ impl ServiceType {
             }
             return self.leave(request, (tag, path), (old, leaving));
         };
+        if self.is_removed && before.is_none() && !request.surroundings.is_lenient {
+            let text = format!("{tag}: the package of this type was removed");
+            let kind = WorkFailureKind::TypeRemoved;
+            return Err(WorkFailure { instance: path.clone(), kind, text });
+        }
         let view = request.new.config_view(Origin::Native).branch(path).map(|it| &**it);
         let parameters = self.package.parameters_of(&tag.key, path, (entry, view));
         let parameters = match parameters {

@@ -1,5 +1,5 @@
-//! Artefacts of the gNSI services (policies, certificates, keys, credentials), and data that waits for another
-//! version of the software.
+//! Artefacts of the gNSI services (policies, certificates, keys, credentials), data that waits for another version of
+//! the software, and packages of services.
 //!
 //! One table for each service, from the name of an artefact to its version, creation time and content. Only the
 //! service itself interprets the content. Artefacts are never part of a layer, where a Get could show them. Only
@@ -29,6 +29,8 @@ pub enum ArtefactTable {
     Certz,
     /// Software activated last, and the boot configuration that waits for it, including secrets.
     Activation,
+    /// Installed packages of services, by the name of the type: the content is the archive.
+    ServicePackages,
 }
 
 /// One artefact of a service. `Debug` omits the content, which is wiped from memory on drop.
@@ -53,8 +55,14 @@ pub struct ArtefactChange {
 pub type Artefacts = BTreeMap<ArtefactTable, BTreeMap<String, Artefact>>;
 
 impl ArtefactTable {
-    const ALL: [Self; 5] =
-        [Self::Credentialz, Self::Authz, Self::Pathz, Self::Certz, Self::Activation];
+    const ALL: [Self; 6] = [
+        Self::Credentialz,
+        Self::Authz,
+        Self::Pathz,
+        Self::Certz,
+        Self::Activation,
+        Self::ServicePackages,
+    ];
 
     fn definition(self) -> TableDefinition<'static, &'static str, Row> {
         TableDefinition::new(match self {
@@ -63,6 +71,7 @@ impl ArtefactTable {
             Self::Pathz => "gnsi-pathz",
             Self::Certz => "gnsi-certz",
             Self::Activation => "activation",
+            Self::ServicePackages => "service-packages",
         })
     }
 }

@@ -208,6 +208,8 @@ pub enum WorkFailureKind {
     Denied,
     /// An instance of this name is still being deleted.
     Leaving,
+    /// The package of the type was removed.
+    TypeRemoved,
 }
 
 /// The types of services of a box.

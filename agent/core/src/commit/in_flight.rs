@@ -69,6 +69,7 @@ impl CommitInFlight {
         };
         let artefacts = match intent {
             Intent::Boot { artefacts, .. } => std::mem::take(artefacts),
+            Intent::Package { package, .. } => vec![package.clone()],
             _ => Vec::new(),
         };
         Self {

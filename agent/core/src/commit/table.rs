@@ -64,13 +64,13 @@ pub(crate) enum Turn {
 }
 
 /// True for a change that has to do with everything: commits that must be confirmed, and what ends their wait; switches,
-/// boot configurations and credentials; going back, and a factory reset.
+/// boot configurations, credentials and types of services; going back, and a factory reset.
 pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
     match intent {
         Intent::Edit(_) => options.confirmation.is_some(),
         Intent::Lease(_) | Intent::Walk(_) | Intent::Resurrect { .. } => false,
         Intent::Boot { .. } | Intent::Switch { .. } | Intent::Rollback(_) => true,
-        Intent::Credentials(_) | Intent::FactoryReset { .. } => true,
+        Intent::Credentials(_) | Intent::FactoryReset { .. } | Intent::Package { .. } => true,
     }
 }
 

@@ -10,13 +10,14 @@ use holdfast_security::acctz::{
     AccountingEvent, Activity, Authn, AuthnKind, AuthnOutcome, Authz, AuthzOutcome, BoundedText,
     Command, CommandKind, Session, SessionStage, User, secrets,
 };
+use holdfast_services::limits::PACKAGE_SIZE;
 use holdfast_store::accounts::AccountingLog;
 
 use super::{LocalPeer, failure};
 use crate::accounting;
 
-/// Largest body of a request, in octets; the largest is a user with a password.
-const MAX_BODY: usize = 64 * 1024;
+/// Largest body of a request, in octets; the largest is a package of services.
+const MAX_BODY: usize = PACKAGE_SIZE.figure;
 
 /// Passes a request on, and records it with its outcome.
 pub(super) async fn record_request(

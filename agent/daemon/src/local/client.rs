@@ -16,7 +16,7 @@ use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
 use super::maintenance::FactoryResetRequest;
-use super::service_operations;
+use super::service_operations::{self, PackageName};
 use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };
@@ -129,6 +129,35 @@ impl Client {
         let body = serde_json::to_vec(action)?.into();
         let text = self.send_request(Method::POST, service_operations::ADDRESS, body).await?;
         Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Installs the archive of a package of services; the answer is a text.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn install_package(&self, archive: Vec<u8>) -> Result<String, ClientError> {
+        let address = service_operations::PACKAGES;
+        let text = self.send_request(Method::POST, address, archive.into()).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Removes an installed package of services; the answer is a text.
+    ///
+    /// # Errors
+    /// When no agent runs, or it refuses.
+    pub async fn remove_package(&self, name: &str) -> Result<String, ClientError> {
+        let body = serde_json::to_vec(&PackageName { name: name.to_owned() })?.into();
+        let address = service_operations::REMOVE_PACKAGE;
+        let text = self.send_request(Method::POST, address, body).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Lists the loaded packages of services.
+    ///
+    /// # Errors
+    /// When no agent runs.
+    pub async fn packages(&self) -> Result<String, ClientError> {
+        self.text(service_operations::PACKAGES).await
     }
 
     /// Resets the box to factory state.

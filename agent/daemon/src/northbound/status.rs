@@ -233,7 +233,7 @@ impl From<&EditErrors> for Refusal {
                 WorkFailureKind::Work => Code::Aborted,
                 WorkFailureKind::Limit => Code::ResourceExhausted,
                 WorkFailureKind::Denied => Code::PermissionDenied,
-                WorkFailureKind::Leaving => Code::FailedPrecondition,
+                WorkFailureKind::Leaving | WorkFailureKind::TypeRemoved => Code::FailedPrecondition,
             },
             _ => Code::InvalidArgument,
         };

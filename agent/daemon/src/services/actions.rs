@@ -37,7 +37,7 @@ const AT_ONCE: usize = 8;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Carries out actions for as long as the handle is kept.
-pub fn carry_out(core: CoreHandle, probes: Probes) -> AbortOnDropHandle<()> {
+pub(super) fn carry_out(core: CoreHandle, probes: Probes) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(ActionQueue::new(core, probes).run()))
 }
 

@@ -43,7 +43,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// Walks instances for as long as the handle is kept.
-pub fn conduct(core: CoreHandle) -> AbortOnDropHandle<()> {
+pub(super) fn conduct(core: CoreHandle) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(Conductor::new(core).run()))
 }
 

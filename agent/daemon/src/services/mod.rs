@@ -1,5 +1,5 @@
 //! Services: walks that instances need without a request ([`conductor`]), the queue of their actions ([`actions`]), operations on instances ([`operations`]), the
-//! packages that the agent loads at its start, and the commands `holdfast service`, which write, check, try and pack packages without an agent.
+//! packages that the agent loads at its start ([`offered`]) and while it runs ([`installer`]), and the commands `holdfast service`, which write, check, try and pack packages without an agent.
 //!
 //! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
 
@@ -7,14 +7,14 @@ mod actions;
 mod conductor;
 mod folder;
 mod hold_back;
+mod installer;
 mod offered;
 mod operations;
 mod rendering;
 #[cfg(test)]
 mod tests;
 
-pub use actions::carry_out;
-pub use conductor::conduct;
+pub use installer::{InstallError, PackageInstaller};
 pub use offered::load;
 pub use operations::{Modification, OperationError, Operations, Place, Progress};
 
@@ -49,6 +49,14 @@ pub enum ServiceError {
     Work { of: String, error: WorkError },
     #[error("{0}")]
     Unknown(String),
+}
+
+/// Reads the archive of a package.
+///
+/// # Errors
+/// When it cannot be read, or is too large for a package.
+pub fn read_file(path: &Path) -> Result<Vec<u8>, ServiceError> {
+    folder::bounded(path)
 }
 
 /// Does one command, and gives what it prints.
@@ -114,9 +122,13 @@ fn pack(path: &Path, output: &Path) -> Result<String, ServiceError> {
         path: target.clone(),
         source,
     })?;
-    let digest = digest(&SHA256, &archive);
-    let digest: String = digest.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
-    Ok(format!("{digest}  {}\n", target.display()))
+    Ok(format!("{}  {}\n", digest_text(&archive), target.display()))
+}
+
+/// SHA-256 in hexadecimal digits.
+fn digest_text(octets: &[u8]) -> String {
+    let digest = digest(&SHA256, octets);
+    digest.as_ref().iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 fn lines(errors: &[ParametersError]) -> String {

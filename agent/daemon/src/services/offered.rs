@@ -1,4 +1,4 @@
-//! The folder from which the agent loads its types of services (`--services`).
+//! The packages that the agent loads at its start: those of a folder (`--services`), and those that were installed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -10,6 +10,7 @@ use holdfast_base::ErrorChain;
 use holdfast_config::Models;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
 use holdfast_services::{Outline, PackageError, PackageFiles, ServiceTypes};
+use holdfast_store::Artefact;
 use smol_str::SmolStr;
 use tracing::{error, info, warn};
 
@@ -21,18 +22,56 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// A package that is offered.
 struct Offered {
     version: Version,
-    path: PathBuf,
+    /// File of the archive; `None` for a package that was installed.
+    path: Option<PathBuf>,
     files: PackageFiles,
 }
 
-/// Loads the highest version of each type in a folder. A package that is refused is logged, and the others are loaded:
-/// the box has to come up without it.
+/// Loads the highest version of each type in a folder and among the installed packages. A package that is refused is
+/// logged, and the others are loaded: the box has to come up without it.
 ///
 /// # Errors
 /// When the folder cannot be read, or others could put packages into it.
-pub fn load(folder: Option<&Path>, models: Arc<Models>) -> Result<ServiceTypes, ServiceError> {
+pub fn load(
+    folder: Option<&Path>,
+    installed: &BTreeMap<String, Artefact>,
+    models: Arc<Models>,
+) -> Result<ServiceTypes, ServiceError> {
     let mut types = ServiceTypes::new(models);
-    let Some(folder) = folder else { return Ok(types) };
+    let mut offered = match folder {
+        Some(folder) => of_folder(folder)?,
+        None => BTreeMap::new(),
+    };
+    for (name, artefact) in installed {
+        match read_archive(Path::new(name), &artefact.content) {
+            Ok((outline, files)) => {
+                let package = Offered { version: outline.version, path: None, files };
+                keep_highest(&mut offered, outline.name.text, package);
+            }
+            Err(error) => {
+                error!(service = name, error = %ErrorChain(&error), "an installed package of services is not loaded");
+            }
+        }
+    }
+    for (name, Offered { version, path, files }) in offered {
+        let path = path.as_deref().map_or("the database".into(), Path::to_string_lossy);
+        match types.add(&files) {
+            Ok(warnings) => {
+                info!(service = %name, %version, "loaded a type of services");
+                for warning in warnings {
+                    warn!(package = %path, %warning, "a package of services");
+                }
+            }
+            Err(errors) => {
+                error!(package = %path, %errors, "a package of services is not loaded");
+            }
+        }
+    }
+    Ok(types)
+}
+
+/// The highest version of each type in a folder.
+fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, Offered>, ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: folder.to_owned(), source };
     let metadata = fs::metadata(folder).map_err(failed)?;
     check_owner(folder, &metadata)?;
@@ -49,20 +88,7 @@ pub fn load(folder: Option<&Path>, models: Arc<Models>) -> Result<ServiceTypes, 
             }
         }
     }
-    for (name, Offered { version, path, files }) in offered {
-        match types.add(&files) {
-            Ok(warnings) => {
-                info!(service = %name, %version, "loaded a type of services");
-                for warning in warnings {
-                    warn!(package = %path.display(), %warning, "a package of services");
-                }
-            }
-            Err(errors) => {
-                error!(package = %path.display(), %errors, "a package of services is not loaded");
-            }
-        }
-    }
-    Ok(types)
+    Ok(offered)
 }
 
 fn keep_highest(offered: &mut BTreeMap<SmolStr, Offered>, name: SmolStr, package: Offered) {
@@ -75,19 +101,29 @@ fn keep_highest(offered: &mut BTreeMap<SmolStr, Offered>, name: SmolStr, package
 /// Reads an archive whose name says what is in it.
 fn read(path: &Path) -> Result<(SmolStr, Offered), ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
-    let refused = |errors| ServiceError::Package { path: path.to_owned(), errors };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
     check_owner(path, &metadata)?;
-    let files = PackageFiles::read(&folder::bounded(path)?).map_err(refused)?;
-    let text = files.text(OUTLINE).transpose().map_err(|error| refused(error.into()))?;
-    let (outline, _) = Outline::read(text.unwrap_or_default()).map_err(refused)?;
+    let (outline, files) = read_archive(path, &folder::bounded(path)?)?;
     let wanted = outline.archive_name();
     if path.file_name().is_none_or(|name| *name != *wanted) {
         let reason = format!("it holds `{wanted}`, and is called otherwise");
-        return Err(refused(PackageError::of_file("", reason).into()));
+        let errors = PackageError::of_file("", reason).into();
+        return Err(ServiceError::Package { path: path.to_owned(), errors });
     }
-    let offered = Offered { version: outline.version, path: path.to_owned(), files };
+    let offered = Offered { version: outline.version, path: Some(path.to_owned()), files };
     Ok((outline.name.text, offered))
+}
+
+/// Reads the outline and the files of an archive; `path` names it in errors.
+pub(super) fn read_archive(
+    path: &Path,
+    archive: &[u8],
+) -> Result<(Outline, PackageFiles), ServiceError> {
+    let refused = |errors| ServiceError::Package { path: path.to_owned(), errors };
+    let files = PackageFiles::read(archive).map_err(refused)?;
+    let text = files.text(OUTLINE).transpose().map_err(|error| refused(error.into()))?;
+    let (outline, _) = Outline::read(text.unwrap_or_default()).map_err(refused)?;
+    Ok((outline, files))
 }
 
 /// Refuses what others could change: a package decides what its service writes.

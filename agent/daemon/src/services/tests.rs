@@ -1,5 +1,6 @@
 //! The commands on folders, and the example packages with what their pages say.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -202,7 +203,7 @@ fn archive(folder: &Path, version: &str, name: &str) -> PathBuf {
 }
 
 fn loaded(folder: &Path) -> Result<Vec<String>, ServiceError> {
-    let types = load(Some(folder), Arc::new(Models::load()?))?;
+    let types = load(Some(folder), &BTreeMap::new(), Arc::new(Models::load()?))?;
     Ok(types.packages().map(holdfast_services::Package::archive_name).collect())
 }
 

@@ -21,6 +21,20 @@ pub enum ServiceAction {
     Package(PackageAction),
     #[command(flatten)]
     Instance(InstanceAction),
+    /// Install a package in the running agent, for this start and all later ones, and print what it may read and write
+    Install {
+        /// Archive NAME-VERSION.hfs
+        #[arg(value_name = "FILE")]
+        archive: PathBuf,
+    },
+    /// Remove an installed package that has no instances
+    Remove {
+        /// Name of the service type
+        #[arg(value_name = "TYPE")]
+        name: String,
+    },
+    /// Print the packages that the running agent has loaded
+    List,
 }
 
 /// Commands for packages, for which no agent is asked.
