@@ -1,4 +1,4 @@
-//! Signed CMS messages (RFC 5652), to the extent that vouchers and owner certificates need.
+//! Signed CMS messages (RFC 5652), to the extent that vouchers, owner certificates and packages of services need.
 
 use cms::cert::CertificateChoices;
 use cms::cert::x509::Certificate;
@@ -43,6 +43,9 @@ pub enum CmsError {
     /// The signed attributes do not match the content.
     #[error("its signed attributes are those of another content")]
     OtherContent,
+    /// It has the content in it, where a signature alone is expected.
+    #[error("it holds a content of its own; a detached signature holds none")]
+    NotDetached,
     /// The signature is wrong, or uses an unsupported algorithm.
     #[error("its signature is not valid: {0}")]
     Signature(String),
@@ -55,6 +58,26 @@ impl From<SignatureError> for CmsError {
     fn from(error: SignatureError) -> Self {
         Self::Signature(error.to_string())
     }
+}
+
+/// Verifies a detached signature in DER over `content`: each of its signers has to lead to a trusted certificate.
+/// Revocation is not checked. Returns the subject of the first signer.
+///
+/// # Errors
+/// When the message is malformed, not detached or not signed, a signature is wrong, or a signer is not trusted.
+pub fn verify_detached(
+    signature: &[u8],
+    content: &[u8],
+    trusted: &[CertificateDer<'_>],
+    now: UnixTime,
+) -> Result<String, CmsError> {
+    let message = SignedMessage::read(signature)?;
+    if !message.content.is_empty() {
+        return Err(CmsError::NotDetached);
+    }
+    let message = SignedMessage { content: content.to_vec(), ..message };
+    let signer = message.verify(trusted, false, now)?;
+    Ok(signer.tbs_certificate().subject().to_string())
 }
 
 /// A parsed message that is not verified yet.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use holdfast_tests::agent::{AgentProcess, binary};
 use holdfast_tests::clients::{Gnmic, grpcurl};
 use holdfast_tests::eventually::{eventually, eventually_async};
@@ -492,4 +493,74 @@ async fn packages_are_installed_and_removed_while_the_agent_runs() {
     agent.restart().await;
     unknown(&Gnmic::for_admin(&agent)).await;
     assert_eq!(operate(&agent, &["list"]).unwrap(), "");
+}
+
+/// A new signer of packages: the files of its certificate and its key.
+fn signer(folder: &Path, name: &str) -> [String; 2] {
+    let [certificate, key] =
+        ["pem", "key"].map(|end| folder.join(format!("{name}.{end}")).display().to_string());
+    let mut request = Command::new("openssl");
+    request.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    request.args(["-nodes", "-subj", &format!("/CN={name}"), "-days", "2"]);
+    request.args(["-keyout", &key, "-out", &certificate]);
+    assert!(request.output().unwrap().status.success());
+    [certificate, key]
+}
+
+/// A request to install an archive with a signature by this signer over `signed`.
+fn install_request(archive: &Path, signed: &Path, [certificate, key]: &[String; 2]) -> String {
+    let mut sign = Command::new("openssl");
+    sign.args([
+        "cms",
+        "-sign",
+        "-binary",
+        "-outform",
+        "DER",
+        "-signer",
+        certificate,
+        "-inkey",
+        key,
+    ]);
+    let signature = sign.arg("-in").arg(signed).output().unwrap();
+    assert!(signature.status.success());
+    let (archive, signature) = (fs::read(archive).unwrap(), signature.stdout);
+    let [archive, signature] = [archive, signature].map(|it| BASE64_STANDARD.encode(it));
+    format!(r#"{{"archive": "{archive}", "signature": "{signature}"}}"#)
+}
+
+#[tokio::test]
+async fn packages_come_over_the_network_from_trusted_signers_alone() {
+    const INSTALL: [&str; 1] = ["holdfast.services.v1.Packages/Install"];
+    let net = Netns::enter();
+    let packed = packages("bridge-port");
+    let archive = packed.path().join("bridge-port-1.0.0.hfs");
+    let [trusted, stranger] = ["trusted", "stranger"].map(|name| signer(packed.path(), name));
+    let request = install_request(&archive, &archive, &trusted);
+    let agent = AgentProcess::start(&net).await;
+    let refused = grpcurl(&agent, &INSTALL, &request).await.unwrap_err();
+    assert!(
+        refused.contains("FailedPrecondition") && refused.contains("--service-trust"),
+        "{refused}"
+    );
+    drop(agent);
+
+    let agent = AgentProcess::start_with(&net, &["--service-trust", &trusted[0]]).await;
+    let other = packed.path().join("trusted.pem");
+    for (request, reason) in [
+        (install_request(&archive, &archive, &stranger), "its signer is not trusted"),
+        (install_request(&archive, &other, &trusted), "signed attributes are those of another"),
+        (request.replace(r#""signature": ""#, r#""signature": "AAAA"#), "cannot be read"),
+        (r#"{"archive": "AAAA"}"#.to_owned(), "cannot be read"),
+    ] {
+        let refused = grpcurl(&agent, &INSTALL, &request).await.unwrap_err();
+        assert!(refused.contains("PermissionDenied") && refused.contains(reason), "{refused}");
+    }
+    unknown(&Gnmic::for_admin(&agent)).await;
+    let installed = grpcurl(&agent, &INSTALL, &request).await.unwrap();
+    assert!(installed.contains("bridge-port 1.0.0"), "{installed}");
+    let listed = grpcurl(&agent, &["holdfast.services.v1.Packages/List"], "{}").await.unwrap();
+    assert!(listed.contains(r#""name": "bridge-port""#) && listed.contains("digest"), "{listed}");
+    let remove = r#"{"name": "bridge-port"}"#;
+    grpcurl(&agent, &["holdfast.services.v1.Packages/Remove"], remove).await.unwrap();
+    assert!(operate(&agent, &["list"]).unwrap().contains("removed"));
 }

@@ -399,7 +399,9 @@ async fn start_core(
     };
     let core = Core::start(parts).await?;
     let managed = (core.handle(), device.probes.clone());
-    let installer = PackageInstaller::new(managed, settings.state.path(), (types, &installed));
+    let trusted = services::trusted_signers(settings.service_trust.as_deref())?;
+    let folder = settings.state.path();
+    let installer = PackageInstaller::new(managed, (folder, trusted), (types, &installed));
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;
@@ -411,7 +413,10 @@ async fn start_core(
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
     Ok(StartedAgent {
         _following: following,
-        routes: northbound::routes(core.handle(), device, &gnsi, ignored).await?,
+        routes: {
+            let installer = Some(installer.clone());
+            northbound::routes(core.handle(), device, &gnsi, ignored, installer).await?
+        },
         inspect: Arc::new(Inspector(core.handle())),
         local_routes: introspection
             .clone()

@@ -98,6 +98,10 @@ pub struct RunSettings {
     /// each type the highest version is loaded at start
     #[arg(long, value_name = "DIR")]
     pub services: Option<PathBuf>,
+    /// Certificates (PEM) of those who may sign packages of services, or of their authorities. Without it, packages are
+    /// installed on the box alone
+    #[arg(long, value_name = "FILE")]
+    pub service_trust: Option<PathBuf>,
     /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
     /// version
     #[arg(long, value_enum, default_value_t = RebootScope::Agent)]

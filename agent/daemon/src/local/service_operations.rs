@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{failure, services};
 use crate::services::{
-    InstallError, Modification, OperationError, Operations, PackageInstaller, Place, Progress,
+    InstallError, LoadedPackage, Modification, OperationError, Operations, PackageInstaller, Place,
+    Progress,
 };
 use crate::settings::InstanceAction;
 
@@ -44,8 +45,18 @@ pub fn service_routes<C: Datastore>(core: C, installer: PackageInstaller) -> Rou
     instances.merge(packages)
 }
 
+/// A line for each type: name, version, number of instances, and where it comes from.
 async fn list_packages(State(installer): State<PackageInstaller>) -> String {
-    installer.list().await
+    let mut text = String::new();
+    for LoadedPackage { name, version, instances, digest, is_removed } in installer.list().await {
+        let source = match digest {
+            Some(digest) => format!("installed, {digest}"),
+            None if is_removed => "removed".to_owned(),
+            None => "from --services".to_owned(),
+        };
+        let _infallible = writeln!(text, "{name}  {version}  {instances} instances  {source}");
+    }
+    text
 }
 
 async fn install_package(

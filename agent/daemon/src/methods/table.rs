@@ -66,6 +66,8 @@ static TABLE: &[(&str, Role, &Limit)] = &[
     ("/grpc.reflection.v1alpha.ServerReflection/", Role::ReadOnly, &READ_MESSAGE_SIZE),
     // Their answers show configuration about which pathz is not asked.
     ("/holdfast.services.v1.Operations/", Role::Admin, &READ_MESSAGE_SIZE),
+    // A package has up to 1 MiB.
+    ("/holdfast.services.v1.Packages/", Role::Admin, &PLAIN_MESSAGE_SIZE),
 ];
 
 impl MethodRules {

@@ -17,6 +17,7 @@ mod get;
 mod gnmi;
 mod gnoi;
 mod gnsi;
+mod packages;
 mod path;
 mod read_request;
 mod reads;
@@ -48,6 +49,7 @@ use holdfast_proto::gnsi::authz::authz_server::AuthzServer;
 use holdfast_proto::gnsi::certz::certz_server::CertzServer;
 use holdfast_proto::gnsi::pathz::pathz_server::PathzServer;
 use holdfast_proto::holdfast::services::operations_server::OperationsServer;
+use holdfast_proto::holdfast::services::packages_server::PackagesServer;
 use holdfast_store::StoreError;
 use http::HeaderValue;
 use tonic::Code;
@@ -59,10 +61,12 @@ use tower::util::MapResponseLayer;
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemService};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
+use self::packages::PackagesService;
 use self::services::OperationsService;
 use crate::device::Device;
 use crate::gnsi::Gnsi;
 use crate::methods::SERVED;
+use crate::services::PackageInstaller;
 use crate::software::Software;
 
 /// The largest message either way, in octets.
@@ -71,7 +75,7 @@ pub const MAX_MESSAGE_SIZE: usize = limits::MESSAGE_SIZE.figure;
 /// Families of services on the listener, as the native model names them.
 pub const SERVICES: &[&str] = &["gnmi", "gnoi", "gnsi"];
 
-/// All services of the listener: gNMI, gNOI, gNSI, operations on service instances, the health of each, and reflection.
+/// All services of the listener: gNMI, gNOI, gNSI, service instances and packages, the health of each, and reflection.
 ///
 /// # Errors
 /// When the descriptors in the binary are broken, which the first test finds.
@@ -80,6 +84,7 @@ pub async fn routes(
     device: Device,
     gnsi: &Gnsi,
     ignored: Arc<IgnoredSubscriptions>,
+    installer: Option<PackageInstaller>,
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let boot = BootConfigServer::new(BootConfigService::new(core.clone(), gnsi))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
@@ -101,6 +106,7 @@ pub async fn routes(
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let operations = OperationsServer::new(OperationsService::new(core.clone()))
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
+    let packages = PackagesServer::new(PackagesService::new(installer));
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone(), ignored))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
@@ -116,6 +122,7 @@ pub async fn routes(
     health_of(&reporter, &acctz).await;
     health_of(&reporter, &pathz).await;
     health_of(&reporter, &operations).await;
+    health_of(&reporter, &packages).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
@@ -125,7 +132,7 @@ pub async fn routes(
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(os));
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);
-    routes.add_service(pathz).add_service(operations);
+    routes.add_service(pathz).add_service(operations).add_service(packages);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

@@ -5,11 +5,11 @@
 //!                                                                                        and the archive in the database
 //! ```
 //!
-//! A module that kills libyang kills the process that checks it. Absent: signatures, so packages come over the local
-//! socket alone, and other versions of a type that is loaded.
+//! A module that kills libyang kills the process that checks it. Over the network, packages have to be signed. Absent:
+//! other versions of a type that is loaded.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,12 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{Caller, ErrorChain, now_ns};
+use holdfast_bootz::cms::{self, CmsError};
 use holdfast_config::ServiceTag;
 use holdfast_core::{CommitError, CoreHandle, Datastore, Intent};
 use holdfast_platform::probe::Probes;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, Version};
-use holdfast_services::{PackageFiles, ServiceTypes};
+use holdfast_services::{Package, PackageFiles, ServiceTypes};
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable};
+use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 use tempfile::Builder;
 use tokio::process::Command;
@@ -49,6 +51,9 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub enum InstallError {
     #[error(transparent)]
     Package(#[from] ServiceError),
+    /// The signature does not hold, or its signer is not trusted.
+    #[error("the signature of the package is refused")]
+    Signature(#[from] CmsError),
     /// The process that checks the package refuses it, or was killed by it.
     #[error("the check of the package failed: {0}")]
     Check(String),
@@ -70,6 +75,8 @@ pub struct PackageInstaller(Arc<Shared>);
 struct Shared {
     core: CoreHandle,
     probes: Probes,
+    /// Certificates of the signers of packages, or of their authorities.
+    trusted: Vec<CertificateDer<'static>>,
     /// Folder for the archive that is checked.
     folder: PathBuf,
     state: Mutex<InstallerState>,
@@ -83,6 +90,18 @@ struct InstallerState {
     tasks: Option<[AbortOnDropHandle<()>; 2]>,
 }
 
+/// A type that is loaded.
+#[derive(Clone, Debug)]
+pub struct LoadedPackage {
+    pub name: SmolStr,
+    pub version: Version,
+    /// Number of instances, those that are not deployed and zombies among them.
+    pub instances: usize,
+    /// SHA-256 of an installed archive.
+    pub digest: Option<String>,
+    pub is_removed: bool,
+}
+
 impl fmt::Debug for PackageInstaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PackageInstaller").field("folder", &self.0.folder).finish_non_exhaustive()
@@ -93,14 +112,33 @@ impl PackageInstaller {
     /// An installer beside the types of the start; their walks and actions begin.
     pub fn new(
         (core, probes): (CoreHandle, Probes),
-        folder: &Path,
+        (folder, trusted): (&Path, Vec<CertificateDer<'static>>),
         (types, installed): (ServiceTypes, &BTreeMap<String, Artefact>),
     ) -> Self {
         let digest = |(name, it): (&String, &Artefact)| (name.into(), digest_text(&it.content));
         let installed = installed.iter().map(digest).collect();
         let tasks = (!types.is_empty()).then(|| begin(&core, &probes));
         let state = Mutex::new(InstallerState { types, installed, tasks });
-        Self(Arc::new(Shared { core, probes, folder: folder.to_path_buf(), state }))
+        Self(Arc::new(Shared { core, probes, trusted, folder: folder.to_path_buf(), state }))
+    }
+
+    /// Installs the type of a package whose signature is that of a trusted signer.
+    ///
+    /// # Errors
+    /// When no signers are trusted or the signature does not hold, and as [`PackageInstaller::install`].
+    pub async fn install_signed(
+        &self,
+        caller: &Caller,
+        archive: Vec<u8>,
+        signature: &[u8],
+    ) -> Result<String, InstallError> {
+        if self.0.trusted.is_empty() {
+            let reason = "no signers of packages are trusted: see --service-trust";
+            return Err(InstallError::Precondition(reason.to_owned()));
+        }
+        let signer = cms::verify_detached(signature, &archive, &self.0.trusted, UnixTime::now())?;
+        info!(signer, "a package of services is signed");
+        self.install(caller, archive).await
     }
 
     /// Installs the type of a package: its lists are in the models from then on, also after a restart. Returns its name,
@@ -161,22 +199,20 @@ impl PackageInstaller {
         Ok(format!("{name} is removed; its empty list goes with the next start\n"))
     }
 
-    /// A line for each type: name, version, number of instances, and the digest of an installed archive.
-    pub async fn list(&self) -> String {
+    /// The loaded types, in the order in which they were.
+    pub async fn list(&self) -> Vec<LoadedPackage> {
         let state = self.0.state.lock().await;
-        let mut text = String::new();
-        for package in state.types.packages() {
-            let name = &package.outline.name.text;
-            let source = match state.installed.get(name) {
-                Some(digest) => format!("installed, {digest}"),
-                None if state.types.is_removed(name) => "removed".to_owned(),
-                None => "from --services".to_owned(),
-            };
-            let count = self.instances(name).len();
-            let _infallible =
-                writeln!(text, "{name}  {}  {count} instances  {source}", package.version());
-        }
-        text
+        let loaded = |package: &Package| {
+            let name = package.outline.name.text.clone();
+            LoadedPackage {
+                version: package.version(),
+                instances: self.instances(&name).len(),
+                digest: state.installed.get(&name).cloned(),
+                is_removed: state.types.is_removed(&name),
+                name,
+            }
+        };
+        state.types.packages().map(loaded).collect()
     }
 
     /// Instances of a type, those that are not deployed and zombies among them.

@@ -14,8 +14,8 @@ mod rendering;
 #[cfg(test)]
 mod tests;
 
-pub use installer::{InstallError, PackageInstaller};
-pub use offered::load;
+pub use installer::{InstallError, LoadedPackage, PackageInstaller};
+pub use offered::{load, trusted_signers};
 pub use operations::{Modification, OperationError, Operations, Place, Progress};
 
 use std::fs;

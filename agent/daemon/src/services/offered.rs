@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use holdfast_config::Models;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
 use holdfast_services::{Outline, PackageError, PackageFiles, ServiceTypes};
 use holdfast_store::Artefact;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use smol_str::SmolStr;
 use tracing::{error, info, warn};
 
@@ -68,6 +71,22 @@ pub fn load(
         }
     }
     Ok(types)
+}
+
+/// Certificates of those who may sign packages, or of their authorities.
+///
+/// # Errors
+/// When the file cannot be read, or has none.
+pub fn trusted_signers(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ServiceError> {
+    let Some(path) = file else { return Ok(Vec::new()) };
+    let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
+    let text = fs::read(path).map_err(failed)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let read = read.map_err(|error| failed(io::Error::other(error)))?;
+    match read.is_empty() {
+        true => Err(failed(io::Error::other("it has no certificate"))),
+        false => Ok(read),
+    }
 }
 
 /// The highest version of each type in a folder.

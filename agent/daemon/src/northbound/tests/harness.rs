@@ -110,7 +110,7 @@ pub(super) fn caller(name: &str, role: Role) -> Caller {
 pub(super) async fn channel_of(core: &impl TestBackend, caller: Option<Caller>) -> Channel {
     let gnsi = core.gnsi();
     let (datastore, device) = (core.datastore(), core.device());
-    let routes = routes(datastore, device, &gnsi, core.ignored()).await.unwrap();
+    let routes = routes(datastore, device, &gnsi, core.ignored(), None).await.unwrap();
     // In place of the AAA layer: the caller is given, and the authz policy is asked.
     let authorize = layer_fn(move |routes: Routes| {
         let (caller, gnsi) = (caller.clone(), gnsi.clone());

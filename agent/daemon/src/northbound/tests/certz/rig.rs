@@ -139,7 +139,7 @@ impl ListeningAgent {
         let authenticator = Authenticator::new(users, certificates, gnsi.clone());
         let incoming = listener.accept(gnsi.profiles());
         let device = TestBackend::device(&agent);
-        let routes = routes(agent.handle.clone(), device, &gnsi, agent.ignored.clone());
+        let routes = routes(agent.handle.clone(), device, &gnsi, agent.ignored.clone(), None);
         let routes = routes.await.unwrap();
         let serving = server::serve(incoming, authenticator, gnsi, routes, std::future::pending());
         let server = AbortOnDropHandle::new(tokio::spawn(async move { serving.await.unwrap() }));

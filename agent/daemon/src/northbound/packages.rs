@@ -1,0 +1,91 @@
+//! `holdfast.services.v1.Packages`: packages of services, from signed archives.
+
+use holdfast_base::{Caller, ErrorChain};
+use holdfast_proto::holdfast::services as wire;
+use holdfast_proto::holdfast::services::packages_server::Packages;
+use tonic::{Request, Response, Status};
+
+use super::status::Refusal;
+use crate::services::{InstallError, LoadedPackage, PackageInstaller};
+
+/// Serves the packages of one agent.
+#[derive(Debug)]
+pub(super) struct PackagesService {
+    /// `None` where no agent runs behind the services.
+    installer: Option<PackageInstaller>,
+}
+
+impl PackagesService {
+    pub(super) fn new(installer: Option<PackageInstaller>) -> Self {
+        Self { installer }
+    }
+
+    /// The caller and the installer for one request.
+    fn admit<T>(
+        &self,
+        request: &Request<T>,
+        operation: &str,
+    ) -> Result<(Caller, &PackageInstaller), Status> {
+        let caller = Caller::authenticated(request)?;
+        caller.require_admin(operation)?;
+        let missing = || Refusal::unimplemented("there are no packages of services");
+        Ok((caller, self.installer.as_ref().ok_or_else(missing)?))
+    }
+}
+
+#[tonic::async_trait]
+impl Packages for PackagesService {
+    async fn install(
+        &self,
+        request: Request<wire::InstallRequest>,
+    ) -> Result<Response<wire::InstallResponse>, Status> {
+        let (caller, installer) = self.admit(&request, "Install of services")?;
+        let wire::InstallRequest { archive, signature } = request.into_inner();
+        let installed = installer.install_signed(&caller, archive.to_vec(), &signature).await;
+        let summary = installed.map_err(Refusal::from)?;
+        Ok(Response::new(wire::InstallResponse { summary }))
+    }
+
+    async fn remove(
+        &self,
+        request: Request<wire::RemoveRequest>,
+    ) -> Result<Response<wire::RemoveResponse>, Status> {
+        let (caller, installer) = self.admit(&request, "Remove of services")?;
+        installer.remove(&caller, &request.get_ref().name).await.map_err(Refusal::from)?;
+        Ok(Response::new(wire::RemoveResponse {}))
+    }
+
+    async fn list(
+        &self,
+        request: Request<wire::ListRequest>,
+    ) -> Result<Response<wire::ListResponse>, Status> {
+        let (_, installer) = self.admit(&request, "List of services")?;
+        let packages = installer.list().await.into_iter().map(package).collect();
+        Ok(Response::new(wire::ListResponse { packages }))
+    }
+}
+
+fn package(package: LoadedPackage) -> wire::Package {
+    let LoadedPackage { name, version, instances, digest, is_removed } = package;
+    wire::Package {
+        name: name.into(),
+        version: version.to_string(),
+        instances: u64::try_from(instances).unwrap_or(u64::MAX),
+        digest: digest.unwrap_or_default(),
+        removed: is_removed,
+    }
+}
+
+impl From<InstallError> for Refusal {
+    fn from(error: InstallError) -> Self {
+        let text = ErrorChain(&error).to_string();
+        match error {
+            InstallError::Package(_) | InstallError::Check(_) => Self::invalid(text),
+            InstallError::Signature(_) => Self::denied(text),
+            InstallError::Missing(_) => Self::missing(text),
+            InstallError::Precondition(_) => Self::precondition(text),
+            InstallError::Process(_) => Self::internal(text),
+            InstallError::Commit(error) => error.into(),
+        }
+    }
+}
