@@ -173,7 +173,7 @@ async fn a_package_that_others_could_write_is_not_loaded() {
 
 const SIZED: &str = "holdfast_native:/services/sized-port[name=acme]";
 
-// proves sv.B15, sv.B25, sv.J14
+// proves sv.A9, sv.B1, sv.B15, sv.B25, sv.J14
 #[tokio::test]
 async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     let net = Netns::enter();
@@ -224,7 +224,7 @@ async fn replace(gnmic: &Gnmic, value: &str) {
     gnmic.run(&["-e", "json_ietf", "set", "--replace-path", BERNE, "--replace-value", value]).await;
 }
 
-// proves sv.B60
+// proves sv.A8, sv.B60
 #[tokio::test]
 async fn a_link_moves_to_another_end_point_when_it_is_tested() {
     let net = Netns::enter();
@@ -307,7 +307,7 @@ async fn guarded(net: &Netns, packages: &TempDir) -> (AgentProcess, Gnmic) {
 
 const WHILE_DOWN: &str = "delete = { when = \"state('/interfaces/interface[name={}]/state/oper-status', params.port) != 'UP'\" }";
 
-// proves sv.A39, sv.B82, sv.B87, sv.B88, sv.B91
+// proves sv.A6, sv.A37, sv.A39, sv.B87, sv.B88, sv.B91
 #[tokio::test]
 async fn operators_deploy_instances_again_and_read_what_they_made() {
     let net = Netns::enter().with_veth("eth9", "peer9");
@@ -355,7 +355,7 @@ async fn operators_deploy_instances_again_and_read_what_they_made() {
     }
 }
 
-// proves sv.A38, sv.B83, sv.B84, sv.B85, sv.B90
+// proves sv.A38, sv.B84, sv.B85, sv.B90
 #[tokio::test]
 async fn operators_bring_a_zombie_back_or_end_it() {
     let net = Netns::enter().with_veth("eth9", "peer9");
@@ -392,7 +392,7 @@ async fn operators_bring_a_zombie_back_or_end_it() {
 const NORTH: &str = "holdfast_native:/services/uplink[name=north]";
 const NORTH_TAG: &str = "uplink[name='north']";
 
-// proves sv.B62, sv.B67
+// proves sv.B12, sv.B62
 #[tokio::test]
 async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
     let (net, far) = (Netns::enter(), Netns::detached());

@@ -57,7 +57,7 @@ fn redeployed(before: &Configuration) -> Configuration {
     before.clone().with_surroundings(surroundings).walked().unwrap()
 }
 
-// proves sv.B63, sv.B65, sv.B68, sv.B69, sv.B70, sv.B73
+// proves sv.B63, sv.B65, sv.B66, sv.B68, sv.B69, sv.B70, sv.B73
 #[test]
 fn a_sync_action_stops_its_component_until_it_succeeds() {
     let asked = set(&create_action(true), ACME);
@@ -70,6 +70,8 @@ fn a_sync_action_stops_its_component_until_it_succeeds() {
 
     let begun = after(&waiting, ActionEvent::Dispatched, 3);
     assert_eq!(action(&begun).status(), "create-init");
+    let gone = set(&see(&begun, UP), "delete acme");
+    assert_eq!(plan(&gone), "none", "backing out does not wait for it");
     let failed = ended(&begun, 0);
     assert_eq!(action(&failed).status(), "failed");
     has(&failed, &["sized not-reached (the action of attached)"]);
@@ -98,7 +100,7 @@ fn a_sync_action_stops_its_component_until_it_succeeds() {
     assert_eq!(plan(&settle(&done, &UP)), ALL_READY);
 }
 
-// proves sv.B64
+// proves sv.B6, sv.B64
 #[test]
 fn an_action_that_is_not_sync_keeps_the_instance_alone_from_being_ready() {
     let asked = settle(&set(&create_action(false), ACME), &UP);
@@ -122,7 +124,7 @@ fn gates_see_the_status_of_actions() {
     assert_eq!(made(&ended(&asked, 1)), SIZED);
 }
 
-// proves sv.B7
+// proves sv.B7, sv.B80
 #[test]
 fn a_zombie_waits_for_its_delete_actions() {
     let line = format!("delete = {{ action = {} }}", PING.replace("SYNC", "sync = true"));

@@ -4,6 +4,7 @@ mod actions;
 mod components;
 mod conditions;
 mod hostile;
+mod incremental;
 mod outputs;
 mod packages;
 mod parameters;

@@ -18,9 +18,9 @@ use crate::ServiceTypes;
 #[derive(Clone, Debug, Default)]
 pub(super) struct FixedBox {
     /// Operational status of every link.
-    status: &'static str,
+    pub(super) status: &'static str,
     /// Name of the state whose claim is not in the kernel, with the answer.
-    unapplied: Option<(&'static str, Applied)>,
+    pub(super) unapplied: Option<(&'static str, Applied)>,
 }
 
 impl BoxState for FixedBox {
@@ -61,7 +61,7 @@ create = { type = "port", name = "params.port" }
 "#;
 
 /// The gate of a link that is up.
-const LINK_UP: &str =
+pub(super) const LINK_UP: &str =
     r#"when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'""#;
 
 pub(super) const SIZE: &str = "interface {{ component.name }}\n  mtu 1400\n";
@@ -70,7 +70,7 @@ pub(super) const ATTACHED: &str = "interface br0\n  type bridge\ninterface eth1\
 pub(super) const SIZED: &str =
     "interface br0\n  type bridge\ninterface eth1\n  mtu 1400\n  master br0\n";
 
-pub(super) fn box_with(outline: &str, size: &str) -> Configuration {
+pub(super) fn types_with(outline: &str, size: &str) -> Arc<ServiceTypes> {
     let files = files([
         ("service.toml", outline),
         ("access@2026-11-24.yang", YANG),
@@ -79,8 +79,15 @@ pub(super) fn box_with(outline: &str, size: &str) -> Configuration {
     ]);
     let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
     types.add(&files).unwrap();
-    let models = Arc::clone(types.models());
-    Configuration::new(models, Layers::new()).with_services(Some(Arc::new(types)))
+    Arc::new(types)
+}
+
+pub(super) fn box_of(types: Arc<ServiceTypes>) -> Configuration {
+    Configuration::new(Arc::clone(types.models()), Layers::new()).with_services(Some(types))
+}
+
+pub(super) fn box_with(outline: &str, size: &str) -> Configuration {
+    box_of(types_with(outline, size))
 }
 
 /// A box whose second state has these lines, with the state of `on`.
@@ -158,7 +165,7 @@ pub(super) const ALL_READY: &str = "self self: init reached, ready reached
 port eth1: init reached, attached reached, sized reached, ready reached
 ";
 
-// proves sv.B9, sv.B10, sv.B13
+// proves sv.B5, sv.B9, sv.B10, sv.B13, sv.B38
 #[test]
 fn an_instance_without_obstacles_is_ready_after_the_walk_that_follows() {
     let made_now = set(&gated(LINK_UP, UP), ACME);
@@ -205,7 +212,6 @@ fn a_gate_that_closes_backs_its_state_out_unless_it_is_sticky() {
     assert_eq!((made(&kept), plan(&kept)), (SIZED.to_owned(), ALL_READY.to_owned()));
 }
 
-// proves sv.B98
 #[test]
 fn an_object_that_waits_keeps_the_component_where_it_is() {
     let unapplied = Some(("attached", Applied::Pending("link eth1".into())));
@@ -236,7 +242,7 @@ fn an_object_that_the_kernel_refuses_fails_its_state_until_it_is_there() {
     assert_eq!(plan(&settle(&failed, &UP)), ALL_READY);
 }
 
-// proves sv.B58, sv.B59
+// proves sv.B29, sv.B34, sv.B58, sv.B59, sv.B105
 #[test]
 fn components_that_the_tree_has_no_more_back_out() {
     let ready = settle(&set(&gated(LINK_UP, UP), ACME), &UP);
@@ -255,7 +261,7 @@ fn components_that_the_tree_has_no_more_back_out() {
 /// A port that stays while its link is up.
 const GUARDED: &str = r#"delete = { when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) != 'UP'" }"#;
 
-// proves sv.B52, sv.B55, sv.B78, sv.B81
+// proves sv.B52, sv.B53, sv.B55, sv.B78, sv.B79, sv.B81
 #[test]
 fn a_closed_delete_gate_keeps_what_was_made_and_the_name() {
     let ready = settle(&set(&gated(GUARDED, UP), ACME), &UP);
@@ -279,7 +285,7 @@ fn a_closed_delete_gate_keeps_what_was_made_and_the_name() {
     assert_eq!(plan(&settle(&set(&see(&gone, UP), ACME), &UP)), ALL_READY);
 }
 
-// proves sv.B60
+// proves sv.B22, sv.B60
 #[test]
 fn a_deleted_service_asks_its_gates_with_the_parameters_it_had() {
     let gate = r#"delete = { when = "service.leaving and params.port == 'eth1'" }"#;

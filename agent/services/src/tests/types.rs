@@ -59,7 +59,7 @@ fn fresh(template: &str) -> Configuration {
 
 /// A Set of operations, one for each line: `update PATH JSON`, `delete PATH`, `cli LINE|LINE`. A path that begins
 /// with `oc:` is OpenConfig, a bare word the name of an instance.
-fn edit(operations: &str) -> Edit {
+pub(super) fn edit(operations: &str) -> Edit {
     let mut edit = Edit::default();
     for operation in operations.lines().map(str::trim).filter(|it| !it.is_empty()) {
         let (kind, rest) = operation.split_once(' ').unwrap();
