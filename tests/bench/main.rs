@@ -14,6 +14,7 @@
 mod engine;
 mod kernel;
 mod notices;
+mod services;
 mod system;
 mod union;
 mod yardstick;
@@ -49,6 +50,7 @@ struct Sizes {
     further_tables: u32,
     /// Routes, and pairs of links that go at once, of the rows beside another engine's numbers.
     system: Option<(u32, u32)>,
+    services: services::Sizes,
     engine: engine::Sizes,
 }
 
@@ -61,6 +63,7 @@ impl Sizes {
         tables: &[10_000],
         further_tables: 0,
         system: None,
+        services: services::Sizes { instances: 1000, sets: 300, events: 50 },
         engine: engine::Sizes::FULL,
     };
     /// `--all`: sizes for a release.
@@ -79,6 +82,7 @@ impl Sizes {
         tables: &[200],
         further_tables: 1,
         system: Some((500, 20)),
+        services: services::Sizes { instances: 20, sets: 10, events: 3 },
         engine: engine::Sizes::SMOKE,
     };
 
@@ -214,6 +218,7 @@ async fn main() -> Result<ExitCode> {
     table.note_cost(&agent.resource_use());
     agent.kill();
     union::rows(&mut table, sizes.cables, sizes.tables).await?;
+    services::rows(&mut table, sizes.services).await?;
     let strict = std::env::args().any(|argument| argument == "--strict");
     let ended = if table.print() || !strict { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if let Some(document) = document {

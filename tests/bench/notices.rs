@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 
 const RTM_NEWLINK: u16 = 16;
 /// Multicast group of links, as a bit of the socket's address.
-const RTMGRP_LINK: u32 = 1;
+pub(crate) const RTMGRP_LINK: u32 = 1;
 /// `IFF_RUNNING`: the link has carrier and is up.
 const IFF_RUNNING: u32 = 0x40;
 /// Pause between two events, so that each is told by itself.
@@ -105,7 +105,7 @@ async fn toggle(subscription: &mut Subscription, is_over: &AtomicBool) -> Result
 }
 
 /// Runs `ip` in the namespace of this thread.
-fn ip(arguments: &str) -> Result<()> {
+pub(crate) fn ip(arguments: &str) -> Result<()> {
     let status = Command::new("ip").args(arguments.split(' ')).status()?;
     ensure!(status.success(), "ip {arguments}: {status}");
     Ok(())
@@ -140,7 +140,7 @@ impl CarrierListener {
 }
 
 /// True, or false, when the message says that the link has carrier, or has none; `None` for other messages.
-fn carrier(message: &[u8], index: u32) -> Option<bool> {
+pub(crate) fn carrier(message: &[u8], index: u32) -> Option<bool> {
     let kind = u16::from_ne_bytes(message.get(4..6)?.try_into().ok()?);
     let link = u32::from_ne_bytes(message.get(20..24)?.try_into().ok()?);
     let flags = u32::from_ne_bytes(message.get(24..28)?.try_into().ok()?);

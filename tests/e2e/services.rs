@@ -7,6 +7,7 @@ use std::process::Command;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use holdfast_tests::agent::{AgentProcess, binary};
+use holdfast_tests::browser::Browser;
 use holdfast_tests::clients::{Gnmic, grpcurl};
 use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::monitor::Monitor;
@@ -563,4 +564,45 @@ async fn packages_come_over_the_network_from_trusted_signers_alone() {
     let remove = r#"{"name": "bridge-port"}"#;
     grpcurl(&agent, &["holdfast.services.v1.Packages/Remove"], remove).await.unwrap();
     assert!(operate(&agent, &["list"]).unwrap().contains("removed"));
+}
+
+const PAGE: &str = "127.0.0.1:9190";
+
+#[tokio::test]
+async fn the_page_shows_instances_as_they_go_on() {
+    let net = Netns::enter();
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let options = ["--services", folder, "--introspect", PAGE];
+    let agent = AgentProcess::start_with(&net, &options).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    let bolt = "holdfast_native:/services/sized-port[name=bolt]";
+    update(&gnmic, bolt, r#"{"bridge": "br0", "port": "eth8"}"#).await;
+
+    let browser = Browser::start().await;
+    browser.open(&format!("http://{PAGE}/")).await.unwrap();
+    browser.wait_for_text("#live", "live").await;
+    browser.click("#tab-services").await.unwrap();
+    browser.wait_for_text("#service-count", "2 service instances").await;
+    browser.type_into("#service-search", "acme").await.unwrap();
+    browser.wait_for_text("tr[data-service]", "sized-port[name='acme'] not-reached 1.0.0").await;
+    browser.wait_for_text("tr[data-state-name='sized']", "waits for port eth9").await;
+    browser.wait_for_text("tr[data-state-name='attached'] .state", "reached").await;
+    browser
+        .wait_for_text("tr[data-state-name='attached'] ul", "with sized-port[name='bolt']")
+        .await;
+
+    net.ip("link add eth9 type veth peer name peer9");
+    net.ip("link set peer9 up");
+    browser.wait_for_text("tr[data-state-name='sized'] .state", "reached").await;
+    browser.wait_for_text("tr[data-service] .state", "ready").await;
+    browser.click("tr[data-state-name='sized'] ul .link").await.unwrap();
+    browser.wait_for_text("#detail-label", "eth9").await;
+    browser.run("document.getElementById('service-search').value = 'none'").await.unwrap();
+    browser.click("#detail [data-service]").await.unwrap();
+    browser.wait_for_text("#services", "sized-port[name='acme']").await;
+    let refused = "return document.getElementById('error').hidden";
+    assert_eq!(browser.run(refused).await.unwrap(), serde_json::json!(true));
+    browser.quit().await;
 }

@@ -42,7 +42,7 @@ impl BoxState for ObservedBox {
             if let Some(reason) = self.incomplete(&path) {
                 return Applied::Pending(reason);
             }
-            let keys = self.keys_of(&path);
+            let keys = self.keys_of_object(&path);
             let engine = self.engine.read();
             for key in keys {
                 match applied(&engine, &key) {
@@ -63,7 +63,7 @@ impl ObservedBox {
 
     /// Keys of the values of all objects that a claim has to do with.
     pub fn keys(&self, claim: &ClaimKey) -> Vec<Key> {
-        self.objects(claim).iter().flat_map(|path| self.keys_of(path)).collect()
+        self.objects(claim).iter().flat_map(|path| self.keys_of_object(path)).collect()
     }
 
     /// True while an operation on one of these values is under way.
@@ -78,7 +78,8 @@ impl ObservedBox {
         objects.into_iter().flatten().collect()
     }
 
-    fn keys_of(&self, path: &InstancePath) -> Vec<Key> {
+    /// Keys of the values of the object at a native path.
+    pub fn keys_of_object(&self, path: &InstancePath) -> Vec<Key> {
         let branch = self.configuration.effective().branch(path);
         let keys = branch.and_then(|branch| self.registry.keys(path, branch).ok());
         keys.into_iter().flatten().collect()

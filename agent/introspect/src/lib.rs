@@ -22,6 +22,7 @@ mod plan;
 mod recording;
 #[cfg(test)]
 mod replay;
+mod services;
 mod status;
 pub mod tcp;
 #[cfg(test)]
@@ -73,6 +74,7 @@ pub fn routes(core: CoreHandle, started_ns: u64, journal: Option<Journal>) -> Ro
         .route("/scheduler/why", get(explain::explain))
         .route("/scheduler/plan", get(plan::plan_repair).post(plan::plan_change))
         .route("/scheduler/graph", get(graph::graph))
+        .route("/scheduler/services", get(services::services))
         .route("/scheduler/events", get(events::events))
         .route("/metrics", get(metrics::metrics))
         .route("/health", get(metrics::health))

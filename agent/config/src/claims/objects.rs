@@ -1,11 +1,37 @@
 //! Native objects that a claim has to do with.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::Claim;
+use super::{Claim, ClaimKey, Claims, ServiceTag};
 use crate::instance::InstancePath;
 use crate::models::Models;
 use crate::schema::Origin;
+
+impl Claims {
+    /// The objects of one claim, each with the other instances that hold an entry or leaf of it that the claim holds.
+    pub fn shared_objects(
+        &self,
+        models: &Models,
+        key: &ClaimKey,
+    ) -> BTreeMap<InstancePath, BTreeSet<ServiceTag>> {
+        let mut objects = BTreeMap::<_, BTreeSet<_>>::new();
+        let Some(claim) = self.get(key) else { return objects };
+        for origin in [Origin::Native, Origin::OpenConfig] {
+            claim.tree(origin).walk(&mut |path, _| {
+                let native = match origin {
+                    Origin::Native => Some(path.clone()),
+                    Origin::OpenConfig => models.map.path_to_native(path),
+                };
+                let native = native.unwrap_or_default();
+                let Some(object) = models.native.innermost_object(&native.0) else { return };
+                let holders = self.holders(origin, path).into_iter();
+                let others = holders.map(|it| &it.tag).filter(|tag| **tag != key.tag).cloned();
+                objects.entry(InstancePath(object.to_vec())).or_default().extend(others);
+            });
+        }
+        objects
+    }
+}
 
 impl Claim {
     /// Paths of the native objects whose leaves the claim asks for. An OpenConfig leaf without a native one has none.

@@ -1,4 +1,4 @@
-// The page of the agent: values, their graph, and transactions, as they are now.
+// The page of the agent: values, their graph, service instances and transactions, as they are now.
 //
 // Everything comes from the paths below scheduler/; what changes is told by scheduler/events. Nothing is kept here
 // that the agent does not know.
@@ -7,6 +7,10 @@
 const ROWS = 500;
 /** Values read at the start, a page at a time. */
 const VALUES_MOST = 20000;
+/** Milliseconds after which the table of services is read again: plans change without an event of the engine, too. */
+const SERVICES_AGAIN = 2000;
+/** Service instances in the table. */
+const INSTANCES_MOST = 1000;
 /** Transactions in the list. */
 const TRANSACTIONS = 200;
 /** Milliseconds in which changes are gathered before something is drawn anew. */
@@ -15,6 +19,7 @@ const GATHER = 150;
 const byId = (id) => document.getElementById(id);
 const values = new Map();
 const transactions = new Map();
+let services = [];
 const wanted = new Set();
 let chosen = null;
 
@@ -43,6 +48,17 @@ async function read(address) {
 
 const json = async (address) => (await read(address)).json();
 const argument = (text) => encodeURIComponent(text);
+
+/** Reads a list page by page, until `take` has had all entries or returns false. */
+async function pages(first, take) {
+  let address = first;
+  while (address) {
+    const response = await read(address);
+    if (!take(await response.json())) return;
+    const next = /<\/scheduler\/([^>]*)>; rel="next"/.exec(response.headers.get("link") ?? "");
+    address = next?.[1];
+  }
+}
 
 /** Runs something that may fail, and says so where people see it. */
 async function guarded(action) {
@@ -82,13 +98,10 @@ function reason(state, details) {
 
 async function readValues() {
   values.clear();
-  let address = "status?limit=1000";
-  while (address && values.size < VALUES_MOST) {
-    const response = await read(address);
-    for (const { value } of await response.json()) take(value);
-    const next = /<\/scheduler\/([^>]*)>; rel="next"/.exec(response.headers.get("link") ?? "");
-    address = next?.[1];
-  }
+  await pages("status?limit=1000", (found) => {
+    for (const { value } of found) take(value);
+    return values.size < VALUES_MOST;
+  });
   drawValues();
 }
 
@@ -196,7 +209,7 @@ function reasons(why) {
     parts.push(make("h3", {}, "Configuration"));
     const leaf = (it) => [
       make("dt", { title: it.OpenConfig.join("\n") }, it.Path.split("/").at(-1)),
-      make("dd", { title: it.Path }, `${it.Value} `, make("span", { class: "quiet" }, `${it.Kind} ${it.Owners.join(", ")}`)),
+      make("dd", { title: it.Path }, `${it.Value} `, make("span", { class: "quiet" }, `${it.Kind} `, ...owners(it.Owners))),
     ];
     parts.push(make("dl", {}, ...why.Leaves.flatMap(leaf)));
   }
@@ -206,6 +219,15 @@ function reasons(why) {
     parts.push(make("ul", { class: "plain" }, ...list.map((it) => make("li", {}, badge(it.State), " ", value(it)))));
   }
   return parts;
+}
+
+/** Names of owners; those of service instances lead to them. */
+function owners(names) {
+  const one = (name) => {
+    const tag = /^[\w-]+\[[\w-]+='[^']*'\]/.exec(name)?.[0];
+    return tag ? make("button", { class: "link", "data-service": tag, onclick: () => showService(tag) }, name) : name;
+  };
+  return names.flatMap((name, at) => (at === 0 ? [one(name)] : [", ", one(name)]));
 }
 
 const value = (it) => make("button", { class: "link", onclick: () => choose(it.Key) }, it.Label);
@@ -237,6 +259,59 @@ function clicked(event) {
   if (!link) return;
   event.preventDefault();
   choose(link.dataset.key);
+}
+
+// Services
+
+async function readServices() {
+  const found = [];
+  await pages("services?limit=200", (some) => found.push(...some) < INSTANCES_MOST);
+  // Nothing moves under the hand of the reader unless it has changed.
+  const isSame = JSON.stringify(found) === JSON.stringify(services);
+  services = found;
+  if (!isSame) drawServices();
+}
+
+function drawServices() {
+  const words = byId("service-search").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const fits = (it) => words.every((word) => JSON.stringify(it).toLowerCase().includes(word));
+  const found = services.filter(fits);
+  byId("service-count").textContent = `${found.length} service instances`;
+  byId("services").replaceChildren(...found.flatMap(instance));
+}
+
+function showService(tag) {
+  byId("service-search").value = tag;
+  drawServices();
+  show("services");
+}
+
+function instance(it) {
+  const states = it.Components.flatMap((component) => component.States);
+  const failed = it.Failure ?? states.some((state) => state.Status === "failed");
+  const status = it.Zombie ? "zombie" : failed ? "failed" : it.Ready ? "ready" : "not-reached";
+  const name = make("th", { scope: "rowgroup", colspan: 5 }, `${it.Service} `, badge(status), ` ${it.Version} ${it.Failure ?? ""}`);
+  const rows = it.Components.flatMap((component) => component.States.map((state) => stateRow(it, component, state)));
+  return [make("tr", { "data-service": it.Service }, name), ...rows];
+}
+
+function stateRow(it, component, state) {
+  const status = component.BackTracking && state.Status === "reached" ? "backs out" : state.Status;
+  const action = state.Action && `action ${state.Action}${state.ActionFailure ? `: ${state.ActionFailure}` : ""}`;
+  const why = [state.Failure, state.WaitsFor && `waits for ${state.WaitsFor}`, action].filter(Boolean).join("; ");
+  const object = (one) => {
+    const shared = one.Others.length ? make("span", { class: "quiet" }, ` with ${one.Others.join(", ")}`) : null;
+    return make("li", {}, badge(one.State), " ", value(one), shared);
+  };
+  return make(
+    "tr",
+    { "data-of": it.Service, "data-state-name": state.Name },
+    make("td", {}, component.Type === "self" ? "self" : `${component.Type} ${component.Name}`),
+    make("td", { title: when(state.Since) }, state.Name),
+    make("td", {}, badge(status)),
+    make("td", {}, why),
+    make("td", {}, make("ul", { class: "plain" }, ...state.Objects.map(object))),
+  );
 }
 
 // Transactions
@@ -292,7 +367,7 @@ async function readTransactions() {
 
 // Views
 
-const views = ["values", "graph", "transactions"];
+const views = ["values", "graph", "services", "transactions"];
 
 function show(name) {
   for (const view of views) {
@@ -302,6 +377,7 @@ function show(name) {
     byId(`view-${view}`).hidden = view !== name;
   }
   if (name === "graph") guarded(drawGraph);
+  if (name === "services") guarded(readServices);
 }
 
 const current = () => views.find((view) => !byId(`view-${view}`).hidden);
@@ -328,6 +404,7 @@ function listen() {
     stale.clear();
     await refresh(keys);
     if (current() === "graph") await drawGraph();
+    if (current() === "services") await readServices();
     await drawChosen();
   });
   const events = new EventSource("scheduler/events");
@@ -353,6 +430,7 @@ function listen() {
 async function readAll() {
   await readValues();
   await readTransactions();
+  if (current() === "services") await readServices();
   await drawChosen();
 }
 
@@ -361,9 +439,11 @@ document.querySelector("nav").addEventListener("keydown", walk);
 document.addEventListener("keydown", (event) => event.key === "Escape" && close());
 byId("close").addEventListener("click", close);
 byId("search").addEventListener("input", drawValues);
+byId("service-search").addEventListener("input", drawServices);
 byId("graph").addEventListener("click", clicked);
 byId("graph-form").addEventListener("submit", (event) => {
   event.preventDefault();
   guarded(drawGraph);
 });
+setInterval(() => current() === "services" && !document.hidden && guarded(readServices), SERVICES_AGAIN);
 listen();
