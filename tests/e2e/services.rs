@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use holdfast_tests::agent::{AgentProcess, binary};
@@ -33,11 +34,15 @@ fn pack(package: &Path, output: &Path) {
 
 /// A package that sets the MTU of a port once its link is up, with lines for that state.
 fn sized_port(lines: &str) -> TempDir {
+    port_package(&OUTLINE.replace("LINES", lines))
+}
+
+/// A package of the type `sized-port` with this outline.
+fn port_package(outline: &str) -> TempDir {
     let (sources, folder) = (TempDir::new().unwrap(), TempDir::with_prefix("services-").unwrap());
     fs::create_dir(sources.path().join("templates")).unwrap();
-    let outline = OUTLINE.replace("LINES", lines);
     for (file, content) in [
-        ("service.toml", &*outline),
+        ("service.toml", outline),
         ("sized-port@2026-11-24.yang", MODULE),
         (
             "templates/port.cli",
@@ -605,4 +610,29 @@ async fn the_page_shows_instances_as_they_go_on() {
     let refused = "return document.getElementById('error').hidden";
     assert_eq!(browser.run(refused).await.unwrap(), serde_json::json!(true));
     browser.quit().await;
+}
+
+// proves sv.B28
+#[tokio::test]
+async fn an_instance_whose_gate_reads_its_own_work_is_held_back() {
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    let outline =
+        OUTLINE.replace("oper-status', params.port) == 'UP'", "mtu', params.port) != 1400");
+    let outline = outline.replace("state/oper-status\"]", "state/mtu\"]").replace("LINES", "");
+    let packages = port_package(&outline);
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    let held_back = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state")];
+    shown_with(&gnmic, &held_back, &["walks-held-back\":true"]).await;
+    let walks = || agent.log().matches("what=\"walk\"").count();
+    let (before, used) = (walks(), agent.resource_use().processor);
+    assert!((10..=30).contains(&before), "{before} walks");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(walks() - before <= 25, "{} walks in two seconds", walks() - before);
+    let used = agent.resource_use().processor.saturating_sub(used);
+    assert!(used < Duration::from_secs(1), "{used:?} of processors in two seconds");
+    gnmic.run(&["set", "--delete", SIZED]).await;
+    no_plans(&gnmic).await;
 }

@@ -173,7 +173,7 @@ async fn carry_out_one(
     action: ActionPlan,
 ) -> (Call, Outcome) {
     if action.progress == ActionProgress::Queued
-        && let Err(error) = report(&core, &call, ActionEvent::Dispatched, None).await
+        && let Err(error) = report(&core, &call, ActionEvent::Dispatched).await
     {
         let outcome = match error {
             CommitError::Stopped => Outcome::Stopped,
@@ -191,28 +191,39 @@ async fn carry_out_one(
             ActionEvent::Failed(format!("not done within {} s", action.call.timeout_s).into())
         }
     };
-    let mut refused = None;
     loop {
-        let error = match report(&core, &call, event.clone(), refused.clone()).await {
+        match report(&core, &call, event.clone()).await {
             Ok(()) => return (call, Outcome::Done),
             Err(CommitError::Stopped) => return (call, Outcome::Stopped),
-            Err(error) => error,
-        };
-        match error {
-            CommitError::Overloaded | CommitError::Confirm(_) => sleep(RETRY).await,
-            // The states that would follow fail, and the result stands.
-            error if refused.is_none() => refused = Some(ErrorChain(&error).to_string().into()),
-            error => {
+            Err(CommitError::Overloaded | CommitError::Confirm(_)) => {}
+            Err(error) => {
                 let error = ErrorChain(&error).to_string();
                 warn!(service = %call.0.tag, error, "the result of an action cannot be recorded");
-                sleep(RETRY).await;
             }
         }
+        sleep(RETRY).await;
     }
 }
 
-/// Has the instance walk with news of its action. `refused` is the reason for which the last try was refused.
-async fn report(
+/// Has the instance walk with news of its action. Where what follows is refused, those states fail, and the news stands.
+async fn report(core: &CoreHandle, call: &Call, event: ActionEvent) -> Result<(), CommitError> {
+    let error = match walk(core, call, event.clone(), None).await {
+        Err(error) => error,
+        Ok(()) => return Ok(()),
+    };
+    let is_refused = matches!(
+        error,
+        CommitError::Edit(_) | CommitError::Object { .. } | CommitError::Failed { .. }
+    );
+    if !is_refused {
+        return Err(error);
+    }
+    let reason: Arc<str> = ErrorChain(&error).to_string().into();
+    walk(core, call, event, Some(reason)).await
+}
+
+/// Walks the instance of a call. `refused` is the reason for which the last walk was refused.
+async fn walk(
     core: &CoreHandle,
     (key, id): &Call,
     event: ActionEvent,

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::services::{Book, BoxState, Ground, Read, Surroundings};
-use holdfast_config::{Configuration, ServiceTag, Value};
+use holdfast_config::{Configuration, Elem, ServiceTag, Value};
 use holdfast_core::{CommitError, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox, Walks};
 use holdfast_scheduler::Key;
 use tokio::sync::broadcast::error::RecvError;
@@ -178,7 +178,10 @@ impl Conductor {
         }
         self.retry_at = None;
         let held_back = &self.held_back;
-        self.paused.retain(|tag| held_back.until(tag, now).is_some());
+        let over = self.paused.extract_if(.., |tag| held_back.until(tag, now).is_none());
+        for tag in over.collect::<Vec<_>>() {
+            self.show_pause(&tag, None).await;
+        }
         let due = self.dirty.difference(&self.paused).filter(|tag| !self.is_busy(tag));
         let due: BTreeSet<_> = due.cloned().collect();
         if due.is_empty() {
@@ -323,6 +326,7 @@ impl Conductor {
                     self.alone.remove(&tag);
                     if self.held_back.note(&tag, now) {
                         warn!(service = %tag, "a service walks again and again, and is held back");
+                        self.show_pause(&tag, Some(Value::Bool(true))).await;
                         self.paused.insert(tag);
                     }
                 }
@@ -340,6 +344,16 @@ impl Conductor {
             Err(error) => self.refuse(due, &error),
         }
         true
+    }
+
+    /// Shows in the state of an instance that it pauses, or nothing.
+    async fn show_pause(&self, tag: &ServiceTag, value: Option<Value>) {
+        let mut path = tag.path();
+        path.elems.extend([Elem::new("state"), Elem::new("walks-held-back")]);
+        // A type without its package has no instances in the models.
+        if let Ok(path) = self.view.configuration().models().native.resolve_write(&path) {
+            self.core.show_state(vec![(path, value)]).await;
+        }
     }
 
     /// Notes that the walk of one instance was refused. One that is refused although its states fail is not tried again

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -32,7 +33,7 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::info;
+use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use super::offered::read_archive;
@@ -41,6 +42,8 @@ use crate::executable;
 
 /// Time for the check of a package by a process of its own. The largest package takes a second.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
+/// Beginning of the names of folders with archives that are checked.
+const CHECK_FOLDER: &str = ".service-check-";
 /// Instances that the refusal of a removal names.
 const NAMED_INSTANCES: usize = 10;
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
@@ -117,6 +120,7 @@ impl PackageInstaller {
     ) -> Self {
         let digest = |(name, it): (&String, &Artefact)| (name.into(), digest_text(&it.content));
         let installed = installed.iter().map(digest).collect();
+        sweep(folder);
         let tasks = (!types.is_empty()).then(|| begin(&core, &probes));
         let state = Mutex::new(InstallerState { types, installed, tasks });
         Self(Arc::new(Shared { core, probes, trusted, folder: folder.to_path_buf(), state }))
@@ -238,10 +242,10 @@ impl PackageInstaller {
 
     /// Has another process check the package, as `holdfast service check` does.
     async fn check(&self, archive: &[u8], name: &str) -> Result<(), InstallError> {
-        let folder = Builder::new().prefix(".service-").tempdir_in(&self.0.folder);
+        let folder = Builder::new().prefix(CHECK_FOLDER).tempdir_in(&self.0.folder);
         let folder = folder.map_err(InstallError::Process)?;
         let path = folder.path().join(name);
-        let mut file = std::fs::File::create_new(&path).map_err(InstallError::Process)?;
+        let mut file = fs::File::create_new(&path).map_err(InstallError::Process)?;
         file.write_all(archive).map_err(InstallError::Process)?;
         let mut check = Command::new(executable::SELF);
         check.args(["service", "check"]).arg(&path).stdin(Stdio::null()).kill_on_drop(true);
@@ -292,6 +296,18 @@ impl InstallerState {
 
 fn begin(core: &CoreHandle, probes: &Probes) -> [AbortOnDropHandle<()>; 2] {
     [conductor::conduct(core.clone()), actions::carry_out(core.clone(), probes.clone())]
+}
+
+/// Removes archives whose check ended with an earlier agent.
+fn sweep(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let left = entries.filter(|it| it.file_name().to_string_lossy().starts_with(CHECK_FOLDER));
+    for entry in left {
+        if let Err(error) = fs::remove_dir_all(entry.path()) {
+            let path = entry.path();
+            warn!(path = %path.display(), %error, "cannot remove what a check of a package left");
+        }
+    }
 }
 
 /// Types with that of a package, and the text that tells of it. Compiling takes long.
