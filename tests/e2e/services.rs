@@ -7,141 +7,35 @@ use std::process::Command;
 use std::time::Duration;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use holdfast_tests::agent::{AgentProcess, binary};
+use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::browser::Browser;
 use holdfast_tests::clients::{Gnmic, grpcurl};
-use holdfast_tests::eventually::{eventually, eventually_async};
+use holdfast_tests::eventually::eventually;
 use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
+use holdfast_tests::services::{
+    SIZED_PORT, answer_with, no_plans, operate, packed, plans, plans_with, port_package, set,
+    sized_port, update,
+};
 use tempfile::TempDir;
 
 const ACME: &str = "holdfast_native:/services/bridge-port[name=acme]";
 const BOLT: &str = "holdfast_native:/services/bridge-port[name=bolt]";
 
-/// A folder with a packed example.
-fn packages(example: &str) -> TempDir {
-    let folder = TempDir::with_prefix("services-").unwrap();
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/services");
-    pack(&examples.join(example), folder.path());
-    folder
-}
-
-fn pack(package: &Path, output: &Path) {
-    let mut pack = Command::new(binary());
-    pack.args(["service", "pack"]).arg(package).arg("--output").arg(output);
-    assert!(pack.status().unwrap().success());
-}
-
-/// A package that sets the MTU of a port once its link is up, with lines for that state.
-fn sized_port(lines: &str) -> TempDir {
-    port_package(&OUTLINE.replace("LINES", lines))
-}
-
-/// A package of the type `sized-port` with this outline.
-fn port_package(outline: &str) -> TempDir {
-    let (sources, folder) = (TempDir::new().unwrap(), TempDir::with_prefix("services-").unwrap());
-    fs::create_dir(sources.path().join("templates")).unwrap();
-    for (file, content) in [
-        ("service.toml", outline),
-        ("sized-port@2026-11-24.yang", MODULE),
-        (
-            "templates/port.cli",
-            "interface {{ params.bridge }}\n  type bridge\ninterface {{ params.port }}\n  enabled true\n  master {{ params.bridge }}\n",
-        ),
-        ("templates/size.cli", "interface {{ params.port }}\n  mtu 1400\n"),
-    ] {
-        fs::write(sources.path().join(file), content).unwrap();
-    }
-    pack(sources.path(), folder.path());
-    folder
-}
-
-const OUTLINE: &str = r#"[service]
-name = "sized-port"
-version = "1.0.0"
-[grants]
-write = ["/interfaces/interface"]
-read = ["/interfaces/interface/state/oper-status"]
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "attached"
-  work = "port.cli"
-  [[component.state]]
-  name = "sized"
-  when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'"
-  LINES
-  work = "size.cli"
-[[tree]]
-create = { type = "port", name = "params.port" }
-"#;
-
-const MODULE: &str = r#"module sized-port { yang-version 1.1; namespace "urn:sized-port"; prefix s;
-  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
-  revision 2026-11-24 { description "First."; }
-  augment "/svc:services" { list sized-port { key name; uses svc:service-instance;
-    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
-    leaf bridge { type hf:interface-name; mandatory true; } } } }"#;
-
-const READ_PLANS: [&str; 5] =
-    ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state"];
-
-/// The service plans, as a client reads them.
-async fn plans(gnmic: &Gnmic) -> String {
-    gnmic.json(&READ_PLANS).await.to_string()
-}
-
-/// Checks that nothing is left of any instance.
-async fn no_plans(gnmic: &Gnmic) {
-    let refused = gnmic.refused(&READ_PLANS).await;
-    assert!(refused.contains("NotFound"), "{refused}");
-}
-
-/// Waits until the service plans have all of these parts.
-async fn plans_with(gnmic: &Gnmic, parts: &[&str]) {
-    shown_with(gnmic, &READ_PLANS, parts).await;
-}
-
-/// Waits until the answer to a request has all of these parts.
-async fn shown_with(gnmic: &Gnmic, request: &[&str], parts: &[&str]) {
-    let has_parts = async || {
-        let shown = gnmic.json(request).await.to_string();
-        parts.iter().all(|part| shown.contains(part))
-    };
-    eventually_async(&format!("{parts:?} are shown"), has_parts).await;
-}
-
-fn mtu(net: &Netns, port: &str) -> Option<u64> {
-    net.ip_json(&format!("link show dev {port}"))[0]["mtu"].as_u64()
-}
-
-async fn update(gnmic: &Gnmic, path: &str, value: &str) {
-    gnmic.run(&set(path, value)).await;
-}
-
-fn set<'a>(path: &'a str, value: &'a str) -> [&'a str; 7] {
-    ["-e", "json_ietf", "set", "--update-path", path, "--update-value", value]
-}
-
-fn master(net: &Netns, port: &str) -> Option<String> {
-    let found = net.ip_json(&format!("link show dev {port}"));
-    found[0]["master"].as_str().map(str::to_owned)
-}
-
 // proves sv.A5, sv.J7
 #[tokio::test]
 async fn customers_share_a_bridge_until_the_last_one_goes() {
     let net = Netns::enter().with_veth("eth1", "peer1").with_veth("eth2", "peer2");
-    let packages = packages("bridge-port");
+    let packages = packed("bridge-port");
     let folder = packages.path().to_str().unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
     let gnmic = Gnmic::for_admin(&agent);
 
     update(&gnmic, ACME, r#"{"bridge": "br0", "port": ["eth1"], "gateway": "192.0.2.1/24"}"#).await;
-    assert_eq!(master(&net, "eth1").as_deref(), Some("br0"));
+    assert_eq!(net.link("eth1").master.as_deref(), Some("br0"));
     assert_eq!(net.addresses("br0"), ["192.0.2.1/24"]);
     update(&gnmic, BOLT, r#"{"bridge": "br0", "port": ["eth2"], "gateway": "192.0.2.1/24"}"#).await;
-    assert_eq!(master(&net, "eth2").as_deref(), Some("br0"));
+    assert_eq!(net.link("eth2").master.as_deref(), Some("br0"));
 
     let refused = gnmic.refused(&set(BOLT, r#"{"gateway": "192.0.2.1/25"}"#)).await;
     for part in ["InvalidArgument", "bridge-port[name='acme'] (bridge br0, made)", "`25`"] {
@@ -158,17 +52,17 @@ async fn customers_share_a_bridge_until_the_last_one_goes() {
     assert_eq!(monitor.finish(&net).await, [""; 0], "a start in sync makes no operation");
     let gnmic = Gnmic::for_admin(&agent);
     gnmic.run(&["set", "--delete", ACME]).await;
-    assert_eq!((master(&net, "eth1"), master(&net, "eth2").as_deref()), (None, Some("br0")));
+    assert_eq!((net.link("eth1").master, net.link("eth2").master.as_deref()), (None, Some("br0")));
     assert_eq!(net.addresses("br0"), ["192.0.2.1/24"]);
     gnmic.run(&["set", "--delete", BOLT]).await;
     eventually("the bridge is gone", || net.find_link("br0").is_none()).await;
-    assert_eq!(master(&net, "eth2"), None);
+    assert_eq!(net.link("eth2").master, None);
 }
 
 #[tokio::test]
 async fn a_package_that_others_could_write_is_not_loaded() {
     let net = Netns::enter();
-    let packages = packages("bridge-port");
+    let packages = packed("bridge-port");
     let archive = packages.path().join("bridge-port-1.0.0.hfs");
     fs::set_permissions(&archive, fs::Permissions::from_mode(0o666)).unwrap();
     let folder = packages.path().to_str().unwrap();
@@ -198,18 +92,18 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     let gnmic = Gnmic::for_admin(&agent);
     plans_with(&gnmic, &["sized-port[name='acme']", "not-reached"]).await;
     net.ip("link add eth9 type veth peer name peer9");
-    eventually("the port joins the bridge", || master(&net, "eth9").is_some()).await;
-    assert_eq!(mtu(&net, "eth9"), Some(1500), "the link is not up without its other end");
+    eventually("the port joins the bridge", || net.link("eth9").master.is_some()).await;
+    assert_eq!(net.link("eth9").mtu, 1500, "the link is not up without its other end");
     net.ip("link set peer9 up");
-    eventually("the gate opens", || mtu(&net, "eth9") == Some(1400)).await;
+    eventually("the gate opens", || net.link("eth9").mtu == 1400).await;
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
-    shown_with(&gnmic, &ready, &["\"reached\""]).await;
+    answer_with(&gnmic, &ready, &["\"reached\""]).await;
     let shown = plans(&gnmic).await;
     assert!(!shown.contains("not-reached") && !shown.contains("failed"), "{shown}");
 
     net.ip("link set peer9 down");
-    eventually("the gate closes", || mtu(&net, "eth9") != Some(1400)).await;
-    assert_eq!(master(&net, "eth9").as_deref(), Some("br0"), "earlier states stay");
+    eventually("the gate closes", || net.link("eth9").mtu != 1400).await;
+    assert_eq!(net.link("eth9").master.as_deref(), Some("br0"), "earlier states stay");
     plans_with(&gnmic, &["not-reached", "gate `state("]).await;
     gnmic.run(&["set", "--delete", SIZED]).await;
     no_plans(&gnmic).await;
@@ -234,17 +128,21 @@ async fn replace(gnmic: &Gnmic, value: &str) {
 #[tokio::test]
 async fn a_link_moves_to_another_end_point_when_it_is_tested() {
     let net = Netns::enter();
-    let packages = packages("migrated-link");
+    let packages = packed("migrated-link");
     let folder = packages.path().to_str().unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
     let gnmic = Gnmic::for_admin(&agent);
     replace(&gnmic, &link("vx-old", 10, true)).await;
-    assert_eq!(master(&net, "vx-old").as_deref(), Some("br0"));
+    assert_eq!(net.link("vx-old").master.as_deref(), Some("br0"));
     plans_with(&gnmic, &["vx-old"]).await;
 
     replace(&gnmic, &link("vx-new", 20, false)).await;
-    assert_eq!(master(&net, "vx-new").as_deref(), Some("br0"));
-    assert_eq!(master(&net, "vx-old").as_deref(), Some("br0"), "both are there while it is tested");
+    assert_eq!(net.link("vx-new").master.as_deref(), Some("br0"));
+    assert_eq!(
+        net.link("vx-old").master.as_deref(),
+        Some("br0"),
+        "both are there while it is tested"
+    );
     plans_with(&gnmic, &["vx-old", "delete gate `service.leaving"]).await;
     agent.kill();
     agent.restart().await;
@@ -252,7 +150,7 @@ async fn a_link_moves_to_another_end_point_when_it_is_tested() {
     assert!(net.find_link("vx-old").is_some());
     update(&gnmic, BERNE, r#"{"test-passed": true}"#).await;
     eventually("the old one goes", || net.find_link("vx-old").is_none()).await;
-    assert_eq!(master(&net, "vx-new").as_deref(), Some("br0"));
+    assert_eq!(net.link("vx-new").master.as_deref(), Some("br0"));
 
     replace(&gnmic, &link("vx-old", 10, false)).await;
     gnmic.run(&["set", "--delete", BERNE]).await;
@@ -275,26 +173,17 @@ async fn a_stage_that_contradicts_a_client_fails_by_name_until_the_client_lets_g
     update(&gnmic, port, r#"{"mtu": 1300}"#).await;
     net.ip("link set peer9 up");
     plans_with(&gnmic, &["failed", "`1300` by client native", "`1400` by sized-port"]).await;
-    assert_eq!(mtu(&net, "eth9"), Some(1300));
-    assert_eq!(master(&net, "eth9").as_deref(), Some("br0"));
+    assert_eq!(net.link("eth9").mtu, 1300);
+    assert_eq!(net.link("eth9").master.as_deref(), Some("br0"));
 
     gnmic.run(&["set", "--delete", &format!("{port}/mtu")]).await;
-    eventually("the stage is reached", || mtu(&net, "eth9") == Some(1400)).await;
+    eventually("the stage is reached", || net.link("eth9").mtu == 1400).await;
     net.ip("link set peer9 down");
     plans_with(&gnmic, &["reached"]).await;
-    assert_eq!(mtu(&net, "eth9"), Some(1400), "it is sticky");
+    assert_eq!(net.link("eth9").mtu, 1400, "it is sticky");
 }
 
 const TAG: &str = "sized-port[name='acme']";
-
-/// Runs `holdfast service ARGUMENTS`: the text that it prints, or its error.
-fn operate(agent: &AgentProcess, arguments: &[&str]) -> Result<String, String> {
-    let output = agent.command("service").args(arguments).output().unwrap();
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout).unwrap()),
-        false => Err(String::from_utf8(output.stderr).unwrap()),
-    }
-}
 
 /// An agent with one instance that is ready, and that goes while its link is down alone.
 async fn guarded(net: &Netns, packages: &TempDir) -> (AgentProcess, Gnmic) {
@@ -304,7 +193,7 @@ async fn guarded(net: &Netns, packages: &TempDir) -> (AgentProcess, Gnmic) {
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     net.ip("link set peer9 up");
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
-    shown_with(&gnmic, &ready, &["\"reached\""]).await;
+    answer_with(&gnmic, &ready, &["\"reached\""]).await;
     // The kernel tells of the bridge's carrier a moment later.
     let is_up = || net.ip_json("link show dev br0")[0]["operstate"] == "UP";
     eventually("the bridge is up", is_up).await;
@@ -386,12 +275,12 @@ async fn operators_bring_a_zombie_back_or_end_it() {
     let force = ["force-back-track", TAG, "port", "eth9"];
     let refused = operate(&agent, &force).unwrap_err();
     assert!(refused.contains("acknowledge"), "{refused}");
-    assert_eq!(mtu(&net, "eth9"), Some(1400));
+    assert_eq!(net.link("eth9").mtu, 1400);
     let force = [&force[..], &["--acknowledge-inconsistent"]].concat();
     let gone = operate(&agent, &force).unwrap();
     assert_eq!(gone, format!("{TAG}  nothing is left of it\n"));
     eventually("the bridge is gone", || net.find_link("br0").is_none()).await;
-    assert_eq!(mtu(&net, "eth9"), Some(1500));
+    assert_eq!(net.link("eth9").mtu, 1500);
     no_plans(&gnmic).await;
 }
 
@@ -404,7 +293,7 @@ async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
     let (net, far) = (Netns::enter(), Netns::detached());
     net.add_cable("eth9", &far, "peer9");
     far.ip("link set peer9 up");
-    let packages = packages("uplink");
+    let packages = packed("uplink");
     let folder = packages.path().to_str().unwrap();
     let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
     let gnmic = Gnmic::for_admin(&agent);
@@ -426,7 +315,7 @@ async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
     eventually("the route is there", has_route).await;
     plans_with(&gnmic, &["\"action-status\":\"create-reached\""]).await;
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{NORTH}/state/status")];
-    shown_with(&gnmic, &ready, &["\"reached\""]).await;
+    answer_with(&gnmic, &ready, &["\"reached\""]).await;
 
     let monitor = Monitor::start(&net).await;
     gnmic.run(&["set", "--delete", NORTH]).await;
@@ -447,7 +336,7 @@ async fn unknown(gnmic: &Gnmic) {
 #[tokio::test]
 async fn packages_are_installed_and_removed_while_the_agent_runs() {
     let net = Netns::enter().with_veth("eth1", "peer1");
-    let packed = packages("bridge-port");
+    let packed = packed("bridge-port");
     let archive = packed.path().join("bridge-port-1.0.0.hfs");
     let archive = archive.to_str().unwrap();
     let mut agent = AgentProcess::start(&net).await;
@@ -462,7 +351,7 @@ async fn packages_are_installed_and_removed_while_the_agent_runs() {
     let models = gnmic.run(&["capabilities"]).await;
     assert!(models.contains("bridge-port"), "{models}");
     update(&gnmic, ACME, r#"{"bridge": "br0", "port": ["eth1"]}"#).await;
-    assert_eq!(master(&net, "eth1").as_deref(), Some("br0"));
+    assert_eq!(net.link("eth1").master.as_deref(), Some("br0"));
     plans_with(&gnmic, &["bridge-port[name='acme']"]).await;
 
     let again = operate(&agent, &["install", archive]).unwrap();
@@ -538,7 +427,7 @@ fn install_request(archive: &Path, signed: &Path, [certificate, key]: &[String; 
 async fn packages_come_over_the_network_from_trusted_signers_alone() {
     const INSTALL: [&str; 1] = ["holdfast.services.v1.Packages/Install"];
     let net = Netns::enter();
-    let packed = packages("bridge-port");
+    let packed = packed("bridge-port");
     let archive = packed.path().join("bridge-port-1.0.0.hfs");
     let [trusted, stranger] = ["trusted", "stranger"].map(|name| signer(packed.path(), name));
     let request = install_request(&archive, &archive, &trusted);
@@ -617,7 +506,7 @@ async fn the_page_shows_instances_as_they_go_on() {
 async fn an_instance_whose_gate_reads_its_own_work_is_held_back() {
     let net = Netns::enter().with_veth("eth9", "peer9");
     let outline =
-        OUTLINE.replace("oper-status', params.port) == 'UP'", "mtu', params.port) != 1400");
+        SIZED_PORT.replace("oper-status', params.port) == 'UP'", "mtu', params.port) != 1400");
     let outline = outline.replace("state/oper-status\"]", "state/mtu\"]").replace("LINES", "");
     let packages = port_package(&outline);
     let folder = packages.path().to_str().unwrap();
@@ -625,7 +514,7 @@ async fn an_instance_whose_gate_reads_its_own_work_is_held_back() {
     let gnmic = Gnmic::for_admin(&agent);
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     let held_back = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state")];
-    shown_with(&gnmic, &held_back, &["walks-held-back\":true"]).await;
+    answer_with(&gnmic, &held_back, &["walks-held-back\":true"]).await;
     let walks = || agent.log().matches("what=\"walk\"").count();
     let (before, used) = (walks(), agent.resource_use().processor);
     assert!((10..=30).contains(&before), "{before} walks");

@@ -19,6 +19,7 @@ pub mod monitor;
 pub mod netns;
 pub mod raw_http2;
 pub mod rotation;
+pub mod services;
 pub mod sources;
 pub mod sshd;
 pub mod subscription;
