@@ -3,7 +3,7 @@
 use holdfast_scheduler::{Mode, TransactionOutcome, Trigger, TxnId};
 
 use crate::common::{self, Lab, delta, fact, key};
-use crate::{success, handed_out};
+use crate::{handed_out, success};
 
 // proves kv.M5, kv.V6
 #[test]

@@ -3,7 +3,7 @@
 use holdfast_scheduler::{Completion, TransactionOutcome};
 
 use crate::common::{self, Lab, fact, key};
-use crate::{MINUTES, SECOND, success, failed, fact_of, handed_out};
+use crate::{MINUTES, SECOND, fact_of, failed, handed_out, success};
 
 #[test]
 fn an_operation_without_effect_fails() {
