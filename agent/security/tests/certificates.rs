@@ -137,10 +137,12 @@ fn requests() {
                 uris: some(next()),
             },
         };
-        let made = params.generate();
-        assert_eq!(params.can_generate(), made.is_ok());
-        match made {
-            Ok(made) => assert!(made.pem.starts_with("-----BEGIN CERTIFICATE REQUEST-----")),
+        let generated = params.generate();
+        assert_eq!(params.can_generate(), generated.is_ok());
+        match generated {
+            Ok(generated) => {
+                assert!(generated.pem.starts_with("-----BEGIN CERTIFICATE REQUEST-----"))
+            }
             Err(error) => assert!(error.what.starts_with("generate_csr.params."), "{error}"),
         }
     });

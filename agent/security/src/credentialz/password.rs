@@ -67,8 +67,8 @@ impl CryptHash {
     pub fn sha512(text: &str) -> Result<Self, CryptError> {
         let malformed = CryptError::Malformed("SHA-512-crypt");
         let mut rest = text.strip_prefix("$6$").ok_or(malformed)?;
-        if let Some(given) = rest.strip_prefix("rounds=") {
-            let (rounds, behind) = given.split_once('$').ok_or(malformed)?;
+        if let Some(count) = rest.strip_prefix("rounds=") {
+            let (rounds, behind) = count.split_once('$').ok_or(malformed)?;
             let rounds: u32 = rounds.parse().map_err(|_| malformed)?;
             match rounds {
                 0..Params::ROUNDS_MIN => return Err(malformed),

@@ -121,13 +121,13 @@ fn an_invalid_key_option_refuses_the_upload() {
             Upload::Keys(vec![given("bob", "1", vec![raw(EC), key])]),
         ]
     };
-    let named = KeyOption::named;
+    let key_option = KeyOption::named;
     let ok = vec![
         KeyOption::numbered(3, "echo \"a\", b"),
-        named("FROM", "10.0.0.0/8,!10.1.0.0/16"),
-        named("restrict", ""),
-        named("environment", "A=b"),
-        named("expiry-time", "20301231"),
+        key_option("FROM", "10.0.0.0/8,!10.1.0.0/16"),
+        key_option("restrict", ""),
+        key_option("environment", "A=b"),
+        key_option("expiry-time", "20301231"),
     ];
     let file = text(&after(&rules(), with(ok)).unwrap().render(), "authorized_keys/bob");
     let options = file.lines().nth(1).unwrap();
@@ -136,15 +136,15 @@ fn an_invalid_key_option_refuses_the_upload() {
     ), "{options}");
     // option, reason
     for (option, why) in [
-        (named("no-such-thing", ""), "no key option `no-such-thing`"),
+        (key_option("no-such-thing", ""), "no key option `no-such-thing`"),
         (KeyOption::numbered(0, ""), "number 0"),
         (KeyOption::numbered(23, ""), "number 23"),
         (Err(OptionError::Nothing), "neither a name nor a number"),
-        (named("command", ""), "`command` needs a value"),
-        (named("pty", "x"), "`pty` takes no value"),
-        (named("command", "a\nssh-rsa B"), "control characters"),
-        (named("environment", "=x"), "NAME=value"),
-        (named("expiry-time", "tomorrow"), "no time"),
+        (key_option("command", ""), "`command` needs a value"),
+        (key_option("pty", "x"), "`pty` takes no value"),
+        (key_option("command", "a\nssh-rsa B"), "control characters"),
+        (key_option("environment", "=x"), "NAME=value"),
+        (key_option("expiry-time", "tomorrow"), "no time"),
     ] {
         let error = after(&rules(), with(vec![option])).unwrap_err();
         assert!(error.contains(why) && error.contains("account `bob`"), "{error}");
@@ -228,15 +228,15 @@ fn hashes_of_crypt_are_checked_and_compared() {
             "correct horse",
         ),
     ] {
-        let kept = CryptHash::parse(hash).unwrap();
-        assert!(kept.matches(password.as_bytes()), "{hash}");
-        assert!(!kept.matches(b"") && !kept.matches(b"correct mule"), "{hash}");
-        assert_eq!(kept.text(), hash);
-        assert!(!format!("{kept:?}").contains('$'), "hashes are not printed");
+        let parsed = CryptHash::parse(hash).unwrap();
+        assert!(parsed.matches(password.as_bytes()), "{hash}");
+        assert!(!parsed.matches(b"") && !parsed.matches(b"correct mule"), "{hash}");
+        assert_eq!(parsed.text(), hash);
+        assert!(!format!("{parsed:?}").contains('$'), "hashes are not printed");
     }
-    let made = CryptHash::of(b"correct horse", [3; SALT_OCTETS]).unwrap();
-    assert!(made.text().starts_with("$6$rounds=100000$") && made.matches(b"correct horse"));
-    assert_eq!(CryptHash::sha512(made.text()).unwrap(), made);
+    let hashed = CryptHash::of(b"correct horse", [3; SALT_OCTETS]).unwrap();
+    assert!(hashed.text().starts_with("$6$rounds=100000$") && hashed.matches(b"correct horse"));
+    assert_eq!(CryptHash::sha512(hashed.text()).unwrap(), hashed);
     assert_eq!(CryptHash::of(b"", [0; SALT_OCTETS]), Err(CryptError::Empty));
     assert_eq!(CryptHash::of(b"a\0b", [0; SALT_OCTETS]), Err(CryptError::Zero));
     assert_eq!(CryptHash::of(&[b'x'; 512], [0; SALT_OCTETS]), Err(CryptError::TooLong));
@@ -331,10 +331,10 @@ fn host_settings_are_rendered_for_sshd() {
 // proves 5.86
 #[test]
 fn generated_host_keys_replace_earlier_ones() {
-    let made = PrivateKey::parse(HOST).unwrap();
-    let upload = Upload::GeneratedKeys { stamp: stamp("g"), keys: vec![made.clone()] };
+    let host_key = PrivateKey::parse(HOST).unwrap();
+    let upload = Upload::GeneratedKeys { stamp: stamp("g"), keys: vec![host_key.clone()] };
     let (credentials, reply) = rules().apply(&Credentials::default(), upload).unwrap();
-    assert_eq!(reply, Reply::GeneratedKeys(vec![made.public().clone()]));
+    assert_eq!(reply, Reply::GeneratedKeys(vec![host_key.public().clone()]));
     assert_eq!(credentials.host.keys_freshness, Some(stamp("g")));
     // An empty upload returns the server to its own keys.
     let (bare, _) = rules().apply(&credentials, server_keys(&[])).unwrap();
