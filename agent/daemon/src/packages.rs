@@ -201,9 +201,9 @@ impl PackageUpload {
         self.sync().await?;
         digest.require(self.file.path(), &self.name).await?;
         let path = self.folder.join(&self.name);
-        let kept = self.file.persist(&path).map_err(|error| error.error);
-        let kept = kept.and_then(|_| fs::File::open(&self.folder)?.sync_all());
-        match kept {
+        let persisted = self.file.persist(&path).map_err(|error| error.error);
+        let persisted = persisted.and_then(|_| fs::File::open(&self.folder)?.sync_all());
+        match persisted {
             Ok(()) => Ok(path),
             Err(source) => Err(PackageError::Write { path, source }),
         }
@@ -244,7 +244,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let packages = Packages::new(state.path(), Slots::default());
         let inside = packages.folder.join("os.img");
-        for (given, want) in [
+        for (path, want) in [
             ("os.img", Some("os.img")),
             (inside.to_str().unwrap(), Some("os.img")),
             ("", None),
@@ -259,9 +259,9 @@ mod tests {
             ("a\nb", None),
             (&"x".repeat(256), None),
         ] {
-            let name = packages.file_name(given);
-            assert_eq!(name.as_deref().ok(), want, "{given}");
-            assert!(name.is_ok() || packages.begin(given).is_err());
+            let name = packages.file_name(path);
+            assert_eq!(name.as_deref().ok(), want, "{path}");
+            assert!(name.is_ok() || packages.begin(path).is_err());
         }
     }
 

@@ -39,9 +39,9 @@ pub fn restrict() -> io::Result<()> {
     prctl::set_dumpable(false)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let files = getrlimit(Resource::Nofile);
-    let wanted = files.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    if files.current.is_some_and(|current| current < wanted) {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..files })?;
+    let most_files = files.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if files.current.is_some_and(|current| current < most_files) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most_files), ..files })?;
     }
     Ok(())
 }

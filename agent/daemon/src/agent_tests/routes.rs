@@ -80,11 +80,11 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
     agent.update(BOX).await.unwrap();
     commit(&agent, &hop("m", "next-hop 192.0.2.2")).await.unwrap();
     for protocol in ["a", "z"] {
-        let asked = hop(protocol, "next-hop 192.0.2.3");
+        let request = hop(protocol, "next-hop 192.0.2.3");
         let place = format!("static[name={protocol}]/route[prefix={PREFIX}]");
         let reason = "route 10.0.0.0/8 metric 0 conflicts with that of protocol STATIC m of DEFAULT: only one of them can exist";
-        let commit_error = commit(&agent, &asked).await.unwrap_err();
-        let preview_error = preview(&agent, &asked).await.unwrap_err();
+        let commit_error = commit(&agent, &request).await.unwrap_err();
+        let preview_error = preview(&agent, &request).await.unwrap_err();
         for refused in [commit_error, preview_error] {
             let CommitError::Object { path, reason: given } = &refused else { panic!("{refused}") };
             assert!(path.ends_with(&place), "{refused}");
@@ -101,8 +101,8 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
     // One request moves a route from protocol to protocol, in either order of their names.
     commit(&agent, "no network-instance DEFAULT static a").await.unwrap();
     for (from, to) in [("m", "a"), ("a", "m")] {
-        let gone = format!("no network-instance DEFAULT static {from}; ");
-        commit(&agent, &(gone + &hop(to, "next-hop 192.0.2.3"))).await.unwrap();
+        let deletion = format!("no network-instance DEFAULT static {from}; ");
+        commit(&agent, &(deletion + &hop(to, "next-hop 192.0.2.3"))).await.unwrap();
         assert_eq!(made(&kernel), "0", "{from} to {to}");
         assert!(agent.handle.statuses(true).await.unwrap().is_empty());
     }

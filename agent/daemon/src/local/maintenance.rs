@@ -56,8 +56,8 @@ async fn switch<C: Datastore>(
     Extension(caller): Extension<Caller>,
     Json(entry): Json<SwitchEntry>,
 ) -> Response {
-    let known = Namespace::ALL.into_iter().find(|service| service.name() == entry.service);
-    let Some(service) = known else {
+    let namespace = Namespace::ALL.into_iter().find(|service| service.name() == entry.service);
+    let Some(service) = namespace else {
         return failure(StatusCode::NOT_FOUND, format!("there is no service `{}`", entry.service));
     };
     done(it.core.change(&caller, Intent::Switch { service, on: entry.on }).await.map(drop))

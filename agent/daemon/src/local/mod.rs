@@ -370,8 +370,8 @@ mod tests {
             assert_eq!(record.account.session.user.identity.as_str(), "local");
             let Activity::Command(done) = &record.account.activity else { panic!("{record:?}") };
             let given = done.arguments.iter().map(BoundedText::as_str).collect::<String>();
-            let told = (done.command.as_str(), given.as_str(), done.authz.detail.as_str());
-            assert_eq!(told, (command, arguments, detail));
+            let summary = (done.command.as_str(), given.as_str(), done.authz.detail.as_str());
+            assert_eq!(summary, (command, arguments, detail));
             assert_eq!(done.authz.outcome, AuthzOutcome::Permit);
         }
 

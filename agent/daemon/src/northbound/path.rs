@@ -96,8 +96,8 @@ impl Prefix {
 
     /// Joins the prefix with a path of the same request, and finds the origin.
     pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<JoinedPath, Refusal> {
-        self.named(path)?.known().map_err(|named| {
-            let reason = named.unknown_origin();
+        self.named(path)?.known().map_err(|unknown| {
+            let reason = unknown.unknown_origin();
             match self.access {
                 Access::Read => Refusal::unimplemented(reason),
                 Access::Write => Refusal::invalid(reason),

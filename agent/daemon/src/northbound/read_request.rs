@@ -183,8 +183,8 @@ impl ReadRequest {
         admitted: &[OrUnknown<AdmittedPath>],
         work: &ReadBudget,
     ) -> Result<Vec<OrUnknown<ReadPath>>, ReadStop> {
-        let mut known: HashMap<(Origin, &Path), OrUnknown<Arc<[PathPattern]>>> = HashMap::new();
-        let mut named = 0;
+        let mut resolved: HashMap<(Origin, &Path), OrUnknown<Arc<[PathPattern]>>> = HashMap::new();
+        let mut nodes = 0;
         let mut paths = Vec::with_capacity(admitted.len());
         for path in admitted {
             work.spend(1)?;
@@ -195,13 +195,13 @@ impl ReadRequest {
                     continue;
                 }
             };
-            let patterns = match known.get(&(joined.origin, &joined.path)) {
+            let patterns = match resolved.get(&(joined.origin, &joined.path)) {
                 Some(patterns) => patterns.clone(),
                 None => {
                     let patterns = self.expand(joined, literal, work)?;
-                    named += patterns.as_ref().map_or(0, |patterns| patterns.len());
-                    NAMED_NODES.check(named)?;
-                    known.insert((joined.origin, &joined.path), patterns.clone());
+                    nodes += patterns.as_ref().map_or(0, |patterns| patterns.len());
+                    NAMED_NODES.check(nodes)?;
+                    resolved.insert((joined.origin, &joined.path), patterns.clone());
                     patterns
                 }
             };

@@ -219,8 +219,8 @@ mod tests {
         let md5 = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
         assert!(Password::new("correct horse").unwrap().matches(md5));
         assert!(!Password::new("correct mule").unwrap().matches(md5));
-        let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
-        assert!(Password::new("correct horse").unwrap().matches(made.text()));
+        let hash = CryptHash::of(b"correct horse", [1; 12]).unwrap();
+        assert!(Password::new("correct horse").unwrap().matches(hash.text()));
     }
 
     #[test]

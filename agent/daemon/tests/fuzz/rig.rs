@@ -60,10 +60,10 @@ struct Rig {
 
 impl Rig {
     fn start() -> Self {
-        let told = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
-            told(info);
+            default_hook(info);
         }));
         let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();

@@ -230,7 +230,7 @@ async fn a_large_request_is_recorded_up_to_the_payload_limit() {
     client.get(request(large.clone(), ADA)).await.unwrap();
     let record = next(&mut reader).await;
     let payload = rpc(&record).payload.clone().unwrap();
-    let kept = GetRequest::decode(&payload.octets[..]).unwrap().path;
+    let paths = GetRequest::decode(&payload.octets[..]).unwrap().path;
     assert!(payload.cut && payload.octets.len() <= holdfast::methods::MAX_PAYLOAD);
-    assert!(kept.len() > 100 && kept[..100] == large.path[..100], "{}", kept.len());
+    assert!(paths.len() > 100 && paths[..100] == large.path[..100], "{}", paths.len());
 }

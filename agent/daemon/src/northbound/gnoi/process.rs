@@ -27,12 +27,12 @@ pub(super) fn kill(
             )));
         }
     };
-    let wanted = ProcessSelector {
+    let selector = ProcessSelector {
         pid: Some(request.pid).filter(|pid| *pid != 0),
         name: Some(request.name).filter(|name| !name.is_empty()),
     };
-    let activity = signal(&wanted, told, request.restart)?;
-    info!(caller = %caller.name, ?wanted, signal = ?told, "signalling a process");
+    let activity = signal(&selector, told, request.restart)?;
+    info!(caller = %caller.name, ?selector, signal = ?told, "signalling a process");
     match activity {
         SignalOutcome::Signalled => Ok(()),
         SignalOutcome::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),

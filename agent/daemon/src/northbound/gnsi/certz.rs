@@ -218,13 +218,13 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
         let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
         current.check_profile(&profile).map_err(refused)?; // before a key is made for it
         match rotate_request {
-            Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)) => {
-                if !asked.integrities.is_empty() {
+            Some(rotate_certificate_request::RotateRequest::GenerateCsr(csr)) => {
+                if !csr.integrities.is_empty() {
                     let reason =
                         "generate_csr.integrities: this box has no root of trust for measurement";
                     return Err(Refusal::unimplemented(reason));
                 }
-                let params = csr_params(asked.params.unwrap_or_default());
+                let params = csr_params(csr.params.unwrap_or_default());
                 let generated = in_background(move || params.generate()).await?;
                 Ok(Command::Upload {
                     upload: StreamMessage::Request { profile, generated },
@@ -249,7 +249,7 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
     }
 
     fn answer(reply: Reply) -> Self::Response {
-        let told = match reply {
+        let response = match reply {
             Reply::Uploaded => {
                 rotate_certificate_response::RotateResponse::Certificates(certz::UploadResponse {})
             }
@@ -267,7 +267,7 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
                 )
             }
         };
-        certz::RotateCertificateResponse { rotate_response: Some(told) }
+        certz::RotateCertificateResponse { rotate_response: Some(response) }
     }
 }
 
@@ -292,9 +292,9 @@ pub(super) async fn replacement(
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CertzError> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = spawn_blocking(work).await;
-    let done = done.map_err(|_| Refusal::internal("reading the message panicked"))?;
-    done.map_err(refused)
+    let result = spawn_blocking(work).await;
+    let result = result.map_err(|_| Refusal::internal("reading the message panicked"))?;
+    result.map_err(refused)
 }
 
 fn refused(error: CertzError) -> Refusal {

@@ -109,8 +109,8 @@ impl Rig {
             Ok(request)
         };
         let mut client = GNmiClient::with_interceptor(connected.channel.clone(), with);
-        let asked = client.capabilities(gnmi::CapabilityRequest::default()).await;
-        asked.map(drop).map_err(|status| status.to_string())
+        let answer = client.capabilities(gnmi::CapabilityRequest::default()).await;
+        answer.map(drop).map_err(|status| status.to_string())
     }
 
     fn everything(&self, name: &str, version: &str) -> SetBootConfigRequest {
@@ -480,8 +480,8 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
     for (word, change) in rows {
         let mut payload = payload(&rig);
         change(&mut payload);
-        let told = bootstrapped(&rig, &payload).await.unwrap_err();
-        assert!(told.contains(word), "{word}: {told}");
+        let error = bootstrapped(&rig, &payload).await.unwrap_err();
+        assert!(error.contains(word), "{word}: {error}");
         assert_eq!(rig.seen(), factory, "{word}");
     }
     bootstrapped(&rig, &payload(&rig)).await.unwrap();
@@ -498,11 +498,11 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
 async fn metadata_is_the_owners_and_is_shown_to_those_who_may_see_what_boots() {
     let rig = Rig::new().await;
     let agent = &rig.running.agent;
-    let shown = async || -> serde_json::Value {
+    let metadata_of = async || -> serde_json::Value {
         let text = Inspector(agent.handle.clone()).show(ShowContent::Boot).await.unwrap();
         serde_json::from_str(&text).unwrap()
     };
-    assert_eq!(shown().await, json!({"boot-config": null, "is-tried": false}));
+    assert_eq!(metadata_of().await, json!({"boot-config": null, "is-tried": false}));
     let text = |text: &str| prost_types::Value {
         kind: Some(prost_types::value::Kind::StringValue(text.to_owned())),
     };
@@ -511,7 +511,7 @@ async fn metadata_is_the_owners_and_is_shown_to_those_who_may_see_what_boots() {
     let mut payload = payload(&rig);
     payload.boot_config.metadata = Some(metadata.clone());
     bootstrapped(&rig, &payload).await.unwrap();
-    let boot = &shown().await["boot-config"];
+    let boot = &metadata_of().await["boot-config"];
     assert_eq!(boot["metadata"], json!({"rack": "B 17", "owner": "lab"}));
     assert_eq!(
         boot["vendor_config"].as_str().unwrap().as_bytes(),
@@ -542,6 +542,6 @@ async fn a_bootstrap_without_artefacts_leaves_the_policy_of_the_factory() {
     assert_eq!(none.code(), Code::FailedPrecondition);
     let rpc = "/gnmi.gNMI/Set".to_owned();
     let probe = authz::ProbeRequest { user: "eve".to_owned(), rpc };
-    let told = authz.probe(probe).await.unwrap().into_inner();
-    assert_eq!((told.action(), told.version.as_str()), (Action::Permit, ""));
+    let answer = authz.probe(probe).await.unwrap().into_inner();
+    assert_eq!((answer.action(), answer.version.as_str()), (Action::Permit, ""));
 }

@@ -162,7 +162,7 @@ impl FakeDatastore {
     pub(super) fn polled_leaf(&self, path: &str, value: &str) {
         let (path, value) = leaf(path, value);
         let mut polled = self.0.polled.lock().unwrap();
-        polled.retain(|(known, _)| *known != path);
+        polled.retain(|(other, _)| *other != path);
         polled.push((path, value));
     }
 

@@ -138,11 +138,11 @@ async fn a_refusal_names_the_reserved_item_and_its_service() {
     let own = "/interfaces/interface[name=eth0]/config/description";
     gnmi.set(set_request(&format!(r#"update {own} "a client's""#))).await.unwrap();
     let request = gnmi::GetRequest { r#type: DataType::Config as i32, ..get_request(&["/"]) };
-    let shown = gnmi.get(request).await.unwrap().into_inner();
-    let shown = value(shown.notification[0].update[0].val.as_ref());
-    assert!(shown.contains("a client's"), "{shown}");
+    let response = gnmi.get(request).await.unwrap().into_inner();
+    let response = value(response.notification[0].update[0].val.as_ref());
+    assert!(response.contains("a client's"), "{response}");
     for item in ["mgmt0", "hostname"] {
-        assert!(!shown.contains(item), "{shown}");
+        assert!(!response.contains(item), "{response}");
     }
 }
 
@@ -262,8 +262,8 @@ pub(super) fn reboot(method: RebootMethod, delay: Duration, message: &str) -> Re
 async fn reboots_are_requested_shown_and_cancelled() {
     let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
-    let shown = client.time(TimeRequest {}).await.unwrap().into_inner().time;
-    assert!(now_ns().abs_diff(shown) < ns(Duration::from_secs(1)));
+    let time = client.time(TimeRequest {}).await.unwrap().into_inner().time;
+    assert!(now_ns().abs_diff(time) < ns(Duration::from_secs(1)));
 
     client.cancel_reboot(CancelRebootRequest::default()).await.unwrap();
     let hour = Duration::from_secs(3600);

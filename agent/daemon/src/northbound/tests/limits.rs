@@ -73,9 +73,9 @@ async fn a_path_over_a_limit_is_refused_wherever_it_stands() {
         let request = gnmi::GetRequest { prefix: Some(at.clone()), ..get_request(&["/"]) };
         check(get(&mut client, request).await, limit, what);
         for mode in [Mode::Once, Mode::Stream] {
-            let mut wanted = list(mode, &["change /"]);
-            wanted.subscription[0].path = Some(at.clone());
-            check(subscribed(&mut client, wanted).await, limit, what);
+            let mut subscriptions = list(mode, &["change /"]);
+            subscriptions.subscription[0].path = Some(at.clone());
+            check(subscribed(&mut client, subscriptions).await, limit, what);
         }
         let update = gnmi::Update { path: Some(at.clone()), val: json("1"), ..Default::default() };
         for request in [

@@ -87,14 +87,14 @@ pub(super) fn part(part: install_request::Request) -> InstallRequest {
 async fn install(client: &mut Client, parts: Vec<install_request::Request>) -> Vec<String> {
     let requests = tokio_stream::iter(parts.into_iter().map(part).collect::<Vec<_>>());
     let mut responses = client.install(requests).await.unwrap().into_inner();
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     loop {
         match responses.message().await {
-            Ok(None) => return told,
-            Ok(Some(response)) => told.push(text(response)),
+            Ok(None) => return messages,
+            Ok(Some(response)) => messages.push(text(response)),
             Err(status) => {
-                told.push(format!("{:?}: {}", status.code(), status.message()));
-                return told;
+                messages.push(format!("{:?}: {}", status.code(), status.message()));
+                return messages;
             }
         }
     }
@@ -132,28 +132,31 @@ async fn an_image_comes_in_pieces_and_is_installed_whole() {
     let mut client = client(&core).await;
     let mebi = vec![7; 1 << 20];
     let parts = vec![wanted("2.0", 0), content(mebi.clone()), content("x"), content(mebi), end()];
-    let told = install(&mut client, parts).await;
-    let (first, last) = (&told[0], told.last().unwrap());
+    let messages = install(&mut client, parts).await;
+    let (first, last) = (&messages[0], messages.last().unwrap());
     assert_eq!((first.as_str(), last.as_str()), ("ready", "validated 2.0"));
-    let progress: Vec<u64> = told[1..told.len() - 1]
+    let progress: Vec<u64> = messages[1..messages.len() - 1]
         .iter()
         .map(|it| it.strip_prefix("progress ").unwrap().parse().unwrap())
         .collect();
-    assert!(progress.is_sorted() && progress.last() <= Some(&2_097_153), "{told:?}");
-    assert!(!progress.is_empty(), "{told:?}");
+    assert!(progress.is_sorted() && progress.last() <= Some(&2_097_153), "{messages:?}");
+    assert!(!progress.is_empty(), "{messages:?}");
     let installed = fs::read(core.state_folder().join("slots/2.0")).unwrap();
     assert_eq!((installed.len(), installed[1 << 20]), (2_097_153, b'x'));
     assert_eq!(arrivals(&core), 0);
 
     // A version that is installed or running is not transferred again.
     for version in ["2.0", "1.0"] {
-        let told = install(&mut client, vec![wanted(version, 0)]).await;
-        assert_eq!(told, [format!("validated {version}")]);
+        let messages = install(&mut client, vec![wanted(version, 0)]).await;
+        assert_eq!(messages, [format!("validated {version}")]);
     }
     // Only the program knows the installed versions: here it has removed one.
     fs::remove_file(core.state_folder().join("slots/2.0")).unwrap();
-    let told = install(&mut client, vec![wanted("2.0", 2), content("ab"), end()]).await;
-    assert_eq!((told[0].as_str(), told.last().unwrap().as_str()), ("ready", "validated 2.0"));
+    let messages = install(&mut client, vec![wanted("2.0", 2), content("ab"), end()]).await;
+    assert_eq!(
+        (messages[0].as_str(), messages.last().unwrap().as_str()),
+        ("ready", "validated 2.0")
+    );
 }
 
 // proves 6.12
@@ -187,10 +190,10 @@ async fn faults_of_an_image_are_install_errors() {
         (vec![wanted("--force", 0)], "InvalidArgument: version `--force` begins"),
         (vec![wanted("2\n3", 0)], "InvalidArgument: version `2\\n3` is not one line"),
     ] {
-        let told = install(&mut client, parts).await;
-        let last = told.last().unwrap();
-        assert!(last.starts_with(want), "{want}: {told:?}");
-        assert!(!told.iter().any(|it| it.starts_with("validated")), "{told:?}");
+        let messages = install(&mut client, parts).await;
+        let last = messages.last().unwrap();
+        assert!(last.starts_with(want), "{want}: {messages:?}");
+        assert!(!messages.iter().any(|it| it.starts_with("validated")), "{messages:?}");
         let slots = fs::read_dir(core.state_folder().join("slots")).unwrap().count();
         assert_eq!((arrivals(&core), slots), (0, 0), "{want}");
     }
@@ -212,8 +215,8 @@ impl Stream {
         stream
     }
 
-    async fn say(&self, said: install_request::Request) {
-        self.request_tx.send(part(said)).await.unwrap();
+    async fn say(&self, request: install_request::Request) {
+        self.request_tx.send(part(request)).await.unwrap();
     }
 
     async fn next(&mut self) -> String {
@@ -252,9 +255,9 @@ async fn one_image_comes_at_a_time() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // A client that goes in the middle of a transfer leaves nothing, and the next one can begin.
-    let gone = Stream::open(&mut client, "3.0").await;
-    gone.say(content("half")).await;
-    drop(gone);
+    let dropped = Stream::open(&mut client, "3.0").await;
+    dropped.say(content("half")).await;
+    drop(dropped);
     while arrivals(&core) > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -271,10 +274,10 @@ async fn an_install_without_messages_times_out() {
     let mut client = client(&core).await;
     let stream = Stream::open(&mut client, "2.0").await;
     stream.say(content("half")).await;
-    let held = stream.request_tx.clone();
+    let request_tx = stream.request_tx.clone();
     tokio::time::pause(); // not before: the program has a time of its own
     assert_eq!(stream.last().await, "DeadlineExceeded");
-    drop(held);
+    drop(request_tx);
     assert_eq!(arrivals(&core), 0);
 }
 
@@ -298,9 +301,11 @@ async fn activate(client: &mut Client, request: ActivateRequest) -> Result<Strin
 async fn a_box_without_slots_says_which_setting_it_lacks() {
     let core = FakeDatastore::new();
     let mut client = client(&core).await;
-    let told = install(&mut client, vec![wanted("2.0", 0), content("x"), end()]).await;
-    assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with("FailedPrecondition") && told[0].contains("--image-command"));
+    let messages = install(&mut client, vec![wanted("2.0", 0), content("x"), end()]).await;
+    assert_eq!(messages.len(), 1);
+    assert!(
+        messages[0].starts_with("FailedPrecondition") && messages[0].contains("--image-command")
+    );
     let refused = activate(&mut client, to("1.0")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("--image-command"), "{refused:?}");
@@ -313,8 +318,8 @@ async fn a_version_is_activated_if_it_is_there() {
     let core = with_slots();
     let mut client = client(&core).await;
     for version in ["2.0", "stuck"] {
-        let told = install(&mut client, vec![wanted(version, 0), content("x"), end()]).await;
-        assert_eq!(told.last().unwrap(), &format!("validated {version}"));
+        let messages = install(&mut client, vec![wanted(version, 0), content("x"), end()]).await;
+        assert_eq!(messages.last().unwrap(), &format!("validated {version}"));
     }
     let next = || fs::read_to_string(core.state_folder().join("next")).unwrap_or_default();
     let boot_config = |text: &str| {
@@ -332,10 +337,10 @@ async fn a_version_is_activated_if_it_is_there() {
         (ActivateRequest { boot_config: boot_config("{"), ..to("2.0") }, "InvalidArgument: "),
         (ActivateRequest { boot_config: Some(policy), ..to("2.0") }, "InvalidArgument: "),
     ] {
-        let said = activate(&mut client, request).await;
-        let said = said.unwrap_or_else(|it| format!("{:?}: {}", it.code(), it.message()));
-        assert!(said.starts_with(want), "{want}: {said}");
-        assert_eq!((next().as_str(), core.reboots().pending()), ("", None), "{said}");
+        let outcome = activate(&mut client, request).await;
+        let outcome = outcome.unwrap_or_else(|it| format!("{:?}: {}", it.code(), it.message()));
+        assert!(outcome.starts_with(want), "{want}: {outcome}");
+        assert_eq!((next().as_str(), core.reboots().pending()), ("", None), "{outcome}");
     }
     let later = ActivateRequest { no_reboot: true, ..to("2.0") };
     assert_eq!(activate(&mut client, later.clone()).await.unwrap(), "ok");
@@ -455,7 +460,7 @@ async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
     use AfterActivation::{Boots, FallsBack, Killed};
     let fell_back = "version 2.0 was activated, 1.0 runs";
     let new = || (Some("new".to_owned()), Some("new".to_owned()));
-    for (course, version, message, seen) in [
+    for (course, version, message, want) in [
         (&[][..], "1.0", "", (None, None)),
         (&[Killed], "1.0", "", (None, None)),
         (&[Boots], "2.0", "", new()),
@@ -474,7 +479,7 @@ async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
             rig = rig.then(*then).await;
         }
         assert_eq!(rig.verify().await, (version.to_owned(), message.to_owned()), "{course:?}");
-        assert_eq!(rig.seen(), seen, "{course:?}");
+        assert_eq!(rig.seen(), want, "{course:?}");
         let state = format!(r#""software-version":"{version}""#);
         assert!(rig.agent.published_text().contains(&state), "{}", rig.agent.published_text());
         // The configuration is applied once; later changes stay.
@@ -484,7 +489,7 @@ async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
                 .await
                 .unwrap();
             rig = rig.then(Killed).await;
-            assert_eq!((rig.verify().await.1.as_str(), rig.seen()), ("", seen), "{course:?}");
+            assert_eq!((rig.verify().await.1.as_str(), rig.seen()), ("", want), "{course:?}");
         }
         rig.agent.stop().await;
     }

@@ -236,7 +236,7 @@ async fn on_change_watches_counters_that_the_path_merely_covers() {
     assert_eq!(stream.next().await, "-/interfaces");
     core.state(STATUS, "UP");
     let back = stream.within(DEFAULT_SAMPLE_INTERVAL).await;
-    assert!(back.iter().all(|told| !told.starts_with('-')), "{back:?}");
+    assert!(back.iter().all(|line| !line.starts_with('-')), "{back:?}");
     let back = back.join(" ");
     assert!(back.contains(&up()) && back.contains(&count(2)), "{back}");
 }
@@ -250,9 +250,9 @@ async fn modes_mix_in_one_list() {
     let mut stream = stream(&mut client, &[&change, &sample, "target /system"]).await;
     assert_eq!(stream.until_sync().await, [&up(), &count(1), "sync"]);
     core.state(STATUS, "DOWN");
-    let mut told = stream.within(Duration::from_secs(10)).await;
-    told.sort();
-    assert_eq!(told, [count(1), count(1), down()]);
+    let mut lines = stream.within(Duration::from_secs(10)).await;
+    lines.sort();
+    assert_eq!(lines, [count(1), count(1), down()]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,13 +279,13 @@ async fn a_slow_reader_gets_the_newest_value_and_a_count() {
     for step in 0..steps {
         core.state(STATUS, if step % 2 == 0 { "DOWN" } else { "UP" });
     }
-    let told = changes.within(Duration::from_secs(1)).await;
-    let counted: u32 = told
+    let lines = changes.within(Duration::from_secs(1)).await;
+    let counted: u32 = lines
         .iter()
         .map(|it| 1 + it.split_once('*').map_or(0, |(_, more)| more.parse::<u32>().unwrap()))
         .sum();
-    assert_eq!(counted, steps, "{told:?}");
-    assert!(told.len() < 10 && told.last().unwrap().starts_with(&up()), "{told:?}");
+    assert_eq!(counted, steps, "{lines:?}");
+    assert!(lines.len() < 10 && lines.last().unwrap().starts_with(&up()), "{lines:?}");
 }
 
 // proves 1.112, 1.119, 1.120

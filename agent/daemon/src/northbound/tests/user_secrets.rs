@@ -94,19 +94,19 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
     let access = rig.agent.gnsi.access().number();
     rig.done(&made("one")).await;
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
-    let given = rig.credentials();
-    assert!(given != fresh && given.len() > fresh.len(), "{given:?}");
+    let from_client = rig.credentials();
+    assert!(from_client != fresh && from_client.len() > fresh.len(), "{from_client:?}");
     tokio::task::yield_now().await;
     assert_ne!(rig.agent.gnsi.access().number(), access, "open calls ask again");
 
     // The same again asks nothing of the box.
-    let asked = rig.kernel.requests();
+    let requests = rig.kernel.requests();
     rig.done(&made("one")).await;
-    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
+    assert_eq!((rig.kernel.requests(), rig.credentials()), (requests, from_client.clone()));
     // So does a dry run, whatever it says.
     rig.set(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap();
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
-    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
+    assert_eq!((rig.kernel.requests(), rig.credentials()), (requests, from_client.clone()));
 
     rig.switch(true).await;
     assert!(!rig.is_in("one").await);
@@ -115,11 +115,15 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
     assert_eq!(rig.credentials(), fresh);
     rig.switch(false).await;
     assert!(rig.is_in("one").await);
-    assert_eq!(rig.credentials(), given);
-    let asked = rig.kernel.requests();
+    assert_eq!(rig.credentials(), from_client);
+    let requests = rig.kernel.requests();
     rig = rig.restart().await;
     assert!(rig.is_in("one").await);
-    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given), "found in place");
+    assert_eq!(
+        (rig.kernel.requests(), rig.credentials()),
+        (requests, from_client),
+        "found in place"
+    );
     rig.done(&format!("delete {USER}")).await;
     assert!(!rig.is_in("one").await);
     assert_eq!(rig.credentials(), fresh);
@@ -129,35 +133,35 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
 async fn a_change_that_fails_leaves_the_old_password() {
     let mut rig = Rig::new().await;
     rig.done(&made("one")).await;
-    let given = rig.credentials();
+    let before = rig.credentials();
     rig.kernel.fault_at(1, Fault::Fail(nix::errno::Errno::EIO as i32));
     let refusal = rig.set(&format!(r#"{PASSWORD} "two""#), "").await.unwrap_err();
     assert_eq!(refusal.code(), Code::Internal, "{refusal}");
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), before);
     let rig = rig.restart().await;
     assert!(rig.is_in("one").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), before);
 }
 
 #[tokio::test]
 async fn a_commit_that_is_cancelled_gives_the_box_the_old_password_again() {
     let mut rig = Rig::new().await;
     rig.done(&made("one")).await;
-    let given = rig.credentials();
+    let before = rig.credentials();
     for request in [format!(r#"{PASSWORD} "two""#), format!("delete {USER}")] {
         rig.set(&request, "begin a 60").await.unwrap();
-        assert_ne!(rig.credentials(), given);
+        assert_ne!(rig.credentials(), before);
         rig.set("", "cancel a").await.unwrap();
         assert!(rig.is_in("one").await && !rig.is_in("two").await);
-        assert_eq!(rig.credentials(), given);
+        assert_eq!(rig.credentials(), before);
     }
     // A restart takes it back, too.
     rig.set(&format!(r#"{PASSWORD} "two""#), "begin a 60").await.unwrap();
     assert!(rig.is_in("two").await);
     let rig = rig.restart().await;
     assert!(rig.is_in("one").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), before);
 }
 
 /// A rotation in progress when gNSI is switched off is rolled back, and the passwords that clients set after it stay.
@@ -190,19 +194,19 @@ async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
 
     rig.switch(false).await;
     rig.done(&made("one")).await;
-    let given = rig.credentials();
-    assert_ne!(given, tried);
+    let from_client = rig.credentials();
+    assert_ne!(from_client, tried);
     drop(requests);
     while let Ok(Some(_)) = answers.message().await {}
     while rig.agent.gnsi.logins.rotator().take().is_none() {
         tokio::task::yield_now().await;
     }
     assert!(rig.is_in("one").await && !rig.is_in("tried").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), from_client);
     // Underneath is what the box had, and no longer what was tried.
     rig.done(&format!("delete {USER}")).await;
-    let gone = rig.credentials();
-    assert!(gone != given && gone != tried, "{gone:?}");
+    let deleted = rig.credentials();
+    assert!(deleted != from_client && deleted != tried, "{deleted:?}");
 }
 
 #[tokio::test]
