@@ -99,14 +99,14 @@ async fn no_plans(gnmic: &Gnmic) {
 
 /// Waits until the service plans have all of these parts.
 async fn plans_with(gnmic: &Gnmic, parts: &[&str]) {
-    shown_with(gnmic, &READ_PLANS, parts).await;
+    output_with(gnmic, &READ_PLANS, parts).await;
 }
 
 /// Waits until the answer to a request has all of these parts.
-async fn shown_with(gnmic: &Gnmic, request: &[&str], parts: &[&str]) {
+async fn output_with(gnmic: &Gnmic, request: &[&str], parts: &[&str]) {
     let has_parts = async || {
-        let shown = gnmic.json(request).await.to_string();
-        parts.iter().all(|part| shown.contains(part))
+        let output = gnmic.json(request).await.to_string();
+        parts.iter().all(|part| output.contains(part))
     };
     eventually_async(&format!("{parts:?} are shown"), has_parts).await;
 }
@@ -190,8 +190,8 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     plans_with(&gnmic, &["not reached within 1 s", "\"waits-for\":\"port eth9\""]).await;
     plans_with(&gnmic, &["sized-port[name='acme']", "not-reached", "eth9"]).await;
-    let shown = agent.show("services");
-    assert!(shown.contains("sized-port[name='acme']  1.0.0  failed"), "{shown}");
+    let output = agent.show("services");
+    assert!(output.contains("sized-port[name='acme']  1.0.0  failed"), "{output}");
 
     agent.kill();
     agent.restart().await;
@@ -203,9 +203,9 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     net.ip("link set peer9 up");
     eventually("the gate opens", || mtu(&net, "eth9") == Some(1400)).await;
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
-    shown_with(&gnmic, &ready, &["\"reached\""]).await;
-    let shown = plans(&gnmic).await;
-    assert!(!shown.contains("not-reached") && !shown.contains("failed"), "{shown}");
+    output_with(&gnmic, &ready, &["\"reached\""]).await;
+    let output = plans(&gnmic).await;
+    assert!(!output.contains("not-reached") && !output.contains("failed"), "{output}");
 
     net.ip("link set peer9 down");
     eventually("the gate closes", || mtu(&net, "eth9") != Some(1400)).await;
@@ -304,7 +304,7 @@ async fn guarded(net: &Netns, packages: &TempDir) -> (AgentProcess, Gnmic) {
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     net.ip("link set peer9 up");
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
-    shown_with(&gnmic, &ready, &["\"reached\""]).await;
+    output_with(&gnmic, &ready, &["\"reached\""]).await;
     // The kernel tells of the bridge's carrier a moment later.
     let is_up = || net.ip_json("link show dev br0")[0]["operstate"] == "UP";
     eventually("the bridge is up", is_up).await;
@@ -320,8 +320,8 @@ async fn operators_deploy_instances_again_and_read_what_they_made() {
     let packages = sized_port(WHILE_DOWN);
     let (agent, gnmic) = guarded(&net, &packages).await;
     let monitor = Monitor::start(&net).await;
-    let done = operate(&agent, &["redeploy", TAG]).unwrap();
-    assert!(done.contains("sized-port[name='acme']  1.0.0  ready"), "{done}");
+    let redeployed = operate(&agent, &["redeploy", TAG]).unwrap();
+    assert!(redeployed.contains("sized-port[name='acme']  1.0.0  ready"), "{redeployed}");
     for selection in [&["redeploy"][..], &["redeploy", "sized-port"], &["check-sync", TAG]] {
         operate(&agent, selection).unwrap();
     }
@@ -333,14 +333,14 @@ async fn operators_deploy_instances_again_and_read_what_they_made() {
     let bolt = "holdfast_native:/services/sized-port[name=bolt]";
     net.ip("link add eth8 type veth peer name peer8");
     update(&gnmic, bolt, r#"{"bridge": "br0", "port": "eth8"}"#).await;
-    let made = operate(&agent, &["get-modifications", TAG]).unwrap();
+    let modifications = operate(&agent, &["get-modifications", TAG]).unwrap();
     for part in [
         "port eth9, attached\n",
         "/interfaces/interface[name=eth9]/master \"br0\"\n",
         "/interfaces/interface[name=br0]/type \"bridge\"  (also sized-port[name='bolt'] (port eth8, attached))\n",
         "port eth9, sized\n  /interfaces/interface[name=eth9]/mtu 1400\n",
     ] {
-        assert!(made.contains(part), "`{part}` is not in {made}");
+        assert!(modifications.contains(part), "`{part}` is not in {modifications}");
     }
     let sized = operate(&agent, &["get-modifications", TAG, "port", "eth9", "sized"]).unwrap();
     assert!(!sized.contains("attached") && sized.contains("mtu"), "{sized}");
@@ -388,8 +388,8 @@ async fn operators_bring_a_zombie_back_or_end_it() {
     assert!(refused.contains("acknowledge"), "{refused}");
     assert_eq!(mtu(&net, "eth9"), Some(1400));
     let force = [&force[..], &["--acknowledge-inconsistent"]].concat();
-    let gone = operate(&agent, &force).unwrap();
-    assert_eq!(gone, format!("{TAG}  nothing is left of it\n"));
+    let output = operate(&agent, &force).unwrap();
+    assert_eq!(output, format!("{TAG}  nothing is left of it\n"));
     eventually("the bridge is gone", || net.find_link("br0").is_none()).await;
     assert_eq!(mtu(&net, "eth9"), Some(1500));
     no_plans(&gnmic).await;
@@ -426,15 +426,15 @@ async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
     eventually("the route is there", has_route).await;
     plans_with(&gnmic, &["\"action-status\":\"create-reached\""]).await;
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{NORTH}/state/status")];
-    shown_with(&gnmic, &ready, &["\"reached\""]).await;
+    output_with(&gnmic, &ready, &["\"reached\""]).await;
 
     let monitor = Monitor::start(&net).await;
     gnmic.run(&["set", "--delete", NORTH]).await;
     eventually("the address is gone", || net.addresses("eth9").is_empty()).await;
-    let seen = monitor.finish(&net).await;
-    let position = |part: &str| seen.iter().position(|line| line.contains(part));
+    let messages = monitor.finish(&net).await;
+    let position = |part: &str| messages.iter().position(|line| line.contains(part));
     let (route, address) = (position("198.51.100.0/24"), position("192.0.2.0/31"));
-    assert!(route.is_some() && route < address, "{seen:?}");
+    assert!(route.is_some() && route < address, "{messages:?}");
     no_plans(&gnmic).await;
 }
 
@@ -454,10 +454,10 @@ async fn packages_are_installed_and_removed_while_the_agent_runs() {
     let gnmic = Gnmic::for_admin(&agent);
     assert_eq!(operate(&agent, &["list"]).unwrap(), "");
     unknown(&gnmic).await;
-    let shown = operate(&agent, &["install", archive]).unwrap();
+    let output = operate(&agent, &["install", archive]).unwrap();
     assert!(
-        shown.contains("bridge-port 1.0.0\n") && shown.contains("writes /interfaces"),
-        "{shown}"
+        output.contains("bridge-port 1.0.0\n") && output.contains("writes /interfaces"),
+        "{output}"
     );
     let models = gnmic.run(&["capabilities"]).await;
     assert!(models.contains("bridge-port"), "{models}");
@@ -625,7 +625,7 @@ async fn an_instance_whose_gate_reads_its_own_work_is_held_back() {
     let gnmic = Gnmic::for_admin(&agent);
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     let held_back = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state")];
-    shown_with(&gnmic, &held_back, &["walks-held-back\":true"]).await;
+    output_with(&gnmic, &held_back, &["walks-held-back\":true"]).await;
     let walks = || agent.log().matches("what=\"walk\"").count();
     let (before, used) = (walks(), agent.resource_use().processor);
     assert!((10..=30).contains(&before), "{before} walks");

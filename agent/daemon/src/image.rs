@@ -173,9 +173,9 @@ impl DigestMethod {
             Self::Sha256 => sha(&mut file, &digest::SHA256).await,
             Self::Sha512 => sha(&mut file, &digest::SHA512).await,
             Self::Md5 => {
-                let mut made = Md5::new();
-                each(&mut file, |octets| made.update(octets)).await?;
-                Ok(made.finalize().to_vec())
+                let mut md5 = Md5::new();
+                each(&mut file, |octets| md5.update(octets)).await?;
+                Ok(md5.finalize().to_vec())
             }
         }
     }

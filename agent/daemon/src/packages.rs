@@ -115,16 +115,16 @@ impl Packages {
     }
 
     /// The name of the file, which alone may be given, or with its folder.
-    fn file_name(&self, given: &str) -> Result<String, PackageError> {
-        let wrong = || PackageError::Name { name: given.to_owned(), folder: self.folder.clone() };
-        let path = Path::new(given);
+    fn file_name(&self, sent: &str) -> Result<String, PackageError> {
+        let wrong = || PackageError::Name { name: sent.to_owned(), folder: self.folder.clone() };
+        let path = Path::new(sent);
         let name = match path.parent() {
-            Some(folder) if folder == self.folder || given.find('/').is_none() => path.file_name(),
+            Some(folder) if folder == self.folder || sent.find('/').is_none() => path.file_name(),
             _ => None,
         };
         let name = name.and_then(|name| name.to_str()).ok_or_else(wrong)?;
         let plain = !name.starts_with('.') && !name.contains(char::is_control);
-        if plain && name.len() <= MAX_NAME && given.ends_with(name) {
+        if plain && name.len() <= MAX_NAME && sent.ends_with(name) {
             return Ok(name.to_owned());
         }
         Err(wrong())

@@ -110,7 +110,7 @@ impl Signals {
     }
 
     pub async fn next(&mut self) -> SignalAction {
-        let (told, name) = tokio::select! {
+        let (received, name) = tokio::select! {
             _ = self.terminate.recv() => (SignalAction::End, "SIGTERM"),
             _ = self.interrupt.recv() => (SignalAction::End, "SIGINT"),
             _ = self.hang_up.recv() => (SignalAction::Reload, "SIGHUP"),
@@ -118,9 +118,9 @@ impl Signals {
         info!(
             signal = name,
             "told to {}",
-            if told == SignalAction::End { "end" } else { "reload" }
+            if received == SignalAction::End { "end" } else { "reload" }
         );
-        told
+        received
     }
 
     /// Waits for the request to end, while there is nothing to reload yet.

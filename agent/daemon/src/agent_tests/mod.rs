@@ -231,8 +231,8 @@ async fn a_large_change_shows_what_small_ones_show() {
         for first in (0..all).step_by(size) {
             agent.update(&routes(first, size)).await.unwrap();
         }
-        let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
-        assert!(made >= all, "{made} of {all} routes are there");
+        let created = kernel.contents().iter().filter(|it| it.contains("/32")).count();
+        assert!(created >= all, "{created} of {all} routes are there");
         published.push(agent.published_text());
         agent.stop().await;
     }
@@ -376,13 +376,13 @@ async fn a_commit_that_the_disk_refuses_is_taken_back() {
     agent.pass(Duration::from_secs(10)).await;
     assert_eq!((kernel.contents(), agent.published_text()), before);
     agent.update(BOX).await.unwrap();
-    let made = (kernel.contents(), agent.published_text());
+    let unchanged = (kernel.contents(), agent.published_text());
     agent.store.refuse(faults::Fault::Misreported).await.unwrap();
     agent.delete("/network-instances").await.unwrap();
     agent.update(BOX).await.unwrap();
     agent.stop().await;
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!((kernel.contents(), agent.published_text()), made);
+    assert_eq!((kernel.contents(), agent.published_text()), unchanged);
     agent.stop().await;
 }
 

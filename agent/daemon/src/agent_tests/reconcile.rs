@@ -23,9 +23,9 @@ pub(super) async fn replace_reconciliation(
 }
 
 /// Polls until the link is in the wanted state, because the test does not get the kernel's events.
-async fn until(agent: &Agent, wanted: ValueState) {
+async fn until(agent: &Agent, expected: ValueState) {
     let state = || agent.handle.inspect(|view| view.engine.state(&link::key("eth0")));
-    while state().await.unwrap() != wanted {
+    while state().await.unwrap() != expected {
         tokio::task::yield_now().await;
     }
 }

@@ -41,11 +41,11 @@ pub(super) async fn install(
 
 async fn fetch_and_install(
     network: &Network,
-    wanted: Install,
+    install: Install,
     software: &Software,
     file: &Path,
 ) -> Result<ActivationTime, InstallError> {
-    let Install { image, trust_anchor: trusts } = wanted;
+    let Install { image, trust_anchor: trusts } = install;
     let source = ImageSource { network: network.clone(), trusts: Some(trusts) };
     image::fetch(&source, &image.url, file).await?;
     let digest = Digest { method: DigestMethod::Sha256, octets: image.digest.to_vec() };

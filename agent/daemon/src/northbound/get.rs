@@ -312,7 +312,7 @@ impl PathAnswer<'_> {
     }
 
     /// The part of the found data that the caller may see. `room` holds the copy, if something had to be cut out.
-    fn seen<'f>(
+    fn visible<'f>(
         &self,
         path: &InstancePath,
         found: NodeRef<'f, LeafVersion>,
@@ -402,7 +402,7 @@ impl SelectVisitor<LeafVersion> for VisibilityCheck<'_, '_> {
     }
 
     fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {
-        self.is_there = self.answer.seen(path, found, &mut None)?.is_some();
+        self.is_there = self.answer.visible(path, found, &mut None)?.is_some();
         if self.is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
@@ -421,7 +421,7 @@ impl SelectVisitor<LeafVersion> for Documents<'_, '_> {
 
     fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {
         let mut room = None;
-        let Some(found) = self.answer.seen(path, found, &mut room)? else {
+        let Some(found) = self.answer.visible(path, found, &mut room)? else {
             return ControlFlow::Continue(());
         };
         if let Some(value) = self.answer.document(path, found, &self.selection)? {

@@ -62,15 +62,15 @@ impl ReadRequest {
         models: &[gnmi::ModelData],
         depth: Option<NonZeroU32>,
     ) -> Result<Self, Refusal> {
-        let known = core.models();
-        let schemas = [&known.openconfig, &known.native];
+        let core_models = core.models();
+        let schemas = [&core_models.openconfig, &core_models.native];
         let [openconfig, native] = match capabilities::use_models(schemas, models)? {
             None => [None, None],
             Some(models) => models.map(Some),
         };
         Ok(Self {
-            rights: rights.map(|rights| rights.for_models(&known)),
-            models: known,
+            rights: rights.map(|rights| rights.for_models(&core_models)),
+            models: core_models,
             prefix: Prefix::read(prefix, Access::Read)?,
             unknown: UnknownPaths::Refuse,
             openconfig: Filter { read_type: kind, models: openconfig, depth },
@@ -103,10 +103,10 @@ impl ReadRequest {
         for path in wire {
             let named = self.prefix.named(path)?;
             let origin = named.origin;
-            match named.known() {
-                Ok(known) => {
-                    origins.push(known.origin_name());
-                    joined.push(Ok(known));
+            match named.in_known_origin() {
+                Ok(path) => {
+                    origins.push(path.origin_name());
+                    joined.push(Ok(path));
                 }
                 Err(other) => {
                     joined.push(Err(self.ignored(UnknownPath::of_origin(&other))?));

@@ -338,7 +338,7 @@ mod tests {
         let mut table = ConnectionTable::new(SMALL);
         let mut now = Instant::now();
         let mut numbers = vec![None];
-        let mut told = String::new();
+        let mut log = String::new();
         for step in script.split(' ') {
             let number = |text: &str| text.parse::<usize>().unwrap();
             if let Some(seconds) = step.strip_prefix('+') {
@@ -352,15 +352,15 @@ mod tests {
                 let source = IpAddr::from([10, 0, 0, step.as_bytes()[0]]);
                 let end = table.next;
                 let admission = table.admit(source, end, now);
-                let comma = if told.is_empty() { "" } else { ", " };
+                let comma = if log.is_empty() { "" } else { ", " };
                 match (admission.number, admission.ended.as_slice()) {
-                    (None, _) => write!(told, "{comma}{end} refused").unwrap(),
+                    (None, _) => write!(log, "{comma}{end} refused").unwrap(),
                     (Some(_), []) => {}
-                    (Some(_), ended) => write!(told, "{comma}{end} ends {ended:?}").unwrap(),
+                    (Some(_), ended) => write!(log, "{comma}{end} ends {ended:?}").unwrap(),
                 }
                 numbers.push(admission.number);
             }
         }
-        (table, now, told.replace(['[', ']'], ""))
+        (table, now, log.replace(['[', ']'], ""))
     }
 }

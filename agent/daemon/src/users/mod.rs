@@ -313,8 +313,8 @@ impl Users {
             }
             return None;
         };
-        let known = entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        if let Some((_, entry)) = known.filter(|(of, _)| of.is_same(&password)) {
+        let current = entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some((_, entry)) = current.filter(|(of, _)| of.is_same(&password)) {
             return Some(entry);
         }
         let entry = entry_of(User {

@@ -137,7 +137,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     .unwrap()
     .with_undertakings(reboots.undertakings().clone());
     let slots = Slots::default();
-    let running = RunningVersion::given("1.0");
+    let running = RunningVersion::certain("1.0");
     let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);
     // Its readers go further than those of an agent that refuses such paths.
     let ignored = IgnoredSubscriptions::new(&models.native, UnknownPaths::Ignore).unwrap();

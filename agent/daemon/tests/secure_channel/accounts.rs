@@ -177,11 +177,11 @@ async fn a_stream_is_recorded_at_login_and_logout() {
             subscription: vec![Subscription { mode, ..Default::default() }],
             ..Default::default()
         };
-        let asked = SubscribeRequest {
+        let subscribe = SubscribeRequest {
             request: Some(subscribe_request::Request::Subscribe(list)),
             ..Default::default()
         };
-        request_tx.send(asked.clone()).await.unwrap();
+        request_tx.send(subscribe.clone()).await.unwrap();
         let open = next(&mut reader).await;
         assert_eq!(
             text(&open),
@@ -189,9 +189,9 @@ async fn a_stream_is_recorded_at_login_and_logout() {
         );
         let payload = rpc(&open).payload.clone().unwrap();
         assert_eq!(payload.message, "gnmi.SubscribeRequest");
-        assert_eq!(SubscribeRequest::decode(&payload.octets[..]).unwrap(), asked);
+        assert_eq!(SubscribeRequest::decode(&payload.octets[..]).unwrap(), subscribe);
         stream.message().await.unwrap().unwrap();
-        request_tx.send(asked).await.unwrap(); // more messages are no more records
+        request_tx.send(subscribe).await.unwrap(); // more messages are no more records
         let want = if cancelled {
             request_tx.send(SubscribeRequest::default()).await.unwrap();
             drop((stream, request_tx));

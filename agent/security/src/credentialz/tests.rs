@@ -22,7 +22,7 @@ fn stamp(version: &str) -> Freshness {
     Freshness { version: version.into(), created_on: 7 }
 }
 
-fn given<T>(account: &str, version: &str, what: T) -> AccountUpload<T> {
+fn upload<T>(account: &str, version: &str, what: T) -> AccountUpload<T> {
     AccountUpload { account: account.into(), stamp: stamp(version), what }
 }
 
@@ -33,7 +33,7 @@ fn raw(octets: &[u8]) -> RawKey {
 fn principals(account: &str, names: &[&str]) -> Upload {
     let principal = |name: &&str| RawPrincipal { name: (*name).to_owned(), options: Vec::new() };
     let names = names.iter().map(principal).collect();
-    Upload::Principals(vec![given(account, "1", names)])
+    Upload::Principals(vec![upload(account, "1", names)])
 }
 
 fn server_keys(artefacts: &[(&[u8], &[u8])]) -> Upload {
@@ -68,7 +68,7 @@ fn text(rendered: &RenderedCredentials, path: &str) -> String {
 #[test]
 fn lists_are_replaced_as_a_whole_and_an_empty_one_clears() {
     let keys = |list: &[&[u8]]| {
-        Upload::Keys(vec![given("alice", "1", list.iter().map(|it| raw(it)).collect())])
+        Upload::Keys(vec![upload("alice", "1", list.iter().map(|it| raw(it)).collect())])
     };
     let file = |uploads| {
         let rendered = after(&rules(), uploads).unwrap().render();
@@ -94,12 +94,12 @@ fn lists_are_replaced_as_a_whole_and_an_empty_one_clears() {
 // proves 5.82, 5.84, 5.85
 #[test]
 fn accounts_must_exist_and_be_unique() {
-    let password = |account| Upload::Passwords(vec![given(account, "1", hash())]);
-    refused(vec![Upload::Keys(vec![given("eve", "1", Vec::new())])], "no account `eve`");
+    let password = |account| Upload::Passwords(vec![upload(account, "1", hash())]);
+    refused(vec![Upload::Keys(vec![upload("eve", "1", Vec::new())])], "no account `eve`");
     refused(vec![principals("eve", &[])], "no account `eve`");
     refused(vec![password("eve")], "no account `eve`");
     refused(vec![password("..")], "no account `..`");
-    let twice = vec![given("bob", "1", Vec::new()), given("bob", "2", Vec::new())];
+    let twice = vec![upload("bob", "1", Vec::new()), upload("bob", "2", Vec::new())];
     refused(vec![Upload::Keys(twice)], "`bob` is named twice");
     refused(vec![principals("spiffe://box/robot", &["a"])], "over gRPC only");
     refused(vec![Upload::Keys(Vec::new())], "nothing is in the request");
@@ -117,8 +117,8 @@ fn an_invalid_key_option_refuses_the_upload() {
     let with = |options: Vec<Result<KeyOption, OptionError>>| {
         let key = RawKey { options, ..raw(USER) };
         vec![
-            Upload::Keys(vec![given("bob", "0", vec![raw(EC)])]),
-            Upload::Keys(vec![given("bob", "1", vec![raw(EC), key])]),
+            Upload::Keys(vec![upload("bob", "0", vec![raw(EC)])]),
+            Upload::Keys(vec![upload("bob", "1", vec![raw(EC), key])]),
         ]
     };
     let key_option = KeyOption::named;
@@ -394,7 +394,7 @@ fn principals_are_single_words() {
 // proves 5.8, 5.5
 #[test]
 fn a_version_is_in_use_by_its_account_alone() {
-    let keys = |account, version| Upload::Keys(vec![given(account, version, Vec::new())]);
+    let keys = |account, version| Upload::Keys(vec![upload(account, version, Vec::new())]);
     let credentials = after(&rules(), vec![keys("alice", "1")]).unwrap();
     let in_use = |upload| rules().version_in_use(&credentials, &upload);
     assert_eq!(in_use(keys("alice", "1")).as_deref(), Some("1"));
@@ -412,9 +412,9 @@ fn stored_credentials_round_trip() {
     let options = vec![KeyOption::named("command", "a \"b\""), KeyOption::named("pty", "")];
     let key = RawKey { options, description: "key of alice".into(), ..raw(USER) };
     let uploads = vec![
-        Upload::Keys(vec![given("alice", "k", vec![key, raw(EC)])]),
+        Upload::Keys(vec![upload("alice", "k", vec![key, raw(EC)])]),
         principals("bob", &["a", "b"]),
-        Upload::Passwords(vec![given("alice", "p", hash())]),
+        Upload::Passwords(vec![upload("alice", "p", hash())]),
         Upload::CaKeys { stamp: stamp("ca"), keys: vec![raw(CA)] },
         server_keys(&[(HOST, HOST_CERTIFICATE)]),
         Upload::Allowed(BTreeSet::from([Authentication::Password])),

@@ -61,7 +61,7 @@ impl UnansweredOperations {
         self.operations.extend(operations.iter().map(|operation| operation.id));
     }
 
-    fn done(&mut self, count: usize) {
+    fn confirm(&mut self, count: usize) {
         self.operations.drain(..count);
     }
 
@@ -168,7 +168,7 @@ impl Task {
         self.clean_up(batch, &failures);
         self.drain_notifications();
         let completions = batch.completions(end, failures);
-        self.unanswered.done(completions.len());
+        self.unanswered.confirm(completions.len());
         self.mailbox.post(Event::Completed(completions));
     }
 

@@ -183,11 +183,11 @@ impl EditAuthorizer for PathPermissions {
         path: &InstancePath,
         supplied: NodeRef<'_, LeafMark>,
     ) -> Result<(), InstancePath> {
-        let shown = before.config_view(origin);
+        let view_before = before.config_view(origin);
         // Values may be sent back by those who may read them. For others, an accepted equal value would reveal the
         // present one.
         let is_unchanged = |path: &InstancePath, leaf: Option<&Leaf<LeafMark>>| {
-            let same = match (shown.get(path), leaf) {
+            let same = match (view_before.get(path), leaf) {
                 (Some(NodeRef::Leaf(present)), Some(leaf)) => present.value == leaf.value,
                 (Some(NodeRef::Branch(_)), None) => true,
                 _ => false,

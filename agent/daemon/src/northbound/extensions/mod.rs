@@ -128,7 +128,7 @@ enum KnownExtension<'a> {
 fn known_extensions(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>, Refusal> {
     let mut all: Vec<KnownExtension<'_>> = Vec::new();
     for ext in extensions.iter().filter_map(|extension| extension.ext.as_ref()) {
-        let known = match ext {
+        let recognized = match ext {
             Ext::RegisteredExt(registered) if registered.id == plan::ID => {
                 KnownExtension::Plan(PlanOption::read(&registered.msg)?)
             }
@@ -141,11 +141,11 @@ fn known_extensions(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>,
                 KnownExtension::ConfigSubscription(subscription)
             }
         };
-        if all.iter().any(|other| other.name() == known.name()) {
-            let text = format!("the extension `{}` is given twice", known.name());
+        if all.iter().any(|other| other.name() == recognized.name()) {
+            let text = format!("the extension `{}` is given twice", recognized.name());
             return Err(Refusal::invalid(text));
         }
-        all.push(known);
+        all.push(recognized);
     }
     Ok(all)
 }
@@ -225,8 +225,8 @@ fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
 }
 
 /// Refusal of `history`: the mistake in it, or else that past values are not kept.
-fn refuse_history(asked: &gnmi_ext::History, mode: Mode) -> Refusal {
-    match &asked.request {
+fn refuse_history(requested: &gnmi_ext::History, mode: Mode) -> Refusal {
+    match &requested.request {
         None => Refusal::invalid("the extension `history` has no time"),
         Some(history::Request::SnapshotTime(_)) if mode != Mode::Once => {
             Refusal::invalid("a snapshot of the past can be read ONCE only")

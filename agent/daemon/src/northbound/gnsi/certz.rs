@@ -65,9 +65,9 @@ impl<D: Datastore> CertzService<D> {
     async fn change_list(&self, guard: RotationGuard, now: Profiles) -> Result<(), Status> {
         let face = Arc::clone(&self.face);
         let changed = tokio::spawn(async move {
-            let done = face.change_list(now).await;
+            let outcome = face.change_list(now).await;
             drop(guard);
-            done
+            outcome
         });
         let failed = |_| Refusal::internal("changing the profiles panicked");
         Ok(changed.await.map_err(failed)??)
@@ -273,7 +273,7 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
 
 /// Translates a message with all profiles. `in_use` is the profile that the server will be bound to.
 pub(super) async fn replacement(
-    given: CertzProfiles,
+    uploaded: CertzProfiles,
     in_use: Option<SmolStr>,
     profiles: &TlsProfiles,
 ) -> Result<StreamMessage, Refusal> {
@@ -282,7 +282,7 @@ pub(super) async fn replacement(
             let entities = entities(profile.certz.unwrap_or_default().entities)?;
             Ok(Upload { profile: profile.ssl_profile_id.into(), entities })
         };
-        given.profiles.into_iter().map(upload).collect::<Result<Vec<_>, CertzError>>()
+        uploaded.profiles.into_iter().map(upload).collect::<Result<Vec<_>, CertzError>>()
     });
     let (uploads, identity) = (uploads.await?, profiles.identity());
     Ok(StreamMessage::Replacement { uploads, in_use, identity, now: UnixTime::now() })

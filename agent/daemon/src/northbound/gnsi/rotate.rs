@@ -164,7 +164,7 @@ pub(in crate::northbound) async fn try_uploads<S: Rotatable>(
     let mut rotation = Rotation::open(service.last());
     for upload in uploads {
         match driver.upload(rotation, upload, true).await {
-            Ok(done) => rotation = done.next,
+            Ok(step) => rotation = step.next,
             Err(fallen) => return Err(driver.fail(fallen).await),
         }
     }

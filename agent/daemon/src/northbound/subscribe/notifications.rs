@@ -115,7 +115,7 @@ impl<'a> NotificationWriter<'a> {
             let portion = portions.next().await;
             let before = walk.visited();
             let is_ended = self.write_portion(&mut walk, tell, before + portion.nodes);
-            portions.done(portion, walk.visited() - before);
+            portions.finish(portion, walk.visited() - before);
             for notification in std::mem::take(&mut self.complete) {
                 self.outlet.notify(notification).await?;
             }

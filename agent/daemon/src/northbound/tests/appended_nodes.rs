@@ -30,7 +30,7 @@ async fn stream(client: &mut Client, mode: Mode, subscription: &str) -> Subscrip
     Subscription::open(client, subscribe(list(mode, &[subscription]))).await
 }
 
-async fn told(stream: &mut Subscription) -> String {
+async fn updates_of(stream: &mut Subscription) -> String {
     stream.within(Duration::from_secs(1)).await.join(" ")
 }
 
@@ -68,11 +68,11 @@ async fn a_running_stream_tells_of_appended_leaves() {
         }
         stream.until_sync().await;
         core.append(&GROWN);
-        assert_eq!(told(&mut stream).await, "", "{path}: no leaf has changed");
+        assert_eq!(updates_of(&mut stream).await, "", "{path}: no leaf has changed");
         set(&mut client, SET).await;
-        assert_eq!(told(&mut stream).await, at_append, "{path}");
+        assert_eq!(updates_of(&mut stream).await, at_append, "{path}");
         set(&mut client, &format!("update {SIZE} 5")).await;
-        assert_eq!(told(&mut stream).await, at_change, "{path}");
+        assert_eq!(updates_of(&mut stream).await, at_change, "{path}");
     }
 }
 
@@ -85,7 +85,7 @@ async fn appended_leaves_without_events_are_sampled() {
     stream.until_sync().await;
     core.append(&GROWN);
     core.polled_native_leaf("/system/ssh-server/attempts", Value::Uint(3));
-    assert_eq!(told(&mut stream).await, "/system/ssh-server/attempts=\"3\"");
+    assert_eq!(updates_of(&mut stream).await, "/system/ssh-server/attempts=\"3\"");
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn polls_and_streams_show_what_the_policy_permits_of_appended_nodes() {
     core.append(&GROWN);
     set(&mut client, SET).await;
     let visible = "/things/thing[name=b]/name=\"b\" /things/thing[name=b]/size=2";
-    assert_eq!(told_of_things(&told(&mut follower).await), visible);
+    assert_eq!(told_of_things(&updates_of(&mut follower).await), visible);
     poll.poll().await;
     let polled = poll.until_sync().await.join(" ");
     assert!(

@@ -150,9 +150,9 @@ async fn while_a_commit_waits_only_its_own_requests_pass() {
     ] {
         let before = rig.agent.handle.revision().number;
         let answered = rig.set_with(operations, extension).await;
-        let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
-        assert_eq!(told, code, "{operations} {extension}: {answered:?}");
-        if told != Code::Ok {
+        let answer_code = answered.as_ref().err().map_or(Code::Ok, Status::code);
+        assert_eq!(answer_code, code, "{operations} {extension}: {answered:?}");
+        if answer_code != Code::Ok {
             assert_eq!(rig.agent.handle.revision().number, before, "{operations} {extension}");
         }
     }
@@ -279,8 +279,8 @@ async fn the_writer_with_the_highest_election_id_of_its_role_writes() {
         mtu += 1;
         let election = format!("election {role} {high} {low}");
         let answered = rig.set_with(&format!("update {MTU} {mtu}"), &election).await;
-        let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
-        assert_eq!(told, code, "{election}: {answered:?}");
+        let answer_code = answered.as_ref().err().map_or(Code::Ok, Status::code);
+        assert_eq!(answer_code, code, "{election}: {answered:?}");
         let is_visible = rig.agent.published_text().contains(&format!(r#""mtu":{mtu}"#));
         assert_eq!(is_visible, code == Code::Ok, "{election}");
     }
@@ -316,7 +316,7 @@ async fn subscribers_receive_the_boundary_of_each_commit() {
     assert!(text.contains("/config/mtu=1414") && !text.contains("/state/"), "{text}");
     let mtu = |value: u32| format!("{MTU}={value}");
     // request, extensions, messages to the follower
-    for (asked, extension, expected) in [
+    for (requests, extension, expected) in [
         (format!("update {MTU} 1314"), "", vec![mtu(1314), "done".into()]),
         (r#"update /system/config/hostname "box""#.into(), "", vec!["done".into()]),
         (format!("update {MTU} 1315"), "begin a", vec![mtu(1315), "done a".into()]),
@@ -327,9 +327,9 @@ async fn subscribers_receive_the_boundary_of_each_commit() {
         (format!("update {MTU} 1317"), "dry-run", vec![]),
         (format!("update {MTU} 1318"), "", vec![mtu(1318), "done".into()]),
     ] {
-        rig.set_with(&asked, extension).await.unwrap();
+        rig.set_with(&requests, extension).await.unwrap();
         for expected in expected {
-            assert_eq!(follower.next().await, expected, "{asked} {extension}");
+            assert_eq!(follower.next().await, expected, "{requests} {extension}");
         }
     }
     // A commit that is not confirmed.

@@ -36,27 +36,27 @@ async fn a_dry_run_says_what_a_set_would_do_and_changes_nothing() {
         r#"update /interfaces/interface[name=eth9]/config "#,
         r#"{"name": "eth9", "type": "iana-if-type:ethernetCsmacd"}"#
     );
-    for (asked, expected) in [
+    for (request, expected) in [
         (format!("update {MTU} 1314"), "changed_in_place"),
         ("delete /network-instances".to_owned(), "removed"),
         (missing.to_owned(), ""),
         (String::new(), ""),
     ] {
-        let preview_of_set = preview(&rig.set_with(&asked, "dry-run").await.unwrap());
+        let preview_of_set = preview(&rig.set_with(&request, "dry-run").await.unwrap());
         let operations = operations(&preview_of_set);
-        assert_eq!(operations.is_empty(), expected.is_empty(), "{asked}: {operations:?}");
-        assert!(operations.iter().all(|it| it.starts_with(expected)), "{asked}: {operations:?}");
+        assert_eq!(operations.is_empty(), expected.is_empty(), "{request}: {operations:?}");
+        assert!(operations.iter().all(|it| it.starts_with(expected)), "{request}: {operations:?}");
         assert_eq!(
             preview_of_set.pending.is_empty(),
-            asked != missing,
-            "{asked}: {preview_of_set:?}"
+            request != missing,
+            "{request}: {preview_of_set:?}"
         );
         let explained = |pending: &holdfast::Pending| pending.waits_for.join(" ").contains("eth9");
         assert!(preview_of_set.pending.iter().all(explained), "{preview_of_set:?}");
         assert_eq!(
             preview_of_set.configuration.is_empty(),
-            asked.is_empty(),
-            "{asked}: {preview_of_set:?}"
+            request.is_empty(),
+            "{request}: {preview_of_set:?}"
         );
         assert_eq!(preview_of_set.totals.unwrap().operations, operations.len() as u64);
     }

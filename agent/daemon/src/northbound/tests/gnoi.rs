@@ -461,14 +461,14 @@ async fn a_package_is_kept_whole_or_not_at_all() {
     let mut send =
         async |parts: Vec<SetPackageRequest>| client.set_package(tokio_stream::iter(parts)).await;
     let folder = core.state_folder().join("packages");
-    let kept = || std::fs::read(folder.join("os.img")).ok();
+    let content = || std::fs::read(folder.join("os.img")).ok();
     let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
 
     let (chunk, end) = (vec![7; 64 << 10], b"end");
     let whole = [&chunk[..], end].concat();
     let parts = vec![package("os.img"), contents(&chunk), contents(end), sha256(&whole)];
     send(parts).await.unwrap();
-    assert_eq!((kept(), files()), (Some(whole.clone()), 1));
+    assert_eq!((content(), files()), (Some(whole.clone()), 1));
 
     let unspecified = HashType { hash: vec![0; 32].into(), ..Default::default() };
     let activated = |version: &str| {
@@ -506,10 +506,10 @@ async fn a_package_is_kept_whole_or_not_at_all() {
     ] {
         let message = refused(send(parts).await, code);
         assert!(message.contains(word), "{message}");
-        assert_eq!((kept(), files()), (Some(whole.clone()), 1), "{message}");
+        assert_eq!((content(), files()), (Some(whole.clone()), 1), "{message}");
     }
     send(vec![package("os.img"), contents(b"new"), sha256(b"new")]).await.unwrap();
-    assert_eq!(kept().as_deref(), Some(&b"new"[..]));
+    assert_eq!(content().as_deref(), Some(&b"new"[..]));
 }
 
 // proves 6.11

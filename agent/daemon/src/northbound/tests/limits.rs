@@ -123,18 +123,18 @@ async fn paths_subscriptions_and_what_they_name_are_counted() {
     get(&mut client, paths(REQUEST_PATHS.figure, root.clone())).await.unwrap();
     check(get(&mut client, paths(REQUEST_PATHS.figure + 1, root)).await, &REQUEST_PATHS, "paths");
     let subscriptions = |count| {
-        let mut wanted = list(Mode::Stream, &["change /system/config/hostname"]);
-        wanted.subscription = vec![wanted.subscription[0].clone(); count];
-        wanted
+        let mut subscriptions = list(Mode::Stream, &["change /system/config/hostname"]);
+        subscriptions.subscription = vec![subscriptions.subscription[0].clone(); count];
+        subscriptions
     };
     let most = SUBSCRIPTIONS.figure;
     subscribed(&mut client, subscriptions(most)).await.unwrap();
     check(subscribed(&mut client, subscriptions(most + 1)).await, &SUBSCRIPTIONS, "subscriptions");
     // Each subscription is looked up with a copy of the prefix.
-    let mut wanted = subscriptions(most);
-    wanted.subscription.iter_mut().for_each(|it| it.path = None);
-    wanted.prefix = Some(named(&["x".repeat(JOINED_PATHS.figure / most).as_str()]));
-    check(subscribed(&mut client, wanted).await, &JOINED_PATHS, "copies of the prefix");
+    let mut subscriptions = subscriptions(most);
+    subscriptions.subscription.iter_mut().for_each(|it| it.path = None);
+    subscriptions.prefix = Some(named(&["x".repeat(JOINED_PATHS.figure / most).as_str()]));
+    check(subscribed(&mut client, subscriptions).await, &JOINED_PATHS, "copies of the prefix");
     // Each path expands to all configuration leaves, and differs from the others in a key.
     let many = (0..REQUEST_PATHS.figure).map(|at| {
         let mut one = named(&["*", "*", "...", "config", "*"]);

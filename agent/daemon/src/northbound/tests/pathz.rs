@@ -185,7 +185,7 @@ async fn changes_and_deletes_of_denied_paths_are_not_sent() {
     stream.until_sync().await;
     set(&mut client, r#"update /interfaces/interface[name=eth1]/config/mtu 1500; update /interfaces/interface[name=eth0]/config/description "x""#).await;
     set(&mut client, "delete /interfaces/interface[name=eth1]; delete /interfaces/interface[name=eth0]/config/description").await;
-    core.gone("/interfaces/interface[name=eth1]");
+    core.remove_state("/interfaces/interface[name=eth1]");
     set(&mut client, "update /interfaces/interface[name=eth0]/config/mtu 1600").await;
     let updates = stream.within(Duration::from_millis(100)).await;
     assert_eq!(updates, ["/interfaces/interface[name=eth0]/config/mtu=1600"]);

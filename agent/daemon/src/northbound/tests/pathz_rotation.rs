@@ -51,10 +51,10 @@ impl Rotation {
 
     async fn send(
         &mut self,
-        asked: rotate_request::RotateRequest,
+        message: rotate_request::RotateRequest,
         force_overwrite: bool,
     ) -> String {
-        let request = pathz::RotateRequest { rotate_request: Some(asked), force_overwrite };
+        let request = pathz::RotateRequest { rotate_request: Some(message), force_overwrite };
         self.request_tx.send(request).await.unwrap();
         match self.responses.message().await {
             Ok(Some(pathz::RotateResponse { response: Some(_) })) => "uploaded".into(),

@@ -110,7 +110,7 @@ async fn changes_are_sent_once_in_order() {
     core.state("/interfaces/interface[name=eth9]/state/oper-status", "UP");
     let eth9 = "/interfaces/interface[name=eth9]/state/oper-status";
     assert_eq!(changes.next().await, format!("{eth9}=\"UP\""));
-    core.gone("/interfaces/interface[name=eth9]");
+    core.remove_state("/interfaces/interface[name=eth9]");
     assert_eq!(changes.next().await, format!("-{eth9}"));
 }
 
@@ -121,7 +121,7 @@ async fn an_entry_that_goes_is_one_delete() {
     core.state("/interfaces/interface[name=eth1]/state/oper-status", "UP");
     let mut changes = stream(&mut client, &["change /interfaces"]).await;
     changes.until_sync().await;
-    core.gone("/interfaces/interface[name=eth0]");
+    core.remove_state("/interfaces/interface[name=eth0]");
     assert_eq!(changes.next().await, "-/interfaces/interface[name=eth0]");
 }
 
@@ -232,7 +232,7 @@ async fn on_change_watches_counters_that_the_path_merely_covers() {
     core.polled_leaf(COUNTER, "2");
     assert_eq!(stream.within(DEFAULT_SAMPLE_INTERVAL).await, [count(2)]);
     // The counter goes with its port, and is sent again when it comes back with the same value.
-    core.gone("/interfaces/interface[name=eth0]");
+    core.remove_state("/interfaces/interface[name=eth0]");
     assert_eq!(stream.next().await, "-/interfaces");
     core.state(STATUS, "UP");
     let back = stream.within(DEFAULT_SAMPLE_INTERVAL).await;

@@ -67,7 +67,7 @@ impl Rig {
         self.client.set(request).await.map(drop)
     }
 
-    async fn done(&mut self, operations: &str) {
+    async fn apply(&mut self, operations: &str) {
         self.set(operations, "").await.unwrap_or_else(|refusal| panic!("{operations}: {refusal}"));
     }
 
@@ -83,7 +83,7 @@ impl Rig {
     }
 }
 
-fn made(password: &str) -> String {
+fn user_request(password: &str) -> String {
     format!(r#"update {USER}/config {{"role":"admin","password":"{password}","ssh-key":"{KEY}"}}"#)
 }
 
@@ -92,7 +92,7 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
     let mut rig = Rig::new().await;
     let fresh = rig.credentials();
     let access = rig.agent.gnsi.access().number();
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
     let from_client = rig.credentials();
     assert!(from_client != fresh && from_client.len() > fresh.len(), "{from_client:?}");
@@ -101,7 +101,7 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
 
     // The same again asks nothing of the box.
     let requests = rig.kernel.requests();
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     assert_eq!((rig.kernel.requests(), rig.credentials()), (requests, from_client.clone()));
     // So does a dry run, whatever it says.
     rig.set(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap();
@@ -124,7 +124,7 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
         (requests, from_client),
         "found in place"
     );
-    rig.done(&format!("delete {USER}")).await;
+    rig.apply(&format!("delete {USER}")).await;
     assert!(!rig.is_in("one").await);
     assert_eq!(rig.credentials(), fresh);
 }
@@ -132,7 +132,7 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
 #[tokio::test]
 async fn a_change_that_fails_leaves_the_old_password() {
     let mut rig = Rig::new().await;
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     let before = rig.credentials();
     rig.kernel.fault_at(1, Fault::Fail(nix::errno::Errno::EIO as i32));
     let refusal = rig.set(&format!(r#"{PASSWORD} "two""#), "").await.unwrap_err();
@@ -147,7 +147,7 @@ async fn a_change_that_fails_leaves_the_old_password() {
 #[tokio::test]
 async fn a_commit_that_is_cancelled_gives_the_box_the_old_password_again() {
     let mut rig = Rig::new().await;
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     let before = rig.credentials();
     for request in [format!(r#"{PASSWORD} "two""#), format!("delete {USER}")] {
         rig.set(&request, "begin a 60").await.unwrap();
@@ -193,7 +193,7 @@ async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
     let tried = rig.credentials();
 
     rig.switch(false).await;
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     let from_client = rig.credentials();
     assert_ne!(from_client, tried);
     drop(requests);
@@ -204,7 +204,7 @@ async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
     assert!(rig.is_in("one").await && !rig.is_in("tried").await);
     assert_eq!(rig.credentials(), from_client);
     // Underneath is what the box had, and no longer what was tried.
-    rig.done(&format!("delete {USER}")).await;
+    rig.apply(&format!("delete {USER}")).await;
     let deleted = rig.credentials();
     assert!(deleted != from_client && deleted != tried, "{deleted:?}");
 }
@@ -213,7 +213,7 @@ async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
 async fn a_factory_reset_leaves_no_secret() {
     let mut rig = Rig::new().await;
     let fresh = rig.credentials();
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     let reset = Intent::FactoryReset { retain_certificates: false };
     rig.agent.handle.change(&caller("operator", Role::Admin), reset).await.unwrap();
     assert_eq!(rig.credentials(), fresh);

@@ -150,8 +150,8 @@ impl<D: Datastore> RotatableCredentialz<D> {
         coming: impl Fn(&str) -> bool,
     ) -> Result<UploadInContext, Refusal> {
         let (names, users) = (upload.accounts(), self.logins.users());
-        let known = names.iter().filter(|name| users.role(name).is_some() || coming(name));
-        let mut accounts: BTreeSet<SmolStr> = known.cloned().collect();
+        let existing = names.iter().filter(|name| users.role(name).is_some() || coming(name));
+        let mut accounts: BTreeSet<SmolStr> = existing.cloned().collect();
         accounts.extend(self.core.accounts_of_box(names).await?);
         Ok(UploadInContext { rules: CredentialzRules { accounts, box_keys: Vec::new() }, upload })
     }
@@ -339,13 +339,13 @@ impl<D: Datastore> RotateMessages<RotatableCredentialz<D>> for RotateHostParamet
 }
 
 /// Translates all credentials of a bootstrap or boot configuration.
-pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Refusal> {
-    let bootz::Credentials { credentials, users, passwords } = given;
+pub(super) async fn replacement(from_bootz: bootz::Credentials) -> Result<Upload, Refusal> {
+    let bootz::Credentials { credentials, users, passwords } = from_bootz;
     let keys = credentials.into_iter().map(translate::keys);
     let principals = users.into_iter().map(|it| Ok(translate::principals(it)));
     let mut parts = keys.chain(principals).collect::<Result<Vec<_>, Refusal>>()?;
-    for given in passwords {
-        parts.push(in_background(move || translate::passwords(given, salt)).await?);
+    for from_bootz in passwords {
+        parts.push(in_background(move || translate::passwords(from_bootz, salt)).await?);
     }
     Ok(Upload::Accounts(parts))
 }

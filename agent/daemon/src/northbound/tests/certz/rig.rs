@@ -320,12 +320,12 @@ impl Rotation {
     pub(crate) async fn exchange(
         &mut self,
         profile: &str,
-        asked: Option<rotate_certificate_request::RotateRequest>,
+        message: Option<rotate_certificate_request::RotateRequest>,
     ) -> Result<Option<rotate_certificate_response::RotateResponse>, Code> {
         let request = certz::RotateCertificateRequest {
             force_overwrite: self.overwrite,
             ssl_profile_id: profile.to_owned(),
-            rotate_request: asked,
+            rotate_request: message,
         };
         self.requests.send(request).await.unwrap();
         let answer = coded(self.answers.message().await)?;
@@ -362,9 +362,12 @@ impl Rotation {
             common_name: "box".to_owned(),
             ..certz::CsrParams::default()
         };
-        let asked = certz::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
+        let generate = certz::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
         match self
-            .exchange(profile, Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)))
+            .exchange(
+                profile,
+                Some(rotate_certificate_request::RotateRequest::GenerateCsr(generate)),
+            )
             .await?
         {
             Some(rotate_certificate_response::RotateResponse::GeneratedCsr(generated)) => {
@@ -378,9 +381,9 @@ impl Rotation {
 
     /// Finalizes: the answer is an empty message, then the stream ends with OK.
     pub(crate) async fn finalize(mut self, profile: &str) -> Result<(), Code> {
-        let asked =
+        let message =
             rotate_certificate_request::RotateRequest::FinalizeRotation(certz::FinalizeRequest {});
-        let response = self.exchange(profile, Some(asked)).await?;
+        let response = self.exchange(profile, Some(message)).await?;
         assert_eq!(response, None);
         assert_eq!(coded(self.answers.message().await)?, None);
         Ok(())
