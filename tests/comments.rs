@@ -22,11 +22,11 @@ fn doc_comments_begin_with_a_subject() {
         let mut found = Vec::new();
         for file in files(&workspace().join(&member), &["rs"]) {
             let text = fs::read_to_string(&file).unwrap();
-            let shown = file.strip_prefix(workspace()).unwrap().display();
+            let path = file.strip_prefix(workspace()).unwrap().display();
             for (number, line) in beginnings(&text) {
                 comments += 1;
                 if lacks_subject(line) {
-                    found.push(format!("{shown}:{number}: {line}"));
+                    found.push(format!("{path}:{number}: {line}"));
                 }
             }
         }

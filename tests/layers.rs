@@ -242,8 +242,8 @@ fn module_uses(folder: &Path) -> BTreeMap<String, BTreeSet<String>> {
         code.entry(module.to_owned()).or_default().extend(lines);
     }
     let uses = |(module, text): (&String, &String)| {
-        let named = text.split("crate::").skip(1).flat_map(named_modules);
-        let others = named.filter(|name| name != module && code.contains_key(name));
+        let modules = text.split("crate::").skip(1).flat_map(named_modules);
+        let others = modules.filter(|name| name != module && code.contains_key(name));
         (module.clone(), others.collect())
     };
     code.iter().map(uses).collect()

@@ -157,9 +157,9 @@ fn anchor(heading: &str) -> String {
         let shown = if at == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };
         text += shown;
     }
-    let kept = |sign: &char| sign.is_alphanumeric() || matches!(sign, ' ' | '-' | '_');
-    let kept = text.chars().filter(kept).flat_map(char::to_lowercase);
-    kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect()
+    let is_kept = |sign: &char| sign.is_alphanumeric() || matches!(sign, ' ' | '-' | '_');
+    let is_kept = text.chars().filter(is_kept).flat_map(char::to_lowercase);
+    is_kept.map(|sign| if sign == ' ' { '-' } else { sign }).collect()
 }
 
 /// The lines of a document that are no code blocks, fenced or indented, with their numbers. An indented block follows

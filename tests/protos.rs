@@ -64,11 +64,11 @@ fn every_message_enum_and_service_is_that_of_the_public_interface() {
 
 #[test]
 fn no_package_of_the_facts_is_forgotten() {
-    let wanted: BTreeSet<String> = fs::read_dir(facts_folder())
+    let packages: BTreeSet<String> = fs::read_dir(facts_folder())
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
         .collect();
-    assert_eq!(described_packages().into_keys().collect::<BTreeSet<_>>(), wanted);
+    assert_eq!(described_packages().into_keys().collect::<BTreeSet<_>>(), packages);
 }
 
 /// Adds one line for each element that is not the same on both sides.

@@ -179,9 +179,9 @@ impl SignedMessage {
                 SignerIdentifier::IssuerAndSerialNumber(name) => {
                     *inner.issuer() == name.issuer && *inner.serial_number() == name.serial_number
                 }
-                SignerIdentifier::SubjectKeyIdentifier(wanted) => {
+                SignerIdentifier::SubjectKeyIdentifier(id) => {
                     let own = inner.get_extension::<SubjectKeyIdentifier>();
-                    own.is_ok_and(|own| own.is_some_and(|(_, own)| own == *wanted))
+                    own.is_ok_and(|own| own.is_some_and(|(_, own)| own == *id))
                 }
             }
         };
@@ -201,10 +201,11 @@ impl SignedMessage {
             return Ok(signature::verify(certificate, digest, &self.content, octets)?);
         };
         let computed = digest.digest(&self.content);
-        let given = attribute(signer, MESSAGE_DIGEST).map(Any::decode_as::<OctetString>);
+        let signed_digest = attribute(signer, MESSAGE_DIGEST).map(Any::decode_as::<OctetString>);
         let kind = attribute(signer, CONTENT_TYPE).map(Any::decode_as::<ObjectIdentifier>);
-        if !given.is_some_and(|given| given.is_ok_and(|it| it.as_bytes() == computed.as_ref()))
-            || kind != Some(Ok(self.kind))
+        if !signed_digest.is_some_and(|signed_digest| {
+            signed_digest.is_ok_and(|it| it.as_bytes() == computed.as_ref())
+        }) || kind != Some(Ok(self.kind))
         {
             return Err(CmsError::OtherContent);
         }

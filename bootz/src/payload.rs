@@ -122,7 +122,7 @@ fn parse_trust_anchor(text: &str) -> Result<CertificateDer<'static>, PayloadErro
 
 fn check_profiles(profiles: &CertzProfiles) -> Result<(), PayloadError> {
     let refused = |reason: String| Err(PayloadError::field("certz_profiles", reason));
-    let mut seen = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for profile in &profiles.profiles {
         let id = profile.ssl_profile_id.as_str();
         if id.is_empty() {
@@ -131,7 +131,7 @@ fn check_profiles(profiles: &CertzProfiles) -> Result<(), PayloadError> {
         if id == DEFAULT_PROFILE {
             return refused(format!("`{DEFAULT_PROFILE}` belongs to the box"));
         }
-        if !seen.insert(id) {
+        if !names.insert(id) {
             return refused(format!("`{id}` occurs twice"));
         }
     }

@@ -70,10 +70,10 @@ impl Collector {
     ///
     /// A reading that began at most 20 ms ago is shared; links without counters are left out.
     pub async fn read(&self) -> PolledLeaves {
-        let asked = Instant::now();
+        let started = Instant::now();
         let mut latest = self.latest.lock().await;
         if let Some(reading) = &*latest
-            && asked.saturating_duration_since(reading.begun) < SHARED_FOR
+            && started.saturating_duration_since(reading.begun) < SHARED_FOR
         {
             return Arc::clone(&reading.leaves);
         }

@@ -124,9 +124,9 @@ impl LinkIndex {
     pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
         let Self { by_index, dropped_early, .. } = self;
         by_index.retain(|index, entry| {
-            let kept = keep(*index);
-            *dropped_early |= !kept && entry.was_shown();
-            kept
+            let stays = keep(*index);
+            *dropped_early |= !stays && entry.was_shown();
+            stays
         });
         self.by_name.retain(|_, index| keep(*index));
     }
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn the_link_index_follows_creation_renaming_and_deletion() {
         let mut links = LinkIndex::new();
-        let known = |links: &LinkIndex, names: &[&str], indices: &[u32]| {
+        let check = |links: &LinkIndex, names: &[&str], indices: &[u32]| {
             let names: Vec<_> = names.iter().map(|name| links.index(name)).collect();
             let indices: Vec<_> =
                 indices.iter().map(|&index| links.name(index).map(SmolStr::to_string)).collect();
@@ -219,24 +219,24 @@ mod tests {
         links.observe(&mut link_with_state("eth0", 2, OperState::Up), 1);
         links.observe(&mut link_with_state("eth1", 3, OperState::Up), 1);
         assert_eq!(
-            known(&links, &["eth0", "eth1"], &[2, 3]),
+            check(&links, &["eth0", "eth1"], &[2, 3]),
             (vec![Some(2), Some(3)], vec![text("eth0"), text("eth1")])
         );
         // When another link has the name, the old one is gone, even without a message.
         links.observe(&mut link_with_state("eth0", 7, OperState::Up), 2);
-        assert_eq!(known(&links, &["eth0"], &[2, 7]), (vec![Some(7)], vec![None, text("eth0")]));
+        assert_eq!(check(&links, &["eth0"], &[2, 7]), (vec![Some(7)], vec![None, text("eth0")]));
         // Two links swap their names, one after the other.
         links.observe(&mut link_with_state("tmp", 7, OperState::Up), 3);
         links.observe(&mut link_with_state("eth0", 3, OperState::Up), 3);
         links.observe(&mut link_with_state("eth1", 7, OperState::Up), 3);
         assert_eq!(
-            known(&links, &["eth0", "eth1", "tmp"], &[3, 7]),
+            check(&links, &["eth0", "eth1", "tmp"], &[3, 7]),
             (vec![Some(3), Some(7), None], vec![text("eth0"), text("eth1")])
         );
         assert_eq!(links.forget(7).as_deref(), Some("eth1"));
         assert_eq!(links.forget(7), None);
         links.retain(|index| index != 3);
-        assert_eq!(known(&links, &["eth0", "eth1"], &[3, 7]), (vec![None, None], vec![None, None]));
+        assert_eq!(check(&links, &["eth0", "eth1"], &[3, 7]), (vec![None, None], vec![None, None]));
     }
 
     #[test]

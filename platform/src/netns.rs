@@ -30,11 +30,11 @@ pub enum NetnsSetting {
 pub enum NetnsError {
     /// The namespace does not exist.
     #[error(
-        "network namespace `{given}` does not exist: {path} is missing (`ip netns add NAME` makes one)"
+        "network namespace `{name}` does not exist: {path} is missing (`ip netns add NAME` makes one)"
     )]
     NotFound {
         /// Name or path from the setting.
-        given: String,
+        name: String,
         /// File that should exist.
         path: PathBuf,
     },
@@ -88,7 +88,7 @@ pub enum NetnsError {
 /// A namespace that threads can enter; by default the present one.
 #[derive(Debug, Default)]
 pub struct Netns {
-    given: Option<(PathBuf, File)>,
+    opened: Option<(PathBuf, File)>,
 }
 
 impl Netns {
@@ -97,14 +97,14 @@ impl Netns {
     /// # Errors
     /// When there is no such namespace, or it cannot be opened.
     pub fn open(setting: &NetnsSetting) -> Result<Self, NetnsError> {
-        let NetnsSetting::Given(given) = setting else {
-            return Ok(Self { given: None });
+        let NetnsSetting::Given(name) = setting else {
+            return Ok(Self { opened: None });
         };
-        let path = path_of(given);
+        let path = path_of(name);
         match File::open(&path) {
-            Ok(file) => Ok(Self { given: Some((path, file)) }),
+            Ok(file) => Ok(Self { opened: Some((path, file)) }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(NetnsError::NotFound { given: given.clone(), path })
+                Err(NetnsError::NotFound { name: name.clone(), path })
             }
             Err(source) => Err(NetnsError::Open { path, source }),
         }
@@ -115,7 +115,7 @@ impl Netns {
     /// # Errors
     /// When this is not permitted, or the file is not a network namespace.
     pub fn enter(&self) -> Result<(), NetnsError> {
-        let Some((path, file)) = &self.given else { return Ok(()) };
+        let Some((path, file)) = &self.opened else { return Ok(()) };
         setns(file, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
             Errno::EPERM => NetnsError::NotPermitted { path: path.clone() },
             Errno::EINVAL => NetnsError::NotANamespace { path: path.clone() },
@@ -129,7 +129,7 @@ impl Netns {
     /// # Errors
     /// When this is not permitted.
     pub fn enter_uts(&self) -> Result<(), NetnsError> {
-        match self.given {
+        match self.opened {
             None => Ok(()),
             Some(_) => unshare(CloneFlags::CLONE_NEWUTS)
                 .map_err(|errno| NetnsError::Uts { source: errno.into() }),
@@ -138,8 +138,8 @@ impl Netns {
 }
 
 /// Path of the namespace file: the setting itself if it has a slash, else a name in [`NAMED_NAMESPACES`].
-fn path_of(given: &str) -> PathBuf {
-    if given.contains('/') { PathBuf::from(given) } else { Path::new(NAMED_NAMESPACES).join(given) }
+fn path_of(name: &str) -> PathBuf {
+    if name.contains('/') { PathBuf::from(name) } else { Path::new(NAMED_NAMESPACES).join(name) }
 }
 
 #[cfg(test)]
@@ -154,8 +154,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(given: &str, want: &str) {
-        let setting = NetnsSetting::Given(given.into());
+    fn check(name: &str, want: &str) {
+        let setting = NetnsSetting::Given(name.into());
         let error = Netns::open(&setting).and_then(|netns| netns.enter()).unwrap_err();
         assert!(error.to_string().contains(want), "{error}");
     }

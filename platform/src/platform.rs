@@ -127,8 +127,8 @@ impl Transport for Platform {
     fn retrieve(&mut self) {
         let line = self.rtnetlink.line().clone();
         self.texts.command(texts::Command::Retrieve(Box::new(move |others| {
-            let (done, ended) = std::sync::mpsc::channel();
-            line.command(rtnetlink::Command::Retrieve { others, done });
+            let (answer, ended) = std::sync::mpsc::channel();
+            line.command(rtnetlink::Command::Retrieve { others, answer });
             let _ = ended.recv(); // always an error: the sender is dropped at the end
         })));
     }

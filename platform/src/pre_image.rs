@@ -308,9 +308,9 @@ mod tests {
     fn observed_facts_are_not_stored() {
         let facts = Some(AddressFacts { ours: false, origin: AddressOrigin::Static });
         let ip = [192, 0, 2, 1].into();
-        let shown = Address { facts, ..Address::new("eth0", ip, 24) };
-        let (_, read) = from_bytes(&to_bytes(&shown).unwrap()).unwrap();
-        assert!(read.same(&Address { facts: None, ..shown }));
+        let observed = Address { facts, ..Address::new("eth0", ip, 24) };
+        let (_, read) = from_bytes(&to_bytes(&observed).unwrap()).unwrap();
+        assert!(read.same(&Address { facts: None, ..observed }));
         assert!(to_bytes(&Port { link: "eth0".into() }).is_none());
         assert!(from_bytes(b"{\"kind\":\"link\"}").is_err());
     }

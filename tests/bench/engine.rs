@@ -513,8 +513,8 @@ impl Descriptor for DependentValueDescriptor {
 
     fn parts_changed(&self, old: &DependentValue, new: &DependentValue) -> Option<PartsChanged> {
         let set = (old.parts..new.parts).map(member).collect();
-        let gone = (new.parts..old.parts).map(|number| member(number).0).collect();
-        Some(PartsChanged { set, gone })
+        let removed = (new.parts..old.parts).map(|number| member(number).0).collect();
+        Some(PartsChanged { set, removed })
     }
 }
 

@@ -39,8 +39,8 @@ pub(super) async fn rows(table: &mut Table, routes: u32, pairs: u32) -> Result<(
 
     let raw = yardstick::teardown(&net, pairs)?;
     managed.commit((0..pairs).flat_map(pair).collect()).await?;
-    let gone = (0..pairs).flat_map(pair).map(|(key, _)| (key, None)).collect();
-    let took = managed.commit(gone).await?;
+    let deleted = (0..pairs).flat_map(pair).map(|(key, _)| (key, None)).collect();
+    let took = managed.commit(deleted).await?;
     ensure!(net.find_link("p0").is_none(), "pairs are left");
     let what = format!("engine: {pairs} veth pairs go");
     table.time(&what, took, "by link group", raw, Some(500.0));

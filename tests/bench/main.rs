@@ -91,8 +91,8 @@ impl Sizes {
     }
 
     fn from_arguments() -> Self {
-        let asked = |option: &str| std::env::args().any(|argument| argument == option);
-        match (asked("--all"), asked("--smoke")) {
+        let has = |option: &str| std::env::args().any(|argument| argument == option);
+        match (has("--all"), has("--smoke")) {
             (true, _) => Self::ALL,
             (_, true) => Self::SMOKE,
             _ => Self::USUAL,
@@ -154,22 +154,28 @@ async fn main() -> Result<ExitCode> {
 
     let count = sizes.routes;
     let raw = yardstick::routes(&net, count)?;
-    let (mut made, mut gone, mut resident) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut created, mut deleted, mut resident) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..yardstick::REPETITIONS {
-        made.push(set_routes(&agent, &client, &net, count).await?);
+        created.push(set_routes(&agent, &client, &net, count).await?);
         resident.push(agent.resident_bytes());
-        gone.push(delete_routes(&agent, &client, &net).await?);
+        deleted.push(delete_routes(&agent, &client, &net).await?);
     }
-    let (made, gone) = (SetTimes::median(made), SetTimes::median(gone));
-    table.ratio(&format!("{count} routes in one Set"), made.answered, "batched netlink", raw, 3.0);
-    table.note_cost(&made.used);
-    let seen = made.readable_after;
-    table.time("seen after the answer", seen, "batched netlink", raw, Some(READABLE_MS));
+    let (created, deleted) = (SetTimes::median(created), SetTimes::median(deleted));
+    table.ratio(
+        &format!("{count} routes in one Set"),
+        created.answered,
+        "batched netlink",
+        raw,
+        3.0,
+    );
+    table.note_cost(&created.used);
+    let readable_after = created.readable_after;
+    table.time("seen after the answer", readable_after, "batched netlink", raw, Some(READABLE_MS));
     resident.sort_unstable();
     let resident = megabytes(resident[resident.len() / 2]);
     table.row("memory with the routes, MB", resident, None, Some(MEMORY_MB));
-    table.ratio("the routes deleted", gone.answered, "the Set", made.answered, 1.3);
-    table.note_cost(&gone.used);
+    table.ratio("the routes deleted", deleted.answered, "the Set", created.answered, 1.3);
+    table.note_cost(&deleted.used);
     set_routes(&agent, &client, &net, count).await?;
     let probe = NoticeProbe::start(&agent).await?;
     delete_routes(&agent, &client, &net).await?;
@@ -284,8 +290,8 @@ async fn set_routes(
 ) -> Result<SetTimes> {
     let replace = vec![update(STATIC_ROUTES, routes(0..count))];
     let took = timed_set(agent, client, SetRequest { replace, ..Default::default() }).await?;
-    let made = net.routes("150").len();
-    anyhow::ensure!(made == count as usize, "{made} of {count} routes are in the kernel");
+    let installed = net.routes("150").len();
+    anyhow::ensure!(installed == count as usize, "{installed} of {count} routes are in the kernel");
     Ok(took)
 }
 

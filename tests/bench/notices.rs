@@ -90,14 +90,15 @@ async fn toggle(subscription: &mut Subscription, is_over: &AtomicBool) -> Result
     let listener = CarrierListener::open()?;
     let mut delays = Vec::new();
     while !is_over.load(Ordering::Relaxed) {
-        for (arguments, has_carrier, told) in [(DOWN, false, "LOWER_LAYER_DOWN"), (UP, true, "UP")]
+        for (arguments, has_carrier, status) in
+            [(DOWN, false, "LOWER_LAYER_DOWN"), (UP, true, "UP")]
         {
-            let heard = listener.next(has_carrier);
+            let notice = listener.next(has_carrier);
             ip(arguments)?;
-            subscription.until(&format!("= \"{told}\"")).await;
-            let told = Instant::now();
-            let heard = heard.join().map_err(|_| anyhow!("the listener panicked"))??;
-            delays.push(told.saturating_duration_since(heard));
+            subscription.until(&format!("= \"{status}\"")).await;
+            let status = Instant::now();
+            let notice = notice.join().map_err(|_| anyhow!("the listener panicked"))??;
+            delays.push(status.saturating_duration_since(notice));
             tokio::time::sleep(PAUSE).await;
         }
     }

@@ -93,8 +93,8 @@ pub(super) async fn rows(table: &mut Table, sizes: Sizes) -> Result<()> {
         (1..instances).map(|number| update(&path(&format!("i{number}")), instance("eth0", number)));
     let update = update.collect();
     client.set(SetRequest { update, ..Default::default() }).await.context("the instances")?;
-    let made = net.routes("150").len();
-    ensure!(made == instances as usize, "{made} of {instances} routes are in the kernel");
+    let installed = net.routes("150").len();
+    ensure!(installed == instances as usize, "{installed} of {instances} routes are in the kernel");
     let grown = agent.resident_bytes().saturating_sub(before);
     let each = f64::from(u32::try_from(grown / u64::from(instances)).unwrap_or(u32::MAX));
     table.row(&format!("octets for each of {instances} instances"), each, None, None);
@@ -123,9 +123,9 @@ async fn event_rows(
         net.ip(&format!("link set {near} up"));
         let staged = instance(&near, number);
         client.update(&path(&format!("i{number}")), staged).await.context("an instance")?;
-        let heard = routed(if_nametoindex(&*near)?)?;
+        let answered = routed(if_nametoindex(&*near)?)?;
         ip(&format!("link set {far} up"))?;
-        times.push(heard.join().map_err(|_| anyhow!("the listener panicked"))??);
+        times.push(answered.join().map_err(|_| anyhow!("the listener panicked"))??);
     }
     times.sort();
     for (percent, target) in [(50, None), (99, Some(EVENT_TO_KERNEL_MS))] {

@@ -96,8 +96,8 @@ async fn measure(
     table.time(&format!("{what}, cold"), cold, yardstick, raw, None);
     let monitor = Monitor::start(net).await;
     let again = union(client, first).await?;
-    let heard = monitor.finish(net).await;
-    ensure!(heard.is_empty(), "an unchanged union_replace writes to the kernel: {heard:?}");
+    let messages = monitor.finish(net).await;
+    ensure!(messages.is_empty(), "an unchanged union_replace writes to the kernel: {messages:?}");
     table.time(&format!("{what}, unchanged"), again, yardstick, raw, None);
     let one = union(client, second).await?;
     table.time(&format!("{what}, one change"), one, yardstick, raw, None);

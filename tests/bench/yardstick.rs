@@ -69,8 +69,8 @@ fn routes_once(net: &Netns, count: u32) -> Result<Duration> {
     }
     let took = started.elapsed();
 
-    let made = net.routes(&PROTOCOL.to_string()).len();
-    anyhow::ensure!(made == count as usize, "{made} of {count} routes are there");
+    let installed = net.routes(&PROTOCOL.to_string()).len();
+    anyhow::ensure!(installed == count as usize, "{installed} of {count} routes are there");
     net.ip(&format!("route flush proto {PROTOCOL}"));
     Ok(took)
 }

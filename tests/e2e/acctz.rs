@@ -48,15 +48,15 @@ async fn accounting_records_survive_a_kill() {
     GnmiClient::over(agent.channel().await, stranger).capabilities().await.unwrap_err();
     let user = agent.user(&["set", "ada", "--role", "admin"], "a password to hide");
     assert!(user.status.success(), "{user:?}");
-    let (mut told, mut times) = (Vec::new(), Vec::new());
+    let (mut names, mut times) = (Vec::new(), Vec::new());
     for _ in 0..4 {
         let (text, record) = next(&mut live).await;
         assert!(!format!("{record:?}").contains("a password to hide"));
-        told.push(text);
+        names.push(text);
         times.push(record.timestamp.unwrap());
     }
     assert_eq!(
-        told,
+        names,
         [
             "admin /gnmi.gNMI/Set",
             "admin /gnmi.gNMI/Capabilities denied",
@@ -68,14 +68,14 @@ async fn accounting_records_survive_a_kill() {
     // Records that a collector was sent are still there when it asks again after a restart.
     agent.restart().await;
     let mut later = collect(&agent, Some(times[0])).await;
-    for want in &told[1..] {
+    for want in &names[1..] {
         let (text, record) = next(&mut later).await;
         assert_eq!((text.as_str(), record.history_istruncated), (want.as_str(), false));
     }
     assert_eq!(next(&mut later).await.0, subscribed, "what was going on at the kill has no end");
     let mut all = collect(&agent, None).await;
     assert_eq!(next(&mut all).await.0, subscribed);
-    assert_eq!(next(&mut all).await.0, told[0]);
+    assert_eq!(next(&mut all).await.0, names[0]);
 }
 
 // proves 5.97, 5.98

@@ -29,7 +29,7 @@ async fn failing_operation_rolls_back_the_whole_set() {
 }
 
 /// Sends two harmless operations before `third`, which the kernel refuses for a reason that the answer names.
-async fn check_rolled_back(third: Update, named: &[&str]) {
+async fn check_rolled_back(third: Update, parts: &[&str]) {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     for end in ["eth0", "peer0", "eth1", "peer1"] {
         net.ip(&format!("link set {end} up"));
@@ -45,9 +45,9 @@ async fn check_rolled_back(third: Update, named: &[&str]) {
         ("/interfaces", SubscriptionMode::OnChange),
         ("/network-instances", SubscriptionMode::OnChange),
     ];
-    let mut told = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
-    told.until_sync().await;
-    told.updates_within(SILENCE).await; // IPv6 address detection and the like
+    let mut stream = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
+    stream.until_sync().await;
+    stream.updates_within(SILENCE).await; // IPv6 address detection and the like
     let kernel =
         || (net.link("eth0"), net.link("eth1"), net.addresses("eth1"), net.ip("-4 route show"));
     let (config_before, kernel_before) =
@@ -66,9 +66,9 @@ async fn check_rolled_back(third: Update, named: &[&str]) {
 
     assert_eq!(client.read_as("/", DataType::Config).await.unwrap(), config_before);
     assert_eq!(kernel(), kernel_before);
-    let heard = told.updates_within(SILENCE).await;
-    assert!(heard.is_empty(), "{heard:#?}");
-    for name in named {
+    let updates = stream.updates_within(SILENCE).await;
+    assert!(updates.is_empty(), "{updates:#?}");
+    for name in parts {
         assert!(refusal.message().contains(name), "`{name}` is not in: {}", refusal.message());
     }
 }

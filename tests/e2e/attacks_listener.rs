@@ -53,11 +53,11 @@ async fn idle_connections_of_four_sources_leave_room_for_a_fifth() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
     let config = client_config(&ca(&agent));
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for source in 1..=4 {
         for _ in 0..256 {
             let source = IpAddr::from([127, 0, 0, source]);
-            held.push(connect_tls_from(source, agent.address(), &config).await.unwrap());
+            streams.push(connect_tls_from(source, agent.address(), &config).await.unwrap());
         }
     }
     for source in 5..=9 {
@@ -76,14 +76,14 @@ async fn full_listener_accepts_new_and_recently_authenticated_sources() {
     // Seventeen sources with 64 silent connections each use up all connections.
     let address = agent.address();
     let sources = (1..=17).map(|last| IpAddr::from([127, 0, 1, last]));
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for source in sources.clone() {
         for _ in 0..64 {
-            held.push(connect_from(source, address).await.unwrap());
+            streams.push(connect_from(source, address).await.unwrap());
         }
     }
     eventually("the places of the oldest strangers are given away", || {
-        held.iter().filter(|stream| is_closed(stream)).count() >= held.len() - 1024
+        streams.iter().filter(|stream| is_closed(stream)).count() >= streams.len() - 1024
     })
     .await;
     check_served(&agent, operator).await;
@@ -92,8 +92,8 @@ async fn full_listener_accepts_new_and_recently_authenticated_sources() {
     // They go on connecting, so that a connection without a login is closed after some hundred others.
     let knocking = tokio::spawn(async move {
         for source in sources.cycle() {
-            held.remove(0);
-            held.extend(connect_from(source, address).await);
+            streams.remove(0);
+            streams.extend(connect_from(source, address).await);
             tokio::task::yield_now().await;
         }
     });
@@ -112,12 +112,12 @@ async fn ipv6_sources_are_limited_by_64_prefix() {
     let agent = AgentProcess::start_with(&net, &["--listen", "[2001:db8::1]:9339"]).await;
     let server: SocketAddr = "[2001:db8::1]:9339".parse().unwrap();
     let config = client_config(&ca(&agent));
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for number in 0..300 {
         let source = if number % 2 == 0 { "2001:db8::1" } else { "2001:db8::2" };
-        held.push(connect_tls_from(source.parse().unwrap(), server, &config).await.unwrap());
+        streams.push(connect_tls_from(source.parse().unwrap(), server, &config).await.unwrap());
     }
-    let open = || held.iter().filter(|stream| !is_closed(stream.get_ref().0)).count();
+    let open = || streams.iter().filter(|stream| !is_closed(stream.get_ref().0)).count();
     // Well before their login timeout.
     let left = eventually("64 strangers of the network are left", || open() <= 64);
     timeout(WAIT_LIMIT / 3, left).await.unwrap();
@@ -133,21 +133,21 @@ async fn introspection_connections_and_readers_are_limited() {
     let address: SocketAddr = INTROSPECTION.parse().unwrap();
 
     // Two hundred silent connections: 64 are accepted, and not for long.
-    let mut held = Vec::new();
+    let mut streams = Vec::new();
     for _ in 0..200 {
-        held.push(TcpStream::connect(address).await.unwrap());
+        streams.push(TcpStream::connect(address).await.unwrap());
     }
-    let open = |held: &[TcpStream]| held.iter().filter(|stream| !is_closed(stream)).count();
-    let mut left = held.len();
+    let open = |streams: &[TcpStream]| streams.iter().filter(|stream| !is_closed(stream)).count();
+    let mut left = streams.len();
     eventually("136 connections are closed", || {
-        left = open(&held);
+        left = open(&streams);
         left <= 64
     })
     .await;
     assert_eq!(left, 64, "the others have some seconds to ask");
     client.capabilities().await.unwrap();
     agent.gnmi().await.capabilities().await.unwrap();
-    eventually("who says nothing is closed", || open(&held) == 0).await;
+    eventually("who says nothing is closed", || open(&streams) == 0).await;
 
     // A client that sends its request slowly and never completes it.
     let slow = TcpStream::connect(address).await.unwrap();

@@ -107,7 +107,7 @@ async fn abandoned_logins_are_rate_limited_and_recorded() {
     login(collector.clone(), ADMIN, PASSWORD).await.unwrap();
     let [one, two, next] = [agent.channel().await, agent.channel().await, agent.channel().await];
 
-    let mut told = 0;
+    let mut refusals = 0;
     for (guesses, right) in WAVES {
         let mut wave = JoinSet::new();
         for number in 0..guesses {
@@ -116,9 +116,9 @@ async fn abandoned_logins_are_rate_limited_and_recorded() {
             wave.spawn(async move { guess(channel, ADMIN, &password).await });
         }
         let answers = wave.join_all().await;
-        told += answers.iter().filter(|answer| matches!(answer, Some(Ok(())))).count();
+        refusals += answers.iter().filter(|answer| matches!(answer, Some(Ok(())))).count();
     }
-    assert_eq!(told, 0, "a password was found");
+    assert_eq!(refusals, 0, "a password was found");
     check_rate_limited(login(next.clone(), ADMIN, PASSWORD).await);
     check_rate_limited(login(next, ADMIN, "a guess").await);
 
@@ -137,8 +137,8 @@ async fn abandoned_logins_are_rate_limited_and_recorded() {
 async fn abandoned_correct_login_does_not_bypass_the_rate_limit() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let made = agent.user(&["set", "bob", "--role", "admin"], "bob's password");
-    assert!(made.status.success(), "{made:?}");
+    let output = agent.user(&["set", "bob", "--role", "admin"], "bob's password");
+    assert!(output.status.success(), "{output:?}");
     let channel = agent.channel().await;
     // There was no login as bob: each guess is hashed, two at a time, and the right one comes last. So it is given up
     // before it is answered, even on a fast machine.
@@ -207,8 +207,8 @@ async fn refused_cli_line_leaks_no_secret_to_the_log() {
     let val = Some(gnmi::TypedValue { value: Some(value) });
     let update = vec![gnmi::Update { path, val, ..Default::default() }];
     let refused = agent.gnmi().await.set(gnmi::SetRequest { update, ..Default::default() }).await;
-    let told = refused.unwrap_err();
-    assert!(told.message().contains("hunter2"), "whoever sent it finds the mistake: {told}");
+    let status = refused.unwrap_err();
+    assert!(status.message().contains("hunter2"), "whoever sent it finds the mistake: {status}");
     let log = agent.log();
     assert!(log.contains("(withheld)") && !log.contains("hunter2"), "{log}");
 }
@@ -217,8 +217,8 @@ async fn refused_cli_line_leaks_no_secret_to_the_log() {
 async fn boot_configuration_needs_the_admin_role() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let made = agent.user(&["set", "rob", "--role", "read-only"], "rob's password");
-    assert!(made.status.success(), "{made:?}");
+    let output = agent.user(&["set", "rob", "--role", "read-only"], "rob's password");
+    assert!(output.status.success(), "{output:?}");
     for (name, password, want) in
         [("rob", "rob's password", Some(Code::PermissionDenied)), (ADMIN, PASSWORD, None)]
     {

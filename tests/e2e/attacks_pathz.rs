@@ -68,9 +68,9 @@ fn list(mode: SubscriptionMode) -> SubscriptionList {
 }
 
 /// Reads on until the wanted line, twice where a sample may be under way, and checks that no line has a denied value.
-async fn check_next_lines(stream: &mut Subscription, wanted: &str, what: &str) {
+async fn check_next_lines(stream: &mut Subscription, line: &str, what: &str) {
     for _ in 0..2 {
-        let lines = stream.until_all(&[wanted]).await;
+        let lines = stream.until_all(&[line]).await;
         assert_permitted(&lines, what);
     }
 }
@@ -129,8 +129,8 @@ async fn streams_never_contain_denied_leaves() {
         admin.update(&leaf("eth1", "mtu"), mtu - 100).await.unwrap();
         admin.update(&leaf("eth0", "mtu"), mtu).await.unwrap();
         let wanted = format!("= {mtu}");
-        let told = changes.until_all(&[&wanted]).await;
-        assert_permitted(&told, what);
+        let updates = changes.until_all(&[&wanted]).await;
+        assert_permitted(&updates, what);
         check_next_lines(&mut samples, &wanted, what).await;
     }
 

@@ -65,7 +65,7 @@ impl Attack {
             Self::Get(request) => client.get(request).await.expect_err("more than is allowed"),
             Self::Subscribe(list) => match client.subscribe(list).await {
                 Err(status) => status,
-                Ok(mut told) => told.until_refused().await,
+                Ok(mut stream) => stream.until_refused().await,
             },
         }
     }
@@ -107,16 +107,16 @@ async fn wildcards_and_long_lists_of_subscriptions_still_work() {
         assert_eq!(watcher.read(path).await.unwrap(), "box", "{path}");
     }
     assert!(watcher.read("/.../.../...").await.unwrap().is_object());
-    let wanted = ("/interfaces/interface[name=eth0]/.../mtu", SubscriptionMode::OnChange);
+    let subscription = ("/interfaces/interface[name=eth0]/.../mtu", SubscriptionMode::OnChange);
     for mode in [Mode::Once, Mode::Stream] {
-        let list = subscribe_to(mode, &vec![wanted; SUBSCRIPTIONS.figure]);
+        let list = subscribe_to(mode, &vec![subscription; SUBSCRIPTIONS.figure]);
         let subscribed = async {
-            let mut told = watcher.subscribe(list).await.unwrap();
-            told.until_sync().await.len()
+            let mut stream = watcher.subscribe(list).await.unwrap();
+            stream.until_sync().await.len()
         };
-        let (told, served) = tokio::join!(subscribed, admin.read(HOSTNAME));
+        let (stream, served) = tokio::join!(subscribed, admin.read(HOSTNAME));
         assert_eq!(served.unwrap(), "box");
-        assert!(told >= SUBSCRIPTIONS.figure, "{told}");
+        assert!(stream >= SUBSCRIPTIONS.figure, "{stream}");
     }
     let peak = agent.peak_resident_bytes();
     assert!(peak < MOST_MEMORY, "{} MB", peak >> 20);

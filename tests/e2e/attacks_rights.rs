@@ -51,13 +51,13 @@ fn password(name: &str) -> String {
 
 /// Creates a user, or changes its role and keeps its password.
 fn set_user(agent: &AgentProcess, name: &str, role: &str) {
-    let made = agent.user(&["set", name, "--role", role], &password(name));
-    assert!(made.status.success(), "{made:?}");
+    let output = agent.user(&["set", name, "--role", role], &password(name));
+    assert!(output.status.success(), "{output:?}");
 }
 
 fn delete_user(agent: &AgentProcess, name: &str) {
-    let gone = agent.user(&["delete", name], "");
-    assert!(gone.status.success(), "{gone:?}");
+    let output = agent.user(&["delete", name], "");
+    assert!(output.status.success(), "{output:?}");
 }
 
 fn credentials(name: &str) -> Credentials {
@@ -87,8 +87,8 @@ async fn watch(client: &GnmiClient) -> Subscription {
 async fn end_without(stream: &mut Subscription, never: &str) -> Status {
     loop {
         match stream.next().await {
-            Ok(Event::Notification(told)) => {
-                let lines = notification_lines(&told);
+            Ok(Event::Notification(notification)) => {
+                let lines = notification_lines(&notification);
                 assert!(!lines.iter().any(|line| line.contains(never)), "{lines:?}");
             }
             Ok(Event::Sync) => {}
@@ -206,8 +206,8 @@ async fn streams_of_a_deleted_user_end() {
     assert!(recorded.detail.contains("Unauthenticated"), "{recorded:?}");
 
     // A new password invalidates the old login.
-    let made = agent.user(&["set", "bob", "--role", "read-only"], "something new");
-    assert!(made.status.success(), "{made:?}");
+    let output = agent.user(&["set", "bob", "--role", "read-only"], "something new");
+    assert!(output.status.success(), "{output:?}");
     admin.update(HOSTNAME, "later").await.unwrap();
     let ended = end_without(&mut of_bob, "later").await;
     assert_eq!(ended.code(), Code::Unauthenticated, "{ended}");
@@ -378,10 +378,10 @@ async fn gnsi_switch_applies_to_open_streams() {
     };
     set_user(&agent, "eve", "read-only");
     install(&agent, "v1", &policy(&[(ADMIN, &["*"])])).await;
-    let told = records(agent.channel().await, agent.credentials()).await;
+    let records_seen = records(agent.channel().await, agent.credentials()).await;
     let mut of_admin = watch(&agent.gnmi().await).await;
     switch("off");
-    assert_eq!(end_of(told).await, Code::FailedPrecondition);
+    assert_eq!(end_of(records_seen).await, Code::FailedPrecondition);
     let mut of_eve = watch(&gnmi_of(&agent, "eve").await).await; // nobody asks the policy
     let admin = agent.gnmi().await;
     admin.update(HOSTNAME, "off").await.unwrap();

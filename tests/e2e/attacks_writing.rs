@@ -62,9 +62,9 @@ async fn oversized_leaf_list_is_refused_while_others_are_served() {
     ];
     for (at, attack) in attacks.into_iter().enumerate() {
         let place = if at == 3 { "line 1: system search-domain" } else { SEARCH };
-        let (refused, done) = tokio::join!(attacker.set(attack), other.update(&mtu, 1414 + at));
+        let (refused, result) = tokio::join!(attacker.set(attack), other.update(&mtu, 1414 + at));
         check_over(&refused.unwrap_err(), &LEAF_LIST_ENTRIES, place);
-        done.unwrap();
+        result.unwrap();
         assert_eq!(net.link("eth0").mtu, 1400 + u32::try_from(at).unwrap());
     }
 }
@@ -80,9 +80,9 @@ async fn leaf_list_limit_is_inclusive() {
     let updates: Vec<_> = domains(0, MOST).into_iter().map(update_of).collect();
     let mtu = format!("{}/mtu", config_of("eth0"));
     let all = client.set(SetRequest { update: updates, ..Default::default() });
-    let (all, done) = tokio::join!(all, other.update(&mtu, 1414));
+    let (all, result) = tokio::join!(all, other.update(&mtu, 1414));
     all.unwrap();
-    done.unwrap();
+    result.unwrap();
     assert_eq!(client.read(SEARCH).await.unwrap(), json!(domains(0, MOST)));
 
     let refused = client.set(set(update(SEARCH, json!(domains(MOST, 1))))).await.unwrap_err();

@@ -51,11 +51,11 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_policy_or_the_new_one() {
     let password = "a password of eve";
     assert!(agent.user(&["set", "eve", "--role", "admin"], password).status.success());
     let (with_eve, without_eve) = (policy(&[ADMIN, "eve"]), policy(&[ADMIN]));
-    let mut kept: Option<(String, String)> = None;
+    let mut stored: Option<(String, String)> = None;
     let cuts = CutPoint::ALL.iter().chain(&CutPoint::ALL).chain(&[CutPoint::Finalizing; 2]);
     for (number, cut) in cuts.enumerate() {
         // Each policy differs from the one before in its decision.
-        let text = match &kept {
+        let text = match &stored {
             Some((_, text)) if *text == without_eve => &with_eve,
             _ => &without_eve,
         };
@@ -72,17 +72,17 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_policy_or_the_new_one() {
             }
         };
         let is_new = found.as_ref() == Some(&tried);
-        assert!(is_new || found == kept, "{cut:?}: {found:?}");
+        assert!(is_new || found == stored, "{cut:?}: {found:?}");
         assert!(cut.may_leave(is_new), "{cut:?}: {found:?}");
         let eve_may = found.as_ref().is_none_or(|(_, text)| *text == with_eve);
         let eve = Credentials::new("eve", password).unwrap();
         let mut system = SystemClient::with_interceptor(agent.channel().await, eve);
-        let asked = system.time(TimeRequest {}).await.map_err(|status| status.code());
-        assert_eq!(asked.is_ok(), eve_may, "{cut:?} {asked:?}");
+        let answer = system.time(TimeRequest {}).await.map_err(|status| status.code());
+        assert_eq!(answer.is_ok(), eve_may, "{cut:?} {answer:?}");
         let shown = agent.gnmi().await.read(VERSION).await;
         let version = found.as_ref().map(|(version, _)| json!(version));
         assert_eq!(shown.map_err(|status| status.code()), version.ok_or(Code::NotFound), "{cut:?}");
-        kept = found;
+        stored = found;
     }
 }
 
@@ -108,8 +108,8 @@ async fn grpcurl_finds_the_service_by_reflection() {
     assert!(rotated.contains("uploadResponse"), "{rotated}");
     let got: serde_json::Value = serde_json::from_str(&get().await.unwrap()).unwrap();
     assert_eq!(got, json!({"version": "v1", "createdOn": "7", "policy": text}));
-    let asked = json!({"user": "eve", "rpc": "/gnmi.gNMI/Get"}).to_string();
-    let probed = grpcurl(&agent, &["gnsi.authz.v1.Authz/Probe"], &asked).await.unwrap();
+    let request = json!({"user": "eve", "rpc": "/gnmi.gNMI/Get"}).to_string();
+    let probed = grpcurl(&agent, &["gnsi.authz.v1.Authz/Probe"], &request).await.unwrap();
     assert!(probed.contains("ACTION_DENY") && probed.contains("v1"), "{probed}");
 }
 
@@ -119,7 +119,7 @@ async fn grpcurl_reaches_each_service_of_gnsi() {
     let agent = AgentProcess::start(&net).await;
     let listed = grpcurl(&agent, &["list"], "").await.unwrap();
     // service and RPC, message, part of the answer or of the error
-    for (service, rpc, message, said) in [
+    for (service, rpc, message, answer_part) in [
         ("gnsi.authz.v1.Authz", "Probe", r#"{"user":"a","rpc":"Get"}"#, "`rpc` has to be"),
         ("gnsi.pathz.v1.Pathz", "Probe", r#"{"path":{}}"#, "`user` is missing"),
         ("gnsi.certz.v1.Certz", "GetProfileList", "{}", "system_default_profile"),
@@ -137,8 +137,8 @@ async fn grpcurl_reaches_each_service_of_gnsi() {
         ),
     ] {
         assert!(listed.lines().any(|line| line == service), "{service} is not in {listed}");
-        let told = grpcurl(&agent, &[&format!("{service}/{rpc}")], message).await;
-        let told = told.unwrap_or_else(|complaint| complaint);
-        assert!(told.contains(said), "{service}: {told}");
+        let answer = grpcurl(&agent, &[&format!("{service}/{rpc}")], message).await;
+        let answer = answer.unwrap_or_else(|complaint| complaint);
+        assert!(answer.contains(answer_part), "{service}: {answer}");
     }
 }

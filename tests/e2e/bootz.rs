@@ -292,8 +292,8 @@ async fn an_image_is_installed_when_its_server_and_its_digest_are_right() {
             assert_eq!(file("next"), "2\n", "{url}");
         } else {
             until_status(&agent, "BOOTZ_OS_INVALID_IMAGE").await;
-            let told = bootz(&agent, &["status"]);
-            assert!(told.contains(complaint), "{url}: {told}");
+            let status = bootz(&agent, &["status"]);
+            assert!(status.contains(complaint), "{url}: {status}");
             assert!(!installed.path().join("image").exists(), "{url}");
             assert_eq!(get_boot(&mut boot_config_stub(&agent).await).await, None, "{url}");
         }

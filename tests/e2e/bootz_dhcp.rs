@@ -61,19 +61,19 @@ async fn a_factory_new_box_finds_its_server_by_dhcp() {
     check_bootstrapped(&agent).await;
     assert_eq!(net.addresses(PORT), [LEASED]);
     assert_eq!(net.routes("150"), [default_route()]);
-    let told = bootz_status(&agent);
+    let status = bootz_status(&agent);
     for line in [
         "the box is factory-new: starting to bootstrap by DHCP",
         "DHCP named bootz://192.0.2.1:15006",
         "bootstrapped: the server knows",
         "lease: 192.0.2.9/24 on mgmt0",
     ] {
-        assert!(told.contains(line), "{line}: {told}");
+        assert!(status.contains(line), "{line}: {status}");
     }
-    let asked = dhcp.log();
-    assert!(asked.contains("DHCPDISCOVER(box0)"), "{asked}");
+    let requests = dhcp.log();
+    assert!(requests.contains("DHCPDISCOVER(box0)"), "{requests}");
     let requested = |line: &str| line.contains("requested options") && line.contains("143");
-    assert!(asked.lines().any(requested), "{asked}");
+    assert!(requests.lines().any(requested), "{requests}");
 
     // After a restart the box can be reached by its lease, and is not bootstrapped again.
     agent.restart().await;
@@ -158,8 +158,10 @@ async fn a_box_that_gets_ipv6_alone_is_bootstrapped_over_it() {
     check_bootstrapped(&agent).await;
     assert!(net.addresses(PORT).contains(&LEASED_V6.to_owned()), "{:?}", net.addresses(PORT));
     assert!(bootz_status(&agent).contains("DHCP named bootz://[2001:db8::1]:15006"));
-    let asked = dhcp.log();
-    assert!(asked.lines().any(|line| line.contains("requested options") && line.contains("136")));
+    let requests = dhcp.log();
+    assert!(
+        requests.lines().any(|line| line.contains("requested options") && line.contains("136"))
+    );
 }
 
 #[tokio::test]
@@ -210,12 +212,12 @@ async fn unbootstrapped_box_refuses_strangers_and_serves_its_operator() {
 
     // A reset makes it factory-new, unless bootz is switched off.
     let switched = |state: &str| {
-        let done = agent.command("switch").args(["bootz", state]).output().unwrap();
-        assert!(done.status.success(), "{done:?}");
+        let output = agent.command("switch").args(["bootz", state]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
     };
     let reset = || {
-        let done = agent.command("factory-reset").output().unwrap();
-        assert!(done.status.success(), "{done:?}");
+        let output = agent.command("factory-reset").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
     };
     let ca = || fs::read_to_string(agent.ca_file()).unwrap_or_default();
     let before = ca();
@@ -262,8 +264,8 @@ async fn a_power_cut_in_any_step_ends_in_a_configured_box() {
         let net = Netns::enter();
         let folder = TempDir::new().unwrap();
         let (image, command) = (image(IMAGE, IMAGE_SHA256), folder.path().join("install"));
-        let given = ServerData { image: &image, ..server_data() };
-        let bootstrap = BootstrapFixture::factory_new(&net, given);
+        let data = ServerData { image: &image, ..server_data() };
+        let bootstrap = BootstrapFixture::factory_new(&net, data);
         let mut servers: Vec<ServerProcess> = Vec::new();
         if holds != "dhcp" {
             servers.push(bootstrap.dnsmasq().await);

@@ -19,17 +19,21 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 async fn capabilities_name_version_models_and_encodings() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let told = agent.gnmi().await.capabilities().await.unwrap();
+    let capabilities = agent.gnmi().await.capabilities().await.unwrap();
 
-    assert_eq!(told.g_nmi_version, "0.10.0");
-    let encodings: BTreeSet<_> = told.supported_encodings().collect();
+    assert_eq!(capabilities.g_nmi_version, "0.10.0");
+    let encodings: BTreeSet<_> = capabilities.supported_encodings().collect();
     let [json, ietf] = [Encoding::Json, Encoding::JsonIetf];
     assert_eq!(encodings, BTreeSet::from([json, ietf, Encoding::Proto, Encoding::Ascii]));
 
-    let interfaces =
-        told.supported_models.iter().find(|model| model.name == "openconfig-interfaces").unwrap();
+    let interfaces = capabilities
+        .supported_models
+        .iter()
+        .find(|model| model.name == "openconfig-interfaces")
+        .unwrap();
     assert_eq!(interfaces.organization, "OpenConfig working group");
-    for model in told.supported_models.iter().filter(|model| model.name.starts_with("openconfig-"))
+    for model in
+        capabilities.supported_models.iter().filter(|model| model.name.starts_with("openconfig-"))
     {
         let parts: Vec<_> = model.version.split('.').map(str::parse::<u32>).collect();
         assert!(
@@ -40,7 +44,7 @@ async fn capabilities_name_version_models_and_encodings() {
         );
     }
     assert!(
-        told.supported_models.iter().any(|model| model.name == "holdfast"),
+        capabilities.supported_models.iter().any(|model| model.name == "holdfast"),
         "the native model is missing"
     );
 }

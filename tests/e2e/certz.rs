@@ -68,8 +68,8 @@ async fn gnmic_logs_in_by_client_certificate() {
     let set = ["set", "--update-path", HOSTNAME, "--update-value", "by-certificate"];
     gnmic(&root.client("eve")).run(&set).await;
     let get = ["-e", "json_ietf", "get", "--path", HOSTNAME];
-    let told = gnmic(&root.client("eve")).run(&get).await;
-    assert!(told.contains("by-certificate"), "{told}");
+    let answer = gnmic(&root.client("eve")).run(&get).await;
+    assert!(answer.contains("by-certificate"), "{answer}");
     gnmic(&other.client("eve")).refused(&get).await;
     assert!(!agent.log().contains("PRIVATE KEY"), "no key is logged");
 }
@@ -99,36 +99,38 @@ async fn certificates_change_under_open_streams_and_new_connections() {
         stream.until_sync().await;
         streams.push(stream);
     }
-    let made = Arc::new(AtomicUsize::new(0));
+    let connections = Arc::new(AtomicUsize::new(0));
     let enough = Arc::new(AtomicBool::new(false));
     let mut newcomers = JoinSet::new();
     for pair in [root.client("adam"), other.client("zoe")] {
         let (address, credentials) = (agent.address(), agent.credentials());
         let trusted = [root.pem.clone(), other.pem.clone()];
-        let (made, enough) = (made.clone(), enough.clone());
+        let (connections, enough) = (connections.clone(), enough.clone());
         newcomers.spawn(async move {
             let trusted = trusted.each_ref().map(String::as_str);
             while !enough.load(Ordering::Relaxed) {
                 let channel = connect(address, &trusted, &pair).await.unwrap();
                 let client = GnmiClient::over(channel, credentials.clone());
                 client.capabilities().await.unwrap();
-                made.fetch_add(1, Ordering::Relaxed);
+                connections.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
     for (number, authority) in [&other, &root, &other].into_iter().enumerate() {
-        let target = made.load(Ordering::Relaxed) + NEW_CONNECTIONS / 3 + 1;
+        let target = connections.load(Ordering::Relaxed) + NEW_CONNECTIONS / 3 + 1;
         let mut rotation = certz.rotate("p").await.unwrap();
         rotation.upload(&format!("v{}", number + 3), &authority.server(), &both).await.unwrap();
-        eventually("connections come while it is tried", || made.load(Ordering::Relaxed) > target)
-            .await;
+        eventually("connections come while it is tried", || {
+            connections.load(Ordering::Relaxed) > target
+        })
+        .await;
         rotation.finalize().await.unwrap();
     }
     enough.store(true, Ordering::Relaxed);
     while let Some(ended) = newcomers.join_next().await {
         ended.expect("no connection fails");
     }
-    assert!(made.load(Ordering::Relaxed) > NEW_CONNECTIONS);
+    assert!(connections.load(Ordering::Relaxed) > NEW_CONNECTIONS);
     connected().await.update(HOSTNAME, "rotated").await.unwrap();
     for stream in &mut streams {
         stream.until("rotated").await;

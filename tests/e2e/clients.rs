@@ -11,9 +11,9 @@ const ETH0: &str = "/interfaces/interface[name=eth0]";
 async fn gnmic_reads_the_capabilities() {
     let net = Netns::enter();
     let agent = AgentProcess::start(&net).await;
-    let told = Gnmic::for_admin(&agent).run(&["capabilities"]).await;
+    let output = Gnmic::for_admin(&agent).run(&["capabilities"]).await;
     for part in ["gNMI version: 0.10.0", "openconfig-interfaces", "JSON_IETF", "PROTO"] {
-        assert!(told.contains(part), "`{part}` is not in {told}");
+        assert!(output.contains(part), "`{part}` is not in {output}");
     }
 }
 
@@ -81,14 +81,14 @@ async fn gnmic_sends_unions() {
     let links = || (net.link("eth0").mtu, net.link("eth1").mtu, net.link("eth1").alias);
     let eth1 = "/interfaces/interface[name=eth1]/config";
 
-    let told = union(&[
+    let output = union(&[
         "holdfast_cli:/:::ascii:::interface eth0\n  mtu 1400",
         &format!("{eth1}/mtu:::uint:::1314"),
         &format!(r#"{eth1}:::json_ietf:::{{"description": "by gnmic"}}"#),
     ])
     .await;
-    assert_eq!(links(), (1400, 1300, "by gnmic".to_owned()), "{told}");
-    assert_eq!(told.matches("UNION_REPLACE").count(), 3, "{told}");
+    assert_eq!(links(), (1400, 1300, "by gnmic".to_owned()), "{output}");
+    assert_eq!(output.matches("UNION_REPLACE").count(), 3, "{output}");
 
     union(&[
         r#"holdfast_native:/interfaces/interface[name=eth0]:::json_ietf:::{"mtu": 1350}"#,
@@ -201,8 +201,8 @@ async fn gnmic_sends_one_list_to_boxes_of_several_vendors() {
 
     let lines = "system\n  grpc-server DEFAULT\n    unknown-subscription-paths ignore\n";
     gnmic.run(&["set", "--update-cli", lines]).await;
-    let told = gnmic.run(&list).await;
-    assert!(told.contains("DOWN"), "{told}");
+    let output = gnmic.run(&list).await;
+    assert!(output.contains("DOWN"), "{output}");
     let ignored = "holdfast_native:/system/grpc-server[name=DEFAULT]/ignored-subscription";
     for path in ["/components/component", "eos_native:/Sysdb"] {
         let count = format!("{ignored}[path={path}]/state/count");
@@ -239,7 +239,7 @@ async fn gnmic_writes_and_reads_text() {
     let net = Netns::enter().with_veth("eth0", "peer0");
     let agent = AgentProcess::start(&net).await;
     let gnmic = Gnmic::for_admin(&agent);
-    let shown = async |command: &str| {
+    let text_of = async |command: &str| {
         let path = format!("cli:/show {command}");
         gnmic.run(&["-e", "ascii", "get", "--path", &path, "--values-only"]).await
     };
@@ -260,13 +260,13 @@ async fn gnmic_writes_and_reads_text() {
     assert_eq!(net.link("eth0").mtu, 1300);
     assert!(net.find_link("br0").is_some());
 
-    let running = shown("running-config").await;
+    let running = text_of("running-config").await;
     assert!(running.contains("interface br0 type bridge"), "{running}");
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text_in(&running)).unwrap();
     gnmic.run(&["set", "--replace-cli-file", file.path().to_str().unwrap()]).await;
-    assert_eq!(shown("running-config").await, running, "what is read can be sent back");
-    let effective = shown("effective").await;
+    assert_eq!(text_of("running-config").await, running, "what is read can be sent back");
+    let effective = text_of("effective").await;
     assert!(effective.contains("mtu 1300 # client native"), "{effective}");
 
     gnmic.run(&["set", "--update-cli", "no interface br0"]).await;

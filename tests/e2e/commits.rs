@@ -64,8 +64,8 @@ async fn gnmic_confirms_cancels_and_lets_a_commit_expire() {
     set(&gnmic, &commit_options("d"), Some(1200)).await.unwrap();
     reader.until("1214").await;
     set(&gnmic, &["--commit-id", "d", "--rollback-duration", "1s"], None).await.unwrap();
-    let told = reader.until_all(&["1314"]).await;
-    assert_eq!(told.len(), 1, "{told:#?}");
+    let updates = reader.until_all(&["1314"]).await;
+    assert_eq!(updates.len(), 1, "{updates:#?}");
     assert_eq!(mtu(), 1300);
     let late = set(&gnmic, &["--commit-id", "d", "--commit-confirm"], None).await.unwrap_err();
     assert!(late.contains("FailedPrecondition"), "{late}");
@@ -101,7 +101,7 @@ async fn gnmic_previews_a_set_and_commits_it() {
     let agent = AgentProcess::start(&net).await;
     let gnmic = Gnmic::for_admin(&agent);
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
-    let plan = async |asked: &str, mtu: u32| {
+    let plan = async |extension: &str, mtu: u32| {
         let path = format!("{ETH0}/config/mtu");
         let value = (mtu + 14).to_string();
         let arguments = [
@@ -114,7 +114,7 @@ async fn gnmic_previews_a_set_and_commits_it() {
             "--registered-extensions",
             "26150:holdfast.Plan",
             "--request-extensions",
-            asked,
+            extension,
             "set",
             "--update-path",
             &path,
@@ -124,10 +124,10 @@ async fn gnmic_previews_a_set_and_commits_it() {
         gnmic.outcome(&arguments).await
     };
     let before = net.link("eth0").mtu;
-    let told = plan(r#"{"26150": {"dryRun": {}}}"#, 1400).await.unwrap();
-    assert_eq!(net.link("eth0").mtu, before, "{told}");
-    assert!(told.contains("EFFECT_ADOPTED") && told.contains(r#"\"mtu\":1414"#), "{told}");
-    let hash = told.split(r#""hash": ""#).nth(1).and_then(|it| it.split('"').next()).unwrap();
+    let preview = plan(r#"{"26150": {"dryRun": {}}}"#, 1400).await.unwrap();
+    assert_eq!(net.link("eth0").mtu, before, "{preview}");
+    assert!(preview.contains("EFFECT_ADOPTED") && preview.contains(r#"\"mtu\":1414"#), "{preview}");
+    let hash = preview.split(r#""hash": ""#).nth(1).and_then(|it| it.split('"').next()).unwrap();
 
     let expected = format!(r#"{{"26150": {{"expected": {{"hash": "{hash}"}}}}}}"#);
     let other = plan(&expected, 1300).await.unwrap_err();

@@ -300,11 +300,11 @@ async fn host_key_rotation_takes_effect_and_rolls_back() {
     let answer = host.request(rotate_host_parameters_request::Request::GenerateKeys(request)).await;
     host.finalize().await;
     use credentialz::rotate_host_parameters_response::Response;
-    let Some(Response::GenerateKeys(made)) = answer.response else { panic!("{answer:?}") };
-    let line = String::from_utf8(made.public_keys[0].public_key.to_vec()).unwrap();
-    let known = ssh.path("known_hosts");
-    std::fs::write(&known, format!("[127.0.0.1]:2222 {line}\n")).unwrap();
-    let strict = format!("UserKnownHostsFile={}", known.display());
+    let Some(Response::GenerateKeys(keys)) = answer.response else { panic!("{answer:?}") };
+    let line = String::from_utf8(keys.public_keys[0].public_key.to_vec()).unwrap();
+    let known_hosts = ssh.path("known_hosts");
+    std::fs::write(&known_hosts, format!("[127.0.0.1]:2222 {line}\n")).unwrap();
+    let strict = format!("UserKnownHostsFile={}", known_hosts.display());
     let trusted = |options: &[&str]| {
         let options = [&["StrictHostKeyChecking=yes", strict.as_str()], options].concat();
         ssh.log_in(SshCredential::Password(OWN_PASSWORD), &options).status.success()
@@ -316,7 +316,7 @@ async fn host_key_rotation_takes_effect_and_rolls_back() {
     std::fs::write(key.with_extension("pub"), format!("{line}\n")).unwrap();
     ssh.sign(&authority, &key, "127.0.0.1", true);
     let public = std::fs::read_to_string(authority.with_extension("pub")).unwrap();
-    std::fs::write(&known, format!("@cert-authority [127.0.0.1]:2222 {public}")).unwrap();
+    std::fs::write(&known_hosts, format!("@cert-authority [127.0.0.1]:2222 {public}")).unwrap();
     assert!(!trusted(&[]), "there is no certificate yet");
     let mut host = open_host_rotation(&mut client).await;
     let certificate = std::fs::read(ssh.path("shown-cert.pub")).unwrap().into();
@@ -375,9 +375,9 @@ async fn kill_during_rotation_keeps_final_credentials() {
 #[tokio::test]
 async fn power_cut_during_rotation_leaves_one_whole_password() {
     let (_net, ssh, mut agent) = started().await;
-    let mut kept = "first".to_owned();
+    let mut password = "first".to_owned();
     let mut first = open_account_rotation(&mut client(&agent).await).await;
-    first.request(plain(&kept, &kept)).await;
+    first.request(plain(&password, &password)).await;
     first.finalize().await;
     let version =
         format!("/system/aaa/authentication/users/user[username={ACCOUNT}]/state/password-version");
@@ -394,12 +394,12 @@ async fn power_cut_during_rotation_leaves_one_whole_password() {
 
         let found = agent.gnmi().await.read(&version).await.unwrap();
         let is_new = found == json!(tried);
-        assert!(is_new || found == json!(kept), "{cut:?}: {found}");
+        assert!(is_new || found == json!(password), "{cut:?}: {found}");
         assert!(cut.may_leave(is_new), "{cut:?}: {found}");
-        let (now, never) = if is_new { (&tried, &kept) } else { (&kept, &tried) };
+        let (now, never) = if is_new { (&tried, &password) } else { (&password, &tried) };
         eventually_accepted(&ssh, SshCredential::Password(now)).await;
         eventually_refused(&ssh, SshCredential::Password(never)).await;
-        kept = now.clone();
+        password = now.clone();
     }
 }
 

@@ -107,7 +107,7 @@ async fn port_refuses_an_unsupported_speed() {
         let refused = union(&client, vec![interfaces(json!([entry]))]).await.unwrap_err();
         check_refusal(refused, &[&path, reason]);
     }
-    for (entry, named) in [
+    for (entry, parts) in [
         (
             native(&format!("{PORT}/port-speed"), 1000),
             "/interfaces/interface[name=eth0]/port-speed",
@@ -115,7 +115,7 @@ async fn port_refuses_an_unsupported_speed() {
         (cli("interface eth0\n  port-speed 1000"), "port-speed"),
     ] {
         let refused = union(&client, vec![entry]).await.unwrap_err();
-        check_refusal(refused, &[named, "has a speed of 10000 Mbit/s"]);
+        check_refusal(refused, &[parts, "has a speed of 10000 Mbit/s"]);
     }
     let after = [config(&client, "openconfig").await, config(&client, "holdfast_native").await];
     assert_eq!(after, running);

@@ -64,8 +64,8 @@ async fn describe_until_refused(client: &GnmiClient) -> (String, tonic::Status) 
 
 /// The numbers of the last transactions.
 fn transactions(agent: &AgentProcess) -> BTreeSet<String> {
-    let shown = agent.show("transactions");
-    let numbers = shown.split_whitespace().filter(|word| word.starts_with('#'));
+    let output = agent.show("transactions");
+    let numbers = output.split_whitespace().filter(|word| word.starts_with('#'));
     numbers.map(ToOwned::to_owned).collect()
 }
 
@@ -88,8 +88,8 @@ async fn full_disk_refuses_changes_and_keeps_the_configuration() {
     assert!(refused.message().contains("No space left on device"), "{refused:?}");
     // A refused change has no trace, and earlier changes stay.
     assert_eq!(net.link("eth0").alias, last);
-    let shown = client.read(&format!("{}/description", config_of("eth0"))).await.unwrap();
-    assert_eq!(shown, json!(last));
+    let description = client.read(&format!("{}/description", config_of("eth0"))).await.unwrap();
+    assert_eq!(description, json!(last));
     net.ip("link set eth0 down");
     eventually("the port is up again", || net.link("eth0").up).await;
     eventually("both histories wait for the disk", || {
@@ -107,12 +107,12 @@ async fn full_disk_refuses_changes_and_keeps_the_configuration() {
             && log.contains("the disk takes accounts again")
     })
     .await;
-    let told = transactions(&agent);
-    assert!(!told.is_empty());
+    let listed = transactions(&agent);
+    assert!(!listed.is_empty());
     agent.restart().await;
     assert_eq!(net.link("eth0").alias, "room");
     assert!(
-        transactions(&agent).is_superset(&told),
+        transactions(&agent).is_superset(&listed),
         "what was done while the disk was full is kept"
     );
 }

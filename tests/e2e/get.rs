@@ -71,8 +71,8 @@ async fn each_type_of_data_shows_its_own_nodes() {
 async fn state_is_what_the_kernel_has() {
     let (net, _agent, client) = configured().await;
     let address = format!("{}/addresses/address[ip=192.0.2.1]/state", ipv4_of("eth0"));
-    let told = client.read(&address).await.unwrap();
-    assert_eq!(told["openconfig-if-ip:prefix-length"], 24, "{told}");
+    let value = client.read(&address).await.unwrap();
+    assert_eq!(value["openconfig-if-ip:prefix-length"], 24, "{value}");
 
     // A link without configuration is shown as state only.
     let peer = client.read("/interfaces/interface[name=peer0]/state/ifindex").await.unwrap();

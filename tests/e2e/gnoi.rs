@@ -65,8 +65,8 @@ async fn a_reboot_of_the_agent_leaves_the_kernel_alone_and_is_remembered() {
 async fn a_cold_reboot_is_one_of_the_box_by_its_own_command() {
     let net = Netns::enter();
     let (programs, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let asked = programs.path().join("asked");
-    install_by(&programs.path().join("reboot"), &format!(": >{}", asked.display()));
+    let marker = programs.path().join("asked");
+    install_by(&programs.path().join("reboot"), &format!(": >{}", marker.display()));
     let path = std::env::var_os("PATH").unwrap();
     let setpriv = std::env::split_paths(&path).map(|it| it.join("setpriv")).find(|it| it.exists());
     symlink(setpriv.unwrap(), programs.path().join("setpriv")).unwrap();
@@ -84,7 +84,7 @@ async fn a_cold_reboot_is_one_of_the_box_by_its_own_command() {
         async || SystemClient::with_interceptor(agent.channel().await, agent.credentials());
     let request = RebootRequest { method: RebootMethod::Cold as i32, ..Default::default() };
     client().await.reboot(request).await.unwrap();
-    eventually("the box is told to reboot", || asked.exists()).await;
+    eventually("the box is told to reboot", || marker.exists()).await;
     agent.restart().await; // in the same boot of the kernel
     let mut client = SystemClient::with_interceptor(agent.channel().await, agent.credentials());
     let status = client.reboot_status(RebootStatusRequest::default()).await.unwrap().into_inner();
@@ -153,21 +153,21 @@ async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
     let options = ["--image-command", command.to_str().unwrap(), "--image-version", "1.0"];
     let agent = AgentProcess::start_with(&net, &options).await;
     let packages = agent.state_dir().join("packages");
-    let kept = |name: &str| fs::read(packages.join(name)).ok();
+    let content = |name: &str| fs::read(packages.join(name)).ok();
     let channel = agent.channel().await;
     let client = || SystemClient::with_interceptor(channel.clone(), agent.credentials());
     let set = async |parts| client().set_package(tokio_stream::iter(parts)).await;
 
     set(image("sent.img", "", "")).await.unwrap();
-    assert_eq!((kept("sent.img").as_deref(), installed.exists()), (Some(IMAGE), false));
+    assert_eq!((content("sent.img").as_deref(), installed.exists()), (Some(IMAGE), false));
     let mode = fs::metadata(packages.join("sent.img")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let url = serve_image().await;
     set(image("fetched.img", "2.0", &url)).await.unwrap();
-    assert_eq!(kept("fetched.img").as_deref(), Some(IMAGE));
+    assert_eq!(content("fetched.img").as_deref(), Some(IMAGE));
     assert_eq!(fs::read(&installed).unwrap(), IMAGE);
     let refused = set(image("lost.img", "", "127.0.0.1:1/none")).await.unwrap_err();
-    assert_eq!((refused.code(), kept("lost.img")), (Code::Unavailable, None), "{refused:?}");
+    assert_eq!((refused.code(), content("lost.img")), (Code::Unavailable, None), "{refused:?}");
 
     let sleep = |restart| KillProcessRequest {
         name: "sleep".to_owned(),
@@ -186,7 +186,7 @@ async fn a_package_is_stored_fetched_and_handed_to_the_installer() {
     let refused = slow.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     assert!(refused.message().contains("signal: 15"), "{refused:?}");
-    assert_eq!(kept("slow.img").as_deref(), Some(IMAGE), "it was whole");
+    assert_eq!(content("slow.img").as_deref(), Some(IMAGE), "it was whole");
 }
 
 // proves 6.9
@@ -195,7 +195,7 @@ async fn kill_process_reloads_or_restarts_the_agent() {
     let net = Netns::enter();
     // An agent whose reboots are those of the system.
     let agent = AgentProcess::start_with(&net, &["--reboot", "system"]).await;
-    let said = |what: &str| agent.log().matches(what).count();
+    let count = |what: &str| agent.log().matches(what).count();
     let client =
         async || SystemClient::with_interceptor(agent.channel().await, agent.credentials());
     let tell = |signal: Signal, restart| KillProcessRequest {
@@ -207,9 +207,9 @@ async fn kill_process_reloads_or_restarts_the_agent() {
     let refused = client().await.kill_process(tell(Signal::Kill, true)).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     client().await.kill_process(tell(Signal::Hup, true)).await.unwrap();
-    eventually("it reloads", || said("told to reload") == 1).await;
-    let before = said("listening");
+    eventually("it reloads", || count("told to reload") == 1).await;
+    let before = count("listening");
     client().await.kill_process(tell(Signal::Term, true)).await.unwrap();
-    eventually("it listens anew", || said("listening") > before).await;
+    eventually("it listens anew", || count("listening") > before).await;
     eventually_async("it is back", || accepts_connections(&agent)).await;
 }

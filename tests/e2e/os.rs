@@ -45,9 +45,9 @@ async fn install(agent: &AgentProcess, version: &str) {
         json!({"transferEnd": {}}),
     ];
     let messages = messages.map(|it| it.to_string()).join("\n");
-    let told = call(agent, "Install", &messages).await;
+    let answers = call(agent, "Install", &messages).await;
     for word in ["transferReady", "\"bytesReceived\": \"8\"", "validated"] {
-        assert!(told.contains(word), "{told}");
+        assert!(answers.contains(word), "{answers}");
     }
 }
 
@@ -65,8 +65,8 @@ async fn activate(agent: &AgentProcess, version: &str, hostname: &str) {
         ..ActivateRequest::default()
     };
     let mut client = OsClient::with_interceptor(agent.channel().await, agent.credentials());
-    let told = client.activate(request).await.unwrap().into_inner().response;
-    assert_eq!(told, Some(activate_response::Response::ActivateOk(ActivateOk {})));
+    let response = client.activate(request).await.unwrap().into_inner().response;
+    assert_eq!(response, Some(activate_response::Response::ActivateOk(ActivateOk {})));
     eventually_async("the agent is back", async || {
         starts() > before && grpcurl(agent, &["gnoi.os.OS/Verify"], "{}").await.is_ok()
     })
@@ -77,17 +77,17 @@ async fn activate(agent: &AgentProcess, version: &str, hostname: &str) {
 async fn begin_transfer(agent: &AgentProcess, version: &str) -> mpsc::Sender<InstallRequest> {
     let (request_tx, request_rx) = mpsc::channel(4);
     let part = |request| InstallRequest { request: Some(request) };
-    let wanted = TransferRequest { version: version.to_owned(), ..Default::default() };
-    request_tx.send(part(install_request::Request::TransferRequest(wanted))).await.unwrap();
+    let transfer = TransferRequest { version: version.to_owned(), ..Default::default() };
+    request_tx.send(part(install_request::Request::TransferRequest(transfer))).await.unwrap();
     request_tx
         .send(part(install_request::Request::TransferContent(vec![7; 2 << 20].into())))
         .await
         .unwrap();
     let mut client = OsClient::with_interceptor(agent.channel().await, agent.credentials());
-    let mut told = client.install(ReceiverStream::new(request_rx)).await.unwrap().into_inner();
+    let mut answers = client.install(ReceiverStream::new(request_rx)).await.unwrap().into_inner();
     loop {
-        let told = told.message().await.unwrap().unwrap().response.unwrap();
-        if let install_response::Response::TransferProgress(progress) = told {
+        let answers = answers.message().await.unwrap().unwrap().response.unwrap();
+        if let install_response::Response::TransferProgress(progress) = answers {
             assert_eq!(progress.bytes_received, 2 << 20);
             return request_tx;
         }
@@ -112,11 +112,11 @@ async fn image_is_installed_and_activated_with_its_boot_config() {
     assert_eq!(verify(&agent).await["version"], "1.0");
 
     // Killed in the middle of a transfer: no file is left, and nothing is installed.
-    let held = begin_transfer(&agent, "2.0").await;
+    let stream = begin_transfer(&agent, "2.0").await;
     let packages = agent.state_dir().join("packages");
     assert_eq!(files(&packages), 1);
     agent.kill();
-    drop(held);
+    drop(stream);
     agent.restart().await;
     assert_eq!((files(&packages), files(&slots)), (0, 0));
     assert!(verify(&agent).await.get("activationFailMessage").is_none());

@@ -29,8 +29,8 @@ type Client = PathzClient<InterceptedService<Channel, Credentials>>;
 async fn pathz_policy_restricts_gnmic() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let mut agent = AgentProcess::start(&net).await;
-    let made = agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD);
-    assert!(made.status.success(), "{made:?}");
+    let output = agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD);
+    assert!(output.status.success(), "{output:?}");
     let admin = Gnmic::for_admin(&agent);
     let guest = Gnmic::for_user(&agent, GUEST, GUEST_PASSWORD);
     for port in ["eth0", "eth1"] {
@@ -84,8 +84,8 @@ async fn check_guest_access(agent: &AgentProcess, guest: &Gnmic) {
         let complaint = guest.refused(&[&["-e", "json_ietf"], arguments].concat()).await;
         assert!(complaint.contains("PermissionDenied"), "{arguments:?}: {complaint}");
     }
-    let seen = guest.run(&["-e", "json_ietf", "get", "--path", ETH0]).await;
-    assert!(seen.contains("oper-status") && !seen.contains("eth1"), "{seen}");
+    let output = guest.run(&["-e", "json_ietf", "get", "--path", ETH0]).await;
+    assert!(output.contains("oper-status") && !output.contains("eth1"), "{output}");
     let description = format!("{ETH0}/config/description");
     guest
         .run(&["-e", "json_ietf", "set", "--update-path", &description, "--update-value", "secret"])
@@ -147,7 +147,7 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let mut agent = AgentProcess::start(&net).await;
     assert!(agent.user(&["set", GUEST, "--role", "admin"], GUEST_PASSWORD).status.success());
-    let (mut version, mut seen, mut other) = ("first".to_owned(), ETH0, ETH1);
+    let (mut version, mut visible, mut other) = ("first".to_owned(), ETH0, ETH1);
     install(&agent, &version).await;
     for (number, cut) in CutPoint::ALL.into_iter().chain([CutPoint::Finalizing]).enumerate() {
         let tried = format!("v{number}");
@@ -162,10 +162,10 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_paths_or_the_new_ones() {
         assert!(cut.may_leave(is_new), "{cut:?}: {found}");
         if is_new {
             version = tried;
-            std::mem::swap(&mut seen, &mut other);
+            std::mem::swap(&mut visible, &mut other);
         }
         let guest = watcher(&agent).await;
-        assert!(guest.read(&format!("{seen}/state/ifindex")).await.is_ok(), "{cut:?}");
+        assert!(guest.read(&format!("{visible}/state/ifindex")).await.is_ok(), "{cut:?}");
         let kept_out = guest.read(&format!("{other}/state/ifindex")).await.unwrap_err();
         assert_eq!(kept_out.code(), Code::PermissionDenied, "{cut:?}");
     }

@@ -120,12 +120,12 @@ async fn a_host_behind_a_router_is_pinged() {
     let mut system = network.system().await;
     for host in HOST {
         let (answers, summary) = collect_ping(&mut system, ping(host)).await.unwrap();
-        let told: Vec<_> = answers
+        let replies: Vec<_> = answers
             .iter()
             .map(|it| (it.source.as_str(), it.bytes, it.sequence, it.ttl, it.sent))
             .collect();
         let want: Vec<_> = (1..=5).map(|number| (host, 64, number, 63, 0)).collect();
-        assert_eq!(told, want, "{host}");
+        assert_eq!(replies, want, "{host}");
         let PingResponse { min_time, avg_time, max_time, .. } = summary;
         assert_eq!((summary.sent, summary.received), (5, 5));
         assert!(0 < min_time && min_time <= avg_time && avg_time <= max_time, "{summary:?}");

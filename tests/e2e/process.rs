@@ -32,8 +32,8 @@ async fn show_prints_config_state_and_values() {
         .unwrap();
 
     for (what, part) in [("config", "192.0.2.1"), ("state", "eth0"), ("values", "192.0.2.1")] {
-        let shown = agent.show(what);
-        assert!(shown.contains(part), "show {what}: {shown}");
+        let output = agent.show(what);
+        assert!(output.contains(part), "show {what}: {output}");
     }
     assert!(!agent.show("pending").contains("192.0.2.1"));
 }

@@ -85,8 +85,8 @@ async fn role_change_of_a_configured_user_applies_at_once() {
         assert!(refusal.message().contains("gnsi"), "{leaf}: {refusal}");
         let written = admin.update(&format!("{entry}/state/{leaf}"), "x").await;
         assert!(written.is_err(), "{leaf}");
-        let shown = admin.read(entry).await.unwrap().to_string();
-        assert!(!shown.contains(leaf), "{leaf}: {shown}");
+        let user_state = admin.read(entry).await.unwrap().to_string();
+        assert!(!user_state.contains(leaf), "{leaf}: {user_state}");
     }
     let again = GnmiClient::over(agent.channel().await, Credentials::new(ADMIN, PASSWORD).unwrap());
     let server = again.read("/system/grpc-servers/grpc-server[name=DEFAULT]/state").await.unwrap();

@@ -114,7 +114,7 @@ async fn root_annotation_is_kept_until_replaced() {
     }
     agent.kill();
     agent.restart().await;
-    let (kept, whole) = note(&agent).await;
-    assert_eq!(kept, "c2Vjb25k");
+    let (is_kept, whole) = note(&agent).await;
+    assert_eq!(is_kept, "c2Vjb25k");
     assert!(whole.contains("eth0"), "{whole}");
 }

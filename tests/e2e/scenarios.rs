@@ -116,9 +116,9 @@ async fn routes_by_link_and_by_gateway_are_changed_and_not_doubled() {
 
 /// Everything that `ip` shows, except for the lines of one object.
 fn others(net: &Netns, object: &str) -> Vec<String> {
-    let shown =
+    let states =
         ["-o link", "-4 -o address", "-4 route show table main", "neighbour show nud permanent"];
-    let lines = shown.map(|what| net.ip(what)).join("\n");
+    let lines = states.map(|what| net.ip(what)).join("\n");
     lines.lines().filter(|line| !line.contains(object)).map(str::to_owned).collect()
 }
 
@@ -141,7 +141,7 @@ async fn changing_one_object_leaves_the_others_alone() {
     eventually("all are there", || net.routes(OURS).len() == 2 && net.link("eth0").up).await;
     let before = others(&net, "nothing");
     // Names with an `x` are in no hardware address.
-    for (object, path, made, changed) in [
+    for (object, path, created, changed) in [
         ("brx7", "interface brx7", " type bridge", " mtu 1300"),
         ("vx7", "interface vx7", "\n  type vxlan\n  vxlan\n    vni 7", " mtu 1300"),
         ("wx7", "interface wx7", "\n  type veth\n  veth\n    peer wx8", " mtu 1300"),
@@ -159,14 +159,14 @@ async fn changing_one_object_leaves_the_others_alone() {
         ),
     ] {
         // Created, changed, removed, and created again right after the removal.
-        let mut seen = Vec::new();
-        for text in [made, changed, "", made] {
+        let mut states = Vec::new();
+        for text in [created, changed, "", created] {
             let no = if text.is_empty() { "no " } else { "" };
             set_cli_text(&client, &format!("{no}{path}{text}")).await;
             assert_eq!(others(&net, object), before, "{path}{text}");
-            seen.push(others(&net, "nothing").len() > before.len());
+            states.push(others(&net, "nothing").len() > before.len());
         }
-        assert_eq!(seen, [true, true, false, true], "{path}");
+        assert_eq!(states, [true, true, false, true], "{path}");
         set_cli_text(&client, &format!("no {path}")).await;
         assert_eq!(others(&net, "nothing"), before, "{path}");
     }

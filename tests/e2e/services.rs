@@ -84,8 +84,8 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
     plans_with(&gnmic, &["not reached within 1 s", "\"waits-for\":\"port eth9\""]).await;
     plans_with(&gnmic, &["sized-port[name='acme']", "not-reached", "eth9"]).await;
-    let shown = agent.show("services");
-    assert!(shown.contains("sized-port[name='acme']  1.0.0  failed"), "{shown}");
+    let output = agent.show("services");
+    assert!(output.contains("sized-port[name='acme']  1.0.0  failed"), "{output}");
 
     agent.kill();
     agent.restart().await;
@@ -98,8 +98,8 @@ async fn an_instance_goes_on_by_itself_when_its_port_is_there_and_up() {
     eventually("the gate opens", || net.link("eth9").mtu == 1400).await;
     let ready = ["-e", "json_ietf", "get", "--path", &format!("{SIZED}/state/status")];
     answer_with(&gnmic, &ready, &["\"reached\""]).await;
-    let shown = plans(&gnmic).await;
-    assert!(!shown.contains("not-reached") && !shown.contains("failed"), "{shown}");
+    let output = plans(&gnmic).await;
+    assert!(!output.contains("not-reached") && !output.contains("failed"), "{output}");
 
     net.ip("link set peer9 down");
     eventually("the gate closes", || net.link("eth9").mtu != 1400).await;
@@ -320,10 +320,10 @@ async fn an_uplink_takes_traffic_when_its_far_end_has_answered() {
     let monitor = Monitor::start(&net).await;
     gnmic.run(&["set", "--delete", NORTH]).await;
     eventually("the address is gone", || net.addresses("eth9").is_empty()).await;
-    let seen = monitor.finish(&net).await;
-    let position = |part: &str| seen.iter().position(|line| line.contains(part));
+    let notices = monitor.finish(&net).await;
+    let position = |part: &str| notices.iter().position(|line| line.contains(part));
     let (route, address) = (position("198.51.100.0/24"), position("192.0.2.0/31"));
-    assert!(route.is_some() && route < address, "{seen:?}");
+    assert!(route.is_some() && route < address, "{notices:?}");
     no_plans(&gnmic).await;
 }
 
@@ -343,10 +343,10 @@ async fn packages_are_installed_and_removed_while_the_agent_runs() {
     let gnmic = Gnmic::for_admin(&agent);
     assert_eq!(operate(&agent, &["list"]).unwrap(), "");
     unknown(&gnmic).await;
-    let shown = operate(&agent, &["install", archive]).unwrap();
+    let output = operate(&agent, &["install", archive]).unwrap();
     assert!(
-        shown.contains("bridge-port 1.0.0\n") && shown.contains("writes /interfaces"),
-        "{shown}"
+        output.contains("bridge-port 1.0.0\n") && output.contains("writes /interfaces"),
+        "{output}"
     );
     let models = gnmic.run(&["capabilities"]).await;
     assert!(models.contains("bridge-port"), "{models}");

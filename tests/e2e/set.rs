@@ -125,14 +125,14 @@ async fn addresses_move_between_ports_in_one_set() {
     let net = Netns::enter().with_veth("eth0", "peer0").with_veth("eth1", "peer1");
     let agent = AgentProcess::start(&net).await;
     let client = agent.gnmi().await;
-    let held = |first: &[&str], second: &[&str]| json!({"interface": [port("eth0", first), port("eth1", second)]});
+    let document = |first: &[&str], second: &[&str]| json!({"interface": [port("eth0", first), port("eth1", second)]});
     for (first, second) in [
         (&["192.0.2.1/24"][..], &[][..]),
         (&[], &["192.0.2.1/24"]),
         (&["198.51.100.1/24"], &["192.0.2.1/24"]),
         (&["192.0.2.1/24"], &["198.51.100.1/24"]),
     ] {
-        client.replace("/interfaces", held(first, second)).await.unwrap();
+        client.replace("/interfaces", document(first, second)).await.unwrap();
         assert_eq!((net.addresses("eth0"), net.addresses("eth1")), (owned(first), owned(second)));
     }
 }
@@ -152,11 +152,11 @@ async fn an_address_stays_when_the_first_of_its_prefix_goes() {
     let monitor = Monitor::start(&net).await;
     client.delete(&format!("{}/addresses/address[ip={first}]", ipv4_of("eth0"))).await.unwrap();
     assert_eq!(net.addresses("eth0"), [format!("{second}/24")]);
-    let heard = monitor.finish(&net).await;
-    let gone = |ip: &str| {
-        heard.iter().any(|it| it.contains("Deleted") && it.contains(&format!("{ip}/24 ")))
+    let messages = monitor.finish(&net).await;
+    let is_deleted = |ip: &str| {
+        messages.iter().any(|it| it.contains("Deleted") && it.contains(&format!("{ip}/24 ")))
     };
-    assert!(gone(first) && !gone(second), "{heard:#?}");
+    assert!(is_deleted(first) && !is_deleted(second), "{messages:#?}");
 }
 
 fn owned(addresses: &[&str]) -> Vec<String> {

@@ -50,8 +50,8 @@ fn keep_config_and_keys(tree: &mut Value, notification: &gnmi::Notification) {
         let is_config = names.contains(&"config");
         let entries = elems.iter().rposition(|elem| !elem.key.is_empty()).map_or(0, |at| at + 1);
         let (leaf, above) = elems.split_last().unwrap();
-        let kept = if is_config { above } else { &elems[..entries] };
-        let at = kept.iter().fold(&mut *tree, |at, elem| match elem.key.is_empty() {
+        let steps = if is_config { above } else { &elems[..entries] };
+        let at = steps.iter().fold(&mut *tree, |at, elem| match elem.key.is_empty() {
             true => container(at, &elem.name),
             false => list_entry(list(at, &elem.name), elem),
         });
@@ -153,9 +153,9 @@ async fn box_with_a_port() -> (Netns, AgentProcess, GnmiClient) {
     eventually("ports show what their cables are", || net.has_consistent_link_states()).await;
     // Waits for the addresses of the kernel, because a later one would look like the effect of a request.
     for link in ["eth0", "eth1", "peer0", "peer1"] {
-        let given = || net.ip(&format!("-6 address show dev {link} scope link -tentative"));
+        let addresses = || net.ip(&format!("-6 address show dev {link} scope link -tentative"));
         let is_seen = || agent.show("values").contains(&format!("address/{link}/fe80"));
-        eventually(link, || given().contains("fe80") && is_seen()).await;
+        eventually(link, || addresses().contains("fe80") && is_seen()).await;
     }
     (net, agent, client)
 }
@@ -179,9 +179,9 @@ async fn a_tree_that_was_read_is_sent_back() {
                 panic!("{refused:?}: {request:?}");
             });
         }
-        let held = client.read_as("openconfig:/", DataType::Config).await.unwrap();
-        let held = held.to_string();
-        assert!(held.contains("127.0.0.1") && held.contains("203.0.113.1"), "{held}");
+        let document = client.read_as("openconfig:/", DataType::Config).await.unwrap();
+        let document = document.to_string();
+        assert!(document.contains("127.0.0.1") && document.contains("203.0.113.1"), "{document}");
     }
     assert_eq!(monitor.finish(&net).await, [""; 0]);
     assert_eq!(agent.show("values"), values, "nothing is adopted");
@@ -216,8 +216,8 @@ async fn a_controller_sends_back_what_it_read() {
     }
     assert_eq!(monitor.finish(&net).await, [""; 0]);
     assert_eq!(agent.show("values"), values, "nothing is adopted");
-    let held = client.read_as("openconfig:/", DataType::Config).await.unwrap().to_string();
-    assert!(held.contains("127.0.0.1") && held.contains("fe80::"), "{held}");
+    let document = client.read_as("openconfig:/", DataType::Config).await.unwrap().to_string();
+    assert!(document.contains("127.0.0.1") && document.contains("fe80::"), "{document}");
 }
 
 /// A prefix length turns a shell into an address. Without it the agent's address is removed, and a foreign one stays.

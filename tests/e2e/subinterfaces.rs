@@ -149,8 +149,8 @@ async fn an_address_is_of_the_type_that_its_configuration_says() {
         client.update(&format!("{SUBINTERFACE}/{ipv6}/config/type"), "LINK_LOCAL_UNICAST").await;
     let refused = refused.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    let named = ["config/type", "GLOBAL_UNICAST, not LINK_LOCAL_UNICAST"];
-    assert!(named.iter().all(|text| refused.message().contains(text)), "{}", refused.message());
+    let parts = ["config/type", "GLOBAL_UNICAST, not LINK_LOCAL_UNICAST"];
+    assert!(parts.iter().all(|text| refused.message().contains(text)), "{}", refused.message());
 }
 
 #[tokio::test]

@@ -26,14 +26,14 @@ async fn once_sends_everything_and_ends() {
     let client = agent.gnmi().await;
     let paths = [("/interfaces/interface[name=eth0]/state", SubscriptionMode::TargetDefined)];
 
-    let mut told = client.subscribe(subscribe_to(Mode::Once, &paths)).await.unwrap();
-    let lines = told.until_sync().await;
+    let mut stream = client.subscribe(subscribe_to(Mode::Once, &paths)).await.unwrap();
+    let lines = stream.until_sync().await;
     let index = format!(
         "update /interfaces/interface[name=eth0]/state/ifindex = {}",
         net.link("eth0").index
     );
     assert!(lines.contains(&index), "{lines:#?}");
-    assert_eq!(told.next().await.unwrap(), Event::End);
+    assert_eq!(stream.next().await.unwrap(), Event::End);
 }
 
 // proves 1.101
@@ -44,18 +44,18 @@ async fn each_poll_sends_everything() {
     let client = agent.gnmi().await;
     let paths = [("/interfaces/interface[name=eth0]/state/mtu", SubscriptionMode::TargetDefined)];
 
-    let mut told = client.subscribe(subscribe_to(Mode::Poll, &paths)).await.unwrap();
-    told.poll().await;
-    let first = told.until("state/mtu").await;
-    told.until_sync().await;
+    let mut stream = client.subscribe(subscribe_to(Mode::Poll, &paths)).await.unwrap();
+    stream.poll().await;
+    let first = stream.until("state/mtu").await;
+    stream.until_sync().await;
     net.ip("link set eth0 mtu 1400");
     // The kernel's event takes a while to arrive, and a poll does not read the kernel.
     eventually_async("the agent knows of the MTU", async || {
         client.read(paths[0].0).await.unwrap() == 1414
     })
     .await;
-    told.poll().await;
-    let second = told.until("= 1414").await;
+    stream.poll().await;
+    let second = stream.until("= 1414").await;
     assert_ne!(first, second);
 }
 
@@ -71,26 +71,26 @@ async fn on_change_sends_changes_of_kernel_and_set() {
         ("/interfaces/interface[name=eth0]/config", SubscriptionMode::OnChange),
     ];
 
-    let mut told = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
-    let first = told.until_sync().await;
+    let mut stream = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
+    let first = stream.until_sync().await;
     assert!(
         first.iter().any(|line| line.contains("[name=eth0]/state/oper-status = \"DOWN\"")),
         "{first:#?}"
     );
 
     net.ip("link set eth0 up");
-    told.until("[name=eth0]/state/oper-status = \"UP\"").await;
+    stream.until("[name=eth0]/state/oper-status = \"UP\"").await;
     client.update(&config_of("eth0"), json!({"mtu": 1414, "description": "told"})).await.unwrap();
-    told.until("[name=eth0]/config/description = \"told\"").await;
+    stream.until("[name=eth0]/config/description = \"told\"").await;
     client.delete(&format!("{}/description", config_of("eth0"))).await.unwrap();
-    told.until("delete /interfaces/interface[name=eth0]/config/description").await;
+    stream.until("delete /interfaces/interface[name=eth0]/config/description").await;
     net.ip("link del eth0");
     // One is still configured, the other gone; the order of the kernel's events for the two ends varies.
     let parts = [
         "[name=eth0]/state/oper-status = \"NOT_PRESENT\"",
         "delete /interfaces/interface[name=peer0]",
     ];
-    told.until_all(&parts).await;
+    stream.until_all(&parts).await;
 }
 
 // proves 1.126
@@ -101,10 +101,10 @@ async fn wildcard_subscription_includes_later_ports() {
     let client = agent.gnmi().await;
     let paths = [("/interfaces/interface[name=*]/state/ifindex", SubscriptionMode::OnChange)];
 
-    let mut told = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
-    told.until_sync().await;
+    let mut stream = client.subscribe(subscribe_to(Mode::Stream, &paths)).await.unwrap();
+    stream.until_sync().await;
     net.ip("link add late0 type veth peer name late1");
-    told.until("[name=late0]/state/ifindex").await;
+    stream.until("[name=late0]/state/ifindex").await;
 }
 
 // proves 1.107
@@ -117,11 +117,11 @@ async fn samples_come_at_their_interval() {
 
     let mut list = subscribe_to(Mode::Stream, &[(path, SubscriptionMode::Sample)]);
     list.subscription[0].sample_interval = FAST;
-    let mut told = client.subscribe(list).await.unwrap();
-    told.until_sync().await;
+    let mut stream = client.subscribe(list).await.unwrap();
+    stream.until_sync().await;
     let started = std::time::Instant::now();
     for _ in 0..3 {
-        told.until("in-octets").await;
+        stream.until("in-octets").await;
     }
     let took = started.elapsed();
     assert!(took > Duration::from_nanos(FAST) && took < Duration::from_nanos(6 * FAST), "{took:?}");
@@ -139,10 +139,10 @@ async fn updates_only_omits_initial_values() {
         &[("/interfaces/interface[name=eth0]/state", SubscriptionMode::OnChange)],
     );
     list.updates_only = true;
-    let mut told = client.subscribe(list).await.unwrap();
-    assert_eq!(told.next().await.unwrap(), Event::Sync);
+    let mut stream = client.subscribe(list).await.unwrap();
+    assert_eq!(stream.next().await.unwrap(), Event::Sync);
     net.ip("link set eth0 mtu 1400");
-    told.until("state/mtu = 1414").await;
+    stream.until("state/mtu = 1414").await;
 }
 
 // proves 1.124
@@ -166,8 +166,8 @@ async fn qos_marking_sets_the_dscp_of_the_stream() {
 
     let mut list = subscribe_to(Mode::Stream, &[("/interfaces", SubscriptionMode::OnChange)]);
     list.qos = Some(QosMarking { marking: DSCP });
-    let mut told = client.subscribe(list).await.unwrap();
-    told.until_sync().await;
+    let mut stream = client.subscribe(list).await.unwrap();
+    stream.until_sync().await;
     assert!(sockets().contains(TOS), "{}", sockets());
 }
 
@@ -222,10 +222,10 @@ async fn once_with_unknown_paths(agent: &AgentProcess) -> Result<Vec<String>, to
         ("vendor_native:/ports", mode),
     ];
     let client = agent.gnmi().await;
-    let mut told = client.subscribe(subscribe_to(Mode::Once, &paths)).await.unwrap();
+    let mut stream = client.subscribe(subscribe_to(Mode::Once, &paths)).await.unwrap();
     let mut lines = Vec::new();
     loop {
-        match told.next().await.map_err(|refusal| refusal.code())? {
+        match stream.next().await.map_err(|refusal| refusal.code())? {
             Event::Notification(notification) => lines.extend(notification_lines(&notification)),
             Event::Sync => {}
             Event::End => return Ok(lines),

@@ -93,11 +93,11 @@ async fn the_plain_unit_manages_the_network_and_nothing_else() {
     // A process of the same user with all capabilities of the agent, and more, cannot read its memory; only
     // CAP_SYS_PTRACE would allow it.
     let read = format!(": </proc/{}/mem", agent.pid());
-    let looked = Command::new("setpriv")
+    let output = Command::new("setpriv")
         .args(["--bounding-set=-sys_ptrace", "sh", "-c", &read])
         .output()
         .unwrap();
-    assert!(String::from_utf8_lossy(&looked.stderr).contains("Permission denied"), "{looked:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Permission denied"), "{output:?}");
 }
 
 #[tokio::test]
@@ -175,11 +175,11 @@ async fn passwords_are_rotated_where_the_shadow_file_belongs_to_a_group() {
 #[tokio::test]
 async fn an_address_is_leased_and_the_box_bootstrapped_under_the_unit() {
     let net = Netns::enter();
-    let given = ServerData {
+    let data = ServerData {
         openconfig: r#"{"openconfig-system:system":{"config":{"hostname":"bootstrapped"}}}"#,
         ..ServerData::default()
     };
-    let bootstrap = BootstrapFixture::factory_new(&net, given);
+    let bootstrap = BootstrapFixture::factory_new(&net, data);
     let (_server, _dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
     let options = bootstrap.options_of_factory_new();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
@@ -212,7 +212,7 @@ fn the_plain_unit_is_hardly_exposed() {
         .arg(unit)
         .output()
         .expect("systemd-analyze is there: tests/scripts/setup.sh test installs it");
-    let said = String::from_utf8_lossy(&analyzed.stdout);
-    assert!(said.contains("Overall exposure level for holdfast.service"), "{analyzed:?}");
-    assert!(analyzed.status.success(), "{said}");
+    let report = String::from_utf8_lossy(&analyzed.stdout);
+    assert!(report.contains("Overall exposure level for holdfast.service"), "{analyzed:?}");
+    assert!(analyzed.status.success(), "{report}");
 }

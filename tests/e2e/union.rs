@@ -74,14 +74,14 @@ async fn text_and_openconfig_become_one_configuration() {
     assert_eq!(results(&answer), [first.clone(), second.clone()]);
     assert_eq!(kernel(), (1400, 1300, true, true));
     assert_eq!(client.read("/system/state/hostname").await.unwrap(), "myhost");
-    let held = config(&client, "openconfig").await;
+    let document = config(&client, "openconfig").await;
 
     let monitor = Monitor::start(&net).await;
     for entries in [vec![text(), interface()], vec![interface(), text()]] {
         union(&client, entries).await.unwrap();
     }
     assert_eq!(monitor.finish(&net).await, [""; 0]);
-    assert_eq!(config(&client, "openconfig").await, held);
+    assert_eq!(config(&client, "openconfig").await, document);
 
     union(&client, vec![interface()]).await.unwrap();
     assert_eq!(kernel().0, 1500, "what is left out goes back to what it was");
@@ -449,10 +449,14 @@ async fn bad_unions_have_their_codes_and_change_nothing() {
         ),
     ];
     for (request, code, words) in rows {
-        let asked = format!("{request:?}");
-        let refusal = client.set(request).await.expect_err(&asked);
+        let request_text = format!("{request:?}");
+        let refusal = client.set(request).await.expect_err(&request_text);
         check_refusal(&refusal, code, words);
-        assert_eq!((config(&client, "holdfast_native").await, net.link("eth0")), before, "{asked}");
+        assert_eq!(
+            (config(&client, "holdfast_native").await, net.link("eth0")),
+            before,
+            "{request_text}"
+        );
     }
     // Every invalid entry is in the details, with its place in the request.
     let refusal =
@@ -541,10 +545,10 @@ async fn plain_text_writes_its_own_layer() {
         ))
         .await
         .unwrap();
-    let held = config(&client, "holdfast_native").await.to_string();
+    let document = config(&client, "holdfast_native").await.to_string();
     assert!(
-        held.contains("hello") && !held.contains("former") && !held.contains("latter"),
-        "{held}"
+        document.contains("hello") && !document.contains("former") && !document.contains("latter"),
+        "{document}"
     );
     assert_eq!(
         (net.link("eth0").mtu, net.link("eth0").alias.as_str()),
@@ -577,8 +581,8 @@ async fn plain_text_writes_its_own_layer() {
 #[track_caller]
 pub(crate) fn check_refusal(refusal: &Status, code: Code, words: &[&str]) {
     assert_eq!(refusal.code(), code, "{refusal:?}");
-    let told = rpc::Status::decode(refusal.details()).unwrap_or_default();
-    let all = format!("{} {:?}", refusal.message(), violations(&told));
+    let status = rpc::Status::decode(refusal.details()).unwrap_or_default();
+    let all = format!("{} {:?}", refusal.message(), violations(&status));
     for word in words {
         assert!(all.contains(word), "`{word}` is not in {all}");
     }
@@ -586,11 +590,11 @@ pub(crate) fn check_refusal(refusal: &Status, code: Code, words: &[&str]) {
 
 /// The places in the request of all mistakes.
 fn details(refusal: &Status) -> Vec<String> {
-    let told = rpc::Status::decode(refusal.details()).unwrap();
-    violations(&told).into_iter().map(|it| it.field).collect()
+    let status = rpc::Status::decode(refusal.details()).unwrap();
+    violations(&status).into_iter().map(|it| it.field).collect()
 }
 
-fn violations(told: &rpc::Status) -> Vec<rpc::bad_request::FieldViolation> {
-    let decoded = told.details.iter().map(|it| rpc::BadRequest::decode(&*it.value).unwrap());
+fn violations(status: &rpc::Status) -> Vec<rpc::bad_request::FieldViolation> {
+    let decoded = status.details.iter().map(|it| rpc::BadRequest::decode(&*it.value).unwrap());
     decoded.flat_map(|it| it.field_violations).collect()
 }

@@ -41,12 +41,12 @@ pub(crate) async fn tried<K: PartialEq + Debug>(
     let first =
         SetRequest { union_replace: entries.clone(), extension: window, ..Default::default() };
     client.set(first).await?;
-    let made = kernel();
+    let objects = kernel();
     let cancel = commit(Action::Cancel(gnmi_ext::CommitCancel {}));
     client.set(SetRequest { extension: cancel, ..Default::default() }).await?;
     assert_eq!(kernel(), before, "taken back");
     let answer = union(client, entries).await?;
-    assert_eq!(kernel(), made, "made again");
+    assert_eq!(kernel(), objects, "made again");
     Ok(answer)
 }
 
@@ -76,11 +76,11 @@ async fn union_replace_resets_factory_ports() {
 
     client.set(SetRequest { replace: vec![eth1()], ..Default::default() }).await.unwrap();
     assert_eq!(kernel(), (false, true, 1500, String::new()));
-    let shown = config(&client, "openconfig").await;
+    let document = config(&client, "openconfig").await;
     let monitor = Monitor::start(&net).await;
-    client.replace("/", shown.clone()).await.unwrap();
+    client.replace("/", document.clone()).await.unwrap();
     assert_eq!(monitor.finish(&net).await, [""; 0]);
-    assert_eq!(config(&client, "openconfig").await, shown);
+    assert_eq!(config(&client, "openconfig").await, document);
 
     tried(&client, vec![cli("interface eth1\n  mtu 1400")], kernel).await.unwrap();
     assert_eq!(kernel(), (false, false, 1400, fresh.clone()), "ports and banner are back");

@@ -282,10 +282,10 @@ async fn ssh_follows_what_clients_give_while_gnsi_is_off() {
     switch(&agent, &["gnsi", "off"]);
     assert!(ssh.accepts(SshCredential::Password("of credentialz")), "there is no other");
     let admin = agent.gnmi().await;
-    let mut given = config(ACCOUNT, Some(PASSWORD));
-    given["config"]["ssh-key"] =
+    let mut user_config = config(ACCOUNT, Some(PASSWORD));
+    user_config["config"]["ssh-key"] =
         json!(fs::read_to_string(key.with_extension("pub")).unwrap().trim());
-    admin.update(&user(ACCOUNT), given).await.unwrap();
+    admin.update(&user(ACCOUNT), user_config).await.unwrap();
     let lets_in = |proof| {
         let ssh = &ssh;
         eventually("the client gets in", move || ssh.accepts(proof))

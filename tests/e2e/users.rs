@@ -81,13 +81,13 @@ async fn stream_ends_when_its_user_is_deleted() {
     let credentials = Credentials::new("watcher", "a password to watch with").unwrap();
     let watcher = GnmiClient::over(agent.channel().await, credentials);
     let path = ("/interfaces/interface[name=eth0]/state/mtu", SubscriptionMode::OnChange);
-    let mut told = watcher.subscribe(subscribe_to(Mode::Stream, &[path])).await.unwrap();
-    told.until_sync().await;
+    let mut stream = watcher.subscribe(subscribe_to(Mode::Stream, &[path])).await.unwrap();
+    stream.until_sync().await;
 
     net.ip("link set eth0 mtu 1400");
-    told.until("state/mtu = 1414").await;
+    stream.until("state/mtu = 1414").await;
     succeeded(&agent.user(&["delete", "watcher"], ""));
-    assert_eq!(told.until_refused().await.code(), Code::Unauthenticated);
+    assert_eq!(stream.until_refused().await.code(), Code::Unauthenticated);
     let again = watcher.subscribe(subscribe_to(Mode::Stream, &[path])).await.map(|_| ());
     assert_eq!(again.unwrap_err().code(), Code::Unauthenticated);
 }

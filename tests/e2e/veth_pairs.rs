@@ -20,8 +20,8 @@ fn end(peer: &str) -> Value {
 
 /// Veth links of the namespace by number, each with its other end.
 fn veth_links_by_index(net: &Netns) -> Vec<(String, String)> {
-    let shown = net.ip("-o link show type veth");
-    let words = shown.lines().map(str::split_whitespace);
+    let output = net.ip("-o link show type veth");
+    let words = output.lines().map(str::split_whitespace);
     let words = words.filter_map(|mut words| Some((words.next()?, words.next()?)));
     words.map(|(number, names)| (number.into(), names.trim_end_matches(':').into())).collect()
 }

@@ -253,7 +253,7 @@ impl AgentProcess {
     /// When the agent does not end.
     pub async fn terminate(&mut self) -> (ExitStatus, Duration) {
         let mut child = self.child.take().expect("the agent runs");
-        let asked = Instant::now();
+        let started = Instant::now();
         kill(pid_of(&child), Signal::SIGTERM).expect("our child is there until we wait for it");
         let mut status = None;
         eventually("the agent ends after SIGTERM", || {
@@ -261,7 +261,7 @@ impl AgentProcess {
             status.is_some()
         })
         .await;
-        (status.expect("it ended"), asked.elapsed())
+        (status.expect("it ended"), started.elapsed())
     }
 
     /// Answer of the local socket to a GET.

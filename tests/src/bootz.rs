@@ -69,8 +69,8 @@ impl BootstrapFixture {
     ///
     /// # Panics
     /// When the program of the public helper packages is not built.
-    pub fn new(net: &Netns, given: ServerData<'_>) -> Self {
-        let bootstrap = Self::factory_new(net, given);
+    pub fn new(net: &Netns, data: ServerData<'_>) -> Self {
+        let bootstrap = Self::factory_new(net, data);
         net.ip(&format!("address add {BOX} dev {PORT}"));
         net.ip(&format!("link set {PORT} up"));
         bootstrap
@@ -80,23 +80,23 @@ impl BootstrapFixture {
     ///
     /// # Panics
     /// When the program of the public helper packages is not built.
-    pub fn factory_new(net: &Netns, given: ServerData<'_>) -> Self {
+    pub fn factory_new(net: &Netns, data: ServerData<'_>) -> Self {
         let server = Netns::detached();
         net.add_cable(PORT, &server, "box0");
         server.ip("address add 192.0.2.1/24 dev box0");
         server.ip("address add 2001:db8::1/64 dev box0 nodad");
         server.ip("link set box0 up");
-        let address = if given.v6 { SERVER_V6 } else { SERVER };
+        let address = if data.v6 { SERVER_V6 } else { SERVER };
         let folder = TempDir::with_prefix("bootz-").expect("a folder for the server");
         let mut generate = Command::new(client("bootz"));
         generate.arg("generate").arg("-dir").arg(folder.path()).args(["-address", address]);
-        generate.arg(format!("-streaming={}", given.streaming));
+        generate.arg(format!("-streaming={}", data.streaming));
         for (option, text) in [
-            ("-oc", given.openconfig),
-            ("-vendor", given.vendor),
-            ("-dynamic-oc", given.dynamic),
-            ("-authz", given.authz),
-            ("-image", given.image),
+            ("-oc", data.openconfig),
+            ("-vendor", data.vendor),
+            ("-dynamic-oc", data.dynamic),
+            ("-authz", data.authz),
+            ("-image", data.image),
         ] {
             if !text.is_empty() {
                 let file = folder.path().join(&option[1..]);

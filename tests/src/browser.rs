@@ -64,11 +64,11 @@ impl Browser {
         .await;
         let mut arguments: Vec<String> = OPTIONS.iter().map(|&it| it.to_owned()).collect();
         arguments.push(format!("--user-data-dir={}", profile.path().join("data").display()));
-        let wanted = json!({"capabilities": {"alwaysMatch": {
+        let capabilities = json!({"capabilities": {"alwaysMatch": {
             "browserName": "chrome",
             "goog:chromeOptions": {"args": arguments, "binary": "/usr/bin/chromium"},
         }}});
-        let session = exchange(Method::POST, "/session", wanted).await;
+        let session = exchange(Method::POST, "/session", capabilities).await;
         let session = session.expect("Chromium starts")["sessionId"].clone();
         let session = session.as_str().expect("a session has a name").to_owned();
         Self { session, driver, _profile: profile }
@@ -114,8 +114,9 @@ impl Browser {
     /// # Panics
     /// When it does not in time.
     pub async fn wait_for_text(&self, selector: &str, text: &str) {
-        let seen = || async { self.text(selector).await.is_ok_and(|seen| seen.contains(text)) };
-        eventually_async(&format!("`{selector}` shows `{text}`"), seen).await;
+        let is_shown =
+            || async { self.text(selector).await.is_ok_and(|is_shown| is_shown.contains(text)) };
+        eventually_async(&format!("`{selector}` shows `{text}`"), is_shown).await;
     }
 
     /// Runs a script and returns its result.

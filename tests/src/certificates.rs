@@ -161,15 +161,15 @@ impl CertzRotation {
         server: &CertificateAndKey,
         clients: &[&Authority],
     ) -> Result<(), Status> {
-        let shown = certificate(&server.certificate, Some(&server.key));
-        let shown = certz::CertificateChain { certificate: Some(shown), parent: None };
+        let chain = certificate(&server.certificate, Some(&server.key));
+        let chain = certz::CertificateChain { certificate: Some(chain), parent: None };
         let trusted = clients.iter().rev().fold(None, |parent: Option<_>, authority| {
             let parent = parent.map(Box::new);
             let certificate = Some(certificate(&authority.pem, None));
             Some(certz::CertificateChain { certificate, parent })
         });
         let entities = vec![
-            entity(version, entity::Entity::CertificateChain(shown)),
+            entity(version, entity::Entity::CertificateChain(chain)),
             entity(version, entity::Entity::TrustBundle(trusted.unwrap_or_default())),
         ];
         self.upload_entities(entities).await

@@ -37,10 +37,10 @@ impl Monitor {
             .expect("ip is there: the namespace was made with it");
         let lines = BufReader::new(child.stdout.take().expect("it was asked for")).lines();
         let seen = Arc::new(Mutex::new(String::new()));
-        let told = Arc::clone(&seen);
+        let sink = Arc::clone(&seen);
         let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                told.lock().expect("nobody panics with it").push_str(&(line + "\n"));
+                sink.lock().expect("nobody panics with it").push_str(&(line + "\n"));
             }
         });
         let monitor = Self { child, output: seen, reader: Some(reader) };

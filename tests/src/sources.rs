@@ -42,7 +42,10 @@ fn collect(folder: &Path, extensions: &[&str], found: &mut Vec<PathBuf>) {
             if !path.is_symlink() && !name.starts_with('.') && !SKIPPED_FOLDERS.contains(&&*name) {
                 collect(&path, extensions, found);
             }
-        } else if path.extension().is_some_and(|it| extensions.iter().any(|wanted| it == *wanted)) {
+        } else if path
+            .extension()
+            .is_some_and(|it| extensions.iter().any(|extension| it == *extension))
+        {
             found.push(path);
         }
     }

@@ -19,18 +19,18 @@ pub fn capabilities(drop_ins: &[&str]) -> Vec<String> {
     let unit = folder.join("holdfast.service");
     let drop_ins =
         drop_ins.iter().map(|name| folder.join(format!("holdfast.service.d/{name}.conf")));
-    let given: Vec<String> =
+    let words: Vec<String> =
         std::iter::once(unit).chain(drop_ins).flat_map(|it| parse_capabilities(&it)).collect();
-    assert!(!given.is_empty(), "the unit names capabilities");
-    given
+    assert!(!words.is_empty(), "the unit names capabilities");
+    words
 }
 
 /// Capabilities of all drop-ins, if this test run is to be under the unit. A namespace of a test is named by a process
 /// with more capabilities than the agent, so CAP_SYS_PTRACE is needed to open it; namespaces of `ip netns` are plain
 /// files.
 pub(crate) fn capabilities_of_this_run() -> Option<Vec<String>> {
-    let given = || [capabilities(&DROP_INS), vec!["sys_ptrace".to_owned()]].concat();
-    std::env::var_os(UNDER_UNIT).map(|_| given())
+    let all = || [capabilities(&DROP_INS), vec!["sys_ptrace".to_owned()]].concat();
+    std::env::var_os(UNDER_UNIT).map(|_| all())
 }
 
 /// The folder of the unit.

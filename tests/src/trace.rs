@@ -128,7 +128,7 @@ impl Trace {
 
     /// One line for each tag, deviation or exemption that is invalid.
     pub fn problems(&self) -> Vec<String> {
-        let known: BTreeSet<&str> = self.requirements.iter().map(|row| row.id.as_str()).collect();
+        let ids: BTreeSet<&str> = self.requirements.iter().map(|row| row.id.as_str()).collect();
         let exempt = self.exempt();
         let optional = |row: &&Deviation| row.option.is_some();
         let (optional, always): (Vec<_>, Vec<_>) = self.deviations.iter().partition(optional);
@@ -136,7 +136,7 @@ impl Trace {
         let mut problems = Vec::new();
         for Tag { id, file, line } in &self.tags {
             let place = format!("{}:{line}", file.display());
-            if !known.contains(id.as_str()) {
+            if !ids.contains(id.as_str()) {
                 problems.push(format!("{place}: `{id}` is no requirement"));
             } else if deviating.contains(id.as_str()) {
                 problems
@@ -145,7 +145,7 @@ impl Trace {
                 problems.push(format!("{place}: {id} stands in {SCENARIOS} as not applying"));
             }
         }
-        for deviation in self.deviations.iter().filter(|row| !known.contains(row.id.as_str())) {
+        for deviation in self.deviations.iter().filter(|row| !ids.contains(row.id.as_str())) {
             problems.push(format!("tests/deviations.tsv: `{}` is no requirement", deviation.id));
         }
         let tagged = self.tagged();
@@ -155,21 +155,21 @@ impl Trace {
                 "tests/deviations.tsv: {id} is done with an option, which no test proves"
             ));
         }
-        problems.extend(self.exemption_problems(&known));
+        problems.extend(self.exemption_problems(&ids));
         problems.extend(self.partial_problems());
         problems
     }
 
     /// Exemptions of unknown ids, exemptions that occur twice, and exemptions without a reason.
-    fn exemption_problems(&self, known: &BTreeSet<&str>) -> Vec<String> {
-        let mut seen = BTreeSet::new();
+    fn exemption_problems(&self, ids: &BTreeSet<&str>) -> Vec<String> {
+        let mut exempted = BTreeSet::new();
         let mut problems = Vec::new();
         for Exemption { id, why, instead, line } in &self.exemptions {
             let place = format!("{SCENARIOS}:{line}");
-            if !known.contains(id.as_str()) || !id.starts_with(SCENARIO_PREFIX) {
+            if !ids.contains(id.as_str()) || !id.starts_with(SCENARIO_PREFIX) {
                 problems.push(format!("{place}: `{id}` is no scenario"));
             }
-            if !seen.insert(id) {
+            if !exempted.insert(id) {
                 problems.push(format!("{place}: {id} stands there twice"));
             }
             if why.is_empty() || instead.is_empty() {
@@ -183,11 +183,11 @@ impl Trace {
     fn partial_problems(&self) -> Vec<String> {
         let tagged = self.tagged();
         let (deviating, exempt) = (self.deviating(), self.exempt());
-        let mut seen = BTreeSet::new();
+        let mut partial = BTreeSet::new();
         let mut problems = Vec::new();
         for Partial { id, .. } in &self.partial {
             let place = "tests/partial.tsv";
-            if !seen.insert(id) {
+            if !partial.insert(id) {
                 problems.push(format!("{place}: {id} stands there twice"));
             }
             if !tagged.contains(id.as_str()) {
@@ -231,7 +231,7 @@ impl Trace {
     /// The report; without the unproven rows if `brief`, only for `sections` if there are any.
     pub fn report(&self, brief: bool, sections: &[String]) -> String {
         let mut report = Report::default();
-        let wanted =
+        let selected =
             |section: &str| sections.is_empty() || sections.iter().any(|name| name == section);
         report.line(format_args!(
             "{:<8} {:>7} {:>7} {:>9} {:>9} {:>7} {:>9}",
@@ -245,7 +245,7 @@ impl Trace {
                 "{section:<8} {proven:>7} {partly:>7} {deviating:>9} {exempt:>9} {open:>7} {must:>9}"
             ));
         };
-        for (section, count) in self.counts().into_iter().filter(|(section, _)| wanted(section)) {
+        for (section, count) in self.counts().into_iter().filter(|(section, _)| selected(section)) {
             row(section, count);
             all = all.plus(count);
         }
@@ -261,7 +261,7 @@ impl Trace {
         if !brief {
             let standings = self.proof_statuses();
             let open = |row: &&Requirement| standings[row.id.as_str()] == ProofStatus::Open;
-            for row in self.requirements.iter().filter(open).filter(|row| wanted(&row.section)) {
+            for row in self.requirements.iter().filter(open).filter(|row| selected(&row.section)) {
                 report.line(format_args!(
                     "open {} {} {}: {}",
                     row.section, row.id, row.level, row.text

@@ -19,15 +19,15 @@ struct UntruncatedChain<'e>(&'e (dyn Error + 'e));
 
 impl fmt::Display for UntruncatedChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = error_text(self.0);
-        f.write_str(&said)?;
+        let mut message = error_text(self.0);
+        f.write_str(&message)?;
         let mut cause = self.0.source();
         while let Some(error) = cause {
             let text = error_text(error);
-            if !said.ends_with(&text) {
+            if !message.ends_with(&text) {
                 write!(f, ": {text}")?;
             }
-            said = text;
+            message = text;
             cause = error.source();
         }
         Ok(())

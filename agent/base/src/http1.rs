@@ -226,10 +226,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connections_over_the_limit_are_closed_at_once() {
         let connect = server();
-        let mut held = [connect().await, connect().await];
+        let mut connections = [connect().await, connect().await];
         let mut refused = connect().await;
         assert_eq!(closed_after(&mut refused).await, 0);
-        assert_eq!(closed_after(&mut held[0]).await, HEAD_TIMEOUT.as_secs());
+        assert_eq!(closed_after(&mut connections[0]).await, HEAD_TIMEOUT.as_secs());
 
         let mut client = connect().await;
         client.write_all(b"GET /small HTTP/1.0\r\n\r\n").await.unwrap();

@@ -50,9 +50,9 @@ pub(crate) fn layers(
 ///
 /// # Errors
 /// When it cannot be parsed, or is not valid on this device.
-pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<LeafMark>, EditErrors> {
-    if !is_document(given) {
-        let tree = text(models, given, LeafMark::Factory, EditOperation::Factory)?;
+pub fn factory(models: &Arc<Models>, octets: &[u8]) -> Result<Tree<LeafMark>, EditErrors> {
+    if !is_document(octets) {
+        let tree = text(models, octets, LeafMark::Factory, EditOperation::Factory)?;
         let mut layers = Layers::new();
         *layers.tree_mut(LayerKey::CLIENT_NATIVE) = tree.clone();
         let empty = Configuration::new(models.clone(), Layers::new());
@@ -63,9 +63,9 @@ pub fn factory(models: &Arc<Models>, given: &[u8]) -> Result<Tree<LeafMark>, Edi
         )?;
         return Ok(tree);
     }
-    client(models, &[(Origin::Native, given)], &|_| EditOperation::Factory)?;
+    client(models, &[(Origin::Native, octets)], &|_| EditOperation::Factory)?;
     let root = InstancePath::root();
-    let read = json::parse(&models.native, &root, given, Flavour::Ietf, true, LeafMark::Factory);
+    let read = json::parse(&models.native, &root, octets, Flavour::Ietf, true, LeafMark::Factory);
     match read.map(|document| document.content) {
         Ok(DocumentContent::Branch(branch)) => Ok(Tree::from_root(Arc::new(branch))),
         // Unreachable, because the document was parsed before.
@@ -108,13 +108,13 @@ fn client(
 /// Parses CLI text into a tree with this mark on each leaf.
 fn text(
     models: &Models,
-    given: &[u8],
+    octets: &[u8],
     mark: LeafMark,
     operation: EditOperation,
 ) -> Result<Tree<LeafMark>, EditErrors> {
     let refused =
         |path: String, cause: EditCause| EditErrors(vec![EditError { operation, path, cause }]);
-    let given = std::str::from_utf8(given)
+    let octets = std::str::from_utf8(octets)
         .map_err(|error| refused("/".to_owned(), EditCause::Malformed(error.to_string())))?;
     let schema = &models.native;
     let misread = |error: CliError| EditError {
@@ -122,20 +122,20 @@ fn text(
         path: "/".to_owned(),
         cause: EditCause::Malformed(error.to_string()),
     };
-    let statements = cli::parse(schema, given)
+    let statements = cli::parse(schema, octets)
         .map_err(|errors| EditErrors(errors.into_iter().map(misread).collect()))?;
     let (mut tree, absent) = apply_statements(schema, statements, mark);
     check_supported(models, Origin::Native, &InstancePath::root(), tree.root())
         .map_err(|misfit| refused(misfit.path, misfit.cause))?;
     for (line, path) in absent {
-        let shown = path.to_path(schema).to_string();
+        let place = path.to_path(schema).to_string();
         if mark == LeafMark::Factory {
             let reason = format!("line {line}: a factory configuration says what there is");
-            return Err(refused(shown, EditCause::Unsupported(reason)));
+            return Err(refused(place, EditCause::Unsupported(reason)));
         }
         if !put_absent(schema, &mut tree, &path) {
             let reason = format!("line {line}: `no` takes a leaf or an entry here");
-            return Err(refused(shown, EditCause::Unsupported(reason)));
+            return Err(refused(place, EditCause::Unsupported(reason)));
         }
     }
     Ok(tree)

@@ -12,8 +12,8 @@ pub(crate) struct LeafListBuilder<T> {
 }
 
 impl<T: Ord + Clone> LeafListBuilder<T> {
-    pub(crate) fn of(held: &[T]) -> Self {
-        Self { in_order: held.to_vec(), known: held.iter().cloned().collect() }
+    pub(crate) fn of(values: &[T]) -> Self {
+        Self { in_order: values.to_vec(), known: values.iter().cloned().collect() }
     }
 
     /// Appends the entries that are not present yet.
@@ -121,25 +121,25 @@ mod tests {
 
     #[test]
     fn leaf_lists_are_joined() {
-        for (user_ordered, held, more, want) in [
+        for (user_ordered, present, more, want) in [
             (false, "bc", "ab", "abc"),
             (true, "cb", "ab", "cba"),
             (false, "", "b", "b"),
             (true, "b", "", "b"),
         ] {
-            let mut all = LeafListBuilder::of(held.as_bytes());
+            let mut all = LeafListBuilder::of(present.as_bytes());
             all.add(more.as_bytes()).unwrap();
-            assert_eq!(all.all(user_ordered), want.as_bytes(), "{held} and {more}");
+            assert_eq!(all.all(user_ordered), want.as_bytes(), "{present} and {more}");
         }
     }
 
     #[test]
     fn no_more_are_added_than_a_leaf_list_may_have() {
         const MOST: usize = LEAF_LIST_ENTRIES.figure;
-        let held: Vec<usize> = (0..MOST).collect();
-        let mut all = LeafListBuilder::of(&held);
+        let present: Vec<usize> = (0..MOST).collect();
+        let mut all = LeafListBuilder::of(&present);
         assert_eq!(all.add(&[0, 1]), Ok(()));
         assert_eq!(all.add(&[MOST]), Err(LimitExceeded { limit: &LEAF_LIST_ENTRIES }));
-        assert_eq!(all.all(true), held);
+        assert_eq!(all.all(true), present);
     }
 }

@@ -203,14 +203,14 @@ pub fn excerpt(text: &(impl fmt::Display + ?Sized)) -> String {
 }
 
 fn cut_text(text: &(impl fmt::Display + ?Sized), most: usize) -> String {
-    let mut kept = BoundedText { text: String::new(), most };
+    let mut bounded = BoundedText { text: String::new(), most };
     // Writing fails only when the text is full.
-    if write!(kept, "{text}").is_err() {
-        let room = kept.text.floor_char_boundary(most - CUT_MARK.len());
-        kept.text.truncate(room);
-        kept.text.push_str(CUT_MARK);
+    if write!(bounded, "{text}").is_err() {
+        let room = bounded.text.floor_char_boundary(most - CUT_MARK.len());
+        bounded.text.truncate(room);
+        bounded.text.push_str(CUT_MARK);
     }
-    kept.text
+    bounded.text
 }
 
 /// Beginning of a text.
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn error_texts_are_cut_between_characters_and_say_so() {
         let most = ERROR_TEXT.figure;
-        let kept = most - CUT_MARK.len();
+        let room = most - CUT_MARK.len();
         let pieces: Vec<_> = ["abc"; 2000].to_vec();
         assert!(error_text(&format_args!("{pieces:?}")).ends_with(CUT_MARK));
         assert_eq!(excerpt(&"x".repeat(5000)).len(), EXCERPT);
@@ -256,14 +256,14 @@ mod tests {
             ("short".to_owned(), None),
             (String::new(), None),
             ("x".repeat(most), None),
-            ("x".repeat(most + 1), Some(kept)),
-            ("\u{20ac}".repeat(20 << 20), Some(kept / 3 * 3)),
+            ("x".repeat(most + 1), Some(room)),
+            ("\u{20ac}".repeat(20 << 20), Some(room / 3 * 3)),
         ] {
             let got = error_text(&text);
             assert!(got.len() <= ERROR_TEXT.figure);
             match cut {
                 None => assert_eq!(got, text),
-                Some(kept) => assert_eq!(got, format!("{}{CUT_MARK}", &text[..kept])),
+                Some(room) => assert_eq!(got, format!("{}{CUT_MARK}", &text[..room])),
             }
         }
     }

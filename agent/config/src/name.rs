@@ -28,8 +28,8 @@ impl Name {
     /// Interns a name from a model.
     pub fn of(text: &str) -> Self {
         // A poisoned lock is harmless: the set is valid after every operation.
-        let known = INTERNED.read().unwrap_or_else(PoisonError::into_inner).get(text).copied();
-        Self(known.unwrap_or_else(|| keep(text)))
+        let interned = INTERNED.read().unwrap_or_else(PoisonError::into_inner).get(text).copied();
+        Self(interned.unwrap_or_else(|| keep(text)))
     }
 
     pub fn as_str(self) -> &'static str {
@@ -38,13 +38,13 @@ impl Name {
 }
 
 fn keep(text: &str) -> &'static str {
-    let mut known = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
-    if let Some(kept) = known.get(text) {
-        return kept;
+    let mut interned = INTERNED.write().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text_of_set) = interned.get(text) {
+        return text_of_set;
     }
-    let kept: &'static str = Box::leak(text.into());
-    known.insert(kept);
-    kept
+    let text_of_set: &'static str = Box::leak(text.into());
+    interned.insert(text_of_set);
+    text_of_set
 }
 
 impl Deref for Name {

@@ -33,10 +33,10 @@ pub fn in_order<T: Send, S, R: Send>(
     let make = |portion: Vec<T>| -> Vec<R> {
         portion.into_par_iter().with_min_len(FEW).map_init(&begin, &act).collect()
     };
-    let mut made = make(portion());
-    while !made.is_empty() {
+    let mut results = make(portion());
+    while !results.is_empty() {
         let next = portion();
-        ((), made) = rayon::join(|| made.into_iter().for_each(&mut take), || make(next));
+        ((), results) = rayon::join(|| results.into_iter().for_each(&mut take), || make(next));
     }
 }
 

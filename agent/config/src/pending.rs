@@ -51,16 +51,17 @@ impl PendingSearch<'_> {
         for child in &map.anchors[at].children {
             let anchor = &map.anchors[*child];
             let counterpart = anchor.openconfig.as_ref();
-            let held = openconfig.and_then(|entry| openconfig_list(entry, anchor));
-            let asked = effective.and_then(|entry| native_list(entry, &anchor.native));
-            for (keys, entry) in asked.into_iter().flat_map(|list| list.iter()) {
+            let openconfig_entries = openconfig.and_then(|entry| openconfig_list(entry, anchor));
+            let native_entries = effective.and_then(|entry| native_list(entry, &anchor.native));
+            for (keys, entry) in native_entries.into_iter().flat_map(|list| list.iter()) {
                 let keys_above = counterpart.map(|it| it.openconfig_keys(keys));
-                let held = keys_above.and_then(|keys| held?.get(&keys));
-                self.entry(*child, keys.clone(), held, Some(entry));
+                let openconfig_entries = keys_above.and_then(|keys| openconfig_entries?.get(&keys));
+                self.entry(*child, keys.clone(), openconfig_entries, Some(entry));
             }
-            for (keys, entry) in held.into_iter().flat_map(|list| list.iter()) {
+            for (keys, entry) in openconfig_entries.into_iter().flat_map(|list| list.iter()) {
                 let native = counterpart.and_then(|it: &Counterpart| it.native_keys(keys));
-                let is_new = |keys: &Keys| asked.is_none_or(|list| list.get(keys).is_none());
+                let is_new =
+                    |keys: &Keys| native_entries.is_none_or(|list| list.get(keys).is_none());
                 if let Some(keys) = native.filter(is_new) {
                     self.entry(*child, keys, Some(entry), None);
                 }
@@ -72,7 +73,7 @@ impl PendingSearch<'_> {
         &mut self,
         at: AnchorId,
         keys: Keys,
-        held: OptionalBranch<'_, LeafMark>,
+        openconfig: OptionalBranch<'_, LeafMark>,
         effective: OptionalBranch<'_, Provenance>,
     ) {
         let map = &self.models.map;
@@ -85,13 +86,15 @@ impl PendingSearch<'_> {
                     self.note(missing);
                 }
             }
-            None if held.is_some_and(|held| map.is_shell(held)) && has_own_leaves(anchor) => {
+            None if openconfig.is_some_and(|openconfig| map.is_shell(openconfig))
+                && has_own_leaves(anchor) =>
+            {
                 let missing = self.missing(anchor, &Branch::default());
                 self.note(missing);
             }
             None => {}
         }
-        self.below(at, held, effective);
+        self.below(at, openconfig, effective);
         self.place.pop();
     }
 

@@ -50,8 +50,8 @@ impl SecretLeaf {
 pub struct SecretRef(Arc<Zeroizing<Vec<u8>>>);
 
 impl SecretRef {
-    pub fn new(kept: impl Into<Vec<u8>>) -> Self {
-        Self(Arc::new(Zeroizing::new(kept.into())))
+    pub fn new(octets: impl Into<Vec<u8>>) -> Self {
+        Self(Arc::new(Zeroizing::new(octets.into())))
     }
 
     /// The secret as it is kept, for the comparison of a login and the files of the box.
@@ -110,11 +110,11 @@ impl Secrets {
 
     /// Sets a leaf; the other form of a password goes.
     pub(crate) fn set(&mut self, user: &SmolStr, leaf: SecretLeaf, secret: SecretRef) {
-        let held = Arc::make_mut(&mut self.0);
+        let by_user = Arc::make_mut(&mut self.0);
         if let Some(other) = leaf.other_form() {
-            held.remove(&(user.clone(), other));
+            by_user.remove(&(user.clone(), other));
         }
-        held.insert((user.clone(), leaf), secret);
+        by_user.insert((user.clone(), leaf), secret);
     }
 
     /// Puts a stored reference back.
@@ -124,11 +124,11 @@ impl Secrets {
 
     /// Keeps those for which `keep` is true; without a change the memory stays the same.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&SmolStr, SecretLeaf) -> bool) {
-        let gone: Vec<_> =
+        let removed: Vec<_> =
             self.0.keys().filter(|(user, leaf)| !keep(user, *leaf)).cloned().collect();
-        if !gone.is_empty() {
-            let held = Arc::make_mut(&mut self.0);
-            gone.iter().for_each(|key| drop(held.remove(key)));
+        if !removed.is_empty() {
+            let by_user = Arc::make_mut(&mut self.0);
+            removed.iter().for_each(|key| drop(by_user.remove(key)));
         }
     }
 
@@ -140,10 +140,10 @@ impl Secrets {
         if old.is_same(new) {
             return Vec::new();
         }
-        let gone = old.0.keys().filter(|key| !new.0.contains_key(*key));
-        let gone = gone.map(|(user, leaf)| (user, *leaf, None));
+        let removed = old.0.keys().filter(|key| !new.0.contains_key(*key));
+        let removed = removed.map(|(user, leaf)| (user, *leaf, None));
         let differs = new.0.iter().filter(|(key, secret)| old.0.get(*key) != Some(*secret));
-        gone.chain(differs.map(|((user, leaf), secret)| (user, *leaf, Some(secret)))).collect()
+        removed.chain(differs.map(|((user, leaf), secret)| (user, *leaf, Some(secret)))).collect()
     }
 }
 
@@ -168,8 +168,8 @@ mod tests {
         secrets.set(&ada, SecretLeaf::Password, SecretRef::new("one"));
         secrets.set(&ada, SecretLeaf::SshKey, SecretRef::new("key"));
         secrets.set(&ada, SecretLeaf::PasswordHashed, SecretRef::new("two"));
-        let held: Vec<_> = secrets.iter().map(|(_, leaf, _)| leaf).collect();
-        assert_eq!(held, [SecretLeaf::PasswordHashed, SecretLeaf::SshKey]);
+        let leaves: Vec<_> = secrets.iter().map(|(_, leaf, _)| leaf).collect();
+        assert_eq!(leaves, [SecretLeaf::PasswordHashed, SecretLeaf::SshKey]);
         assert_eq!(secrets.password("ada").unwrap().expose(), b"two");
     }
 }

@@ -40,16 +40,16 @@ fn routes(other: usize) -> Edit {
 fn check(what: &str, used: &AllocationInfo, budget: &Budget) {
     let routes = u64::try_from(ROUTES).unwrap();
     let allocations = used.count_total / routes;
-    let kept = used.bytes_current / i64::try_from(ROUTES).unwrap();
+    let bytes = used.bytes_current / i64::try_from(ROUTES).unwrap();
     let within = |value: f64, most: f64| value <= most && value >= most * 0.9 - 1.0;
     #[allow(clippy::cast_precision_loss, reason = "both are far below 2^52")]
     let (count, octets) = (
         within(allocations as f64, budget.allocations as f64),
-        within(kept as f64, budget.kept_octets as f64),
+        within(bytes as f64, budget.kept_octets as f64),
     );
     assert!(
         count && octets,
-        "{what}: {allocations} allocations of at most {}, {kept} octets kept of at most {}, for each route",
+        "{what}: {allocations} allocations of at most {}, {bytes} octets kept of at most {}, for each route",
         budget.allocations,
         budget.kept_octets
     );
@@ -69,8 +69,8 @@ fn a_thousand_routes_take_what_they_may() {
         ("routes whose next hops alternate", 2, Budget { allocations: 42, kept_octets: 1075 }),
     ] {
         let edit = routes(other);
-        let mut made = None;
-        let used = measure(|| made = Some(empty.edit(&edit).unwrap()));
+        let mut result = None;
+        let used = measure(|| result = Some(empty.edit(&edit).unwrap()));
         check(what, &used, &budget);
     }
 }

@@ -141,7 +141,7 @@ fn fits(
     match window {
         _ if !is_empty => Err(ConfirmError::WithPayload { what }),
         None => Err(ConfirmError::NoneWaits),
-        Some(window) if window.id != *id => Err(ConfirmError::OtherId { given: id.clone() }),
+        Some(window) if window.id != *id => Err(ConfirmError::OtherId { id: id.clone() }),
         Some(_) => Ok(kind),
     }
 }
@@ -170,9 +170,9 @@ mod tests {
         let begin = ConfirmAction::Begin { rollback_after: after };
         let extend = ConfirmAction::Extend { rollback_after: after };
         let occupied = || Err(ConfirmError::Waiting { id: "a".into() });
-        let other = || Err(ConfirmError::OtherId { given: "b".into() });
+        let other = || Err(ConfirmError::OtherId { id: "b".into() });
         let extended = || Ok(RequestKind::Extend { rollback_after: after });
-        for (asked, free, taken) in [
+        for (request, free, taken) in [
             (None, Ok(RequestKind::Change), occupied()),
             (with("a", begin), Ok(RequestKind::Change), occupied()),
             (with("b", begin), Ok(RequestKind::Change), occupied()),
@@ -191,8 +191,8 @@ mod tests {
             (with("a", extend), Err(ConfirmError::NoneWaits), extended()),
             (with("b", extend), Err(ConfirmError::NoneWaits), other()),
         ] {
-            assert_eq!(fits(None, asked.as_ref(), true), free, "{asked:?}");
-            assert_eq!(fits(Some(&waiting), asked.as_ref(), true), taken, "{asked:?}");
+            assert_eq!(fits(None, request.as_ref(), true), free, "{request:?}");
+            assert_eq!(fits(Some(&waiting), request.as_ref(), true), taken, "{request:?}");
         }
         let confirm = with("a", ConfirmAction::Confirm);
         let refused = fits(Some(&waiting), confirm.as_ref(), false);

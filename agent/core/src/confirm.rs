@@ -38,8 +38,8 @@ pub enum ConfirmError {
     Waiting { id: SmolStr },
     #[error("no commit waits to be confirmed")]
     NoneWaits,
-    #[error("the commit that waits to be confirmed is not `{given}`")]
-    OtherId { given: SmolStr },
+    #[error("the commit that waits to be confirmed is not `{id}`")]
+    OtherId { id: SmolStr },
     #[error("a request that {what} a commit cannot change the configuration as well")]
     WithPayload { what: &'static str },
     #[error(

@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn the_highest_id_of_each_role_wins() {
         let mut elections = Elections::default();
-        for (role, id, held) in [
+        for (role, id, is_master) in [
             ("", 5, true),
             ("", 5, true),
             ("", 4, false),
@@ -72,7 +72,7 @@ mod tests {
             ("", (1 << 64) + 1, false),
         ] {
             let election = Election { role: role.into(), id };
-            assert_eq!(elections.check_and_record(&election).is_ok(), held, "{role} {id}");
+            assert_eq!(elections.check_and_record(&election).is_ok(), is_master, "{role} {id}");
         }
         let outvoted = elections.check(&Election { role: "".into(), id: 1 }).unwrap_err();
         assert!(outvoted.to_string().contains(&u128::MAX.to_string()), "{outvoted}");

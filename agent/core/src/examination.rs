@@ -72,8 +72,8 @@ impl EntryChange {
     /// Keys that it gives up, then the values that it asks for.
     pub(super) fn differences(&self) -> impl Iterator<Item = (&Key, Option<&SharedValue>)> {
         let stays = |key: &Key| self.values.iter().any(|(other, _)| other == key);
-        let gone = self.before.iter().filter(move |key| !stays(key)).map(|key| (key, None));
-        gone.chain(self.values.iter().map(|(key, value)| (key, Some(value))))
+        let removed = self.before.iter().filter(move |key| !stays(key)).map(|key| (key, None));
+        removed.chain(self.values.iter().map(|(key, value)| (key, Some(value))))
     }
 
     /// The changes that the engine is asked for.
@@ -116,10 +116,10 @@ impl CoreTask {
             _ => Values::new(),
         };
         let (pairs, cancel) = (Arc::clone(&self.pairs), intent.cancel());
-        let seen = self.with_surroundings(&intent);
+        let surrounded = self.with_surroundings(&intent);
         let examined = spawn_blocking(move || {
             let mut candidate =
-                examiner.examine(&configuration, &seen, (&pairs, intent, is_dry_run))?;
+                examiner.examine(&configuration, &surrounded, (&pairs, intent, is_dry_run))?;
             let mut values = removed;
             if let Some(source) = source {
                 let (old, new) = (&configuration, &candidate.configuration);
@@ -217,10 +217,10 @@ impl Examiner {
     fn examine(
         &self,
         old: &Configuration,
-        seen: &Configuration,
+        surrounded: &Configuration,
         (pairs, intent, is_dry_run): (&VethPairs, Box<Intent>, bool),
     ) -> Result<Candidate, CommitError> {
-        let (configuration, mut footprint) = intent.apply(seen).map_err(CommitError::Edit)?;
+        let (configuration, mut footprint) = intent.apply(surrounded).map_err(CommitError::Edit)?;
         let configuration = configuration.with_surroundings(Surroundings::default());
         let cancel = intent.cancel();
         let (changes, rows) = parallel::both(
@@ -281,8 +281,8 @@ impl Examiner {
             Some(branch) => self.registry.keys(&path, branch)?,
             None => ObjectKeys::new(),
         };
-        let made = new.map(|branch| (self.registry.values(&path, &branch), branch));
-        let (values, entry) = match made {
+        let converted = new.map(|branch| (self.registry.values(&path, &branch), branch));
+        let (values, entry) = match converted {
             None => (ObjectValues::new(), None),
             Some((Ok(values), branch)) => (values, Some(branch)),
             // Another origin has the missing leaf, or may supply it later: the object waits, and the request is accepted.

@@ -184,7 +184,7 @@ impl Intent {
     pub(super) fn credential_values(
         &self,
         source: &dyn CredentialSource,
-        given: &Arc<Credentials>,
+        in_force: &Arc<Credentials>,
         old: &Configuration,
         new: &Configuration,
     ) -> Values {
@@ -192,7 +192,7 @@ impl Intent {
         match self {
             Self::FactoryReset { .. } => Values::new(), // all that there are go
             Self::Credentials(change) => source.difference((&change.from, old), (&change.to, new)),
-            _ => source.difference((given, old), (given, new)),
+            _ => source.difference((in_force, old), (in_force, new)),
         }
     }
 

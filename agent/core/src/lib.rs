@@ -372,8 +372,8 @@ impl Statuses for CoreHandle {
     async fn incomplete_entries(
         &self,
     ) -> Result<Vec<IncompleteEntry>, Box<dyn std::error::Error + Send + Sync>> {
-        let asked = |view: &CoreView<'_>| (view.objects().clone(), view.configuration.clone());
-        let (registry, configuration) = self.inspect(asked).await?;
+        let parts = |view: &CoreView<'_>| (view.objects().clone(), view.configuration.clone());
+        let (registry, configuration) = self.inspect(parts).await?;
         Ok(pending::entries(&registry, &configuration))
     }
 }

@@ -197,9 +197,9 @@ impl CandidatePlanner {
     /// True for the far end of a veth link that we made: it has no mark of ours, and goes when that link does.
     fn is_far_end_of_ours(&self, engine: &Engine, key: &Key, observed: &SharedValue) -> bool {
         let Some(near) = self.pairs.near_end(key, &**observed) else { return false };
-        let [.., shown] = engine.planes(&near);
+        let [.., observed_near] = engine.planes(&near);
         let kind = engine.registry().descriptor(near.kind());
-        kind.zip(shown).is_some_and(|(kind, shown)| kind.owned(&**shown))
+        kind.zip(observed_near).is_some_and(|(kind, observed_near)| kind.owned(&**observed_near))
     }
 }
 

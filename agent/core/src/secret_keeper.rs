@@ -22,36 +22,38 @@ impl SecretKeeper for UserSecrets {
     fn keep(
         &self,
         leaf: SecretLeaf,
-        given: &str,
-        held: Option<&SecretRef>,
+        cleartext: &str,
+        current: Option<&SecretRef>,
     ) -> Result<SecretRef, String> {
-        let kept = match leaf {
-            SecretLeaf::Password if held.is_some_and(|held| fits(given, held)) => None,
+        let stored = match leaf {
+            SecretLeaf::Password if current.is_some_and(|current| fits(cleartext, current)) => None,
             SecretLeaf::Password => {
-                let hash = CryptHash::of(given.as_bytes(), salt()?);
+                let hash = CryptHash::of(cleartext.as_bytes(), salt()?);
                 Some(hash.map_err(|error| ErrorChain(&error).to_string())?.text().to_owned())
             }
             SecretLeaf::PasswordHashed => {
-                let hash = CryptHash::parse(given);
+                let hash = CryptHash::parse(cleartext);
                 Some(hash.map_err(|error| ErrorChain(&error).to_string())?.text().to_owned())
             }
             SecretLeaf::SshKey => {
-                let key = PublicKey::parse(given.as_bytes(), None);
+                let key = PublicKey::parse(cleartext.as_bytes(), None);
                 Some(key.map_err(|error| ErrorChain(&error).to_string())?.line())
             }
         };
-        let same =
-            |held: &&SecretRef| kept.as_ref().is_none_or(|it| it.as_bytes() == held.expose());
-        Ok(match held.filter(same) {
-            Some(held) => held.clone(),
-            None => SecretRef::new(kept.unwrap_or_default()),
+        let same = |current: &&SecretRef| {
+            stored.as_ref().is_none_or(|it| it.as_bytes() == current.expose())
+        };
+        Ok(match current.filter(same) {
+            Some(current) => current.clone(),
+            None => SecretRef::new(stored.unwrap_or_default()),
         })
     }
 }
 
 /// True when a hash that is held was made from this password.
-fn fits(password: &str, held: &SecretRef) -> bool {
-    let hash = std::str::from_utf8(held.expose()).ok().and_then(|text| CryptHash::parse(text).ok());
+fn fits(password: &str, stored: &SecretRef) -> bool {
+    let hash =
+        std::str::from_utf8(stored.expose()).ok().and_then(|text| CryptHash::parse(text).ok());
     hash.is_some_and(|hash| hash.matches(password.as_bytes()))
 }
 
@@ -70,8 +72,8 @@ mod tests {
     const KEY: &str =
         "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAICNStoYBNp4MC97H3OBeFhjafRjd9i9hRK/6WttN4Lh1";
 
-    fn keep(leaf: SecretLeaf, given: &str, held: Option<&SecretRef>) -> SecretRef {
-        UserSecrets.keep(leaf, given, held).unwrap()
+    fn keep(leaf: SecretLeaf, cleartext: &str, current: Option<&SecretRef>) -> SecretRef {
+        UserSecrets.keep(leaf, cleartext, current).unwrap()
     }
 
     #[test]
@@ -100,7 +102,7 @@ mod tests {
     #[test]
     fn a_refusal_does_not_repeat_what_was_sent() {
         let long = "hunter2".repeat(100);
-        for (leaf, given) in [
+        for (leaf, cleartext) in [
             (SecretLeaf::Password, ""),
             (SecretLeaf::Password, long.as_str()),
             (SecretLeaf::Password, "hunter2\0"),
@@ -109,7 +111,7 @@ mod tests {
             (SecretLeaf::SshKey, "hunter2"),
             (SecretLeaf::SshKey, "ssh-ed25519 hunter2"),
         ] {
-            let reason = UserSecrets.keep(leaf, given, None).unwrap_err();
+            let reason = UserSecrets.keep(leaf, cleartext, None).unwrap_err();
             assert!(!reason.contains("hunter2") && !reason.is_empty(), "{leaf:?}: {reason}");
         }
     }

@@ -99,8 +99,9 @@ impl ImageSource {
         if let Some(trusted) = &self.trusts {
             roots.add(trusted.clone())?;
         }
-        let known = CertificateDer::pem_file_iter(AUTHORITIES).into_iter().flatten().flatten();
-        roots.add_parsable_certificates(known);
+        let authorities =
+            CertificateDer::pem_file_iter(AUTHORITIES).into_iter().flatten().flatten();
+        roots.add_parsable_certificates(authorities);
         let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
@@ -137,9 +138,9 @@ impl Digest {
     ///
     /// When they differ, or the file cannot be read.
     pub async fn require(&self, file: &Path, what: &str) -> Result<(), ImageError> {
-        let made = self.method.of(file).await;
-        let made = made.map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
-        match made == self.octets {
+        let digest = self.method.of(file).await;
+        let digest = digest.map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
+        match digest == self.octets {
             true => Ok(()),
             false => Err(ImageError::Digest { what: what.to_owned(), method: self.method }),
         }
@@ -172,18 +173,18 @@ impl DigestMethod {
             Self::Sha256 => sha(&mut file, &digest::SHA256).await,
             Self::Sha512 => sha(&mut file, &digest::SHA512).await,
             Self::Md5 => {
-                let mut made = Md5::new();
-                each(&mut file, |octets| made.update(octets)).await?;
-                Ok(made.finalize().to_vec())
+                let mut md5 = Md5::new();
+                each(&mut file, |octets| md5.update(octets)).await?;
+                Ok(md5.finalize().to_vec())
             }
         }
     }
 }
 
 async fn sha(file: &mut File, algorithm: &'static digest::Algorithm) -> io::Result<Vec<u8>> {
-    let mut made = digest::Context::new(algorithm);
-    each(file, |octets| made.update(octets)).await?;
-    Ok(made.finish().as_ref().to_vec())
+    let mut context = digest::Context::new(algorithm);
+    each(file, |octets| context.update(octets)).await?;
+    Ok(context.finish().as_ref().to_vec())
 }
 
 async fn each(file: &mut File, mut take: impl FnMut(&[u8])) -> io::Result<()> {

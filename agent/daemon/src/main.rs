@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Command::Service(settings) => briefly(command::service(&settings)),
         Command::FactoryReset(settings) => briefly(command::factory_reset(&settings)),
         Command::NameHost => {
-            privileges::name_hosts().map_or_else(|error| failed(&error, ExitCode::FAILURE), done)
+            privileges::name_hosts().map_or_else(|error| failed(&error, ExitCode::FAILURE), success)
         }
     }
 }
@@ -51,10 +51,10 @@ fn ended((end, hostname): (RunEnd, HostnameWriter)) -> ExitCode {
 }
 
 fn briefly(result: Result<(), command::CommandError>) -> ExitCode {
-    result.map_or_else(|error| failed(&error, error.exit_code()), done)
+    result.map_or_else(|error| failed(&error, error.exit_code()), success)
 }
 
-fn done((): ()) -> ExitCode {
+fn success((): ()) -> ExitCode {
     ExitCode::SUCCESS
 }
 

@@ -50,9 +50,9 @@ pub struct ConnectOptions<'a> {
 impl fmt::Debug for ConnectOptions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, tls, interface } = self;
-        let mut shown = f.debug_struct("ConnectOptions");
-        shown.field("name", name).field("tls", &tls.is_some()).field("interface", interface);
-        shown.finish()
+        let mut output = f.debug_struct("ConnectOptions");
+        output.field("name", name).field("tls", &tls.is_some()).field("interface", interface);
+        output.finish()
     }
 }
 
@@ -131,11 +131,11 @@ impl Network {
         interface: Option<&str>,
     ) -> Result<TcpStream, NetworkError> {
         let failed = |source| NetworkError::Tcp { address, source };
-        let made = self.within(move || match address {
+        let connection = self.within(move || match address {
             SocketAddr::V4(_) => TcpSocket::new_v4(),
             SocketAddr::V6(_) => TcpSocket::new_v6(),
         });
-        let socket = made.await?.map_err(failed)?;
+        let socket = connection.await?.map_err(failed)?;
         if let Some(interface) = interface {
             socket.bind_device(Some(interface.as_bytes())).map_err(|source| {
                 NetworkError::Interface { interface: interface.to_owned(), source }
@@ -150,14 +150,14 @@ impl Network {
         &self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<io::Result<T>, NetworkError> {
-        let (done, is_done) = oneshot::channel();
+        let (done_tx, done_rx) = oneshot::channel();
         let netns = self.0.clone();
         let run = move || {
-            let _nobody_waits = done.send(netns.enter().map(|()| work()));
+            let _nobody_waits = done_tx.send(netns.enter().map(|()| work()));
         };
         let thread = thread::Builder::new().name("bootz-socket".to_owned());
         thread.spawn(run).map_err(NetworkError::Thread)?;
-        let ended = is_done.await.map_err(|_| NetworkError::Thread(io::ErrorKind::Other.into()));
+        let ended = done_rx.await.map_err(|_| NetworkError::Thread(io::ErrorKind::Other.into()));
         Ok(ended??)
     }
 }

@@ -115,16 +115,16 @@ impl Packages {
     }
 
     /// The name of the file, which alone may be given, or with its folder.
-    fn file_name(&self, given: &str) -> Result<String, PackageError> {
-        let wrong = || PackageError::Name { name: given.to_owned(), folder: self.folder.clone() };
-        let path = Path::new(given);
+    fn file_name(&self, sent: &str) -> Result<String, PackageError> {
+        let wrong = || PackageError::Name { name: sent.to_owned(), folder: self.folder.clone() };
+        let path = Path::new(sent);
         let name = match path.parent() {
-            Some(folder) if folder == self.folder || given.find('/').is_none() => path.file_name(),
+            Some(folder) if folder == self.folder || sent.find('/').is_none() => path.file_name(),
             _ => None,
         };
         let name = name.and_then(|name| name.to_str()).ok_or_else(wrong)?;
         let plain = !name.starts_with('.') && !name.contains(char::is_control);
-        if plain && name.len() <= MAX_NAME && given.ends_with(name) {
+        if plain && name.len() <= MAX_NAME && sent.ends_with(name) {
             return Ok(name.to_owned());
         }
         Err(wrong())
@@ -201,9 +201,9 @@ impl PackageUpload {
         self.sync().await?;
         digest.require(self.file.path(), &self.name).await?;
         let path = self.folder.join(&self.name);
-        let kept = self.file.persist(&path).map_err(|error| error.error);
-        let kept = kept.and_then(|_| fs::File::open(&self.folder)?.sync_all());
-        match kept {
+        let persisted = self.file.persist(&path).map_err(|error| error.error);
+        let persisted = persisted.and_then(|_| fs::File::open(&self.folder)?.sync_all());
+        match persisted {
             Ok(()) => Ok(path),
             Err(source) => Err(PackageError::Write { path, source }),
         }
@@ -244,7 +244,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let packages = Packages::new(state.path(), Slots::default());
         let inside = packages.folder.join("os.img");
-        for (given, want) in [
+        for (path, want) in [
             ("os.img", Some("os.img")),
             (inside.to_str().unwrap(), Some("os.img")),
             ("", None),
@@ -259,9 +259,9 @@ mod tests {
             ("a\nb", None),
             (&"x".repeat(256), None),
         ] {
-            let name = packages.file_name(given);
-            assert_eq!(name.as_deref().ok(), want, "{given}");
-            assert!(name.is_ok() || packages.begin(given).is_err());
+            let name = packages.file_name(path);
+            assert_eq!(name.as_deref().ok(), want, "{path}");
+            assert!(name.is_ok() || packages.begin(path).is_err());
         }
     }
 

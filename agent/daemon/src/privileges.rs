@@ -52,21 +52,21 @@ fn needed_capabilities(settings: &RunSettings) -> CapabilitySet {
     if settings.image.image_command.is_some() {
         return CapabilitySet::all();
     }
-    let mut kept = NEEDED;
+    let mut capabilities = NEEDED;
     if settings.reboot == RebootScope::System {
         // systemd is asked by a socket that is open to root; other init systems by a signal, or past them the kernel.
-        kept |= CapabilitySet::KILL.union(CapabilitySet::SYS_BOOT);
+        capabilities |= CapabilitySet::KILL.union(CapabilitySet::SYS_BOOT);
     }
     if let Some(netns) = &settings.netns {
-        kept |= CapabilitySet::SYS_ADMIN; // each socket there is made by a thread that enters the namespace
+        capabilities |= CapabilitySet::SYS_ADMIN; // each socket there is made by a thread that enters the namespace
         if netns.starts_with("/proc/") {
-            kept |= CapabilitySet::SYS_PTRACE; // the namespace of a process, which may have more than the agent
+            capabilities |= CapabilitySet::SYS_PTRACE; // the namespace of a process, which may have more than the agent
         }
     }
     if settings.root != Path::new("/") {
-        kept |= CapabilitySet::SYS_CHROOT; // the SSH server of the box is run there
+        capabilities |= CapabilitySet::SYS_CHROOT; // the SSH server of the box is run there
     }
-    kept
+    capabilities
 }
 
 /// Starts the helper that sets the host name, and gives up all capabilities that this run does not need.
@@ -74,17 +74,17 @@ fn needed_capabilities(settings: &RunSettings) -> CapabilitySet {
 /// # Errors
 /// When the helper cannot be started, or the program cannot be executed again.
 pub fn drop_capabilities(settings: &RunSettings) -> io::Result<HostnameWriter> {
-    let kept = needed_capabilities(settings);
+    let needed = needed_capabilities(settings);
     let writer = if std::env::var_os(HELPER_IS_THERE).is_some() {
         HostnameWriter::helper(io::stdin().as_fd().try_clone_to_owned()?.into())?
-    } else if !kept.contains(CapabilitySet::SYS_ADMIN)
+    } else if !needed.contains(CapabilitySet::SYS_ADMIN)
         && capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN)
     {
         start_helper()?
     } else {
         HostnameWriter::Direct
     };
-    if drop_other_capabilities(kept)? {
+    if drop_other_capabilities(needed)? {
         let mut command = executable::reexec_command();
         pass_hostname_socket(&writer, &mut command)?;
         return Err(command.env(IS_LIMITED, "1").exec());
@@ -131,8 +131,8 @@ pub fn pass_hostname_socket(writer: &HostnameWriter, command: &mut Command) -> i
 
 /// Gives up all other capabilities, for this thread and the programs that it executes. True when the program has to be
 /// executed again, because other threads still have them.
-fn drop_other_capabilities(kept: CapabilitySet) -> io::Result<bool> {
-    for capability in CapabilitySet::all().difference(kept).iter() {
+fn drop_other_capabilities(needed: CapabilitySet) -> io::Result<bool> {
+    for capability in CapabilitySet::all().difference(needed).iter() {
         // The kernel may not know the capability, and without CAP_SETPCAP the bounding set stays as it is: no program
         // gains anything from it, because of PR_SET_NO_NEW_PRIVS.
         if capability_is_in_bounding_set(capability).unwrap_or(false) {
@@ -141,9 +141,9 @@ fn drop_other_capabilities(kept: CapabilitySet) -> io::Result<bool> {
     }
     let now = capabilities(None)?;
     let fewer = CapabilitySets {
-        effective: now.effective & kept,
-        permitted: now.permitted & kept,
-        inheritable: now.inheritable & kept,
+        effective: now.effective & needed,
+        permitted: now.permitted & needed,
+        inheritable: now.inheritable & needed,
     };
     if fewer == now {
         return Ok(false);

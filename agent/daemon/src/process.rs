@@ -39,9 +39,9 @@ pub fn restrict() -> io::Result<()> {
     prctl::set_dumpable(false)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     let files = getrlimit(Resource::Nofile);
-    let wanted = files.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    if files.current.is_some_and(|current| current < wanted) {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..files })?;
+    let most_files = files.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
+    if files.current.is_some_and(|current| current < most_files) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most_files), ..files })?;
     }
     Ok(())
 }
@@ -110,7 +110,7 @@ impl Signals {
     }
 
     pub async fn next(&mut self) -> SignalAction {
-        let (told, name) = tokio::select! {
+        let (received, name) = tokio::select! {
             _ = self.terminate.recv() => (SignalAction::End, "SIGTERM"),
             _ = self.interrupt.recv() => (SignalAction::End, "SIGINT"),
             _ = self.hang_up.recv() => (SignalAction::Reload, "SIGHUP"),
@@ -118,9 +118,9 @@ impl Signals {
         info!(
             signal = name,
             "told to {}",
-            if told == SignalAction::End { "end" } else { "reload" }
+            if received == SignalAction::End { "end" } else { "reload" }
         );
-        told
+        received
     }
 
     /// Waits for the request to end, while there is nothing to reload yet.

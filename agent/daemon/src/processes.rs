@@ -38,8 +38,8 @@ pub enum KillError {
     NoPid(u32),
     #[error("neither the agent nor anything that it has started is named `{0}`")]
     NoName(String),
-    #[error("process {pid} is named `{is}`, not `{asked}`")]
-    OtherName { pid: u32, is: String, asked: String },
+    #[error("process {pid} is named `{is}`, not `{requested}`")]
+    OtherName { pid: u32, is: String, requested: String },
     #[error("processes {pids:?} are named `{name}`: say which by pid")]
     Several { name: String, pids: Vec<u32> },
     #[error("process {pid} (`{name}`) is neither the agent nor started by it")]
@@ -69,13 +69,13 @@ struct Process {
 /// # Errors
 /// When the process is not one of ours, or the signal is not permitted.
 pub fn signal(
-    wanted: &ProcessSelector,
+    selector: &ProcessSelector,
     signal: Signal,
     restart: bool,
 ) -> Result<SignalOutcome, KillError> {
     let me = std::process::id();
     let table = || list(Path::new(PROC)).map_err(KillError::List);
-    let found = find(wanted, &table()?, me)?;
+    let found = find(selector, &table()?, me)?;
     let ends = signal != Signal::HUP;
     if found.pid == me && ends {
         return match (signal, restart) {
@@ -95,7 +95,7 @@ pub fn signal(
     let failed = |error: rustix::io::Errno| KillError::Signal { pid, source: error.into() };
     let number = Pid::from_raw(pid.cast_signed()).ok_or(KillError::NoPid(pid))?;
     let handle = pidfd_open(number, PidfdFlags::empty()).map_err(failed)?;
-    if find(wanted, &table()?, me)? != found {
+    if find(selector, &table()?, me)? != found {
         return Err(KillError::NoPid(pid));
     }
     pidfd_send_signal(&handle, signal).map_err(failed)?;
@@ -103,17 +103,17 @@ pub fn signal(
 }
 
 /// Finds the matching process, if it is `me` or a descendant.
-fn find(wanted: &ProcessSelector, table: &[Process], me: u32) -> Result<Process, KillError> {
-    match (wanted.pid, &wanted.name) {
+fn find(selector: &ProcessSelector, table: &[Process], me: u32) -> Result<Process, KillError> {
+    match (selector.pid, &selector.name) {
         (None, None) => Err(KillError::Unnamed),
         (Some(pid), name) => {
             let found = table.iter().find(|process| process.pid == pid);
             let found = found.ok_or(KillError::NoPid(pid))?;
-            if let Some(asked) = name
-                && *asked != found.name
+            if let Some(requested) = name
+                && *requested != found.name
             {
-                let (is, asked) = (found.name.clone(), asked.clone());
-                return Err(KillError::OtherName { pid, is, asked });
+                let (is, requested) = (found.name.clone(), requested.clone());
+                return Err(KillError::OtherName { pid, is, requested });
             }
             match descends(found, table, me) {
                 true => Ok(found.clone()),
@@ -220,13 +220,17 @@ mod tests {
             (21, "", "process 21 (`dd`) is neither"),
             (30, "", "process 30 (`x`) is neither"),
         ] {
-            let wanted = ProcessSelector {
+            let selector = ProcessSelector {
                 pid: (pid != 0).then_some(pid),
                 name: (!name.is_empty()).then(|| name.to_owned()),
             };
-            let found = find(&wanted, &table, 10);
-            let said = found.map_or_else(|error| error.to_string(), |found| found.pid.to_string());
-            assert!(said == want || said.contains(want) && want.len() > 2, "{wanted:?}: {said}");
+            let found = find(&selector, &table, 10);
+            let outcome =
+                found.map_or_else(|error| error.to_string(), |found| found.pid.to_string());
+            assert!(
+                outcome == want || outcome.contains(want) && want.len() > 2,
+                "{selector:?}: {outcome}"
+            );
         }
     }
 
@@ -235,13 +239,16 @@ mod tests {
     fn the_agent_ends_only_to_begin_anew() {
         let agent = ProcessSelector { pid: Some(std::process::id()), name: None };
         assert_eq!(signal(&agent, Signal::TERM, true).unwrap(), SignalOutcome::RestartAgent);
-        for (told, restart) in [
+        for (signal_name, restart) in [
             (Signal::TERM, false),
             (Signal::KILL, true),
             (Signal::KILL, false),
             (Signal::ABORT, true),
         ] {
-            assert!(matches!(signal(&agent, told, restart), Err(KillError::Agent)), "{told:?}");
+            assert!(
+                matches!(signal(&agent, signal_name, restart), Err(KillError::Agent)),
+                "{signal_name:?}"
+            );
         }
     }
 }

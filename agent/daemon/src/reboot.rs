@@ -279,8 +279,8 @@ pub async fn reset_to_factory(
     let reset = core.change(caller, Intent::FactoryReset { retain_certificates }).await;
     reset.map_err(|error| ErrorChain(&error).to_string())?;
     reboots.cancel();
-    let asked = reboots.at_once("factory reset".to_owned());
-    asked.map_err(|error| error.to_string())
+    let request = reboots.at_once("factory reset".to_owned());
+    request.map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -507,13 +507,13 @@ mod tests {
         let agent = agent(folder.path()).await;
         agent.handle.beat().await.unwrap();
 
-        let (go_on, held) = std::sync::mpsc::channel::<()>();
+        let (go_on, released) = std::sync::mpsc::channel::<()>();
         let (begun_tx, begun) = oneshot::channel();
         let core = agent.handle.clone();
         let hanging = tokio::spawn(async move {
             let hung = core.inspect(move |_| {
                 begun_tx.send(()).unwrap();
-                held.recv().unwrap();
+                released.recv().unwrap();
             });
             hung.await.unwrap();
         });

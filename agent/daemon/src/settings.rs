@@ -326,8 +326,8 @@ fn port_name(text: &str) -> Result<String, String> {
 }
 
 fn service(text: &str) -> Result<Namespace, String> {
-    let known = Namespace::ALL.into_iter().find(|service| service.name() == text);
-    known.ok_or_else(|| format!("`{text}` is no service: gnsi or bootz"))
+    let namespace = Namespace::ALL.into_iter().find(|service| service.name() == text);
+    namespace.ok_or_else(|| format!("`{text}` is no service: gnsi or bootz"))
 }
 
 #[derive(Clone, Debug, Args)]

@@ -225,17 +225,20 @@ pub(crate) mod tests {
             (7, "ended with exit status: 7", Err("status: 7")),
         ] {
             fs::write(folder.path().join("code"), code.to_string()).unwrap();
-            let said = slots.install("an image".as_ref(), "2 b").await.map_err(text);
-            assert!(said.map_or_else(|said| said.ends_with(installed), |()| code == 0), "{code}");
+            let outcome = slots.install("an image".as_ref(), "2 b").await.map_err(text);
+            assert!(
+                outcome.map_or_else(|outcome| outcome.ends_with(installed), |()| code == 0),
+                "{code}"
+            );
             match (slots.activate("2 b").await.map_err(text), activated) {
                 (Ok(runs), Ok(want)) => assert_eq!(runs, want),
-                (Err(said), Err(want)) => assert!(said.ends_with(want), "{said}"),
+                (Err(outcome), Err(want)) => assert!(outcome.ends_with(want), "{outcome}"),
                 other => panic!("{code}: {other:?}"),
             }
         }
-        let said = fs::read_to_string(folder.path().join("said")).unwrap();
-        assert_eq!(said.lines().next(), Some("install an image 2 b"));
-        assert_eq!(said.lines().nth(1), Some("activate 2 b"));
+        let outcome = fs::read_to_string(folder.path().join("said")).unwrap();
+        assert_eq!(outcome.lines().next(), Some("install an image 2 b"));
+        assert_eq!(outcome.lines().nth(1), Some("activate 2 b"));
         assert!(matches!(Slots::default().list().await, Err(SlotError::NoProgram)));
         let nowhere = Slots::new(Some("/nonexistent".into()));
         assert!(matches!(nowhere.activate("1").await, Err(SlotError::Run { .. })));

@@ -122,18 +122,18 @@ impl fmt::Debug for PendingBootConfig {
 }
 
 impl RunningVersion {
-    pub fn given(version: impl Into<String>) -> Self {
+    pub fn certain(version: impl Into<String>) -> Self {
         Self { version: version.into(), is_certain: true }
     }
 
     /// Determines the running version: the one given, else the one that the program reports.
-    pub async fn find(given: Option<String>, slots: &Slots) -> Self {
-        if let Some(version) = given {
-            return Self::given(version);
+    pub async fn find(setting: Option<String>, slots: &Slots) -> Self {
+        if let Some(version) = setting {
+            return Self::certain(version);
         }
         match slots.list().await.map(|listed| listed.into_iter().next()) {
-            Ok(version) => Self::given(version.unwrap_or_else(|| OWN_VERSION.to_owned())),
-            Err(SlotError::NoProgram) => Self::given(OWN_VERSION),
+            Ok(version) => Self::certain(version.unwrap_or_else(|| OWN_VERSION.to_owned())),
+            Err(SlotError::NoProgram) => Self::certain(OWN_VERSION),
             Err(error) => {
                 warn!(error = %ErrorChain(&error), "cannot find out which software runs");
                 Self { version: OWN_VERSION.to_owned(), is_certain: false }

@@ -53,14 +53,20 @@ mod tests {
             (Duration::from_secs(1), 35, 41),
             (Duration::from_secs(3600), 0, 0),
         ] {
-            let told = Cell::new(0);
+            let notifications = Cell::new(0);
             let beat = || async move {
                 sleep(answer).await;
                 true
             };
-            let fed = timeout(LONG, feed(PATIENCE, beat, || told.set(told.get() + 1))).await;
+            let fed =
+                timeout(LONG, feed(PATIENCE, beat, || notifications.set(notifications.get() + 1)))
+                    .await;
             assert!(fed.is_err(), "it goes on as long as there is a core");
-            assert!((fewest..=most).contains(&told.get()), "{answer:?}: {}", told.get());
+            assert!(
+                (fewest..=most).contains(&notifications.get()),
+                "{answer:?}: {}",
+                notifications.get()
+            );
         }
     }
 

@@ -112,17 +112,17 @@ impl Agent {
             };
             let text = String::from_utf8_lossy(&message[..length]);
             text.lines().for_each(&look);
-            if text.lines().any(|told| told == line) {
+            if text.lines().any(|notification| notification == line) {
                 return;
             }
         }
     }
 
     fn end(&mut self) -> (Option<i32>, Duration) {
-        let asked = Instant::now();
+        let started = Instant::now();
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
         let status = self.child.wait().unwrap();
-        (status.code(), asked.elapsed())
+        (status.code(), started.elapsed())
     }
 }
 
@@ -135,11 +135,11 @@ impl Drop for Agent {
 
 #[track_caller]
 fn check(output: &Output, code: i32, text: &str) {
-    let said = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
-    let said = String::from_utf8_lossy(&said);
+    let output_text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    let output_text = String::from_utf8_lossy(&output_text);
     assert!(
-        output.status.code() == Some(code) && said.contains(text),
-        "{:?}: {said}",
+        output.status.code() == Some(code) && output_text.contains(text),
+        "{:?}: {output_text}",
         output.status
     );
 }
@@ -219,7 +219,7 @@ fn a_watchdog_is_fed_where_there_is_one() {
     drop(agent);
     let mut agent = folder.agent(&[]);
     agent.end();
-    agent.wait_for_after("STOPPING=1", |told| assert_ne!(told, "WATCHDOG=1"));
+    agent.wait_for_after("STOPPING=1", |notification| assert_ne!(notification, "WATCHDOG=1"));
 }
 
 #[test]

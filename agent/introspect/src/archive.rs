@@ -90,10 +90,10 @@ impl Introspect {
     ) -> Result<Vec<serde_json::Value>, HttpError> {
         let before = self.first_in_memory().await?;
         let name = key.clone();
-        let wanted = move |it: &TransactionDocument| {
+        let matches = move |it: &TransactionDocument| {
             it.last_operation_on(&name).is_some() || it.pending.contains(&name)
         };
-        let found = self.read_journal((0, before), usize::MAX, wanted).await?;
+        let found = self.read_journal((0, before), usize::MAX, matches).await?;
         let mut revisions: Vec<serde_json::Value> = Vec::new();
         for it in &found {
             let end = |last: &mut serde_json::Value| last["Until"] = json!(it.stop);
@@ -113,7 +113,7 @@ impl Introspect {
     ) -> Result<serde_json::Value, HttpError> {
         let before = self.first_in_memory().await?;
         let asks = move |it: &TransactionDocument| {
-            it.client.is_some() && it.values.iter().any(|asked| keys.contains(&asked.key))
+            it.client.is_some() && it.values.iter().any(|value| keys.contains(&value.key))
         };
         let found = self.read_journal((0, before), usize::MAX, asks).await?;
         Ok(found.last().map_or(serde_json::Value::Null, |it| {
@@ -127,7 +127,7 @@ impl Introspect {
         &self,
         range: (u64, u64),
         most: usize,
-        wanted: impl Fn(&TransactionDocument) -> bool + Send + 'static,
+        matches: impl Fn(&TransactionDocument) -> bool + Send + 'static,
     ) -> Result<Vec<TransactionDocument>, HttpError> {
         let Some(journal) = self.journal.clone() else { return Ok(Vec::new()) };
         let read = move || {
@@ -135,7 +135,7 @@ impl Introspect {
             let take = |document: &[u8]| {
                 // Unknown documents of another version are left out.
                 let read = serde_json::from_slice::<TransactionDocument>(document).ok();
-                found.extend(read.filter(&wanted));
+                found.extend(read.filter(&matches));
                 found.len() < most
             };
             journal.read(range, take).map(|()| found)
@@ -155,10 +155,10 @@ impl TransactionDocument {
     /// Revision of a value after the transaction; `None` when the value was removed.
     fn revision(&self, key: &str) -> Option<serde_json::Value> {
         let waits = self.pending.iter().any(|it| it == key);
-        let asked = self.values.iter().find(|it| it.key == key).map(|it| it.value.clone());
+        let requested = self.values.iter().find(|it| it.key == key).map(|it| it.value.clone());
         let operation = self.last_operation_on(key);
         let (state, value) = match operation {
-            _ if waits => ("PENDING", asked.unwrap_or_default()),
+            _ if waits => ("PENDING", requested.unwrap_or_default()),
             Some(it) if it.new_value.is_null() => (it.new_state.as_str(), it.prev_value.clone()),
             Some(it) => (it.new_state.as_str(), it.new_value.clone()),
             None => return None,

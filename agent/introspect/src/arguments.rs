@@ -35,13 +35,13 @@ impl Arguments {
     }
 
     /// Refuses unknown arguments, and repeated ones that are not in `repeatable`.
-    pub(super) fn allow_only(self, known: &[&str], repeatable: &[&str]) -> Result<Self, HttpError> {
+    pub(super) fn allow_only(self, names: &[&str], repeatable: &[&str]) -> Result<Self, HttpError> {
         for (at, (name, _)) in self.pairs.iter().enumerate() {
             if repeatable.contains(&name.as_str()) {
                 continue;
             }
-            if !known.contains(&name.as_str()) {
-                let all = [known, repeatable].concat().join(", ");
+            if !names.contains(&name.as_str()) {
+                let all = [names, repeatable].concat().join(", ");
                 return Err(HttpError::bad_request(match all.is_empty() {
                     true => format!("there is no argument `{name}` here, nor any other"),
                     false => format!("there is no argument `{name}` here, but: {all}"),
@@ -113,10 +113,10 @@ impl Arguments {
 
     /// A number from 1 to `most`.
     pub(super) fn count(&self, name: &str, usual: usize, most: usize) -> Result<usize, HttpError> {
-        let Some(given) = self.number(name)? else { return Ok(usual) };
-        match usize::try_from(given) {
-            Ok(given) if (1..=most).contains(&given) => Ok(given),
-            _ => Err(HttpError::bad_request(format!("`{name}={given}` is not from 1 to {most}"))),
+        let Some(number) = self.number(name)? else { return Ok(usual) };
+        match usize::try_from(number) {
+            Ok(number) if (1..=most).contains(&number) => Ok(number),
+            _ => Err(HttpError::bad_request(format!("`{name}={number}` is not from 1 to {most}"))),
         }
     }
 
@@ -181,8 +181,8 @@ mod tests {
             ("prefix=a&prefix=b", ""),
         ] {
             let read = arguments(query).allow_only(&["key", "limit"], &["prefix"]);
-            let said = read.err().map(|it| format!("{it:?}")).unwrap_or_default();
-            assert!(said.contains(complaint), "{query}: {said}");
+            let error = read.err().map(|it| format!("{it:?}")).unwrap_or_default();
+            assert!(error.contains(complaint), "{query}: {error}");
         }
         for wrong in ["limit=0", "limit=x", "limit=10001"] {
             assert!(arguments(wrong).limit().is_err(), "{wrong}");

@@ -222,7 +222,7 @@ impl Renderer {
         let operations = record.operations.iter();
         let planned = operations.clone().filter(|it| !it.undo);
         let executed = operations.filter(|it| it.result != OperationResult::NotTried);
-        let asked = record.requested.iter().take(most).map(|(key, value)| RequestedValue {
+        let requested = record.requested.iter().take(most).map(|(key, value)| RequestedValue {
             key: self.key(key),
             value: self.value(key, value.as_ref()),
         });
@@ -252,7 +252,7 @@ impl Renderer {
             stop: format_time(record.ended_ns),
             start_ns: record.started_ns,
             stop_ns: record.ended_ns,
-            values: asked.collect(),
+            values: requested.collect(),
             omitted: record.omitted + planned.clone().count().saturating_sub(most),
             planned: planned.take(most).map(operation).collect(),
             executed: executed.take(most).map(operation).collect(),
@@ -271,7 +271,7 @@ impl Renderer {
             OperationResult::NotTried => ("not tried", None),
         };
         let value = it.new.as_ref().or(it.old.as_ref());
-        let asked = record.requested.binary_search_by(|(key, _)| key.cmp(&it.key)).is_ok();
+        let is_requested = record.requested.binary_search_by(|(key, _)| key.cmp(&it.key)).is_ok();
         let change = record.trigger == Trigger::Change;
         OperationDocument {
             operation: it.action.to_string().to_uppercase(),
@@ -285,7 +285,7 @@ impl Renderer {
             result: result.to_owned(),
             error: error.map(|error| error.message.clone()),
             errno: error.and_then(|error| error.errno),
-            is_derived: change && it.cause == Cause::Requested && !asked && !it.undo,
+            is_derived: change && it.cause == Cause::Requested && !is_requested && !it.undo,
             is_revert: it.undo,
             is_retry: !change && it.cause == Cause::Requested,
             is_recreate: false,
@@ -404,9 +404,9 @@ impl TransactionDocument {
             Some(error) => writeln!(out, "FAILED: {error}")?,
         }
         if verbose {
-            for asked in &self.values {
-                let verb = if asked.value.is_null() { "without" } else { "with" };
-                writeln!(out, "    asked {verb} {}", asked.key)?;
+            for requested in &self.values {
+                let verb = if requested.value.is_null() { "without" } else { "with" };
+                writeln!(out, "    asked {verb} {}", requested.key)?;
             }
         }
         let untried = self.planned.iter().filter(|it| it.result == "not tried");

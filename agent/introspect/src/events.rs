@@ -59,22 +59,22 @@ pub(super) async fn events(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = arguments.number("after-seq")?.or(last);
     // Subscribe before reading the past: a transaction may then be sent twice, but none is lost.
-    let told = introspect.core.listen();
+    let receiver = introspect.core.listen();
     let past = match after {
         Some(after) => introspect.replay_events(after, PAGE).await?,
         None => Vec::new(),
     };
     let render = introspect.render.clone();
-    let live = stream::unfold(told, |mut told| async move {
-        match told.recv().await {
-            Ok(it) => Some((Some(it), told)),
-            Err(RecvError::Lagged(_)) => Some((None, told)),
+    let live = stream::unfold(receiver, |mut receiver| async move {
+        match receiver.recv().await {
+            Ok(it) => Some((Some(it), receiver)),
+            Err(RecvError::Lagged(_)) => Some((None, receiver)),
             Err(RecvError::Closed) => None,
         }
     });
-    let live = live.map(move |told| {
+    let live = live.map(move |receiver| {
         let _until_the_end = &place;
-        core_event(&render, told)
+        core_event(&render, receiver)
     });
     // The first octets tell the reader that it is connected.
     let greeting = stream::iter([Event::default().comment("listening")]);
@@ -91,16 +91,16 @@ impl Introspect {
     ) -> Result<Vec<Event>, HttpError> {
         let window = TransactionFilter { since: 0, until: u64::MAX, after, limit: page + 1 };
         let all = self.transactions(window).await?;
-        let told = all.iter().take(page);
+        let page_records = all.iter().take(page);
         let mut past: Vec<Event> =
-            told.map(|it| event("transaction", Some(it.seq_num), &json!(it))).collect();
+            page_records.map(|it| event("transaction", Some(it.seq_num), &json!(it))).collect();
         past.extend((all.len() > page).then(|| event("missed", None, &json!({}))));
         Ok(past)
     }
 }
 
-fn core_event(render: &Renderer, told: Option<CoreEvent>) -> Event {
-    match told {
+fn core_event(render: &Renderer, received: Option<CoreEvent>) -> Event {
+    match received {
         None => event("missed", None, &json!({})),
         Some(CoreEvent::Transaction(record)) => {
             event("transaction", Some(record.txn.0), &json!(render.transaction(&record)))

@@ -137,8 +137,8 @@ impl Explainer<'_> {
 
     /// Parts of a value. Properties are left out, as their state is that of the value.
     fn parts(&self, status: &ValueStatus) -> Vec<serde_json::Value> {
-        let known = |key: &&Key| self.view.engine.status(key).is_some();
-        status.parts.iter().filter(known).map(|key| self.summary(key)).collect()
+        let is_in_graph = |key: &&Key| self.view.engine.status(key).is_some();
+        status.parts.iter().filter(is_in_graph).map(|key| self.summary(key)).collect()
     }
 
     /// The value and all values that it is a part of, itself first.
@@ -250,7 +250,8 @@ impl Explainer<'_> {
         let history = self.view.engine.history();
         let of = |key: &Key| {
             let records = history.touching(key).filter(|record| {
-                record.author.is_some() && record.requested.iter().any(|(asked, _)| asked == key)
+                record.author.is_some()
+                    && record.requested.iter().any(|(requested, _)| requested == key)
             });
             records.last()
         };
@@ -294,12 +295,12 @@ impl Explainer<'_> {
             // A key has no counterpart of its own: the entry has one.
             above = models.map.up_path(&InstancePath(path.0[..path.0.len() - 1].to_vec()));
         }
-        let shown = |path: &InstancePath, schema: &Schema| path.to_path(schema).to_string();
+        let text = |path: &InstancePath, schema: &Schema| path.to_path(schema).to_string();
         json!({
-            "Path": shown(path, models.schema(Origin::Native)),
+            "Path": text(path, models.schema(Origin::Native)),
             "OpenConfig": above
                 .iter()
-                .map(|path| shown(path, models.schema(Origin::OpenConfig)))
+                .map(|path| text(path, models.schema(Origin::OpenConfig)))
                 .collect::<Vec<_>>(),
             "Value": leaf.value.to_string(),
             "Kind": match leaf.meta.kind {

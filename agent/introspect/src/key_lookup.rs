@@ -7,7 +7,7 @@ use super::http_error::HttpError;
 /// Finds the key for a text: by its name, or by the label of the value, which requires a scan of all values.
 pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
     let meanings = engine.registry().keys_from_text(text);
-    let known = |key: &&Key| {
+    let exists = |key: &&Key| {
         engine.state(key) != ValueState::Nonexistent
             || engine.status(key).is_some()
             || engine.history().touching(key).next().is_some()
@@ -16,7 +16,7 @@ pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
         let labelled = text.contains(' ').then(|| engine.keys(|key| engine.label(key) == text));
         labelled.unwrap_or_default().into_iter().next()
     };
-    let found = meanings.iter().find(known).cloned().or_else(by_label);
+    let found = meanings.iter().find(exists).cloned().or_else(by_label);
     found.ok_or_else(|| HttpError::not_found(format!("there is no value `{text}`")))
 }
 

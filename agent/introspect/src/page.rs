@@ -48,19 +48,19 @@ impl Introspect {
         let limit = arguments.limit()?;
         let after = arguments.text("after").map(parse_cursor).transpose()?;
         let prefixes = self.selected_prefixes(arguments)?;
-        let wanted = move |key: &Key| {
+        let matches = move |key: &Key| {
             after.as_ref().is_none_or(|after| key > after)
                 && prefixes.as_ref().is_none_or(|all| all.iter().any(|it| key.starts_with(it)))
         };
-        let asked = self.core.inspect(move |view| {
-            let mut keys = view.engine.keys(&wanted);
+        let values = self.core.inspect(move |view| {
+            let mut keys = view.engine.keys(&matches);
             if past {
                 let history = view.engine.history();
-                keys.extend(history.keys().filter(|key| wanted(key)).cloned());
+                keys.extend(history.keys().filter(|key| matches(key)).cloned());
             }
             keys
         });
-        let mut keys = asked.await?;
+        let mut keys = values.await?;
         keys.sort_unstable();
         keys.dedup();
         let more = keys.len() > limit;

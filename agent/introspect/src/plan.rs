@@ -25,10 +25,10 @@ pub(super) async fn plan_repair(
 ) -> Result<Response, HttpError> {
     let arguments = arguments.allow_only(&["format"], &["key"])?;
     let text = arguments.one_of("format", &["json", "text"])? == "text";
-    let named: Vec<String> = arguments.all("key").map(str::to_owned).collect();
+    let wanted_keys: Vec<String> = arguments.all("key").map(str::to_owned).collect();
     let render = introspect.render.clone();
     let question = move |view: &CoreView<'_>| {
-        let keys = named.iter().map(|text| key_lookup::find_key(view.engine, text));
+        let keys = wanted_keys.iter().map(|text| key_lookup::find_key(view.engine, text));
         let keys = keys.collect::<Result<Vec<Key>, HttpError>>()?;
         let keys = Some(keys.as_slice()).filter(|keys| !keys.is_empty());
         let plan = view.engine.plan_repair(keys);
@@ -77,9 +77,9 @@ pub(super) async fn plan_change(
         auth_method: AuthMethod::Local { uid: nix::unistd::geteuid().as_raw() },
         peer: None,
     };
-    let asked =
+    let parts =
         introspect.core.preview(&caller, Intent::edit(change.edit()?), CommitOptions::default());
-    Ok(Json(preview_document(&asked.await?)).into_response())
+    Ok(Json(preview_document(&parts.await?)).into_response())
 }
 
 impl ChangeRequest {

@@ -34,7 +34,7 @@ pub(super) struct Recording {
     /// Intended values before the transaction.
     pub(super) before: Vec<RecordedValue>,
     /// Requested values; without data for removed ones.
-    pub(super) asked: Vec<RecordedValue>,
+    pub(super) requested: Vec<RecordedValue>,
     /// Operations in order, such as `CREATE link/eth0`.
     pub(super) operations: Vec<String>,
 }
@@ -93,7 +93,7 @@ fn recording_of(
             revisions.into_iter().find(|revision| revision.is_valid_at(record.started_ns))?;
         Some(value(key, Some(&then.value?)))
     });
-    let done = record.operations.iter().filter(|it| it.result != OperationResult::NotTried);
+    let executed = record.operations.iter().filter(|it| it.result != OperationResult::NotTried);
     let operation = |it: &holdfast_scheduler::RecordedOperation| {
         format!("{} {}", it.action.to_string().to_uppercase(), render.key(&it.key))
     };
@@ -102,16 +102,17 @@ fn recording_of(
         seq_num: record.txn.0,
         ports: ports(view),
         before: before.collect(),
-        asked: record.requested.iter().map(|(key, it)| value(key, it.as_ref())).collect(),
-        operations: done.map(operation).collect(),
+        requested: record.requested.iter().map(|(key, it)| value(key, it.as_ref())).collect(),
+        operations: executed.map(operation).collect(),
     }
 }
 
 /// True when the value was requested itself, and not only as a part of another.
 fn is_base(past: &KeyHistory) -> bool {
-    let asked = past.records.iter().any(|it| it.requested.iter().any(|(key, _)| *key == past.key));
+    let is_requested =
+        past.records.iter().any(|it| it.requested.iter().any(|(key, _)| *key == past.key));
     let now = past.current.as_ref();
-    asked || now.is_some_and(|now| now.intended.is_some() && now.part_of.is_empty())
+    is_requested || now.is_some_and(|now| now.intended.is_some() && now.part_of.is_empty())
 }
 
 fn ports(view: &CoreView<'_>) -> Vec<String> {

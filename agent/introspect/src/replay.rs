@@ -61,8 +61,8 @@ impl Replay {
     }
 
     /// Makes the recorded request, and returns the operations.
-    async fn run_request(&mut self, asked: &[RecordedValue]) -> Vec<String> {
-        let plan = self.engine.plan(Delta::new(asked.iter().map(value).collect())).unwrap();
+    async fn run_request(&mut self, requested: &[RecordedValue]) -> Vec<String> {
+        let plan = self.engine.plan(Delta::new(requested.iter().map(value).collect())).unwrap();
         let now = self.now();
         let (txn, step) = self.engine.start(plan, now);
         self.follow(step);
@@ -83,8 +83,8 @@ fn value(it: &RecordedValue) -> (Key, Option<SharedValue>) {
     let kind = registry.by_name(it.key.split('/').next().unwrap()).unwrap();
     if it.data.is_null() {
         let keys = key_lookup::key_prefixes(&registry, &it.key).unwrap_or_default();
-        let named = keys.into_iter().find(|key| registry.key_text(key) == it.key);
-        return (named.unwrap(), None);
+        let found_key = keys.into_iter().find(|key| registry.key_text(key) == it.key);
+        return (found_key.unwrap(), None);
     }
     let value = value_json::from_json(kind.kind(), it.data.clone()).unwrap();
     (kind.key(&*value), Some(value))
@@ -106,7 +106,7 @@ async fn recording_replays_to_the_same_operations() {
         assert_eq!(recording.before.is_empty(), number == 1, "{document:#}");
         let mut replay = Replay::restore(&recording).await;
         assert_eq!(
-            replay.run_request(&recording.asked).await,
+            replay.run_request(&recording.requested).await,
             recording.operations,
             "{document:#}"
         );

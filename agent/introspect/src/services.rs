@@ -36,12 +36,12 @@ pub(super) async fn services(
     let instances = Instances::of(introspect.core.observed_box(), plans.iter().map(|it| it.1));
     let keys = instances.keys();
     let question = move |view: &CoreView<'_>| {
-        let shown = |key: &Key| (view.engine.label(key), view.engine.state(key).to_string());
-        keys.into_iter().map(|key| (key.clone(), shown(&key))).collect()
+        let states = |key: &Key| (view.engine.label(key), view.engine.state(key).to_string());
+        keys.into_iter().map(|key| (key.clone(), states(&key))).collect()
     };
-    let shown: BTreeMap<Key, Shown> = introspect.core.inspect(question).await?;
+    let states: BTreeMap<Key, Shown> = introspect.core.inspect(question).await?;
     let document = |(_, tag, plan): &(_, &ServiceTag, &Arc<ServicePlan>)| {
-        instances.document(&introspect, &shown, (tag, plan))
+        instances.document(&introspect, &states, (tag, plan))
     };
     Ok(page::list(&plans.iter().map(document).collect::<Vec<_>>(), next))
 }
@@ -78,7 +78,7 @@ impl Instances {
     fn document(
         &self,
         introspect: &Introspect,
-        shown: &BTreeMap<Key, Shown>,
+        key_states: &BTreeMap<Key, Shown>,
         (tag, plan): (&ServiceTag, &ServicePlan),
     ) -> Value {
         let ServicePlan { version, leaving, failure, components } = plan;
@@ -90,7 +90,7 @@ impl Instances {
                 let objects = self.0.get(&claim).into_iter().flatten();
                 let values = objects.flat_map(|it| it.keys.iter().map(|key| (key, &it.others)));
                 let values = values.filter_map(|(key, others)| {
-                    let (label, state) = shown.get(key)?;
+                    let (label, state) = key_states.get(key)?;
                     let others: Vec<_> = others.iter().map(ToString::to_string).collect();
                     let key = introspect.render.key(key);
                     Some(json!({ "Key": key, "Label": label, "State": state, "Others": others }))

@@ -23,19 +23,20 @@ pub(super) async fn status(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, HttpError> {
-    let known = ["key", "descriptor", "key-prefix", "state", "after", "limit"];
-    let arguments = arguments.allow_only(&known, &[])?;
+    let names = ["key", "descriptor", "key-prefix", "state", "after", "limit"];
+    let arguments = arguments.allow_only(&names, &[])?;
     if let Some(key) = arguments.text("key").map(str::to_owned) {
         let (status, parts) = introspect.status_of(key).await?;
         return Ok(Json(introspect.render.status(&status, &parts)).into_response());
     }
-    let wanted = arguments.text("state").map(parse_state).transpose()?;
+    let state = arguments.text("state").map(parse_state).transpose()?;
     let page::KeyPage { keys, next } = introspect.key_page(&arguments, false).await?;
     let found = introspect.statuses(keys).await?;
-    let shown =
-        found.iter().filter(|(status, _)| wanted.is_none_or(|wanted| wanted == status.state));
-    let shown: Vec<_> = shown.map(|(it, parts)| introspect.render.status(it, parts)).collect();
-    Ok(page::list(&shown, next))
+    let selected =
+        found.iter().filter(|(status, _)| state.is_none_or(|state| state == status.state));
+    let selected: Vec<_> =
+        selected.map(|(it, parts)| introspect.render.status(it, parts)).collect();
+    Ok(page::list(&selected, next))
 }
 
 fn parse_state(text: &str) -> Result<ValueState, HttpError> {
@@ -71,10 +72,10 @@ impl Introspect {
         let mut found = Vec::with_capacity(keys.len());
         for some in keys.chunks(STATUSES_AT_ONCE) {
             let some = some.to_vec();
-            let asked = self.core.inspect(move |view| {
+            let values = self.core.inspect(move |view| {
                 some.iter().filter_map(|key| with_parts(view, key)).collect::<Vec<_>>()
             });
-            found.extend(asked.await?);
+            found.extend(values.await?);
         }
         Ok(found)
     }
@@ -102,12 +103,12 @@ pub(super) async fn dump(
     let found = introspect.statuses(keys).await?;
     let entries = found.iter().filter_map(|(status, _)| {
         let value = plane(status, view)?;
-        let asked = status.intended.is_some() || !status.part_of.is_empty();
+        let is_requested = status.intended.is_some() || !status.part_of.is_empty();
         Some(json!({
             "Key": introspect.render.key(&status.key),
             "Value": introspect.render.value(&status.key, Some(value)),
             "Metadata": introspect.render.metadata(status),
-            "Origin": if asked { FROM_NB } else { FROM_SB },
+            "Origin": if is_requested { FROM_NB } else { FROM_SB },
         }))
     });
     Ok(page::list(&entries.collect::<Vec<_>>(), next))

@@ -169,23 +169,23 @@ fn is_local_name(headers: &HeaderMap) -> bool {
 
 impl TokenGuard {
     fn has_bearer_token(&self, headers: &HeaderMap) -> bool {
-        authorization(headers, "Bearer ").is_some_and(|given| self.is_token(given.as_bytes()))
+        authorization(headers, "Bearer ").is_some_and(|token| self.is_token(token.as_bytes()))
     }
 
     /// Reading also accepts the token as a password, with any user name. Changes do not, because browsers add a
     /// known password to requests from other sites.
     fn has_token_or_password(&self, headers: &HeaderMap) -> bool {
-        let password = |given: &str| {
-            let given = Zeroizing::new(BASE64.decode(given).ok()?);
-            let colon = given.iter().position(|octet| *octet == b':')?;
-            Some(self.is_token(&given[colon + 1..]))
+        let password = |encoded: &str| {
+            let encoded = Zeroizing::new(BASE64.decode(encoded).ok()?);
+            let colon = encoded.iter().position(|octet| *octet == b':')?;
+            Some(self.is_token(&encoded[colon + 1..]))
         };
         self.has_bearer_token(headers)
             || authorization(headers, "Basic ").and_then(password).unwrap_or_default()
     }
 
-    fn is_token(&self, given: &[u8]) -> bool {
-        given.ct_eq(self.token.as_bytes()).into()
+    fn is_token(&self, octets: &[u8]) -> bool {
+        octets.ct_eq(self.token.as_bytes()).into()
     }
 }
 

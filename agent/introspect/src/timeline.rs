@@ -90,8 +90,8 @@ impl KeyHistory {
         let operations = record.operations.iter().rev();
         let mut last =
             operations.filter(|it| it.key == self.key && it.result != OperationResult::NotTried);
-        let asked = record.requested.binary_search_by(|(key, _)| key.cmp(&self.key)).ok();
-        let asked = asked.and_then(|at| record.requested[at].1.clone());
+        let requested = record.requested.binary_search_by(|(key, _)| key.cmp(&self.key)).ok();
+        let requested = requested.and_then(|at| record.requested[at].1.clone());
         let waits = match &record.outcome {
             TransactionOutcome::Done { pending, .. } => pending.contains(&self.key),
             TransactionOutcome::Failed { .. }
@@ -100,13 +100,13 @@ impl KeyHistory {
         };
         if waits {
             let earlier = before.and_then(|before| before.value.clone());
-            return Some((ValueState::Pending, asked.or(earlier)));
+            return Some((ValueState::Pending, requested.or(earlier)));
         }
         if let Some(operation) = last.next() {
             let value = operation.new.clone().or_else(|| operation.old.clone());
             return Some((state_after(operation), value));
         }
-        match (&record.outcome, asked) {
+        match (&record.outcome, requested) {
             (
                 TransactionOutcome::Failed { .. }
                 | TransactionOutcome::Refused { .. }
@@ -247,8 +247,8 @@ pub(super) async fn snapshot(
     extract::State(introspect): extract::State<Introspect>,
     arguments: Arguments,
 ) -> Result<Response, HttpError> {
-    let known = ["time", "descriptor", "key-prefix", "after", "limit"];
-    let arguments = arguments.allow_only(&known, &[])?;
+    let names = ["time", "descriptor", "key-prefix", "after", "limit"];
+    let arguments = arguments.allow_only(&names, &[])?;
     let time = arguments.time("time")?;
     if time.is_some_and(|time| time < introspect.started_ns) {
         return Err(HttpError::not_found(format!(
@@ -274,27 +274,27 @@ pub(super) async fn flags(
 ) -> Result<Response, HttpError> {
     let arguments = arguments.allow_only(&["flag"], &["prefix"])?;
     let flag = arguments.required("flag")?.to_owned();
-    let known = ["last-update", "value-state", "descriptor", "derived", "error", "unavailable"];
-    if !known.contains(&flag.as_str()) {
+    let names = ["last-update", "value-state", "descriptor", "derived", "error", "unavailable"];
+    if !names.contains(&flag.as_str()) {
         return Err(HttpError::bad_request(format!(
             "`flag={flag}` is not one of {}",
-            known.join(", ")
+            names.join(", ")
         )));
     }
     let mut prefixes = Vec::new();
     for text in arguments.all("prefix") {
         prefixes.extend(key_lookup::key_prefixes(introspect.render.registry(), text)?);
     }
-    let asked = introspect.core.inspect(move |view| {
-        let wanted =
+    let values = introspect.core.inspect(move |view| {
+        let selected_keys =
             |key: &Key| prefixes.is_empty() || prefixes.iter().any(|it| key.starts_with(it));
-        let mut keys = view.engine.keys(wanted);
-        keys.extend(view.engine.history().keys().filter(|key| wanted(key)).cloned());
+        let mut keys = view.engine.keys(selected_keys);
+        keys.extend(view.engine.history().keys().filter(|key| selected_keys(key)).cloned());
         keys.sort_unstable();
         keys.dedup();
         keys
     });
-    let (pasts, now_ns) = introspect.key_histories(asked.await?).await?;
+    let (pasts, now_ns) = introspect.key_histories(values.await?).await?;
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for past in &pasts {
         for revision in past.revisions(introspect.started_ns, now_ns) {
@@ -340,11 +340,11 @@ impl Introspect {
         let mut now_ns = self.core.inspect(|view| view.now.unix_ns).await?;
         for some in keys.chunks(PASTS_AT_ONCE) {
             let some = some.to_vec();
-            let asked = self.core.inspect(move |view| {
+            let histories = self.core.inspect(move |view| {
                 let pasts: Vec<_> = some.into_iter().map(|key| KeyHistory::of(view, key)).collect();
                 (pasts, view.now.unix_ns)
             });
-            let (more, now) = asked.await?;
+            let (more, now) = histories.await?;
             pasts.extend(more);
             now_ns = now;
         }

@@ -20,8 +20,8 @@ pub(super) async fn history(
     headers: HeaderMap,
     arguments: Arguments,
 ) -> Result<Response, HttpError> {
-    let known = ["format", "seq-num", "since", "until", "after-seq", "limit"];
-    let arguments = arguments.allow_only(&known, &[])?;
+    let names = ["format", "seq-num", "since", "until", "after-seq", "limit"];
+    let arguments = arguments.allow_only(&names, &[])?;
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     if let Some(number) = arguments.number("seq-num")? {
         let found = introspect.transaction(number).await?;
@@ -51,7 +51,7 @@ pub(super) async fn history(
 /// Adds the number of the last transaction as an entity tag; answers 304 when the client has it already.
 fn with_etag(headers: &HeaderMap, number: u64, mut response: Response) -> Response {
     let tag = format!("\"{number}\"");
-    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+    if headers.get(header::IF_NONE_MATCH).is_some_and(|sent| sent.as_bytes() == tag.as_bytes()) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
     if let Ok(tag) = HeaderValue::from_str(&tag) {
@@ -99,8 +99,8 @@ impl Introspect {
         let mut found = self.archived_transactions(window).await?;
         let records = self.core.inspect(move |view| {
             let records = view.engine.history().after(TxnId(window.after));
-            let wanted = records.filter(|record| window.matches(record));
-            wanted.take(window.limit).cloned().collect::<Vec<Arc<TransactionRecord>>>()
+            let matching = records.filter(|record| window.matches(record));
+            matching.take(window.limit).cloned().collect::<Vec<Arc<TransactionRecord>>>()
         });
         found.extend(records.await?.iter().map(|record| self.render.transaction(record)));
         found.truncate(window.limit);
@@ -124,20 +124,22 @@ pub(super) async fn resync(
     }
     let verbose = arguments.flag("verbose")?;
     let records = introspect.core.resync().await?;
-    let done: Vec<_> = records.iter().map(|it| introspect.render.transaction(it)).collect();
-    let failed = done.iter().flat_map(|it| it.executed.iter().filter(|it| it.result == "failed"));
+    let transactions: Vec<_> = records.iter().map(|it| introspect.render.transaction(it)).collect();
+    let failed =
+        transactions.iter().flat_map(|it| it.executed.iter().filter(|it| it.result == "failed"));
     let failed: Vec<String> = failed
         .map(|it| format!("{}: {}", it.label, it.error.as_deref().unwrap_or_default()))
         .collect();
     if !failed.is_empty() {
         return Err(HttpError::internal(failed.join("; ")));
     }
-    let shown = if verbose {
-        json!(done)
+    let document = if verbose {
+        json!(transactions)
     } else {
-        let short =
-            done.iter().map(|it| json!({"SeqNum": it.seq_num, "Executed": it.executed.len()}));
+        let short = transactions
+            .iter()
+            .map(|it| json!({"SeqNum": it.seq_num, "Executed": it.executed.len()}));
         json!(short.collect::<Vec<_>>())
     };
-    Ok(Json(json!({"ResyncType": "DownstreamResync", "Transactions": shown})).into_response())
+    Ok(Json(json!({"ResyncType": "DownstreamResync", "Transactions": document})).into_response())
 }

@@ -36,8 +36,8 @@ pub type Part = (Key, SharedValue);
 pub struct PartsChanged {
     /// Parts that are new or have another value.
     pub set: Vec<Part>,
-    /// Keys of parts that are gone.
-    pub gone: Vec<Key>,
+    /// Keys of parts that the new value does not have.
+    pub removed: Vec<Key>,
 }
 
 /// Defines one kind of value for the engine.

@@ -33,9 +33,9 @@ impl Graph {
         let (Goal::Valid(goal, _), Some(applied)) = (&node.goal, &node.applied) else {
             return false;
         };
-        let seen = node.observed.as_ref().filter(|_| node.present.is_some());
+        let observed = node.observed.as_ref().filter(|_| node.present.is_some());
         Arc::ptr_eq(goal, applied)
-            && seen.is_none_or(|seen| !self.satisfied(&node.key, applied, seen))
+            && observed.is_none_or(|observed| !self.satisfied(&node.key, applied, observed))
     }
 
     /// True for drift that the policy only reports.

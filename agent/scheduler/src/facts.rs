@@ -32,10 +32,10 @@ impl Engine {
     /// for at once.
     pub(crate) fn observe(&mut self, fact: Fact, now: Now, urgent: bool, step: &mut EngineOutput) {
         self.graph.counters.facts += 1;
-        let known = self.graph.registry.descriptor(fact.key.kind()).is_some();
+        let is_known_kind = self.graph.registry.descriptor(fact.key.kind()).is_some();
         let idx = match (self.graph.find(&fact.key), &fact.value) {
             (Some(idx), _) => idx,
-            (None, Some(_)) if known => self.graph.intern(&fact.key),
+            (None, Some(_)) if is_known_kind => self.graph.intern(&fact.key),
             _ => {
                 self.graph.counters.facts_ignored += 1;
                 return;
@@ -216,16 +216,16 @@ impl Engine {
         now: Now,
         step: &mut EngineOutput,
     ) {
-        let mut seen: FixedMap<NodeIdx, ()> = FixedMap::default();
-        seen.reserve(facts.len());
+        let mut in_snapshot: FixedMap<NodeIdx, ()> = FixedMap::default();
+        in_snapshot.reserve(facts.len());
         for fact in facts {
             let key = fact.key.clone();
             self.observe(fact, now, true, step);
-            seen.extend(self.graph.find(&key).map(|idx| (idx, ())));
+            in_snapshot.extend(self.graph.find(&key).map(|idx| (idx, ())));
         }
         let nodes = self.graph.nodes().filter(|(_, node)| scope.holds(&node.key));
         let (here, missed): (Vec<NodeIdx>, Vec<NodeIdx>) =
-            nodes.map(|(idx, _)| idx).partition(|idx| seen.contains_key(idx));
+            nodes.map(|(idx, _)| idx).partition(|idx| in_snapshot.contains_key(idx));
         for &idx in &missed {
             let node = self.graph.node(idx);
             let descriptor = self.graph.registry.descriptor(node.key.kind());

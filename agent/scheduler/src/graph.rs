@@ -132,9 +132,9 @@ impl Graph {
     pub(crate) fn reserve(&mut self, nodes: usize, targets: usize) {
         self.targets.reserve(targets);
         self.nodes.reserve(nodes);
-        let known = &self.nodes;
-        self.index.reserve(nodes, |idx| hash_of(&known[idx as usize].key));
-        self.unsettled.reserve(nodes, known.len() + nodes);
+        let existing = &self.nodes;
+        self.index.reserve(nodes, |idx| hash_of(&existing[idx as usize].key));
+        self.unsettled.reserve(nodes, existing.len() + nodes);
     }
 
     pub(crate) fn intern(&mut self, key: &Key) -> NodeIdx {
@@ -195,8 +195,8 @@ impl Graph {
             return;
         }
         let empty = node.applied.is_none() && node.observed.is_none();
-        let held = node.running_op().is_some() || node.owner().is_some() || node.is_dirty;
-        if !empty || node.present.is_some() || held || !node.used {
+        let in_use = node.running_op().is_some() || node.owner().is_some() || node.is_dirty;
+        if !empty || node.present.is_some() || in_use || !node.used {
             return;
         }
         self.unregister_retry_triggers(idx);
@@ -357,14 +357,14 @@ impl Graph {
         idx: NodeIdx,
         sources: Sources,
         goal: Goal,
-        known: &[Option<TargetId>],
+        target_ids: &[Option<TargetId>],
     ) {
         self.log.push(GraphChange::Node(idx));
         let before = self.watched_specs(idx);
         let node = &mut self.nodes[idx as usize];
         node.sources = sources;
         node.goal = goal;
-        self.watch_goal(idx, &before, known);
+        self.watch_goal(idx, &before, target_ids);
         self.unwatch(idx, &before);
         let node = &self.nodes[idx as usize];
         let unmet =
@@ -493,10 +493,10 @@ impl Graph {
     pub(crate) fn made_or_marked(
         &self,
         key: &Key,
-        made: bool,
+        is_made: bool,
         current: Option<&SharedValue>,
     ) -> bool {
-        made || current.is_some_and(|current| self.owned(key, current))
+        is_made || current.is_some_and(|current| self.owned(key, current))
     }
 
     pub(crate) fn label(&self, key: &Key) -> String {

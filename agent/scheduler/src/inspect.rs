@@ -28,8 +28,8 @@ impl Engine {
     }
 
     /// Keys of all values (no properties) that satisfy `wanted`, in no order. Visits every value once.
-    pub fn keys(&self, wanted: impl Fn(&Key) -> bool) -> Vec<Key> {
-        let there = self.graph.nodes().filter(|(_, node)| wanted(&node.key));
+    pub fn keys(&self, matches: impl Fn(&Key) -> bool) -> Vec<Key> {
+        let there = self.graph.nodes().filter(|(_, node)| matches(&node.key));
         let there = there.filter(|(_, node)| self.state(&node.key) != ValueState::Nonexistent);
         there.map(|(_, node)| node.key.clone()).collect()
     }

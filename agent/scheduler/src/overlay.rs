@@ -136,7 +136,7 @@ impl OverlayNode {
 pub(crate) struct TargetRef {
     pub(crate) target: Target,
     /// Index of the target in the graph.
-    pub(crate) known: Option<TargetId>,
+    pub(crate) graph_id: Option<TargetId>,
 }
 
 #[derive(Debug, Default)]
@@ -388,8 +388,8 @@ impl Overlay<'_> {
         });
         self.reads.by_idx.insert(idx, oidx);
         if let Some(spec) = node.goal.spec() {
-            let known = self.graph.need_targets(idx).iter();
-            let needs = spec.needs.iter().zip(known.map(|&known| Some(known)));
+            let ids = self.graph.need_targets(idx).iter().map(|&id| Some(id));
+            let needs = spec.needs.iter().zip(ids);
             self.open_need_targets(oidx, needs);
         }
         oidx
@@ -434,8 +434,8 @@ impl Overlay<'_> {
             node.need_targets.clear();
             return;
         };
-        let unknown = spec.needs.iter().map(|need| (need, None));
-        self.open_need_targets(oidx, unknown);
+        let without_id = spec.needs.iter().map(|need| (need, None));
+        self.open_need_targets(oidx, without_id);
         for at in 0..spec.needs.len() {
             let target_id = self.node(oidx).need_targets[at];
             self.list(target_id, oidx);
@@ -461,9 +461,9 @@ impl Overlay<'_> {
         needs: impl Iterator<Item = (&'t Dependency, Option<TargetId>)>,
     ) {
         let (mut need_targets, mut unmet) = (OverlayTargetIds::new(), 0);
-        for (need, known) in needs {
-            let target_id = match known {
-                Some(known) => self.known_target_id(known, &need.target),
+        for (need, graph_id) in needs {
+            let target_id = match graph_id {
+                Some(graph_id) => self.known_target_id(graph_id, &need.target),
                 None => self.target_id(&need.target),
             };
             unmet += u32::from(self.target(target_id).providers == 0);

@@ -418,8 +418,8 @@ impl<'g> Planner<'g> {
             return node.ours; // an operation of this plan decides
         }
         let applied = node.idx.is_some_and(|idx| graph.node(idx).applied.is_some());
-        let made = applied || graph.restores.contains_key(&node.key);
-        graph.made_or_marked(&node.key, made, node.current.as_ref())
+        let is_made = applied || graph.restores.contains_key(&node.key);
+        graph.made_or_marked(&node.key, is_made, node.current.as_ref())
     }
 
     /// Target of a key that has dependents to be re-created when it changes.

@@ -36,17 +36,17 @@ impl<K: Ord + Clone, V: PartialEq + Clone> SortedMap<K, V> {
         if entries.len() <= FEW { Self::Few(entries.into()) } else { Self::Many(entries.into()) }
     }
 
-    /// Returns a version with the entries of `set` and without the keys of `gone`.
+    /// Returns a version with the entries of `set` and without the keys of `removed`.
     pub(crate) fn changed(
         &self,
         set: impl IntoIterator<Item = (K, V)>,
-        gone: impl IntoIterator<Item = K>,
+        removed: impl IntoIterator<Item = K>,
     ) -> Self {
         let mut entries = match self {
             Self::Many(entries) => entries.clone(),
             Self::Few(entries) => entries.iter().cloned().collect(),
         };
-        for key in gone {
+        for key in removed {
             entries.remove(&key);
         }
         entries.extend(set);
@@ -175,15 +175,15 @@ mod tests {
     fn short_and_long_lists_are_alike() {
         for before in [0, 1, FEW - 1, FEW, FEW + 1, 10 * FEW] {
             let old = Numbers::new(numbers(before));
-            for (set, gone) in [
+            for (set, removed) in [
                 (vec![(5, 1)], vec![]),
                 (vec![(7000, 1), (7001, 1)], vec![0, 3]),
                 (vec![], (0..).take(before).collect()),
                 (numbers(3 * FEW), vec![]),
             ] {
-                let new = old.changed(set.clone(), gone.clone());
+                let new = old.changed(set.clone(), removed.clone());
                 let mut want: BTreeMap<u32, u32> = numbers(before).into_iter().collect();
-                want.retain(|key, _| !gone.contains(key));
+                want.retain(|key, _| !removed.contains(key));
                 want.extend(set);
                 assert!(new.iter().map(|(&key, &value)| (key, value)).eq(want.clone()));
                 assert!(want.keys().all(|key| new.contains(key)));
@@ -196,8 +196,8 @@ mod tests {
 
     #[track_caller]
     fn check_difference(old: &Numbers, new: &Numbers) {
-        let find = |list: &Numbers, wanted: u32| {
-            list.iter().find(|(key, _)| **key == wanted).map(|(_, &value)| value)
+        let find = |list: &Numbers, number: u32| {
+            list.iter().find(|(key, _)| **key == number).map(|(_, &value)| value)
         };
         let mut keys: Vec<u32> = old.keys().chain(new.keys()).copied().collect();
         keys.sort_unstable();

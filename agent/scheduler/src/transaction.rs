@@ -313,9 +313,9 @@ impl Engine {
         };
         self.graph.counters.transactions += 1;
         self.register_wait(txn, &plan, now, step);
-        let told = step.restores.len();
+        let earlier = step.restores.len();
         self.install_plan(&mut transaction, plan, now, step);
-        transaction.restores = step.restores.split_off(told);
+        transaction.restores = step.restores.split_off(earlier);
         self.running.put(transaction);
         if !prepared {
             self.release_prepared(txn, now, step);
@@ -348,9 +348,9 @@ impl Engine {
     /// Value that changes of this owner intend for a key, apart from other owners and any whole it is a part of.
     fn intended_by(&self, owner: Option<&Owner>, key: &Key) -> Option<SharedValue> {
         let node = self.graph.node(self.graph.find(key)?);
-        let asked = Source::of(owner);
+        let owned = Source::of(owner);
         let mut sources = node.sources.iter();
-        let (_, value) = sources.find(|(source, _)| *source == asked)?;
+        let (_, value) = sources.find(|(source, _)| *source == owned)?;
         Some(value.clone())
     }
 
@@ -412,7 +412,7 @@ impl Engine {
     /// Nodes of a plan in the graph.
     pub(crate) fn intern_nodes(&mut self, plan: &Plan) -> Vec<NodeIdx> {
         let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
-        let target_refs = plan.target_refs.iter().filter(|it| it.known.is_none()).count();
+        let target_refs = plan.target_refs.iter().filter(|it| it.graph_id.is_none()).count();
         self.graph.reserve(added, target_refs);
         let nodes = plan.nodes.iter();
         nodes.map(|node| node.idx.unwrap_or_else(|| self.graph.intern(&node.key))).collect()
@@ -433,11 +433,13 @@ impl Engine {
                 continue;
             }
             self.clear_error(idx);
-            let known = node.need_targets.iter().map(|&it| plan.target_refs[it as usize].known);
-            let known: SmallVec<[Option<TargetId>; 4]> = known.collect();
-            self.graph.set_goal(idx, node.sources, node.goal, &known);
-            for (&target_id, &known) in node.need_targets.iter().zip(self.graph.need_targets(idx)) {
-                plan.target_refs[target_id as usize].known = Some(known);
+            let ids = node.need_targets.iter().map(|&it| plan.target_refs[it as usize].graph_id);
+            let ids: SmallVec<[Option<TargetId>; 4]> = ids.collect();
+            self.graph.set_goal(idx, node.sources, node.goal, &ids);
+            for (&target_id, &graph_id) in
+                node.need_targets.iter().zip(self.graph.need_targets(idx))
+            {
+                plan.target_refs[target_id as usize].graph_id = Some(graph_id);
             }
             step.changed.push(node.key);
             let node = self.graph.node(idx);

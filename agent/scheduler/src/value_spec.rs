@@ -164,20 +164,20 @@ impl ValueSpec {
         value: &SharedValue,
         (old, before): (&SharedValue, &Self),
     ) -> Option<(SpecDraft, u64)> {
-        let PartsChanged { set, gone } = descriptor.parts_changed(&**old, &**value)?;
-        let mut keys = set.iter().map(|(key, _)| key).chain(&gone);
-        let listed = (set.len() + gone.len()) as u64;
+        let PartsChanged { set, removed } = descriptor.parts_changed(&**old, &**value)?;
+        let mut keys = set.iter().map(|(key, _)| key).chain(&removed);
+        let listed = (set.len() + removed.len()) as u64;
         let plain = keys.all(|key| has_operations(registry, key));
         if !plain || descriptor.provides(&**old) != descriptor.provides(&**value) {
             return None;
         }
         let whole = |key: &Key| Target::Whole(key.clone());
-        let come = set.iter().map(|(key, _)| (whole(key), ()));
-        let offers = before.offers.changed(come, gone.iter().map(whole));
+        let added = set.iter().map(|(key, _)| (whole(key), ()));
+        let offers = before.offers.changed(added, removed.iter().map(whole));
         let nothing = SortedMap::default();
         let parts = before.parts().unwrap_or(&nothing);
         let rare = RareFields {
-            parts: parts.changed(set.into_iter().map(|(key, it)| (key, ValueEq(it))), gone),
+            parts: parts.changed(set.into_iter().map(|(key, it)| (key, ValueEq(it))), removed),
             prefixes: before.prefixes().into(),
             cascades: descriptor.cascades(&**value).into(),
             property_cascades: before.property_cascades().into(),

@@ -51,21 +51,21 @@ fn check_stretches(lab: &Lab, delta: Delta, stretches_least: usize) {
     let mut planning = Planning::new(delta.clone());
     is_movable(&planning);
     let (mut stretches, mut before) = (0, 0);
-    let made = loop {
-        let made = stretch(&mut planning, &lab.engine);
+    let outcome = loop {
+        let outcome = stretch(&mut planning, &lab.engine);
         let cost = planning.cost();
         let work = cost.visited + cost.edges;
         assert!(work - before <= STRETCH_MOST, "{} at once", work - before);
-        if let Some(made) = made {
-            break made.unwrap();
+        if let Some(outcome) = outcome {
+            break outcome.unwrap();
         }
         (stretches, before) = (stretches + 1, work);
     };
     assert!(stretches >= stretches_least, "{stretches} stretches");
     assert_eq!(planning.beginnings(), 1);
     let at_once = lab.engine.plan(delta).unwrap();
-    assert_eq!(made.cost(), at_once.cost());
-    assert!(fingerprint(&Ok(made)) == fingerprint(&Ok(at_once)));
+    assert_eq!(outcome.cost(), at_once.cost());
+    assert!(fingerprint(&Ok(outcome)) == fingerprint(&Ok(at_once)));
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn check_again(ours: &str, change: &str, event: (&str, fn(&mut Lab, &str)), agai
     let (text, happen) = event;
     happen(&mut lab, text);
     assert_eq!(lab.engine.is_current(&plan), !again, "{change} with {ours} and {text}");
-    let made = finish(&mut planning, &lab.engine);
-    assert_eq!(fingerprint(&made), fingerprint(&lab.plan(change)), "{text}");
+    let planned = finish(&mut planning, &lab.engine);
+    assert_eq!(fingerprint(&planned), fingerprint(&lab.plan(change)), "{text}");
     assert_eq!(planning.beginnings(), 1 + u32::from(again), "{change} with {ours} and {text}");
     if !again {
         assert_eq!(planning.cost(), plan.cost(), "nothing is visited twice");

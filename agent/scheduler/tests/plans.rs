@@ -247,11 +247,11 @@ fn a_value_of_two_owners_is_refused_and_follows_the_first_one_where_it_is_loaded
         assert_eq!(lab.engine.plan(owned(change)).unwrap_err().to_string(), want, "{change}");
     }
     // An owner that gives the key up makes room for the other, in any order of names.
-    for (change, shown) in
+    for (change, system) in
         [("one: a =1; two: -a", "a =1"), ("one: -a; two: a =2", "a =2"), ("one: -a", "a =2")]
     {
         lab.commit_delta(owned(change)).unwrap();
-        assert_eq!(lab.system_text(), shown, "{change}");
+        assert_eq!(lab.system_text(), system, "{change}");
     }
     // Values of both were accepted earlier: the second takes over where the first gives up.
     lab.commit_delta(owned("one: a =1").best_effort()).unwrap();
@@ -395,12 +395,12 @@ fn parts_of_a_large_change_are_validated_as_of_a_small_one() {
         let odd = "w; v7.p =9; v8.p twice; x .p(boom) .q";
         lab.engine.plan(delta(&format!("{many} {odd}")).best_effort()).unwrap()
     };
-    let told = |plan: &Plan| -> BTreeSet<String> {
-        let told = |op: &PlannedOperation| format!("{} {} {:?}", op.action, op.key, op.new);
-        plan.operations().iter().map(told).collect()
+    let operations = |plan: &Plan| -> BTreeSet<String> {
+        let operations = |op: &PlannedOperation| format!("{} {} {:?}", op.action, op.key, op.new);
+        plan.operations().iter().map(operations).collect()
     };
     let (small, large) = (plan(10), plan(LARGE));
-    assert!(told(&small).is_subset(&told(&large)), "{small}");
+    assert!(operations(&small).is_subset(&operations(&large)), "{small}");
     assert_eq!(large.operations().len(), small.operations().len() + 2 * (LARGE - 10));
     assert_eq!(large.cost().parts, small.cost().parts + 2 * (LARGE as u64 - 10));
 }

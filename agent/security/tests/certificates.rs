@@ -37,7 +37,7 @@ fn body(pem: &str) -> Vec<u8> {
 
 /// Objects made from an upload; a refusal must name their part of it.
 #[track_caller]
-fn made<T>(result: Result<T, CertzError>) -> Option<T> {
+fn accepted<T>(result: Result<T, CertzError>) -> Option<T> {
     result
         .inspect_err(|error| {
             assert!(error.what == WHAT && !error.reason.is_empty(), "{error}");
@@ -52,8 +52,8 @@ fn check_bundle(bundle: &TrustBundle) {
 
 fn check_certificates(bytes: &[u8]) {
     for encoding in ENCODINGS {
-        let all = made(certificates(WHAT, encoding, bytes));
-        if let Some(bundle) = all.and_then(|all| made(TrustBundle::new(WHAT, all))) {
+        let all = accepted(certificates(WHAT, encoding, bytes));
+        if let Some(bundle) = all.and_then(|all| accepted(TrustBundle::new(WHAT, all))) {
             check_bundle(&bundle);
         }
     }
@@ -61,7 +61,7 @@ fn check_certificates(bytes: &[u8]) {
 
 fn check_block(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    if let Some(bundle) = made(TrustBundle::from_pkcs7(WHAT, &text)) {
+    if let Some(bundle) = accepted(TrustBundle::from_pkcs7(WHAT, &text)) {
         check_bundle(&bundle);
     }
 }
@@ -100,11 +100,11 @@ fn revocation_lists_and_keys() {
     let check = |bytes: &[u8]| {
         for encoding in ENCODINGS {
             let lists = [("list".to_owned(), encoding, bytes.to_vec())];
-            if let Some(lists) = made(RevocationLists::new(WHAT, lists)) {
+            if let Some(lists) = accepted(RevocationLists::new(WHAT, lists)) {
                 let again = RevocationLists::from_stored(WHAT, &lists.stored()).unwrap();
                 assert_eq!(again.stored(), lists.stored());
             }
-            made(private_key(WHAT, encoding, bytes));
+            accepted(private_key(WHAT, encoding, bytes));
         }
     };
     bolero::check!().for_each(|input: &[u8]| {
@@ -137,10 +137,12 @@ fn requests() {
                 uris: some(next()),
             },
         };
-        let made = params.generate();
-        assert_eq!(params.can_generate(), made.is_ok());
-        match made {
-            Ok(made) => assert!(made.pem.starts_with("-----BEGIN CERTIFICATE REQUEST-----")),
+        let generated = params.generate();
+        assert_eq!(params.can_generate(), generated.is_ok());
+        match generated {
+            Ok(generated) => {
+                assert!(generated.pem.starts_with("-----BEGIN CERTIFICATE REQUEST-----"))
+            }
             Err(error) => assert!(error.what.starts_with("generate_csr.params."), "{error}"),
         }
     });

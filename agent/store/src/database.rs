@@ -235,11 +235,11 @@ impl Database {
         artefacts: &[ArtefactChange],
     ) -> Result<(), StoreError> {
         self.expect_prepared("commit", ticket)?;
-        let made = self.make_final(ticket, number, unconfirmed, artefacts);
+        let written = self.make_final(ticket, number, unconfirmed, artefacts);
         // The disk may have completed the write before it failed.
-        if made.is_err() && !self.was_made_final(ticket) {
+        if written.is_err() && !self.was_made_final(ticket) {
             self.prepared.mark_aborted(ticket);
-            return made;
+            return written;
         }
         self.prepared.remove(ticket);
         Ok(())
@@ -465,7 +465,7 @@ impl Database {
     fn undo(
         &mut self,
         tickets: &[Ticket],
-        wanted: impl Fn(&Change) -> bool,
+        matches: impl Fn(&Change) -> bool,
     ) -> Result<Vec<Change>, StoreError> {
         const ATTEMPT: &str = "roll back a transaction";
         let write = self.begin(ATTEMPT)?;
@@ -473,7 +473,7 @@ impl Database {
         for ticket in tickets {
             let pieces = prepared::pieces(&write, *ticket);
             let pieces = pieces.map_err(StoreError::accessing(ATTEMPT))?;
-            taken_back.extend(put_back(&write, &pieces, &mut self.block_work, &wanted)?);
+            taken_back.extend(put_back(&write, &pieces, &mut self.block_work, &matches)?);
             prepared::forget(&write, *ticket)?;
         }
         #[cfg(any(test, feature = "faults"))]

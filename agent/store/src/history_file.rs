@@ -134,11 +134,11 @@ fn open_file(path: &Path, tables: Tables) -> Result<Database, StoreError> {
     let file = open_private_file(path)?;
     let opened = Builder::new().set_cache_size(CACHE_OCTETS).create_file(file);
     let redb = opened.map_err(|error| StoreError::opening(path, error))?;
-    let made = || -> Result<(), redb::Error> {
+    let create = || -> Result<(), redb::Error> {
         let write = redb.begin_write()?;
         tables(&write)?;
         Ok(write.commit()?)
     };
-    made().map_err(StoreError::accessing("make the tables of a history"))?;
+    create().map_err(StoreError::accessing("make the tables of a history"))?;
     Ok(redb)
 }

@@ -115,12 +115,12 @@ impl Journal {
     pub fn read(
         &self,
         (after, before): (u64, u64),
-        mut wanted: impl FnMut(&[u8]) -> bool,
+        mut matches: impl FnMut(&[u8]) -> bool,
     ) -> Result<(), StoreError> {
         let read = |redb: &Database| {
             let table = redb.begin_read()?.open_table(TRANSACTIONS)?;
             for row in table.range(after.saturating_add(1)..before)? {
-                if !wanted(row?.1.value()) {
+                if !matches(row?.1.value()) {
                     break;
                 }
             }
@@ -169,7 +169,7 @@ impl Writer {
             let written = self.unwritten.is_empty() || self.write();
             match end {
                 // The caller may have given up.
-                BatchEnd::Flush(done) if written => drop(done.send(())),
+                BatchEnd::Flush(answer) if written => drop(answer.send(())),
                 BatchEnd::Flush(_) | BatchEnd::Due => {}
                 BatchEnd::Closed => return,
             }
@@ -187,7 +187,7 @@ impl Writer {
                 Ok(Entry::Keep { number, document }) => {
                     self.unwritten.push_back((number, document()));
                 }
-                Ok(Entry::Flush(done)) => return BatchEnd::Flush(done),
+                Ok(Entry::Flush(answer)) => return BatchEnd::Flush(answer),
                 Err(RecvTimeoutError::Timeout) => return BatchEnd::Due,
                 Err(RecvTimeoutError::Disconnected) => return BatchEnd::Closed,
             }

@@ -21,13 +21,13 @@ pub(super) fn put_back(
     write: &WriteTransaction,
     chunks: &[Vec<u8>],
     work: &mut BlockWork,
-    wanted: impl Fn(&Change) -> bool,
+    matches: impl Fn(&Change) -> bool,
 ) -> Result<Vec<Change>, StoreError> {
     let mut tables = Tables::open(write).map_err(StoreError::accessing("write rows"))?;
     let mut reverted = Vec::new();
     for chunk in chunks.iter().rev() {
         let mut changes = undo::parse(chunk)?;
-        changes.retain(&wanted);
+        changes.retain(&matches);
         // A key that changed twice must end up with its oldest value.
         changes.reverse();
         tables.put(&changes, work, &mut |table, key, value| {

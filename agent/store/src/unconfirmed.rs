@@ -22,7 +22,7 @@ pub(super) fn keep(
     ticket: Ticket,
     number: u64,
 ) -> Result<(), StoreError> {
-    let kept = || -> Result<Option<u64>, redb::Error> {
+    let store = || -> Result<Option<u64>, redb::Error> {
         let mut unconfirmed = write.open_table(UNCONFIRMED)?;
         if let Some((key, _)) = unconfirmed.first()? {
             return Ok(Some(key.value().0));
@@ -32,7 +32,7 @@ pub(super) fn keep(
         }
         Ok(None)
     };
-    match kept().map_err(StoreError::accessing("keep what an unconfirmed commit replaced"))? {
+    match store().map_err(StoreError::accessing("keep what an unconfirmed commit replaced"))? {
         None => Ok(()),
         Some(other) => {
             let state = format!("commit {other} waits to be confirmed");

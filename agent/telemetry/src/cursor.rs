@@ -206,13 +206,13 @@ impl Walk {
         if std::mem::take(&mut self.unframed_step) {
             self.path.pop();
         }
-        let told = loop {
+        let visited = loop {
             if self.visited >= until {
                 return WalkProgress::Paused;
             }
             self.visited += 1;
             let Some(frame) = self.frames.last_mut() else { return WalkProgress::Ended };
-            let told = match frame {
+            let visited = match frame {
                 Frame::Branch { old, new, old_at, new_at, .. } => {
                     let next = next_child(old.as_deref(), new.as_deref(), old_at, new_at);
                     match next {
@@ -243,12 +243,12 @@ impl Walk {
                     }
                 },
             };
-            if let Some(told) = told {
-                break told;
+            if let Some(visited) = visited {
+                break visited;
             }
         };
         let path = self.path.as_slice();
-        WalkProgress::Update(match told {
+        WalkProgress::Update(match visited {
             TreeUpdateKind::Deleted => TreeUpdate::Deleted(path),
             TreeUpdateKind::Recreated { time_ns } => TreeUpdate::Recreated { path, time_ns },
             TreeUpdateKind::Leaf { leaf, missed } => TreeUpdate::Leaf { path, leaf, missed },
@@ -322,7 +322,7 @@ impl Walk {
         reach: PatternMatch,
         visibility: Visibility,
     ) -> Option<TreeUpdateKind> {
-        let told = match pair {
+        let visited = match pair {
             ChildPair::Leaf(old, new) => match reach {
                 PatternMatch::Complete if visibility.is_node_visible() => {
                     self.compare_leaves(old, new)
@@ -342,11 +342,11 @@ impl Walk {
             }
             ChildPair::List(..) => None,
         };
-        self.unframed_step = told.is_some();
+        self.unframed_step = visited.is_some();
         if !self.unframed_step {
             self.path.pop();
         }
-        told
+        visited
     }
 
     /// Continues with the children of a branch, unless both trees share it.

@@ -110,10 +110,10 @@ impl LeafSetCache {
         class: ChangeDetection,
     ) -> Arc<LeafSet> {
         let ends = filter.depth.map(|_| ends(schema, patterns).collect());
-        let made = &mut self.builds;
+        let built = &mut self.builds;
         let leaves =
             self.leaf_sets.entry((schema.origin(), class, ends)).or_insert_with_key(|key| {
-                *made += 1;
+                *built += 1;
                 Arc::new(LeafSet::new(schema, key.2.as_ref(), filter, class))
             });
         Arc::clone(leaves)
@@ -132,21 +132,21 @@ impl LeafSet {
         filter: &Filter,
         class: ChangeDetection,
     ) -> Self {
-        let mut wanted = vec![false; schema.nodes().len()].into_boxed_slice();
+        let mut is_selected = vec![false; schema.nodes().len()].into_boxed_slice();
         let reach =
             filter.depth.zip(ends).map(|(depth, ends)| nodes_within_depth(schema, ends, depth));
         // Parents come before their children, so in reverse order a node's descendants are complete.
         for node in schema.nodes().iter().rev() {
             let here = index(node.id);
             let leaf = node.leaf.is_some() && is_within_depth(reach.as_deref(), node.id);
-            wanted[here] |= leaf && filter.matches(node) && class.matches(node);
-            if let (true, Some(parent)) = (wanted[here], node.parent) {
-                wanted[index(parent)] = true;
+            is_selected[here] |= leaf && filter.matches(node) && class.matches(node);
+            if let (true, Some(parent)) = (is_selected[here], node.parent) {
+                is_selected[index(parent)] = true;
             }
         }
         let keys = schema.nodes().iter().filter(|node| filter.is_config_key(schema, node));
         let config_keys = keys.map(|node| node.id).collect();
-        Self { selected: wanted, within_depth: reach, config_keys }
+        Self { selected: is_selected, within_depth: reach, config_keys }
     }
 }
 

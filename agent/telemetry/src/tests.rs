@@ -95,9 +95,9 @@ proptest! {
             let mut whole = Leaves::new();
             apply_walk(Walk::whole(selection.clone(), &revision.openconfig), &mut whole);
             prop_assert_eq!(&whole, &want);
-            for (compare, cursor, held) in &mut readers {
-                apply_walk(cursor.next(&revision.openconfig, *compare), held);
-                prop_assert_eq!(&*held, &want, "{:?}", compare);
+            for (compare, cursor, leaves) in &mut readers {
+                apply_walk(cursor.next(&revision.openconfig, *compare), leaves);
+                prop_assert_eq!(&*leaves, &want, "{:?}", compare);
                 prop_assert!(cursor.next(&revision.openconfig, *compare).next().is_none());
             }
         }
@@ -132,19 +132,19 @@ fn apply_draft(revision: &Revision, acts: &[DraftChange]) -> Revision {
 }
 
 /// Applies the updates of a walk; no update may occur twice.
-fn apply_walk(mut walk: Walk, held: &mut Leaves) {
-    let mut told = std::collections::BTreeSet::new();
+fn apply_walk(mut walk: Walk, leaves: &mut Leaves) {
+    let mut paths = std::collections::BTreeSet::new();
     while let Some(item) = walk.next() {
         match item {
             TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. } => {
                 let path = text(path);
-                assert!(told.insert(format!("-{path}")), "{path} is gone twice");
-                held.retain(|leaf, _| !(leaf == &path || leaf.starts_with(&format!("{path}/"))));
+                assert!(paths.insert(format!("-{path}")), "{path} is gone twice");
+                leaves.retain(|leaf, _| !(leaf == &path || leaf.starts_with(&format!("{path}/"))));
             }
             TreeUpdate::Leaf { path, leaf, .. } => {
                 let path = text(path);
-                assert!(told.insert(path.clone()), "{path} is told twice");
-                held.insert(path, leaf.value.to_string());
+                assert!(paths.insert(path.clone()), "{path} is told twice");
+                leaves.insert(path, leaf.value.to_string());
             }
         }
     }
@@ -164,16 +164,16 @@ fn expected_leaves(revision: &Revision, patterns: &[PathPattern]) -> Leaves {
 #[test]
 fn leaf_versions_count_changes_and_incarnations() {
     let leaf = |value| DraftChange::Set { port: 0, leaf: 3, value };
-    let gone = DraftChange::Remove { port: 0, mutation: 4, plane: 1 };
+    let remove = DraftChange::Remove { port: 0, mutation: 4, plane: 1 };
     let keep = DraftChange::Set { port: 0, leaf: 4, value: 0 };
     // the acts of each draft, then (time, changes, born) of the leaf
     check_leaf_version(&[vec![leaf(0)]], (1000, 1, 1));
     check_leaf_version(&[vec![leaf(0)], vec![leaf(1)]], (2000, 2, 1));
     check_leaf_version(&[vec![leaf(0)], vec![leaf(0)]], (1000, 1, 1));
     let born = vec![leaf(0), keep];
-    check_leaf_version(&[born.clone(), vec![gone.clone()], vec![leaf(0)]], (3000, 1, 3));
-    check_leaf_version(&[born.clone(), vec![gone.clone(), leaf(0)]], (1000, 1, 1));
-    check_leaf_version(&[born, vec![gone, leaf(1)]], (2000, 2, 1));
+    check_leaf_version(&[born.clone(), vec![remove.clone()], vec![leaf(0)]], (3000, 1, 3));
+    check_leaf_version(&[born.clone(), vec![remove.clone(), leaf(0)]], (1000, 1, 1));
+    check_leaf_version(&[born, vec![remove, leaf(1)]], (2000, 2, 1));
 }
 
 /// Each leaf of both trees has a stamp, in addition to its value of 24 octets.
@@ -202,12 +202,12 @@ fn config_and_state_are_removed_independently() {
         DraftChange::Set { port: 0, leaf: 0, value: 0 },
         DraftChange::Set { port: 0, leaf: 4, value: 0 },
     );
-    let gone = |plane| DraftChange::Remove { port: 0, mutation: 1, plane };
+    let remove = |plane| DraftChange::Remove { port: 0, mutation: 1, plane };
     let rows: [(&[DraftChange], &str); 4] = [
-        (&[config.clone(), state.clone(), gone(0)], "name state/oper-status"),
-        (&[config.clone(), state.clone(), gone(2)], ""),
-        (&[state.clone(), gone(0)], "name state/oper-status"),
-        (&[state, gone(1)], ""),
+        (&[config.clone(), state.clone(), remove(0)], "name state/oper-status"),
+        (&[config.clone(), state.clone(), remove(2)], ""),
+        (&[state.clone(), remove(0)], "name state/oper-status"),
+        (&[state, remove(1)], ""),
     ];
     for (acts, want) in rows {
         let revision =
@@ -236,11 +236,11 @@ fn walk_work_is_proportional_to_the_change() {
     let mut cursor = Cursor::new(Arc::new(selection), draft_of.openconfig.clone());
     let next = apply_draft(&draft_of, &[DraftChange::Set { port: 500, leaf: 4, value: 1 }]);
     let mut walk = cursor.next(&next.openconfig, Compare::Events);
-    let mut told = 0;
+    let mut updates = 0;
     while walk.next().is_some() {
-        told += 1;
+        updates += 1;
     }
-    assert_eq!(told, 1);
+    assert_eq!(updates, 1);
     assert!(walk.visited() < 20, "{} nodes were looked at", walk.visited());
 }
 
@@ -257,7 +257,7 @@ fn text(path: &[Step]) -> String {
 fn selections_share_their_leaf_sets() {
     let paths = ["/", "/interfaces", "/interfaces/interface/config/mtu", "/.../hostname"];
     let patterns = paths.map(|path| OPENCONFIG.resolve_read(&path.parse().unwrap()).unwrap());
-    for (depth, made) in [(None, 2), (NonZeroU32::new(2), 2 * paths.len())] {
+    for (depth, builds) in [(None, 2), (NonZeroU32::new(2), 2 * paths.len())] {
         let filter = Filter { depth, ..Filter::default() };
         let mut cache = LeafSetCache::default();
         for _ in 0..100 {
@@ -267,7 +267,7 @@ fn selections_share_their_leaf_sets() {
                 }
             }
         }
-        assert_eq!(cache.builds(), made, "{depth:?}");
+        assert_eq!(cache.builds(), builds, "{depth:?}");
     }
 }
 
@@ -294,12 +294,12 @@ fn a_cursor_tells_of_appended_nodes() {
         }
         draft.publish()
     };
-    let told = |mut walk: Walk| {
-        let mut told = Vec::new();
+    let names = |mut walk: Walk| {
+        let mut names = Vec::new();
         while let Some(TreeUpdate::Leaf { path, .. }) = walk.next() {
-            told.push(InstancePath(path.to_vec()).to_path(&grown.native).to_string());
+            names.push(InstancePath(path.to_vec()).to_path(&grown.native).to_string());
         }
-        told
+        names
     };
     let first = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
     let first = set(&first, &MODELS, &[("/interfaces/interface[name=a]/mtu", Value::Uint(1))]);
@@ -311,14 +311,14 @@ fn a_cursor_tells_of_appended_nodes() {
     let mut cursor = Cursor::new(all(&MODELS), first.native.clone());
     cursor.select(all(&grown));
     let walk = cursor.next(&second.native, Compare::Events);
-    assert_eq!(told(walk), ["/interfaces/interface[name=a]/colour", "/things/size"]);
+    assert_eq!(names(walk), ["/interfaces/interface[name=a]/colour", "/things/size"]);
     let third = set(&second, &grown, &[("/things/size", Value::Uint(8))]);
-    assert_eq!(told(cursor.next(&third.native, Compare::Events)), ["/things/size"]);
+    assert_eq!(names(cursor.next(&third.native, Compare::Events)), ["/things/size"]);
     // Polled leaves of nodes that came while they were read.
     let size = grown.native.resolve_write(&"/things/size".parse().unwrap()).unwrap();
     let polled = vec![(size, Value::Uint(9))];
     let tree = super::polled::with_polled_leaves(&MODELS.native, &first.native, polled, 3);
-    assert_eq!(told(Walk::whole(all(&grown), &tree)).len(), 2, "the port and its mtu");
+    assert_eq!(names(Walk::whole(all(&grown), &tree)).len(), 2, "the port and its mtu");
 }
 
 /// A walk with pauses reports the same updates as one without.
@@ -342,19 +342,19 @@ fn paused_walk_reports_the_same_updates() {
         );
         Walk::whole(Arc::new(selection), &tree)
     };
-    let (mut whole, mut wanted) = (walk(), 0);
+    let (mut whole, mut expected) = (walk(), 0);
     while whole.next().is_some() {
-        wanted += 1;
+        expected += 1;
     }
-    let (mut paused, mut told, mut pauses) = (walk(), 0, 0);
+    let (mut paused, mut updates, mut pauses) = (walk(), 0, 0);
     loop {
         let until = paused.visited() + 3;
         match paused.next_within(until) {
-            WalkProgress::Update(_) => told += 1,
+            WalkProgress::Update(_) => updates += 1,
             WalkProgress::Paused => pauses += 1,
             WalkProgress::Ended => break,
         }
     }
-    assert_eq!((told, paused.visited()), (wanted, whole.visited()));
-    assert!(wanted >= 100 && pauses > 0, "{wanted} told, {pauses} pauses");
+    assert_eq!((updates, paused.visited()), (expected, whole.visited()));
+    assert!(expected >= 100 && pauses > 0, "{expected} told, {pauses} pauses");
 }

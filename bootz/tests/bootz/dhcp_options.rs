@@ -95,7 +95,7 @@ fn server_uri_round_trips() {
     for uri in ["bootz://10.0.0.1:1", "bootz://[::1]:65535", "bootz://name.example:9"] {
         let server: ServerUri = uri.parse().unwrap();
         assert_eq!(server.to_string(), uri);
-        let kept = serde_json::to_string(&server).unwrap();
-        assert_eq!(serde_json::from_str::<ServerUri>(&kept).unwrap(), server);
+        let json = serde_json::to_string(&server).unwrap();
+        assert_eq!(serde_json::from_str::<ServerUri>(&json).unwrap(), server);
     }
 }

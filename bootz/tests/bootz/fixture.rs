@@ -296,7 +296,7 @@ impl ClientDriver {
     }
 
     /// Takes a step, and checks that the client has a deadline unless it rests.
-    pub(crate) fn step(&mut self, event: Event, seen: &mut RequestLog) {
+    pub(crate) fn step(&mut self, event: Event, log: &mut RequestLog) {
         let drawn = &mut self.random_octet;
         let mut random = |octets: &mut [u8]| {
             *drawn = drawn.wrapping_add(1);
@@ -304,7 +304,7 @@ impl ClientDriver {
         };
         let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
         for action in self.client.step(event, &mut StepContext { now, random: &mut random }) {
-            self.execute(action, seen);
+            self.execute(action, log);
         }
         let rests = matches!(self.client.state(), State::Idle);
         let has_nothing_to_do = self.client.record().parameters.is_none();
@@ -312,38 +312,38 @@ impl ClientDriver {
         assert!(rests || self.pending_timer.is_some(), "{:?}", self.client);
     }
 
-    fn execute(&mut self, action: Action, seen: &mut RequestLog) {
+    fn execute(&mut self, action: Action, log: &mut RequestLog) {
         match action {
             Action::Save(record) => {
                 let status = record.telemetry.status.name();
-                if seen.statuses.last() != Some(&status) {
-                    seen.statuses.push(status);
+                if log.statuses.last() != Some(&status) {
+                    log.statuses.push(status);
                 }
-                seen.saved.push(record);
+                log.saved.push(record);
             }
-            Action::Log(what) => seen.messages.push(what),
+            Action::Log(what) => log.messages.push(what),
             Action::CancelWork => {
                 self.pending_tasks.clear();
                 self.pending_timer = None;
             }
             Action::Begin(work, task) => {
-                seen.tasks.push(task_name(&task));
+                log.tasks.push(task_name(&task));
                 match &task {
-                    Task::Connect(connect) => seen.connects.push(connect.clone()),
-                    Task::Install(_) => seen.installs += 1,
-                    Task::Apply(_) => seen.applied += 1,
+                    Task::Connect(connect) => log.connects.push(connect.clone()),
+                    Task::Install(_) => log.installs += 1,
+                    Task::Apply(_) => log.applied += 1,
                     _ => {}
                 }
                 self.pending_tasks.push_back((work, task));
             }
             Action::Wait(work, wait) => {
                 if matches!(self.client.state(), State::Waiting) {
-                    seen.waits.push(wait);
+                    log.waits.push(wait);
                 }
                 self.pending_timer = Some(work);
             }
-            Action::Reboot => seen.reboots += 1,
-            Action::Reset => seen.resets += 1,
+            Action::Reboot => log.reboots += 1,
+            Action::Reset => log.resets += 1,
         }
     }
 

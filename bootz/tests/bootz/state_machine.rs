@@ -31,22 +31,22 @@ fn run(
 #[test]
 fn a_stream_ends_in_a_configured_box() {
     let (machine, world) = run(|_, _| {}, 0);
-    let seen = &world.log;
-    assert_eq!(seen.statuses, ALL_WELL);
+    let log = &world.log;
+    assert_eq!(log.statuses, ALL_WELL);
     assert_eq!(
-        seen.tasks,
+        log.tasks,
         ["lease", "connect", "open", "sign", "send", "apply", "connect", "open", "sign", "send"]
     );
-    assert!(seen.connects.iter().all(|connect| !connect.presents_idevid));
-    assert_eq!(seen.connects[0].trust_anchor, None);
-    assert!(seen.connects[1].trust_anchor.is_some());
-    let request = &seen.requests[0];
+    assert!(log.connects.iter().all(|connect| !connect.presents_idevid));
+    assert_eq!(log.connects[0].trust_anchor, None);
+    assert!(log.connects[1].trust_anchor.is_some());
+    let request = &log.requests[0];
     let chassis = request.chassis_descriptor.as_ref().unwrap();
     let card = request.control_card_state.as_ref().unwrap();
     assert_eq!((chassis.serial_number.as_str(), chassis.control_cards.len()), (SERIAL, 0));
     assert_eq!((card.serial_number.as_str(), card.status), (SERIAL, 1));
     assert!(request.identity.is_some());
-    let report = &seen.reports[0];
+    let report = &log.reports[0];
     assert_eq!((report.status, report.status_message.as_str()), (1, "applied"));
     assert_eq!((report.states[0].serial_number.as_str(), report.states[0].status), (SERIAL, 2));
     assert!(report.identity.is_some());
@@ -210,9 +210,12 @@ fn data_without_valid_ownership_is_never_applied() {
         );
         assert_eq!(world.log.tasks.iter().filter(|task| **task == "lease").count(), 2, "{name}");
         assert_eq!(world.log.applied, reports, "{name}");
-        let told = &world.log.reports;
-        assert_eq!(told.len(), reports, "{name}");
-        assert!(told.iter().all(|it| it.status == 2 && it.status_message.contains(why)), "{name}");
+        let log_reports = &world.log.reports;
+        assert_eq!(log_reports.len(), reports, "{name}");
+        assert!(
+            log_reports.iter().all(|it| it.status == 2 && it.status_message.contains(why)),
+            "{name}"
+        );
     }
 }
 
@@ -458,7 +461,7 @@ fn operators_start_terminate_and_reset() {
     machine.step(Event::Command(OperatorCommand::Reset), &mut world.log);
     assert_eq!((world.log.resets, machine.pending_tasks.len()), (1, 0));
     for line in ["terminated", "starting to bootstrap by DHCP", "reset"] {
-        assert!(world.log.messages.iter().any(|told| told.contains(line)), "{line}");
+        assert!(world.log.messages.iter().any(|message| message.contains(line)), "{line}");
     }
 }
 

@@ -120,8 +120,8 @@ fn client_resumes_from_every_saved_record() {
             0 => dhcp_record(),
             _ => whole.log.saved[cut - 1].clone(),
         };
-        let kept = serde_json::to_string(&record).unwrap();
-        let record: BootstrapRecord = serde_json::from_str(&kept).unwrap();
+        let json = serde_json::to_string(&record).unwrap();
+        let record: BootstrapRecord = serde_json::from_str(&json).unwrap();
         let was_applied = record.telemetry.status.name() == "BOOTZ_CONFIGURATION_APPLIED";
         let was_done = record.parameters.is_none();
         whole.log = RequestLog::default();

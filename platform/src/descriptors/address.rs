@@ -50,9 +50,9 @@ pub fn link_prefix(link: &str) -> Key {
 
 /// Checks that an address is secondary where the configuration asks for it. An address that is not ours is
 /// accepted as it is.
-fn is_as_expected(expected: &Address, shown: &Address) -> bool {
-    let theirs = shown.facts.as_ref().is_some_and(|facts| !facts.ours);
-    !expected.secondary || shown.secondary || theirs
+fn is_as_expected(expected: &Address, observed: &Address) -> bool {
+    let theirs = observed.facts.as_ref().is_some_and(|facts| !facts.ours);
+    !expected.secondary || observed.secondary || theirs
 }
 
 /// Facet of an IPv4 address that is not secondary: a secondary one of its prefix needs it.
@@ -220,7 +220,7 @@ pub(crate) fn decode(message: &AddressMessage, links: &LinkIndex) -> Option<Addr
             AddressAttribute::Local(ip) => local = Some(*ip),
             AddressAttribute::Address(ip) => address = Some(*ip),
             AddressAttribute::Protocol(protocol) => proto = Some(*protocol),
-            AddressAttribute::Flags(shown) => flags = *shown,
+            AddressAttribute::Flags(bits) => flags = *bits,
             _ => {}
         }
     }

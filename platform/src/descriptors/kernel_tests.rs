@@ -101,7 +101,7 @@ impl Kernel {
 
     /// All objects that the kernel shows.
     fn look(&mut self) -> BTreeMap<Key, SharedValue> {
-        let mut shown = BTreeMap::new();
+        let mut observed = BTreeMap::new();
         // Two passes, so that a link can refer to another in any order.
         for question in [
             RouteNetlinkMessage::GetLink(LinkMessage::default()),
@@ -112,17 +112,17 @@ impl Kernel {
         ] {
             for message in self.exchange(question, NLM_F_REQUEST | NLM_F_DUMP).0 {
                 for (key, value) in decode(&message, 0, 1, &mut self.links) {
-                    shown.extend(value.map(|value| (key, value)));
+                    observed.extend(value.map(|value| (key, value)));
                 }
             }
         }
-        shown
+        observed
     }
 
     fn observed<V: ObjectValue + Clone>(&mut self, value: &V) -> V {
         let key = self.key(value);
-        let shown = self.look();
-        shown[&key].as_any().downcast_ref::<V>().unwrap().clone()
+        let objects = self.look();
+        objects[&key].as_any().downcast_ref::<V>().unwrap().clone()
     }
 
     fn exchange(
@@ -227,22 +227,22 @@ fn a_released_port_gets_its_attributes_back() {
     let Some(mut kernel) = Kernel::enter() else { return };
     kernel.create(veth("a", "b"));
     let before = kernel.observed(&veth("b", "a"));
-    let wanted = Link {
+    let expected = Link {
         mtu: Some(1400),
         description: Some("uplink".into()),
         mac: Some("02:00:00:00:00:02".parse().unwrap()),
         ..Link::new("b", LinkKind::Physical)
     };
-    kernel.adopt(before.clone(), wanted.clone());
-    assert!(!kernel.observed(&wanted).is_ours());
-    kernel.release(wanted.clone(), before.clone());
+    kernel.adopt(before.clone(), expected.clone());
+    assert!(!kernel.observed(&expected).is_ours());
+    kernel.release(expected.clone(), before.clone());
     let after = kernel.observed(&before);
     assert_eq!((after.mtu, after.mac, after.description), (before.mtu, before.mac, None));
     assert!(!after.enabled);
     // Without an earlier value the link is reset, never deleted.
-    kernel.adopt(before, wanted.clone());
-    kernel.run(Action::Delete, Some(Arc::new(wanted.clone())), None);
-    let after = kernel.observed(&wanted);
+    kernel.adopt(before, expected.clone());
+    kernel.run(Action::Delete, Some(Arc::new(expected.clone())), None);
+    let after = kernel.observed(&expected);
     assert_eq!((after.mtu, after.description, after.enabled), (Some(1500), None, false));
 }
 

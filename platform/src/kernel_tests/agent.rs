@@ -170,8 +170,8 @@ fn commits_reach_the_kernel_and_drift_is_repaired() {
         agent.rest();
         assert!(ip("route show 10.0.0.0/8").contains("via 192.0.2.3 dev eth0"), "{command}");
         assert!(ip("link show eth0").contains("mtu 1400"), "{command}");
-        let kept = ip("-6 address show dev eth0");
-        assert!(kept.contains("2001:db8::1/64"), "{command}: {kept}");
+        let addresses = ip("-6 address show dev eth0");
+        assert!(addresses.contains("2001:db8::1/64"), "{command}: {addresses}");
     }
 
     // A restarted agent makes no request to the kernel.
@@ -223,8 +223,8 @@ fn a_foreign_alias_of_a_link_that_is_down_is_found_by_a_resync() {
     ip("link add eth0 type veth peer name far0");
     let mut agent = Agent::start(Vec::new(), Vec::new());
     let alias = || {
-        let shown = ip("-o link show eth0");
-        shown.split_once("alias ").map(|(_, alias)| alias.trim().to_owned()).unwrap_or_default()
+        let output = ip("-o link show eth0");
+        output.split_once("alias ").map(|(_, alias)| alias.trim().to_owned()).unwrap_or_default()
     };
     // Without any configuration, and with one that leaves the alias open.
     let mut last = "";
@@ -263,7 +263,7 @@ fn address_families_of_a_link_are_enabled_and_disabled() {
         route 10.0.0.0/8 via 192.0.2.2
         route 2001:db8:1::/48 via 2001:db8::2";
     let with = |words: &str| format!("port eth0 {words}\n{addresses}");
-    let shown = || {
+    let output = || {
         let addresses = ip("-o address show dev eth0");
         let has = |ip: &str| addresses.contains(ip);
         let off = std::fs::read_to_string("/proc/sys/net/ipv6/conf/eth0/disable_ipv6").unwrap();
@@ -285,7 +285,7 @@ fn address_families_of_a_link_are_enabled_and_disabled() {
     ] {
         let to = with(words);
         agent.change(&last, &to);
-        assert_eq!(shown(), want, "{words}");
+        assert_eq!(output(), want, "{words}");
         agent.engine.audit().unwrap();
         last = to;
     }
@@ -299,9 +299,9 @@ fn address_families_of_a_link_are_enabled_and_disabled() {
     // A foreign change of the switch is found by the next reading.
     std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "0").unwrap();
     agent.reread();
-    assert_eq!(shown(), (true, false, true));
+    assert_eq!(output(), (true, false, true));
     agent.change(&off, "");
-    assert_eq!(shown(), (false, false, false));
+    assert_eq!(output(), (false, false, false));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn secondary_addresses_come_after_one_of_their_prefix() {
     enter_fresh_namespaces();
     ip("link add eth0 type veth peer name far0");
     let mut agent = Agent::start(Vec::new(), Vec::new());
-    let shown = |ip_: &str| {
+    let output = |ip_: &str| {
         let addresses = ip("-o -4 address show dev eth0");
         let line = addresses.lines().find(|line| line.contains(&format!("{ip_}/24")));
         line.map(|line| line.contains("secondary"))
@@ -324,7 +324,7 @@ fn secondary_addresses_come_after_one_of_their_prefix() {
     ] {
         let to = format!("port eth0\naddress eth0 {first}\naddress eth0 {second}");
         agent.change(&last, &to);
-        assert_eq!((shown("192.0.2.1"), shown("192.0.2.2")), want, "{to}");
+        assert_eq!((output("192.0.2.1"), output("192.0.2.2")), want, "{to}");
         agent.engine.audit().unwrap();
         last = to;
     }

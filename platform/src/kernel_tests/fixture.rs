@@ -128,17 +128,17 @@ impl ManagedNetns {
             Event::Observed(facts) => self.facts.extend(facts),
             Event::Retrieved { scope, facts } => {
                 // Objects that the list does not name are gone, as for the engine.
-                let named = |key: &Key| facts.iter().any(|fact| fact.key == *key);
+                let is_reported = |key: &Key| facts.iter().any(|fact| fact.key == *key);
                 let covered = |key: &Key| match &scope {
                     Scope::Everything => true,
                     Scope::Kinds(kinds) => kinds.contains(&key.kind()),
                     Scope::Under(prefix) => key.starts_with(prefix),
                 };
-                let mut gone: Vec<Fact> =
+                let mut deleted: Vec<Fact> =
                     self.facts.iter().filter(|it| covered(&it.key)).cloned().collect();
-                gone.retain(|fact| !named(&fact.key));
-                gone.iter_mut().for_each(|fact| fact.value = None);
-                self.facts.extend(gone);
+                deleted.retain(|fact| !is_reported(&fact.key));
+                deleted.iter_mut().for_each(|fact| fact.value = None);
+                self.facts.extend(deleted);
                 self.facts.extend(facts);
                 self.lists.push(scope);
             }
@@ -158,12 +158,12 @@ impl ManagedNetns {
     pub(super) fn ended(&mut self, ids: &[OpId]) -> Vec<Result<(), OperationError>> {
         self.until("completion", |managed| (managed.completions.len() >= ids.len()).then_some(()));
         let completions = std::mem::take(&mut self.completions);
-        assert_eq!(completions.iter().map(|done| done.op).collect::<Vec<_>>(), ids);
+        assert_eq!(completions.iter().map(|completion| completion.op).collect::<Vec<_>>(), ids);
         completions
             .into_iter()
-            .map(|done| {
-                self.facts.extend(done.observed);
-                done.result
+            .map(|completion| {
+                self.facts.extend(completion.observed);
+                completion.result
             })
             .collect()
     }

@@ -192,8 +192,8 @@ fn an_overrun_causes_a_complete_reading() {
     std::fs::write(&script, lines).unwrap();
     ip(&format!("-batch {}", script.display()));
     net.until("a complete report", |net| (!net.lists.is_empty()).then_some(()));
-    let gone = descriptors::address::key("eth0", "10.77.0.1".parse().unwrap());
-    net.until("the address gone", |net| net.is_gone(&gone).then_some(()));
+    let deleted = descriptors::address::key("eth0", "10.77.0.1".parse().unwrap());
+    net.until("the address gone", |net| net.is_gone(&deleted).then_some(()));
     for n in 0..COUNT {
         let key = route_key(&nth_prefix(n));
         net.until("every route", |net| net.latest::<KernelRoute>(&key).map(|_| ()));
@@ -203,12 +203,12 @@ fn an_overrun_causes_a_complete_reading() {
 #[test]
 fn a_delete_of_an_absent_object_succeeds_and_a_refused_create_is_read_back() {
     let mut net = ManagedNetns::with(&CABLE);
-    let gone = vec![
+    let deletes = vec![
         net.delete(route("172.16.0.0/12", GATEWAY)),
         net.delete(address("eth0", "10.55.0.1/24")),
         net.delete(address("no-such-link", "10.55.0.1/24")),
     ];
-    assert_eq!(net.run(gone), vec![Ok(()); 3]);
+    assert_eq!(net.run(deletes), vec![Ok(()); 3]);
     ip("address add 10.66.0.1/24 dev eth0");
     let there = net.create(address("eth0", "10.66.0.1/24"));
     let result = net.run(vec![there]).remove(0);
@@ -268,8 +268,8 @@ fn addresses_of_a_replaced_link_are_reported_gone() {
     assert_eq!(refused[0].as_ref().unwrap_err().errno, Some(Errno::ENODEV as i32));
     let read = net.latest::<Link>(&link::key("eth0")).expect("the new link was read back");
     assert_ne!(read.facts.as_ref().unwrap().index, before.facts.unwrap().index);
-    let gone = descriptors::address::key("eth0", "10.0.0.1".parse().unwrap());
-    net.until("its address gone", |net| net.is_gone(&gone).then_some(()));
+    let deleted = descriptors::address::key("eth0", "10.0.0.1".parse().unwrap());
+    net.until("its address gone", |net| net.is_gone(&deleted).then_some(()));
 }
 
 #[test]
@@ -416,9 +416,10 @@ fn operations_cancelled_before_their_start_are_not_executed() {
 fn errors_name_the_missing_capability() {
     enter_fresh_namespaces();
     let root = tempfile::tempdir().unwrap();
-    let given = own_namespace();
+    let capabilities = own_namespace();
     drop_all_capabilities();
-    for (netns, want) in [(given, "CAP_SYS_ADMIN"), (NetnsSetting::Current, "CAP_NET_ADMIN")] {
+    for (netns, want) in [(capabilities, "CAP_SYS_ADMIN"), (NetnsSetting::Current, "CAP_NET_ADMIN")]
+    {
         let settings = PlatformSettings {
             netns,
             hostname: Default::default(),

@@ -86,18 +86,18 @@ impl Registry {
         entry: &Entry<'_, M>,
     ) -> Result<Option<Ethernet>, ObjectError> {
         let nodes = &self.nodes.link;
-        let wanted = Ethernet {
+        let settings = Ethernet {
             link: name.clone(),
             speed_mbps: entry.number(nodes.port_speed),
             duplex: entry.text(nodes.duplex_mode).and_then(|name| Duplex::named(&name)),
             auto_negotiate: entry.bool(nodes.auto_negotiate),
         };
-        let Some(first) = wanted.attributes().next() else { return Ok(None) };
+        let Some(first) = settings.attributes().next() else { return Ok(None) };
         if matches!(kind, LinkKind::Loopback | LinkKind::Dummy) {
             let reason = format!("a {} link has no speed and no duplex mode", kind.name());
             return Err(entry.leaf_error(self.ethernet_leaf(first), reason));
         }
-        Ok(Some(wanted))
+        Ok(Some(settings))
     }
 
     /// Refuses speed and duplex that the port contradicts, since nothing but its driver sets them. What was asked for
@@ -107,22 +107,23 @@ impl Registry {
         path: &InstancePath,
         link: &Link,
         before: Option<&Link>,
-        shown: Planes<'_>,
+        planes: Planes<'_>,
     ) -> Result<(), ObjectError> {
-        let (Some(wanted), Some(shown)) = (&link.ethernet, shown.observed::<Ethernet>()) else {
+        let (Some(requested), Some(planes)) = (&link.ethernet, planes.observed::<Ethernet>())
+        else {
             return Ok(());
         };
         let before = before.and_then(|before| before.ethernet.as_ref());
         let is_new = |it: &_| before.and_then(|before| before.counterpart(*it)) != Some(*it);
-        let contradicted = wanted.attributes().filter(is_new).find_map(|wanted| {
-            let shown = shown.counterpart(wanted).filter(|shown| *shown != wanted)?;
-            Some((wanted, shown))
+        let contradicted = requested.attributes().filter(is_new).find_map(|requested| {
+            let planes = planes.counterpart(requested).filter(|planes| *planes != requested)?;
+            Some((requested, planes))
         });
-        let Some((wanted, shown)) = contradicted else { return Ok(()) };
+        let Some((requested, planes)) = contradicted else { return Ok(()) };
         let name = &link.name;
         let reason =
-            format!("port `{name}` has {shown}, not {wanted}, and the agent cannot set it");
-        let path = path.join(Step::node(self.ethernet_leaf(wanted)));
+            format!("port `{name}` has {planes}, not {requested}, and the agent cannot set it");
+        let path = path.join(Step::node(self.ethernet_leaf(requested)));
         Err(ObjectError { path, reason, incomplete: false })
     }
 

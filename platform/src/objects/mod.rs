@@ -181,25 +181,25 @@ impl Registry {
         planes: impl Fn(&Key) -> Planes<'p>,
     ) -> Result<(), ObjectError> {
         let Some(link) = value.as_any().downcast_ref::<Link>() else { return Ok(()) };
-        let known = planes(&descriptors::link::key(&link.name));
-        if let Some(shown) = known.observed() {
-            self.admit_kind(path, link, shown)?;
+        let link_planes = planes(&descriptors::link::key(&link.name));
+        if let Some(observed) = link_planes.observed() {
+            self.admit_kind(path, link, observed)?;
         }
-        let shown = planes(&descriptors::ethernet::key(&link.name));
-        self.admit_ethernet(path, link, known.intended(), shown)
+        let observed = planes(&descriptors::ethernet::key(&link.name));
+        self.admit_ethernet(path, link, link_planes.intended(), observed)
     }
 
     fn admit_kind(
         &self,
         path: &InstancePath,
         link: &Link,
-        shown: &Link,
+        observed: &Link,
     ) -> Result<(), ObjectError> {
-        if shown.is_ours() || descriptors::link::can_become(shown, link) {
+        if observed.is_ours() || descriptors::link::can_become(observed, link) {
             return Ok(());
         }
-        let (name, kind, has) = (&link.name, link.kind.name(), shown.kind.name());
-        let (path, reason) = if link.kind.same_kind(&shown.kind) {
+        let (name, kind, has) = (&link.name, link.kind.name(), observed.kind.name());
+        let (path, reason) = if link.kind.same_kind(&observed.kind) {
             let reason = format!(
                 "link `{name}` exists, not made by the agent, and the parameters of a {kind} link cannot be changed"
             );
@@ -224,14 +224,14 @@ impl Registry {
             return Err(entry.error(format!("no link can have the address {ip}: it is {what}")));
         }
         let nodes = self.nodes.family(family);
-        let said = entry.text(nodes.address_type);
-        if let (Family::V6, Some(said)) = (family, &said)
-            && said != ipv6_type(ip)
+        let stated = entry.text(nodes.address_type);
+        if let (Family::V6, Some(stated)) = (family, &stated)
+            && stated != ipv6_type(ip)
         {
-            let reason = format!("{ip} is an address of type {}, not {said}", ipv6_type(ip));
+            let reason = format!("{ip} is an address of type {}, not {stated}", ipv6_type(ip));
             return Err(entry.leaf_error(nodes.address_type, reason));
         }
-        let secondary = said.as_deref() == Some(SECONDARY);
+        let secondary = stated.as_deref() == Some(SECONDARY);
         let leased = entry.branch.leaf(leaf).is_some_and(|leaf| leaf.meta.is_leased());
         Ok(Address { leased, secondary, ..Address::new(link.clone(), ip, prefix_len) })
     }

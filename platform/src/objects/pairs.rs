@@ -14,7 +14,7 @@ use crate::values::{Link, LinkKind};
 #[derive(Clone, Debug, Default)]
 pub struct VethPairs {
     /// By name.
-    made: BTreeMap<SmolStr, LinkKind>,
+    ends: BTreeMap<SmolStr, LinkKind>,
     /// Pairs of a peer and a veth link that names it.
     namers: BTreeSet<(SmolStr, SmolStr)>,
 }
@@ -27,17 +27,17 @@ impl VethPairs {
     ) {
         for (key, value) in changes {
             let Some(name) = link_name(key) else { continue };
-            let new = value.and_then(made).cloned();
+            let new = value.and_then(pair_kind).cloned();
             let peer = |kind: &LinkKind| peer(kind).cloned();
-            let named = new.as_ref().and_then(peer);
+            let peer_name = new.as_ref().and_then(peer);
             let old = match new {
-                Some(kind) => self.made.insert(name.clone(), kind),
-                None => self.made.remove(&name),
+                Some(kind) => self.ends.insert(name.clone(), kind),
+                None => self.ends.remove(&name),
             };
             if let Some(end) = old.as_ref().and_then(peer) {
                 self.namers.remove(&(end, name.clone()));
             }
-            self.namers.extend(named.map(|end| (end, name)));
+            self.namers.extend(peer_name.map(|end| (end, name)));
         }
     }
 
@@ -47,7 +47,7 @@ impl VethPairs {
         let observed: &Link = observed.as_any().downcast_ref()?;
         let near = peer(&observed.kind)?;
         let far = link_name(key)?;
-        (self.made.get(near).and_then(peer) == Some(&far)).then(|| link::key(near))
+        (self.ends.get(near).and_then(peer) == Some(&far)).then(|| link::key(near))
     }
 }
 
@@ -73,7 +73,7 @@ impl Registry {
             paths.push((path, name));
         }
         for (path, name) in paths {
-            let Some(kind) = after.changed.made.get(&name) else { continue };
+            let Some(kind) = after.changed.ends.get(&name) else { continue };
             if let Some(reason) = after.contradiction(&name, kind) {
                 let (nodes, path) = (&self.nodes.link, path.clone());
                 let path = match kind {
@@ -100,8 +100,8 @@ impl VethPairs {
         let mut entries = Vec::new();
         for (path, key, value) in changes {
             let Some((name, node)) = link_name(key).zip(path.last()) else { continue };
-            let before = self.made.get(&name).and_then(peer);
-            let after = value.and_then(made).and_then(peer);
+            let before = self.ends.get(&name).and_then(peer);
+            let after = value.and_then(pair_kind).and_then(peer);
             let entry = |end: &SmolStr| {
                 let mut entry = path.clone();
                 entry.0.pop();
@@ -133,7 +133,7 @@ impl ProposedPairs<'_> {
         };
         let refused =
             |why: String| Some(format!("link `{name}` cannot have the other end `{end}`: {why}"));
-        match self.made(end) {
+        match self.pair_kind(end) {
             Some(LinkKind::Veth { peer: Some(back) }) if back != name => {
                 return refused(format!("`{end}` names `{back}` as its other end"));
             }
@@ -147,9 +147,9 @@ impl ProposedPairs<'_> {
         refused(format!("link `{rival}` names it, too, and a veth pair has two ends"))
     }
 
-    fn made(&self, name: &SmolStr) -> Option<&LinkKind> {
+    fn pair_kind(&self, name: &SmolStr) -> Option<&LinkKind> {
         let side = if self.names.contains(name) { &self.changed } else { self.before };
-        side.made.get(name)
+        side.ends.get(name)
     }
 
     /// The veth links that name this one as their other end, those that do not change first.
@@ -171,7 +171,7 @@ fn link_name(key: &Key) -> Option<SmolStr> {
 }
 
 /// The kind of a link, if configuring it makes one.
-fn made(value: &SharedValue) -> Option<&LinkKind> {
+fn pair_kind(value: &SharedValue) -> Option<&LinkKind> {
     let link: &Link = value.as_any().downcast_ref()?;
     Some(&link.kind).filter(|kind| kind.is_made_by_us())
 }
@@ -213,9 +213,9 @@ mod tests {
             model.path(&format!("/interfaces/interface[name={name}]"))
         };
         let paths: Vec<_> = changes.iter().map(|(key, _)| path(key)).collect();
-        let asked = paths.iter().zip(&changes);
-        let asked = asked.map(|(path, (key, value))| (path, key, value.as_ref()));
-        let refusal = model.registry.admit_pairs(pairs, asked).err()?;
+        let requests = paths.iter().zip(&changes);
+        let requests = requests.map(|(path, (key, value))| (path, key, value.as_ref()));
+        let refusal = model.registry.admit_pairs(pairs, requests).err()?;
         assert!(!refusal.incomplete);
         let place = model.path_text(&refusal.path);
         Some(format!("{place}: {}", refusal.reason))
@@ -301,9 +301,9 @@ mod tests {
                 model.path(&format!("/interfaces/interface[name={}]", link_name(key).unwrap()))
             };
             let entries: Vec<_> = changes.iter().map(|(key, _)| entry(key)).collect();
-            let asked = entries.iter().zip(&changes);
-            let asked = asked.map(|(path, (key, value))| (path, key, value.as_ref()));
-            before.other_ends(asked).into_iter().chain(entries.clone()).collect::<BTreeSet<_>>()
+            let requests = entries.iter().zip(&changes);
+            let requests = requests.map(|(path, (key, value))| (path, key, value.as_ref()));
+            before.other_ends(requests).into_iter().chain(entries.clone()).collect::<BTreeSet<_>>()
         };
         let (mut clear, mut refused) = (0, 0);
         for state in a.iter().flat_map(|a| b.iter().map(move |b| format!("{a} {b}"))) {

@@ -59,11 +59,11 @@ impl Registry {
         let action = action.ok_or_else(|| entry.incomplete(self.nodes.reconciliation.action))?;
         let kinds = descriptors::registry();
         if kinds.keys_from_text(object).is_empty() {
-            let known: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+            let kind_names: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
             let reason = format!(
                 "no object of the box has a name that begins with `{object}`: names begin with a kind ({}), a slash and \
                  the name of a link or the like",
-                known.join(", ")
+                kind_names.join(", ")
             );
             return Err(entry.error(reason));
         }

@@ -103,8 +103,8 @@ impl Registry {
             kinds::ETHERNET => Some(self.ethernet_state(planes.observed()?)),
             kinds::FORWARDING => Some(self.forwarding_state(planes.observed()?)),
             kinds::ADDRESS => {
-                let wanted: Option<&Address> = planes.intended();
-                let leased = wanted.is_some_and(|address| address.leased);
+                let intended: Option<&Address> = planes.intended();
+                let leased = intended.is_some_and(|address| address.leased);
                 Some(self.address_state(planes.observed()?, leased))
             }
             kinds::NEIGHBOR => Some(self.neighbor_state(planes.observed()?)),
@@ -166,10 +166,13 @@ impl Registry {
     pub fn most_of(
         &self,
         key: &Key,
-        wanted: &dyn holdfast_scheduler::ObjectValue,
+        of_intent: &dyn holdfast_scheduler::ObjectValue,
     ) -> Option<StateEntry> {
-        let planes =
-            Planes { intended: Some(wanted), applied: Some(wanted), observed: Some(wanted) };
+        let planes = Planes {
+            intended: Some(of_intent),
+            applied: Some(of_intent),
+            observed: Some(of_intent),
+        };
         match key.kind() {
             // The kernel decides by which link a next hop leaves.
             kinds::ROUTE => self.route_state(planes.applied()?, |hop| {
@@ -270,8 +273,8 @@ impl Registry {
         leaves.put(nodes.address_state_ip, ip_text(address.ip));
         leaves.put(nodes.address_state_prefix_len, Value::Uint(address.prefix_len.into()));
         leaves.text_enum(nodes.address_state_type, address_type(address));
-        let shown = address.facts.as_ref().map(|facts| facts.origin);
-        let origin = shown.map(|shown| if leased { AddressOrigin::Dhcp } else { shown });
+        let reported = address.facts.as_ref().map(|facts| facts.origin);
+        let origin = reported.map(|reported| if leased { AddressOrigin::Dhcp } else { reported });
         let origin = origin.map(|origin| enum_value(origin.name()));
         leaves.optional(nodes.address_state_origin, origin);
         leaves.entry(path)
@@ -320,14 +323,14 @@ impl Registry {
     fn route_state(
         &self,
         applied: &KernelRoute,
-        shown: impl Fn(&NextHop) -> Option<Option<SmolStr>>,
+        interface_of: impl Fn(&NextHop) -> Option<Option<SmolStr>>,
     ) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
         let source = applied.source.as_ref()?;
         let path = self.applied_entry(applied)?;
         let mut groups = Vec::with_capacity(source.next_hops.len());
         for next_hop in &source.next_hops {
-            let Some(link) = shown(next_hop) else { continue };
+            let Some(link) = interface_of(next_hop) else { continue };
             let keys = Keys::single(Value::Str(next_hop.index.clone()));
             let mut leaves = Leaves::within(Some(Step::entry(nodes.hop, keys)), nodes.hop_state);
             leaves.text(nodes.hop_state_index, &next_hop.index);
@@ -436,8 +439,8 @@ impl Leaves {
     }
 
     pub(super) fn put_below(&mut self, container: NodeId, leaf: NodeId, value: Value) {
-        let known = self.groups.iter().position(|it| it.containers.last() == Some(&container));
-        let at = known.unwrap_or_else(|| {
+        let existing = self.groups.iter().position(|it| it.containers.last() == Some(&container));
+        let at = existing.unwrap_or_else(|| {
             let StateGroup { entry, mut containers, .. } = self.groups[0].clone();
             containers.push(container);
             self.groups.push(StateGroup { entry, containers, leaves: Vec::new() });

@@ -61,10 +61,10 @@ impl Model {
         let branch = tree.branch(&path).unwrap_or(&empty);
         let values = self.registry.values(&path, branch)?;
         let mut keys: Vec<Key> = values.iter().map(|(key, _)| key.clone()).collect();
-        let mut known = self.registry.keys(&path, branch).unwrap().to_vec();
+        let mut all_keys = self.registry.keys(&path, branch).unwrap().to_vec();
         keys.sort_unstable();
-        known.sort_unstable();
-        assert_eq!(known, keys);
+        all_keys.sort_unstable();
+        assert_eq!(all_keys, keys);
         Ok(values)
     }
 
@@ -295,12 +295,12 @@ fn what_cannot_exist_is_refused() {
         let entry = format!("{eth0}/{family}/address[ip={ip}]");
         check(&entry, &format!("{entry}/prefix-length = 24"), &entry, reason);
     }
-    for (ip, said, reason) in [
+    for (ip, address_type, reason) in [
         ("fe80::1", "GLOBAL_UNICAST", "LINK_LOCAL_UNICAST, not GLOBAL"),
         ("2001:db8::1", "LINK_LOCAL_UNICAST", "GLOBAL_UNICAST, not LINK"),
     ] {
         let entry = format!("{eth0}/ipv6/address[ip={ip}]");
-        let lines = format!("{entry}/prefix-length = 64\n{entry}/type = {said}");
+        let lines = format!("{entry}/prefix-length = 64\n{entry}/type = {address_type}");
         check(&entry, &lines, &format!("{entry}/type"), reason);
     }
     let route = |prefix: &str, lines: &str, path: &str, reason: &str| {
@@ -334,23 +334,25 @@ fn speed_and_duplex_that_a_port_contradicts_are_refused() {
         let lines: Vec<_> = leaves.iter().map(|leaf| format!("{entry}/{leaf}")).collect();
         model.value(entry, &lines.join("\n")).unwrap().1
     };
-    let check = |before: &[&str], wanted: &[&str], shown: Option<&Ethernet>, refused: &str| {
-        let model = Model::new();
-        let (before, value) = (of(&model, before), of(&model, wanted));
-        let planes = |key: &Key| {
-            let is_link = key.kind() == descriptors::kinds::LINK;
-            let observed = shown.map(|shown| shown as &dyn holdfast_scheduler::ObjectValue);
-            Planes {
-                intended: is_link.then_some(&*before),
-                observed: observed.filter(|_| !is_link),
-                ..Planes::default()
-            }
+    let check =
+        |before: &[&str], requested: &[&str], ethernet: Option<&Ethernet>, refused: &str| {
+            let model = Model::new();
+            let (before, value) = (of(&model, before), of(&model, requested));
+            let planes = |key: &Key| {
+                let is_link = key.kind() == descriptors::kinds::LINK;
+                let observed =
+                    ethernet.map(|ethernet| ethernet as &dyn holdfast_scheduler::ObjectValue);
+                Planes {
+                    intended: is_link.then_some(&*before),
+                    observed: observed.filter(|_| !is_link),
+                    ..Planes::default()
+                }
+            };
+            let result = model.registry.admit(&model.path(entry), &*value, planes);
+            let path = |error: ObjectError| error.path.to_path(&model.schema).to_string();
+            let want = (!refused.is_empty()).then(|| format!("{entry}/{refused}"));
+            assert_eq!(result.err().map(path), want, "{requested:?} of {ethernet:?}");
         };
-        let result = model.registry.admit(&model.path(entry), &*value, planes);
-        let path = |error: ObjectError| error.path.to_path(&model.schema).to_string();
-        let want = (!refused.is_empty()).then(|| format!("{entry}/{refused}"));
-        assert_eq!(result.err().map(path), want, "{wanted:?} of {shown:?}");
-    };
     let full = Some(Duplex::Full);
     let gigabit = Ethernet {
         link: "eth0".into(),
@@ -374,18 +376,18 @@ fn speed_and_duplex_that_a_port_contradicts_are_refused() {
 
 #[test]
 fn a_type_that_the_existing_link_contradicts_is_refused() {
-    let check = |wanted: &str, shown: LinkKind, ours: bool, refused: bool| {
+    let check = |requested: &str, existing: LinkKind, ours: bool, refused: bool| {
         let model = Model::new();
         let entry = "/interfaces/interface[name=x0]";
-        let lines = format!("{entry}/type = {wanted}\n{entry}/veth/peer = y0");
+        let lines = format!("{entry}/type = {requested}\n{entry}/veth/peer = y0");
         let (_, value) = model.value(entry, &lines).unwrap();
         let facts = Some(LinkFacts { ours, ..LinkFacts::default() });
-        let shown = Link { facts, ..Link::new("x0", shown) };
+        let existing = Link { facts, ..Link::new("x0", existing) };
         let result = model.registry.admit(&model.path(entry), &*value, |_: &Key| Planes {
-            observed: Some(&shown),
+            observed: Some(&existing),
             ..Planes::default()
         });
-        assert_eq!(result.is_err(), refused, "{wanted} over {shown:?}");
+        assert_eq!(result.is_err(), refused, "{requested} over {existing:?}");
     };
     check("bridge", LinkKind::Physical, false, true);
     check("bridge", LinkKind::Bridge(crate::values::BridgeParams::default()), false, false);
@@ -408,15 +410,16 @@ fn state_shows_what_the_kernel_has() {
         hardware_mac: Some("02:00:00:00:00:07".parse().unwrap()),
         ..LinkFacts::default()
     };
-    let shown = Link {
+    let actual = Link {
         mtu: Some(1500),
         description: Some("up".into()),
         facts: Some(facts),
         ..Link::new("eth0", LinkKind::Physical)
     };
-    let wanted = Link { enabled: false, mtu: Some(1400), ..Link::new("eth0", LinkKind::Physical) };
+    let request = Link { enabled: false, mtu: Some(1400), ..Link::new("eth0", LinkKind::Physical) };
     let key = descriptors::link::key("eth0");
-    let planes = Planes { intended: Some(&wanted), applied: Some(&wanted), observed: Some(&shown) };
+    let planes =
+        Planes { intended: Some(&request), applied: Some(&request), observed: Some(&actual) };
     let state = "/interfaces/interface[name=eth0]/state";
     let want = [
         "name = eth0",
@@ -439,8 +442,8 @@ fn state_shows_what_the_kernel_has() {
 #[test]
 fn a_port_that_is_not_there_is_not_present() {
     let model = Model::new();
-    let wanted = Link::new("eth9", LinkKind::Physical);
-    let planes = Planes { intended: Some(&wanted), ..Planes::default() };
+    let request = Link::new("eth9", LinkKind::Physical);
+    let planes = Planes { intended: Some(&request), ..Planes::default() };
     let state = "/interfaces/interface[name=eth9]/state";
     let want = ["name = eth9", "admin-status = UP", "oper-status = NOT_PRESENT"];
     assert_eq!(
@@ -489,16 +492,16 @@ fn objects_without_values_are_shown_as_configured() {
 
 #[test]
 fn an_address_shows_who_gave_it() {
-    let check = |layer, shown, want: &str| {
+    let check = |layer, given_by, want: &str| {
         let model = Model::new();
         let entry = "/interfaces/interface[name=eth0]/ipv4/address[ip=192.0.2.1]";
         let lines = format!("{entry}/prefix-length = 24");
         let (key, value) = model.values_of(layer, entry, &lines).unwrap().remove(0);
-        let wanted = value.as_any().downcast_ref::<Address>().unwrap();
-        let facts = Some(AddressFacts { ours: true, origin: shown });
-        let observed = Address { facts, ..wanted.clone() };
+        let request = value.as_any().downcast_ref::<Address>().unwrap();
+        let facts = Some(AddressFacts { ours: true, origin: given_by });
+        let observed = Address { facts, ..request.clone() };
         let planes =
-            Planes { intended: Some(wanted), observed: Some(&observed), ..Planes::default() };
+            Planes { intended: Some(request), observed: Some(&observed), ..Planes::default() };
         let state =
             ["ip = 192.0.2.1", "prefix-length = 24", "type = PRIMARY", &format!("origin = {want}")]
                 .map(|leaf| format!("{entry}/state/{leaf}"));

@@ -91,13 +91,13 @@ impl Probes {
         make: impl FnOnce() -> Result<T, ProbeError> + Send + 'static,
     ) -> Result<T, ProbeError> {
         let netns = Arc::clone(&self.netns);
-        let (made_tx, made) = oneshot::channel();
+        let (result_tx, result_rx) = oneshot::channel();
         let thread = std::thread::Builder::new().name("probe".into()).spawn(move || {
             let result = netns.enter().map_err(ProbeError::from).and_then(|()| make());
-            drop(made_tx.send(result)); // the caller may be gone
+            drop(result_tx.send(result)); // the caller may be gone
         });
         thread.map_err(ProbeError::Open)?;
         let vanished = |_| ProbeError::Open(io::Error::other("its thread panicked"));
-        made.await.map_err(vanished)?
+        result_rx.await.map_err(vanished)?
     }
 }

@@ -218,14 +218,14 @@ mod tests {
             let about = error(to, expired, 0, protocol, &message);
             message[0] = reply;
             let mark = ProbeId::Echo { identifier: 7, sequence: 9 };
-            let heard = read(to, &message).unwrap();
+            let answer = read(to, &message).unwrap();
             assert_eq!(
-                (heard.mark, heard.outcome, heard.payload),
+                (answer.mark, answer.outcome, answer.payload),
                 (mark, ProbeOutcome::Reached, &b"octets"[..])
             );
-            let heard = read(to, &about).unwrap();
-            assert_eq!((heard.mark, heard.outcome), (mark, ProbeOutcome::Expired));
-            assert_eq!(heard.about, Some(address(to)));
+            let answer = read(to, &about).unwrap();
+            assert_eq!((answer.mark, answer.outcome), (mark, ProbeOutcome::Expired));
+            assert_eq!(answer.about, Some(address(to)));
         }
     }
 
@@ -255,10 +255,10 @@ mod tests {
         ] {
             let message =
                 error(to, kind, code, ip_number::UDP, &[0x82, 0x9a, 0x82, 0x9b, 0, 9, 0, 0]);
-            let heard = read(to, &message);
-            assert_eq!(heard.as_ref().map(|heard| heard.outcome), want, "{to} {kind} {code}");
+            let answer = read(to, &message);
+            assert_eq!(answer.as_ref().map(|answer| answer.outcome), want, "{to} {kind} {code}");
             let mark = ProbeId::Ports { protocol: 17, from: 33_434, to: 33_435 };
-            assert!(heard.is_none_or(|heard| (heard.mark, heard.code) == (mark, code)));
+            assert!(answer.is_none_or(|answer| (answer.mark, answer.code) == (mark, code)));
         }
     }
 

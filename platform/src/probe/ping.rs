@@ -321,21 +321,21 @@ mod tests {
     ) -> (String, PingStatistics) {
         let started = Instant::now();
         let mut pace = Pace::new(count, interval, ms(wait), started);
-        let mut done = String::new();
+        let mut actions = String::new();
         let mut now = started;
         for event in events.chars() {
             if let Some(answered) = event.to_digit(10) {
                 pace.record_reply(u16::try_from(answered).unwrap(), now);
             }
             pace.expire(now);
-            done.push(match (pace.send(now), pace.due()) {
+            actions.push(match (pace.send(now), pace.due()) {
                 (Some(number), _) => char::from_digit(u32::try_from(number).unwrap(), 10).unwrap(),
                 (None, Some(_)) => '.',
                 (None, None) => '!',
             });
             now += ms(1);
         }
-        (done, pace.summary(now))
+        (actions, pace.summary(now))
     }
 
     #[test]
@@ -358,8 +358,8 @@ mod tests {
             (None, Interval::Flood, 50, "..1.2..", "1.2.3..", 2),
             (None, Interval::Flood, 50, "...........", "1.........2", 0),
         ] {
-            let (done, summary) = play(count, interval, wait, events);
-            assert_eq!((done.as_str(), summary.received), (want, received), "{events}");
+            let (actions, summary) = play(count, interval, wait, events);
+            assert_eq!((actions.as_str(), summary.received), (want, received), "{events}");
         }
     }
 
@@ -382,8 +382,8 @@ mod tests {
         let mut now = started;
         for number in 1..=70_000_u64 {
             assert_eq!(pace.send(now), Some(number));
-            let heard = pace.record_reply(low(number), now);
-            assert_eq!(heard, Some((number, Duration::ZERO)));
+            let reply = pace.record_reply(low(number), now);
+            assert_eq!(reply, Some((number, Duration::ZERO)));
             now += ms(1);
         }
         assert!(pace.in_flight.is_empty());

@@ -112,7 +112,7 @@ fn take(socket: &impl AsRawFd, is_v4: bool, buffer: &mut [u8]) -> io::Result<Rec
         let flags = MsgFlags::MSG_DONTWAIT;
         let message =
             recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
-        let hop_limit = message.cmsgs()?.find_map(|told| match told {
+        let hop_limit = message.cmsgs()?.find_map(|control| match control {
             ControlMessageOwned::Ipv6HopLimit(hops) => u8::try_from(hops).ok(),
             _ => None,
         });

@@ -224,10 +224,10 @@ impl Trace {
     }
 
     fn take(&mut self, received: &ReceivedMessage) -> Option<HopAnswer> {
-        let heard = received.icmp_answer(&self.buffer)?;
-        let (mark, outcome, code) = (heard.mark, heard.outcome, heard.code);
+        let answer = received.icmp_answer(&self.buffer)?;
+        let (mark, outcome, code) = (answer.mark, answer.outcome, answer.code);
         let destination = self.settings.target.destination;
-        if heard.about.unwrap_or(received.from) != destination {
+        if answer.about.unwrap_or(received.from) != destination {
             return None;
         }
         let sent = self.take_sent_time(mark)?;

@@ -24,12 +24,12 @@ struct Shared {
 impl CancelledOperations {
     /// Cancels these operations.
     pub(crate) fn add(&self, operations: &[OpId]) {
-        let mut known = self.lock();
-        known.extend(operations);
-        while known.len() > REMEMBERED_MOST {
-            known.pop_last();
+        let mut set = self.lock();
+        set.extend(operations);
+        while set.len() > REMEMBERED_MOST {
+            set.pop_last();
         }
-        self.0.any.store(!known.is_empty(), Ordering::Release);
+        self.0.any.store(!set.is_empty(), Ordering::Release);
     }
 
     /// The answer for an operation that was cancelled before it started.
@@ -42,9 +42,9 @@ impl CancelledOperations {
     /// Forgets the operations up to `last`: a batch has been answered, and with it everything before.
     pub(crate) fn answered(&self, last: Option<OpId>) {
         let (Some(last), true) = (last, self.0.any.load(Ordering::Acquire)) else { return };
-        let mut known = self.lock();
-        *known = known.split_off(&OpId(last.0 + 1));
-        self.0.any.store(!known.is_empty(), Ordering::Release);
+        let mut operations = self.lock();
+        *operations = operations.split_off(&OpId(last.0 + 1));
+        self.0.any.store(!operations.is_empty(), Ordering::Release);
     }
 
     /// Recovers from a poisoned lock: every change of the list is complete before a panic could happen.
@@ -60,16 +60,16 @@ mod tests {
     #[test]
     fn cancelled_operations_are_remembered_until_answered() {
         let cancelled = CancelledOperations::default();
-        let known = |ops: &[u64]| -> Vec<bool> {
+        let is_cancelled = |ops: &[u64]| -> Vec<bool> {
             ops.iter().map(|op| cancelled.answer(OpId(*op)).is_some()).collect()
         };
-        assert_eq!(known(&[1, 2]), [false, false]);
+        assert_eq!(is_cancelled(&[1, 2]), [false, false]);
         cancelled.add(&[OpId(2), OpId(5)]);
-        assert_eq!(known(&[1, 2, 5]), [false, true, true]);
+        assert_eq!(is_cancelled(&[1, 2, 5]), [false, true, true]);
         cancelled.answered(Some(OpId(3)));
-        assert_eq!(known(&[2, 5]), [false, true]);
+        assert_eq!(is_cancelled(&[2, 5]), [false, true]);
         cancelled.answered(Some(OpId(5)));
-        assert_eq!(known(&[5]), [false]);
+        assert_eq!(is_cancelled(&[5]), [false]);
     }
 
     #[test]

@@ -47,12 +47,12 @@ impl CredentialFiles {
                 .server(text.as_deref())
                 .map_err(|error| failed("cannot configure the SSH server", &error)),
             Request::Password { account, digest, keep, forget } => {
-                let done = self.password(&account, &digest, keep).map(|()| {
+                let result = self.password(&account, &digest, keep).map(|()| {
                     if let Some(digest) = forget {
                         self.vault.forget(&digest);
                     }
                 });
-                done.map_err(|error| {
+                result.map_err(|error| {
                     failed(&format!("cannot set the password of {account}"), &error)
                 })
             }

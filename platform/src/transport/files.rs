@@ -123,10 +123,10 @@ fn with_block(text: &str, lines: &str) -> String {
 /// Replaces our block. The rest of the file is kept, so all of it must be readable.
 fn write_block(file: &Path, lines: &str) -> io::Result<()> {
     let present = read_utf8(file)?;
-    let wanted = with_block(present.as_deref().unwrap_or(""), lines);
+    let text = with_block(present.as_deref().unwrap_or(""), lines);
     match present {
-        Some(present) if present == wanted => Ok(()),
-        _ => replace(file, wanted.as_bytes(), Attributes::PUBLIC),
+        Some(present) if present == text => Ok(()),
+        _ => replace(file, text.as_bytes(), Attributes::PUBLIC),
     }
 }
 
@@ -262,14 +262,14 @@ mod tests {
     #[test]
     fn no_block_is_written_through_a_symbolic_link() {
         let root = tempfile::tempdir().unwrap();
-        let (kept, link) = (root.path().join("kept"), root.path().join("resolv.conf"));
-        fs::write(&kept, "nameserver 192.0.2.53\n").unwrap();
-        symlink(&kept, &link).unwrap();
+        let (target, link) = (root.path().join("kept"), root.path().join("resolv.conf"));
+        fs::write(&target, "nameserver 192.0.2.53\n").unwrap();
+        symlink(&target, &link).unwrap();
         let files = Root::new(root.path().to_owned());
         let refused = files.write("resolv.conf", &Content::Block("search a\n".to_owned()));
         assert!(refused.unwrap_err().to_string().contains("symbolic link"));
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read(&kept).unwrap(), b"nameserver 192.0.2.53\n");
+        assert_eq!(fs::read(&target).unwrap(), b"nameserver 192.0.2.53\n");
     }
 
     #[test]
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(before: Option<&str>, asked: &Content, after: Option<&str>) {
+    fn check(before: Option<&str>, content: &Content, after: Option<&str>) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::new(folder.path());
         let file = folder.path().join("etc/thing");
@@ -326,7 +326,7 @@ mod tests {
             fs::create_dir_all(folder.path().join("etc")).unwrap();
             fs::write(&file, text).unwrap();
         }
-        root.write("etc/thing", asked).unwrap();
+        root.write("etc/thing", content).unwrap();
         assert_eq!(root.read("etc/thing").unwrap().as_deref(), after);
         if after.is_some() && before != after {
             assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, MODE);

@@ -157,8 +157,8 @@ impl Queue {
             return self.append(Event::Observed(facts));
         };
         let places = self.latest.places.get_or_insert_with(|| places_of(last));
-        let known = |fact: &Fact| places.contains_key(&fact.key);
-        if at + 1 == length || completions_follow && !facts.iter().any(known) {
+        let is_placed = |fact: &Fact| places.contains_key(&fact.key);
+        if at + 1 == length || completions_follow && !facts.iter().any(is_placed) {
             merge(last, places, facts);
         } else {
             self.append(Event::Observed(facts));
@@ -229,7 +229,7 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(","),
             Event::Completed(list) => {
-                list.iter().map(|done| format!("#{}", done.op.0)).collect::<String>()
+                list.iter().map(|completion| format!("#{}", completion.op.0)).collect::<String>()
             }
         };
         std::iter::from_fn(|| events.try_recv()).map(list).collect::<Vec<_>>().join(" ")

@@ -89,9 +89,9 @@ impl<'r> ShadowFile<'r> {
     /// Accounts with a line in both files, and the digests of their hashes.
     pub(super) fn accounts(root: &Root) -> io::Result<Vec<(SmolStr, Digest)>> {
         let passwd = read(&root.place(PASSWD)?)?.unwrap_or_default();
-        let known: BTreeSet<SmolStr> = lines(&passwd).map(|(name, _)| name).collect();
+        let names: BTreeSet<SmolStr> = lines(&passwd).map(|(name, _)| name).collect();
         let shadow = read(&root.place(SHADOW)?)?.unwrap_or_default();
-        let both = lines(&shadow).filter(|(name, _)| known.contains(name));
+        let both = lines(&shadow).filter(|(name, _)| names.contains(name));
         Ok(both.map(|(name, hash)| (name, Digest::of(hash))).collect())
     }
 }
@@ -133,13 +133,13 @@ mod tests {
         assert_eq!(ShadowFile::read(&root, "alice").unwrap(), Some(Digest::of(b"$6$old")));
         assert_eq!(ShadowFile::read(&root, "ali").unwrap(), None);
 
-        let mut kept = Vec::new();
+        let mut lines = Vec::new();
         let keep = |before: &[u8]| {
-            kept.extend_from_slice(before);
+            lines.extend_from_slice(before);
             Ok(())
         };
         ShadowFile::of(&root).unwrap().set("alice", b"$6$new", keep).unwrap();
-        assert_eq!(kept, b"$6$old");
+        assert_eq!(lines, b"$6$old");
         let after = fs::read_to_string(&file).unwrap();
         let (head, tail) = after.split_once("alice:$6$new:").unwrap();
         assert_eq!(head, "root:*:19000:0:99999:7:::\nal:!:1:0:9:7:::\n");

@@ -79,8 +79,8 @@ impl<'r> Sshd<'r> {
     /// # Errors
     /// When the server cannot be signalled, or does not listen again in time.
     pub(super) fn reload(&self) -> io::Result<()> {
-        let said = self.run(&["-T"])?;
-        let file = said.lines().find_map(|line| line.strip_prefix("pidfile /"));
+        let settings = self.run(&["-T"])?;
+        let file = settings.lines().find_map(|line| line.strip_prefix("pidfile /"));
         let Some(file) = file else { return Ok(()) };
         let file = self.root.place(file)?;
         let text = match fs::read_to_string(&file) {
@@ -131,15 +131,15 @@ impl<'r> Sshd<'r> {
 }
 
 /// Checks that the effective configuration contains our lines. The server prints keywords in lower case.
-fn check_effective_lines(lines: &str, said: &str) -> io::Result<()> {
+fn check_effective_lines(lines: &str, settings: &str) -> io::Result<()> {
     for line in lines.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with('#')) {
         let (keyword, argument) = line.split_once(' ').unwrap_or((line, ""));
         let keyword = keyword.to_ascii_lowercase();
         let is_it = |it: &str| it.split_once(' ') == Some((keyword.as_str(), argument));
-        if said.lines().any(is_it) {
+        if settings.lines().any(is_it) {
             continue;
         }
-        let found = said.lines().find(|it| it.starts_with(&format!("{keyword} ")));
+        let found = settings.lines().find(|it| it.starts_with(&format!("{keyword} ")));
         return Err(io::Error::other(format!(
             "`{line}` is not in effect (the server says `{}`): /{CONFIG} has to include /etc/ssh/sshd_config.d/*.conf in its \
              first line",
@@ -155,15 +155,16 @@ mod tests {
 
     #[test]
     fn overridden_ssh_server_options_are_detected() {
-        let said = "port 22\npasswordauthentication no\nhostkey /a\nhostkey /b\nauthorizedkeysfile /k/alice\n";
+        let settings = "port 22\npasswordauthentication no\nhostkey /a\nhostkey /b\nauthorizedkeysfile /k/alice\n";
         let ours = "# comment\nPasswordAuthentication no\nHostKey /b\n";
-        check_effective_lines(ours, said).unwrap();
-        check_effective_lines("    AuthorizedKeysFile /k/alice\n", said).unwrap();
-        let wrong =
-            check_effective_lines("PasswordAuthentication yes\n", said).unwrap_err().to_string();
+        check_effective_lines(ours, settings).unwrap();
+        check_effective_lines("    AuthorizedKeysFile /k/alice\n", settings).unwrap();
+        let wrong = check_effective_lines("PasswordAuthentication yes\n", settings)
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("the server says `passwordauthentication no`"), "{wrong}");
         let missing =
-            check_effective_lines("TrustedUserCAKeys /x\n", said).unwrap_err().to_string();
+            check_effective_lines("TrustedUserCAKeys /x\n", settings).unwrap_err().to_string();
         assert!(missing.contains("`TrustedUserCAKeys /x` is not in effect"), "{missing}");
     }
 }

@@ -14,10 +14,10 @@ const PROC_SYS: &str = "/proc/sys";
 pub(crate) fn write(path: &str, value: &str) -> io::Result<()> {
     fs::write(place(path)?, value)?;
     match read(path)? {
-        Some(kept) if kept == value => Ok(()),
-        kept => {
-            let kept = kept.unwrap_or_default();
-            Err(io::Error::other(format!("{path} keeps `{kept}` when `{value}` is written")))
+        Some(current) if current == value => Ok(()),
+        current => {
+            let current = current.unwrap_or_default();
+            Err(io::Error::other(format!("{path} keeps `{current}` when `{value}` is written")))
         }
     }
 }

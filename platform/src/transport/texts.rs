@@ -63,7 +63,7 @@ struct Task {
     mailbox: Mailbox,
     cancelled: CancelledOperations,
     /// Keys that existed at the last complete reading.
-    known: BTreeSet<Key>,
+    written: BTreeSet<Key>,
 }
 
 impl FileTransport {
@@ -83,7 +83,7 @@ impl FileTransport {
         let root = Root::new(root);
         let credentials = CredentialFiles::new(root.clone(), vault);
         let watched = root.clone();
-        let known = BTreeSet::new();
+        let written = BTreeSet::new();
         let cancelled = CancelledOperations::default();
         let mut task = Task {
             root,
@@ -92,7 +92,7 @@ impl FileTransport {
             codecs,
             mailbox,
             cancelled: cancelled.clone(),
-            known,
+            written,
         };
         let thread = std::thread::Builder::new()
             .name("texts".into())
@@ -177,9 +177,9 @@ impl Task {
             time_ns,
         }));
         let now: BTreeSet<Key> = facts.iter().map(|fact| fact.key.clone()).collect();
-        let before = std::mem::replace(&mut self.known, now);
-        let gone = before.difference(&self.known).cloned();
-        facts.extend(gone.map(|key| Fact { key, value: None, time_ns }));
+        let before = std::mem::replace(&mut self.written, now);
+        let deleted = before.difference(&self.written).cloned();
+        facts.extend(deleted.map(|key| Fact { key, value: None, time_ns }));
         facts
     }
 

@@ -31,13 +31,13 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let net = Netns::enter();
-    let given = ServerData {
+    let data = ServerData {
         streaming: true,
         openconfig: OPENCONFIG,
         dynamic: DYNAMIC,
         ..ServerData::default()
     };
-    let bootstrap = BootstrapFixture::factory_new(&net, given);
+    let bootstrap = BootstrapFixture::factory_new(&net, data);
     let (server, dhcp) = (bootstrap.emulator().await, bootstrap.dnsmasq().await);
     println!(
         "A bootz server (the public emulator) at {SERVER}, and dnsmasq, which names it in option 143."

@@ -49,10 +49,15 @@ impl<'a> Grammar<'a> {
 
     /// The word below `at` that leads to `node`; `None` for a skipped container, unless it is the target
     /// (`meant`).
-    pub(super) fn keyword_for(&self, at: NodeId, node: NodeId, meant: bool) -> Option<&Keyword> {
+    pub(super) fn keyword_for(
+        &self,
+        at: NodeId,
+        node: NodeId,
+        is_target: bool,
+    ) -> Option<&Keyword> {
         let through = self.schema.node(node).parent.filter(|parent| *parent != at);
         let fits = |word: &&Keyword| word.node == node && word.through == through;
-        self.below[at.0 as usize].iter().find(fits).filter(|word| meant || !word.hidden)
+        self.below[at.0 as usize].iter().find(fits).filter(|word| is_target || !word.hidden)
     }
 
     /// Usage of a statement that begins with `word`, as in `interface NAME`.

@@ -75,10 +75,10 @@ impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Characters of a bad line that a message repeats.
         const SHOWN: usize = 80;
-        let shown =
+        let quoted =
             self.text.char_indices().nth(SHOWN).map_or(&*self.text, |(cut, _)| &self.text[..cut]);
-        let more = if shown.len() < self.text.len() { "..." } else { "" };
-        write!(f, "line {}: `{shown}{more}`: {}", self.line, self.reason)
+        let more = if quoted.len() < self.text.len() { "..." } else { "" };
+        write!(f, "line {}: `{quoted}{more}`: {}", self.line, self.reason)
     }
 }
 

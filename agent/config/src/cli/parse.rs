@@ -108,9 +108,9 @@ impl<'a> StatementReader<'a> {
             Ok(read)
         });
         match read {
-            Ok((said, below)) => {
+            Ok((parsed, below)) => {
                 let statement = |(path, act)| Statement { line: line.number, path, act };
-                self.statements.extend(said.map(statement));
+                self.statements.extend(parsed.map(statement));
                 self.last = below;
             }
             Err(misread) => {
@@ -239,7 +239,7 @@ impl<'a> StatementReader<'a> {
     ) -> Result<&'t [Token], String> {
         let schema = self.grammar.schema();
         let NodeKind::List { keys } = &schema.node(word.node).kind else { return Ok(tokens) };
-        let Some((given, rest)) = tokens.split_at_checked(keys.len()) else {
+        let Some((key_tokens, rest)) = tokens.split_at_checked(keys.len()) else {
             return Err(format!("a key is missing: `{}`", self.grammar.form(word)));
         };
         let value = |(key, token): (&NodeId, &Token)| {
@@ -247,7 +247,7 @@ impl<'a> StatementReader<'a> {
                 |error| format!("`{}` of `{}`: {error}", schema.node(*key).name, word.text);
             schema.leaf(*key).ty.parse_text(&token.text).map_err(reason)
         };
-        let values = keys.iter().zip(given).map(value).collect::<Result<_, _>>()?;
+        let values = keys.iter().zip(key_tokens).map(value).collect::<Result<_, _>>()?;
         if let Some(step) = block.path.0.last_mut() {
             *step = Step::entry(word.node, values);
         }
@@ -275,8 +275,8 @@ impl<'a> StatementReader<'a> {
 
     fn unknown(&self, at: NodeId, word: &str) -> String {
         let schema = self.grammar.schema();
-        if let Some(known) = schema.child(at, None, word) {
-            return match schema.is_list_key(known) {
+        if let Some(node) = schema.child(at, None, word) {
+            return match schema.is_list_key(node) {
                 true => format!("`{word}` is a key, which follows the name of its list"),
                 false => format!("`{word}` is state, which cannot be written"),
             };
@@ -324,11 +324,11 @@ impl<'a> StatementReader<'a> {
         if word.len() > MAX_OCTETS_OF_A_LETTER * (longest + TYPING_MISTAKES) {
             return None;
         }
-        let distance = |known: &&str| strsim::damerau_levenshtein(known, word);
-        let close = words().min_by_key(distance).filter(|known| {
-            distance(known) <= TYPING_MISTAKES && distance(known) < word.chars().count()
+        let distance = |candidate: &&str| strsim::damerau_levenshtein(candidate, word);
+        let close = words().min_by_key(distance).filter(|candidate| {
+            distance(candidate) <= TYPING_MISTAKES && distance(candidate) < word.chars().count()
         });
-        close.or_else(|| words().find(|known| known.starts_with(word)))
+        close.or_else(|| words().find(|candidate| candidate.starts_with(word)))
     }
 }
 

@@ -36,10 +36,10 @@ fn text<M: StoredMeta>(
     note: &dyn Fn(&InstancePath, &M) -> Option<String>,
 ) -> String {
     let grammar = Grammar::new(schema);
-    let mut said = Vec::new();
-    let mut teller = TreeLines { schema, every, note, said: &mut said };
-    teller.branch(&mut InstancePath::root(), tree.root());
-    write(&grammar, &said)
+    let mut lines = Vec::new();
+    let mut printer = TreeLines { schema, every, note, lines: &mut lines };
+    printer.branch(&mut InstancePath::root(), tree.root());
+    write(&grammar, &lines)
 }
 
 /// Prints one statement on one line, relative to the root.
@@ -74,12 +74,12 @@ struct TreeLines<'a, M: StoredMeta> {
     /// Every entry gets a line, not only those that were created as such.
     every: bool,
     note: &'a dyn Fn(&InstancePath, &M) -> Option<String>,
-    said: &'a mut Vec<PrintedLine>,
+    lines: &'a mut Vec<PrintedLine>,
 }
 
 impl<M: StoredMeta> TreeLines<'_, M> {
     fn add_statement(&mut self, path: &InstancePath, act: StatementAction, note: Option<String>) {
-        self.said.push(PrintedLine { path: path.clone(), act, note });
+        self.lines.push(PrintedLine { path: path.clone(), act, note });
     }
 
     fn branch(&mut self, path: &mut InstancePath, branch: &Branch<M>) {
@@ -127,10 +127,10 @@ impl<M: StoredMeta> TreeLines<'_, M> {
 }
 
 /// Prints statements. Those below an `Create` follow it.
-pub(super) fn write(grammar: &Grammar<'_>, said: &[PrintedLine]) -> String {
+pub(super) fn write(grammar: &Grammar<'_>, lines: &[PrintedLine]) -> String {
     let root = OpenBlock { steps: 0, at: grammar.schema().root() };
     let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };
-    said.iter().for_each(|it| writer.add_statement(it));
+    lines.iter().for_each(|it| writer.add_statement(it));
     writer.out
 }
 
@@ -155,8 +155,8 @@ impl<'a> Writer<'a> {
         *self.open.last().expect("the root is always open")
     }
 
-    fn add_statement(&mut self, said: &'a PrintedLine) {
-        let steps = &said.path.0;
+    fn add_statement(&mut self, line: &'a PrintedLine) {
+        let steps = &line.path.0;
         while self.innermost().steps > 0 && !self.is_inside(steps) {
             self.open.pop();
         }
@@ -164,13 +164,13 @@ impl<'a> Writer<'a> {
         self.open_containers(steps);
         let from = self.innermost();
         let start = self.out.len();
-        if said.act == StatementAction::No {
+        if line.act == StatementAction::No {
             self.out += NO;
         }
         write_steps(self.grammar, &mut self.out, from.at, &steps[from.steps..]);
-        write_value(self.grammar.schema(), &mut self.out, &said.path, &said.act);
-        self.finish(start, said.note.as_deref());
-        if said.act == StatementAction::Create {
+        write_value(self.grammar.schema(), &mut self.out, &line.path, &line.act);
+        self.finish(start, line.note.as_deref());
+        if line.act == StatementAction::Create {
             let at = steps.last().map_or(from.at, |step| step.node);
             self.open.push(OpenBlock { steps: steps.len(), at });
         }

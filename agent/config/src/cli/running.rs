@@ -19,21 +19,21 @@ pub fn running(
     factory: &Tree<LeafMark>,
     elsewhere: &dyn Fn(&InstancePath) -> bool,
 ) -> String {
-    let mut said = Vec::new();
-    let mut teller = RunningLines { schema, elsewhere, said: &mut said };
-    teller.branch(&mut InstancePath::root(), layer.root(), factory.root());
-    write(&Grammar::new(schema), &said)
+    let mut lines = Vec::new();
+    let mut visitor = RunningLines { schema, elsewhere, lines: &mut lines };
+    visitor.branch(&mut InstancePath::root(), layer.root(), factory.root());
+    write(&Grammar::new(schema), &lines)
 }
 
 struct RunningLines<'a> {
     schema: &'a Schema,
     elsewhere: &'a dyn Fn(&InstancePath) -> bool,
-    said: &'a mut Vec<PrintedLine>,
+    lines: &'a mut Vec<PrintedLine>,
 }
 
 impl RunningLines<'_> {
     fn add_statement(&mut self, path: &InstancePath, act: StatementAction) {
-        self.said.push(PrintedLine { path: path.clone(), act, note: None });
+        self.lines.push(PrintedLine { path: path.clone(), act, note: None });
     }
 
     fn branch(
@@ -67,10 +67,10 @@ impl RunningLines<'_> {
     fn leaf(
         &mut self,
         path: &InstancePath,
-        held: Option<(&Value, LeafMark)>,
+        current: Option<(&Value, LeafMark)>,
         factory: Option<&Child<LeafMark>>,
     ) {
-        match held {
+        match current {
             Some((value, LeafMark::Explicit)) => {
                 self.add_statement(path, StatementAction::Set(value.clone()))
             }
@@ -101,9 +101,9 @@ impl RunningLines<'_> {
         all.dedup();
         for keys in all {
             let entry = |branch: &Branch<LeafMark>| branch.list(step.node)?.get(&keys).cloned();
-            let (held, factory) = (entry(layer), entry(factory));
+            let (current, factory) = (entry(layer), entry(factory));
             path.0.push(Step::entry(step.node, keys));
-            self.inside(path, held.as_deref(), factory.as_deref());
+            self.inside(path, current.as_deref(), factory.as_deref());
             path.0.pop();
         }
         path.0.push(step);
@@ -120,8 +120,8 @@ impl RunningLines<'_> {
         let was_given = factory.is_some_and(|it| it.given);
         let Some(layer) = layer else {
             // Nodes that another origin holds get no `no` of their own: their leaves are decided one by one.
-            let gone = (was_given || is_entry(path)) && !(self.elsewhere)(path);
-            return match gone {
+            let removed = (was_given || is_entry(path)) && !(self.elsewhere)(path);
+            return match removed {
                 true => self.add_statement(path, StatementAction::No),
                 false => self.branch(path, &nothing, factory.unwrap_or(&nothing)),
             };
@@ -131,10 +131,10 @@ impl RunningLines<'_> {
             self.add_statement(path, StatementAction::No);
         }
         let factory = factory.filter(|_| !again).unwrap_or(&nothing);
-        let (at, new) = (self.said.len(), layer.given && !factory.given);
+        let (at, new) = (self.lines.len(), layer.given && !factory.given);
         self.branch(path, layer, factory);
-        if new || layer.given && self.said.len() > at {
-            self.said.insert(
+        if new || layer.given && self.lines.len() > at {
+            self.lines.insert(
                 at,
                 PrintedLine { path: path.clone(), act: StatementAction::Create, note: None },
             );

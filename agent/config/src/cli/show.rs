@@ -39,7 +39,7 @@ pub const SHOW_COMMANDS: [ShowCommand; 3] = [
 
 /// Error for an unknown command, which lists those that exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no command `{0}`: {known}", known = known())]
+#[error("there is no command `{0}`: {commands}", commands = list_of_commands())]
 pub struct UnknownCommand(pub String);
 
 /// Runs a command; several blanks between words count as one.
@@ -55,7 +55,7 @@ pub fn show(configuration: &Configuration, command: &str) -> Result<String, Unkn
     }
 }
 
-fn known() -> String {
+fn list_of_commands() -> String {
     let mut text = String::new();
     for (number, show) in SHOW_COMMANDS.iter().enumerate() {
         let comma = if number == 0 { "" } else { "; " };
@@ -66,8 +66,8 @@ fn known() -> String {
 
 fn running_config(configuration: &Configuration) -> String {
     let layer = configuration.layers().tree(LayerKey::CLIENT_NATIVE);
-    let held = |path: &InstancePath| is_explicit_in_openconfig(configuration, path);
-    running(&configuration.models().native, layer, configuration.factory(), &held)
+    let is_elsewhere = |path: &InstancePath| is_explicit_in_openconfig(configuration, path);
+    running(&configuration.models().native, layer, configuration.factory(), &is_elsewhere)
 }
 
 /// True for a native leaf or entry whose counterpart the OpenConfig client holds explicitly.

@@ -56,7 +56,7 @@ fn odd() -> &'static Schema {
 
 /// `line path=value`, `line +path`, `line -path`.
 fn statement_lines(schema: &Schema, statements: &[Statement]) -> Vec<String> {
-    let shown = |it: &Statement| {
+    let line = |it: &Statement| {
         let path = it.path.to_path(schema);
         match &it.act {
             StatementAction::Set(value) => format!("{} {path}={value}", it.line),
@@ -64,5 +64,5 @@ fn statement_lines(schema: &Schema, statements: &[Statement]) -> Vec<String> {
             StatementAction::No => format!("{} -{path}", it.line),
         }
     };
-    statements.iter().map(shown).collect()
+    statements.iter().map(line).collect()
 }

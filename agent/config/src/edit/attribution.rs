@@ -22,7 +22,7 @@ use crate::value::Value;
 #[derive(Debug)]
 pub(crate) struct Attribution<'a> {
     models: &'a Models,
-    named: Vec<OperationScope>,
+    scopes: Vec<OperationScope>,
     /// Permissions of the author, which limit what a message may reveal.
     pub(super) authorization: EditAuthorization,
 }
@@ -46,7 +46,7 @@ pub(super) struct CliText {
 /// A text by lines.
 #[derive(Debug)]
 struct LineIndex {
-    said: Vec<String>,
+    texts: Vec<String>,
     /// Number of the last line about each path.
     about: HashMap<InstancePath, usize>,
 }
@@ -66,7 +66,7 @@ struct ErrorLocation {
 
 impl<'a> Attribution<'a> {
     pub(super) fn new(models: &'a Models) -> Self {
-        Self { models, named: Vec::new(), authorization: EditAuthorization::default() }
+        Self { models, scopes: Vec::new(), authorization: EditAuthorization::default() }
     }
 
     /// Attribution for a change of whole trees, with one operation for each origin.
@@ -82,11 +82,11 @@ impl<'a> Attribution<'a> {
     }
 
     pub(super) fn path(&mut self, operation: EditOperation, origin: Origin, pattern: PathPattern) {
-        self.named.push(OperationScope::Path { operation, origin, pattern });
+        self.scopes.push(OperationScope::Path { operation, origin, pattern });
     }
 
     pub(super) fn text(&mut self, text: CliText) {
-        self.named.push(OperationScope::Text(text));
+        self.scopes.push(OperationScope::Text(text));
     }
 
     /// Errors for the problems of the union, at most [`MAX_CONFLICTS`], in the order of their operations. Where a service
@@ -154,13 +154,13 @@ impl<'a> Attribution<'a> {
 
     /// Error of the last operation that concerns `subject`.
     pub(super) fn error(&self, subject: Subject<'_>, cause: EditCause) -> EditError {
-        let culprit = self.named.iter().rev().find_map(|named| self.locate(named, subject));
+        let culprit = self.scopes.iter().rev().find_map(|scope| self.locate(scope, subject));
         let culprit = culprit.unwrap_or_else(|| self.last(subject));
         EditError::new(culprit.operation, culprit.place, cause)
     }
 
-    fn locate(&self, named: &OperationScope, subject: Subject<'_>) -> Option<ErrorLocation> {
-        let (operation, place) = match named {
+    fn locate(&self, scope: &OperationScope, subject: Subject<'_>) -> Option<ErrorLocation> {
+        let (operation, place) = match scope {
             OperationScope::Path { operation, origin: Origin::OpenConfig, pattern } => {
                 let path = subject.openconfig.filter(|path| pattern.overlaps(path))?;
                 (*operation, path_text(&self.models.openconfig, path))
@@ -178,7 +178,7 @@ impl<'a> Attribution<'a> {
 
     /// Fallback when no operation named the subject: the last operation, which must have implied it.
     fn last(&self, subject: Subject<'_>) -> ErrorLocation {
-        let operation = self.named.last().map(|named| match named {
+        let operation = self.scopes.last().map(|scope| match scope {
             OperationScope::Path { operation, .. } => *operation,
             OperationScope::Text(text) => text.operation,
         });
@@ -192,7 +192,7 @@ impl<'a> Attribution<'a> {
 
     /// Error of the last operation, without naming a subject.
     pub(crate) fn last_operation_error(&self, cause: EditCause) -> EditError {
-        let (operation, place) = match self.named.last() {
+        let (operation, place) = match self.scopes.last() {
             Some(OperationScope::Path { operation, origin, pattern }) => {
                 let path = pattern.concrete().unwrap_or_default();
                 (*operation, path_text(self.models.schema(*origin), &path))
@@ -211,9 +211,9 @@ impl<'a> Attribution<'a> {
         subject: Subject<'_>,
         value: Option<&Value>,
     ) -> ConflictSide {
-        let said =
+        let text =
             value.map_or_else(|| "to be absent".to_owned(), |it| format!("`{}`", excerpt(it)));
-        let side = self.side_with_text(layer, subject, said);
+        let side = self.side_with_text(layer, subject, text);
         let native = subject.native.filter(|_| layer == LayerKey::CLIENT_NATIVE);
         let line = native.filter(|path| self.authorization.may_read(Origin::Native, path));
         ConflictSide {
@@ -227,7 +227,7 @@ impl<'a> Attribution<'a> {
         &self,
         layer: LayerKey,
         subject: Subject<'_>,
-        said: String,
+        text: String,
     ) -> ConflictSide {
         let path = match (layer.origin, subject.openconfig, subject.native) {
             (Origin::OpenConfig, Some(path), _) => Some((Origin::OpenConfig, path)),
@@ -235,7 +235,7 @@ impl<'a> Attribution<'a> {
             _ => None,
         };
         let hidden = path.is_some_and(|(origin, path)| !self.authorization.may_read(origin, path));
-        let value = if hidden { "set otherwise".to_owned() } else { said };
+        let value = if hidden { "set otherwise".to_owned() } else { text };
         let path = path.map(|(origin, path)| path_text(self.models.schema(origin), path));
         ConflictSide {
             layer,
@@ -249,7 +249,7 @@ impl<'a> Attribution<'a> {
     /// The CLI line about a native leaf: that of the request with its number, or for a stored value the line that
     /// would create it.
     fn line(&self, native: &InstancePath, value: Option<&Value>) -> Option<String> {
-        for named in self.named.iter().rev() {
+        for named in self.scopes.iter().rev() {
             match named {
                 OperationScope::Text(text) => {
                     if let Some(line) = text.line_of(native) {
@@ -288,13 +288,13 @@ impl CliText {
 
     /// Quotes a line with its number.
     pub(super) fn quoted(&self, line: usize) -> String {
-        let said = line.checked_sub(1).and_then(|at| self.lines().said.get(at));
-        excerpt(&format_args!("line {line}: {}", said.map_or("", String::as_str)))
+        let text = line.checked_sub(1).and_then(|at| self.lines().texts.get(at));
+        excerpt(&format_args!("line {line}: {}", text.map_or("", String::as_str)))
     }
 
     fn lines(&self) -> &LineIndex {
         self.lines.get_or_init(|| LineIndex {
-            said: self.text.lines().map(|line| line.trim().to_owned()).collect(),
+            texts: self.text.lines().map(|line| line.trim().to_owned()).collect(),
             about: self.statements.iter().map(|it| (it.path.clone(), it.line)).collect(),
         })
     }

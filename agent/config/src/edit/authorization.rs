@@ -96,8 +96,8 @@ impl EditAuthorization {
         Self(other.or_else(|| self.0.clone()))
     }
 
-    fn refuses(&self, asked: impl FnOnce(&dyn EditAuthorizer) -> bool) -> bool {
-        self.0.as_deref().is_some_and(|admission| !asked(admission))
+    fn refuses(&self, is_permitted: impl FnOnce(&dyn EditAuthorizer) -> bool) -> bool {
+        self.0.as_deref().is_some_and(|admission| !is_permitted(admission))
     }
 
     /// True when messages may include the path.
@@ -174,12 +174,12 @@ impl EditSession<'_> {
         let Some(admission) = &self.authorization.0 else { return Ok(()) };
         let changed = admission.may_change(self.before, &self.layers, self.forms);
         changed.map_err(|(origin, path)| {
-            let known = admission.may_read(origin, &path);
+            let is_readable = admission.may_read(origin, &path);
             let subject = match origin {
                 Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
                 Origin::Native => Subject { native: Some(&path), openconfig: None },
             };
-            let error = match known {
+            let error = match is_readable {
                 true => self.attribution.error(subject, EditCause::Denied),
                 false => self.attribution.last_operation_error(EditCause::Denied),
             };

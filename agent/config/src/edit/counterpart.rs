@@ -25,8 +25,8 @@ impl NativeRemoval<'_> {
         let anchor = &self.models.map.anchors[at];
         let mapped = anchor.leaves.iter().filter(|leaf| leaf.key.is_none());
         for leaf in mapped {
-            let named = leaf.openconfig.as_ref().is_some_and(|it| it.steps.starts_with(rest));
-            if named && leaf_at(entry, &leaf.native).is_some() {
+            let is_named = leaf.openconfig.as_ref().is_some_and(|it| it.steps.starts_with(rest));
+            if is_named && leaf_at(entry, &leaf.native).is_some() {
                 let way: Vec<Step> = leaf.native.iter().copied().map(Step::node).collect();
                 entry.remove_at(&self.models.native, &way);
             }
@@ -51,8 +51,8 @@ impl NativeRemoval<'_> {
             return;
         }
         if counterpart.above.starts_with(rest) {
-            let held = native_list(entry, &anchor.native);
-            let keys: Vec<Keys> = held.into_iter().flat_map(|it| it.iter().map(key)).collect();
+            let entries = native_list(entry, &anchor.native);
+            let keys: Vec<Keys> = entries.into_iter().flat_map(|it| it.iter().map(key)).collect();
             keys.iter().for_each(|keys| self.named(at, anchor, entry, keys, &[]));
             return;
         }

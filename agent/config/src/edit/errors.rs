@@ -62,8 +62,8 @@ pub enum EditCause {
     Wildcard,
     #[error("key `{0}` is missing")]
     MissingKeys(String),
-    #[error("key `{key}` is `{given}` here, but the entry is `{entry}`")]
-    KeyMismatch { key: String, entry: String, given: String },
+    #[error("key `{key}` is `{value}` here, but the entry is `{entry}`")]
+    KeyMismatch { key: String, entry: String, value: String },
     /// Section 3.4.4 of the gNMI specification: only deletes remove.
     #[error("an empty value cannot replace it; use a delete")]
     Empty,
@@ -74,8 +74,8 @@ pub enum EditCause {
     #[error("{0}: a union_replace of paths takes a leaf in one origin only")]
     Overlap(Box<Conflict>),
     /// Two entries of one union_replace, which have no order, have different values.
-    #[error("another entry of the request says `{held}`, this one `{given}`")]
-    Contradiction { held: String, given: String },
+    #[error("another entry of the request says `{other}`, this one `{value}`")]
+    Contradiction { other: String, value: String },
     /// Valid in the model, but not supported by this device.
     #[error("{0}")]
     Unsupported(String),
@@ -141,11 +141,11 @@ impl EditCause {
             Self::MissingKeys(text) => Self::MissingKeys(excerpt(&text)),
             Self::Unsupported(text) => Self::Unsupported(excerpt(&text)),
             Self::Work { kind, text } => Self::Work { kind, text: excerpt(&text) },
-            Self::KeyMismatch { key, entry, given } => {
-                Self::KeyMismatch { key, entry: excerpt(&entry), given: excerpt(&given) }
+            Self::KeyMismatch { key, entry, value } => {
+                Self::KeyMismatch { key, entry: excerpt(&entry), value: excerpt(&value) }
             }
-            Self::Contradiction { held, given } => {
-                Self::Contradiction { held: excerpt(&held), given: excerpt(&given) }
+            Self::Contradiction { other, value } => {
+                Self::Contradiction { other: excerpt(&other), value: excerpt(&value) }
             }
             other => other,
         }

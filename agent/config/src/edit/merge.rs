@@ -34,13 +34,13 @@ impl LeafListAdditions {
     pub(super) fn add(
         &mut self,
         (origin, path): (Origin, &InstancePath),
-        held: &Value,
+        current: &Value,
         more: &Leaf<LeafMark>,
     ) -> Result<(), LimitExceeded> {
         let lists = self.lists.entry(origin).or_default();
         if !lists.contains_key(path) {
             let addition =
-                Addition { entries: LeafListBuilder::of(entries(held)), mark: more.meta };
+                Addition { entries: LeafListBuilder::of(entries(current)), mark: more.meta };
             lists.insert(path.clone(), addition);
         }
         let Some(addition) = lists.get_mut(path) else { return Ok(()) };
@@ -145,9 +145,9 @@ impl<'a, 'f> SubtreeMerge<'a, 'f> {
         leaf: &Leaf<LeafMark>,
     ) -> Result<(), InvalidPayload> {
         match into.value(node) {
-            Some(held) if self.schema.node(node).kind == NodeKind::LeafList => {
+            Some(present) if self.schema.node(node).kind == NodeKind::LeafList => {
                 let path = self.path();
-                let added = self.additions.add((self.origin, &path), held, leaf);
+                let added = self.additions.add((self.origin, &path), present, leaf);
                 added.map_err(|error| InvalidPayload {
                     path: path.to_path(self.schema).to_string(),
                     cause: EditCause::Limit(error),

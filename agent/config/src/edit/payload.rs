@@ -86,7 +86,7 @@ pub(super) fn read(
 fn annotation(
     annotations: Option<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Option<SmolStr>, EditCause> {
-    let mut kept = None;
+    let mut document = None;
     for (name, value) in annotations.into_iter().flatten() {
         match (name.as_str(), value) {
             (ANNOTATION, serde_json::Value::String(text)) => {
@@ -94,7 +94,7 @@ fn annotation(
                     let size = "the annotation has more than 1048000 octets".to_owned();
                     return Err(EditCause::BadValue(size));
                 }
-                kept = Some(SmolStr::from(text));
+                document = Some(SmolStr::from(text));
             }
             (ANNOTATION, _) => {
                 return Err(EditCause::BadValue("the annotation is no base64 string".to_owned()));
@@ -106,7 +106,7 @@ fn annotation(
             }
         }
     }
-    Ok(kept)
+    Ok(document)
 }
 
 fn is_empty_object(text: &[u8]) -> bool {
@@ -123,7 +123,7 @@ impl From<JsonError> for InvalidPayload {
             JsonErrorKind::MissingKey(key) => EditCause::MissingKeys(key),
             JsonErrorKind::Stop(stop) => EditCause::from(stop),
             JsonErrorKind::KeyMismatch { key, path, payload } => {
-                EditCause::KeyMismatch { key, entry: path, given: payload }
+                EditCause::KeyMismatch { key, entry: path, value: payload }
             }
             other => EditCause::BadValue(other.to_string()),
         };

@@ -42,17 +42,17 @@ impl<'a> Reconciler<'a> {
         &mut self,
         supplied: &'a Arc<Branch<LeafMark>>,
         view: OptionalBranch<'_, LeafMark>,
-        held: OptionalBranch<'_, LeafMark>,
+        stored: OptionalBranch<'_, LeafMark>,
     ) -> Option<Arc<Branch<LeafMark>>> {
         let last = self.way.last();
         let (node, entry) =
             last.map_or((self.schema.root(), false), |(node, keys)| (*node, keys.is_some()));
         let unit = entry || self.is_unit(node);
         self.inside_entry |= entry;
-        let compared = self.branch(supplied, view, held);
+        let compared = self.branch(supplied, view, stored);
         if unit && compared.same {
             self.keep();
-            return held.cloned();
+            return stored.cloned();
         }
         Some(compared.result)
     }
@@ -61,7 +61,7 @@ impl<'a> Reconciler<'a> {
         &mut self,
         supplied: &'a Arc<Branch<LeafMark>>,
         view: OptionalBranch<'_, LeafMark>,
-        held: OptionalBranch<'_, LeafMark>,
+        stored: OptionalBranch<'_, LeafMark>,
     ) -> Comparison {
         let Some(view) = view else { return Comparison { same: false, result: supplied.clone() } };
         let mut same = contents(supplied) == contents(view);
@@ -70,13 +70,13 @@ impl<'a> Reconciler<'a> {
             match child {
                 Child::Leaf(leaf) => same &= view.value(*node) == Some(&leaf.value),
                 Child::Container(branch) => {
-                    let held = held.and_then(|held| held.container(*node));
+                    let stored = stored.and_then(|stored| stored.container(*node));
                     self.way.push((*node, None));
-                    let compared = self.branch(branch, view.container(*node), held);
+                    let compared = self.branch(branch, view.container(*node), stored);
                     same &= compared.same;
                     if compared.same && self.is_unit(*node) {
                         self.keep();
-                        patches.push((*node, held.cloned().map(Child::Container)));
+                        patches.push((*node, stored.cloned().map(Child::Container)));
                     } else if !Arc::ptr_eq(&compared.result, branch) {
                         let result = Some(compared.result).filter(|it| !it.is_empty());
                         patches.push((*node, result.map(Child::Container)));
@@ -84,8 +84,8 @@ impl<'a> Reconciler<'a> {
                     self.way.pop();
                 }
                 Child::List(list) => {
-                    let held = held.and_then(|held| held.list(*node));
-                    let (list_same, patched) = self.list(*node, list, view.list(*node), held);
+                    let stored = stored.and_then(|stored| stored.list(*node));
+                    let (list_same, patched) = self.list(*node, list, view.list(*node), stored);
                     same &= list_same;
                     patches.extend(patched.map(|list| {
                         (*node, Some(Child::List(list)).filter(|list| !list.is_empty()))
@@ -101,20 +101,20 @@ impl<'a> Reconciler<'a> {
         node: NodeId,
         supplied: &'a List<LeafMark>,
         view: Option<&List<LeafMark>>,
-        held: Option<&List<LeafMark>>,
+        stored: Option<&List<LeafMark>>,
     ) -> (bool, Option<List<LeafMark>>) {
         let Some(view) = view else { return (false, None) };
         let mut same = supplied.len() == view.len();
         let mut patches: Vec<(&Keys, Option<Arc<Branch<LeafMark>>>)> = Vec::new();
         let inside_entry = std::mem::replace(&mut self.inside_entry, true);
         for (keys, entry) in supplied.iter() {
-            let held = held.and_then(|held| held.get(keys));
+            let stored = stored.and_then(|stored| stored.get(keys));
             self.way.push((node, Some(keys)));
-            let compared = self.branch(entry, view.get(keys), held);
+            let compared = self.branch(entry, view.get(keys), stored);
             same &= compared.same;
             if compared.same {
                 self.keep();
-                patches.push((keys, held.cloned()));
+                patches.push((keys, stored.cloned()));
             } else if !Arc::ptr_eq(&compared.result, entry) {
                 patches.push((keys, Some(compared.result)));
             }
@@ -122,7 +122,7 @@ impl<'a> Reconciler<'a> {
         }
         self.inside_entry = inside_entry;
         if same {
-            return (true, Some(held.cloned().unwrap_or_default()));
+            return (true, Some(stored.cloned().unwrap_or_default()));
         }
         if patches.is_empty() {
             return (false, None);

@@ -32,15 +32,15 @@ const CONFIG: &str = "config";
 
 /// Turns a secret as sent into the form that is stored.
 pub trait SecretKeeper: fmt::Debug + Send + Sync {
-    /// Returns the reference to store for `given`: `held`, when that is the same secret. May take a tenth of a second.
+    /// Returns the reference to store for `cleartext`: `current`, when that is the same secret. May take a tenth of a second.
     ///
     /// # Errors
     /// The reason for which the secret is refused, without the secret.
     fn keep(
         &self,
         leaf: SecretLeaf,
-        given: &str,
-        held: Option<&SecretRef>,
+        cleartext: &str,
+        current: Option<&SecretRef>,
     ) -> Result<SecretRef, String>;
 }
 
@@ -73,14 +73,14 @@ struct SecretNodes {
     leaves: [(NodeId, SecretLeaf); SecretLeaf::ALL.len()],
 }
 
-/// Secrets that one request has given so far.
+/// Secrets that one request has sent so far.
 #[derive(Debug, Default)]
 pub(super) struct SecretEdits {
     keeper: SecretKeeperHandle,
     /// Looked up when a request first comes near a user.
     place: Option<SecretNodes>,
     /// As they were sent.
-    given: BTreeMap<(SmolStr, SecretLeaf), Zeroizing<String>>,
+    sent: BTreeMap<(SmolStr, SecretLeaf), Zeroizing<String>>,
 }
 
 /// A secret as it was sent, with its user.
@@ -269,12 +269,12 @@ impl EditSession<'_> {
         text: Zeroizing<String>,
     ) -> Result<(), EditCause> {
         let key = |leaf| (name.clone(), leaf);
-        if leaf.other_form().is_some_and(|other| self.secrets.given.contains_key(&key(other))) {
+        if leaf.other_form().is_some_and(|other| self.secrets.sent.contains_key(&key(other))) {
             return Err(EditCause::BadValue(
                 "a request gives a user one of `password` and `password-hashed`".to_owned(),
             ));
         }
-        match self.secrets.given.get(&key(leaf)) {
+        match self.secrets.sent.get(&key(leaf)) {
             Some(known) if *known == text => return Ok(()),
             Some(_) if matches!(operation, EditOperation::UnionReplace(_)) => {
                 return Err(EditCause::BadValue(
@@ -284,15 +284,15 @@ impl EditSession<'_> {
             _ => {}
         }
         let Some(keeper) = self.secrets.keeper.0.clone() else { return Ok(()) };
-        NEW_SECRETS.check(self.secrets.given.len() + 1).map_err(EditCause::Limit)?;
+        NEW_SECRETS.check(self.secrets.sent.len() + 1).map_err(EditCause::Limit)?;
         self.progress.check().map_err(EditCause::from)?;
         let before = &self.before.layers().secrets;
-        let held = match leaf.other_form() {
+        let current = match leaf.other_form() {
             Some(_) => before.password(name),
             None => before.get(name, leaf),
         };
-        let secret = keeper.keep(leaf, &text, held).map_err(EditCause::BadValue)?;
-        self.secrets.given.insert(key(leaf), text);
+        let secret = keeper.keep(leaf, &text, current).map_err(EditCause::BadValue)?;
+        self.secrets.sent.insert(key(leaf), text);
         if self.layers.secrets.get(name, leaf) != Some(&secret) {
             self.layers.secrets.set(name, leaf, secret);
         }
@@ -321,12 +321,12 @@ impl EditSession<'_> {
         }
         let Some(place) = self.secret_nodes() else { return };
         let tree = self.layers.tree(LayerKey::CLIENT_OPENCONFIG);
-        let held = self.layers.secrets.iter().filter_map(|(user, ..)| {
+        let users = self.layers.secrets.iter().filter_map(|(user, ..)| {
             let keys = Keys::single(Value::Str(user.clone()));
             let entry = place.entry(keys.clone());
             (pattern.overlaps(&entry) && tree.get(&entry).is_some()).then_some(keys)
         });
-        self.secret_users.extend(held);
+        self.secret_users.extend(users);
     }
 
     /// Forgets the secrets that a delete names or covers.

@@ -42,7 +42,7 @@ pub(crate) struct EditSession<'a> {
     /// Permissions of the author of the request.
     pub(super) authorization: EditAuthorization,
     pub(super) forms: RequestForms,
-    /// Secrets of users that it has given so far.
+    /// Secrets of users that it has sent so far.
     pub(super) secrets: SecretEdits,
     /// Users to whom the operation in progress gives or leaves secrets.
     pub(super) secret_users: BTreeSet<Keys>,
@@ -200,8 +200,8 @@ impl<'a> EditSession<'a> {
             self.remove(origin, path);
         }
         if origin == Origin::OpenConfig && self.before.has_factory() {
-            let shown = self.before.config_view(origin).select(pattern);
-            for (path, found) in shown {
+            let selected = self.before.config_view(origin).select(pattern);
+            for (path, found) in selected {
                 self.clear_factory(&path, found, &[]);
             }
         }
@@ -211,11 +211,12 @@ impl<'a> EditSession<'a> {
     /// for those in `kept`.
     fn restore_factory_ports(&mut self, named: (Origin, &PathPattern), kept: &[InstancePath]) {
         let (origin, layer) = (named.0, LayerKey::client(named.0));
-        let (shown, held) = (self.before.config_view(origin), self.layers.tree(layer).clone());
+        let (visible, layer_tree) =
+            (self.before.config_view(origin), self.layers.tree(layer).clone());
         let sent_back = |port: &Port<'_>| port.path(origin).is_some_and(|it| kept.contains(it));
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
         self.ports.restore(tree, named, |port| {
-            port.is_in(origin, shown) && !port.is_in(origin, &held) && !sent_back(port)
+            port.is_in(origin, visible) && !port.is_in(origin, &layer_tree) && !sent_back(port)
         });
     }
 
@@ -233,13 +234,13 @@ impl<'a> EditSession<'a> {
         &mut self,
         at: &InstancePath,
         found: NodeRef<'_, LeafMark>,
-        kept: &[InstancePath],
+        outermost_kept: &[InstancePath],
     ) {
         let map = &self.models().map;
         let mut natives = Vec::new();
-        let kept = outermost(kept);
+        let outermost_kept = outermost(outermost_kept);
         found.walk(&mut at.clone(), &mut |path, _| {
-            if !is_within(path, &kept) {
+            if !is_within(path, &outermost_kept) {
                 natives.extend(map.path_to_native(path));
             }
         });
@@ -280,16 +281,16 @@ impl<'a> EditSession<'a> {
         if let Err(cause) = self.writable(target.origin, &path) {
             return self.fail(operation, target, cause);
         }
-        let named = PathPattern::from(&path);
+        let pattern = PathPattern::from(&path);
         let clears = !matches!(operation, EditOperation::Update(_));
-        if clears && !self.may_clear(operation, target, &named) {
+        if clears && !self.may_clear(operation, target, &pattern) {
             return;
         }
         if clears {
-            self.scope.add_subtree(target.origin, &named);
+            self.scope.add_subtree(target.origin, &pattern);
         }
-        self.collect_secret_users(target.origin, &named);
-        self.attribution.path(operation, target.origin, named);
+        self.collect_secret_users(target.origin, &pattern);
+        self.attribution.path(operation, target.origin, pattern);
         let supplied = match payload::read(schema, &path, payload, &self.progress) {
             Ok(supplied) => supplied,
             Err(misfit) => return self.refuse(operation, misfit.path, misfit.cause),
@@ -359,8 +360,8 @@ impl<'a> EditSession<'a> {
         let node = schema.node(step.node);
         let leaf = Leaf::new(value, LeafMark::Explicit);
         match (node.kind == NodeKind::LeafList && !replace, tree.leaf(path)) {
-            (true, Some(held)) => {
-                let added = self.additions.add((target.origin, path), &held.value, &leaf);
+            (true, Some(present)) => {
+                let added = self.additions.add((target.origin, path), &present.value, &leaf);
                 if let Err(error) = added {
                     return self.fail(operation, target, EditCause::Limit(error));
                 }
@@ -386,12 +387,12 @@ impl<'a> EditSession<'a> {
         let (entry, key) = (&path.0[at], &path.0[path.0.len() - 1]);
         let name = &schema.node(key.node).name;
         let place = schema.keys(entry.node).iter().position(|key| schema.node(*key).name == *name);
-        let held = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.get(place));
-        if let Some(held) = held.filter(|held| *held != value) {
+        let entry_value = place.zip(entry.keys.as_ref()).and_then(|(place, keys)| keys.get(place));
+        if let Some(entry_value) = entry_value.filter(|entry_value| *entry_value != value) {
             let cause = EditCause::KeyMismatch {
                 key: name.to_string(),
-                entry: excerpt(held),
-                given: excerpt(value),
+                entry: excerpt(entry_value),
+                value: excerpt(value),
             };
             return self.fail(operation, target, cause);
         }
@@ -439,12 +440,14 @@ impl<'a> EditSession<'a> {
             return Ok(());
         };
         for (container, leaf, place) in self.models().map.mirrors(origin, *list) {
-            let (held, given) = (&keys[*place], payload.value(*leaf));
-            if let Some(given) = given.filter(|given| container == inside && *given != held) {
+            let (entry_value, leaf_value) = (&keys[*place], payload.value(*leaf));
+            if let Some(leaf_value) =
+                leaf_value.filter(|leaf_value| container == inside && *leaf_value != entry_value)
+            {
                 return Err(EditCause::KeyMismatch {
                     key: self.models().schema(origin).node(*leaf).name.to_string(),
-                    entry: excerpt(held),
-                    given: excerpt(given),
+                    entry: excerpt(entry_value),
+                    value: excerpt(leaf_value),
                 });
             }
         }
@@ -463,8 +466,8 @@ impl<'a> EditSession<'a> {
         let mut reconciler =
             Reconciler::new(schema, path, self.writes_both_origins || self.before.has_factory());
         let view = self.before.config_view(origin).branch(path);
-        let held = self.before.layers().tree(layer).branch(path);
-        let result = reconciler.run(branch, view, held);
+        let stored = self.before.layers().tree(layer).branch(path);
+        let result = reconciler.run(branch, view, stored);
         let tree = self.layers.tree_mut(layer);
         tree.remove(schema, path);
         if let Some(result) = result.filter(|it| it.given || !it.children().is_empty()) {
@@ -521,8 +524,8 @@ impl<'a> EditSession<'a> {
         for at in (0..path.0.len()).filter(|at| path.0[*at].keys.is_some()) {
             let steps = &path.0[..=at];
             let Some(Step { node, keys: Some(keys) }) = steps.last() else { continue };
-            let Some(held) = tree.branch(&InstancePath(steps.to_vec())) else { return };
-            let lacking = missing_key_copies(models, *node, keys, held);
+            let Some(entry_branch) = tree.branch(&InstancePath(steps.to_vec())) else { return };
+            let lacking = missing_key_copies(models, *node, keys, entry_branch);
             if !lacking.is_empty() {
                 let branch = tree.branch_mut(&models.openconfig, steps, &LeafMark::Explicit);
                 put_key_copies(branch, lacking);

@@ -17,7 +17,7 @@ use crate::tree::{Branch, Child, Leaf, NodeRef};
 pub(super) struct Negation {
     path: InstancePath,
     /// True when there was an X to remove.
-    held: bool,
+    existed: bool,
 }
 
 impl EditSession<'_> {
@@ -62,8 +62,8 @@ impl EditSession<'_> {
             if self.must_stop(operation) {
                 return;
             }
-            let done = self.admit(statement).and_then(|()| self.statement(statement));
-            if let Err(cause) = done {
+            let result = self.admit(statement).and_then(|()| self.statement(statement));
+            if let Err(cause) = result {
                 self.refuse(operation, text.quoted(statement.line), cause);
             }
         }
@@ -96,12 +96,12 @@ impl EditSession<'_> {
                     return Ok(());
                 };
                 let leaf = Leaf::new(value.clone(), LeafMark::Explicit);
-                let is_asked_for = |held: &&Leaf<LeafMark>| {
-                    held.meta == LeafMark::Explicit || self.additions.has(Origin::Native, path)
+                let is_asked_for = |present: &&Leaf<LeafMark>| {
+                    present.meta == LeafMark::Explicit || self.additions.has(Origin::Native, path)
                 };
                 match tree.leaf(path).filter(is_asked_for) {
-                    Some(held) if node.kind == NodeKind::LeafList => {
-                        self.additions.add((Origin::Native, path), &held.value, &leaf)?;
+                    Some(present) if node.kind == NodeKind::LeafList => {
+                        self.additions.add((Origin::Native, path), &present.value, &leaf)?;
                     }
                     _ => tree.set_leaf(schema, path, leaf),
                 }
@@ -111,13 +111,13 @@ impl EditSession<'_> {
             }
             StatementAction::No => {
                 let before = self.before.layers().tree(LayerKey::CLIENT_NATIVE);
-                let held = tree.remove(schema, path) || before.get(path).is_some();
-                let (named, left) = (PathPattern::from(path), tree.clone());
-                self.ports.restore(tree, (Origin::Native, &named), |port| {
-                    held && !port.is_in(Origin::Native, &left)
+                let present = tree.remove(schema, path) || before.get(path).is_some();
+                let (pattern, remaining) = (PathPattern::from(path), tree.clone());
+                self.ports.restore(tree, (Origin::Native, &pattern), |port| {
+                    present && !port.is_in(Origin::Native, &remaining)
                 });
                 self.additions.discard(Origin::Native, path);
-                self.negations.push(Negation { path: path.clone(), held });
+                self.negations.push(Negation { path: path.clone(), existed: present });
             }
         }
         Ok(())
@@ -130,8 +130,8 @@ impl EditSession<'_> {
         let native = self.layers.tree(LayerKey::CLIENT_NATIVE);
         let openconfig = self.layers.tree(LayerKey::CLIENT_OPENCONFIG);
         let mut errors = Vec::new();
-        for Negation { path, held } in &self.negations {
-            if *held && !union || native.get(path).is_some_and(is_explicit) {
+        for Negation { path, existed } in &self.negations {
+            if *existed && !union || native.get(path).is_some_and(is_explicit) {
                 continue;
             }
             if errors.len() == MAX_CONFLICTS {

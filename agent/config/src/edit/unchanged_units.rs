@@ -24,7 +24,8 @@ pub(super) fn conflicts(
             if leaf.meta == LeafMark::Explicit || errors.len() == MAX_CONFLICTS {
                 return;
             }
-            let Some((other, held)) = counterpart_value(before, layers, *origin, path, &leaf.value)
+            let Some((other, stated)) =
+                counterpart_value(before, layers, *origin, path, &leaf.value)
             else {
                 return;
             };
@@ -33,8 +34,8 @@ pub(super) fn conflicts(
                 Origin::Native => Subject { openconfig: Some(&other), native: Some(path) },
             };
             let values = match origin {
-                Origin::OpenConfig => (&held, &leaf.value),
-                Origin::Native => (&leaf.value, &held),
+                Origin::OpenConfig => (&stated, &leaf.value),
+                Origin::Native => (&leaf.value, &stated),
             };
             let sides = [
                 attribution.side(LayerKey::CLIENT_NATIVE, subject, Some(values.0)),
@@ -71,8 +72,9 @@ fn counterpart_value(
         }
     };
     let layer = LayerKey::client(other);
-    counterparts.into_iter().find_map(|(path, shown)| {
-        let held = layers.tree(layer).leaf(&path)?;
-        (held.meta == LeafMark::Explicit && held.value != shown).then(|| (path, held.value.clone()))
+    counterparts.into_iter().find_map(|(path, visible)| {
+        let stored = layers.tree(layer).leaf(&path)?;
+        (stored.meta == LeafMark::Explicit && stored.value != visible)
+            .then(|| (path, stored.value.clone()))
     })
 }

@@ -90,28 +90,34 @@ impl EditSession<'_> {
         let schema = self.models().schema(origin);
         let tree = self.layers.tree(LayerKey::client(origin));
         let mut found = Vec::new();
-        let mut note = |path: &InstancePath, held: &dyn Display, given: &dyn Display| {
+        let mut note = |path: &InstancePath, present: &dyn Display, other: &dyn Display| {
             if found.len() < MAX_CONFLICTS {
-                let cause = EditCause::Contradiction { held: excerpt(held), given: excerpt(given) };
+                let cause =
+                    EditCause::Contradiction { other: excerpt(present), value: excerpt(other) };
                 found.push((path.to_path(schema), cause));
             }
         };
         match supplied {
             ParsedPayload::Leaf(value) => {
-                if let Some(held) = tree.leaf(path).filter(|held| held.value != *value) {
-                    note(path, &held.value, value);
+                if let Some(present) = tree.leaf(path).filter(|present| present.value != *value) {
+                    note(path, &present.value, value);
                 }
             }
             ParsedPayload::Branch { branch, annotation, .. } => {
-                if let Some(held) = tree.branch(path) {
-                    counterpart::visit_differences(path, held, branch, &mut |path, held, given| {
-                        note(path, held, given);
-                    });
+                if let Some(present) = tree.branch(path) {
+                    counterpart::visit_differences(
+                        path,
+                        present,
+                        branch,
+                        &mut |path, present, other| {
+                            note(path, present, other);
+                        },
+                    );
                 }
-                if let (Some(held), Some(given)) = (&self.layers.annotation, annotation)
-                    && held != given
+                if let (Some(present), Some(other)) = (&self.layers.annotation, annotation)
+                    && present != other
                 {
-                    note(path, held, given);
+                    note(path, present, other);
                 }
             }
         }
@@ -127,8 +133,8 @@ impl EditSession<'_> {
         let supplied = std::mem::replace(&mut self.layers, self.before.layers().clone());
         self.layers.secrets = supplied.secrets.clone();
         self.check_overlaps(&supplied);
-        let named: Vec<_> = entries.iter().filter_map(|(it, _)| self.named(it)).collect();
-        for (origin, path) in &named {
+        let paths: Vec<_> = entries.iter().filter_map(|(it, _)| self.named(it)).collect();
+        for (origin, path) in &paths {
             match origin {
                 Origin::OpenConfig => self.clear_openconfig(path),
                 Origin::Native => self.clear_native(path),
@@ -150,7 +156,7 @@ impl EditSession<'_> {
         }
         let (tree, before) = (self.layers.tree_mut(LayerKey::CLIENT_NATIVE), self.before);
         let both = [Origin::OpenConfig, Origin::Native];
-        for (origin, path) in &named {
+        for (origin, path) in &paths {
             self.ports.restore(tree, (*origin, &PathPattern::from(path)), |port| {
                 both.iter().any(|origin| port.is_in(*origin, before.config_view(*origin)))
                     && !both.iter().any(|it| port.is_in(*it, supplied.tree(LayerKey::client(*it))))
@@ -176,8 +182,8 @@ impl EditSession<'_> {
         let models = self.models();
         self.remove(Origin::Native, path);
         for above in models.map.up_path(path) {
-            let held = self.layers.tree(LayerKey::CLIENT_OPENCONFIG).get(&above).is_some();
-            if held {
+            let is_present = self.layers.tree(LayerKey::CLIENT_OPENCONFIG).get(&above).is_some();
+            if is_present {
                 self.remove(Origin::OpenConfig, &above);
                 self.drop_bare_entries(&above);
             }
@@ -214,8 +220,8 @@ impl EditSession<'_> {
     /// Restores memory sharing of a rebuilt layer with its previous version, wherever the two are equal.
     pub(super) fn share_memory(&mut self, layer: LayerKey) {
         let before = self.before.layers().tree(layer);
-        let made: Tree<LeafMark> = std::mem::take(self.layers.tree_mut(layer));
-        *self.layers.tree_mut(layer) = made.sharing(before);
+        let rebuilt: Tree<LeafMark> = std::mem::take(self.layers.tree_mut(layer));
+        *self.layers.tree_mut(layer) = rebuilt.sharing(before);
     }
 }
 

@@ -136,10 +136,10 @@ impl Footprint {
                 walk.differences(Some(old), Some(new));
             }
         }
-        let (shown, shows) = (base.effective().root(), candidate.effective().root());
-        if !Arc::ptr_eq(shown, shows) {
+        let (before, after) = (base.effective().root(), candidate.effective().root());
+        if !Arc::ptr_eq(before, after) {
             let mut walk = Walk::new(models, Origin::Native, false, &mut footprint);
-            walk.differences(Some(shown), Some(shows));
+            walk.differences(Some(before), Some(after));
         }
         footprint.add_scope(base, scope);
         footprint.add_leases(models, base, candidate);

@@ -49,11 +49,11 @@ impl<'a> Walk<'a> {
         old: OptionalBranch<'_, M>,
         new: OptionalBranch<'_, M>,
     ) -> bool {
-        let given = |branch: OptionalBranch<'_, M>| branch.is_some_and(|it| it.given);
-        if given(old) != given(new) {
+        let is_explicit = |branch: OptionalBranch<'_, M>| branch.is_some_and(|it| it.given);
+        if is_explicit(old) != is_explicit(new) {
             self.add(None, Access::Write);
         }
-        let mut lost = given(old) && !given(new);
+        let mut lost = is_explicit(old) && !is_explicit(new);
         for (node, old, new) in beside(old.map(|it| &**it), new.map(|it| &**it)) {
             match old.or(new) {
                 Some(Child::Container(_)) => {
@@ -97,11 +97,11 @@ impl<'a> Walk<'a> {
                 self.add(None, Access::Write);
             }
             // What is in an entry is covered by it, but leaves outside of native entries are on their own.
-            let gone = (!whole || self.entry.is_empty()) && self.differences(it.old, it.new);
-            if let Some(entry) = it.new.filter(|_| gone && self.layer) {
+            let lost_inside = (!whole || self.entry.is_empty()) && self.differences(it.old, it.new);
+            if let Some(entry) = it.new.filter(|_| lost_inside && self.layer) {
                 self.read_support(entry);
             }
-            lost |= gone || it.new.is_none();
+            lost |= lost_inside || it.new.is_none();
             self.leave(outer);
         }
         lost

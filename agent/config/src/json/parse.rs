@@ -288,10 +288,10 @@ impl<M: LeafMeta> DocumentReader<'_, M> {
             else {
                 continue;
             };
-            let said = branch.container(container).and_then(|c| c.value(twin));
-            match (said, branch.value(*key)) {
-                (Some(said), Some(is)) if said != is => {
-                    return Err(mismatch(self.schema.node(*key), is, said));
+            let copy = branch.container(container).and_then(|c| c.value(twin));
+            match (copy, branch.value(*key)) {
+                (Some(copy), Some(is)) if copy != is => {
+                    return Err(mismatch(self.schema.node(*key), is, copy));
                 }
                 (None, Some(is)) if self.writable => {
                     let is = is.clone();
@@ -402,16 +402,17 @@ impl<M: LeafMeta> BranchSeed<'_, '_, M> {
             }
             _ => None,
         };
-        let result = match (known_key, self.branch.child(id)) {
-            (None, Some(_)) => Err(self.reader.fail(JsonErrorKind::Duplicate)),
-            (Some(known), _) => map
-                .next_value_seed(LeafSeed { reader: self.reader, node })
-                .and_then(|said| match said == *known {
-                    true => Ok(()),
-                    false => Err(self.reader.fail(mismatch(node, known, &said))),
-                }),
-            (None, None) => self.new_child(node, map),
-        };
+        let result =
+            match (known_key, self.branch.child(id)) {
+                (None, Some(_)) => Err(self.reader.fail(JsonErrorKind::Duplicate)),
+                (Some(key), _) => map
+                    .next_value_seed(LeafSeed { reader: self.reader, node })
+                    .and_then(|value| match value == *key {
+                        true => Ok(()),
+                        false => Err(self.reader.fail(mismatch(node, key, &value))),
+                    }),
+                (None, None) => self.new_child(node, map),
+            };
         result.inspect_err(|_| match &node.kind {
             NodeKind::List { .. }
                 if self

@@ -18,9 +18,9 @@ pub fn print<M: LeafMeta>(
     node: NodeId,
     found: NodeRef<'_, M>,
     flavour: Flavour,
-    shown: NodeFilter<'_>,
+    filter: NodeFilter<'_>,
 ) -> Option<Vec<u8>> {
-    print_while(schema, node, found, flavour, shown, &|_| ControlFlow::Continue(()))
+    print_while(schema, node, found, flavour, filter, &|_| ControlFlow::Continue(()))
         .continue_value()
         .flatten()
 }
@@ -31,10 +31,10 @@ pub fn print_while<M: LeafMeta>(
     node: NodeId,
     found: NodeRef<'_, M>,
     flavour: Flavour,
-    shown: NodeFilter<'_>,
+    filter: NodeFilter<'_>,
     go_on: &dyn Fn(usize) -> ControlFlow<()>,
 ) -> ControlFlow<(), Option<Vec<u8>>> {
-    let mut printer = Printer { schema, flavour, shown, go_on, is_halted: false, out: Vec::new() };
+    let mut printer = Printer { schema, flavour, filter, go_on, is_halted: false, out: Vec::new() };
     let node = schema.node(node);
     let printed = match found {
         NodeRef::Leaf(leaf) => printer.leaf(node, &leaf.value),
@@ -73,7 +73,7 @@ pub fn annotate(document: &[u8], name: &str, value: &str) -> Vec<u8> {
 struct Printer<'a> {
     schema: &'a Schema,
     flavour: Flavour,
-    shown: NodeFilter<'a>,
+    filter: NodeFilter<'a>,
     go_on: &'a dyn Fn(usize) -> ControlFlow<()>,
     /// Printing was stopped, so the output is incomplete.
     is_halted: bool,
@@ -84,11 +84,11 @@ impl Printer<'_> {
     /// Prints a leaf. Like the methods below, returns whether there is output to keep; if not, the output is
     /// unchanged.
     fn leaf(&mut self, node: &Node, value: &Value) -> bool {
-        let shown = (self.shown)(node);
-        if shown {
+        let is_shown = (self.filter)(node);
+        if is_shown {
             write(&mut self.out, node, value, self.flavour);
         }
-        shown
+        is_shown
     }
 
     /// Prints an object. `outer` is the module of its own name, `None` at the top of the document.
@@ -99,7 +99,7 @@ impl Printer<'_> {
         outer: Option<ModuleId>,
     ) -> bool {
         let start = self.out.len();
-        let mut worth = branch.given && (self.shown)(node);
+        let mut worth = branch.given && (self.filter)(node);
         let mut first = true;
         self.out.push(b'{');
         for (id, child) in branch.children() {
@@ -112,10 +112,10 @@ impl Printer<'_> {
             }
             let node = self.schema.node(*id);
             self.name(node, outer);
-            let shown = self.child(node, child);
+            let has_output = self.child(node, child);
             // Keys alone do not make an entry appear, because it may exist in state only.
-            worth |= shown && !self.schema.is_list_key(node.id);
-            if shown || self.key(node, child) {
+            worth |= has_output && !self.schema.is_list_key(node.id);
+            if has_output || self.key(node, child) {
                 first = false;
             } else {
                 self.out.truncate(before);

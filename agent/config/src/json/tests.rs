@@ -190,8 +190,8 @@ fn a_filter_keeps_the_keys_of_what_it_shows() {
         panic!()
     };
     let root = std::sync::Arc::new(root);
-    let print = |shown: NodeFilter<'_>| {
-        let out = print(&schema, schema.root(), NodeRef::Branch(&root), Flavour::Plain, shown)
+    let print = |filter: NodeFilter<'_>| {
+        let out = print(&schema, schema.root(), NodeRef::Branch(&root), Flavour::Plain, filter)
             .unwrap_or_default();
         String::from_utf8(out).unwrap()
     };

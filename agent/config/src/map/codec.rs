@@ -119,7 +119,7 @@ const SPEEDS: &[(u64, &str)] = &[
 
 fn speed_to_native(value: &Value) -> Result<Value, String> {
     let Value::Identity(identity) = value else { return Err("not a port speed".to_owned()) };
-    match SPEEDS.iter().find(|(_, known)| identity == known) {
+    match SPEEDS.iter().find(|(_, other)| identity == other) {
         Some((mbps, _)) => Ok(Value::Uint(*mbps)),
         None => Err(format!("`{identity}` is no speed that a port can be configured with")),
     }
@@ -128,8 +128,8 @@ fn speed_to_native(value: &Value) -> Result<Value, String> {
 /// Converts a speed. One without an OpenConfig identity becomes the identity for unknown.
 fn speed_to_openconfig(value: &Value) -> Option<Value> {
     let Value::Uint(speed) = value else { return None };
-    let known = SPEEDS.iter().find(|(mbps, _)| mbps == speed);
-    let identity = known.map_or("openconfig-if-ethernet:SPEED_UNKNOWN", |(_, identity)| identity);
+    let entry = SPEEDS.iter().find(|(mbps, _)| mbps == speed);
+    let identity = entry.map_or("openconfig-if-ethernet:SPEED_UNKNOWN", |(_, identity)| identity);
     Some(Value::Identity(Name::constant(identity)))
 }
 
@@ -214,8 +214,8 @@ fn services_to_openconfig(value: &Value) -> Option<Value> {
         }
         _ => None,
     };
-    let known: Vec<Value> = words.iter().filter_map(identity).collect();
-    (!known.is_empty()).then(|| Value::List(known.into()))
+    let identities: Vec<Value> = words.iter().filter_map(identity).collect();
+    (!identities.is_empty()).then(|| Value::List(identities.into()))
 }
 
 const DROP: &str = "openconfig-local-routing:DROP";

@@ -134,7 +134,7 @@ impl<'a> Compiler<'a> {
             let (_, text) = elem
                 .keys
                 .iter()
-                .find(|(known, _)| known == name)
+                .find(|(key_name, _)| key_name == name)
                 .ok_or_else(|| format!("key `{name}` is missing"))?;
             if text != SHARED {
                 return Ok(KeyRule::Fixed(key_value(self.openconfig, *key, text)?));
@@ -310,7 +310,7 @@ impl<'a> Compiler<'a> {
         let elem = list.elems.last().ok_or("a list is missing")?;
         let allowed = |key: &NodeId| {
             let name = &schema.node(*key).name;
-            let text = elem.keys.iter().find(|(known, _)| known == name);
+            let text = elem.keys.iter().find(|(key_name, _)| key_name == name);
             text.filter(|(_, text)| text != SHARED)
                 .map(|(_, text)| key_value(schema, *key, text))
                 .into_iter()
@@ -489,7 +489,7 @@ fn steps(schema: &Schema, start: NodeId, path: &Path) -> Result<Vec<Step>, Strin
         }
         let value = |key: &NodeId| {
             let name = &schema.node(*key).name;
-            let text = elem.keys.iter().find(|(known, _)| known == name);
+            let text = elem.keys.iter().find(|(key_name, _)| key_name == name);
             let (_, text) = text.ok_or_else(|| format!("`{elem}` has no key `{name}`"))?;
             key_value(schema, *key, text)
         };

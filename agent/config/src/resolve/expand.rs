@@ -223,9 +223,9 @@ impl<S: SchemaFilter> Walk<'_, S> {
         for state in states.iter(self.path.elems.len()) {
             let Some(elem) = self.path.elems.get(state.next) else { continue };
             let place = ElementLookup { schema: self.schema, path: self.path, at: state.next };
-            let named = (!is_open(&elem.name)).then(|| place.child(above));
+            let name_node = (!is_open(&elem.name)).then(|| place.child(above));
             for (index, child) in children.iter().enumerate() {
-                if named.is_some_and(|named| named != Some(*child)) {
+                if name_node.is_some_and(|name_node| name_node != Some(*child)) {
                     continue;
                 }
                 if below[index].is_none() {

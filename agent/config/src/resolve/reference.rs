@@ -77,14 +77,14 @@ fn extend(parent: &PathPattern, node: NodeId, keys: Option<KeyPattern>) -> PathP
 
 /// Drops each pattern that another one includes, so that no node is read twice.
 fn without_included(found: Vec<PathPattern>) -> Vec<PathPattern> {
-    let mut kept: Vec<PathPattern> = Vec::new();
+    let mut patterns: Vec<PathPattern> = Vec::new();
     for pattern in found {
-        if !kept.iter().any(|k| k.includes(&pattern)) {
-            kept.retain(|k| !pattern.includes(k));
-            kept.push(pattern);
+        if !patterns.iter().any(|k| k.includes(&pattern)) {
+            patterns.retain(|k| !pattern.includes(k));
+            patterns.push(pattern);
         }
     }
-    kept
+    patterns
 }
 
 impl PatternStep {

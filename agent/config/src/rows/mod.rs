@@ -365,11 +365,11 @@ fn mark_of(code: u8) -> Result<LeafMark, &'static str> {
 fn full_name(schema: &Schema, node: NodeId) -> String {
     let up = |node: &NodeId| schema.node(*node).parent;
     let way: Vec<NodeId> = std::iter::successors(Some(node), up).collect();
-    let named = way.iter().rev().skip(1).map(|node| {
+    let steps = way.iter().rev().skip(1).map(|node| {
         let node = schema.node(*node);
         format!("/{}:{}", schema.module(node.module).name, node.name)
     });
-    named.collect()
+    steps.collect()
 }
 
 /// FNV-1a hash with 32 bits: stable, and good enough for a few hundred names.

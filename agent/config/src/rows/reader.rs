@@ -290,8 +290,8 @@ impl<'m> ListReader<'m> {
 
     /// Nodes from the entry to the one with this name, without the entry.
     fn way(&mut self, name: u32) -> Option<&[NodeId]> {
-        let known = self.ways.iter().position(|(other, _)| *other == name);
-        let at = match known {
+        let cached = self.ways.iter().position(|(other, _)| *other == name);
+        let at = match cached {
             Some(at) => at,
             None => {
                 let node = self.names.node(name)?;

@@ -40,7 +40,7 @@ struct Renumbering {
 
 impl Renumbering {
     fn of(before: &Schema, fresh: &Schema) -> Result<Self, SchemaError> {
-        let gone = |what: &str| SchemaError {
+        let missing_node = |what: &str| SchemaError {
             origin: before.origin,
             reason: format!("`{what}` is missing in the models with more modules"),
         };
@@ -49,7 +49,7 @@ impl Renumbering {
             found.and_then(|at| u16::try_from(at).ok()).map(ModuleId)
         };
         for it in &before.modules {
-            module(fresh, &it.name).ok_or_else(|| gone(&it.name))?;
+            module(fresh, &it.name).ok_or_else(|| missing_node(&it.name))?;
         }
         let (mut modules, mut next) = (Vec::new(), before.modules.len());
         for it in &fresh.modules {
@@ -60,22 +60,22 @@ impl Renumbering {
         }
         // Parents come before their children, so the number of a node's parent is known.
         let (mut nodes, mut next) = (vec![before.root(); fresh.nodes.len()], before.nodes.len());
-        let mut kept = 1;
+        let mut found_again = 1;
         for node in &fresh.nodes[1..] {
             let parent = node.parent.map(|it| nodes[it.0 as usize]);
-            let known = parent
+            let earlier = parent
                 .filter(|it| (it.0 as usize) < before.nodes.len())
                 .and_then(|it| before.child(it, Some(&fresh.module(node.module).name), &node.name));
-            kept += usize::from(known.is_some());
-            nodes[node.id.0 as usize] = known.unwrap_or_else(|| {
+            found_again += usize::from(earlier.is_some());
+            nodes[node.id.0 as usize] = earlier.unwrap_or_else(|| {
                 next += 1;
                 NodeId(u32::try_from(next - 1).unwrap_or(u32::MAX))
             });
         }
-        if kept < before.nodes.len() {
+        if found_again < before.nodes.len() {
             let left: HashMap<NodeId, ()> = nodes.iter().map(|it| (*it, ())).collect();
             let missing = before.nodes.iter().find(|node| !left.contains_key(&node.id));
-            return Err(gone(missing.map_or("", |node| &node.name)));
+            return Err(missing_node(missing.map_or("", |node| &node.name)));
         }
         Ok(Self { nodes, modules })
     }

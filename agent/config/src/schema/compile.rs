@@ -33,8 +33,8 @@ fn load(sources: Sources) -> Result<Context, yang5::Error> {
     let mut context =
         Context::new(ContextFlags::NO_YANGLIBRARY | ContextFlags::DISABLE_SEARCHDIRS)?;
     context.set_embedded_modules(&embedded);
-    let wanted: Vec<_> = sources.iter().map(|(name, _)| (*name, None, &[][..])).collect();
-    let loaded = context.load_modules(&wanted);
+    let modules: Vec<_> = sources.iter().map(|(name, _)| (*name, None, &[][..])).collect();
+    let loaded = context.load_modules(&modules);
     context.unset_embedded_modules(); // the context points to `embedded`, which is dropped here
     loaded.map(|()| context)
 }

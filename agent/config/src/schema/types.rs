@@ -298,12 +298,12 @@ impl Type {
     }
 
     /// Looks up an identity by name. The module may be omitted when only one valid identity has the name.
-    fn identity(&self, text: &str, known: &[Identity]) -> Result<Value, ValueError> {
+    fn identity(&self, text: &str, identities: &[Identity]) -> Result<Value, ValueError> {
         let qualified = text.contains(':');
         let name = |i: &&Identity| {
             if qualified { i.qualified == text } else { bare_identity(&i.qualified) == text }
         };
-        let mut fitting = known.iter().filter(name);
+        let mut fitting = identities.iter().filter(name);
         match (fitting.next(), fitting.next()) {
             (Some(one), None) => Ok(Value::Identity(one.qualified)),
             (Some(_), Some(_)) => Err(ValueError(format!(
@@ -314,17 +314,17 @@ impl Type {
     }
 
     fn bits(&self, text: &str) -> Result<Value, ValueError> {
-        let BuiltinType::Bits(known) = &self.base else { return Err(self.misfit(text)) };
-        let given: Vec<&str> = text.split_ascii_whitespace().take(known.len() + 1).collect();
-        let is_known = |name: &&str| known.iter().any(|it| it == name);
+        let BuiltinType::Bits(defined) = &self.base else { return Err(self.misfit(text)) };
+        let names: Vec<&str> = text.split_ascii_whitespace().take(defined.len() + 1).collect();
+        let is_known = |name: &&str| defined.iter().any(|it| it == name);
         // More bits than exist: at least one is unknown or repeated.
-        if given.len() > known.len()
-            || !given.iter().all(is_known)
-            || first_repeated(&given).is_some()
+        if names.len() > defined.len()
+            || !names.iter().all(is_known)
+            || first_repeated(&names).is_some()
         {
             return Err(self.misfit(text));
         }
-        Ok(Value::Bits(known.iter().filter(|k| given.contains(&k.as_str())).cloned().collect()))
+        Ok(Value::Bits(defined.iter().filter(|k| names.contains(&k.as_str())).cloned().collect()))
     }
 
     /// True for 64-bit integers and decimals, which RFC 7951 encodes as strings.
@@ -351,8 +351,8 @@ impl Type {
         }
     }
 
-    fn misfit(&self, given: impl fmt::Display) -> ValueError {
-        ValueError(format!("`{}` is not {self}", excerpt(&given)))
+    fn misfit(&self, text: impl fmt::Display) -> ValueError {
+        ValueError(format!("`{}` is not {self}", excerpt(&text)))
     }
 }
 

@@ -73,10 +73,11 @@ mod tests {
             ("[]", "few"),
         ] {
             let document = format!(r#"{{"rules:things":{{"thing":{things}}}}}"#);
-            let said = validator.check(&document).err().map_or(String::new(), |it| it.to_string());
+            let message =
+                validator.check(&document).err().map_or(String::new(), |it| it.to_string());
             assert!(
-                said.contains(breaks) && said.is_empty() == breaks.is_empty(),
-                "{things}: {said}"
+                message.contains(breaks) && message.is_empty() == breaks.is_empty(),
+                "{things}: {message}"
             );
         }
         assert!(validator.check("{}\0").is_err());

@@ -51,27 +51,27 @@ fn check_reserved(request: &str, want: &[&str]) {
 // proves 3.2, 3.5, 3.10, 3.11, 3.14, 3.17, 3.22, 3.23
 #[test]
 fn boot_items_are_reserved_when_named_and_kept_when_covered() {
-    let held = "it is reserved for bootz: the boot configuration holds it";
+    let refusal = "it is reserved for bootz: the boot configuration holds it";
     let removed = "it is reserved for bootz: only its owner removes it";
     for (request, want) in [
-        (CLIENT, vec![format!("cannot update `/system/config/hostname`: {held}")]),
+        (CLIENT, vec![format!("cannot update `/system/config/hostname`: {refusal}")]),
         (
             r#"update /system {"config":{"hostname":"boot","motd-banner":"hi"}}"#,
-            vec![format!("cannot update `/system/config/hostname`: {held}")],
+            vec![format!("cannot update `/system/config/hostname`: {refusal}")],
         ),
         (
             r#"replace native:/system/hostname "boot""#,
-            vec![format!("cannot replace `/system/hostname`: {held}")],
+            vec![format!("cannot replace `/system/hostname`: {refusal}")],
         ),
         (
             r#"update /interfaces/interface[name=mgmt0]/config/description "x""#,
             vec![format!(
-                "cannot update `/interfaces/interface[name=mgmt0]/config/description`: {held}"
+                "cannot update `/interfaces/interface[name=mgmt0]/config/description`: {refusal}"
             )],
         ),
         (
             "update native:/interfaces/interface[name=mgmt0]/enabled false",
-            vec![format!("cannot update `/interfaces/interface[name=mgmt0]/enabled`: {held}")],
+            vec![format!("cannot update `/interfaces/interface[name=mgmt0]/enabled`: {refusal}")],
         ),
         (
             "delete /system/config/hostname",
@@ -115,8 +115,8 @@ fn items_of_a_switched_off_namespace_are_writable() {
     assert_eq!(hostname(&on), ["boot"]);
     // Items that are sent back unchanged pass.
     then(&on, CLIENT);
-    let gone = on.booted(None).unwrap();
-    assert_eq!(hostname(&gone), ["mine"]);
+    let unbooted = on.booted(None).unwrap();
+    assert_eq!(hostname(&unbooted), ["mine"]);
 }
 
 // proves 3.4, 3.12
@@ -228,9 +228,9 @@ fn an_unconfirmed_boot_trial_is_rolled_back() {
     assert_eq!((&layers, unknown), (tried.layers(), 0));
     let restarted = Configuration::new(models().clone(), layers).restarted();
     assert_eq!(restarted.layers(), first.layers());
-    let kept = tried.boot_changed(&BootChange::Confirm).unwrap().restarted();
-    assert_eq!(hostname(&kept), ["second"]);
-    assert_eq!(kept.layers().boot.as_ref(), Some(&second));
+    let confirmed = tried.boot_changed(&BootChange::Confirm).unwrap().restarted();
+    assert_eq!(hostname(&confirmed), ["second"]);
+    assert_eq!(confirmed.layers().boot.as_ref(), Some(&second));
 }
 
 // proves 3.1, 3.2, 3.3
@@ -341,13 +341,13 @@ fn boot_text_negates_items() {
     let again = Configuration::new(models().clone(), layers);
     assert_eq!(lines_effective(&again), lines_effective(&both));
     // Items that are to be absent are reserved as well; their siblings are not.
-    for (request, done) in [
+    for (request, outcome) in [
         (r#"update /interfaces/interface[name=eth9]/config/enabled true"#, false),
         ("delete /interfaces/interface[name=eth9]", false),
         (r#"update /system/config/hostname "other""#, false),
         (r#"update /interfaces/interface[name=eth8]/config/description "x""#, true),
     ] {
-        assert_eq!(both.edit(&edit(request)).is_ok(), done, "{request}");
+        assert_eq!(both.edit(&edit(request)).is_ok(), outcome, "{request}");
     }
     assert_eq!(lines_effective(&both.booted(None).unwrap()), lines_effective(&client));
     for (text, want) in [
@@ -367,8 +367,8 @@ fn a_factory_configuration_may_be_text() {
     let lines = document::factory(models(), text.as_bytes()).unwrap();
     let json = br#"{"holdfast:system":{"hostname":"factory","user":[{"username":"admin","role":"admin"}]}}"#;
     let json = document::factory(models(), json).unwrap();
-    let shown = |tree: &Tree<LeafMark>| lines_of(tree).into_iter().collect::<Vec<_>>();
-    assert_eq!(shown(&lines), shown(&json));
+    let text_lines = |tree: &Tree<LeafMark>| lines_of(tree).into_iter().collect::<Vec<_>>();
+    assert_eq!(text_lines(&lines), text_lines(&json));
     for (text, want) in [
         ("no system hostname", "line 1: a factory configuration says what there is"),
         ("system user admin", "it is needed, and missing"),
@@ -399,7 +399,7 @@ fn reserved_items_in_cli_text_are_refused_by_line() {
     let free = before.edit(&text("system motd-banner hi\ninterface eth1\n  mtu 1400\n")).unwrap();
     assert_eq!(hostname(&free), ["boot"]);
     assert_eq!(below(&lines_effective(&free), "/interfaces/interface[name=eth1]/mtu"), ["=1400"]);
-    for (line, named) in [
+    for (line, number) in [
         ("system hostname mine", "hostname"),
         ("interface mgmt0 enabled false", "enabled"),
         ("no system hostname", "hostname"),
@@ -411,7 +411,7 @@ fn reserved_items_in_cli_text_are_refused_by_line() {
             matches!(first.cause, EditCause::Reserved { owner: Namespace::Bootz, .. }),
             "{errors}"
         );
-        assert!(errors.to_string().contains(named), "{errors}");
+        assert!(errors.to_string().contains(number), "{errors}");
     }
     // Deleting by omission from a text does not affect boot items.
     assert_eq!(

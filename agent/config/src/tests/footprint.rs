@@ -112,13 +112,13 @@ fn some_box() -> impl Strategy<Value = Start> {
 }
 
 impl Start {
-    fn made(&self) -> Configuration {
-        let mut made = if self.factory { factory(PORTS_DISABLED) } else { empty() };
+    fn configuration(&self) -> Configuration {
+        let mut start = if self.factory { factory(PORTS_DISABLED) } else { empty() };
         if self.boot {
             let text = "update native:/system/domain-name \"boot\"; \
                         update native:/interfaces/interface[name=c]/mtu 1300";
-            made = with_layer(&made, LayerKey::BOOT_NATIVE, text);
-            let mut layers = made.layers().clone();
+            start = with_layer(&start, LayerKey::BOOT_NATIVE, text);
+            let mut layers = start.layers().clone();
             let tree = layers.tree_mut(LayerKey::BOOT_NATIVE);
             let absent = |path: &str, tree: &mut Tree<LeafMark>| {
                 let path = models().native.resolve_write(&path.parse().unwrap()).unwrap();
@@ -131,17 +131,19 @@ impl Start {
             };
             absent("/interfaces/interface[name=b]/description", tree);
             absent("/system/login-banner", tree);
-            made =
-                Configuration::new(models().clone(), layers).with_factory(made.factory().clone());
+            start =
+                Configuration::new(models().clone(), layers).with_factory(start.factory().clone());
         }
         if self.lease {
             let lease = "update native:/interfaces/interface[name=eth0]/ipv4/address[ip=192.0.2.9]/prefix-length 24; \
                  update native:/interfaces/interface[name=eth0]/enabled true; \
                  update native:/network-instances/network-instance[name=DEFAULT]/static[name=lease]/\
                  route[prefix=0.0.0.0/0]/next-hop[index=0]/interface \"eth0\"";
-            made = with_layer(&made, LayerKey::LEASE, lease);
+            start = with_layer(&start, LayerKey::LEASE, lease);
         }
-        self.requests.iter().fold(made, |held, request| held.edit(&edit(request)).unwrap_or(held))
+        self.requests.iter().fold(start, |configuration, request| {
+            configuration.edit(&edit(request)).unwrap_or(configuration)
+        })
     }
 }
 
@@ -265,7 +267,7 @@ fn what_keeps_clear_commutes() {
     let requests = (some_box(), any_request(), any_request());
     runner
         .run(&requests, |(start, one, other)| {
-            let base = start.made();
+            let base = start.configuration();
             let (Some(one), Some(other)) = (examine(&base, &one), examine(&base, &other)) else {
                 return Ok(());
             };
@@ -297,7 +299,7 @@ fn several_that_keep_clear_are_rebased_in_turn() {
     let requests = (some_box(), prop::collection::vec(any_request(), 3..8));
     runner
         .run(&requests, |(start, requests)| {
-            let base = start.made();
+            let base = start.configuration();
             let mut taken: Vec<Examined> = Vec::new();
             for it in requests.iter().filter_map(|request| examine(&base, request)) {
                 if taken.iter().all(|other| other.footprint.keeps_clear_of(&it.footprint)) {
@@ -369,28 +371,28 @@ fn what_meets_and_what_keeps_clear() {
         assert_eq!(second.footprint.keeps_clear_of(&first.footprint), clear, "{other}, {one}");
     };
     let say = |route: &str, text: &str| format!("update {route}/description \"{text}\"");
-    let gone = |path: &str| format!("delete {path}");
+    let delete = |path: &str| format!("delete {path}");
     check(&say(&ten, "e"), &say(&eleven, "e"), true);
-    check(&say(&ten, "e"), &gone(&ten), false);
+    check(&say(&ten, "e"), &delete(&ten), false);
     // The value that is there already is no difference, and yet the later of the two counts.
     check(&say(&ten, "d"), &say(&ten, "e"), false);
     check(&say(&ten, "d"), &say(&ten, "d"), true);
-    check(&gone(&thirteen), &say(&thirteen, "d"), false);
+    check(&delete(&thirteen), &say(&thirteen, "d"), false);
     // The first route keeps the entry that the routes are in. With it and another one gone, a third does.
-    check(&gone(&eleven), &gone(&twelve), true);
-    check(&gone(&eleven), &gone(&ten), false);
-    check(&gone(&address("10.0.0.1")), &gone(&address("10.0.0.2")), false);
+    check(&delete(&eleven), &delete(&twelve), true);
+    check(&delete(&eleven), &delete(&ten), false);
+    check(&delete(&address("10.0.0.1")), &delete(&address("10.0.0.2")), false);
     // Both models name one object.
     let openconfig = format!("update {}/config/prefix-length 25", address("10.0.0.1"));
     let native = "native:/interfaces/interface[name=a]/ipv4/address[ip=10.0.0.1]";
     check(&openconfig, &format!("update {native}/prefix-length 24"), false);
-    let (wildcard, mtu) = (gone("/interfaces/interface[name=*]/config/mtu"), "mtu 1400");
+    let (wildcard, mtu) = (delete("/interfaces/interface[name=*]/config/mtu"), "mtu 1400");
     check(&wildcard, &format!("update native:/interfaces/interface[name=z]/{mtu}"), false);
-    check(&wildcard, &gone(&twelve), true);
-    check("update cli: system motd-banner x", &gone(&twelve), false);
-    check("union / {}", &gone(&twelve), false);
+    check(&wildcard, &delete(&twelve), true);
+    check("update cli: system motd-banner x", &delete(&twelve), false);
+    check("union / {}", &delete(&twelve), false);
     let union = "union native:/interfaces/interface[name=z] {\"mtu\":1400}";
-    check(union, &gone(&twelve), true);
+    check(union, &delete(&twelve), true);
     let hostname = "update /system/config/hostname \"x\"";
     check(hostname, "update native:/system/motd-banner \"x\"", false);
     let scope = EditScope::default();
@@ -417,7 +419,7 @@ const CASES: u32 = 400;
 #[test]
 fn addresses_of_a_link_with_a_lease_meet() {
     let native = |ip: &str| format!("native:/interfaces/interface[name=a]/ipv4/address[ip={ip}]");
-    let held = format!(
+    let with_lease = format!(
         "update native:/interfaces/interface[name=a]/mtu 1400; update {}/prefix-length 24",
         native("10.0.0.1")
     );
@@ -426,12 +428,12 @@ fn addresses_of_a_link_with_a_lease_meet() {
         native("192.0.2.9")
     );
     for leased in [false, true] {
-        let base = after(&[&held]);
+        let base = after(&[&with_lease]);
         let base = if leased { with_layer(&base, LayerKey::LEASE, &lease) } else { base };
-        let gone = examine(&base, &format!("delete {}", native("10.0.0.1"))).unwrap();
+        let deleted = examine(&base, &format!("delete {}", native("10.0.0.1"))).unwrap();
         let other = format!("update {}/prefix-length 24", native("10.0.0.2"));
         let other = examine(&base, &other).unwrap();
-        assert_eq!(gone.footprint.keeps_clear_of(&other.footprint), !leased);
+        assert_eq!(deleted.footprint.keeps_clear_of(&other.footprint), !leased);
     }
 }
 
@@ -440,13 +442,13 @@ fn addresses_of_a_link_with_a_lease_meet() {
 fn deletes_in_a_factory_port_read_the_port() {
     let native =
         |ip: &str| format!("native:/interfaces/interface[name=eth0]/ipv4/address[ip={ip}]");
-    let held = format!("update {}/prefix-length 24", native("10.0.0.1"));
+    let update = format!("update {}/prefix-length 24", native("10.0.0.1"));
     for (start, clear) in [(factory(PORTS_DISABLED), false), (empty(), true)] {
-        let base = then(&start, &format!("update {PORT}/mtu 1400; {held}"));
-        let gone = examine(&base, &format!("delete {}", native("10.0.0.1"))).unwrap();
+        let base = then(&start, &format!("update {PORT}/mtu 1400; {update}"));
+        let deleted = examine(&base, &format!("delete {}", native("10.0.0.1"))).unwrap();
         let other = format!("update {}/prefix-length 24", native("10.0.0.2"));
         let other = examine(&base, &other).unwrap();
-        assert_eq!(gone.footprint.keeps_clear_of(&other.footprint), clear);
+        assert_eq!(deleted.footprint.keeps_clear_of(&other.footprint), clear);
     }
 }
 

@@ -234,8 +234,8 @@ fn errors_quote_at_most_an_excerpt_of_the_request() {
         both(&format!("{name}/config")),
     ] {
         let Err(errors) = empty().edit(&edit(&request)) else { panic!("it was done") };
-        let (text, said) = (errors.to_string(), &request[..60]);
-        assert!(text.len() < 4 * EXCERPT, "{said}: {} octets", text.len());
+        let (text, beginning) = (errors.to_string(), &request[..60]);
+        assert!(text.len() < 4 * EXCERPT, "{beginning}: {} octets", text.len());
     }
 }
 

@@ -207,13 +207,13 @@ proptest! {
         let value = native.leaf(at.last().unwrap().node).ty.parse_text(&text).unwrap();
         let above = models().map.up(&[(at.clone(), value.clone())]);
         prop_assert_eq!(above.len(), 1);
-        let (above, shown) = &above[0];
+        let (above, converted) = &above[0];
         prop_assert_eq!(models().map.path_to_native(above), Some(at.clone()));
-        prop_assert_eq!(models().map.down(above, shown).unwrap(), Some((at.clone(), value.clone())));
+        prop_assert_eq!(models().map.down(above, converted).unwrap(), Some((at.clone(), value.clone())));
         // And as trees: OpenConfig's layer becomes just this native leaf.
         let mut layers = Layers::new();
         layers.tree_mut(LayerKey::CLIENT_OPENCONFIG).set_leaf(
-            &models().openconfig, above, Leaf::new(shown.clone(), LeafMark::Explicit),
+            &models().openconfig, above, Leaf::new(converted.clone(), LeafMark::Explicit),
         );
         let configuration = Configuration::new(models().clone(), layers);
         let leaf = configuration.effective().leaf(&at).cloned();

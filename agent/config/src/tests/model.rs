@@ -136,31 +136,31 @@ impl Request {
     }
 
     /// The effect of the operation on a plain map, and to the set of entries that were given as such.
-    fn apply(&self, held: &mut LeafMap, given: &mut BTreeSet<String>) {
+    fn apply(&self, stored: &mut LeafMap, entries: &mut BTreeSet<String>) {
         let bare = |path: String| path.trim_start_matches("native:").to_owned();
         let entry = bare(self.path(None));
-        let set = |held: &mut LeafMap, leaf: usize, choice: usize| {
+        let set = |stored: &mut LeafMap, leaf: usize, choice: usize| {
             let value = json_value(leaf, choice, self.openconfig);
-            held.insert(bare(self.path(Some(leaf))), value.trim_matches('"').to_owned());
+            stored.insert(bare(self.path(Some(leaf))), value.trim_matches('"').to_owned());
         };
         match &self.op {
             Op::Delete(None) => {
-                held.retain(|path, _| !path.starts_with(&entry));
-                given.retain(|path| !path.starts_with(&entry));
+                stored.retain(|path, _| !path.starts_with(&entry));
+                entries.retain(|path| !path.starts_with(&entry));
             }
-            Op::Shell => drop(given.insert(bare(self.address()))),
+            Op::Shell => drop(entries.insert(bare(self.address()))),
             Op::DeleteAddress => {
                 let address = bare(self.address());
-                held.retain(|path, _| !path.starts_with(&address));
-                given.remove(&address);
+                stored.retain(|path, _| !path.starts_with(&address));
+                entries.remove(&address);
             }
-            Op::Delete(Some(leaf)) => drop(held.remove(&bare(self.path(Some(*leaf))))),
-            Op::Update(leaf, choice) => set(held, *leaf, *choice),
+            Op::Delete(Some(leaf)) => drop(stored.remove(&bare(self.path(Some(*leaf))))),
+            Op::Update(leaf, choice) => set(stored, *leaf, *choice),
             Op::Replace(leaves) => {
-                held.retain(|path, _| !path.starts_with(&entry));
-                given.retain(|path| !path.starts_with(&entry));
-                given.insert(entry);
-                leaves.iter().for_each(|(leaf, choice)| set(held, *leaf, *choice));
+                stored.retain(|path, _| !path.starts_with(&entry));
+                entries.retain(|path| !path.starts_with(&entry));
+                entries.insert(entry);
+                leaves.iter().for_each(|(leaf, choice)| set(stored, *leaf, *choice));
             }
         }
     }
@@ -170,35 +170,35 @@ impl Request {
 fn union(
     openconfig: &LeafMap,
     native: &LeafMap,
-    given: &[BTreeSet<String>; 2],
+    entries: &[BTreeSet<String>; 2],
 ) -> Option<BTreeMap<String, String>> {
     let mut effective = BTreeMap::new();
     for name in ["a", "b"] {
         let entry = format!("/interfaces/interface[name={name}]");
-        let holds = |held: &LeafMap| held.keys().any(|path| path.starts_with(&entry));
+        let holds = |leaves: &LeafMap| leaves.keys().any(|path| path.starts_with(&entry));
         // With nothing but keys it is a shell, unless native asks for a leaf of the interface itself.
-        let has_shell = given[0].iter().any(|path| path.starts_with(&entry));
+        let has_shell = entries[0].iter().any(|path| path.starts_with(&entry));
         let own =
             LEAVES.iter().take(PREFIX_LENGTH).map(|(_, below, ..)| format!("{entry}/{below}"));
         let in_openconfig = holds(openconfig)
             || has_shell && own.into_iter().any(|path| native.contains_key(&path));
-        if !in_openconfig && !holds(native) && !given[1].contains(&entry) {
+        if !in_openconfig && !holds(native) && !entries[1].contains(&entry) {
             continue;
         }
         effective.insert(format!("{entry}/type"), "physical".to_owned());
         effective.insert(format!("{entry}/enabled"), "true".to_owned());
         for (above, below, shift, default) in LEAVES {
-            let asked = openconfig.get(&format!("{entry}/{above}")).map(|value| match shift {
+            let mapped = openconfig.get(&format!("{entry}/{above}")).map(|value| match shift {
                 0 => value.clone(),
                 shift => (value.parse::<i64>().unwrap() + shift).to_string(),
             });
             let path = format!("{entry}/{below}");
             let other = native.get(&path).cloned();
-            if asked.is_some() && other.is_some() && asked != other {
+            if mapped.is_some() && other.is_some() && mapped != other {
                 return None;
             }
             let default = default.filter(|_| in_openconfig).map(str::to_owned);
-            if let Some(value) = asked.or(other).or(default) {
+            if let Some(value) = mapped.or(other).or(default) {
                 effective.insert(path, value);
             }
         }
@@ -218,14 +218,14 @@ fn effective_of(configuration: &Configuration) -> BTreeMap<String, String> {
 }
 
 fn explicit_of(configuration: &Configuration, origin: Origin) -> LeafMap {
-    let mut held = LeafMap::new();
+    let mut leaves = LeafMap::new();
     let schema = models().schema(origin);
     configuration.layers().tree(LayerKey::client(origin)).walk(&mut |path, leaf| {
         if !is_key_or_copy(schema, path.last().unwrap().node) {
-            held.insert(path.to_path(schema).to_string(), leaf.value.to_string());
+            leaves.insert(path.to_path(schema).to_string(), leaf.value.to_string());
         }
     });
-    held
+    leaves
 }
 
 proptest! {
@@ -236,10 +236,10 @@ proptest! {
     fn requests_match_the_map_model(requests in prop::collection::vec(request(), 1..20)) {
         let mut configuration = empty();
         let (mut openconfig, mut native) = (LeafMap::new(), LeafMap::new());
-        let mut given = [BTreeSet::new(), BTreeSet::new()];
+        let mut entries = [BTreeSet::new(), BTreeSet::new()];
         for request in requests {
             let (mut next_openconfig, mut next_native, mut next_given) =
-                (openconfig.clone(), native.clone(), given.clone());
+                (openconfig.clone(), native.clone(), entries.clone());
             match request.openconfig {
                 true => request.apply(&mut next_openconfig, &mut next_given[0]),
                 false => request.apply(&mut next_native, &mut next_given[1]),
@@ -259,7 +259,7 @@ proptest! {
             prop_assert_eq!(new.effective(), scratch.effective());
             prop_assert_eq!(new.config_view(Origin::OpenConfig), scratch.config_view(Origin::OpenConfig));
             prop_assert_eq!(new.config_view(Origin::Native), scratch.config_view(Origin::Native));
-            (configuration, openconfig, native, given) = (new, next_openconfig, next_native, next_given);
+            (configuration, openconfig, native, entries) = (new, next_openconfig, next_native, next_given);
         }
     }
 

@@ -44,8 +44,8 @@ fn text_and_openconfig_agree_or_are_refused_with_both_sides() {
              {above} `1500` by client openconfig"
         )],
     );
-    let gone = then(&both, &format!("delete {ETH0}/config/mtu"));
-    assert_eq!(owners(&gone, "/interfaces/interface[name=eth0]/mtu"), ["client native"]);
+    let deleted = then(&both, &format!("delete {ETH0}/config/mtu"));
+    assert_eq!(owners(&deleted, "/interfaces/interface[name=eth0]/mtu"), ["client native"]);
 }
 
 /// Every leaf in which the origins differ is reported.

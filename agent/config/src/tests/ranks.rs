@@ -22,8 +22,8 @@ type LayerContents = [(LayerKey, LayerContent); LayerKey::ALL.len()];
 const ETH0: &str = "/interfaces/interface[name=eth0]";
 
 fn layer_content(layer: LayerKey) -> BoxedStrategy<LayerContent> {
-    let asked = any::<bool>().prop_map(LayerContent::Explicit);
-    let common = prop_oneof![Just(LayerContent::Nothing), Just(LayerContent::Entry), asked];
+    let explicit = any::<bool>().prop_map(LayerContent::Explicit);
+    let common = prop_oneof![Just(LayerContent::Nothing), Just(LayerContent::Entry), explicit];
     match layer {
         LayerKey::CLIENT_NATIVE => {
             prop_oneof![common, any::<bool>().prop_map(LayerContent::Factory)].boxed()
@@ -74,7 +74,7 @@ fn layers_of(stack: &LayerContents, off: bool) -> Layers {
 /// The sentences of UNION.md 2 in their order. None: no layer has the interface.
 fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
     let content = |layer| stack.iter().find(|(it, _)| *it == layer).unwrap().1;
-    let asked = |layers: &[LayerKey]| {
+    let is_explicit = |layers: &[LayerKey]| {
         layers.iter().find_map(|layer| match content(*layer) {
             LayerContent::Explicit(value) => Some(Some(value)),
             LayerContent::Absent => Some(None),
@@ -108,14 +108,14 @@ fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
         LayerKey::SERVICE_NATIVE,
         LayerKey::SERVICE_OPENCONFIG,
     ];
-    let found = asked(&[LayerKey::GNSI])
-        .or(when(!off, asked(&boot)))
+    let found = is_explicit(&[LayerKey::GNSI])
+        .or(when(!off, is_explicit(&boot)))
         .or(when(!off, openconfig_default(&boot[1..])))
-        .or(asked(&[LayerKey::FENCE]))
-        .or(asked(&clients))
+        .or(is_explicit(&[LayerKey::FENCE]))
+        .or(is_explicit(&clients))
         .or(openconfig_default(&[LayerKey::CLIENT_OPENCONFIG, LayerKey::SERVICE_OPENCONFIG]))
-        .or(when(off, asked(&boot)))
-        .or(asked(&[LayerKey::LEASE]))
+        .or(when(off, is_explicit(&boot)))
+        .or(is_explicit(&[LayerKey::LEASE]))
         .or(factory);
     // The native default, also where boot makes the leaf absent.
     Some(found.flatten().unwrap_or(true))

@@ -18,18 +18,18 @@ impl SecretKeeper for Lengths {
     fn keep(
         &self,
         leaf: SecretLeaf,
-        given: &str,
-        held: Option<&SecretRef>,
+        cleartext: &str,
+        current: Option<&SecretRef>,
     ) -> Result<SecretRef, String> {
-        if given.is_empty() {
+        if cleartext.is_empty() {
             return Err("it is empty".to_owned());
         }
-        let kept = match leaf {
-            SecretLeaf::Password => format!("hash of {}", given.len()),
-            SecretLeaf::PasswordHashed | SecretLeaf::SshKey => given.to_owned(),
+        let stored = match leaf {
+            SecretLeaf::Password => format!("hash of {}", cleartext.len()),
+            SecretLeaf::PasswordHashed | SecretLeaf::SshKey => cleartext.to_owned(),
         };
-        let same = held.filter(|held| held.expose() == kept.as_bytes());
-        Ok(same.cloned().unwrap_or_else(|| SecretRef::new(kept)))
+        let same = current.filter(|current| current.expose() == stored.as_bytes());
+        Ok(same.cloned().unwrap_or_else(|| SecretRef::new(stored)))
     }
 }
 
@@ -41,9 +41,9 @@ fn off() -> Configuration {
     empty().switched(Namespace::Gnsi, false)
 }
 
-/// Done, as from scratch by the stored rows, and without a trace of a secret in any view.
+/// Configuration after a request, equal to the one read from its rows, and without a trace of a secret in any view.
 #[track_caller]
-fn done(before: &Configuration, request: &str) -> Configuration {
+fn edited(before: &Configuration, request: &str) -> Configuration {
     let after = match before.edit(&edit_with(request)) {
         Ok(after) => after,
         Err(errors) => panic!("{request}: {errors}"),
@@ -53,9 +53,9 @@ fn done(before: &Configuration, request: &str) -> Configuration {
     let (read, unknown) = Layers::from_rows(models(), rows).unwrap();
     assert_eq!((&read, unknown), (after.layers(), 0), "{request}");
     let changes = layer_rows_diff(models(), before.layers(), after.layers());
-    let shown = format!("{:?} {changes:?} {:?}", after.layers(), lines_effective(&after));
+    let summary = format!("{:?} {changes:?} {:?}", after.layers(), lines_effective(&after));
     let views = [Origin::OpenConfig, Origin::Native].map(|origin| lines_view(&after, origin));
-    for text in [shown, format!("{views:?}")] {
+    for text in [summary, format!("{views:?}")] {
         assert!(!text.contains("hash of") && !text.contains("hunter"), "{request}: {text}");
         // Octets of `hash`.
         assert!(!text.contains("104, 97, 115, 104"), "{request}");
@@ -64,14 +64,14 @@ fn done(before: &Configuration, request: &str) -> Configuration {
 }
 
 fn all_done(requests: &[&str]) -> Configuration {
-    requests.iter().fold(off(), |configuration, request| done(&configuration, request))
+    requests.iter().fold(off(), |configuration, request| edited(&configuration, request))
 }
 
 /// Secrets that are held, as `user leaf kept`.
 fn secret_lines(configuration: &Configuration) -> Vec<String> {
-    let kept = |secret: &SecretRef| String::from_utf8(secret.expose().to_vec()).unwrap();
+    let text = |secret: &SecretRef| String::from_utf8(secret.expose().to_vec()).unwrap();
     let line = |(user, leaf, secret): (&smol_str::SmolStr, SecretLeaf, &SecretRef)| {
-        format!("{user} {} {}", leaf.name(), kept(secret))
+        format!("{user} {} {}", leaf.name(), text(secret))
     };
     configuration.layers().secrets.iter().map(line).collect()
 }
@@ -81,7 +81,7 @@ fn check_held(requests: &[&str], want: &[&str]) {
     assert_eq!(secret_lines(&all_done(requests)), want, "{requests:#?}");
 }
 
-fn made() -> String {
+fn user_request() -> String {
     format!(r#"update {CONFIG} {{"role":"read-only","password":"hunter 12345"}}"#)
 }
 
@@ -95,7 +95,7 @@ fn a_secret_is_taken_in_every_form_that_a_request_has() {
     let users = format!(r#"{{"user":[{user}]}}"#);
     let root = format!(r#"{{"system":{{"aaa":{{"authentication":{{"users":{users}}}}}}}}}"#);
     for request in [
-        made(),
+        user_request(),
         format!(r#"{role}; update {CONFIG}/password "hunter 12345""#),
         format!(r#"{role}; replace {CONFIG}/password "hunter 12345""#),
         format!(r#"replace {CONFIG} {{"role":"read-only","password":"hunter 12345"}}"#),
@@ -112,8 +112,8 @@ fn a_secret_is_taken_in_every_form_that_a_request_has() {
     ] {
         check_held(&[&request], &[TWELVE]);
         let after = all_done(&[&request]);
-        let shown = below(&lines_view(&after, Origin::OpenConfig), &format!("{CONFIG}/"));
-        assert_eq!(shown, ["role=read-only"], "{request}");
+        let lines = below(&lines_view(&after, Origin::OpenConfig), &format!("{CONFIG}/"));
+        assert_eq!(lines, ["role=read-only"], "{request}");
     }
     let both =
         format!(r#"update {CONFIG} {{"role":"admin","password-hashed":"$6$a","ssh-key":"k"}}"#);
@@ -124,7 +124,7 @@ fn a_secret_is_taken_in_every_form_that_a_request_has() {
 // proves 3.18
 #[test]
 fn a_password_stays_with_its_user() {
-    let made = made();
+    let start = user_request();
     let user = r#"{"username":"ada","config":{"username":"ada","role":"read-only"}}"#;
     let with =
         format!(r#"{{"system":{{"aaa":{{"authentication":{{"users":{{"user":[{user}]}}}}}}}}}}"#);
@@ -157,16 +157,17 @@ fn a_password_stays_with_its_user() {
         (format!("delete {USERS}/user[username=bob]"), true),
     ] {
         let want: &[&str] = if stays { &[TWELVE] } else { &[] };
-        check_held(&[&made, &request], want);
+        check_held(&[&start, &request], want);
     }
     // What Get showed, sent back.
-    let before = all_done(&[&made]);
+    let before = all_done(&[&start]);
     let schema = &models().openconfig;
     let view = NodeRef::Branch(before.config_view(Origin::OpenConfig).root());
-    let shown = json::print(schema, schema.root(), view, json::Flavour::Plain, &|_| true).unwrap();
-    let shown = String::from_utf8(shown).unwrap();
+    let printed =
+        json::print(schema, schema.root(), view, json::Flavour::Plain, &|_| true).unwrap();
+    let printed = String::from_utf8(printed).unwrap();
     for kind in ["replace", "union", "update"] {
-        let after = done(&before, &format!("{kind} / {shown}"));
+        let after = edited(&before, &format!("{kind} / {printed}"));
         assert!(after.layers().secrets.is_same(&before.layers().secrets), "{kind}");
         let rows = layer_rows_diff(models(), before.layers(), after.layers());
         assert!(!rows.iter().any(|row| is_secret_row(&row.key)), "{kind}: {rows:?}");
@@ -181,37 +182,39 @@ fn a_password_stays_while_some_client_asks_for_the_user() {
     check_held(&[cli, &password], &[TWELVE]);
     check_held(&[cli, &password, "update cli: no system user ada; update / {}"], &[TWELVE]);
     // A secret is a leaf: the entry stays when it is all that is left.
-    check_held(&[cli, &made(), &format!("delete {CONFIG}/role")], &[TWELVE]);
+    check_held(&[cli, &user_request(), &format!("delete {CONFIG}/role")], &[TWELVE]);
     check_held(&[cli, &password, &format!("delete {CONFIG}/ssh-key")], &[TWELVE]);
     // It moves from OpenConfig to text.
-    check_held(&[&made(), "union cli: system user ada role read-only"], &[TWELVE]);
-    check_held(&[&made(), "union cli: system user bob role read-only"], &[]);
+    check_held(&[&user_request(), "union cli: system user ada role read-only"], &[TWELVE]);
+    check_held(&[&user_request(), "union cli: system user bob role read-only"], &[]);
 
     // What the factory gave is nobody's wish.
     let box_ = factory("update cli: system user ada role admin").switched(Namespace::Gnsi, false);
-    let given = done(&box_, &password);
-    assert_eq!(secret_lines(&given), [TWELVE]);
+    let with_password = edited(&box_, &password);
+    assert_eq!(secret_lines(&with_password), [TWELVE]);
     let schema = &models().openconfig;
-    let view = NodeRef::Branch(given.config_view(Origin::OpenConfig).root());
-    let shown = json::print(schema, schema.root(), view, json::Flavour::Plain, &|_| true).unwrap();
-    let back = done(&given, &format!("replace / {}", String::from_utf8(shown).unwrap()));
+    let view = NodeRef::Branch(with_password.config_view(Origin::OpenConfig).root());
+    let printed =
+        json::print(schema, schema.root(), view, json::Flavour::Plain, &|_| true).unwrap();
+    let back =
+        edited(&with_password, &format!("replace / {}", String::from_utf8(printed).unwrap()));
     assert_eq!(secret_lines(&back), [TWELVE]);
     let hostname = r#"{"system":{"config":{"hostname":"x"}}}"#;
-    assert!(secret_lines(&done(&given, &format!("union / {hostname}"))).is_empty());
+    assert!(secret_lines(&edited(&with_password, &format!("union / {hostname}"))).is_empty());
 }
 
 #[test]
 fn the_same_password_again_is_no_change() {
-    let before = all_done(&[&made()]);
-    for request in [made(), format!(r#"update {CONFIG}/password "hunter 12345""#)] {
-        let after = done(&before, &request);
+    let before = all_done(&[&user_request()]);
+    for request in [user_request(), format!(r#"update {CONFIG}/password "hunter 12345""#)] {
+        let after = edited(&before, &request);
         assert!(layer_rows_diff(models(), before.layers(), after.layers()).is_empty(), "{request}");
         assert!(after.layers().secrets.is_same(&before.layers().secrets), "{request}");
     }
-    let changed = done(&before, &format!(r#"update {CONFIG}/password "hunter 1""#));
+    let changed = edited(&before, &format!(r#"update {CONFIG}/password "hunter 1""#));
     assert_eq!(secret_lines(&changed), ["ada password hash of 8"]);
     // In the other form it is the same secret at another leaf.
-    let hashed = done(&before, &format!(r#"update {CONFIG}/password-hashed "hash of 12""#));
+    let hashed = edited(&before, &format!(r#"update {CONFIG}/password-hashed "hash of 12""#));
     assert_eq!(secret_lines(&hashed), ["ada password-hashed hash of 12"]);
     let one = before.layers().secrets.password("ada").unwrap();
     assert!(hashed.layers().secrets.password("ada").unwrap().is_same(one));
@@ -252,7 +255,7 @@ fn errors_about_secrets_do_not_quote_them() {
         assert!(!error.cause.to_string().contains("hunter"), "{errors}");
     }
     // Whoever takes the role away from such a user is told the same.
-    let errors = all_done(&[&made()]).edit(&edit_with(&format!("delete {CONFIG}/role")));
+    let errors = all_done(&[&user_request()]).edit(&edit_with(&format!("delete {CONFIG}/role")));
     assert!(errors.err().unwrap().first().path.ends_with("role"));
     // Of passwords in one request there is a limit: each takes a while.
     let many: Vec<String> = (0..101)
@@ -269,10 +272,10 @@ fn errors_about_secrets_do_not_quote_them() {
 // proves 3.12, 3.15, 3.18
 #[test]
 fn a_switch_hides_what_clients_gave_and_shows_it_again() {
-    let given = all_done(&[&made()]);
-    let on = given.switched(Namespace::Gnsi, true);
+    let configured = all_done(&[&user_request()]);
+    let on = configured.switched(Namespace::Gnsi, true);
     assert_eq!(secret_lines(&on), [TWELVE], "stored and hidden");
-    for request in [made(), format!("delete {CONFIG}/password")] {
+    for request in [user_request(), format!("delete {CONFIG}/password")] {
         let errors = on.edit(&edit_with(&request)).err().unwrap();
         let reserved =
             matches!(errors.first().cause, EditCause::Reserved { owner: Namespace::Gnsi, .. });
@@ -280,20 +283,20 @@ fn a_switch_hides_what_clients_gave_and_shows_it_again() {
     }
     // What covers it takes the client's own copy away, silently; what only leaves it out does not.
     assert_eq!(
-        secret_lines(&done(&on, &format!(r#"replace {CONFIG} {{"role":"admin"}}"#))),
+        secret_lines(&edited(&on, &format!(r#"replace {CONFIG} {{"role":"admin"}}"#))),
         [TWELVE]
     );
-    let gone = done(&on, &format!("delete {USERS}/user[username=*]/config/password"));
-    assert!(secret_lines(&gone).is_empty());
-    assert!(secret_lines(&done(&on, &format!("delete {ADA}"))).is_empty());
+    let deleted = edited(&on, &format!("delete {USERS}/user[username=*]/config/password"));
+    assert!(secret_lines(&deleted).is_empty());
+    assert!(secret_lines(&edited(&on, &format!("delete {ADA}"))).is_empty());
     assert_eq!(secret_lines(&on.switched(Namespace::Gnsi, false)), [TWELVE]);
 }
 
 #[test]
 fn a_roll_back_brings_the_old_one_back() {
-    let before = all_done(&[&made()]);
+    let before = all_done(&[&user_request()]);
     for request in [format!(r#"update {CONFIG}/password "hunter 1""#), format!("delete {ADA}")] {
-        let after = done(&before, &request);
+        let after = edited(&before, &request);
         assert_ne!(secret_lines(&after), secret_lines(&before));
         let back = after.with_client_of(before.layers());
         assert_eq!(back.layers(), before.layers(), "{request}");

@@ -382,16 +382,25 @@ fn the_root_annotation_stays_with_the_openconfig_layer() {
             "{{\"@\":{{\"openconfig-metadata:protobuf-metadata\":\"{text}\"}},\"system\":{{\"config\":{{\"hostname\":\"a\"}}}}}}"
         )
     };
-    let held =
+    let annotation =
         |requests: &[&str]| after(requests).layers().annotation.clone().map(|it| it.to_string());
     let first = format!("replace / {}", note("AAAA"));
-    assert_eq!(held(&[&first]).as_deref(), Some("AAAA"));
-    assert_eq!(held(&[&first, &format!("update / {}", note("BBBB"))]).as_deref(), Some("BBBB"));
-    assert_eq!(held(&[&first, "update /system/config/hostname \"b\""]).as_deref(), Some("AAAA"));
-    assert_eq!(held(&[&first, "replace / {}"]), None);
-    assert_eq!(held(&[&first, "delete /"]), None);
+    assert_eq!(annotation(&[&first]).as_deref(), Some("AAAA"));
+    assert_eq!(
+        annotation(&[&first, &format!("update / {}", note("BBBB"))]).as_deref(),
+        Some("BBBB")
+    );
+    assert_eq!(
+        annotation(&[&first, "update /system/config/hostname \"b\""]).as_deref(),
+        Some("AAAA")
+    );
+    assert_eq!(annotation(&[&first, "replace / {}"]), None);
+    assert_eq!(annotation(&[&first, "delete /"]), None);
     let most = "A".repeat(1_048_000_usize.div_ceil(3) * 4);
-    assert_eq!(held(&[&format!("replace / {}", note(&most))]).map(|it| it.len()), Some(most.len()));
+    assert_eq!(
+        annotation(&[&format!("replace / {}", note(&most))]).map(|it| it.len()),
+        Some(most.len())
+    );
     assert_eq!(refused(&[&format!("replace / {}", note(&(most + "AAAA")))]).len(), 1);
     let below = "{\"@\":{\"openconfig-metadata:protobuf-metadata\":\"AAAA\"}}";
     assert_eq!(refused(&[&format!("update /system {below}")]).len(), 1);
@@ -404,14 +413,14 @@ fn an_entry_lives_as_long_as_it_is_given_or_holds_something() {
         after(requests).config_view(Origin::OpenConfig).get(&path).is_some()
     };
     let set = format!("update {ETH0}/config/mtu 1500");
-    let given = format!("update {ETH0} {{\"config\":{{\"name\":\"eth0\",\"mtu\":1500}}}}");
+    let update = format!("update {ETH0} {{\"config\":{{\"name\":\"eth0\",\"mtu\":1500}}}}");
     let delete = format!("delete {ETH0}/config/mtu");
     assert!(exists(&[&set]));
     assert!(!exists(&[&set, &delete]), "made on the way only");
-    assert!(exists(&[&given, &delete]), "given as such");
+    assert!(exists(&[&update, &delete]), "given as such");
     assert!(exists(&[&set, &format!("update {ETH0}/config/name \"eth0\""), &delete]));
-    assert!(!exists(&[&given, &format!("delete {ETH0}")]));
-    assert!(exists(&[&given, &format!("delete {ETH0}/config")]));
+    assert!(!exists(&[&update, &format!("delete {ETH0}")]));
+    assert!(exists(&[&update, &format!("delete {ETH0}/config")]));
 }
 
 fn address(ip: &str, length: u8) -> String {

@@ -66,17 +66,17 @@ fn shells_sent_back_change_nothing() {
         if request.starts_with("union") {
             check_no_op(&once, &request);
         }
-        let shown = super::set::json_of(&once, "/");
-        let sent_back = then(&once, &format!("replace / {shown}"));
-        assert_eq!(sent_back.layers(), once.layers(), "{shown}");
+        let json = super::set::json_of(&once, "/");
+        let sent_back = then(&once, &format!("replace / {json}"));
+        assert_eq!(sent_back.layers(), once.layers(), "{json}");
     }
 }
 
 /// Get CONFIG shows the keys, without defaults.
 #[test]
 fn get_shows_the_keys_of_shells() {
-    let held = after(&[&format!("replace / {}", document())]);
-    let view = held.config_view(Origin::OpenConfig);
+    let configuration = after(&[&format!("replace / {}", document())]);
+    let view = configuration.config_view(Origin::OpenConfig);
     let schema = models().schema(Origin::OpenConfig);
     for path in [
         LO.to_owned(),
@@ -90,7 +90,7 @@ fn get_shows_the_keys_of_shells() {
         let path = schema.resolve_write(&path.parse().unwrap()).unwrap();
         assert!(view.get(&path).is_some(), "{}", path.to_path(schema));
     }
-    check_lines(&lines_view(&held, Origin::OpenConfig), LO, &[]);
+    check_lines(&lines_view(&configuration, Origin::OpenConfig), LO, &[]);
 }
 
 fn address(ip: &str) -> String {
@@ -102,10 +102,10 @@ fn address(ip: &str) -> String {
 fn a_shell_that_gets_a_leaf_is_an_entry() {
     let shell = format!("update {} {{}}", address("10.0.0.9"));
     let leaf = format!("update {}/config/prefix-length 24", address("10.0.0.9"));
-    let gone = format!("delete {}/config/prefix-length", address("10.0.0.9"));
-    let held = after(&[&shell]);
-    check_lines(&lines_effective(&held), "/", &[]);
-    let entry = then(&held, &leaf);
+    let delete = format!("delete {}/config/prefix-length", address("10.0.0.9"));
+    let with_shell = after(&[&shell]);
+    check_lines(&lines_effective(&with_shell), "/", &[]);
+    let entry = then(&with_shell, &leaf);
     check_lines(
         &lines_effective(&entry),
         "/interfaces/interface[name=eth0]",
@@ -115,12 +115,12 @@ fn a_shell_that_gets_a_leaf_is_an_entry() {
             "/ipv4/address[ip=10.0.0.9]/prefix-length=24",
         ],
     );
-    let left = then(&entry, &gone);
+    let left = then(&entry, &delete);
     check_lines(&lines_effective(&left), "/", &[]);
     assert_eq!(changed_objects(&entry, &left).iter().filter(|it| it.new.is_none()).count(), 2);
     // So it is by way of the other origin.
     let native = "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9]";
-    let both = then(&held, &format!("update native:{native}/prefix-length 24"));
+    let both = then(&with_shell, &format!("update native:{native}/prefix-length 24"));
     assert_eq!(super::stack::owners(&both, &format!("{native}/prefix-length")), ["client native"]);
     check_lines(
         &lines_effective(&both),
@@ -209,7 +209,7 @@ fn one_change_among_shells_costs_one_change() {
 /// Each shell with what it waits for, and what another origin left incomplete.
 #[test]
 fn shells_wait_for_the_leaf_that_is_missing() {
-    let shown = |configuration: &Configuration| -> Vec<String> {
+    let keys = |configuration: &Configuration| -> Vec<String> {
         let schema = models().schema(Origin::Native);
         let line = |it: PendingEntry| {
             assert!(it.openconfig.is_some());
@@ -220,7 +220,7 @@ fn shells_wait_for_the_leaf_that_is_missing() {
     const INSTANCE: &str = "/network-instances/network-instance[name=DEFAULT]";
     let held = after(&[&format!("replace / {}", document())]);
     assert_eq!(
-        shown(&held),
+        keys(&held),
         [
             "/system/user[username=ada] role",
             "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9] prefix-length",
@@ -238,13 +238,13 @@ fn shells_wait_for_the_leaf_that_is_missing() {
         ]
     );
     let leaf = format!("update {}/config/prefix-length 24", address("10.0.0.9"));
-    assert!(!shown(&then(&held, &leaf)).join(" ").contains("10.0.0.9"));
+    assert!(!keys(&then(&held, &leaf)).join(" ").contains("10.0.0.9"));
     let native = "update native:/interfaces/interface[name=eth9]/ipv4/address[ip=10.0.0.9]";
     let other = leaf.replace("eth0", "eth9");
     let both = after(&[&other, &format!("{native} {{}}")]);
     let left = then(&both, "delete /interfaces");
     assert_eq!(
-        shown(&left),
+        keys(&left),
         ["/interfaces/interface[name=eth9]/ipv4/address[ip=10.0.0.9] prefix-length"]
     );
 }

@@ -8,8 +8,8 @@ pub(super) const ETH0: &str = "/interfaces/interface[name=eth0]";
 
 /// A box whose factory configuration is set by this native request.
 pub(super) fn factory(request: &str) -> Configuration {
-    let made = after(&[request]);
-    let mut layers = made.layers().clone();
+    let edited = after(&[request]);
+    let mut layers = edited.layers().clone();
     let tree = layers.tree_mut(LayerKey::CLIENT_NATIVE);
     *tree = Tree::from_root(Arc::new(marked(tree.root(), LeafMark::Factory)));
     let factory = tree.clone();
@@ -171,10 +171,10 @@ fn equal_values_of_both_origins_merge_and_different_ones_conflict() {
 #[test]
 fn defaults_sent_back_conflict_with_the_other_origin() {
     let start = after(&[&format!("update {ETH0}/config/description \"d\"")]);
-    let shown = json_of(&start, "/");
-    assert!(shown.contains("\"enabled\":true"), "{shown}");
+    let document = json_of(&start, "/");
+    assert!(document.contains("\"enabled\":true"), "{document}");
     let shut = "update native:/interfaces/interface[name=eth0]/enabled false";
-    let errors = start.edit(&edit(&format!("replace / {shown}; {shut}"))).unwrap_err();
+    let errors = start.edit(&edit(&format!("replace / {document}; {shut}"))).unwrap_err();
     assert_eq!(
         errors.to_string(),
         "cannot replace `/interfaces/interface[name=eth0]/config/enabled`: \
@@ -182,7 +182,7 @@ fn defaults_sent_back_conflict_with_the_other_origin() {
          `/interfaces/interface[name=eth0]/config/enabled` is `true` by client openconfig"
     );
     then(&start, shut);
-    then(&start, &format!("replace / {shown}; {}", shut.replace("false", "true")));
+    then(&start, &format!("replace / {document}; {}", shut.replace("false", "true")));
 }
 
 /// A veth is an Ethernet port to OpenConfig, which has no word for it.
@@ -266,10 +266,10 @@ fn an_entry_that_needs_one_of_its_leaves_is_refused_without() {
         format!("update native:{ROUTE}/next-hop[index=0] {{}}"),
         format!("update native:{ROUTE}/next-hop[index=0]/metric 5"),
     ] {
-        let told = refused(&[&request]).join(" ");
+        let message = refused(&[&request]).join(" ");
         assert!(
-            told.contains("next-hop[index=0]") && told.contains("`next-hop` or `interface`"),
-            "{told}"
+            message.contains("next-hop[index=0]") && message.contains("`next-hop` or `interface`"),
+            "{message}"
         );
     }
     // One origin names the way, the other its metric: what is left when the way goes waits.
@@ -414,18 +414,18 @@ fn openconfig_defaults_rank_below_explicit_and_above_factory_values() {
     let shut = factory("update native:/interfaces/interface[name=eth0]/enabled false");
     let with_entry = then(&shut, &entry);
     check_lines(&lines_effective(&with_entry), &enabled, &["=true oc-default"]);
-    let shown = format!("{ETH0}/config/enabled");
-    check_lines(&lines_view(&with_entry, Origin::OpenConfig), &shown, &["=true default"]);
+    let path = format!("{ETH0}/config/enabled");
+    check_lines(&lines_view(&with_entry, Origin::OpenConfig), &path, &["=true default"]);
 
-    let asked = "update native:/interfaces/interface[name=eth0]/enabled false";
-    let both = then(&with_entry, asked);
+    let request = "update native:/interfaces/interface[name=eth0]/enabled false";
+    let both = then(&with_entry, request);
     check_lines(&lines_effective(&both), &enabled, &["=false"]);
-    check_lines(&lines_view(&both, Origin::OpenConfig), &shown, &[]);
-    let gone = then(&both, &format!("delete {ETH0}"));
-    check_lines(&lines_effective(&gone), &enabled, &["=false"]);
+    check_lines(&lines_view(&both, Origin::OpenConfig), &path, &[]);
+    let deleted = then(&both, &format!("delete {ETH0}"));
+    check_lines(&lines_effective(&deleted), &enabled, &["=false"]);
 
     let untouched = then(&with_entry, "update /system/config/hostname \"a\"");
-    check_lines(&lines_view(&untouched, Origin::OpenConfig), &shown, &["=true default"]);
+    check_lines(&lines_view(&untouched, Origin::OpenConfig), &path, &["=true default"]);
     let cleared = then(&with_entry, &format!("delete {ETH0}"));
     let lines = ["/type=physical default", "/enabled=false factory"];
     check_lines(&lines_effective(&cleared), ETH0, &lines);

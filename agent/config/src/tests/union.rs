@@ -89,7 +89,7 @@ fn union_replace_resets_factory_ports() {
 #[test]
 pub(super) fn ports_are_reset_and_not_lost() {
     let reset = ["/type=physical default", "/enabled=false factory"];
-    let named = ["/type=physical default", "/enabled=true default"];
+    let defaults = ["/type=physical default", "/enabled=true default"];
     let set = format!("update {ETH0}/config/mtu 1500");
     let native = "update native:/interfaces/interface[name=eth0]/mtu 1486";
     for (requests, want) in [
@@ -100,14 +100,14 @@ pub(super) fn ports_are_reset_and_not_lost() {
         (vec![set.clone(), format!("delete {ETH0}")], &reset),
         (vec![set.clone(), "replace /interfaces {\"interface\":[]}".to_owned()], &reset),
         (vec![set.clone(), "update cli: no interface eth0".to_owned(), "delete /".into()], &reset),
-        (vec![set, format!("delete {ETH0}; delete {ETH0}/config/enabled")], &named),
+        (vec![set, format!("delete {ETH0}; delete {ETH0}/config/enabled")], &defaults),
         (
             vec![
                 native.to_owned(),
                 format!("delete {ETH0}/config/enabled"),
                 "update cli: no interface eth0 mtu".into(),
             ],
-            &named,
+            &defaults,
         ),
         (
             vec!["update cli: interface eth0\n  no enabled\n  mtu 1400".to_owned()],
@@ -166,9 +166,9 @@ fn get_output_replaced_back_changes_nothing() {
         then(&factory(PORTS_DISABLED), &format!("replace {}", ports(&["eth1"]))),
     ] {
         for origin in ["", "native:"] {
-            let shown = super::set::json_of(&start, &format!("{origin}/"));
-            let again = then(&start, &format!("replace {origin}/ {shown}"));
-            assert_eq!(again.layers(), start.layers(), "{origin}/ {shown}");
+            let document = super::set::json_of(&start, &format!("{origin}/"));
+            let again = then(&start, &format!("replace {origin}/ {document}"));
+            assert_eq!(again.layers(), start.layers(), "{origin}/ {document}");
         }
     }
 }
@@ -289,7 +289,7 @@ fn union_replace_keeps_boot_and_lease_layers() {
 #[test]
 fn a_negation_does_not_take_what_openconfig_has() {
     let openconfig = "/system/config/hostname \"box\"";
-    let told = |operation: &str, line: usize, at: &str| {
+    let message = |operation: &str, line: usize, at: &str| {
         format!(
             "cannot {operation} `line {line}: no system hostname`: `{at}` is to be absent by client native \
              (`line {line}: no system hostname`) and `/system/config/hostname` is `box` by client openconfig"
@@ -298,16 +298,16 @@ fn a_negation_does_not_take_what_openconfig_has() {
     let hostname = "/system/hostname";
     let start = factory("update native:/system/hostname \"factory\"");
     let union = format!("union cli: ! x\nno system hostname; union {openconfig}");
-    assert_eq!(refused_after(&start, &union), [told("union_replace", 2, hostname)]);
+    assert_eq!(refused_after(&start, &union), [message("union_replace", 2, hostname)]);
     let stored = then(&start, &format!("update {openconfig}"));
     let removed = then(&stored, "update cli: no system hostname");
     check_lines(&lines_effective(&removed), hostname, &["=box"]);
     let again = refused_after(&removed, "update cli: no system hostname");
-    assert_eq!(again, [told("update", 1, hostname)]);
+    assert_eq!(again, [message("update", 1, hostname)]);
     let same = format!("update cli: no system hostname; update {openconfig}");
     let bare = then(&start, "update cli: no system hostname");
     check_lines(&lines_effective(&bare), hostname, &[]);
-    assert_eq!(refused_after(&bare, &same), [told("update", 1, hostname)]);
+    assert_eq!(refused_after(&bare, &same), [message("update", 1, hostname)]);
     then(&start, &same);
     then(&removed, "replace cli: no system hostname");
     then(
@@ -317,8 +317,8 @@ fn a_negation_does_not_take_what_openconfig_has() {
     then(&removed, "update cli: no system login-banner");
     let shell = format!("union cli: no interface eth0; union {}", ports(&["eth0"]));
     then(&factory(PORTS_DISABLED), &shell); // which conflicts with nothing
-    let asked = ports(&["eth0 {\"description\":\"d\"}"]);
-    let port = format!("union cli: no interface eth0; union {asked}");
+    let request = ports(&["eth0 {\"description\":\"d\"}"]);
+    let port = format!("union cli: no interface eth0; union {request}");
     assert!(
         refused_after(&factory(PORTS_DISABLED), &port)[0]
             .contains("`/interfaces/interface[name=eth0]` is there")
@@ -384,16 +384,16 @@ fn configured_addresses_hide_leases_and_removal_restores_them() {
         (vec![four.into(), six.into()], "v4 v6")
     );
     let own = "cli: interface eth0\n  ipv4\n    address 10.0.0.1\n      prefix-length 24";
-    let named = then(&described, &format!("update {own}"));
-    assert_eq!(addresses(&named), ["/ipv4/address[ip=10.0.0.1]/prefix-length=24", six]);
-    assert_eq!(routes(&named), "v6", "the route goes with the addresses of its family");
+    let configured = then(&described, &format!("update {own}"));
+    assert_eq!(addresses(&configured), ["/ipv4/address[ip=10.0.0.1]/prefix-length=24", six]);
+    assert_eq!(routes(&configured), "v6", "the route goes with the addresses of its family");
     let openconfig = then(
         &described,
         "update /interfaces/interface[name=eth0]/subinterfaces/subinterface[index=0]/ipv4/addresses/\
          address[ip=10.0.0.2]/config/prefix-length 24",
     );
     assert_eq!(addresses(&openconfig), ["/ipv4/address[ip=10.0.0.2]/prefix-length=24", six]);
-    let back = then(&named, "union cli: interface eth0\n  description uplink");
+    let back = then(&configured, "union cli: interface eth0\n  description uplink");
     assert_eq!((addresses(&back), &*routes(&back)), (vec![four.into(), six.into()], "v4 v6"));
     assert!(back.effective() == described.effective());
 }
@@ -403,12 +403,12 @@ fn configured_addresses_hide_leases_and_removal_restores_them() {
 fn lower_ranked_values_return_when_uncovered() {
     let text = "union cli: interface eth0\n  description uplink";
     let leased = with_layer(&empty(), LayerKey::LEASE, "update native:/system/hostname \"leased\"");
-    let named = leased.edit(&edit("union cli: system hostname mine")).unwrap();
-    check_lines(&lines_effective(&named), "/system/hostname", &["=mine"]);
-    let back = named.edit(&edit(text)).unwrap();
+    let configured = leased.edit(&edit("union cli: system hostname mine")).unwrap();
+    check_lines(&lines_effective(&configured), "/system/hostname", &["=mine"]);
+    let back = configured.edit(&edit(text)).unwrap();
     check_lines(&lines_effective(&back), "/system/hostname", &["=leased"]);
     let booted =
-        with_layer(&named, LayerKey::BOOT_NATIVE, "update native:/system/hostname \"boots\"");
+        with_layer(&configured, LayerKey::BOOT_NATIVE, "update native:/system/hostname \"boots\"");
     for (off, want) in [(LayerSet::NONE, "=boots"), (LayerSet::of(LayerKey::BOOT_NATIVE), "=mine")]
     {
         let mut layers = booted.layers().clone();
@@ -495,12 +495,12 @@ fn plain_text_writes_the_native_layer_alone() {
 #[test]
 fn the_annotation_goes_with_the_openconfig_layer() {
     let note = "{\"@\":{\"openconfig-metadata:protobuf-metadata\":\"AAAA\"}}";
-    let held = |request: &str| {
+    let annotation = |request: &str| {
         let end = after(&[&format!("update / {note}"), request]);
         end.layers().annotation.clone()
     };
-    assert_eq!(held("union cli: system hostname a"), None);
-    assert_eq!(held(&format!("union / {note}")).as_deref(), Some("AAAA"));
-    assert_eq!(held("union native:/system/hostname \"a\"").as_deref(), Some("AAAA"));
-    assert_eq!(held("union native:/system/hostname \"a\"; union / {}"), None);
+    assert_eq!(annotation("union cli: system hostname a"), None);
+    assert_eq!(annotation(&format!("union / {note}")).as_deref(), Some("AAAA"));
+    assert_eq!(annotation("union native:/system/hostname \"a\"").as_deref(), Some("AAAA"));
+    assert_eq!(annotation("union native:/system/hostname \"a\"; union / {}"), None);
 }

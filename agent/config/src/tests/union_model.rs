@@ -87,20 +87,20 @@ proptest! {
     // proves 1.84
     #[test]
     fn requests_write_only_the_layer_of_their_origin(requests in prop::collection::vec(some_request(), 1..6)) {
-        let mut held = start(&[]);
+        let mut configuration = start(&[]);
         for request in requests {
-            let Ok(end) = held.edit(&edit(&request)) else { continue };
+            let Ok(end) = configuration.edit(&edit(&request)) else { continue };
             for layer in OTHERS {
-                prop_assert!(end.layers().tree(layer).is_same(held.layers().tree(layer)), "{}", &request);
+                prop_assert!(end.layers().tree(layer).is_same(configuration.layers().tree(layer)), "{}", &request);
             }
             let (from, other) = match request.contains("native:") {
                 true => (LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG),
                 false => (LayerKey::CLIENT_OPENCONFIG, LayerKey::CLIENT_NATIVE),
             };
             prop_assert_eq!(
-                explicit(&end, other), explicit(&held, other), "{} writes {}: {}", from, other, &request
+                explicit(&end, other), explicit(&configuration, other), "{} writes {}: {}", from, other, &request
             );
-            held = end;
+            configuration = end;
         }
     }
 }

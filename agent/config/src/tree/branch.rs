@@ -283,7 +283,7 @@ impl<M: LeafMeta> Branch<M> {
     /// Removes the node at `steps`, which exists, and prunes, see [`Tree::remove`](super::Tree::remove).
     pub(crate) fn remove_at(&mut self, schema: &Schema, steps: &[Step]) {
         let Some((step, rest)) = steps.split_first() else { return };
-        let gone = match (self.child_mut(step.node), &step.keys) {
+        let removed = match (self.child_mut(step.node), &step.keys) {
             (Some(Child::List(list)), Some(keys)) => {
                 let empty = rest.is_empty() || {
                     let entry = list.entry_mut(keys, Branch::default);
@@ -303,7 +303,7 @@ impl<M: LeafMeta> Branch<M> {
             (Some(_), None) => true,
             (_, _) => false,
         };
-        if gone {
+        if removed {
             self.take(step.node);
         }
     }

@@ -93,10 +93,11 @@ impl Merge {
         let (from, onto) = if ours_onto_theirs { (ours, theirs) } else { (theirs, ours) };
         let mut merged = onto.clone();
         for it in List::differences(base, from) {
-            let held = onto.get(it.keys);
-            let (ours, theirs) = if ours_onto_theirs { (it.new, held) } else { (held, it.new) };
-            match (self.entry::<M>(it.old, ours, theirs), held) {
-                (Some(entry), Some(held)) if entry.is_same(held) => {}
+            let present = onto.get(it.keys);
+            let (ours, theirs) =
+                if ours_onto_theirs { (it.new, present) } else { (present, it.new) };
+            match (self.entry::<M>(it.old, ours, theirs), present) {
+                (Some(entry), Some(present)) if entry.is_same(present) => {}
                 (Some(entry), _) => drop(merged.put(it.keys.clone(), entry)),
                 (None, _) => drop(merged.remove(it.keys)),
             }

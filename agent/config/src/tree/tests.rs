@@ -116,7 +116,7 @@ fn patterns_select_in_order() {
 fn diff_reports_the_outermost_change() {
     let old = tree(&["/system/hostname=a", "/interfaces/interface[name=eth0]/mtu=1400"]);
     let new = tree(&["/system/hostname=b", "/interfaces/interface[name=eth1]/mtu=1400"]);
-    let mut seen = Vec::new();
+    let mut changes = Vec::new();
     Tree::diff(&old, &new, &mut |path, change| {
         let what = match change {
             Change::Added(_) => "+",
@@ -124,14 +124,14 @@ fn diff_reports_the_outermost_change() {
             Change::Leaf { .. } => "~",
             Change::Given(_) => "!",
         };
-        seen.push(format!("{what}{}", path.to_path(schema())));
+        changes.push(format!("{what}{}", path.to_path(schema())));
     });
     let want = [
         "~/system/hostname",
         "-/interfaces/interface[name=eth0]",
         "+/interfaces/interface[name=eth1]",
     ];
-    assert_eq!(seen, want);
+    assert_eq!(changes, want);
 }
 
 #[test]
@@ -269,7 +269,7 @@ proptest! {
             Change::Added(found) => found.walk(&mut at.clone(), &mut |at, leaf| {
                 patched.set_leaf(schema(), at, leaf.clone());
             }),
-            Change::Given(given) => patched.branch_mut(schema(), &at.0, &0).given = given,
+            Change::Given(mark) => patched.branch_mut(schema(), &at.0, &0).given = mark,
         });
         // Removing the last leaf of an entry forgets the meta of its keys.
         prop_assert_eq!(model_of(&patched), model_of(&new));

@@ -37,17 +37,17 @@ impl<'a> Union<'a> {
         let models = self.models;
         let it = &models.map.anchors[anchor];
         let without_shell = self.without_shell(it, inputs, old);
-        let asked = without_shell.as_deref().unwrap_or(inputs);
-        let (absent, problems) = (self.is_absent(it, asked), self.problems.len());
+        let effective_inputs = without_shell.as_deref().unwrap_or(inputs);
+        let (absent, problems) = (self.is_absent(it, effective_inputs), self.problems.len());
         let lists: Vec<ListResult> =
             it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
         let mut effective = Branch::with_capacity(it.leaves.len());
         effective.given = anchor != 0;
         let mut overlays = Overlays::default();
-        self.own_leaves(it, asked, &mut effective, &mut overlays);
-        self.check_one_of(it, asked, &effective);
-        self.check_constants(it, asked);
-        self.check_reserved(it, asked);
+        self.own_leaves(it, effective_inputs, &mut effective, &mut overlays);
+        self.check_one_of(it, effective_inputs, &effective);
+        self.check_constants(it, effective_inputs);
+        self.check_reserved(it, effective_inputs);
         if absent {
             self.drop_missing_leaf_problems(problems);
         }
@@ -69,8 +69,8 @@ impl<'a> Union<'a> {
         let mut exists = false;
         for (slot, pair) in self.slots.iter().zip(inputs) {
             let Some(branch) = pair.new else { continue };
-            let held = leaf_at(branch, &key.native).filter(|_| !slot.is_openconfig());
-            match held.map(|leaf| leaf.meta) {
+            let key_leaf = leaf_at(branch, &key.native).filter(|_| !slot.is_openconfig());
+            match key_leaf.map(|leaf| leaf.meta) {
                 Some(LeafMark::Absent) if branch.given && !slot.off => return true,
                 Some(LeafMark::Absent) => {}
                 _ => exists = true,
@@ -212,8 +212,8 @@ impl<'a> Union<'a> {
     ) {
         let kind = resolved.map(|it| it.provenance.kind);
         let native = self.client_native.and_then(|at| inputs[at].new);
-        let held = native.and_then(|branch| leaf_at(branch, &leaf.native));
-        if let (None, Some(ProvenanceKind::NativeDefault), Some(_)) = (held, kind, native)
+        let native_leaf = native.and_then(|branch| leaf_at(branch, &leaf.native));
+        if let (None, Some(ProvenanceKind::NativeDefault), Some(_)) = (native_leaf, kind, native)
             && let Some(default) = &leaf.default
         {
             overlays.native.push((&leaf.native, default.clone(), LeafMark::Default));
@@ -228,7 +228,7 @@ impl<'a> Union<'a> {
             (kind, unit, &mapped.default)
         {
             overlays.openconfig.push((&mapped.steps, default.clone(), LeafMark::Default));
-        } else if let Some(factory) = held.filter(|leaf| leaf.meta == LeafMark::Factory)
+        } else if let Some(factory) = native_leaf.filter(|leaf| leaf.meta == LeafMark::Factory)
             && let Some(value) = (mapped.codec.up)(&factory.value)
         {
             overlays.openconfig.push((&mapped.steps, value, LeafMark::Factory));
@@ -293,8 +293,8 @@ impl<'a> Union<'a> {
         let native = self.client_native.and_then(|at| inputs[at].new);
         anchor.openconfig.is_some()
             && anchor.leaves.iter().filter(|leaf| leaf.key.is_some()).any(|key| {
-                let held = native.and_then(|branch| leaf_at(branch, &key.native));
-                held.is_some_and(|leaf| leaf.meta == LeafMark::Factory)
+                let key_leaf = native.and_then(|branch| leaf_at(branch, &key.native));
+                key_leaf.is_some_and(|leaf| leaf.meta == LeafMark::Factory)
             })
     }
 

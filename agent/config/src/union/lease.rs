@@ -27,14 +27,14 @@ pub(super) fn without_hidden_leases<'l>(models: &Models, layers: &'l Layers) -> 
     if given_up.is_empty() {
         return Cow::Borrowed(layers);
     }
-    let mut shown = layers.clone();
-    let tree = shown.tree_mut(LayerKey::LEASE);
+    let mut visible = layers.clone();
+    let tree = visible.tree_mut(LayerKey::LEASE);
     for (path, value) in &leaves {
         if let Some(object) = hidden_object(models, &given_up, path, value) {
             tree.remove(&models.native, &object);
         }
     }
-    Cow::Owned(shown)
+    Cow::Owned(visible)
 }
 
 /// Links in a lease layer.
@@ -104,7 +104,7 @@ fn has_configured_address(
     let openconfig = anchor.parent.and_then(|parent| map.openconfig_entry(parent, &[keys]));
     LayerKey::ALL.into_iter().filter(|layer| *layer != LayerKey::LEASE).any(|layer| {
         let tree = layers.tree(layer);
-        let asked = match layer.origin {
+        let entries = match layer.origin {
             Origin::Native => tree.branch(link).and_then(|it| native_list(it, &anchor.native)),
             Origin::OpenConfig => {
                 let entry = openconfig.as_ref().and_then(|path| tree.branch(path));
@@ -113,7 +113,7 @@ fn has_configured_address(
         };
         let is_shell = |entry| layer == LayerKey::CLIENT_OPENCONFIG && map.is_shell(entry);
         let asks = |entry| has_explicit_leaf(entry) && !is_shell(entry);
-        asked.is_some_and(|list| list.iter().any(|(_, entry)| asks(entry)))
+        entries.is_some_and(|list| list.iter().any(|(_, entry)| asks(entry)))
     })
 }
 

@@ -115,7 +115,7 @@ impl<'a> Union<'a> {
                 draft.note(entry);
             }
         } else {
-            let (mut found, mut done) = (Vec::new(), 0);
+            let (mut found, mut entries) = (Vec::new(), 0);
             let act = |union: &mut Self, group| {
                 let entry = union.list_entry(child, &pairs, group, before);
                 (entry, std::mem::take(&mut union.problems), std::mem::take(&mut union.work))
@@ -123,11 +123,11 @@ impl<'a> Union<'a> {
             let take = |(entry, problems, work): (_, Vec<_>, WorkCount)| {
                 draft.note(entry);
                 found.extend(problems);
-                done += work.entries;
+                entries += work.entries;
             };
             parallel::in_order(groups, || self.fork(), act, take);
             self.problems.extend(found);
-            self.work.entries += done;
+            self.work.entries += entries;
         }
         let result = ListResult {
             effective: draft.effective,
@@ -170,9 +170,9 @@ impl<'a> Union<'a> {
         self.place.push((child, keys.clone()));
         let after = self.entry(child, &inputs, &before);
         self.place.pop();
-        let held = |at: Option<usize>| at.and_then(|at| inputs[at].new);
+        let client_entry = |at: Option<usize>| at.and_then(|at| inputs[at].new);
         let (held_native, held_openconfig) =
-            (held(self.client_native), held(self.client_openconfig));
+            (client_entry(self.client_native), client_entry(self.client_openconfig));
         ComputedEntry { keys, openconfig_keys, after, held_native, held_openconfig }
     }
 
@@ -289,11 +289,11 @@ impl ViewDraft {
         &mut self,
         keys: &Keys,
         entry: Option<Arc<Branch<LeafMark>>>,
-        held: Option<&Arc<Branch<LeafMark>>>,
+        layer_entry: Option<&Arc<Branch<LeafMark>>>,
     ) {
-        let same = match (&entry, held) {
-            (Some(entry), Some(held)) => Arc::ptr_eq(entry, held),
-            (entry, held) => entry.is_none() && held.is_none(),
+        let same = match (&entry, layer_entry) {
+            (Some(entry), Some(layer_entry)) => Arc::ptr_eq(entry, layer_entry),
+            (entry, layer_entry) => entry.is_none() && layer_entry.is_none(),
         };
         self.shared &= same;
         match entry {

@@ -50,15 +50,17 @@ impl<'a> Union<'a> {
             .filter(|(slot, _)| slot.layer.owner == Owner::Boot && !slot.off)
             .filter_map(|(slot, pair)| Some((*slot, pair.new?)))
             .collect();
-        let held = boot.iter().any(|(slot, entry)| holds_entry(anchor, *slot, entry));
+        let is_boot_entry = boot.iter().any(|(slot, entry)| holds_entry(anchor, *slot, entry));
         for leaf in anchor.leaves.iter().filter(|leaf| leaf.key.is_none()) {
-            let asked = leaf_of(leaf, slot, new).filter(|it| it.meta == LeafMark::Explicit);
-            let Some(asked) = asked else { continue };
+            let requested = leaf_of(leaf, slot, new).filter(|it| it.meta == LeafMark::Explicit);
+            let Some(requested) = requested else { continue };
             let before = old.and_then(|old| leaf_of(leaf, slot, old));
-            if before.is_some_and(|before| before.value == asked.value) {
+            if before.is_some_and(|before| before.value == requested.value) {
                 continue;
             }
-            if held || boot.iter().any(|(slot, entry)| leaf_of(leaf, *slot, entry).is_some()) {
+            if is_boot_entry
+                || boot.iter().any(|(slot, entry)| leaf_of(leaf, *slot, entry).is_some())
+            {
                 let steps = match slot.is_openconfig() {
                     true => leaf.openconfig.as_ref().map_or(Vec::new(), |it| it.steps.clone()),
                     false => leaf.native.iter().copied().map(Step::node).collect(),

@@ -141,8 +141,8 @@ impl Union<'_> {
 
     fn conflict(&mut self, leaf: &OwnLeaf, one: &Candidate, other: &Candidate) {
         let side = |it: &Candidate| {
-            let said = it.openconfig.as_ref().or(it.value.as_ref());
-            (it.slot.layer, said.cloned().unwrap_or(Value::Empty))
+            let value = it.openconfig.as_ref().or(it.value.as_ref());
+            (it.slot.layer, value.cloned().unwrap_or(Value::Empty))
         };
         let mut native = self.native_path();
         native.0.extend(leaf.native.iter().copied().map(Step::node));
@@ -220,8 +220,8 @@ fn explicit_rank(slot: InputLayer) -> Rank {
 fn agree(leaf: &OwnLeaf, one: &Candidate, other: &Candidate) -> bool {
     let shown_as = |native: &Candidate, openconfig: &Candidate| {
         let mapped = leaf.openconfig.as_ref().filter(|_| native.openconfig.is_none());
-        let shown = mapped.zip(native.value.as_ref()).and_then(|(it, v)| (it.codec.up)(v));
-        shown.is_some() && shown == openconfig.openconfig
+        let converted = mapped.zip(native.value.as_ref()).and_then(|(it, v)| (it.codec.up)(v));
+        converted.is_some() && converted == openconfig.openconfig
     };
     one.value == other.value || shown_as(one, other) || shown_as(other, one)
 }

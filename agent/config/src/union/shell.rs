@@ -93,7 +93,7 @@ impl<'a> Union<'a> {
     fn native_client_has_leaf(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> bool {
         let Some(entry) = self.client_native.and_then(|at| inputs[at].new) else { return false };
         anchor.leaves.iter().filter(|leaf| leaf.key.is_none()).any(|leaf| {
-            leaf_at(entry, &leaf.native).is_some_and(|held| held.meta == LeafMark::Explicit)
+            leaf_at(entry, &leaf.native).is_some_and(|it| it.meta == LeafMark::Explicit)
         })
     }
 }

@@ -126,27 +126,29 @@ fn paths() {
     let models = models();
     fuzz("paths", &PATH_WORDS, |text| {
         let Ok(path) = text.parse::<Path>() else { return };
-        let shown = path.to_string();
-        let mut again: Path = shown.parse().expect(&shown);
+        let printed = path.to_string();
+        let mut again: Path = printed.parse().expect(&printed);
         let mut sorted = path.clone();
         [&mut again, &mut sorted]
             .into_iter()
             .flat_map(|it| &mut it.elems)
             .for_each(|it| it.keys.sort());
-        assert_eq!(again, sorted, "{shown}");
+        assert_eq!(again, sorted, "{printed}");
         for schema in [&models.openconfig, &models.native] {
             for refusal in [schema.resolve_read(&path).err(), schema.resolve_delete(&path).err()]
                 .into_iter()
                 .flatten()
             {
-                assert!(refusal.to_string().contains(&shown), "{refusal}: {shown}");
+                assert!(refusal.to_string().contains(&printed), "{refusal}: {printed}");
             }
             match schema.resolve_write(&path) {
                 Ok(found) => {
                     let written = found.to_path(schema);
                     assert_eq!(schema.resolve_write(&written).as_ref(), Ok(&found), "{written}");
                 }
-                Err(refusal) => assert!(refusal.to_string().contains(&shown), "{refusal}: {shown}"),
+                Err(refusal) => {
+                    assert!(refusal.to_string().contains(&printed), "{refusal}: {printed}")
+                }
             }
         }
     });

@@ -180,7 +180,9 @@ fn is_quoted(ty: &Type) -> bool {
 fn names(ty: &Type) -> Vec<String> {
     match &ty.base {
         BuiltinType::Enum(members) => members.iter().map(|m| m.name.to_string()).collect(),
-        BuiltinType::Identity(known) => known.iter().map(|i| i.qualified.to_string()).collect(),
+        BuiltinType::Identity(identities) => {
+            identities.iter().map(|i| i.qualified.to_string()).collect()
+        }
         BuiltinType::Union(members) => members.iter().flat_map(|m| names(m)).collect(),
         _ => Vec::new(),
     }

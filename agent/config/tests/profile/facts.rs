@@ -105,14 +105,14 @@ fn each_configured_leaf_has_a_state_leaf() {
 #[test]
 fn each_identity_that_fits_is_in_the_table() {
     let schema = Schema::openconfig().unwrap();
-    let known: Vec<_> = read("identities.tsv")
+    let identities: Vec<_> = read("identities.tsv")
         .iter()
         .map(|r| format!("{}:{}", r["module"], r["identity"]))
         .collect();
     for leaf in schema.nodes().iter().filter_map(|n| n.leaf.as_ref()) {
         if let BuiltinType::Identity(fitting) = &leaf.ty.base {
             assert!(!fitting.is_empty());
-            assert!(fitting.iter().all(|i| known.contains(&i.qualified.to_string())));
+            assert!(fitting.iter().all(|i| identities.contains(&i.qualified.to_string())));
         }
     }
 }
@@ -149,8 +149,8 @@ fn check_node(schema: &Schema, node: &Node, row: &Row) {
         (node.atomic, "telemetry-atomic"),
         (node.hashed, "openconfig-hashed-value"),
     ];
-    let given: Vec<_> = extensions.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
-    same("extensions", &given.join(" "));
+    let names: Vec<_> = extensions.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+    same("extensions", &names.join(" "));
     assert_eq!(node.polled, row["polled"] == "true", "polled of {path}");
     if let Some(leaf) = &node.leaf {
         check_leaf(schema, leaf, row);
@@ -192,18 +192,18 @@ fn check_leaf(schema: &Schema, leaf: &LeafSchema, row: &Row) {
 /// The table's description of a type, without details that the compiled schema drops: names of typedefs, and the
 /// second form of patterns.
 fn facts_only(spec: &serde_json::Value) -> serde_json::Value {
-    let mut kept = json!({});
+    let mut facts = json!({});
     for (key, value) in spec.as_object().unwrap() {
         match key.as_str() {
             "members" => {
-                kept[key] =
+                facts[key] =
                     value.as_array().unwrap().iter().map(facts_only).flat_map(members).collect()
             }
             "typedef" | "posix_patterns" => {}
-            _ => kept[key] = value.clone(),
+            _ => facts[key] = value.clone(),
         }
     }
-    kept
+    facts
 }
 
 /// Flattens a union within a union into its members, as libyang does.

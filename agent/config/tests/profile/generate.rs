@@ -74,13 +74,13 @@ impl Profile {
 
     /// Imports what the body refers to by prefix.
     fn imports(&self, module: &Row, body: &str) -> String {
-        let known = self
+        let import = self
             .modules
             .iter()
             .map(|m| (m["prefix"].as_str(), m["module"].as_str()))
             .chain(EXTENSIONS);
         let mut out = String::new();
-        for (prefix, imported) in known.filter(|(_, name)| *name != module["module"]) {
+        for (prefix, imported) in import.filter(|(_, name)| *name != module["module"]) {
             let versioned = prefix == "oc-ext" && !module["openconfig_version"].is_empty();
             let before = |at: usize| {
                 body[..at]

@@ -18,9 +18,9 @@ fn the_yang_text_follows_from_the_tables() {
         if std::env::var_os("HOLDFAST_WRITE").is_some() {
             fs::write(&path, &text).unwrap();
         }
-        let kept = fs::read_to_string(&path).unwrap_or_default();
+        let stored = fs::read_to_string(&path).unwrap_or_default();
         assert!(
-            kept == text,
+            stored == text,
             "{} is not what the tables give; HOLDFAST_WRITE=1 writes it",
             path.display()
         );

@@ -88,12 +88,12 @@ fn overlaps(models: &Arc<Models>) -> String {
 }
 
 fn origins() -> String {
-    let named = |origin: Origin| format!("`{origin}`");
+    let quoted = |origin: Origin| format!("`{origin}`");
     let [cli, alias] = cli::ORIGINS;
     format!(
         "Origins: {} (also empty), {} (native YANG), `{cli}` (CLI text, also `{alias}`).\n",
-        named(Origin::OpenConfig),
-        named(Origin::Native),
+        quoted(Origin::OpenConfig),
+        quoted(Origin::Native),
     )
 }
 

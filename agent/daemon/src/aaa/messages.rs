@@ -54,15 +54,15 @@ pub(super) fn cut(status: Status) -> Status {
     // Headers are ASCII: most characters other than letters and digits take three octets per octet of UTF-8 there.
     let cost = |c: char| if c.is_ascii_alphanumeric() { 1 } else { 3 * c.len_utf8() };
     let mut room = MAX_HEADER - 3 * CUT_MARK.len();
-    let kept = |c: char| {
+    let octets_of = |c: char| {
         room = room.checked_sub(cost(c))?;
         Some(c.len_utf8())
     };
-    let kept: usize = text.chars().map_while(kept).sum();
-    let shorter = if kept == text.len() {
+    let octets_of: usize = text.chars().map_while(octets_of).sum();
+    let shorter = if octets_of == text.len() {
         error_text(text)
     } else {
-        error_text(&format_args!("{}{CUT_MARK}", &text[..kept]))
+        error_text(&format_args!("{}{CUT_MARK}", &text[..octets_of]))
     };
     let details = status.details().to_vec().into();
     Status::with_details_and_metadata(status.code(), shorter, details, status.metadata().clone())

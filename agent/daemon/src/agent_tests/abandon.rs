@@ -23,8 +23,8 @@ const EXAMINED_AT_ONCE: usize = 4;
 /// Rules that permit everything, count what they are asked, and let the first question wait.
 #[derive(Debug)]
 struct SlowAdmission {
-    asked: AtomicUsize,
-    asked_tx: mpsc::Sender<()>,
+    questions: AtomicUsize,
+    question_tx: mpsc::Sender<()>,
     /// Closed when examination may go on.
     wait_rx: Mutex<mpsc::Receiver<()>>,
 }
@@ -53,8 +53,8 @@ impl EditAuthorizer for SlowAdmission {
         _: &InstancePath,
         _: NodeRef<'_, LeafMark>,
     ) -> Result<(), InstancePath> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let _nobody_listens_any_more = self.asked_tx.send(());
+        self.questions.fetch_add(1, Ordering::SeqCst);
+        let _receiver_may_be_gone = self.question_tx.send(());
         let _closed = self.wait_rx.lock().unwrap().recv();
         Ok(())
     }
@@ -83,10 +83,10 @@ struct SlowSet {
 impl SlowSet {
     /// Starts the Set. The receiver gets a message when its examination begins.
     fn begin(agent: &Agent, mtu: u16) -> (Self, mpsc::Receiver<()>) {
-        let (asked_tx, asked_rx) = mpsc::channel();
+        let (question_tx, question_rx) = mpsc::channel();
         let (go_on, wait_rx) = mpsc::channel();
-        let (asked, wait_rx) = (AtomicUsize::new(0), Mutex::new(wait_rx));
-        let rules = Arc::new(SlowAdmission { asked, asked_tx, wait_rx });
+        let (questions, wait_rx) = (AtomicUsize::new(0), Mutex::new(wait_rx));
+        let rules = Arc::new(SlowAdmission { questions, question_tx, wait_rx });
         let update = |leaf: &str, value: &str| {
             let path = format!("/interfaces/interface[name=eth0]/config/{leaf}");
             let target = EditTarget { origin: Origin::OpenConfig, path: path.parse().unwrap() };
@@ -97,11 +97,11 @@ impl SlowSet {
         let edit = Edit { updates, authorization: gate, ..Edit::default() };
         let handle = agent.handle.clone();
         let commit = async move { handle.commit(&caller(), edit, CommitOptions::default()).await };
-        (Self { rules, go_on, task: tokio::spawn(commit) }, asked_rx)
+        (Self { rules, go_on, task: tokio::spawn(commit) }, question_rx)
     }
 
     fn authorizer_calls(&self) -> usize {
-        self.rules.asked.load(Ordering::SeqCst)
+        self.rules.questions.load(Ordering::SeqCst)
     }
 
     /// Disconnects the client.
@@ -123,13 +123,13 @@ fn has_mtu(kernel: &SimulatedKernel, openconfig: u16) -> bool {
 async fn an_abandoned_set_ends_during_its_examination() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    let (mut set, asked_rx) = SlowSet::begin(&agent, 1600);
-    tokio::task::spawn_blocking(move || asked_rx.recv().unwrap()).await.unwrap();
+    let (mut set, question_rx) = SlowSet::begin(&agent, 1600);
+    tokio::task::spawn_blocking(move || question_rx.recv().unwrap()).await.unwrap();
     set.abandon().await;
     drop(set.go_on);
     agent.update(BOX).await.unwrap();
-    let asked = set.rules.asked.load(Ordering::SeqCst);
-    assert_eq!(asked, 1, "its second operation was examined");
+    let questions = set.rules.questions.load(Ordering::SeqCst);
+    assert_eq!(questions, 1, "its second operation was examined");
     assert!(has_mtu(&kernel, 1414), "{:?}", kernel.contents());
     assert!(!agent.published_text().contains("slow"), "{}", agent.published_text());
     agent.stop().await;

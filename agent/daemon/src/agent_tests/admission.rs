@@ -36,8 +36,8 @@ async fn commit(agent: &Agent, edit: Edit) -> Result<CommitStamp, CommitError> {
 /// The veth links that the kernel has, each with its other end.
 fn pairs(kernel: &SimulatedKernel) -> String {
     let end = |name: &&str| {
-        let shown = kernel.observed(&link::key(name))?;
-        let link: &Link = shown.as_any().downcast_ref()?;
+        let observed = kernel.observed(&link::key(name))?;
+        let link: &Link = observed.as_any().downcast_ref()?;
         let LinkKind::Veth { peer: Some(peer) } = &link.kind else { return None };
         Some(format!("{name}-{peer}"))
     };
@@ -58,7 +58,7 @@ async fn a_veth_end_does_not_leave_the_other_one_behind() {
         let both = format!("{}; {}", veth("va-vb"), veth("vb-va"));
         commit(&agent, lines(&both, union)).await.unwrap();
         assert_eq!(pairs(&kernel), "va-vb vb-va");
-        let (made, asked) = (kernel.contents(), kernel.requests());
+        let (before, requests) = (kernel.contents(), kernel.requests());
         // In a union, the other end is there because it is said again.
         let alone = format!("{}; {}", veth("va-vc"), veth("vb-va"));
         let edit = || lines(if union { &alone } else { "interface va veth peer vc" }, union);
@@ -70,7 +70,7 @@ async fn a_veth_end_does_not_leave_the_other_one_behind() {
         let preview =
             agent.handle.preview(&caller(), Intent::edit(edit()), options).await.unwrap_err();
         assert!(preview.to_string().ends_with(reason), "{preview}");
-        assert_eq!((kernel.contents(), kernel.requests()), (made, asked));
+        assert_eq!((kernel.contents(), kernel.requests()), (before, requests));
 
         // One request takes both ends along, whichever way the old one goes: the change, what is configured then, and
         // what the kernel has.

@@ -140,9 +140,9 @@ impl Agent {
     }
 
     pub(crate) async fn update(&self, document: &str) -> Result<CommitStamp, CommitError> {
-        let done = self.update_all(&[document]).await;
+        let result = self.update_all(&[document]).await;
         self.handle.current_revision().await;
-        done
+        result
     }
 
     /// Sends several documents in one request, which may be answered before a revision shows it.
@@ -166,8 +166,8 @@ impl Agent {
         let revision = self.handle.revision();
         let schema = revision.schema(Origin::OpenConfig);
         let found = NodeRef::Branch(revision.openconfig.root());
-        let shown = |node: &holdfast_config::schema::Node| node.name != "last-change";
-        let text = json::print(schema, schema.root(), found, json::Flavour::Ietf, &shown);
+        let is_stable = |node: &holdfast_config::schema::Node| node.name != "last-change";
+        let text = json::print(schema, schema.root(), found, json::Flavour::Ietf, &is_stable);
         String::from_utf8(text.unwrap_or_default()).unwrap()
     }
 
@@ -198,16 +198,19 @@ async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
     let agent = Agent::start(&kernel, folder.path()).await;
     let fresh = kernel.contents();
     agent.update(BOX).await.unwrap();
-    let (made, shown) = (kernel.contents(), agent.published_text());
-    assert_ne!(made, fresh);
-    assert!(shown.contains(r#""mtu":1414,"#) && shown.contains("198.51.100.0/24"), "{shown}");
+    let (contents, published) = (kernel.contents(), agent.published_text());
+    assert_ne!(contents, fresh);
+    assert!(
+        published.contains(r#""mtu":1414,"#) && published.contains("198.51.100.0/24"),
+        "{published}"
+    );
     agent.stop().await;
 
     // A restart in sync asks nothing of the kernel.
-    let asked = kernel.requests();
+    let requests = kernel.requests();
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!(agent.published_text(), shown);
-    assert_eq!((kernel.requests() - asked, kernel.contents()), (0, made));
+    assert_eq!(agent.published_text(), published);
+    assert_eq!((kernel.requests() - requests, kernel.contents()), (0, contents));
 
     // The port gets back what it had, and readers see nothing of the change.
     agent.delete("/").await.unwrap();
@@ -220,7 +223,7 @@ async fn a_change_is_in_the_kernel_on_disk_and_visible_when_it_is_answered() {
 async fn a_large_change_shows_what_small_ones_show() {
     const SMALL: usize = 500;
     let all = parallel::FEW + SMALL;
-    let mut shown = Vec::new();
+    let mut published = Vec::new();
     for size in [all, SMALL] {
         let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
         let agent = Agent::start(&kernel, folder.path()).await;
@@ -228,12 +231,12 @@ async fn a_large_change_shows_what_small_ones_show() {
         for first in (0..all).step_by(size) {
             agent.update(&routes(first, size)).await.unwrap();
         }
-        let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
-        assert!(made >= all, "{made} of {all} routes are there");
-        shown.push(agent.published_text());
+        let created = kernel.contents().iter().filter(|it| it.contains("/32")).count();
+        assert!(created >= all, "{created} of {all} routes are there");
+        published.push(agent.published_text());
         agent.stop().await;
     }
-    assert_eq!(shown[0], shown[1]);
+    assert_eq!(published[0], published[1]);
 }
 
 /// A large change is answered before its revision is made; a reader waits for that revision.
@@ -244,9 +247,9 @@ async fn current_revision_after_an_answer_has_the_commit() {
     agent.update(BOX).await.unwrap();
     let count = parallel::FEW + 1;
     for first in [0, count] {
-        let done = agent.update_all(&[&routes(first, count)]).await.unwrap();
+        let committed = agent.update_all(&[&routes(first, count)]).await.unwrap();
         let revision = agent.handle.current_revision().await;
-        assert_eq!((revision.number, revision.time_ns), (done.revision, done.time_ns));
+        assert_eq!((revision.number, revision.time_ns), (committed.revision, committed.time_ns));
         assert_eq!(agent.published_text().matches("\"metric\":0").count(), first + count + 1);
     }
     agent.stop().await;
@@ -261,8 +264,8 @@ async fn routes_do_not_overtake_the_port_they_leave_by() {
     let agent = Agent::start(&kernel, folder.path()).await;
     agent.store.refuse(faults::Fault::Late).await.unwrap();
     agent.update_all(&[BOX, &routes(0, MORE_THAN_A_PORTION)]).await.unwrap();
-    let made = kernel.contents().iter().filter(|it| it.contains("/32")).count();
-    assert!(made >= MORE_THAN_A_PORTION, "{made} routes are there");
+    let created = kernel.contents().iter().filter(|it| it.contains("/32")).count();
+    assert!(created >= MORE_THAN_A_PORTION, "{created} routes are there");
     agent.stop().await;
 }
 
@@ -322,12 +325,15 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
             nth,
             if nth % 2 == 0 { Fault::Panic } else { Fault::Fail(nix::libc::EINVAL) },
         );
-        let asked = kernel.requests();
+        let requests = kernel.requests();
         match agent.update(BOX).await {
             Err(CommitError::Failed { undone, .. }) => assert!(undone, "request {nth}"),
             Err(error) => panic!("request {nth}: {error}"),
             Ok(_) => {
-                assert!(kernel.requests() - asked < nth, "request {nth} failed and nobody noticed");
+                assert!(
+                    kernel.requests() - requests < nth,
+                    "request {nth} failed and nobody noticed"
+                );
                 assert!(nth > 3, "the change takes several requests");
                 return agent.stop().await;
             }
@@ -344,7 +350,7 @@ async fn a_failure_at_any_request_leaves_everything_as_it_was() {
 async fn a_change_that_cannot_be_recorded_does_not_begin() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    let asked = kernel.requests();
+    let requests = kernel.requests();
     for document in [BOX, "{}"] {
         let before = (kernel.contents(), agent.published_text(), agent.states().await);
         agent.store.refuse(faults::Fault::Unprepared).await.unwrap();
@@ -353,7 +359,7 @@ async fn a_change_that_cannot_be_recorded_does_not_begin() {
         agent.pass(Duration::from_secs(10)).await;
         assert_eq!((kernel.contents(), agent.published_text(), agent.states().await), before);
     }
-    assert_eq!(kernel.requests(), asked);
+    assert_eq!(kernel.requests(), requests);
     agent.update(BOX).await.unwrap();
     agent.stop().await;
 }
@@ -370,13 +376,13 @@ async fn a_commit_that_the_disk_refuses_is_taken_back() {
     agent.pass(Duration::from_secs(10)).await;
     assert_eq!((kernel.contents(), agent.published_text()), before);
     agent.update(BOX).await.unwrap();
-    let made = (kernel.contents(), agent.published_text());
+    let unchanged = (kernel.contents(), agent.published_text());
     agent.store.refuse(faults::Fault::Misreported).await.unwrap();
     agent.delete("/network-instances").await.unwrap();
     agent.update(BOX).await.unwrap();
     agent.stop().await;
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!((kernel.contents(), agent.published_text()), made);
+    assert_eq!((kernel.contents(), agent.published_text()), unchanged);
     agent.stop().await;
 }
 
@@ -399,12 +405,15 @@ async fn facts_flow_while_the_kernel_does_not_answer() {
                 break;
             }
         }
-        let shown = agent.published_text();
-        assert!(!shown.contains("uplink") && !shown.contains("1414"), "not accepted yet: {shown}");
+        let published = agent.published_text();
+        assert!(
+            !published.contains("uplink") && !published.contains("1414"),
+            "not accepted yet: {published}"
+        );
         ports.resume();
     };
-    let (done, ()) = tokio::join!(waiting, watching);
-    done.unwrap();
+    let (result, ()) = tokio::join!(waiting, watching);
+    result.unwrap();
     assert!(agent.published_text().contains("uplink"));
     agent.stop().await;
 }
@@ -427,8 +436,8 @@ async fn nothing_is_converged_while_an_operation_is_under_way() {
         kernel.resume();
         settled.await.unwrap();
     };
-    let (done, ()) = tokio::join!(agent.update(BOX), watching);
-    done.unwrap();
+    let (result, ()) = tokio::join!(agent.update(BOX), watching);
+    result.unwrap();
     agent.stop().await;
 }
 
@@ -479,7 +488,7 @@ async fn a_refused_object_is_named_in_the_model_of_the_request() {
 #[tokio::test]
 async fn published_state_is_equal_after_a_restart() {
     const SETTLED: Duration = Duration::from_secs(10);
-    for gone in [
+    for deletion in [
         "/interfaces/interface[name=eth0]/subinterfaces",
         "/interfaces/interface[name=eth0]",
         "/interfaces",
@@ -490,12 +499,12 @@ async fn published_state_is_equal_after_a_restart() {
         let agent = Agent::start(&kernel, folder.path()).await;
         agent.update(BOX).await.unwrap();
         assert!(agent.published_text().contains("interface-ref"));
-        agent.delete(gone).await.unwrap();
+        agent.delete(deletion).await.unwrap();
         agent.pass(SETTLED).await;
-        let shown = agent.published_text();
+        let published = agent.published_text();
         agent.stop().await;
         let agent = Agent::start(&kernel, folder.path()).await;
-        assert_eq!(agent.published_text(), shown, "without {gone}");
+        assert_eq!(agent.published_text(), published, "without {deletion}");
         agent.stop().await;
     }
 }

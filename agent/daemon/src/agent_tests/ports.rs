@@ -37,9 +37,9 @@ fn replacing(document: &str) -> Edit {
 
 async fn replace(agent: &Agent, document: &str) -> Result<CommitStamp, CommitError> {
     let edit = replacing(document);
-    let done = agent.handle.commit(&caller(), edit, CommitOptions::default()).await;
+    let result = agent.handle.commit(&caller(), edit, CommitOptions::default()).await;
     agent.handle.current_revision().await;
-    done
+    result
 }
 
 /// Missing dependencies of all pending values.
@@ -48,8 +48,8 @@ async fn waits(agent: &Agent) -> Vec<String> {
     pending.into_iter().flat_map(|status| status.detail.unmet).collect()
 }
 
-async fn until_waiting(agent: &Agent, wanted: &[&str]) {
-    while waits(agent).await != wanted {
+async fn until_waiting(agent: &Agent, paths: &[&str]) {
+    while waits(agent).await != paths {
         agent.pass(Duration::from_millis(50)).await;
     }
 }
@@ -120,12 +120,12 @@ async fn a_port_that_becomes_slower_keeps_its_configuration() {
     kernel.set_ethernet(cable(1_000));
     let agent = Agent::start(&kernel, folder.path()).await;
     replace(&agent, &speed("SPEED_1GB")).await.unwrap();
-    let asked = kernel.requests();
+    let requests = kernel.requests();
     kernel.set_ethernet(cable(100));
     until_waiting(&agent, SLOW).await;
-    let shown = agent.published_text();
-    assert!(shown.contains("SPEED_1GB") && shown.contains("SPEED_100MB"), "{shown}");
-    assert_eq!(kernel.requests(), asked);
+    let published = agent.published_text();
+    assert!(published.contains("SPEED_1GB") && published.contains("SPEED_100MB"), "{published}");
+    assert_eq!(kernel.requests(), requests);
 
     let described =
         port(r#", "description": "uplink""#, r#""port-speed": "openconfig-if-ethernet:SPEED_1GB""#);

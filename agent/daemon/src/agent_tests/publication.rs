@@ -22,12 +22,12 @@ const SECOND: &str = "10.0.0.1/32";
 
 /// Next hops of a static route, as they are shown.
 fn hops(agent: &Agent, prefix: &str) -> String {
-    let shown: serde_json::Value = serde_json::from_str(&agent.published_text()).unwrap();
+    let published: serde_json::Value = serde_json::from_str(&agent.published_text()).unwrap();
     let find = |inside: &serde_json::Value, key: &str, value: &str| {
         let entries = inside.as_array().unwrap().iter();
         entries.clone().find(|it| it[key] == value).unwrap().clone()
     };
-    let instances = &shown["openconfig-network-instance:network-instances"];
+    let instances = &published["openconfig-network-instance:network-instances"];
     let instance = find(&instances["network-instance"], "name", "DEFAULT");
     let protocol = find(&instance["protocols"]["protocol"], "name", "static");
     let route = find(&protocol["static-routes"]["static"], "prefix", prefix);
@@ -70,8 +70,8 @@ async fn a_route_lost_during_a_large_commit_is_not_published() {
         }
         kernel.resume();
     };
-    let (done, ()) = tokio::join!(agent.update(&document), meddle);
-    done.unwrap();
+    let (result, ()) = tokio::join!(agent.update(&document), meddle);
+    result.unwrap();
     assert!(hops(&agent, SECOND).contains("\"state\""), "{}", hops(&agent, SECOND));
     assert!(!hops(&agent, FIRST).contains("\"state\""), "{}", hops(&agent, FIRST));
     agent.stop().await;
@@ -81,11 +81,11 @@ async fn a_route_lost_during_a_large_commit_is_not_published() {
 async fn a_route_lost_before_the_late_publication_is_not_published() {
     let kernel = SimulatedKernel::new(&["eth0"]);
     let (agent, _folder) = watchful(&kernel).await;
-    let shown = agent.handle.revision().number;
-    let done = agent.update_all(&[&routes(0, parallel::FEW + 1)]).await.unwrap();
-    assert_eq!(agent.handle.revision().number, shown, "answered, and not yet shown");
+    let number = agent.handle.revision().number;
+    let committed = agent.update_all(&[&routes(0, parallel::FEW + 1)]).await.unwrap();
+    assert_eq!(agent.handle.revision().number, number, "answered, and not yet shown");
     kernel.delete_route(FIRST.parse().unwrap());
-    assert_eq!(agent.handle.current_revision().await.number, done.revision);
+    assert_eq!(agent.handle.current_revision().await.number, committed.revision);
     while state(&agent, &first()).await == ValueState::Configured {
         tokio::task::yield_now().await;
     }
@@ -120,22 +120,22 @@ async fn readers_see_all_or_nothing_of_a_large_commit() {
     let mut after = None;
     for (round, is_there) in [(0, true), (1, false)] {
         let started = watched.borrow_and_update().number;
-        let done = match is_there {
+        let result = match is_there {
             true => agent.update_all(&[&routes(0, all)]).await.unwrap(),
             false => agent.delete("/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes").await.unwrap(),
         };
-        assert!(done.revision > started + 1, "numbers are kept free for events");
+        assert!(result.revision > started + 1, "numbers are kept free for events");
         let mtu = 1400 + round;
         kernel.set_mtu("eth1", mtu);
         let (mut last, mut shows_mtu) = (started, false);
-        while last < done.revision || !shows_mtu {
+        while last < result.revision || !shows_mtu {
             watched.changed().await.unwrap();
             let revision = watched.borrow_and_update().clone();
             assert!(revision.number > last, "{} after {last}", revision.number);
             last = revision.number;
             shows_mtu |= text(&revision).contains(&format!("\"mtu\":{mtu}"));
             let found = routes_of(&revision);
-            let want = match (revision.number < done.revision, is_there) {
+            let want = match (revision.number < result.revision, is_there) {
                 (true, true) => before,
                 (true, false) => after.unwrap(),
                 (false, true) => *after.get_or_insert(found),
@@ -212,7 +212,7 @@ async fn routes_of_a_revision_are_derived() {
         .replace(r#""config":{"prefix":"#, r#""config":{"description":"one","prefix":"#);
     agent.update(&described).await.unwrap();
     assert_eq!(forms_of(&agent), [(count - 1, 1); 2]);
-    let shown = agent.published_text();
+    let published = agent.published_text();
     agent.stop().await;
 
     let agent = Agent::start(&kernel, folder.path()).await;
@@ -220,6 +220,6 @@ async fn routes_of_a_revision_are_derived() {
         tokio::task::yield_now().await;
     }
     assert_eq!(forms_of(&agent), [(count, 0); 2]);
-    assert_eq!(agent.published_text(), shown);
+    assert_eq!(agent.published_text(), published);
     agent.stop().await;
 }

@@ -23,9 +23,9 @@ pub(super) async fn replace_reconciliation(
 }
 
 /// Polls until the link is in the wanted state, because the test does not get the kernel's events.
-async fn until(agent: &Agent, wanted: ValueState) {
+async fn until(agent: &Agent, expected: ValueState) {
     let state = || agent.handle.inspect(|view| view.engine.state(&link::key("eth0")));
-    while state().await.unwrap() != wanted {
+    while state().await.unwrap() != expected {
         tokio::task::yield_now().await;
     }
 }
@@ -69,8 +69,8 @@ async fn drift_policy_report_keeps_a_foreign_change() {
 async fn drift_policy_for_an_unknown_object_is_refused_with_the_known_kinds() {
     let (kernel, folder) = (SimulatedKernel::new(&[]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    let asked = r#"{"drift-policy": [{"object": "cable/eth0", "action": "report"}]}"#;
-    let error = replace_reconciliation(&agent, asked).await.unwrap_err().to_string();
+    let policy = r#"{"drift-policy": [{"object": "cable/eth0", "action": "report"}]}"#;
+    let error = replace_reconciliation(&agent, policy).await.unwrap_err().to_string();
     for word in ["drift-policy[object=cable/eth0]", "`cable/eth0`", "link, "] {
         assert!(error.contains(word), "{error}");
     }

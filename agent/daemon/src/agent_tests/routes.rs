@@ -43,7 +43,7 @@ fn key(prefix: &str, metric: u32) -> Key {
 }
 
 /// Routes of the kernel to the prefix.
-fn made(kernel: &SimulatedKernel) -> String {
+fn kernel_routes(kernel: &SimulatedKernel) -> String {
     let metrics =
         [0, 5].into_iter().filter(|&metric| kernel.observed(&key(PREFIX, metric)).is_some());
     metrics.map(|metric| metric.to_string()).collect::<Vec<_>>().join(" ")
@@ -80,11 +80,11 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
     agent.update(BOX).await.unwrap();
     commit(&agent, &hop("m", "next-hop 192.0.2.2")).await.unwrap();
     for protocol in ["a", "z"] {
-        let asked = hop(protocol, "next-hop 192.0.2.3");
+        let request = hop(protocol, "next-hop 192.0.2.3");
         let place = format!("static[name={protocol}]/route[prefix={PREFIX}]");
         let reason = "route 10.0.0.0/8 metric 0 conflicts with that of protocol STATIC m of DEFAULT: only one of them can exist";
-        let commit_error = commit(&agent, &asked).await.unwrap_err();
-        let preview_error = preview(&agent, &asked).await.unwrap_err();
+        let commit_error = commit(&agent, &request).await.unwrap_err();
+        let preview_error = preview(&agent, &request).await.unwrap_err();
         for refused in [commit_error, preview_error] {
             let CommitError::Object { path, reason: given } = &refused else { panic!("{refused}") };
             assert!(path.ends_with(&place), "{refused}");
@@ -94,16 +94,16 @@ async fn a_kernel_route_of_two_protocols_is_refused_with_path_and_owner() {
     // Another metric is another kernel route.
     let beside = hop("a", "next-hop 192.0.2.3") + "; " + &hop("a", "metric 5");
     commit(&agent, &beside).await.unwrap();
-    assert_eq!(made(&kernel), "0 5");
+    assert_eq!(kernel_routes(&kernel), "0 5");
     let refused = commit(&agent, &hop("a", "metric 0")).await.unwrap_err();
     assert!(refused.to_string().contains("protocol STATIC m of DEFAULT"), "{refused}");
 
     // One request moves a route from protocol to protocol, in either order of their names.
     commit(&agent, "no network-instance DEFAULT static a").await.unwrap();
     for (from, to) in [("m", "a"), ("a", "m")] {
-        let gone = format!("no network-instance DEFAULT static {from}; ");
-        commit(&agent, &(gone + &hop(to, "next-hop 192.0.2.3"))).await.unwrap();
-        assert_eq!(made(&kernel), "0", "{from} to {to}");
+        let deletion = format!("no network-instance DEFAULT static {from}; ");
+        commit(&agent, &(deletion + &hop(to, "next-hop 192.0.2.3"))).await.unwrap();
+        assert_eq!(kernel_routes(&kernel), "0", "{from} to {to}");
         assert!(agent.handle.statuses(true).await.unwrap().is_empty());
     }
     agent.stop().await;
@@ -121,14 +121,14 @@ async fn a_leased_route_and_a_configured_one_exclude_one_another() {
         routes: vec![route],
     };
     agent.handle.change(&caller(), Intent::Lease(vec![port.clone()])).await.unwrap();
-    assert_eq!(made(&kernel), "0");
+    assert_eq!(kernel_routes(&kernel), "0");
     agent.update(BOX).await.unwrap();
     let refused = commit(&agent, &hop("s", "next-hop 192.0.2.2")).await.unwrap_err().to_string();
     assert!(refused.contains("static[name=s]"), "{refused}");
     assert!(refused.contains("that of protocol STATIC lease of DEFAULT"), "{refused}");
 
     agent.handle.change(&caller(), Intent::Lease(Vec::new())).await.unwrap();
-    assert_eq!(made(&kernel), "");
+    assert_eq!(kernel_routes(&kernel), "");
     commit(&agent, &hop("s", "next-hop 192.0.2.2")).await.unwrap();
     let leased = agent.handle.change(&caller(), Intent::Lease(vec![port])).await.unwrap_err();
     assert!(leased.to_string().contains("that of protocol STATIC s of DEFAULT"), "{leased}");
@@ -143,7 +143,7 @@ async fn a_route_changes_its_kernel_routes_with_its_metrics() {
     agent.update(BOX).await.unwrap();
     let second = |leaf: &str| hop("m", leaf).replace("next-hop 0", "next-hop 1");
     let description = format!("network-instance DEFAULT static m route {PREFIX} description");
-    for (change, want, shown) in [
+    for (change, want, published) in [
         (hop("m", "next-hop 192.0.2.2"), "0", r#""metric":0"#),
         (hop("m", "metric 5"), "5", r#""metric":5"#),
         (second("next-hop 192.0.2.3"), "0 5", r#""next-hop":"192.0.2.3""#),
@@ -152,14 +152,14 @@ async fn a_route_changes_its_kernel_routes_with_its_metrics() {
     ] {
         commit(&agent, &change).await.unwrap();
         agent.handle.current_revision().await;
-        assert_eq!(made(&kernel), want, "{change}");
+        assert_eq!(kernel_routes(&kernel), want, "{change}");
         let state = agent.published_text();
-        assert!(state.contains(shown), "{change}: {state}");
+        assert!(state.contains(published), "{change}: {state}");
     }
-    let (made_before, shown) = (kernel.contents(), agent.published_text());
+    let (made_before, published) = (kernel.contents(), agent.published_text());
     agent.stop().await;
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!((kernel.contents(), agent.published_text()), (made_before, shown));
+    assert_eq!((kernel.contents(), agent.published_text()), (made_before, published));
     agent.stop().await;
 }
 

@@ -85,9 +85,10 @@ async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
         ("eth1", port("eth1", "mtu", "1300")),
         ("eth2", openconfig_mtu("eth2", 1314)),
     ] {
-        let done = agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
-        assert!(done.revision > last);
-        last = done.revision;
+        let committed =
+            agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
+        assert!(committed.revision > last);
+        last = committed.revision;
         let contents = kernel.contents();
         let is_set = |it: &String| it.contains(port) && it.contains("1300");
         assert!(contents.iter().any(is_set), "{contents:#?}");
@@ -102,9 +103,9 @@ async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
     assert!(agent.published_text().contains("second"));
     agent.stop().await;
 
-    let asked = kernel.requests();
+    let requests = kernel.requests();
     let agent = Agent::start(&kernel, folder.path()).await;
-    assert_eq!(kernel.requests(), asked, "the store has what the kernel has");
+    assert_eq!(kernel.requests(), requests, "the store has what the kernel has");
     agent.stop().await;
 }
 
@@ -231,7 +232,7 @@ async fn run(schedule: &[Event]) {
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     for (number, task) in begun {
         match task.await.unwrap() {
-            Ok(done) => accepted.push((done.revision, number)),
+            Ok(committed) => accepted.push((committed.revision, number)),
             Err(error) => refused.push((number, error)),
         }
     }
@@ -250,14 +251,14 @@ async fn run(schedule: &[Event]) {
     let last = &serial[serial.len() - 1];
     assert_eq!(agent.handle.configuration().layers(), last.layers());
     agent.handle.wait_until_idle().await.unwrap();
-    let (contents, shown) = (kernel.contents(), agent.published_text());
+    let (contents, published) = (kernel.contents(), agent.published_text());
     agent.stop().await;
 
-    let asked = kernel.requests();
+    let requests = kernel.requests();
     let agent = Agent::start(&kernel, folder.path()).await;
     assert_eq!(agent.handle.configuration().layers(), last.layers(), "what is stored");
-    assert_eq!((kernel.requests(), kernel.contents()), (asked, contents), "in sync");
-    assert_eq!(agent.published_text(), shown);
+    assert_eq!((kernel.requests(), kernel.contents()), (requests, contents), "in sync");
+    assert_eq!(agent.published_text(), published);
     agent.stop().await;
 }
 

@@ -75,7 +75,7 @@ pub(super) struct Attempt {
     source: IpAddr,
     key: NameKey,
     /// The name in the form that the log may show.
-    shown: SmolStr,
+    loggable_name: SmolStr,
     queue: Arc<SourceQueue>,
     delay: Duration,
     settled: bool,
@@ -100,7 +100,7 @@ impl Attempts {
         &self,
         peer: SocketAddr,
         name: &str,
-        shown: SmolStr,
+        loggable_name: SmolStr,
     ) -> Result<Attempt, LoginRefusal> {
         let source = source_of(peer.ip());
         let lane = self.queue(source);
@@ -119,7 +119,7 @@ impl Attempts {
                         peer,
                         source,
                         key,
-                        shown,
+                        loggable_name,
                         queue: lane,
                         delay,
                         settled,
@@ -226,7 +226,7 @@ impl Drop for Attempt {
     fn drop(&mut self) {
         if !self.settled {
             self.charge();
-            info!(peer = %self.peer, user = %self.shown, "login given up before it was answered, counts as failed");
+            info!(peer = %self.peer, user = %self.loggable_name, "login given up before it was answered, counts as failed");
         }
     }
 }

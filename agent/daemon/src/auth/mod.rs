@@ -254,8 +254,8 @@ impl Authenticator {
 
     /// The name in the form that the log may show: an unknown one may be a password typed in the wrong place.
     fn loggable_name(&self, name: &SmolStr) -> SmolStr {
-        let known = self.users.role(name).is_some();
-        if known { name.clone() } else { SmolStr::new_static("(unknown)") }
+        let is_user = self.users.role(name).is_some();
+        if is_user { name.clone() } else { SmolStr::new_static("(unknown)") }
     }
 
     fn report(&self, name: &SmolStr, peer: &Peer) {

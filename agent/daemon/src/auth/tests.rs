@@ -118,8 +118,8 @@ async fn a_guess_that_is_given_up_counts_like_one_that_is_answered() {
         // The password is right from the hundredth attempt on.
         let password = if number < 100 { format!("guess {number}") } else { "secret".to_owned() };
         let mut guess = Box::pin(rig.login(&peers[number % 2], "ada", &password));
-        let told = once(&mut guess).await;
-        assert!(!matches!(told, Poll::Ready(Ok(_))), "guess {number} is told");
+        let answer = once(&mut guess).await;
+        assert!(!matches!(answer, Poll::Ready(Ok(_))), "guess {number} is told");
     }
     assert!((1..=COMPARED).contains(&rig.compared()));
     // The answer is the same for a right password.

@@ -169,12 +169,12 @@ impl<D: Datastore> Driver<D> {
                 if let Err(error) = record::write(&self.resources.folder, &record) {
                     error!(error = %ErrorChain(&error), "cannot keep how far the bootstrap got");
                 }
-                self.status_tx.send_modify(|shown| shown.set(record));
+                self.status_tx.send_modify(|status| status.set(record));
                 self.show().await; // each status is published, however briefly it lasts
             }
             Action::Log(what) => {
                 info!(target: "holdfast::bootz", "{}", secrets::message(&what));
-                self.status_tx.send_modify(|shown| shown.log_line(&what));
+                self.status_tx.send_modify(|status| status.log_line(&what));
             }
             Action::CancelWork => {
                 self.tasks.abort_all();
@@ -256,8 +256,8 @@ impl<D: Datastore> Driver<D> {
                     WorkResult { exchange, ..WorkResult::with(work, outcome) }
                 });
             }
-            Task::Install(wanted) => {
-                self.tasks.spawn(install(work, equipment, wanted));
+            Task::Install(image) => {
+                self.tasks.spawn(install(work, equipment, image));
             }
             Task::Apply(payload) => {
                 let (core, gnsi) = (self.core.clone(), self.gnsi.clone());

@@ -26,12 +26,12 @@ pub(super) enum InstallError {
 /// Fetches the image, compares its digest, and installs it as the next to run.
 pub(super) async fn install(
     network: &Network,
-    wanted: Install,
+    image: Install,
     software: &Software,
     folder: &Path,
 ) -> Result<InstallResult, InstallError> {
     let file = folder.join(FILE);
-    let installed = fetch_and_install(network, wanted, software, &file).await;
+    let installed = fetch_and_install(network, image, software, &file).await;
     let _was_never_made = tokio::fs::remove_file(&file).await;
     installed.map(|runs| match runs {
         ActivationTime::Now => InstallResult::Running,
@@ -41,11 +41,11 @@ pub(super) async fn install(
 
 async fn fetch_and_install(
     network: &Network,
-    wanted: Install,
+    install: Install,
     software: &Software,
     file: &Path,
 ) -> Result<ActivationTime, InstallError> {
-    let Install { image, trust_anchor: trusts } = wanted;
+    let Install { image, trust_anchor: trusts } = install;
     let source = ImageSource { network: network.clone(), trusts: Some(trusts) };
     image::fetch(&source, &image.url, file).await?;
     let digest = Digest { method: DigestMethod::Sha256, octets: image.digest.to_vec() };

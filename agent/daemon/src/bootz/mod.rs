@@ -136,8 +136,8 @@ impl Bootz {
 
     /// Status text: recent steps, leases, and the present state.
     pub fn status(&self) -> String {
-        let held = self.leases_rx.as_ref().map(|held| held.borrow().to_string());
-        format!("{}{}", *self.status_rx.borrow(), held.unwrap_or_default())
+        let leases = self.leases_rx.as_ref().map(|leases| leases.borrow().to_string());
+        format!("{}{}", *self.status_rx.borrow(), leases.unwrap_or_default())
     }
 
     /// True when there is a port for DHCP.

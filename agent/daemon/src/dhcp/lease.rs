@@ -63,36 +63,36 @@ fn usable(address: IpNet) -> Result<IpNet, String> {
 }
 
 impl Lease {
-    pub(super) fn of_v4(given: &DhcpV4Lease, granted: u64) -> Result<Self, String> {
-        let address = Ipv4Net::with_netmask(given.yiaddr, given.subnet_mask);
-        let address = address.map_err(|_| format!("{} is no mask", given.subnet_mask))?;
+    pub(super) fn of_v4(reply: &DhcpV4Lease, granted: u64) -> Result<Self, String> {
+        let address = Ipv4Net::with_netmask(reply.yiaddr, reply.subnet_mask);
+        let address = address.map_err(|_| format!("{} is no mask", reply.subnet_mask))?;
         let address = usable(address.into())?;
         let mut lease = Self {
             address,
-            routes: routes(given),
-            seconds: given.lease_time_sec,
+            routes: routes(reply),
+            seconds: reply.lease_time_sec,
             granted,
             servers: Vec::new(),
             ignored: Vec::new(),
         };
-        if let Some(option) = given.get_option_raw(dhcp::OPTION_V4) {
+        if let Some(option) = reply.get_option_raw(dhcp::OPTION_V4) {
             lease.offer(dhcp::read_v4(&option));
         }
         Ok(lease)
     }
 
-    pub(super) fn of_v6(given: &DhcpV6Lease, granted: u64) -> Result<Self, String> {
-        let address = IpNet::new(given.address.into(), HOST_PREFIX);
+    pub(super) fn of_v6(reply: &DhcpV6Lease, granted: u64) -> Result<Self, String> {
+        let address = IpNet::new(reply.address.into(), HOST_PREFIX);
         let address = usable(address.expect("128 bits are the whole address"))?;
         let mut lease = Self {
             address,
             routes: Vec::new(),
-            seconds: given.valid_time_sec,
+            seconds: reply.valid_time_sec,
             granted,
             servers: Vec::new(),
             ignored: Vec::new(),
         };
-        for option in given.get_option_raw(dhcp::OPTION_V6).unwrap_or_default() {
+        for option in reply.get_option_raw(dhcp::OPTION_V6).unwrap_or_default() {
             lease.offer(dhcp::read_v6(&option));
         }
         Ok(lease)
@@ -118,8 +118,8 @@ impl Lease {
 
 /// Reads the routes of a lease: the classless static routes if there are any, else one by the first router (RFC
 /// 3442).
-fn routes(given: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
-    if let Some(routes) = &given.classless_routes {
+fn routes(lease: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
+    if let Some(routes) = &lease.classless_routes {
         return routes
             .iter()
             .filter_map(|route| {
@@ -130,7 +130,7 @@ fn routes(given: &DhcpV4Lease) -> Vec<(IpNet, Option<IpAddr>)> {
             .take(MOST_ROUTES)
             .collect();
     }
-    let router = given.gateways.as_ref().and_then(|routers| routers.first());
+    let router = lease.gateways.as_ref().and_then(|routers| routers.first());
     router.map(|router| (Ipv4Net::default().into(), Some((*router).into()))).into_iter().collect()
 }
 
@@ -230,19 +230,22 @@ pub(super) fn file(folder: &Path) -> PathBuf {
 /// Reads the leases that this port had before the process ended and that are still valid. A file that cannot be
 /// read counts as empty: the servers are asked again.
 pub(super) fn read(file: &Path, port: &SmolStr, now: u64) -> PortLeases {
-    let mut held = PortLeases::nothing(port.clone());
-    let kept = fs::read(file).ok().and_then(|text| serde_json::from_slice::<LeaseFile>(&text).ok());
-    for lease in kept.filter(|kept| kept.port == *port).into_iter().flat_map(|kept| kept.leases) {
+    let mut leases = PortLeases::nothing(port.clone());
+    let stored =
+        fs::read(file).ok().and_then(|text| serde_json::from_slice::<LeaseFile>(&text).ok());
+    for lease in
+        stored.filter(|stored| stored.port == *port).into_iter().flat_map(|stored| stored.leases)
+    {
         if let Some(left) = lease.left(now) {
             let seconds = u32::try_from(left.as_secs()).expect("no more than what was given");
-            held.put(Lease { seconds, granted: now, ..lease });
+            leases.put(Lease { seconds, granted: now, ..lease });
         }
     }
-    held
+    leases
 }
 
-pub(super) fn write(file: &Path, held: &PortLeases) -> Result<(), StoreError> {
-    if held.is_empty() {
+pub(super) fn write(file: &Path, port_leases: &PortLeases) -> Result<(), StoreError> {
+    if port_leases.is_empty() {
         return match fs::remove_file(file) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
                 Err(StoreError::File { action: "remove", path: file.to_owned(), source })
@@ -250,9 +253,9 @@ pub(super) fn write(file: &Path, held: &PortLeases) -> Result<(), StoreError> {
             _ => Ok(()),
         };
     }
-    let leases = held.each().map(|(lease, _)| lease.clone()).collect();
-    let kept = LeaseFile { port: held.port.clone(), leases };
-    let text = serde_json::to_vec(&kept).expect("text and numbers can be written");
+    let leases = port_leases.each().map(|(lease, _)| lease.clone()).collect();
+    let file_content = LeaseFile { port: port_leases.port.clone(), leases };
+    let text = serde_json::to_vec(&file_content).expect("text and numbers can be written");
     write_private_file(file, &text)
 }
 

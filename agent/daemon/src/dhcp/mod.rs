@@ -91,14 +91,14 @@ pub fn start(
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let name = SmolStr::new(port);
     let changes = core.watch();
-    let begin = move |told: mpsc::Sender<Lease>| {
+    let begin = move |lease_tx: mpsc::Sender<Lease>| {
         let mut clients = JoinSet::new();
-        clients.spawn(port::run_v4(name.clone(), changes.clone(), told.clone()));
-        clients.spawn(port::run_v6(name.clone(), changes.clone(), told));
+        clients.spawn(port::run_v4(name.clone(), changes.clone(), lease_tx.clone()));
+        clients.spawn(port::run_v6(name.clone(), changes.clone(), lease_tx));
         clients
     };
-    let held = lease::read(&lease::file(folder), &port.into(), port::now());
-    let (leasing, dhcp) = LeaseTask::new(held, lease::file(folder), core, begin);
+    let leases = lease::read(&lease::file(folder), &port.into(), port::now());
+    let (leasing, dhcp) = LeaseTask::new(leases, lease::file(folder), core, begin);
     thread::Builder::new().name("dhcp".to_owned()).spawn(move || match netns.enter() {
         Ok(()) => runtime.block_on(leasing.run()),
         Err(error) => error!(error = %ErrorChain(&error), "cannot ask DHCP servers"),
@@ -115,7 +115,7 @@ pub async fn withdraw(core: &impl Datastore) {
 
 /// The loop that owns the leases.
 struct LeaseTask<D, B> {
-    held: PortLeases,
+    leases: PortLeases,
     file: PathBuf,
     core: D,
     /// Starts the clients of the port.
@@ -125,26 +125,26 @@ struct LeaseTask<D, B> {
     lease_tx: mpsc::Sender<Lease>,
     lease_rx: mpsc::Receiver<Lease>,
     leases_tx: watch::Sender<PortLeases>,
-    asked: Option<ServersRequest>,
+    request: Option<ServersRequest>,
 }
 
 /// The call of [`Dhcp::servers`] that is waiting.
 struct ServersRequest {
     answer: oneshot::Sender<ServersResult>,
     /// Families that have got a lease since the call: IPv4, IPv6.
-    told: [bool; 2],
+    answered: [bool; 2],
     /// End of the wait for the other family.
     until: Option<Instant>,
 }
 
 impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B> {
-    fn new(held: PortLeases, file: PathBuf, core: D, begin: B) -> (Self, Dhcp) {
+    fn new(leases: PortLeases, file: PathBuf, core: D, begin: B) -> (Self, Dhcp) {
         let (ask_tx, ask_rx) = mpsc::channel(ASK_QUEUE_DEPTH);
         let (lease_tx, lease_rx) = mpsc::channel(LEASE_QUEUE_DEPTH);
-        let (held_tx, held_rx) = watch::channel(held.clone());
-        let (clients, asked) = (JoinSet::new(), None);
+        let (leases_tx, leases_rx) = watch::channel(leases.clone());
+        let (clients, request) = (JoinSet::new(), None);
         let leasing = Self {
-            held,
+            leases,
             file,
             core,
             begin,
@@ -152,14 +152,14 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
             ask_rx,
             lease_tx,
             lease_rx,
-            leases_tx: held_tx,
-            asked,
+            leases_tx,
+            request,
         };
-        (leasing, Dhcp { ask_tx, leases_rx: held_rx })
+        (leasing, Dhcp { ask_tx, leases_rx })
     }
 
     async fn run(mut self) {
-        match self.held.is_empty() {
+        match self.leases.is_empty() {
             true => withdraw(&self.core).await, // a lease may have ended while the agent was down
             false => {
                 if let Err(error) = self.publish_leases().await {
@@ -169,25 +169,25 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
             }
         }
         loop {
-            let patience = self.asked.as_ref().and_then(|asked| asked.until);
+            let patience = self.request.as_ref().and_then(|request| request.until);
             tokio::select! {
-                asked = self.ask_rx.recv() => match asked {
+                request = self.ask_rx.recv() => match request {
                     Some(answer) => self.request_leases(answer).await,
                     None => return,
                 },
                 Some(lease) = self.lease_rx.recv() => self.take(lease).await,
-                () = reached(self.held.ends()) => self.expire().await,
-                () = reached(patience) => self.answer(Ok(self.held.servers())),
+                () = reached(self.leases.ends()) => self.expire().await,
+                () = reached(patience) => self.answer(Ok(self.leases.servers())),
             }
         }
     }
 
     /// Starts the clients again, after the port is up: a box fresh from the factory may have it shut down.
     async fn request_leases(&mut self, answer: oneshot::Sender<ServersResult>) {
-        self.asked = Some(ServersRequest { answer, told: [false; 2], until: None });
-        self.held.forget_servers();
+        self.request = Some(ServersRequest { answer, answered: [false; 2], until: None });
+        self.leases.forget_servers();
         self.clients.abort_all();
-        if let Err(why) = apply_leases(&self.core, vec![self.held.port()]).await {
+        if let Err(why) = apply_leases(&self.core, vec![self.leases.port()]).await {
             return self.answer(Err(why));
         }
         while self.lease_rx.try_recv().is_ok() {} // drops leases of the clients that were aborted
@@ -199,21 +199,21 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
             warn!(ignored, "DHCP names a bootstrap server that is not usable");
         }
         let family = usize::from(lease.address.addr().is_ipv6());
-        self.held.put(lease);
+        self.leases.put(lease);
         if let Err(why) = self.publish_leases().await {
             return self.answer(Err(why));
         }
-        let Some(asked) = &mut self.asked else { return };
-        asked.told[family] = true;
-        let servers = self.held.servers();
-        match servers.is_empty() && asked.told.contains(&false) {
-            true => asked.until = Some(Instant::now() + OTHER_FAMILY),
+        let Some(request) = &mut self.request else { return };
+        request.answered[family] = true;
+        let servers = self.leases.servers();
+        match servers.is_empty() && request.answered.contains(&false) {
+            true => request.until = Some(Instant::now() + OTHER_FAMILY),
             false => self.answer(Ok(servers)),
         }
     }
 
     async fn expire(&mut self) {
-        self.held.expire();
+        self.leases.expire();
         warn!("a lease has ended");
         if let Err(error) = self.publish_leases().await {
             error!(error, "cannot take back what was leased");
@@ -223,16 +223,16 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
     /// Publishes the leases: to the file, to the watchers, to the lease layer. The file is first, so that a
     /// restart still knows when the leases in the layer end.
     async fn publish_leases(&mut self) -> Result<(), String> {
-        if let Err(error) = lease::write(&self.file, &self.held) {
+        if let Err(error) = lease::write(&self.file, &self.leases) {
             error!(error = %ErrorChain(&error), "cannot keep what was leased");
         }
-        self.leases_tx.send_replace(self.held.clone());
-        apply_leases(&self.core, vec![self.held.port()]).await
+        self.leases_tx.send_replace(self.leases.clone());
+        apply_leases(&self.core, vec![self.leases.port()]).await
     }
 
     fn answer(&mut self, answer: ServersResult) {
-        if let Some(asked) = self.asked.take() {
-            let _asker_is_gone = asked.answer.send(answer);
+        if let Some(request) = self.request.take() {
+            let _asker_is_gone = request.answer.send(answer);
         }
     }
 }

@@ -71,7 +71,7 @@ async fn found<T, R>(changes: &mut watch::Receiver<R>, find: impl Fn() -> Option
 pub(super) async fn run_v4<R>(
     port: SmolStr,
     mut changes: watch::Receiver<R>,
-    told: mpsc::Sender<Lease>,
+    lease_tx: mpsc::Sender<Lease>,
 ) {
     let Some(nic) = found(&mut changes, || Nic::find(&port)).await else { return };
     let mut config = DhcpV4Config::new(&port);
@@ -91,7 +91,7 @@ pub(super) async fn run_v4<R>(
     loop {
         match client.run().await {
             Ok(DhcpV4State::Done(lease)) => {
-                send_lease(&port, Lease::of_v4(&lease, now()), &told).await;
+                send_lease(&port, Lease::of_v4(&lease, now()), &lease_tx).await;
                 sleep(REST).await;
             }
             Ok(_) => {}
@@ -108,7 +108,7 @@ pub(super) async fn run_v4<R>(
 pub(super) async fn run_v6<R>(
     port: SmolStr,
     mut changes: watch::Receiver<R>,
-    told: mpsc::Sender<Lease>,
+    lease_tx: mpsc::Sender<Lease>,
 ) {
     let with_address = || Nic::find(&port).and_then(|nic| Some((nic.link_local?, nic)));
     let Some((link_local, nic)) = found(&mut changes, with_address).await else { return };
@@ -124,7 +124,7 @@ pub(super) async fn run_v6<R>(
     loop {
         match client.run().await {
             Ok(DhcpV6State::Done(lease)) => {
-                send_lease(&port, Lease::of_v6(&lease, now()), &told).await;
+                send_lease(&port, Lease::of_v6(&lease, now()), &lease_tx).await;
                 sleep(REST).await;
             }
             Ok(_) => {}
@@ -137,11 +137,11 @@ pub(super) async fn run_v6<R>(
     }
 }
 
-async fn send_lease(port: &str, lease: Result<Lease, String>, told: &mpsc::Sender<Lease>) {
+async fn send_lease(port: &str, lease: Result<Lease, String>, lease_tx: &mpsc::Sender<Lease>) {
     match lease {
         Ok(lease) => {
             info!(port, address = %lease.address, seconds = lease.seconds, "leased");
-            let _nobody_asks_any_more = told.send(lease).await;
+            let _nobody_asks_any_more = lease_tx.send(lease).await;
         }
         Err(why) => warn!(port, why, "a lease is not usable"),
     }

@@ -44,17 +44,17 @@ fn lease(address: &str, seconds: u32, servers: &[&str]) -> Lease {
 
 #[allow(clippy::disallowed_methods, reason = "a test counts what it is told")]
 fn begin(
-    held: PortLeases,
+    leases: PortLeases,
     folder: &std::path::Path,
     agent: &Agent,
 ) -> (Dhcp, UnboundedReceiver<mpsc::Sender<Lease>>, JoinHandle<()>) {
     let (begun_tx, begun) = mpsc::unbounded_channel();
-    let clients = move |told: mpsc::Sender<Lease>| {
-        begun_tx.send(told).unwrap();
+    let clients = move |lease_tx: mpsc::Sender<Lease>| {
+        begun_tx.send(lease_tx).unwrap();
         JoinSet::new()
     };
     let file = lease::file(folder);
-    let (leasing, dhcp) = LeaseTask::new(held, file, agent.handle.clone(), clients);
+    let (leasing, dhcp) = LeaseTask::new(leases, file, agent.handle.clone(), clients);
     (dhcp, begun, tokio::spawn(leasing.run()))
 }
 
@@ -67,21 +67,21 @@ impl Rig {
     }
 
     /// Asks for servers, and delivers these leases to the waiting call.
-    async fn servers_after(&mut self, given: &[Lease]) -> ServersResult {
+    async fn servers_after(&mut self, leases: &[Lease]) -> ServersResult {
         let dhcp = self.dhcp.clone();
-        let asked = tokio::spawn(async move { dhcp.servers().await });
-        let told = self.begun.recv().await.unwrap();
-        for lease in given {
-            told.send(lease.clone()).await.unwrap();
+        let request = tokio::spawn(async move { dhcp.servers().await });
+        let lease_tx = self.begun.recv().await.unwrap();
+        for lease in leases {
+            lease_tx.send(lease.clone()).await.unwrap();
         }
-        asked.await.unwrap()
+        request.await.unwrap()
     }
 
     async fn until(&mut self, want: &[&str]) {
-        let (kernel, mut held) = (&self.kernel, self.dhcp.port_leases());
+        let (kernel, mut leases) = (&self.kernel, self.dhcp.port_leases());
         while kernel.describe() != want {
             tokio::select! {
-                changed = held.changed() => changed.unwrap(),
+                changed = leases.changed() => changed.unwrap(),
                 () = tokio::task::yield_now() => {}
             }
         }
@@ -94,8 +94,8 @@ impl Rig {
         task.await.unwrap();
         agent.stop().await;
         let agent = Agent::start(&kernel, folder.path()).await;
-        let held = lease::read(&lease::file(folder.path()), &PORT.into(), port::now());
-        let (dhcp, begun, task) = begin(held, folder.path(), &agent);
+        let leases = lease::read(&lease::file(folder.path()), &PORT.into(), port::now());
+        let (dhcp, begun, task) = begin(leases, folder.path(), &agent);
         Self { agent, kernel, folder, dhcp, begun, task }
     }
 }
@@ -132,19 +132,19 @@ async fn a_new_lease_replaces_the_lease_before_it() {
 async fn a_renewed_lease_lasts_on_and_one_that_is_not_is_taken_back() {
     let mut rig = Rig::new().await;
     rig.servers_after(&[lease(FIRST, 60, &[SERVER])]).await.unwrap();
-    let told = {
+    let lease_tx = {
         let dhcp = rig.dhcp.clone();
-        let asked = tokio::spawn(async move { dhcp.servers().await });
-        let told = rig.begun.recv().await.unwrap();
-        told.send(lease(FIRST, 60, &[SERVER])).await.unwrap();
-        asked.await.unwrap().unwrap();
-        told
+        let request = tokio::spawn(async move { dhcp.servers().await });
+        let lease_tx = rig.begun.recv().await.unwrap();
+        lease_tx.send(lease(FIRST, 60, &[SERVER])).await.unwrap();
+        request.await.unwrap().unwrap();
+        lease_tx
     };
-    let mut held = rig.dhcp.port_leases();
-    held.mark_unchanged();
+    let mut leases = rig.dhcp.port_leases();
+    leases.mark_unchanged();
     rig.agent.pass(Duration::from_secs(40)).await;
-    told.send(lease(FIRST, 60, &[SERVER])).await.unwrap();
-    held.changed().await.unwrap();
+    lease_tx.send(lease(FIRST, 60, &[SERVER])).await.unwrap();
+    leases.changed().await.unwrap();
     rig.agent.pass(Duration::from_secs(40)).await;
     assert_eq!(rig.kernel.describe(), with(FIRST), "80 s after a lease of 60 s");
     rig.agent.pass(Duration::from_secs(21)).await;
@@ -178,15 +178,15 @@ async fn a_lease_outlives_the_process_for_as_long_as_it_was_given() {
     // The lease ends while the agent is down.
     let file = lease::file(rig.folder.path());
     let over = Lease { granted: port::now() - 61, ..lease(FIRST, 60, &[]) };
-    let mut held = PortLeases::nothing(PORT.into());
-    held.put(over);
-    lease::write(&file, &held).unwrap();
+    let mut leases = PortLeases::nothing(PORT.into());
+    leases.put(over);
+    lease::write(&file, &leases).unwrap();
     let mut rig = rig.restart().await;
     rig.until(&LINK).await;
     let lasts = |seconds, age: u64, port: &str| {
-        let mut held = PortLeases::nothing(PORT.into());
-        held.put(Lease { granted: 1_000, ..lease(FIRST, seconds, &[]) });
-        lease::write(&file, &held).unwrap();
+        let mut leases = PortLeases::nothing(PORT.into());
+        leases.put(Lease { granted: 1_000, ..lease(FIRST, seconds, &[]) });
+        lease::write(&file, &leases).unwrap();
         !lease::read(&file, &port.into(), 1_000 + age).is_empty()
     };
     let rows = [(60, 59, PORT, true), (60, 60, PORT, false), (60, 0, "eth1", false)];

@@ -137,9 +137,10 @@ impl Authz {
         rpc: &str,
         headers: &HeaderMap,
     ) -> Result<(), Status> {
-        let asked = |state: &State| verdict(state, (caller, Some(peer)), rpc, headers);
+        let verdict_of = |state: &State| verdict(state, (caller, Some(peer)), rpc, headers);
         let last = || if self.switch.is_on() { self.last() } else { None };
-        let allowed = asked(&self.enforced()).or_else(|denied| asked(&last()).map_err(|_| denied));
+        let allowed =
+            verdict_of(&self.enforced()).or_else(|denied| verdict_of(&last()).map_err(|_| denied));
         allowed.map_err(|denied| Status::permission_denied(denied.to_string()))
     }
 

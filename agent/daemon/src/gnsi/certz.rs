@@ -343,8 +343,8 @@ impl TlsSnapshot {
         let mut configs = BTreeMap::new();
         for (id, profile) in profiles.iter() {
             let Some(chain) = &profile.chain else { continue };
-            let kept = before.and_then(|before| before.config_of(id, profile));
-            let config = match kept {
+            let unchanged = before.and_then(|before| before.config_of(id, profile));
+            let config = match unchanged {
                 Some(config) => config,
                 None => Arc::new(tls::server_config(chain.value.certified(), profile.clients())?),
             };
@@ -399,9 +399,9 @@ impl BoxIdentity for Identity {
 
     fn self_signed(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKey), CertzError> {
         const WHAT: &str = "certificate_chain";
-        let made = tls::self_signed(&self.addresses);
+        let identity = tls::self_signed(&self.addresses);
         let (certificate, pem) =
-            made.map_err(|error| CertzError::internal(WHAT, ErrorChain(&error).to_string()))?;
+            identity.map_err(|error| CertzError::internal(WHAT, ErrorChain(&error).to_string()))?;
         Ok((vec![certificate], private_key(WHAT, Encoding::Pem, pem.as_bytes())?))
     }
 }
@@ -430,8 +430,8 @@ impl Connections {
 
 /// Changes on disk from `before` to `now`: profiles added and removed, and entities that differ.
 pub(crate) fn differences(before: &Profiles, now: &Profiles) -> Vec<ArtefactChange> {
-    let gone = before.iter().filter(|(id, _)| now.profile(id).is_none());
-    let mut changes: Vec<_> = gone.flat_map(|(id, _)| profile_rows(id, None)).collect();
+    let removed = before.iter().filter(|(id, _)| now.profile(id).is_none());
+    let mut changes: Vec<_> = removed.flat_map(|(id, _)| profile_rows(id, None)).collect();
     for (id, profile) in now.iter() {
         if before.profile(id).is_none() {
             let empty =

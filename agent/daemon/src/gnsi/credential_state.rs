@@ -124,10 +124,10 @@ impl CredentialState {
                 content: content.clone(),
             }),
         };
-        let gone =
+        let removed =
             old.keys().filter(|name| !new.contains_key(*name)).map(|name| change(name, None));
         let differs = new.iter().filter(|(name, content)| old.get(*name) != Some(*content));
-        gone.chain(differs.map(|(name, content)| change(name, Some(content)))).collect()
+        removed.chain(differs.map(|(name, content)| change(name, Some(content)))).collect()
     }
 
     /// Records that these credentials are on disk.
@@ -223,11 +223,11 @@ fn values(rendered: &RenderedCredentials) -> BTreeMap<Key, SharedValue> {
 }
 
 /// The credentials that count: of credentialz, and while gNSI is switched off before them those that clients gave.
-fn in_force<'c>(given: &'c Credentials, layers: &Layers) -> Cow<'c, Credentials> {
+fn in_force<'c>(credentials: &'c Credentials, layers: &Layers) -> Cow<'c, Credentials> {
     if layers.is_on(Namespace::Gnsi) || layers.secrets.is_empty() {
-        return Cow::Borrowed(given);
+        return Cow::Borrowed(credentials);
     }
-    let mut all = given.clone();
+    let mut all = credentials.clone();
     for (user, leaf, secret) in layers.secrets.iter() {
         let account = all.accounts.entry(user.clone()).or_default();
         // What is kept was read when it was given.

@@ -167,7 +167,7 @@ impl Gnsi {
     ) -> AbortOnDropHandle<()> {
         self.certz.profiles.follow(bound.clone());
         let state = self.certz.state.clone();
-        let shown = state.show_serving(&core).await;
-        AbortOnDropHandle::new(tokio::spawn(state.follow(shown, bound, core)))
+        let version = state.show_serving(&core).await;
+        AbortOnDropHandle::new(tokio::spawn(state.follow(version, bound, core)))
     }
 }

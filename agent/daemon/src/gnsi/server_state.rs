@@ -67,13 +67,13 @@ impl ServerState {
     /// Publishes the profile whenever the configuration binds the server to another one than `shown`.
     pub(super) async fn follow(
         self,
-        mut shown: SmolStr,
+        mut published: SmolStr,
         mut binding: CertificateId,
         core: impl Datastore,
     ) {
         while binding.changed().await {
-            if self.profiles.server_profile().id != shown {
-                shown = self.show_serving(&core).await;
+            if self.profiles.server_profile().id != published {
+                published = self.show_serving(&core).await;
             }
         }
     }

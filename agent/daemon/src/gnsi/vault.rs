@@ -20,11 +20,11 @@ type Contents = HashMap<Digest, Zeroizing<Vec<u8>>>;
 /// Source of secrets for transports.
 pub(super) struct CredentialVault {
     /// Secrets of credentials that may come into force.
-    held: Mutex<Contents>,
+    candidates: Mutex<Contents>,
     /// Contents of what is in force, secrets of clients included, and of what may take its place.
     in_force: Mutex<Contents>,
     /// Original secrets of the box.
-    kept: Mutex<Contents>,
+    originals: Mutex<Contents>,
     store: Store,
     /// Transports write on their own threads, and wait for the store there.
     runtime: Handle,
@@ -39,12 +39,12 @@ impl fmt::Debug for CredentialVault {
 impl CredentialVault {
     /// Starts with the original secrets from earlier runs.
     pub(super) fn new(stored: &BTreeMap<String, Artefact>, store: Store, runtime: Handle) -> Self {
-        let kept = stored.iter().filter_map(|(name, artefact)| {
+        let originals = stored.iter().filter_map(|(name, artefact)| {
             let digest = name.strip_prefix(ORIGINALS_PREFIX)?.parse().ok()?;
             Some((digest, artefact.content.clone()))
         });
-        let (held, in_force) = (Mutex::default(), Mutex::default());
-        Self { held, in_force, kept: Mutex::new(kept.collect()), store, runtime }
+        let (candidates, in_force) = (Mutex::default(), Mutex::default());
+        Self { candidates, in_force, originals: Mutex::new(originals.collect()), store, runtime }
     }
 
     /// Replaces the available secrets by those of these credentials.
@@ -52,7 +52,7 @@ impl CredentialVault {
         &self,
         all: impl IntoIterator<Item = &'r RenderedCredentials>,
     ) {
-        *lock(&self.held) = contents(all);
+        *lock(&self.candidates) = contents(all);
     }
 
     /// Holds what these need, which are in force, or may come into force.
@@ -74,13 +74,13 @@ impl CredentialVault {
 
 impl Vault for CredentialVault {
     fn find(&self, digest: &Digest) -> Option<Zeroizing<Vec<u8>>> {
-        let all = [&self.held, &self.in_force, &self.kept];
+        let all = [&self.candidates, &self.in_force, &self.originals];
         all.into_iter().find_map(|contents| lock(contents).get(digest).cloned())
     }
 
     fn keep(&self, digest: &Digest, content: &[u8]) -> io::Result<()> {
         self.write(digest, Some(content))?;
-        lock(&self.kept).insert(*digest, Zeroizing::new(content.to_vec()));
+        lock(&self.originals).insert(*digest, Zeroizing::new(content.to_vec()));
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Vault for CredentialVault {
         if let Err(error) = self.write(digest, None) {
             tracing::warn!(%error, "what an account had before is still kept");
         }
-        lock(&self.kept).remove(digest);
+        lock(&self.originals).remove(digest);
     }
 }
 

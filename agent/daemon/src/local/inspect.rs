@@ -59,10 +59,10 @@ async fn document<C: Datastore>(core: &C, config: bool) -> Result<String, Failur
         let schema = revision.schema(origin);
         // Keys are printed with their entry. Alone they are not configuration, since a port without any has them
         // too.
-        let shown = |node: &Node| node.config == config && !schema.is_list_key(node.id);
+        let is_shown = |node: &Node| node.config == config && !schema.is_list_key(node.id);
         let tree = with_polled_leaves(schema, revision.tree(origin), polled, now_ns());
         let printed =
-            print(schema, schema.root(), NodeRef::Branch(tree.root()), Flavour::Ietf, &shown);
+            print(schema, schema.root(), NodeRef::Branch(tree.root()), Flavour::Ietf, &is_shown);
         let value =
             printed.map_or(Ok(Value::Object(Map::new())), |text| serde_json::from_slice(&text))?;
         whole.insert(name.to_owned(), value);

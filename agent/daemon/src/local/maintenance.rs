@@ -56,11 +56,11 @@ async fn switch<C: Datastore>(
     Extension(caller): Extension<Caller>,
     Json(entry): Json<SwitchEntry>,
 ) -> Response {
-    let known = Namespace::ALL.into_iter().find(|service| service.name() == entry.service);
-    let Some(service) = known else {
+    let namespace = Namespace::ALL.into_iter().find(|service| service.name() == entry.service);
+    let Some(service) = namespace else {
         return failure(StatusCode::NOT_FOUND, format!("there is no service `{}`", entry.service));
     };
-    done(it.core.change(&caller, Intent::Switch { service, on: entry.on }).await.map(drop))
+    ok_or_refusal(it.core.change(&caller, Intent::Switch { service, on: entry.on }).await.map(drop))
 }
 
 async fn factory_reset<C: Datastore>(
@@ -74,7 +74,7 @@ async fn factory_reset<C: Datastore>(
     }
 }
 
-fn done(result: Result<(), CommitError>) -> Response {
+fn ok_or_refusal(result: Result<(), CommitError>) -> Response {
     match result {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(error) => failure(StatusCode::CONFLICT, ErrorChain(&error).to_string()),

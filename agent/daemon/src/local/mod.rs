@@ -368,11 +368,11 @@ mod tests {
         ] {
             let record = reader.next().await.record;
             assert_eq!(record.account.session.user.identity.as_str(), "local");
-            let Activity::Command(done) = &record.account.activity else { panic!("{record:?}") };
-            let given = done.arguments.iter().map(BoundedText::as_str).collect::<String>();
-            let told = (done.command.as_str(), given.as_str(), done.authz.detail.as_str());
-            assert_eq!(told, (command, arguments, detail));
-            assert_eq!(done.authz.outcome, AuthzOutcome::Permit);
+            let Activity::Command(run) = &record.account.activity else { panic!("{record:?}") };
+            let argument_text = run.arguments.iter().map(BoundedText::as_str).collect::<String>();
+            let summary = (run.command.as_str(), argument_text.as_str(), run.authz.detail.as_str());
+            assert_eq!(summary, (command, arguments, detail));
+            assert_eq!(run.authz.outcome, AuthzOutcome::Permit);
         }
 
         drop(local);

@@ -140,8 +140,9 @@ async fn answer<C: Datastore>(
             acknowledge_inconsistent,
         } => {
             let place = place([component_type, component], state);
-            let asked = (service.as_str(), place);
-            let left = operations.force_back_track(caller, asked, acknowledge_inconsistent).await?;
+            let operation = (service.as_str(), place);
+            let left =
+                operations.force_back_track(caller, operation, acknowledge_inconsistent).await?;
             progress(&left)
         }
     })

@@ -138,11 +138,11 @@ impl<'m> Redactor<'m> {
             _ if at.secret && rule != RecordingRule::Keep => self.bounded(withheld(rule)),
             RecordingRule::Withhold => self.bounded(withheld(rule)),
             RecordingRule::Json if at.whole => {
-                let kept = secrets::json(here);
-                let kept = kept.unwrap_or_else(|| withheld(rule).to_vec());
-                let fits = kept.len() <= self.left;
+                let redacted = secrets::json(here);
+                let redacted = redacted.unwrap_or_else(|| withheld(rule).to_vec());
+                let fits = redacted.len() <= self.left;
                 self.cut |= !fits;
-                self.bounded(if fits { &kept } else { CUT_JSON })
+                self.bounded(if fits { &redacted } else { CUT_JSON })
             }
             RecordingRule::Json => self.bounded(CUT_JSON),
             RecordingRule::Lines => self.text(&secrets::text(&String::from_utf8_lossy(here)), at),
@@ -173,18 +173,19 @@ impl<'m> Redactor<'m> {
     fn leads_to_secret(&self, update: &[u8], at: CopyPosition) -> bool {
         let path = if at.whole { path_of(update) } else { first_path_of(update) };
         let Some(path) = path else { return true };
-        let named = |path: &gnmi::Path| path.elem.iter().any(|elem| secrets::is_secret(&elem.name));
+        let names_secret =
+            |path: &gnmi::Path| path.elem.iter().any(|elem| secrets::is_secret(&elem.name));
         match &self.prefix {
-            Some(prefix) => named(prefix) || named(&path),
+            Some(prefix) => names_secret(prefix) || names_secret(&path),
             // The prefix may follow. A leaf has its name in its own path, unless that is empty.
-            None => named(&path) || path.elem.is_empty() && path.origin.is_empty(),
+            None => names_secret(&path) || path.elem.is_empty() && path.origin.is_empty(),
         }
     }
 }
 
 impl Field {
-    fn is_written_as(&self, given: WireType) -> bool {
-        matches!(self, Self::Number { wire, .. } if *wire == given)
+    fn is_written_as(&self, wire_type: WireType) -> bool {
+        matches!(self, Self::Number { wire, .. } if *wire == wire_type)
     }
 }
 

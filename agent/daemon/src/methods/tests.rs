@@ -134,7 +134,7 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
     let union = SetRequest { union_replace: whole.to_vec(), ..Default::default() };
     let replace = SetRequest { replace: whole.to_vec(), ..Default::default() };
     // method, request, what must still be there
-    for (path, request, kept) in [
+    for (path, request, words) in [
         (SET, set("system/config/hostname", Value::StringVal("edge".into())), &["edge"][..]),
         (SET, set(&format!("{users}/password"), Value::StringVal(secret())), &["password"]),
         (SET, set(&format!("{users}/password"), json(format!("\"{SECRET}\""))), &["password"]),
@@ -181,11 +181,11 @@ fn secrets_are_withheld_and_the_rest_is_kept() {
         ),
     ] {
         let payload = payload(path, &request);
-        let shown = String::from_utf8_lossy(&payload.octets);
-        assert!(!shown.contains(SECRET), "{path}: {shown}");
-        assert!(!payload.cut, "{path}: {shown}");
-        for word in kept {
-            assert!(shown.contains(word), "{path}: {word} is not in {shown}");
+        let payload_text = String::from_utf8_lossy(&payload.octets);
+        assert!(!payload_text.contains(SECRET), "{path}: {payload_text}");
+        assert!(!payload.cut, "{path}: {payload_text}");
+        for word in words {
+            assert!(payload_text.contains(word), "{path}: {word} is not in {payload_text}");
         }
     }
 }
@@ -216,17 +216,17 @@ fn a_large_request_is_cut_and_still_a_message() {
         SetRequest { update, ..Default::default() }
     };
     let large = payload(SET, &many(1000).encode_to_vec());
-    let kept = SetRequest::decode(&large.octets[..]).unwrap().update;
+    let decoded = SetRequest::decode(&large.octets[..]).unwrap().update;
     assert!(large.cut && large.octets.len() <= MAX_PAYLOAD);
-    assert!(kept.len() > 30, "{}", kept.len());
+    assert!(decoded.len() > 30, "{}", decoded.len());
     // All updates but the last are unchanged.
-    assert_eq!(kept[..kept.len() - 1], many(1000).update[..kept.len() - 1]);
+    assert_eq!(decoded[..decoded.len() - 1], many(1000).update[..decoded.len() - 1]);
 
     let document = format!(r#"{{"description":"{}"}}"#, "x".repeat(MAX_PAYLOAD));
     let one = payload(SET, &set("interfaces/interface", json(document)));
-    let kept = SetRequest::decode(&one.octets[..]).unwrap();
-    let wanted = update("interfaces/interface", json(r#""(cut)""#.to_owned()));
-    assert_eq!((kept.update, one.cut), (vec![wanted], true));
+    let decoded = SetRequest::decode(&one.octets[..]).unwrap();
+    let expected = update("interfaces/interface", json(r#""(cut)""#.to_owned()));
+    assert_eq!((decoded.update, one.cut), (vec![expected], true));
 
     let newer = [PingRequest::default().encode_to_vec(), vec![0xfa, 0x3e, 1, b'x']].concat();
     let unknown = payload("/gnoi.system.System/Ping", &newer);

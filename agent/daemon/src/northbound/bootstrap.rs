@@ -24,15 +24,15 @@ pub async fn bootstrap(
     caller: &Caller,
     payload: &BootstrapPayload,
 ) -> Result<Vec<String>, String> {
-    let told = |refusal: Refusal| refusal.text().to_owned();
-    let (boot, artefacts) = read(payload).map_err(told)?;
+    let text = |refusal: Refusal| refusal.text().to_owned();
+    let (boot, artefacts) = read(payload).map_err(text)?;
     let seeds = InitialConfiguration {
         vendor: payload.boot_config.dynamic_vendor_config.to_vec(),
         openconfig: payload.boot_config.dynamic_oc_config.to_vec(),
     };
     let change = BootChange::Bootstrap(Arc::new(boot), Arc::new(seeds));
     let set = SetBoot { boot: Some(change), artefacts, ..SetBoot::default() };
-    set_boot(core, gnsi, caller, set).await.map_err(told)?;
+    set_boot(core, gnsi, caller, set).await.map_err(text)?;
     if let Some(metadata) = &payload.boot_config.metadata {
         // Names alone: who writes values says nothing of who may read the log.
         let names: Vec<&str> = metadata.fields.keys().map(String::as_str).collect();
@@ -47,8 +47,8 @@ pub async fn bootstrap(
 
 /// Reads the payload. An empty message counts as absent, because a new box has nothing that it could remove.
 fn read(payload: &BootstrapPayload) -> Result<(BootConfiguration, Artefacts), Refusal> {
-    fn filled<T: Clone + Default + PartialEq>(given: &Option<T>) -> Option<T> {
-        given.clone().filter(|it| *it != T::default())
+    fn filled<T: Clone + Default + PartialEq>(field: &Option<T>) -> Option<T> {
+        field.clone().filter(|it| *it != T::default())
     }
     let response = &payload.response;
     let artefacts = Artefacts {

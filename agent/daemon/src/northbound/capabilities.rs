@@ -18,9 +18,9 @@ pub(super) fn capabilities(
     request: &gnmi::CapabilityRequest,
 ) -> Result<gnmi::CapabilityResponse, Refusal> {
     extensions::check_none(&request.extension)?;
-    let known = core.models();
+    let all_models = core.models();
     let mut models: Vec<gnmi::ModelData> = Vec::new();
-    for model in [&known.openconfig, &known.native]
+    for model in [&all_models.openconfig, &all_models.native]
         .into_iter()
         .flat_map(|schema| schema.modules())
         .map(model)

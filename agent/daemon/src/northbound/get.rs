@@ -52,10 +52,10 @@ pub(super) async fn get<D: Datastore>(
     let mut reader = Arc::new(reader);
     let (paths, view) = loop {
         let (asking, admitted) = (Arc::clone(&reader), Arc::clone(&admitted));
-        let asked = reads.run(move |work| ResolvedPaths::read(&asking, &admitted, work)).await?;
-        let view = GetSnapshot::take(core, asked.polled).await;
+        let resolved = reads.run(move |work| ResolvedPaths::read(&asking, &admitted, work)).await?;
+        let view = GetSnapshot::take(core, resolved.polled).await;
         if reader.models().includes(&view.models) {
-            break (asked.paths, view);
+            break (resolved.paths, view);
         }
         // Nodes were appended meanwhile.
         reader = Arc::new(reader.for_models(&view.models));
@@ -312,7 +312,7 @@ impl PathAnswer<'_> {
     }
 
     /// The part of the found data that the caller may see. `room` holds the copy, if something had to be cut out.
-    fn seen<'f>(
+    fn visible<'f>(
         &self,
         path: &InstancePath,
         found: NodeRef<'f, LeafVersion>,
@@ -347,7 +347,7 @@ impl PathAnswer<'_> {
         let at = schema.node(path.last().map_or(schema.root(), |step| step.node));
         // The printer writes keys wherever it writes an entry; they are no reason to write one.
         let entry_is_configured = matches!(found, NodeRef::Leaf(_)) && self.is_in_given_entry(path);
-        let shown = |node: &Node| {
+        let is_shown = |node: &Node| {
             selection.is_within_depth(node.id)
                 && filter.matches(node)
                 && (!filter.is_config_key(schema, node) || entry_is_configured)
@@ -357,7 +357,7 @@ impl PathAnswer<'_> {
             self.context.work.flow(fits.and_then(|()| self.context.work.spend(1)))
         };
         let flavour = self.encoding.flavour();
-        let text = json::print_while(schema, at.id, found, flavour, &shown, &go_on)?;
+        let text = json::print_while(schema, at.id, found, flavour, &is_shown, &go_on)?;
         let text = text.map(|text| if path.is_root() { self.annotated(text) } else { text });
         ControlFlow::Continue(text.map(|text| self.encoding.document(text)))
     }
@@ -402,7 +402,7 @@ impl SelectVisitor<LeafVersion> for VisibilityCheck<'_, '_> {
     }
 
     fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {
-        self.is_there = self.answer.seen(path, found, &mut None)?.is_some();
+        self.is_there = self.answer.visible(path, found, &mut None)?.is_some();
         if self.is_there { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
@@ -421,7 +421,7 @@ impl SelectVisitor<LeafVersion> for Documents<'_, '_> {
 
     fn found(&mut self, path: &InstancePath, found: NodeRef<'_, LeafVersion>) -> ControlFlow<()> {
         let mut room = None;
-        let Some(found) = self.answer.seen(path, found, &mut room)? else {
+        let Some(found) = self.answer.visible(path, found, &mut room)? else {
             return ControlFlow::Continue(());
         };
         if let Some(value) = self.answer.document(path, found, &self.selection)? {

@@ -48,7 +48,7 @@ pub(super) struct NamedPath<'p> {
 
 impl NamedPath<'_> {
     /// The path in an origin of this agent; itself, when it names another one.
-    pub(super) fn known(self) -> Result<JoinedPath, Self> {
+    pub(super) fn in_known_origin(self) -> Result<JoinedPath, Self> {
         let cli = cli::ORIGINS.contains(&self.origin);
         match if cli { Some(Origin::Native) } else { Origin::parse(self.origin) } {
             Some(origin) => Ok(JoinedPath { origin, path: self.path, cli }),
@@ -96,8 +96,8 @@ impl Prefix {
 
     /// Joins the prefix with a path of the same request, and finds the origin.
     pub(super) fn join(&self, path: Option<&gnmi::Path>) -> Result<JoinedPath, Refusal> {
-        self.named(path)?.known().map_err(|named| {
-            let reason = named.unknown_origin();
+        self.named(path)?.in_known_origin().map_err(|unknown| {
+            let reason = unknown.unknown_origin();
             match self.access {
                 Access::Read => Refusal::unimplemented(reason),
                 Access::Write => Refusal::invalid(reason),

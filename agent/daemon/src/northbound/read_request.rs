@@ -62,15 +62,15 @@ impl ReadRequest {
         models: &[gnmi::ModelData],
         depth: Option<NonZeroU32>,
     ) -> Result<Self, Refusal> {
-        let known = core.models();
-        let schemas = [&known.openconfig, &known.native];
+        let core_models = core.models();
+        let schemas = [&core_models.openconfig, &core_models.native];
         let [openconfig, native] = match capabilities::use_models(schemas, models)? {
             None => [None, None],
             Some(models) => models.map(Some),
         };
         Ok(Self {
-            rights: rights.map(|rights| rights.for_models(&known)),
-            models: known,
+            rights: rights.map(|rights| rights.for_models(&core_models)),
+            models: core_models,
             prefix: Prefix::read(prefix, Access::Read)?,
             unknown: UnknownPaths::Refuse,
             openconfig: Filter { read_type: kind, models: openconfig, depth },
@@ -103,10 +103,10 @@ impl ReadRequest {
         for path in wire {
             let named = self.prefix.named(path)?;
             let origin = named.origin;
-            match named.known() {
-                Ok(known) => {
-                    origins.push(known.origin_name());
-                    joined.push(Ok(known));
+            match named.in_known_origin() {
+                Ok(path) => {
+                    origins.push(path.origin_name());
+                    joined.push(Ok(path));
                 }
                 Err(other) => {
                     joined.push(Err(self.ignored(UnknownPath::of_origin(&other))?));
@@ -183,8 +183,8 @@ impl ReadRequest {
         admitted: &[OrUnknown<AdmittedPath>],
         work: &ReadBudget,
     ) -> Result<Vec<OrUnknown<ReadPath>>, ReadStop> {
-        let mut known: HashMap<(Origin, &Path), OrUnknown<Arc<[PathPattern]>>> = HashMap::new();
-        let mut named = 0;
+        let mut resolved: HashMap<(Origin, &Path), OrUnknown<Arc<[PathPattern]>>> = HashMap::new();
+        let mut nodes = 0;
         let mut paths = Vec::with_capacity(admitted.len());
         for path in admitted {
             work.spend(1)?;
@@ -195,13 +195,13 @@ impl ReadRequest {
                     continue;
                 }
             };
-            let patterns = match known.get(&(joined.origin, &joined.path)) {
+            let patterns = match resolved.get(&(joined.origin, &joined.path)) {
                 Some(patterns) => patterns.clone(),
                 None => {
                     let patterns = self.expand(joined, literal, work)?;
-                    named += patterns.as_ref().map_or(0, |patterns| patterns.len());
-                    NAMED_NODES.check(named)?;
-                    known.insert((joined.origin, &joined.path), patterns.clone());
+                    nodes += patterns.as_ref().map_or(0, |patterns| patterns.len());
+                    NAMED_NODES.check(nodes)?;
+                    resolved.insert((joined.origin, &joined.path), patterns.clone());
                     patterns
                 }
             };

@@ -211,7 +211,7 @@ impl WalkQuota {
     }
 
     /// Counts the nodes that were visited, and returns the permit.
-    pub(super) fn done(&mut self, portion: WalkPortion, nodes: usize) {
+    pub(super) fn finish(&mut self, portion: WalkPortion, nodes: usize) {
         self.left = self.left.saturating_sub(nodes);
         drop(portion.turn);
     }
@@ -268,14 +268,14 @@ mod tests {
             }
             free += portion.nodes;
             let nodes = portion.nodes;
-            portions.done(portion, nodes);
+            portions.finish(portion, nodes);
         };
         assert_eq!(free, IN_PLACE);
         let mut others = reads.walk_quota();
         others.left = 0;
         let waiting = tokio::time::timeout(Duration::from_millis(20), others.next());
         assert!(waiting.await.is_err(), "there is one turn");
-        portions.done(portion, PORTION);
+        portions.finish(portion, PORTION);
         assert!(others.next().await.turn.is_some());
     }
 }

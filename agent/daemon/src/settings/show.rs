@@ -129,11 +129,11 @@ impl Show {
             Self::Values => ShowContent::Values.address(),
             Self::Pending => ShowContent::Pending.address(),
             Self::Services => ShowContent::Services.address(),
-            Self::Transactions(shown) => shown.address(),
+            Self::Transactions(transactions) => transactions.address(),
             Self::Timeline { key, json } => {
                 scheduler_query("key-timeline", &[("key", Some(key.clone())), format(*json)])
             }
-            Self::Graph(shown) => shown.address(),
+            Self::Graph(transactions) => transactions.address(),
             Self::Why { key, path, origin, json } => {
                 let (key, path) = (("key", key.clone()), ("path", path.clone()));
                 scheduler_query("why", &[key, path, ("origin", origin.clone()), format(*json)])

@@ -40,8 +40,8 @@ impl CertificateStatusCache {
         let is_known = |look: &&CachedStatus| {
             look.epoch == epoch && look.until.is_none_or(|until| now < until)
         };
-        if let Some(known) = last.as_ref().filter(is_known) {
-            return known.standing.clone();
+        if let Some(last_status) = last.as_ref().filter(is_known) {
+            return last_status.standing.clone();
         }
         let (standing, until) = look();
         *last = Some(CachedStatus { epoch, standing: standing.clone(), until });
@@ -61,7 +61,7 @@ impl CertificateStatusCache {
 /// its next expiry.
 pub(crate) fn current_status(
     certificate: &PeerCertificate,
-    asked: [Option<ClientRequirements>; 2],
+    requirements: [Option<ClientRequirements>; 2],
     now: UnixTime,
 ) -> (CertificateStatus, Option<UnixTime>) {
     let verify = |clients: &Option<ClientRequirements>| match clients {
@@ -71,7 +71,7 @@ pub(crate) fn current_status(
             Err(rejection) => CertificateStatus::Refused(rejection),
         },
     };
-    let [in_force, last] = asked;
+    let [in_force, last] = requirements;
     let standing = match verify(&in_force) {
         CertificateStatus::Accepted => CertificateStatus::Accepted,
         refused => match verify(&last) {

@@ -189,8 +189,8 @@ impl Names {
             return false;
         };
         let Ok(Some(names)) = certificate.subject_alternative_name() else { return false };
-        let has = |wanted: &dyn Fn(&GeneralName<'_>) -> bool| {
-            names.value.general_names.iter().any(wanted)
+        let has = |is_match: &dyn Fn(&GeneralName<'_>) -> bool| {
+            names.value.general_names.iter().any(is_match)
         };
         self.hosts.iter().all(|host| has(&|name| matches!(name, GeneralName::DNSName(dns) if dns == host)))
             && self.addresses.iter().all(|address| {

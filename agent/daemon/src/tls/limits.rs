@@ -55,7 +55,7 @@ pub(super) struct ConnectionTable<E> {
     next: Number,
     strangers: BTreeMap<Number, UnidentifiedConnection<E>>,
     identified: HashMap<Number, IpAddr>,
-    known: HashMap<IpAddr, KnownSource>,
+    sources: HashMap<IpAddr, KnownSource>,
 }
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl<E> ConnectionTable<E> {
             next: 0,
             strangers: BTreeMap::new(),
             identified: HashMap::new(),
-            known: HashMap::new(),
+            sources: HashMap::new(),
         }
     }
 
@@ -113,21 +113,21 @@ impl<E> ConnectionTable<E> {
         let Some(stranger) = self.strangers.remove(&number) else { return };
         let source = stranger.source;
         self.identified.insert(number, source);
-        if self.known.len() >= self.bounds.known_sources && !self.known.contains_key(&source) {
+        if self.sources.len() >= self.bounds.known_sources && !self.sources.contains_key(&source) {
             self.forget_oldest_source();
         }
-        let known = self.known.entry(source).or_insert(KnownSource { identified: 0, last: now });
-        known.identified += 1;
-        known.last = now;
+        let entry = self.sources.entry(source).or_insert(KnownSource { identified: 0, last: now });
+        entry.identified += 1;
+        entry.last = now;
     }
 
     /// Removes a connection that has ended by itself.
     pub(super) fn closed(&mut self, number: Number, now: Instant) {
         self.strangers.remove(&number);
         let Some(source) = self.identified.remove(&number) else { return };
-        if let Some(known) = self.known.get_mut(&source) {
-            known.identified -= 1;
-            known.last = now;
+        if let Some(entry) = self.sources.get_mut(&source) {
+            entry.identified -= 1;
+            entry.last = now;
         }
     }
 
@@ -163,7 +163,7 @@ impl<E> ConnectionTable<E> {
     fn room(&self, source: IpAddr, now: Instant) -> Capacity {
         let of_source = |stranger: &UnidentifiedConnection<E>| stranger.source == source;
         let strangers = self.strangers.values().filter(|&stranger| of_source(stranger)).count();
-        let identified = self.known.get(&source).map_or(0, |known| known.identified);
+        let identified = self.sources.get(&source).map_or(0, |entry| entry.identified);
         if strangers >= self.bounds.unidentified_per_source
             || strangers + identified >= self.bounds.per_source
         {
@@ -183,8 +183,8 @@ impl<E> ConnectionTable<E> {
     }
 
     fn logged_in_lately(&self, source: IpAddr, now: Instant) -> bool {
-        self.known.get(&source).is_some_and(|known| {
-            known.identified > 0 || now.saturating_duration_since(known.last) < LATELY
+        self.sources.get(&source).is_some_and(|entry| {
+            entry.identified > 0 || now.saturating_duration_since(entry.last) < LATELY
         })
     }
 
@@ -201,10 +201,10 @@ impl<E> ConnectionTable<E> {
     }
 
     fn forget_oldest_source(&mut self) {
-        let away = self.known.iter().filter(|(_, known)| known.identified == 0);
-        let oldest = away.min_by_key(|(_, known)| known.last).map(|(source, _)| *source);
+        let away = self.sources.iter().filter(|(_, entry)| entry.identified == 0);
+        let oldest = away.min_by_key(|(_, entry)| entry.last).map(|(source, _)| *source);
         if let Some(source) = oldest {
-            self.known.remove(&source);
+            self.sources.remove(&source);
         }
     }
 }
@@ -313,7 +313,7 @@ mod tests {
             table.identified(number, now);
             table.closed(number, now);
         }
-        assert_eq!(table.known.len(), BOUNDS.known_sources);
+        assert_eq!(table.sources.len(), BOUNDS.known_sources);
         assert_eq!(table.len(), 0);
         let now = start + Duration::from_millis(sources.into());
         assert!(table.logged_in_lately(IpAddr::from((sources - 1).to_be_bytes()), now));
@@ -338,7 +338,7 @@ mod tests {
         let mut table = ConnectionTable::new(SMALL);
         let mut now = Instant::now();
         let mut numbers = vec![None];
-        let mut told = String::new();
+        let mut log = String::new();
         for step in script.split(' ') {
             let number = |text: &str| text.parse::<usize>().unwrap();
             if let Some(seconds) = step.strip_prefix('+') {
@@ -352,15 +352,15 @@ mod tests {
                 let source = IpAddr::from([10, 0, 0, step.as_bytes()[0]]);
                 let end = table.next;
                 let admission = table.admit(source, end, now);
-                let comma = if told.is_empty() { "" } else { ", " };
+                let comma = if log.is_empty() { "" } else { ", " };
                 match (admission.number, admission.ended.as_slice()) {
-                    (None, _) => write!(told, "{comma}{end} refused").unwrap(),
+                    (None, _) => write!(log, "{comma}{end} refused").unwrap(),
                     (Some(_), []) => {}
-                    (Some(_), ended) => write!(told, "{comma}{end} ends {ended:?}").unwrap(),
+                    (Some(_), ended) => write!(log, "{comma}{end} ends {ended:?}").unwrap(),
                 }
                 numbers.push(admission.number);
             }
         }
-        (table, now, told.replace(['[', ']'], ""))
+        (table, now, log.replace(['[', ']'], ""))
     }
 }

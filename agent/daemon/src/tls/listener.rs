@@ -197,7 +197,7 @@ async fn connect(
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(PeerCertificate::of_chain);
     let certificate = certificate.map(Arc::new);
-    let identified = probation.known();
+    let identified = probation.identified_flag();
     if certificate.is_some() {
         identified.set(); // the operator trusts the certificate's authority
     }

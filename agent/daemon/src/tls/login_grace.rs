@@ -66,8 +66,8 @@ impl Limits {
         }
         let permit = Arc::new(Permit { limits: self.clone(), number: admission.number? });
         let look = Box::pin(sleep(permit.next_check().unwrap_or_default()));
-        let known = IdentifiedFlag { set: Arc::default(), permit: Arc::downgrade(&permit) };
-        Some(LoginGrace { permit, known, state: State::Unidentified { end_rx, look } })
+        let identified = IdentifiedFlag { set: Arc::default(), permit: Arc::downgrade(&permit) };
+        Some(LoginGrace { permit, identified, state: State::Unidentified { end_rx, look } })
     }
 
     fn log(&self, admission: &AdmitResult<oneshot::Sender<()>>, now: Instant) {
@@ -133,7 +133,7 @@ impl IdentifiedFlag {
 #[derive(Debug)]
 pub(super) struct LoginGrace {
     permit: Arc<Permit>,
-    known: IdentifiedFlag,
+    identified: IdentifiedFlag,
     state: State,
 }
 
@@ -149,8 +149,8 @@ enum State {
 }
 
 impl LoginGrace {
-    pub(super) fn known(&self) -> IdentifiedFlag {
-        self.known.clone()
+    pub(super) fn identified_flag(&self) -> IdentifiedFlag {
+        self.identified.clone()
     }
 
     /// Permits I/O on the connection. Wakes the task when the permission ends.
@@ -159,7 +159,7 @@ impl LoginGrace {
     /// When the lifetime is over, or another connection has taken the place.
     pub(super) fn check(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if let State::Unidentified { end_rx, look } = &mut self.state {
-            if self.known.is_set() {
+            if self.identified.is_set() {
                 self.state = State::Identified;
             } else if let Poll::Ready(ended) = Pin::new(end_rx).poll(context) {
                 self.state = match ended {
@@ -167,7 +167,7 @@ impl LoginGrace {
                     Err(_) => State::Identified, // the table drops a sender when the connection is identified
                 };
             } else if is_over(look, &self.permit, context) {
-                self.state = match self.known.is_set() {
+                self.state = match self.identified.is_set() {
                     true => State::Identified, // identified at this very moment
                     false => State::Expired(io::ErrorKind::TimedOut),
                 };
@@ -227,7 +227,7 @@ mod tests {
         let mut client = admit(&limits, "192.0.2.1");
         advance(LOGIN_GRACE_TIME / 2).await;
         assert_eq!(ended_within(&mut client, Duration::ZERO).await, None);
-        client.known().set();
+        client.identified_flag().set();
         assert_eq!(ended_within(&mut client, 10 * LOGIN_GRACE_TIME).await, None);
     }
 
@@ -259,16 +259,24 @@ mod tests {
             (["::1", "::2"], true),
         ] {
             let limits = Arc::new(Limits::default());
-            let mut held: Vec<_> = (0..most).map(|_| admit(&limits, addresses[0])).collect();
+            let mut connections: Vec<_> = (0..most).map(|_| admit(&limits, addresses[0])).collect();
             let newcomer = admit(&limits, addresses[1]);
             let want = ended.then_some(io::ErrorKind::ConnectionAborted);
-            assert_eq!(ended_within(&mut held[0], Duration::ZERO).await, want, "{addresses:?}");
-            assert_eq!(ended_within(&mut held[1], Duration::ZERO).await, None, "{addresses:?}");
-            drop(held);
-            newcomer.known().set();
-            let known = newcomer.known();
+            assert_eq!(
+                ended_within(&mut connections[0], Duration::ZERO).await,
+                want,
+                "{addresses:?}"
+            );
+            assert_eq!(
+                ended_within(&mut connections[1], Duration::ZERO).await,
+                None,
+                "{addresses:?}"
+            );
+            drop(connections);
+            newcomer.identified_flag().set();
+            let identified = newcomer.identified_flag();
             drop(newcomer);
-            known.set(); // belongs to a closed connection
+            identified.set(); // belongs to a closed connection
             assert!(limits.table().is_empty(), "{addresses:?}");
         }
     }

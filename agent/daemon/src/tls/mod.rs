@@ -170,8 +170,8 @@ pub(crate) fn server_config(
             builder.with_client_cert_verifier(Arc::new(ClientVerifier::new(clients, provider)))
         }
     };
-    let shown = SingleCertAndKey::from(certified.clone());
-    let mut config = builder.with_cert_resolver(Arc::new(shown));
+    let resolver = SingleCertAndKey::from(certified.clone());
+    let mut config = builder.with_cert_resolver(Arc::new(resolver));
     config.alpn_protocols = vec![ALPN.to_vec()];
     if !resumable {
         // Stateless tickets, which hold a whole session, are off by default in both versions.

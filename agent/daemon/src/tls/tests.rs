@@ -72,10 +72,10 @@ fn unusable_files_are_named() {
             "cannot trust the client certificate authorities in `broken.pem`: the file: certificate 1",
         ),
     ] {
-        let said = complaint(&files, certificate, key, client_ca).unwrap_or_default();
+        let message = complaint(&files, certificate, key, client_ca).unwrap_or_default();
         assert!(
-            said.starts_with(want) && said.is_empty() == want.is_empty(),
-            "{said:?} does not start with {want:?}"
+            message.starts_with(want) && message.is_empty() == want.is_empty(),
+            "{message:?} does not start with {want:?}"
         );
     }
 }
@@ -172,8 +172,8 @@ impl HandshakeFixture {
             .with_protocol_versions(&[version])
             .unwrap()
             .with_root_certificates(self.roots.clone());
-        let shown = SingleCertAndKey::from(self.client.clone());
-        Arc::new(builder.with_client_cert_resolver(Arc::new(shown)))
+        let resolver = SingleCertAndKey::from(self.client.clone());
+        Arc::new(builder.with_client_cert_resolver(Arc::new(resolver)))
     }
 
     /// Connects, exchanges all pending data, and returns the kind of the server's handshake.

@@ -32,7 +32,7 @@ pub struct VerifiedLogin(Mutex<Option<(SmolStr, Tag)>>);
 impl VerifiedLogin {
     pub(crate) fn is(&self, name: &str, tag: &Tag) -> bool {
         let login = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        login.as_ref().is_some_and(|(known, known_tag)| known == name && known_tag.same(tag))
+        login.as_ref().is_some_and(|(user, known_tag)| user == name && known_tag.same(tag))
     }
 
     pub(crate) fn keep(&self, name: &str, tag: Tag) {
@@ -67,7 +67,7 @@ pub struct Users {
 struct Shared {
     entries: RwLock<BTreeMap<SmolStr, Arc<UserEntry>>>,
     /// Passwords from gNSI, which take precedence over those of the entries.
-    given: RwLock<GnsiPasswords>,
+    gnsi_passwords: RwLock<GnsiPasswords>,
     /// Counter of the changes of users.
     access: AccessEpoch,
     /// Passwords that clients gave, as far as they were asked for, each with what the configuration refers to.
@@ -105,7 +105,7 @@ impl UserEntry {
     }
 
     pub(crate) fn verified_as(&self, tag: &Tag) -> bool {
-        self.verified.get().is_some_and(|known| known.same(tag))
+        self.verified.get().is_some_and(|verified_tag| verified_tag.same(tag))
     }
 
     pub(crate) fn remember(&self, tag: Tag) {
@@ -121,7 +121,7 @@ impl Users {
         Ok(Self {
             shared: Arc::new(Shared {
                 entries: RwLock::new(entries),
-                given: RwLock::default(),
+                gnsi_passwords: RwLock::default(),
                 configured_entries: RwLock::default(),
                 access: AccessEpoch::default(),
                 gnsi: OnceLock::new(),
@@ -161,10 +161,10 @@ impl Users {
     /// Replaces the passwords of these users for new logins. Logins with an unchanged password are remembered; calls
     /// that began with another one go on until [`Self::mark_final`].
     pub fn set_gnsi_passwords(&self, passwords: BTreeMap<SmolStr, CryptHash>) {
-        let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
-        let known = std::mem::take(&mut given.in_force);
+        let mut all = self.shared.gnsi_passwords.write().unwrap_or_else(PoisonError::into_inner);
+        let former = std::mem::take(&mut all.in_force);
         let entry = |(name, hash): (SmolStr, CryptHash)| {
-            let same = known.get(&name).filter(|it| it.password_hash() == hash.text()).cloned();
+            let same = former.get(&name).filter(|it| it.password_hash() == hash.text()).cloned();
             let user = || User {
                 name: name.clone(),
                 role: Role::ReadOnly, // not used: a user without a role of its own is none
@@ -172,16 +172,17 @@ impl Users {
             };
             (name.clone(), same.unwrap_or_else(|| entry_of(user())))
         };
-        given.in_force = passwords.into_iter().map(entry).collect();
-        drop(given);
+        all.in_force = passwords.into_iter().map(entry).collect();
+        drop(all);
         self.shared.access.advance();
     }
 
     /// Makes the passwords of [`Self::set_gnsi_passwords`] final.
     pub fn mark_final(&self) {
-        let mut given = self.shared.given.write().unwrap_or_else(PoisonError::into_inner);
-        given.last = given.in_force.clone();
-        drop(given);
+        let mut passwords =
+            self.shared.gnsi_passwords.write().unwrap_or_else(PoisonError::into_inner);
+        passwords.last = passwords.in_force.clone();
+        drop(passwords);
         self.shared.access.advance();
     }
 
@@ -204,12 +205,12 @@ impl Users {
         password: Option<Password>,
     ) -> Result<(), UserError> {
         check_name(&name)?;
-        let known = self.own(&name);
+        let existing = self.own(&name);
         let hashed = tokio::task::spawn_blocking(move || {
-            let Some(given) = password else { return Ok(String::new()) };
-            match known.filter(|known| given.matches(known.password_hash())) {
-                Some(known) => Ok(known.password_hash().to_owned()),
-                None => given.hash(),
+            let Some(cleartext) = password else { return Ok(String::new()) };
+            match existing.filter(|existing| cleartext.matches(existing.password_hash())) {
+                Some(existing) => Ok(existing.password_hash().to_owned()),
+                None => cleartext.hash(),
             }
         });
         let password_hash = hashed
@@ -272,32 +273,33 @@ impl Users {
 
     /// The entry with whose password a login is compared.
     pub(crate) fn entry(&self, name: &str) -> Option<Arc<UserEntry>> {
-        let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
-        self.entry_among(&given.in_force, name)
+        let passwords = self.shared.gnsi_passwords.read().unwrap_or_else(PoisonError::into_inner);
+        self.entry_among(&passwords.in_force, name)
     }
 
     /// The user, if it still has the password of this entry: among the passwords in force, or among the final ones.
     pub(crate) fn same_password(&self, name: &str, begun: &UserEntry) -> Option<Arc<UserEntry>> {
-        let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
-        let both = [&given.in_force, &given.last].map(|given| self.entry_among(given, name));
+        let passwords = self.shared.gnsi_passwords.read().unwrap_or_else(PoisonError::into_inner);
+        let both = [&passwords.in_force, &passwords.last]
+            .map(|passwords| self.entry_among(passwords, name));
         let same = |entry: &Arc<UserEntry>| entry.password_hash() == begun.password_hash();
         both.into_iter().flatten().find(same)
     }
 
     fn entry_among(
         &self,
-        given: &BTreeMap<SmolStr, Arc<UserEntry>>,
+        passwords: &BTreeMap<SmolStr, Arc<UserEntry>>,
         name: &str,
     ) -> Option<Arc<UserEntry>> {
         let is_user = self.role(name).is_some();
         if let Some(configured) = self.configured_entry(name).filter(|_| is_user) {
             return Some(configured);
         }
-        let given = given.get(name).cloned().filter(|_| is_user);
+        let passwords = passwords.get(name).cloned().filter(|_| is_user);
         let (own, is_on) = (self.own(name), self.shared.gnsi.get().is_none_or(Switch::is_on));
         match own {
             Some(own) if !is_on && !own.password_hash().is_empty() => Some(own),
-            own => given.or(own),
+            own => passwords.or(own),
         }
     }
 
@@ -311,8 +313,8 @@ impl Users {
             }
             return None;
         };
-        let known = entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
-        if let Some((_, entry)) = known.filter(|(of, _)| of.is_same(&password)) {
+        let current = entries.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        if let Some((_, entry)) = current.filter(|(of, _)| of.is_same(&password)) {
             return Some(entry);
         }
         let entry = entry_of(User {
@@ -331,10 +333,11 @@ impl Users {
         let hashed = |name: &SmolStr| self.entry(name);
         let names: BTreeSet<SmolStr> = {
             let own = self.shared.entries.read().unwrap_or_else(PoisonError::into_inner);
-            let given = self.shared.given.read().unwrap_or_else(PoisonError::into_inner);
+            let passwords =
+                self.shared.gnsi_passwords.read().unwrap_or_else(PoisonError::into_inner);
             let configured = self.shared.configured.get().map(|it| it.with_passwords());
             let configured = configured.unwrap_or_default();
-            own.keys().chain(given.in_force.keys()).cloned().chain(configured).collect()
+            own.keys().chain(passwords.in_force.keys()).cloned().chain(configured).collect()
         };
         let users: Vec<Arc<UserEntry>> = names.iter().filter_map(hashed).collect();
         let picked = self.shared.tagger.pick(name, users.len());

@@ -219,16 +219,16 @@ mod tests {
         let md5 = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
         assert!(Password::new("correct horse").unwrap().matches(md5));
         assert!(!Password::new("correct mule").unwrap().matches(md5));
-        let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
-        assert!(Password::new("correct horse").unwrap().matches(made.text()));
+        let hash = CryptHash::of(b"correct horse", [1; 12]).unwrap();
+        assert!(Password::new("correct horse").unwrap().matches(hash.text()));
     }
 
     #[test]
     fn dummy_hash_has_the_kind_of_a_given_hash() {
         let md5 = "$1$saltsalt$NuzA7WTAelpl95xgBGWN60";
-        let made = CryptHash::of(b"correct horse", [1; 12]).unwrap();
+        let other = CryptHash::of(b"correct horse", [1; 12]).unwrap();
         let password = Password::new("correct horse").unwrap();
-        for hash in [md5, made.text()] {
+        for hash in [md5, other.text()] {
             let nobodys = dummy_hash(Some(hash));
             let head = |text: &str| text.rsplit_once('$').unwrap().0.to_owned();
             assert_eq!((head(&nobodys), nobodys.len()), (head(hash), hash.len()));

@@ -17,8 +17,8 @@ static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
 fn taken(octets: usize) {
-    let held = ALLOCATED.fetch_add(octets, Ordering::Relaxed) + octets;
-    MOST.fetch_max(held, Ordering::Relaxed);
+    let allocated = ALLOCATED.fetch_add(octets, Ordering::Relaxed) + octets;
+    MOST.fetch_max(allocated, Ordering::Relaxed);
 }
 
 fn on_dealloc(octets: usize) {

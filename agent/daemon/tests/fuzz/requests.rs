@@ -79,8 +79,8 @@ impl Source {
     /// A number of items of `size` octets each: a few in most cases, and up to `most`, as far as there is room.
     fn many(&mut self, most: usize, size: usize) -> usize {
         let few = self.below(4);
-        let wanted = if self.perhaps() { most >> self.below(12) } else { few };
-        let count = wanted.min(self.room / size.max(1));
+        let length = if self.perhaps() { most >> self.below(12) } else { few };
+        let count = length.min(self.room / size.max(1));
         self.room -= count * size;
         count
     }

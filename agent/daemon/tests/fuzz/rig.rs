@@ -60,10 +60,10 @@ struct Rig {
 
 impl Rig {
     fn start() -> Self {
-        let told = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             PANICS.lock().unwrap_or_else(PoisonError::into_inner).push(info.to_string());
-            told(info);
+            default_hook(info);
         }));
         let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
@@ -137,7 +137,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
     .unwrap()
     .with_undertakings(reboots.undertakings().clone());
     let slots = Slots::default();
-    let running = RunningVersion::given("1.0");
+    let running = RunningVersion::certain("1.0");
     let software = Software::new(slots.clone(), running, "first".into(), store.clone(), &artefacts);
     // Its readers go further than those of an agent that refuses such paths.
     let ignored = IgnoredSubscriptions::new(&models.native, UnknownPaths::Ignore).unwrap();

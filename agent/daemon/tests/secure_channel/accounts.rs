@@ -177,11 +177,11 @@ async fn a_stream_is_recorded_at_login_and_logout() {
             subscription: vec![Subscription { mode, ..Default::default() }],
             ..Default::default()
         };
-        let asked = SubscribeRequest {
+        let subscribe = SubscribeRequest {
             request: Some(subscribe_request::Request::Subscribe(list)),
             ..Default::default()
         };
-        request_tx.send(asked.clone()).await.unwrap();
+        request_tx.send(subscribe.clone()).await.unwrap();
         let open = next(&mut reader).await;
         assert_eq!(
             text(&open),
@@ -189,9 +189,9 @@ async fn a_stream_is_recorded_at_login_and_logout() {
         );
         let payload = rpc(&open).payload.clone().unwrap();
         assert_eq!(payload.message, "gnmi.SubscribeRequest");
-        assert_eq!(SubscribeRequest::decode(&payload.octets[..]).unwrap(), asked);
+        assert_eq!(SubscribeRequest::decode(&payload.octets[..]).unwrap(), subscribe);
         stream.message().await.unwrap().unwrap();
-        request_tx.send(asked).await.unwrap(); // more messages are no more records
+        request_tx.send(subscribe).await.unwrap(); // more messages are no more records
         let want = if cancelled {
             request_tx.send(SubscribeRequest::default()).await.unwrap();
             drop((stream, request_tx));
@@ -230,7 +230,7 @@ async fn a_large_request_is_recorded_up_to_the_payload_limit() {
     client.get(request(large.clone(), ADA)).await.unwrap();
     let record = next(&mut reader).await;
     let payload = rpc(&record).payload.clone().unwrap();
-    let kept = GetRequest::decode(&payload.octets[..]).unwrap().path;
+    let paths = GetRequest::decode(&payload.octets[..]).unwrap().path;
     assert!(payload.cut && payload.octets.len() <= holdfast::methods::MAX_PAYLOAD);
-    assert!(kept.len() > 100 && kept[..100] == large.path[..100], "{}", kept.len());
+    assert!(paths.len() > 100 && paths[..100] == large.path[..100], "{}", paths.len());
 }

@@ -282,8 +282,8 @@ impl GNmi for CallerEcho {
         let mut requests = request.into_inner();
         let (answer_tx, answer_rx) = tokio::sync::mpsc::channel(1);
         tokio::spawn(async move {
-            while let Ok(Some(asked)) = requests.message().await {
-                if asked.request.is_none() {
+            while let Ok(Some(message)) = requests.message().await {
+                if message.request.is_none() {
                     answer_tx.closed().await; // goes on until the client is gone
                 }
                 if answer_tx.send(Ok(SubscribeResponse::default())).await.is_err() {

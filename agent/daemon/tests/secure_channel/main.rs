@@ -232,7 +232,7 @@ async fn a_certificate_names_the_caller_unless_the_metadata_does() {
     let authority = Authority::new("ours");
     let agent = Agent::with_clients(&authority, Role::Admin, ImpersonationPolicy::Anyone).await;
     let spiffe = "spiffe://example.org/collector";
-    let named = format!("username {spiffe}");
+    let username = format!("username {spiffe}");
     for (common_name, uris, metadata, get, set) in [
         // the certificate alone
         ("collector", &[spiffe][..], "", Ok("spiffe://example.org/collector admin"), true),
@@ -248,7 +248,7 @@ async fn a_certificate_names_the_caller_unless_the_metadata_does() {
         ("collector", &[spiffe], "username rob\npassword secret", Ok("rob read-only"), false),
         // but the URI of another certificate is refused
         ("collector", &[spiffe], "username spiffe://example.org/b", Err(Unauthenticated), false),
-        ("collector", &[spiffe], &named, Ok("spiffe://example.org/collector admin"), true),
+        ("collector", &[spiffe], &username, Ok("spiffe://example.org/collector admin"), true),
         // and a password that is sent must be right
         ("collector", &[spiffe], "username ada\npassword wrong", Err(Unauthenticated), false),
     ] {

@@ -170,9 +170,9 @@ fn neighbours(engine: &Engine, keys: &[Key]) -> Vec<Key> {
     let some = &others[..others.len().min(TARGETS_FOLLOWED)];
     let providers = engine.providers(&exact, NEIGHBOURS).into_iter();
     found.extend(providers.chain(engine.providers(some, NEIGHBOURS)).flatten());
-    let known = |key: &Key| engine.state(key) != ValueState::Nonexistent;
+    let exists = |key: &Key| engine.state(key) != ValueState::Nonexistent;
     // A missing value is drawn by the edges of its dependants.
-    found.into_iter().filter(known).collect()
+    found.into_iter().filter(exists).collect()
 }
 
 impl Node {

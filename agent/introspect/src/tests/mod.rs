@@ -239,9 +239,9 @@ async fn replay_beyond_a_page_ends_with_a_missed_event() {
     let (core, render) = (agent.core.handle(), document::Renderer::default());
     let introspect = Introspect { core, render, started_ns: 0, journal: None };
     for (page, want, missed) in [(2, 2, false), (1, 2, true)] {
-        let told = introspect.replay_events(0, page).await.unwrap();
-        assert_eq!(told.len(), want, "{told:?}");
-        assert_eq!(format!("{told:?}").contains("missed"), missed, "{told:?}");
+        let events = introspect.replay_events(0, page).await.unwrap();
+        assert_eq!(events.len(), want, "{events:?}");
+        assert_eq!(format!("{events:?}").contains("missed"), missed, "{events:?}");
     }
     drop(introspect);
     agent.stop().await;
@@ -253,8 +253,8 @@ async fn downstream_resync_returns_its_transactions() {
     let agent = TestAgent::start(&["eth0"]).await;
     agent.set(BOX_CONFIG).await;
     let resync = "/scheduler/downstream-resync?verbose=1&retry=true";
-    let done = TestAgent::json(&agent.send(Method::POST, resync, None).await);
-    assert_eq!(done, json!({"ResyncType": "DownstreamResync", "Transactions": []}));
+    let resynced = TestAgent::json(&agent.send(Method::POST, resync, None).await);
+    assert_eq!(resynced, json!({"ResyncType": "DownstreamResync", "Transactions": []}));
     assert_eq!(agent.get(resync).await.status, StatusCode::METHOD_NOT_ALLOWED);
     for wrong in ["maybe", "false", "0"] {
         let path = format!("/scheduler/downstream-resync?retry={wrong}");
@@ -458,16 +458,14 @@ async fn event_stream_replays_and_follows_transactions() {
         agent.routes.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
     let mut body = response.into_body();
-    let mut heard = String::new();
+    let mut text = String::new();
     agent.delete("/network-instances").await;
-    while !(heard.contains("id: 1\n")
-        && heard.contains("id: 2\n")
-        && heard.contains("event: status"))
+    while !(text.contains("id: 1\n") && text.contains("id: 2\n") && text.contains("event: status"))
     {
         let frame = body.frame().await.unwrap().unwrap();
-        heard += &String::from_utf8_lossy(frame.data_ref().unwrap());
+        text += &String::from_utf8_lossy(frame.data_ref().unwrap());
     }
-    let data = heard.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
+    let data = text.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
     let first: serde_json::Value = serde_json::from_str(data).unwrap();
     assert_eq!(first["SeqNum"], json!(1));
     agent.stop().await;

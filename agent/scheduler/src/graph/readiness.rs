@@ -45,15 +45,16 @@ impl Graph {
         &mut self,
         idx: NodeIdx,
         before: &[Arc<ValueSpec>],
-        known: &[Option<TargetId>],
+        target_ids: &[Option<TargetId>],
     ) {
         let spec = self.node(idx).goal.spec().cloned();
         let needs = spec.iter().flat_map(|spec| &spec.needs).enumerate();
         let need_targets = needs.map(|(at, need)| {
-            let known = self.targets.find_at(known.get(at).copied().flatten(), &need.target);
-            match known.filter(|_| is_listed(before, &need.target)) {
+            let slot = target_ids.get(at).copied().flatten();
+            let existing = self.targets.find_at(slot, &need.target);
+            match existing.filter(|_| is_listed(before, &need.target)) {
                 Some(id) => id,
-                None => self.add_watcher(idx, &need.target, known),
+                None => self.add_watcher(idx, &need.target, existing),
             }
         });
         let need_targets = need_targets.collect();
@@ -98,8 +99,13 @@ impl Graph {
     }
 
     /// Adds a node to the watchers of a target, which may have a state already.
-    fn add_watcher(&mut self, idx: NodeIdx, target: &Target, known: Option<TargetId>) -> TargetId {
-        if let Some(id) = known {
+    fn add_watcher(
+        &mut self,
+        idx: NodeIdx,
+        target: &Target,
+        existing: Option<TargetId>,
+    ) -> TargetId {
+        if let Some(id) = existing {
             self.log.push(GraphChange::Watchers(id));
             let watchers = &mut self.targets.of_mut(id).watchers;
             if watchers.last() != Some(&idx) {
@@ -455,27 +461,27 @@ impl Graph {
         if !node.used {
             return false;
         }
-        let wanted = node.need_targets.iter().filter(|&&other| other == id).count();
-        let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
+        let need_count = node.need_targets.iter().filter(|&&other| other == id).count();
+        let need_count = u32::try_from(need_count).unwrap_or(u32::MAX);
         let target = self.targets.target(id);
         let used = node.ours
             && node.present.as_ref().is_some_and(|spec| !spec.needs_of(target).is_empty());
-        let left_out = wanted == 0 && node.goal.is_leaving_out(target);
-        if (wanted > 0 && !node.in_place() || left_out) && node.running_op().is_none() {
+        let left_out = need_count == 0 && node.goal.is_leaving_out(target);
+        if (need_count > 0 && !node.in_place() || left_out) && node.running_op().is_none() {
             self.reason_changed.push(idx);
         }
         if offered {
-            node.unmet = node.unmet.saturating_sub(wanted);
+            node.unmet = node.unmet.saturating_sub(need_count);
             // A value in place whose removal is in flight will have to return.
-            let waits = wanted > 0 && (!node.in_place() || node.running_op().is_some());
+            let waits = need_count > 0 && (!node.in_place() || node.running_op().is_some());
             if waits && node.unmet == 0 || self.is_reduction_stale(idx) {
                 self.mark_dirty(idx);
             }
         } else {
-            node.unmet += wanted;
+            node.unmet += need_count;
             // A present value that could not be updated does not outlive the dependencies of its goal.
-            let stuck = wanted > 0 && node.ours && node.present.is_some();
-            let waits = wanted > 0 && node.present.is_none();
+            let stuck = need_count > 0 && node.ours && node.present.is_some();
+            let waits = need_count > 0 && node.present.is_none();
             if (used || stuck) && node.running_op().is_none() {
                 self.lost_dependency.push(idx);
             }
@@ -484,7 +490,7 @@ impl Graph {
             }
         }
         self.update_unsupported(idx);
-        wanted > 0 || used || left_out
+        need_count > 0 || used || left_out
     }
 }
 

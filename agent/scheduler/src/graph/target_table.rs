@@ -61,10 +61,10 @@ impl TargetTable {
         self.index.find(hash, |id| self.entry(id).is_some_and(|(it, _)| it == target))
     }
 
-    /// Finds a target that was in the slot `known` before.
-    pub(super) fn find_at(&self, known: Option<TargetId>, target: &Target) -> Option<TargetId> {
+    /// Finds a target that was in the slot `slot` before.
+    pub(super) fn find_at(&self, slot: Option<TargetId>, target: &Target) -> Option<TargetId> {
         let there = |&id: &TargetId| self.entry(id).is_some_and(|(it, _)| it == target);
-        known.filter(there).or_else(|| self.find(target))
+        slot.filter(there).or_else(|| self.find(target))
     }
 
     pub(super) fn get(&self, target: &Target) -> Option<&TargetState> {

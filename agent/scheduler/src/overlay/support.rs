@@ -23,7 +23,7 @@ impl Overlay<'_> {
         let node = self.node(oidx);
         let Some(present) = node.present.clone() else { return false };
         let mut stack = vec![(node.key.clone(), present)];
-        let mut gone = BTreeSet::from([node.key.clone()]);
+        let mut lost_keys = BTreeSet::from([node.key.clone()]);
         let mut lost: FixedMap<OverlayTargetId, u32> = FixedMap::default();
         while let Some((key, present)) = stack.pop() {
             for target_id in self.offered_targets(&key, &present) {
@@ -36,8 +36,9 @@ impl Overlay<'_> {
                     return true;
                 }
                 let mut dependents_of = self.dependents_of(target_id);
-                dependents_of
-                    .retain(|(key, _)| gone.len() < SEARCHED_MOST && gone.insert(key.clone()));
+                dependents_of.retain(|(key, _)| {
+                    lost_keys.len() < SEARCHED_MOST && lost_keys.insert(key.clone())
+                });
                 stack.extend(dependents_of);
             }
         }
@@ -55,11 +56,11 @@ impl Overlay<'_> {
     /// Present values of ours that need a target, or are to need it.
     fn dependents_of(&mut self, target_id: OverlayTargetId) -> Vec<Dependent> {
         self.note_walked(target_id);
-        let TargetRef { target, known } = &self.target_refs[target_id as usize];
-        let state = known.map(|id| self.graph.target_at(id));
+        let TargetRef { target, graph_id } = &self.target_refs[target_id as usize];
+        let state = graph_id.map(|id| self.graph.target_at(id));
         let watchers = state.map_or_else(Default::default, TargetState::unique_watchers);
         let new_watchers = &self.target(target_id).new_watchers;
-        let known = watchers.iter().filter_map(|idx| match self.reads.by_idx.get(idx) {
+        let of_graph = watchers.iter().filter_map(|idx| match self.reads.by_idx.get(idx) {
             Some(&oidx) => self.node(oidx).as_dependent(target),
             None => {
                 let node = self.graph.node(*idx);
@@ -68,7 +69,7 @@ impl Overlay<'_> {
             }
         });
         let new = new_watchers.iter().filter_map(|&oidx| self.node(oidx).as_dependent(target));
-        let dependents_of = known.chain(new).collect();
+        let dependents_of = of_graph.chain(new).collect();
         self.edges += (watchers.len() + new_watchers.len()) as u64;
         dependents_of
     }

@@ -20,7 +20,7 @@ impl Overlay<'_> {
     pub(crate) fn target_id(&mut self, target: &Target) -> OverlayTargetId {
         let hash = hash_of(target);
         match self.graph.find_target(target, hash) {
-            Some(known) => self.known_target_id(known, target),
+            Some(graph_id) => self.known_target_id(graph_id, target),
             None => match self.find_unknown_target_id(target, hash) {
                 Some(target_id) => target_id,
                 None => {
@@ -35,28 +35,35 @@ impl Overlay<'_> {
     }
 
     /// Index of a target of the graph.
-    pub(super) fn known_target_id(&mut self, known: TargetId, target: &Target) -> OverlayTargetId {
-        if let Some(&target_id) = self.reads.by_known_target.get(&known) {
+    pub(super) fn known_target_id(
+        &mut self,
+        graph_id: TargetId,
+        target: &Target,
+    ) -> OverlayTargetId {
+        if let Some(&target_id) = self.reads.by_known_target.get(&graph_id) {
             return target_id;
         }
-        let target_id = self.open(target, Some(known));
-        self.reads.by_known_target.insert(known, target_id);
+        let target_id = self.open(target, Some(graph_id));
+        self.reads.by_known_target.insert(graph_id, target_id);
         target_id
     }
 
     /// Opens a target with the counts of the graph.
-    fn open(&mut self, target: &Target, known: Option<TargetId>) -> OverlayTargetId {
-        let state = known.map(|id| self.graph.target_at(id));
+    fn open(&mut self, target: &Target, graph_id: Option<TargetId>) -> OverlayTargetId {
+        let state = graph_id.map(|id| self.graph.target_at(id));
         let state = OverlayTarget {
             providers: self.initial_provider_count(target, state),
             dependents: state.map_or(0, |state| state.dependents),
             recreate_dependents: state.map_or(0, |state| state.recreate_dependents),
             ..OverlayTarget::default()
         };
-        debug_assert!(!self.goals_set || known.is_some(), "{target:?} was offered and not counted");
+        debug_assert!(
+            !self.goals_set || graph_id.is_some(),
+            "{target:?} was offered and not counted"
+        );
         self.targets.push(state);
         let target_id = to_u32(self.targets.len() - 1);
-        self.target_refs.push(TargetRef { target: target.clone(), known });
+        self.target_refs.push(TargetRef { target: target.clone(), graph_id });
         match target {
             Target::Exact(key) => self.reads.target_kinds.insert(key.kind()),
             Target::Under(_) => self.reads.unders = true,
@@ -72,7 +79,7 @@ impl Overlay<'_> {
     pub(crate) fn existing_target_id(&mut self, target: &Target) -> Option<OverlayTargetId> {
         let hash = hash_of(target);
         match self.graph.find_target(target, hash) {
-            Some(known) => Some(self.known_target_id(known, target)),
+            Some(graph_id) => Some(self.known_target_id(graph_id, target)),
             None => {
                 let added = self.find_unknown_target_id(target, hash);
                 if added.is_none() {
@@ -150,8 +157,8 @@ impl Overlay<'_> {
     }
 
     /// Number of providers of a target that is opened now.
-    fn initial_provider_count(&self, target: &Target, known: Option<&TargetState>) -> u32 {
-        let counted = known.map(|state| state.providers);
+    fn initial_provider_count(&self, target: &Target, state: Option<&TargetState>) -> u32 {
+        let counted = state.map(|it| it.providers);
         if let Target::Exact(key) = target {
             let hash = hash_of(key);
             let idx = self.graph.find_hashed(key, hash);

@@ -20,7 +20,7 @@ pub(crate) struct Notification {
     there: bool,
     /// Nodes with a new goal that are still to be notified, and nodes of the graph.
     new: SmallVec<[OverlayIdx; 4]>,
-    known: SmallVec<[NodeIdx; 4]>,
+    of_graph: SmallVec<[NodeIdx; 4]>,
 }
 
 /// Search for the present dependents of a target, one watcher at a time.
@@ -31,15 +31,15 @@ pub(crate) struct Gathering {
     recreate_only: bool,
     /// Nodes with a new goal that are still to be looked at, and nodes of the graph.
     new: Vec<OverlayIdx>,
-    known: Vec<NodeIdx>,
+    of_graph: Vec<NodeIdx>,
     found: Vec<OverlayIdx>,
 }
 
 impl Overlay<'_> {
     /// Records that the plan depends on the watchers and dependents of a target.
     pub(super) fn note_walked(&mut self, target_id: OverlayTargetId) {
-        if let Some(known) = self.target_refs[target_id as usize].known {
-            self.reads.note_walked(known);
+        if let Some(graph_id) = self.target_refs[target_id as usize].graph_id {
+            self.reads.note_walked(graph_id);
         }
     }
 
@@ -52,8 +52,8 @@ impl Overlay<'_> {
     /// Leaves it to the planner to notify the watchers of a target that was gained or lost: they may be many.
     pub(super) fn notify_watchers(&mut self, target_id: OverlayTargetId, there: bool) {
         self.note_walked(target_id);
-        let known = self.target_refs[target_id as usize].known;
-        if known.is_some() || !self.target(target_id).new_watchers.is_empty() {
+        let graph_id = self.target_refs[target_id as usize].graph_id;
+        if graph_id.is_some() || !self.target(target_id).new_watchers.is_empty() {
             self.ready_changes.notifications.push((target_id, there));
         }
     }
@@ -74,30 +74,30 @@ impl Overlay<'_> {
             state.new_watchers.dedup();
         }
         let mut new = state.new_watchers.clone();
-        let TargetRef { target, known } = &self.target_refs[target_id as usize];
+        let TargetRef { target, graph_id } = &self.target_refs[target_id as usize];
         let target = target.clone();
-        let known = known.map(|id| graph.target_at(id));
-        let known = known.map_or_else(Default::default, TargetState::unique_watchers);
-        if known.len() > WATCHERS_FEW {
-            self.reserve_known(known.len());
+        let state = graph_id.map(|id| graph.target_at(id));
+        let watchers = state.map_or_else(Default::default, TargetState::unique_watchers);
+        if watchers.len() > WATCHERS_FEW {
+            self.reserve_known(watchers.len());
         }
-        let mut known = SmallVec::from_slice(&known);
+        let mut of_graph = SmallVec::from_slice(&watchers);
         new.reverse();
-        known.reverse();
-        let some = !new.is_empty() || !known.is_empty();
-        some.then_some(Notification { target_id, target, there, new, known })
+        of_graph.reverse();
+        let some = !new.is_empty() || !of_graph.is_empty();
+        some.then_some(Notification { target_id, target, there, new, of_graph })
     }
 
     /// Notifies one watcher. False when there are no more.
     pub(crate) fn notify_next(&mut self, notification: &mut Notification) -> bool {
-        let Notification { target_id, target, there, new, known } = notification;
+        let Notification { target_id, target, there, new, of_graph } = notification;
         self.edges += 1;
         if let Some(oidx) = new.pop() {
             self.notify(oidx, *target_id, target, *there);
-        } else if let Some(idx) = known.pop() {
+        } else if let Some(idx) = of_graph.pop() {
             self.notify_watcher(idx, *target_id, target, *there);
         }
-        !new.is_empty() || !known.is_empty()
+        !new.is_empty() || !of_graph.is_empty()
     }
 
     fn notify_watcher(
@@ -177,22 +177,23 @@ impl Overlay<'_> {
     ) -> Gathering {
         self.note_walked(target_id);
         let graph = self.graph;
-        let TargetRef { target, known } = &self.target_refs[target_id as usize];
+        let TargetRef { target, graph_id } = &self.target_refs[target_id as usize];
         let target = target.clone();
-        let known = known.map(|id| graph.target_at(id));
-        let mut known = known.map_or_else(Vec::new, |state| state.unique_watchers().into_owned());
+        let state = graph_id.map(|id| graph.target_at(id));
+        let mut of_graph =
+            state.map_or_else(Vec::new, |state| state.unique_watchers().into_owned());
         let new = self.target(target_id).new_watchers.to_vec();
-        known.reverse();
-        Gathering { target, recreate_only, new, known, found: Vec::new() }
+        of_graph.reverse();
+        Gathering { target, recreate_only, new, of_graph, found: Vec::new() }
     }
 
     /// Looks at one watcher. At the end, gives all that may be dependents, ascending: [`Overlay::is_dependent`] tells.
     pub(crate) fn gather_next(&mut self, gathering: &mut Gathering) -> Option<Vec<OverlayIdx>> {
-        let Gathering { target, recreate_only, new, known, found } = gathering;
+        let Gathering { target, recreate_only, new, of_graph, found } = gathering;
         if let Some(oidx) = new.pop() {
             self.edges += 1;
             found.push(oidx);
-        } else if let Some(idx) = known.pop() {
+        } else if let Some(idx) = of_graph.pop() {
             self.edges += 1;
             let node = self.graph.node(idx);
             let present = node.present.as_ref().filter(|_| node.ours);
@@ -201,7 +202,7 @@ impl Overlay<'_> {
                 found.push(self.touch_idx(idx).0);
             }
         }
-        if !new.is_empty() || !known.is_empty() {
+        if !new.is_empty() || !of_graph.is_empty() {
             return None;
         }
         found.sort_unstable();

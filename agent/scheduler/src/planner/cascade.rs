@@ -129,9 +129,9 @@ impl Planner<'_> {
         self.overlay.set_present(oidx, None, false, None);
         self.overlay.clear_going(oidx);
         let mut cascaded = self.overlay.node_mut(oidx).take_cascaded();
-        let done = self.overlay.node(cascade_root);
-        match done.op.filter(|_| {
-            matches!(done.pending_action, PendingAction::Nothing | PendingAction::Create)
+        let root = self.overlay.node(cascade_root);
+        match root.op.filter(|_| {
+            matches!(root.pending_action, PendingAction::Nothing | PendingAction::Create)
         }) {
             Some(op) => {
                 cascaded.push(oidx);

@@ -247,13 +247,13 @@ impl Planner<'_> {
         };
         let (old, new) = (old.and_then(|it| it.parts()), goal.spec().and_then(|it| it.parts()));
         let changes = SortedMap::difference(old, new);
-        let (come, gone): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
-        let all_come = parts.len() == come.len();
-        let mut answers = parts.into_iter().filter(|_| all_come);
-        for part in gone {
+        let (added, removed): (Vec<_>, Vec<_>) = changes.iter().partition(|it| it.new.is_some());
+        let all_added = parts.len() == added.len();
+        let mut answers = parts.into_iter().filter(|_| all_added);
+        for part in removed {
             work.push((part.key.clone(), source(), None, None));
         }
-        for part in come {
+        for part in added {
             let value = part.new.map(|value| value.0.clone());
             work.push((part.key.clone(), source(), value, answers.next()));
         }

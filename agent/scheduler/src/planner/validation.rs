@@ -65,8 +65,8 @@ impl Planner<'_> {
         let mut ahead = Vec::new();
         rayon::in_place_scope(|scope| {
             scope.spawn(|_| ahead = validations(graph, delta, &next));
-            let mut known = (begin..end).zip(answers);
-            known.try_for_each(|(at, answer)| self.apply_change_of_intent(at, delta, answer))
+            let mut numbered = (begin..end).zip(answers);
+            numbered.try_for_each(|(at, answer)| self.apply_change_of_intent(at, delta, answer))
         })?;
         portions.ahead = Some(ahead);
         Ok((end < all).then_some(portions))

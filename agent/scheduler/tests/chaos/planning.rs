@@ -54,10 +54,10 @@ proptest! {
         for event in before {
             world.apply(event);
         }
-        let made = plan_among_events(&mut world, (&change, atomic), &pauses, during);
+        let planned = plan_among_events(&mut world, (&change, atomic), &pauses, during);
         let at_once = world.engine().plan(World::delta(&change, atomic));
-        prop_assert_eq!(fingerprint(&made), fingerprint(&at_once), "{}", world.story());
-        if let Ok(plan) = made {
+        prop_assert_eq!(fingerprint(&planned), fingerprint(&at_once), "{}", world.story());
+        if let Ok(plan) = planned {
             world.start(&change, plan);
         }
         world.check();
@@ -104,11 +104,11 @@ proptest! {
         for event in before {
             world.apply(event);
         }
-        let made = plan_among_events(&mut world, (&change, atomic), &pauses, Vec::new());
+        let planned = plan_among_events(&mut world, (&change, atomic), &pauses, Vec::new());
         let at_once = world.engine().plan(World::delta(&change, atomic));
-        prop_assert_eq!(fingerprint(&made), fingerprint(&at_once));
-        if let (Ok(made), Ok(at_once)) = (made, at_once) {
-            prop_assert_eq!(made.cost(), at_once.cost());
+        prop_assert_eq!(fingerprint(&planned), fingerprint(&at_once));
+        if let (Ok(planned), Ok(at_once)) = (planned, at_once) {
+            prop_assert_eq!(planned.cost(), at_once.cost());
         }
     }
 }
@@ -165,7 +165,7 @@ fn a_dependent_that_appears_during_a_pause_is_noticed() {
     }
     let change = "-a; c =0 !0 |?f |a&b; d =2 !1 .w(|a,|b&A) <!a";
     let pauses = [35, 12, 87, 40, 74, 79, 14];
-    let made = plan_among_events(&mut world, (change, true), &pauses, during);
+    let planned = plan_among_events(&mut world, (change, true), &pauses, during);
     let at_once = world.engine().plan(World::delta(change, true));
-    assert_eq!(fingerprint(&made), fingerprint(&at_once), "{}", world.story());
+    assert_eq!(fingerprint(&planned), fingerprint(&at_once), "{}", world.story());
 }

@@ -238,15 +238,16 @@ impl Lab {
         let present = self.system.contains_key(&op.key);
         match (op.action, &op.new) {
             (Action::Delete, _) => {
-                let gone = self.system.remove(&op.key).ok_or(error(2, "no such thing", false))?;
-                if gone.has("stays") {
-                    let rest = Thing::parse(&format!("{} stays", gone.name));
+                let removed =
+                    self.system.remove(&op.key).ok_or(error(2, "no such thing", false))?;
+                if removed.has("stays") {
+                    let rest = Thing::parse(&format!("{} stays", removed.name));
                     self.system.insert(op.key.clone(), rest);
                 }
-                if gone.starting("~").next().is_some() {
-                    self.system.retain(|_, other| !gone.takes(other));
+                if removed.starting("~").next().is_some() {
+                    self.system.retain(|_, other| !removed.takes(other));
                 }
-                self.check_needs(&format!("delete {}", gone.name));
+                self.check_needs(&format!("delete {}", removed.name));
             }
             (Action::Create, Some(_)) if present => return Err(error(17, "exists", false)),
             (Action::Update | Action::Adopt | Action::Release, Some(_)) if !present => {
@@ -268,11 +269,11 @@ impl Lab {
 
     fn lose_properties(&mut self, new: &Thing) {
         let Some(old) = self.system.get(&new.key()) else { return };
-        let kept = new.properties();
+        let properties = new.properties();
         let lost: Vec<String> = old
             .properties()
             .into_iter()
-            .filter(|p| !kept.contains(p))
+            .filter(|p| !properties.contains(p))
             .filter_map(|(_, taken)| taken)
             .collect();
         if lost.is_empty() {
@@ -323,8 +324,8 @@ impl Lab {
             intent.iter().map(|(key, thing)| (key.clone(), Arc::new(thing.clone()) as SharedValue));
         lab.engine.load(values.collect(), Vec::new());
         let statuses = lab.engine.statuses();
-        let shown = statuses.iter().map(|it| (it.key.clone(), watched(&lab.engine, &it.key)));
-        lab.watched = shown.collect();
+        let texts = statuses.iter().map(|it| (it.key.clone(), watched(&lab.engine, &it.key)));
+        lab.watched = texts.collect();
         let marked = self.system.iter().map(|(key, thing)| {
             let mut thing = thing.clone();
             thing.tokens.push("mine".to_owned());

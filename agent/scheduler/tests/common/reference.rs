@@ -98,8 +98,8 @@ impl Reference {
 
     /// Values of the intent and their parts, to any depth. A value that the intent names is no part.
     fn wanted(&self) -> BTreeMap<Key, Wanted> {
-        let named = self.intent.iter();
-        let mut all: BTreeMap<Key, Wanted> = named
+        let of_intent = self.intent.iter();
+        let mut all: BTreeMap<Key, Wanted> = of_intent
             .map(|(key, thing)| (key.clone(), Wanted { thing: thing.clone(), is_part: false }))
             .collect();
         let mut todo: Vec<Thing> = self.intent.values().cloned().collect();

@@ -58,7 +58,7 @@ impl Thing {
                 self.key() == *key
                     || self.properties().iter().any(|(name, _)| property(name) == *key)
             }
-            Target::AnyOf(wanted) => self.starting("+").any(|name| facet(name) == *wanted),
+            Target::AnyOf(facet_name) => self.starting("+").any(|name| facet(name) == *facet_name),
             Target::Under(prefix) => self.key().starts_with(prefix),
             Target::Covering { address, .. } => self
                 .starting("+")
@@ -240,10 +240,10 @@ impl Descriptor for ThingDescriptor {
     }
 
     fn parts_changed(&self, old: &Thing, new: &Thing) -> Option<PartsChanged> {
-        let mut gone: BTreeMap<Key, SharedValue> = old.parts().into_iter().collect();
+        let mut removed: BTreeMap<Key, SharedValue> = old.parts().into_iter().collect();
         let mut set = new.parts();
-        set.retain(|(key, value)| !gone.remove(key).is_some_and(|old| old.same(&**value)));
-        Some(PartsChanged { set, gone: gone.into_keys().collect() })
+        set.retain(|(key, value)| !removed.remove(key).is_some_and(|old| old.same(&**value)));
+        Some(PartsChanged { set, removed: removed.into_keys().collect() })
     }
 
     fn cascades(&self, thing: &Thing) -> Vec<Cascade> {

@@ -128,8 +128,8 @@ impl World {
             WorldEvent::Fail(transport) => self.execute(TransportId(transport), true),
             WorldEvent::Crash => self.crash(),
             WorldEvent::Answer => {
-                if let Some(done) = self.answers.pop_front() {
-                    let step = self.lab.engine.completed(vec![done], self.lab.now());
+                if let Some(completion) = self.answers.pop_front() {
+                    let step = self.lab.engine.completed(vec![completion], self.lab.now());
                     self.take(step);
                 }
             }
@@ -231,13 +231,13 @@ impl World {
             return;
         };
         self.carried_out += 1;
-        let done = if fails || self.failing.contains(&self.carried_out) {
+        let completion = if fails || self.failing.contains(&self.carried_out) {
             Completion { op: op.id, result: Err(error(16, "busy", true)), observed: None }
         } else {
             self.lab.execute(&op).expect("nothing is silent here")
         };
-        self.happened.push(format!("  {} {} {:?}", op.action, op.key, done.result));
-        self.answers.push_back(done);
+        self.happened.push(format!("  {} {} {:?}", op.action, op.key, completion.result));
+        self.answers.push_back(completion);
         self.notices.push_back(fact(&op.key, self.lab.system.get(&op.key)));
     }
 
@@ -276,18 +276,18 @@ impl World {
     fn take(&mut self, step: EngineOutput) {
         self.lab.deadline = step.deadline;
         for key in step.changed {
-            let seen = watched(&self.lab.engine, &key);
-            self.lab.watched.insert(key, seen);
+            let text = watched(&self.lab.engine, &key);
+            self.lab.watched.insert(key, text);
         }
         for op in step.submit {
             self.handed.entry(op.transport).or_default().push_back(op);
         }
         self.reads.extend(step.read);
         for outcome in step.finished {
-            let done = matches!(outcome, TransactionOutcome::Done { .. });
+            let succeeded = matches!(outcome, TransactionOutcome::Done { .. });
             self.happened.push(format!("  {outcome:?}"));
             if let Some((_, ended)) = self.changes.get_mut(&outcome.txn()) {
-                *ended = Some(done);
+                *ended = Some(succeeded);
             }
         }
     }
@@ -309,8 +309,8 @@ impl World {
         self.lab.engine = self.fresh();
         self.lab.engine.load(intent, Vec::new());
         for status in self.lab.engine.statuses() {
-            let seen = watched(&self.lab.engine, &status.key);
-            self.lab.watched.insert(status.key, seen);
+            let state = watched(&self.lab.engine, &status.key);
+            self.lab.watched.insert(status.key, state);
         }
         let step = self.lab.engine.resync(self.lab.facts(), self.lab.now());
         self.take(step);
@@ -434,8 +434,14 @@ impl World {
         }
         // I9.
         for status in lab.engine.statuses() {
-            let seen = lab.watched.get(&status.key).map(String::as_str).unwrap_or_default();
-            assert_eq!(seen, watched(&lab.engine, &status.key), "{}\n{}", status.label, story());
+            let notified = lab.watched.get(&status.key).map(String::as_str).unwrap_or_default();
+            assert_eq!(
+                notified,
+                watched(&lab.engine, &status.key),
+                "{}\n{}",
+                status.label,
+                story()
+            );
         }
         // I3.
         let again: Vec<String> = reference.intent.values().map(Thing::to_string).collect();

@@ -39,10 +39,10 @@ fn handed_out(lab: &mut Lab, change: &str) -> (TxnId, Vec<Operation>) {
     (txn, step.submit)
 }
 
-fn done(op: &Operation) -> Completion {
+fn success(op: &Operation) -> Completion {
     Completion { op: op.id, result: Ok(()), observed: None }
 }
 
-fn seen(op: &Operation) -> Fact {
+fn fact_of(op: &Operation) -> Fact {
     Fact { key: op.key.clone(), value: op.new.clone(), time_ns: 0 }
 }

@@ -101,7 +101,7 @@ fn pre_images_survive_a_restart() {
 fn pre_images_are_reported_before_the_adoption() {
     let lab = Lab::with("p =1 port");
     let plan = lab.plan("p =2").unwrap();
-    let told: Vec<(_, SharedValue)> = plan.restores().to_vec();
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].0, key("p"));
+    let restores: Vec<(_, SharedValue)> = plan.restores().to_vec();
+    assert_eq!(restores.len(), 1);
+    assert_eq!(restores[0].0, key("p"));
 }

@@ -3,7 +3,7 @@
 use holdfast_scheduler::{Mode, TransactionOutcome, Trigger, TxnId};
 
 use crate::common::{self, Lab, delta, fact, key};
-use crate::{done, handed_out};
+use crate::{handed_out, success};
 
 // proves kv.M5, kv.V6
 #[test]
@@ -53,7 +53,7 @@ fn facts_flow_while_operations_run_and_changes_queue() {
     let woken: Vec<_> = step.submit.iter().map(|op| op.key.clone()).collect();
     assert_eq!(woken, [key("w")], "what has nothing to do with them does not wait");
     lab.follow(step);
-    let step = lab.engine.completed(ops.iter().map(done).collect(), lab.now());
+    let step = lab.engine.completed(ops.iter().map(success).collect(), lab.now());
     for op in &ops {
         lab.system.insert(
             op.key.clone(),
@@ -92,7 +92,7 @@ fn an_intent_changed_back_ends_with_its_first_value() {
     let (_, none) = handed_out(&mut lab, "a =1");
     assert_eq!((ops.len(), none.len()), (1, 0));
     lab.system.insert(key("a"), common::Thing::parse("a =2"));
-    let step = lab.engine.completed(vec![done(&ops[0])], lab.now());
+    let step = lab.engine.completed(vec![success(&ops[0])], lab.now());
     lab.follow(step);
     assert_eq!((lab.log().as_str(), lab.system_text().as_str()), ("update a", "a =1"));
 }

@@ -3,7 +3,7 @@
 use holdfast_scheduler::{Completion, TransactionOutcome};
 
 use crate::common::{self, Lab, fact, key};
-use crate::{MINUTES, SECOND, done, failed, handed_out, seen};
+use crate::{MINUTES, SECOND, fact_of, failed, handed_out, success};
 
 #[test]
 fn an_operation_without_effect_fails() {
@@ -31,9 +31,9 @@ fn an_unanswered_operation_fails() {
 fn an_echo_may_come_before_its_acknowledgement() {
     let mut lab = Lab::default();
     let (txn, ops) = handed_out(&mut lab, "a =1; b");
-    let step = lab.engine.observed(ops.iter().map(seen).collect(), lab.now());
+    let step = lab.engine.observed(ops.iter().map(fact_of).collect(), lab.now());
     assert!(step.finished.is_empty() && step.read.is_empty());
-    let step = lab.engine.completed(ops.iter().map(done).collect(), lab.now());
+    let step = lab.engine.completed(ops.iter().map(success).collect(), lab.now());
     assert!(step.read.is_empty(), "nothing is left to read: {:?}", step.read);
     assert!(
         matches!(&step.finished[..], [TransactionOutcome::Done { txn: ended, .. }] if *ended == txn)
@@ -75,7 +75,7 @@ fn lost_echoes_of_a_large_batch_are_read_or_retrieved() {
 fn a_completion_may_carry_the_observed_value() {
     let mut lab = Lab::default();
     let (_, ops) = handed_out(&mut lab, "a =1");
-    let completion = Completion { observed: Some(seen(&ops[0])), ..done(&ops[0]) };
+    let completion = Completion { observed: Some(fact_of(&ops[0])), ..success(&ops[0]) };
     let step = lab.engine.completed(vec![completion], lab.now());
     assert_eq!((step.finished.len(), step.read.len(), step.deadline), (1, 0, None));
 }

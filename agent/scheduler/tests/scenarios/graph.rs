@@ -184,10 +184,10 @@ fn history_lists_each_operation_on_a_key_once() {
         lab.now += Duration::from_secs(10);
         lab.commit(change).unwrap();
     }
-    let of = |wanted: &Key| -> Vec<(u64, String)> {
+    let of = |operated: &Key| -> Vec<(u64, String)> {
         let records = lab.engine.history().records();
         let operations = records.flat_map(|record| {
-            let own = record.operations.iter().filter(|op| op.key == *wanted);
+            let own = record.operations.iter().filter(|op| op.key == *operated);
             own.map(|op| (record.started_ns / 1_000_000_000, op.action.to_string()))
         });
         operations.collect()

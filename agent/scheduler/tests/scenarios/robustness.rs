@@ -127,8 +127,8 @@ fn a_value_that_vanished_before_its_update_is_created() {
         let outcome = lab.commit_delta(delta).unwrap();
         lab.run_until_idle(LONG);
         assert_eq!(matches!(outcome, TransactionOutcome::Failed { undone: true, .. }), atomic);
-        let kept = if atomic { "a; d <a" } else { "a =1; b; d <a" };
-        assert_eq!(lab.system_text(), kept);
+        let want = if atomic { "a; d <a" } else { "a =1; b; d <a" };
+        assert_eq!(lab.system_text(), want);
         lab.engine.audit().unwrap();
     }
 }

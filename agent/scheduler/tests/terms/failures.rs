@@ -114,10 +114,16 @@ fn a_late_transient_failure_is_retried() {
         let (mut lab, _) = fail_late(row, true, false);
         lab.failing.clear();
         lab.run_until_idle(LONG);
-        let mut done = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
-        done.commit(row.change).unwrap();
-        done.commit("z").unwrap();
-        assert_eq!(lab.system_text(), done.system_text(), "{}: {} failed", row.change, row.failing);
+        let mut expected = Lab { strict: false, ..Lab::having(row.foreign, row.ours) };
+        expected.commit(row.change).unwrap();
+        expected.commit("z").unwrap();
+        assert_eq!(
+            lab.system_text(),
+            expected.system_text(),
+            "{}: {} failed",
+            row.change,
+            row.failing
+        );
         assert_eq!(lab.engine.pending().len(), 0);
         lab.engine.audit().unwrap();
     }

@@ -189,8 +189,8 @@ fn a_slow_transport_is_not_given_up() {
         lab.follow(step);
         answer(&mut lab, std::slice::from_ref(op));
     }
-    let done = lab.finished.iter().find(|outcome| outcome.txn() == txn);
-    assert!(matches!(done, Some(TransactionOutcome::Done { .. })), "{done:?}");
+    let last = lab.finished.iter().find(|outcome| outcome.txn() == txn);
+    assert!(matches!(last, Some(TransactionOutcome::Done { .. })), "{last:?}");
 }
 
 // proves kv.V15, kv.V16
@@ -225,7 +225,7 @@ fn a_large_transaction_is_released_in_portions() {
     const PORTION: usize = 2;
     let names = ["a", "b", "c", "d", "e", "f"];
     let all = names.join("; ");
-    let gone = names.map(|name| format!("-{name}")).join("; ");
+    let deletions = names.map(|name| format!("-{name}")).join("; ");
     let begin_delete = || {
         let mut lab = Lab { strict: false, ..Lab::default() };
         lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
@@ -233,7 +233,7 @@ fn a_large_transaction_is_released_in_portions() {
         while !lab.engine.is_idle() {
             lab.pass_time();
         }
-        let outcome = lab.commit(&gone).unwrap();
+        let outcome = lab.commit(&deletions).unwrap();
         assert!(matches!(outcome, TransactionOutcome::Done { .. }), "{outcome:?}");
         assert!(!lab.engine.is_idle(), "some values are not released yet");
         lab
@@ -252,13 +252,13 @@ fn a_large_transaction_is_released_in_portions() {
     assert!(turns + 2 >= names.len() / PORTION, "{turns} turns");
     assert_eq!(lab.engine.statuses().len(), 0, "{}", lab.system_text());
 
-    for (change, shown) in [("f =2; g", "f g"), ("a <f; f", "a f"), ("c; d; e", "c d e")] {
+    for (change, want) in [("f =2; g", "f g"), ("a <f; f", "a f"), ("c; d; e", "c d e")] {
         let mut lab = begin_delete();
         lab.commit(change).unwrap();
         rest(&mut lab);
-        let mut wanted = Lab { strict: false, ..Lab::default() };
-        wanted.commit(change).unwrap();
-        assert_eq!(lab.system_text(), wanted.system_text(), "{shown}");
+        let mut expected = Lab { strict: false, ..Lab::default() };
+        expected.commit(change).unwrap();
+        assert_eq!(lab.system_text(), expected.system_text(), "{want}");
     }
 
     // A value of that name comes from outside meanwhile, and goes again.

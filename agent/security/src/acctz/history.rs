@@ -211,10 +211,10 @@ impl RingName {
     pub fn of(account: &AccountingEvent) -> Self {
         let session = &account.session;
         let succeeded = |outcome| outcome == AuthnOutcome::Success;
-        let known = session.stage == SessionStage::Logout
+        let opened = session.stage == SessionStage::Logout
             || session.authn.as_ref().is_some_and(|authn| succeeded(authn.outcome));
         match &account.activity {
-            Activity::Rpc(_) if !known => Self::Strangers,
+            Activity::Rpc(_) if !opened => Self::Strangers,
             Activity::Rpc(_) | Activity::Command(_) => Self::Known,
         }
     }
@@ -293,11 +293,11 @@ mod tests {
 
     /// Times of the records left for a cursor, the truncated ones with a `!`.
     fn rest(history: &History, cursor: &mut Cursor) -> String {
-        let told = std::iter::from_fn(|| history.next(cursor, u64::MAX));
+        let records = std::iter::from_fn(|| history.next(cursor, u64::MAX));
         let text = |it: DeliveredRecord| {
             format!("{}{}", if it.truncated { "!" } else { "" }, it.record.time_ns)
         };
-        told.map(text).collect::<Vec<_>>().join(" ")
+        records.map(text).collect::<Vec<_>>().join(" ")
     }
 
     // proves 5.96, 5.97
@@ -321,8 +321,8 @@ mod tests {
             (10, 9, &[5], 0, "11"),
         ] {
             let history = history(begin, fits, pushed);
-            let told = rest(&history, &mut history.cursor(after));
-            assert_eq!(told, want, "after {after} of {pushed:?}, {fits} of which fit");
+            let delivered = rest(&history, &mut history.cursor(after));
+            assert_eq!(delivered, want, "after {after} of {pushed:?}, {fits} of which fit");
         }
     }
 
@@ -378,8 +378,8 @@ mod tests {
             (2, "20s 30 40 50", 15, "!20 40 50"),
         ] {
             let history = mixed(fits, pushed);
-            let told = rest(&history, &mut history.cursor(after));
-            assert_eq!(told, want, "after {after} of {pushed:?}, {fits} of which fit");
+            let delivered = rest(&history, &mut history.cursor(after));
+            assert_eq!(delivered, want, "after {after} of {pushed:?}, {fits} of which fit");
         }
         let flood = format!("20 30 {} 99999999", "40s ".repeat(42_000));
         let history = mixed(4, &flood);
@@ -435,7 +435,7 @@ mod tests {
         ) {
             let mut history = History::new(fits * size(), 10);
             let mut cursor = history.cursor(after);
-            let (mut now, mut all, mut told) = (10, Vec::new(), Vec::new());
+            let (mut now, mut all, mut delivered) = (10, Vec::new(), Vec::new());
             let mut gap = after != 0 && after < 10;
             let mut gone_before = BTreeSet::new(); // no loss to a reader of everything that begins later
             for (reads, later, stranger) in steps {
@@ -443,19 +443,19 @@ mod tests {
                 history.push(now, if stranger { refused() } else { account("x") });
                 all.push(now);
                 for _ in 0..reads {
-                    let first_of_all = after == 0 && told.is_empty();
+                    let first_of_all = after == 0 && delivered.is_empty();
                     if first_of_all {
                         gone_before = all.iter().copied().filter(|&it| !history.holds(it)).collect();
                     }
                     let Some(it) = history.next(&mut cursor, u64::MAX) else { break };
                     let time = it.record.time_ns;
-                    let before = told.last().copied().unwrap_or(after);
+                    let before = delivered.last().copied().unwrap_or(after);
                     let mut between = all.iter().filter(|&&it| it > before && it < time);
                     let missed = between.any(|it| !gone_before.contains(it));
                     prop_assert!(time > before);
                     prop_assert_eq!(it.truncated, missed || gap);
                     gap = false;
-                    told.push(time);
+                    delivered.push(time);
                 }
                 prop_assert!(history.known.records.len() <= fits.max(1));
                 prop_assert!(history.strangers.records.len() <= 2);

@@ -30,8 +30,8 @@ const SECRET_WORDS: [&str; 13] = [
 /// credentialz reserves count as secret whatever their names are.
 pub fn is_secret(name: &str) -> bool {
     let name = name.rsplit(':').next().unwrap_or(name).to_ascii_lowercase();
-    let kept = reserved::RESERVED_ITEMS.iter().filter_map(|row| row.openconfig.rsplit('/').next());
-    kept.into_iter().any(|leaf| leaf == name)
+    let names = reserved::RESERVED_ITEMS.iter().filter_map(|row| row.openconfig.rsplit('/').next());
+    names.into_iter().any(|leaf| leaf == name)
         || name.split(['-', '_', '.']).any(|word| SECRET_WORDS.contains(&word))
 }
 
@@ -60,7 +60,7 @@ fn withhold(value: &mut Value) {
 
 /// Removes from CLI text whatever follows a secret name, on its line and on the lines below it in the hierarchy.
 pub fn text(lines: &str) -> String {
-    let mut kept = String::with_capacity(lines.len());
+    let mut kept_lines = String::with_capacity(lines.len());
     let mut below = None;
     for line in lines.split_inclusive('\n') {
         let indent = line.len() - line.trim_start().len();
@@ -70,17 +70,17 @@ pub fn text(lines: &str) -> String {
         }
         below = None;
         match end_of_secret_name(line) {
-            None => kept.push_str(line),
+            None => kept_lines.push_str(line),
             Some(end) => {
                 below = Some(indent);
-                kept.push_str(&line[..end]);
-                kept.push(' ');
-                kept.push_str(WITHHELD);
-                kept.push('\n');
+                kept_lines.push_str(&line[..end]);
+                kept_lines.push(' ');
+                kept_lines.push_str(WITHHELD);
+                kept_lines.push('\n');
             }
         }
     }
-    kept
+    kept_lines
 }
 
 /// Removes from a message, such as an error that may repeat its input, everything after the name of a secret.
@@ -193,8 +193,8 @@ mod tests {
         fn no_document_leaks_a_secret(word in "[a-z]{12}", depth in 0..5_usize, name in "(oc:)?(password|ssh-key|my-secret)") {
             let inner = format!(r#"{{"{name}":["{word}",{{"a":"{word}"}}],"b":2}}"#);
             let document = (0..depth).fold(inner, |inner, _| format!(r#"{{"a":[{inner}]}}"#));
-            let kept = String::from_utf8(json(document.as_bytes()).unwrap()).unwrap();
-            prop_assert!(!kept.contains(&word), "{}", kept);
+            let printed = String::from_utf8(json(document.as_bytes()).unwrap()).unwrap();
+            prop_assert!(!printed.contains(&word), "{}", printed);
             let line = format!("{}{name} {word}\n{}{word}\n", " ".repeat(depth), " ".repeat(depth + 1));
             prop_assert!(!text(&line).contains(&word));
         }

@@ -16,7 +16,7 @@ fn decide<'p>(policy: &'p Policy, call: &str) -> Decision<'p> {
     let path = words.next().unwrap();
     let headers: Vec<(&str, &str)> = words.map(|word| word.split_once('=').unwrap()).collect();
     let header = |key: &str| {
-        let found = headers.iter().find(|(known, _)| *known == key);
+        let found = headers.iter().find(|(name, _)| *name == key);
         found.map(|(_, value)| (*value).to_owned())
     };
     policy.decide(Call { principals: &principals, path, header: &header })

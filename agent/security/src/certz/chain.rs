@@ -177,8 +177,8 @@ impl Chain {
         let (&letter, rest) = octets.split_first().ok_or_else(torn)?;
         let which = BoxIdentityKind::ALL.into_iter().find(|which| which.letter() == letter);
         if let Some(which) = which.filter(|_| rest.is_empty()) {
-            let gone = || CertzError::internal(what, "the box has no such identity any more");
-            return Self::identity(what, which, identity.certified(which).ok_or_else(gone)?);
+            let missing = || CertzError::internal(what, "the box has no such identity any more");
+            return Self::identity(what, which, identity.certified(which).ok_or_else(missing)?);
         }
         let form = KeyEncoding::of(letter).ok_or_else(torn)?;
         let (length, rest) = rest.split_first_chunk().ok_or_else(torn)?;

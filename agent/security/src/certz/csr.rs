@@ -176,11 +176,11 @@ impl CsrParams {
         for dns in &self.san.dns {
             names.push(SanType::DnsName(ascii("san.dns", dns)?));
         }
-        let given = |value: &'_ str| (!value.is_empty()).then(|| value.to_owned());
-        for email in self.san.emails.iter().cloned().chain(given(&self.email_id)) {
+        let non_empty = |value: &'_ str| (!value.is_empty()).then(|| value.to_owned());
+        for email in self.san.emails.iter().cloned().chain(non_empty(&self.email_id)) {
             names.push(SanType::Rfc822Name(ascii("email", &email)?));
         }
-        for ip in self.san.ips.iter().cloned().chain(given(&self.ip_address)) {
+        for ip in self.san.ips.iter().cloned().chain(non_empty(&self.ip_address)) {
             names.push(SanType::IpAddress(address("ip", &ip)?));
         }
         for uri in &self.san.uris {
@@ -210,6 +210,6 @@ fn unsupported(what: &str) -> CertzError {
     CertzError::unsupported(format!("{WHAT}.csr_suite"), format!("{what} cannot be made here"))
 }
 
-fn field(name: &str, wanted: &str) -> CertzError {
-    CertzError::invalid(format!("{WHAT}.{name}"), format!("must be {wanted}"))
+fn field(name: &str, expected: &str) -> CertzError {
+    CertzError::invalid(format!("{WHAT}.{name}"), format!("must be {expected}"))
 }

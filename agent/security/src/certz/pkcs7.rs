@@ -69,7 +69,7 @@ fn certificate_set(der: &[u8]) -> Option<&[u8]> {
 }
 
 /// First element of `data`, the content of `outer`, when `outer` has the tag `wanted`.
-fn element<'d>(data: &'d [u8], wanted: Tag, outer: &Any<'_>) -> Option<(&'d [u8], Any<'d>)> {
-    (outer.tag() == wanted).then_some(())?;
+fn element<'d>(data: &'d [u8], tag: Tag, outer: &Any<'_>) -> Option<(&'d [u8], Any<'d>)> {
+    (outer.tag() == tag).then_some(())?;
     Any::from_ber(data).ok()
 }

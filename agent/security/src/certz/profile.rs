@@ -197,7 +197,7 @@ impl Profiles {
                 "must be 1 to 128 printable ASCII characters without blanks and slashes",
             ));
         }
-        if self.ids().any(|known| known == id) {
+        if self.ids().any(|existing| existing == id) {
             return Err(CertzError::exists(profile_name(id), "it is there already"));
         }
         if self.0.len() >= MAX_PROFILES {
@@ -298,7 +298,7 @@ impl Profiles {
     ) -> Result<Self, CertzError> {
         let mut all = Self::default();
         for upload in uploads {
-            if all.ids().any(|known| known == upload.profile) {
+            if all.ids().any(|existing| existing == upload.profile) {
                 let reason = "it is named twice, or is the identity of the box";
                 return Err(CertzError::invalid(profile_name(&upload.profile), reason));
             }

@@ -238,12 +238,12 @@ fn bounded(octets: &[u8]) -> Result<(), KeyError> {
 /// Decodes a key or certificate from a line, its base64, or raw octets. Returns the octets, the type name in front
 /// of them if there was a line, and its comment.
 pub(super) fn octets_of(
-    given: &[u8],
+    input: &[u8],
     what: &'static str,
 ) -> Result<(Vec<u8>, Option<String>, String), KeyError> {
-    bounded(given)?;
+    bounded(input)?;
     let malformed = |why: &str| KeyError::Malformed { what, why: why.to_owned() };
-    let text = std::str::from_utf8(given).map(str::trim).unwrap_or_default();
+    let text = std::str::from_utf8(input).map(str::trim).unwrap_or_default();
     if text.contains(['\n', '\r']) && !text.contains('\0') {
         return Err(malformed("it has several lines"));
     }
@@ -256,7 +256,7 @@ pub(super) fn octets_of(
         }
         (None, Ok(octets)) if !octets.is_empty() => Ok((octets, None, String::new())),
         (Some(_), Err(_)) if !text.contains('\0') => Err(malformed("its middle is no base64")),
-        _ => Ok((given.to_vec(), None, String::new())),
+        _ => Ok((input.to_vec(), None, String::new())),
     }
 }
 

@@ -55,7 +55,7 @@ impl CryptHash {
         let (salt, hash) =
             text.strip_prefix("$1$").and_then(|rest| rest.split_once('$')).ok_or(malformed)?;
         match is_salt(salt, MD5_SALT) && is_hash(hash, MD5_DIGITS) {
-            true => Ok(Self::kept(text)),
+            true => Ok(Self::unchecked(text)),
             false => Err(malformed),
         }
     }
@@ -67,8 +67,8 @@ impl CryptHash {
     pub fn sha512(text: &str) -> Result<Self, CryptError> {
         let malformed = CryptError::Malformed("SHA-512-crypt");
         let mut rest = text.strip_prefix("$6$").ok_or(malformed)?;
-        if let Some(given) = rest.strip_prefix("rounds=") {
-            let (rounds, behind) = given.split_once('$').ok_or(malformed)?;
+        if let Some(count) = rest.strip_prefix("rounds=") {
+            let (rounds, behind) = count.split_once('$').ok_or(malformed)?;
             let rounds: u32 = rounds.parse().map_err(|_| malformed)?;
             match rounds {
                 0..Params::ROUNDS_MIN => return Err(malformed),
@@ -78,7 +78,7 @@ impl CryptHash {
         }
         let (salt, hash) = rest.split_once('$').ok_or(malformed)?;
         match is_salt(salt, SHA512_SALT) && is_hash(hash, SHA512_DIGITS) {
-            true => Ok(Self::kept(text)),
+            true => Ok(Self::unchecked(text)),
             false => Err(malformed),
         }
     }
@@ -98,7 +98,7 @@ impl CryptHash {
         }
         let hasher = ShaCrypt::from(Params::new(ROUNDS).map_err(|_| CryptError::Hash)?);
         let hash = hasher.hash_password_with_salt(password, &salt).map_err(|_| CryptError::Hash)?;
-        Ok(Self::kept(hash.as_str()))
+        Ok(Self::unchecked(hash.as_str()))
     }
 
     /// Parses a hash of either kind.
@@ -131,7 +131,7 @@ impl CryptHash {
     #[must_use]
     pub fn unmatchable(&self) -> Self {
         let (head, hash) = self.0.rsplit_once('$').unwrap_or(("", &self.0));
-        Self::kept(&format!("{head}${}", ".".repeat(hash.len())))
+        Self::unchecked(&format!("{head}${}", ".".repeat(hash.len())))
     }
 
     /// The hash as written in the shadow file.
@@ -139,7 +139,7 @@ impl CryptHash {
         &self.0
     }
 
-    fn kept(text: &str) -> Self {
+    fn unchecked(text: &str) -> Self {
         Self(Zeroizing::new(text.to_owned()))
     }
 }

@@ -211,8 +211,8 @@ impl Credentials {
             }
             if let Some(certificate) = &key.certificate {
                 let text = format!("{}\n", certificate.line());
-                let shown = Digest::of(text.as_bytes()).short();
-                let path = format!("{CREDENTIALS_FOLDER}/host_key-{name}-cert-{shown}.pub");
+                let digest = Digest::of(text.as_bytes()).short();
+                let path = format!("{CREDENTIALS_FOLDER}/host_key-{name}-cert-{digest}.pub");
                 files.push(public(path.clone(), &text));
                 line(&mut server.text, "HostCertificate", &format!("/{path}"));
                 server.files.push(path);
@@ -241,8 +241,8 @@ impl Credentials {
             let name = Digest::of(self.host.server_keys[at].public().line().as_bytes()).short();
             server.files.iter().find(|it| it.contains(&format!("{name}-cert-"))).cloned()
         });
-        let shown = certificate.map_or(String::new(), |path| format!(" -i /{path}"));
-        let command = format!("/{HIBA_PROGRAM}{shown} -r %u %k");
+        let argument = certificate.map_or(String::new(), |path| format!(" -i /{path}"));
+        let command = format!("/{HIBA_PROGRAM}{argument} -r %u %k");
         line(&mut server.text, "AuthorizedPrincipalsCommand", &command);
         line(&mut server.text, "AuthorizedPrincipalsCommandUser", HIBA_USER);
         server.programs.push(HIBA_PROGRAM);

@@ -172,13 +172,13 @@ impl CredentialzError {
 impl Upload {
     /// Accounts that the upload names.
     pub fn accounts(&self) -> Vec<SmolStr> {
-        fn names<T>(given: &[AccountUpload<T>]) -> Vec<SmolStr> {
-            given.iter().map(|it| it.account.clone()).collect()
+        fn names<T>(uploads: &[AccountUpload<T>]) -> Vec<SmolStr> {
+            uploads.iter().map(|it| it.account.clone()).collect()
         }
         match self {
-            Self::Keys(given) => names(given),
-            Self::Principals(given) => names(given),
-            Self::Passwords(given) => names(given),
+            Self::Keys(uploads) => names(uploads),
+            Self::Principals(uploads) => names(uploads),
+            Self::Passwords(uploads) => names(uploads),
             Self::Accounts(parts) => parts.iter().flat_map(Self::accounts).collect(),
             _ => Vec::new(),
         }
@@ -190,19 +190,20 @@ impl CredentialzRules {
     pub fn version_in_use(&self, credentials: &Credentials, upload: &Upload) -> Option<String> {
         fn again<T, U>(
             credentials: &Credentials,
-            given: &[AccountUpload<T>],
+            uploads: &[AccountUpload<T>],
             of: impl Fn(&Account) -> Option<&Versioned<U>>,
         ) -> Option<String> {
-            given.iter().find_map(|it| {
-                let known = of(credentials.accounts.get(&it.account)?)?;
-                let same = known.stamp.version == it.stamp.version && !it.stamp.version.is_empty();
+            uploads.iter().find_map(|it| {
+                let existing = of(credentials.accounts.get(&it.account)?)?;
+                let same =
+                    existing.stamp.version == it.stamp.version && !it.stamp.version.is_empty();
                 same.then(|| it.stamp.version.to_string())
             })
         }
         match upload {
-            Upload::Keys(given) => again(credentials, given, |it| it.keys.as_ref()),
-            Upload::Principals(given) => again(credentials, given, |it| it.principals.as_ref()),
-            Upload::Passwords(given) => again(credentials, given, |it| it.password.as_ref()),
+            Upload::Keys(uploads) => again(credentials, uploads, |it| it.keys.as_ref()),
+            Upload::Principals(uploads) => again(credentials, uploads, |it| it.principals.as_ref()),
+            Upload::Passwords(uploads) => again(credentials, uploads, |it| it.password.as_ref()),
             _ => None, // gNSI has no such rule for parameters of the host
         }
     }
@@ -218,9 +219,9 @@ impl CredentialzRules {
     ) -> Result<(Credentials, Reply), CredentialzError> {
         let mut new = credentials.clone();
         let reply = match upload {
-            Upload::Keys(given) => self.keys(&mut new, given)?,
-            Upload::Principals(given) => self.principals(&mut new, given)?,
-            Upload::Passwords(given) => self.passwords(&mut new, given)?,
+            Upload::Keys(uploads) => self.keys(&mut new, uploads)?,
+            Upload::Principals(uploads) => self.principals(&mut new, uploads)?,
+            Upload::Passwords(uploads) => self.passwords(&mut new, uploads)?,
             Upload::Accounts(parts) => self.replace_accounts(&mut new, parts)?,
             Upload::CaKeys { stamp, keys } => {
                 let value = public_keys("certificate authorities", keys)?;
@@ -252,10 +253,10 @@ impl CredentialzRules {
     fn keys(
         &self,
         new: &mut Credentials,
-        given: Vec<AccountUpload<Vec<RawKey>>>,
+        uploads: Vec<AccountUpload<Vec<RawKey>>>,
     ) -> Result<Reply, CredentialzError> {
-        self.known(&given, true)?;
-        for AccountUpload { account, stamp, what } in given {
+        self.check_accounts(&uploads, true)?;
+        for AccountUpload { account, stamp, what } in uploads {
             let value = public_keys(&format!("account `{account}`"), what)?;
             new.accounts.entry(account).or_default().keys = Some(Versioned { stamp, value });
         }
@@ -265,10 +266,10 @@ impl CredentialzRules {
     fn principals(
         &self,
         new: &mut Credentials,
-        given: Vec<AccountUpload<Vec<RawPrincipal>>>,
+        uploads: Vec<AccountUpload<Vec<RawPrincipal>>>,
     ) -> Result<Reply, CredentialzError> {
-        self.known(&given, true)?;
-        for AccountUpload { account, stamp, what } in given {
+        self.check_accounts(&uploads, true)?;
+        for AccountUpload { account, stamp, what } in uploads {
             if !what.is_empty() && new.host.principals_tool.is_some() {
                 return Err(CredentialzError::PrincipalsToolInUse);
             }
@@ -281,10 +282,10 @@ impl CredentialzRules {
     fn passwords(
         &self,
         new: &mut Credentials,
-        given: Vec<AccountUpload<Result<CryptHash, CryptError>>>,
+        uploads: Vec<AccountUpload<Result<CryptHash, CryptError>>>,
     ) -> Result<Reply, CredentialzError> {
-        self.known(&given, false)?;
-        for AccountUpload { account, stamp, what } in given {
+        self.check_accounts(&uploads, false)?;
+        for AccountUpload { account, stamp, what } in uploads {
             let refused = |source| CredentialzError::Password { account: account.clone(), source };
             let value = what.map_err(refused)?;
             new.accounts.entry(account).or_default().password = Some(Versioned { stamp, value });
@@ -323,22 +324,26 @@ impl CredentialzRules {
     }
 
     /// Checks that each account exists and is named once, and for SSH that a Unix account can have its name.
-    fn known<T>(&self, given: &[AccountUpload<T>], over_ssh: bool) -> Result<(), CredentialzError> {
-        match given.len() {
+    fn check_accounts<T>(
+        &self,
+        uploads: &[AccountUpload<T>],
+        over_ssh: bool,
+    ) -> Result<(), CredentialzError> {
+        match uploads.len() {
             0 => return Err(CredentialzError::Nothing),
             1..=MAX_ACCOUNTS => {}
             _ => return Err(CredentialzError::TooManyAccounts(MAX_ACCOUNTS)),
         }
-        let mut named = BTreeSet::new();
-        for AccountUpload { account, .. } in given {
+        let mut accounts = BTreeSet::new();
+        for AccountUpload { account, .. } in uploads {
             if !self.accounts.contains(account) {
-                let shown = account.escape_default().take(MAX_PRINCIPAL_OCTETS).collect();
-                return Err(CredentialzError::UnknownAccount(shown));
+                let escaped = account.escape_default().take(MAX_PRINCIPAL_OCTETS).collect();
+                return Err(CredentialzError::UnknownAccount(escaped));
             }
             if over_ssh && !is_unix_name(account) {
                 return Err(CredentialzError::NotUnix(account.clone()));
             }
-            if !named.insert(account) {
+            if !accounts.insert(account) {
                 return Err(CredentialzError::DuplicateAccount(account.clone()));
             }
         }
@@ -369,7 +374,7 @@ impl CredentialzRules {
             };
             match (private, certificate) {
                 (None, None) => return Err(CredentialzError::EmptyArtefact { number }),
-                (Some(key), Some(shown)) if !shown.is_for(key.public()) => {
+                (Some(key), Some(its_certificate)) if !its_certificate.is_for(key.public()) => {
                     return Err(CredentialzError::CertificateKeyMismatch { number });
                 }
                 (Some(key), certificate) => {
@@ -499,9 +504,9 @@ fn bounded(what: &str, count: usize) -> Result<(), CredentialzError> {
 }
 
 fn check_distinct(keys: &[ServerKey]) -> Result<(), CredentialzError> {
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     for (at, key) in keys.iter().enumerate() {
-        if known.insert(key.public().line(), at).is_some() {
+        if numbers.insert(key.public().line(), at).is_some() {
             return Err(CredentialzError::SameKey { number: at + 1 });
         }
     }

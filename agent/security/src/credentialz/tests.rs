@@ -22,7 +22,7 @@ fn stamp(version: &str) -> Freshness {
     Freshness { version: version.into(), created_on: 7 }
 }
 
-fn given<T>(account: &str, version: &str, what: T) -> AccountUpload<T> {
+fn upload<T>(account: &str, version: &str, what: T) -> AccountUpload<T> {
     AccountUpload { account: account.into(), stamp: stamp(version), what }
 }
 
@@ -33,7 +33,7 @@ fn raw(octets: &[u8]) -> RawKey {
 fn principals(account: &str, names: &[&str]) -> Upload {
     let principal = |name: &&str| RawPrincipal { name: (*name).to_owned(), options: Vec::new() };
     let names = names.iter().map(principal).collect();
-    Upload::Principals(vec![given(account, "1", names)])
+    Upload::Principals(vec![upload(account, "1", names)])
 }
 
 fn server_keys(artefacts: &[(&[u8], &[u8])]) -> Upload {
@@ -68,7 +68,7 @@ fn text(rendered: &RenderedCredentials, path: &str) -> String {
 #[test]
 fn lists_are_replaced_as_a_whole_and_an_empty_one_clears() {
     let keys = |list: &[&[u8]]| {
-        Upload::Keys(vec![given("alice", "1", list.iter().map(|it| raw(it)).collect())])
+        Upload::Keys(vec![upload("alice", "1", list.iter().map(|it| raw(it)).collect())])
     };
     let file = |uploads| {
         let rendered = after(&rules(), uploads).unwrap().render();
@@ -94,12 +94,12 @@ fn lists_are_replaced_as_a_whole_and_an_empty_one_clears() {
 // proves 5.82, 5.84, 5.85
 #[test]
 fn accounts_must_exist_and_be_unique() {
-    let password = |account| Upload::Passwords(vec![given(account, "1", hash())]);
-    refused(vec![Upload::Keys(vec![given("eve", "1", Vec::new())])], "no account `eve`");
+    let password = |account| Upload::Passwords(vec![upload(account, "1", hash())]);
+    refused(vec![Upload::Keys(vec![upload("eve", "1", Vec::new())])], "no account `eve`");
     refused(vec![principals("eve", &[])], "no account `eve`");
     refused(vec![password("eve")], "no account `eve`");
     refused(vec![password("..")], "no account `..`");
-    let twice = vec![given("bob", "1", Vec::new()), given("bob", "2", Vec::new())];
+    let twice = vec![upload("bob", "1", Vec::new()), upload("bob", "2", Vec::new())];
     refused(vec![Upload::Keys(twice)], "`bob` is named twice");
     refused(vec![principals("spiffe://box/robot", &["a"])], "over gRPC only");
     refused(vec![Upload::Keys(Vec::new())], "nothing is in the request");
@@ -117,17 +117,17 @@ fn an_invalid_key_option_refuses_the_upload() {
     let with = |options: Vec<Result<KeyOption, OptionError>>| {
         let key = RawKey { options, ..raw(USER) };
         vec![
-            Upload::Keys(vec![given("bob", "0", vec![raw(EC)])]),
-            Upload::Keys(vec![given("bob", "1", vec![raw(EC), key])]),
+            Upload::Keys(vec![upload("bob", "0", vec![raw(EC)])]),
+            Upload::Keys(vec![upload("bob", "1", vec![raw(EC), key])]),
         ]
     };
-    let named = KeyOption::named;
+    let key_option = KeyOption::named;
     let ok = vec![
         KeyOption::numbered(3, "echo \"a\", b"),
-        named("FROM", "10.0.0.0/8,!10.1.0.0/16"),
-        named("restrict", ""),
-        named("environment", "A=b"),
-        named("expiry-time", "20301231"),
+        key_option("FROM", "10.0.0.0/8,!10.1.0.0/16"),
+        key_option("restrict", ""),
+        key_option("environment", "A=b"),
+        key_option("expiry-time", "20301231"),
     ];
     let file = text(&after(&rules(), with(ok)).unwrap().render(), "authorized_keys/bob");
     let options = file.lines().nth(1).unwrap();
@@ -136,15 +136,15 @@ fn an_invalid_key_option_refuses_the_upload() {
     ), "{options}");
     // option, reason
     for (option, why) in [
-        (named("no-such-thing", ""), "no key option `no-such-thing`"),
+        (key_option("no-such-thing", ""), "no key option `no-such-thing`"),
         (KeyOption::numbered(0, ""), "number 0"),
         (KeyOption::numbered(23, ""), "number 23"),
         (Err(OptionError::Nothing), "neither a name nor a number"),
-        (named("command", ""), "`command` needs a value"),
-        (named("pty", "x"), "`pty` takes no value"),
-        (named("command", "a\nssh-rsa B"), "control characters"),
-        (named("environment", "=x"), "NAME=value"),
-        (named("expiry-time", "tomorrow"), "no time"),
+        (key_option("command", ""), "`command` needs a value"),
+        (key_option("pty", "x"), "`pty` takes no value"),
+        (key_option("command", "a\nssh-rsa B"), "control characters"),
+        (key_option("environment", "=x"), "NAME=value"),
+        (key_option("expiry-time", "tomorrow"), "no time"),
     ] {
         let error = after(&rules(), with(vec![option])).unwrap_err();
         assert!(error.contains(why) && error.contains("account `bob`"), "{error}");
@@ -228,15 +228,15 @@ fn hashes_of_crypt_are_checked_and_compared() {
             "correct horse",
         ),
     ] {
-        let kept = CryptHash::parse(hash).unwrap();
-        assert!(kept.matches(password.as_bytes()), "{hash}");
-        assert!(!kept.matches(b"") && !kept.matches(b"correct mule"), "{hash}");
-        assert_eq!(kept.text(), hash);
-        assert!(!format!("{kept:?}").contains('$'), "hashes are not printed");
+        let parsed = CryptHash::parse(hash).unwrap();
+        assert!(parsed.matches(password.as_bytes()), "{hash}");
+        assert!(!parsed.matches(b"") && !parsed.matches(b"correct mule"), "{hash}");
+        assert_eq!(parsed.text(), hash);
+        assert!(!format!("{parsed:?}").contains('$'), "hashes are not printed");
     }
-    let made = CryptHash::of(b"correct horse", [3; SALT_OCTETS]).unwrap();
-    assert!(made.text().starts_with("$6$rounds=100000$") && made.matches(b"correct horse"));
-    assert_eq!(CryptHash::sha512(made.text()).unwrap(), made);
+    let hashed = CryptHash::of(b"correct horse", [3; SALT_OCTETS]).unwrap();
+    assert!(hashed.text().starts_with("$6$rounds=100000$") && hashed.matches(b"correct horse"));
+    assert_eq!(CryptHash::sha512(hashed.text()).unwrap(), hashed);
     assert_eq!(CryptHash::of(b"", [0; SALT_OCTETS]), Err(CryptError::Empty));
     assert_eq!(CryptHash::of(b"a\0b", [0; SALT_OCTETS]), Err(CryptError::Zero));
     assert_eq!(CryptHash::of(&[b'x'; 512], [0; SALT_OCTETS]), Err(CryptError::TooLong));
@@ -331,10 +331,10 @@ fn host_settings_are_rendered_for_sshd() {
 // proves 5.86
 #[test]
 fn generated_host_keys_replace_earlier_ones() {
-    let made = PrivateKey::parse(HOST).unwrap();
-    let upload = Upload::GeneratedKeys { stamp: stamp("g"), keys: vec![made.clone()] };
+    let host_key = PrivateKey::parse(HOST).unwrap();
+    let upload = Upload::GeneratedKeys { stamp: stamp("g"), keys: vec![host_key.clone()] };
     let (credentials, reply) = rules().apply(&Credentials::default(), upload).unwrap();
-    assert_eq!(reply, Reply::GeneratedKeys(vec![made.public().clone()]));
+    assert_eq!(reply, Reply::GeneratedKeys(vec![host_key.public().clone()]));
     assert_eq!(credentials.host.keys_freshness, Some(stamp("g")));
     // An empty upload returns the server to its own keys.
     let (bare, _) = rules().apply(&credentials, server_keys(&[])).unwrap();
@@ -394,7 +394,7 @@ fn principals_are_single_words() {
 // proves 5.8, 5.5
 #[test]
 fn a_version_is_in_use_by_its_account_alone() {
-    let keys = |account, version| Upload::Keys(vec![given(account, version, Vec::new())]);
+    let keys = |account, version| Upload::Keys(vec![upload(account, version, Vec::new())]);
     let credentials = after(&rules(), vec![keys("alice", "1")]).unwrap();
     let in_use = |upload| rules().version_in_use(&credentials, &upload);
     assert_eq!(in_use(keys("alice", "1")).as_deref(), Some("1"));
@@ -412,9 +412,9 @@ fn stored_credentials_round_trip() {
     let options = vec![KeyOption::named("command", "a \"b\""), KeyOption::named("pty", "")];
     let key = RawKey { options, description: "key of alice".into(), ..raw(USER) };
     let uploads = vec![
-        Upload::Keys(vec![given("alice", "k", vec![key, raw(EC)])]),
+        Upload::Keys(vec![upload("alice", "k", vec![key, raw(EC)])]),
         principals("bob", &["a", "b"]),
-        Upload::Passwords(vec![given("alice", "p", hash())]),
+        Upload::Passwords(vec![upload("alice", "p", hash())]),
         Upload::CaKeys { stamp: stamp("ca"), keys: vec![raw(CA)] },
         server_keys(&[(HOST, HOST_CERTIFICATE)]),
         Upload::Allowed(BTreeSet::from([Authentication::Password])),

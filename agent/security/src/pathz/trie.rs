@@ -263,9 +263,9 @@ where
                 .extend(path.last().filter(|_| some).map(|step| step.name.clone()));
         }
         let end = path.into_iter().fold(0, |at, step| self.child(at, step));
-        let held = &mut self.nodes[end].action;
+        let slot = &mut self.nodes[end].action;
         // Of two rules with equal path and principal, deny wins.
-        *held = Some(held.map_or(action, |held| held.min(action)));
+        *slot = Some(slot.map_or(action, |slot| slot.min(action)));
     }
 
     fn child(&mut self, at: usize, step: Step<N, K, V>) -> usize {

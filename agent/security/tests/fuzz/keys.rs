@@ -44,11 +44,11 @@ fn keys() {
 /// Options, each a line `NAME=VALUE`, and a key behind them.
 fn check(text: &str) {
     let (lines, key) = text.rsplit_once('\n').unwrap_or(("", text));
-    let given = || lines.split('\n').filter_map(|line| line.split_once('='));
+    let pairs = || lines.split('\n').filter_map(|line| line.split_once('='));
     let options =
-        || -> RawOptions { given().map(|(name, value)| KeyOption::named(name, value)).collect() };
+        || -> RawOptions { pairs().map(|(name, value)| KeyOption::named(name, value)).collect() };
     let want: Vec<(String, String)> =
-        given().map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+        pairs().map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
     let raw = RawKey {
         octets: key.as_bytes().to_vec(),
         kind: None,
@@ -59,8 +59,8 @@ fn check(text: &str) {
         let (options, rest) = read(&line);
         assert_eq!(options, want, "{line:?} of {text:?}");
         let read = PublicKey::parse(rest.as_bytes(), None).expect("what is written is a key");
-        let asked = PublicKey::parse(key.as_bytes(), None).expect("it was accepted");
-        assert_eq!(read.line(), asked.line());
+        let parsed = PublicKey::parse(key.as_bytes(), None).expect("it was accepted");
+        assert_eq!(read.line(), parsed.line());
     }
     let principal = RawPrincipal { name: key.to_owned(), options: options() };
     if let Some(line) = written(Upload::Principals(vec![of(vec![principal])]), PRINCIPALS_FOLDER) {

@@ -76,11 +76,11 @@ impl Ledger {
     fn load(&self, max_octets: usize, now_ns: u64) -> Result<History, StoreError> {
         let began_ns = self.file.write(|write| {
             let mut times = write.open_table(TIMES)?;
-            let known = times.get(COMPLETE_AFTER)?.map(|time| time.value());
-            if known.is_none() {
+            let complete_after = times.get(COMPLETE_AFTER)?.map(|time| time.value());
+            if complete_after.is_none() {
                 times.insert(COMPLETE_AFTER, now_ns)?;
             }
-            Ok(known.unwrap_or(now_ns))
+            Ok(complete_after.unwrap_or(now_ns))
         })?;
         let mut history = History::new(max_octets, began_ns);
         let mut unreadable = 0_u64;
@@ -226,12 +226,12 @@ mod tests {
         let mut reader = accounts.read(after_ns);
         let mut all = Vec::new();
         for _ in 0..count {
-            let told = reader.next().await;
-            let text = match &told.record.account.activity {
+            let delivered = reader.next().await;
+            let text = match &delivered.record.account.activity {
                 Activity::Command(command) => &command.command,
                 Activity::Rpc(rpc) => &rpc.authz.detail,
             };
-            all.push((text.as_str().to_owned(), told.truncated));
+            all.push((text.as_str().to_owned(), delivered.truncated));
         }
         all
     }

@@ -242,7 +242,8 @@ impl AccountingLog {
         };
         let history = &state.history;
         let next = || history.next(cursor, u64::MAX);
-        let records: Vec<_> = std::iter::from_fn(next).take(max).map(|told| told.record).collect();
+        let records: Vec<_> =
+            std::iter::from_fn(next).take(max).map(|delivered| delivered.record).collect();
         let up_to_ns = records.last()?.time_ns;
         Some(Batch {
             records,
@@ -302,8 +303,8 @@ impl Reader {
     pub async fn next(&mut self) -> DeliveredRecord {
         loop {
             self.readable_rx.borrow_and_update();
-            if let Some(told) = self.accounts.lock().next(&mut self.cursor) {
-                return told;
+            if let Some(delivered) = self.accounts.lock().next(&mut self.cursor) {
+                return delivered;
             }
             // The sender cannot be dropped, because we hold the accounts.
             let _ = self.readable_rx.changed().await;
@@ -311,10 +312,10 @@ impl Reader {
     }
 
     /// Counts a record that was sent.
-    pub fn sent(&self, told: &DeliveredRecord) {
+    pub fn sent(&self, delivered: &DeliveredRecord) {
         let counters = &self.accounts.0.counters;
         counters.responses.fetch_add(1, Ordering::Relaxed);
-        counters.truncated.fetch_add(u64::from(told.truncated), Ordering::Relaxed);
+        counters.truncated.fetch_add(u64::from(delivered.truncated), Ordering::Relaxed);
     }
 }
 

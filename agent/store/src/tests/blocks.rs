@@ -208,7 +208,7 @@ fn one_leaf_beside_many_routes_rewrites_one_block() {
         BlockWork { read: 2, written: 2, removed: 0 }
     );
 
-    let gone: Vec<_> = (0..=100_000).flat_map(|number| scale::route(number, false)).collect();
-    let work = work_of(&mut database, 5, &gone);
+    let deletes: Vec<_> = (0..=100_000).flat_map(|number| scale::route(number, false)).collect();
+    let work = work_of(&mut database, 5, &deletes);
     assert_eq!(work, BlockWork { read: BLOCKS, written: 0, removed: BLOCKS });
 }

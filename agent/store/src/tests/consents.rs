@@ -43,11 +43,11 @@ fn a_decision_does_not_wait_for_that_of_another_transaction() {
     decide(&mut thread, 1, true);
     answers[0].try_recv().unwrap().unwrap();
     for (ticket, number) in [(2, 1), (1, 2)] {
-        let (answer, mut made) = oneshot::channel();
+        let (answer, mut decided) = oneshot::channel();
         let (unconfirmed, artefacts) = (Unconfirmed::Stays, Vec::new());
         let ticket = Ticket(ticket);
         thread.execute(Command::Commit { ticket, number, unconfirmed, artefacts, answer });
-        made.try_recv().unwrap().unwrap();
+        decided.try_recv().unwrap().unwrap();
     }
     drop(thread);
     let loaded = Database::open(folder.path()).unwrap().load().unwrap();

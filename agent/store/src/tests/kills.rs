@@ -132,8 +132,8 @@ fn a_full_disk_leaves_what_was_answered() {
             match (&step[..1], answer) {
                 ("w", "made") => want.extend(filler(step)),
                 ("c", "made") => {
-                    let gone = rows_of(step[1..2].parse().unwrap());
-                    want.retain(|row| !gone.contains(row));
+                    let deleted = rows_of(step[1..2].parse().unwrap());
+                    want.retain(|row| !deleted.contains(row));
                     artefacts += 1;
                 }
                 (verb, "refused") => drop(refused.insert(verb.to_owned())),
@@ -171,9 +171,9 @@ fn fill_and_end(folder: &Path, steps: &str) {
     };
     for ticket in [2, 3] {
         database.write(&rows_of(ticket)).unwrap();
-        let gone: Vec<_> =
+        let deletes: Vec<_> =
             rows_of(ticket).into_iter().map(|row| Change { value: None, ..row }).collect();
-        database.prepare(Ticket(ticket), &gone).unwrap();
+        database.prepare(Ticket(ticket), &deletes).unwrap();
     }
     let mut words = steps.split(' ');
     let least: usize = words.next().unwrap().parse().unwrap();

@@ -21,7 +21,7 @@ const CRASH_FOLDER: &str = "HOLDFAST_TEST_CRASH_FOLDER";
 
 #[test]
 fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {
-    for (fault, unconfirmed, made) in [
+    for (fault, unconfirmed, is_final) in [
         (Fault::Lost, Unconfirmed::Stays, false),
         (Fault::Lost, Unconfirmed::Begins, false),
         (Fault::Misreported, Unconfirmed::Stays, true),
@@ -31,13 +31,13 @@ fn a_commit_that_fails_is_rolled_back_unless_it_was_made() {
         database.prepare(Ticket(1), &[change("a=1")]).unwrap();
         database.fault = Some(fault);
         let result = database.commit(Ticket(1), 1, unconfirmed);
-        assert_eq!(result.is_ok(), made, "{fault:?}: {result:?}");
+        assert_eq!(result.is_ok(), is_final, "{fault:?}: {result:?}");
         database.note(&result);
         // The next transaction is possible.
         database.mend().unwrap();
         database.prepare(Ticket(2), &[change("b=1")]).unwrap();
         database.commit(Ticket(2), 2, Unconfirmed::Stays).unwrap();
-        let want = if made { "a=1 b=1" } else { "b=1" };
+        let want = if is_final { "a=1 b=1" } else { "b=1" };
         assert_eq!(layers(&database.load().unwrap()), want, "{fault:?}");
         drop(database);
         let mut database = Database::open(folder.path()).unwrap();
@@ -315,9 +315,9 @@ fn a_second_agent_is_refused_by_name() {
 fn folder_and_file_are_the_owners_alone() {
     let outer = TempDir::new().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let made = outer.path().join("made/below");
-    drop(Database::open(&made).unwrap());
-    assert_eq!((mode(&made), mode(&made.join(FILE_NAME))), (0o700, 0o600));
+    let folder = outer.path().join("made/below");
+    drop(Database::open(&folder).unwrap());
+    assert_eq!((mode(&folder), mode(&folder.join(FILE_NAME))), (0o700, 0o600));
 
     let open = outer.path().join("open");
     fs::create_dir(&open).unwrap();
@@ -425,8 +425,8 @@ fn artefacts_are_kept_together_and_go_with_a_factory_reset() {
         drop(database);
         let mut database = Database::open(folder.path()).unwrap();
         assert_eq!(artefacts(&mut database), "Authz policy v-a 7 a; Certz p v-c 7 c");
-        let shown = format!("{:?}", database.load().unwrap().artefacts);
-        assert!(!shown.contains("content") && shown.contains("v-a"), "{shown}");
+        let text = format!("{:?}", database.load().unwrap().artefacts);
+        assert!(!text.contains("content") && text.contains("v-a"), "{text}");
         database.write(&[Change::factory_reset(retain)]).unwrap();
         assert_eq!(artefacts(&mut database), "Authz policy v-a 7 a; Certz p v-c 7 c");
         drop(database);

@@ -178,11 +178,11 @@ impl Bench {
                 self.last_number += 1;
                 database.fault = *fault;
                 let number = self.last_number;
-                let made =
+                let result =
                     attempt(database, |database| database.commit(ticket, number, *unconfirmed));
                 let is_lost = *fault == Some(Fault::Lost);
                 let want = self.model.commit(ticket, number, *unconfirmed, is_lost);
-                assert_eq!(made.is_ok(), want, "{step:?}: {made:?}");
+                assert_eq!(result.is_ok(), want, "{step:?}: {result:?}");
             }
             Step::Abort(slot, fault) => {
                 let ticket = self.slots[*slot].take().unwrap_or(Ticket(0));

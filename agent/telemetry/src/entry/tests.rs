@@ -228,10 +228,10 @@ proptest! {
             derived.execute(&acts, &configured, true);
             stored.execute(&acts, &configured, false);
             prop_assert_eq!(derived.leaves(), stored.leaves());
-            let given = |shown: &Shown| (0..PORTS).map(|port| {
-                shown.revision.openconfig.find_branch(&path(port, "").0).map(|entry| entry.given)
+            let update = |revision: &Shown| (0..PORTS).map(|port| {
+                revision.revision.openconfig.find_branch(&path(port, "").0).map(|entry| entry.given)
             }).collect::<Vec<_>>();
-            prop_assert_eq!(given(&derived), given(&stored));
+            prop_assert_eq!(update(&derived), update(&stored));
             let [one, other] = &mut cursors;
             prop_assert_eq!(updates(one, &derived.revision.openconfig), updates(other, &stored.revision.openconfig));
         }
@@ -241,17 +241,17 @@ proptest! {
 #[test]
 fn an_entry_is_stored_when_one_of_its_leaves_changes() {
     let lists = DerivedLists { openconfig: vec![list()], native: Vec::new() };
-    let mut shown = Shown::new(lists);
+    let mut revision = Shown::new(lists);
     let configured = Configured::from([(0, [Some(0), Some(0)]), (1, [Some(0), None])]);
-    shown.execute(
+    revision.execute(
         &[Act::Show { port: 0, value: 0 }, Act::Show { port: 1, value: 0 }],
         &configured,
         true,
     );
-    assert!(is_derived(&shown.revision, 0) && is_derived(&shown.revision, 1));
-    shown.execute(&[Act::Set { port: 0, value: 1 }], &configured, true);
-    assert!(!is_derived(&shown.revision, 0) && is_derived(&shown.revision, 1));
-    let version = |leaf: &str| shown.revision.openconfig.find_leaf(&path(0, leaf)).unwrap().meta;
+    assert!(is_derived(&revision.revision, 0) && is_derived(&revision.revision, 1));
+    revision.execute(&[Act::Set { port: 0, value: 1 }], &configured, true);
+    assert!(!is_derived(&revision.revision, 0) && is_derived(&revision.revision, 1));
+    let version = |leaf: &str| revision.revision.openconfig.find_leaf(&path(0, leaf)).unwrap().meta;
     assert_eq!((version("state/mtu").changes, version("config/mtu").changes), (2, 1));
     assert_eq!(version("state/mtu").time_ns, 2000);
     assert_eq!(version("config/mtu").time_ns, 1000);

@@ -167,9 +167,9 @@ mod tests {
             message.header.flags = LinkFlags::Up;
             message.attributes =
                 vec![LinkAttribute::IfName("br0".into()), LinkAttribute::LinkInfo(info)];
-            let asked = BridgeParams { stp: true, ..BridgeParams::default() };
-            let asked = Link::new("br0", LinkKind::Bridge(asked));
-            LinkDescriptor.satisfied_by(&asked, &decode(&message, &LinkIndex::new()).unwrap())
+            let params = BridgeParams { stp: true, ..BridgeParams::default() };
+            let params = Link::new("br0", LinkKind::Bridge(params));
+            LinkDescriptor.satisfied_by(&params, &decode(&message, &LinkIndex::new()).unwrap())
         };
         assert!(satisfied(BridgeStpState::KernelStp, 300, 0));
         assert!(satisfied(BridgeStpState::KernelStp, 30, 1));

@@ -140,8 +140,8 @@ fn remove(old: &Link, links: &mut LinkIndex) -> Result<Requests, EncodeError> {
 
 /// Switches IPv6 on or off, unless the link has that state already. rtnetlink has no message for this, hence the
 /// sysctl.
-fn ipv6(shown: Option<bool>, new: &Link) -> Option<Request> {
-    let on = new.ipv6_enabled.filter(|on| Some(*on) != shown)?;
+fn ipv6(observed: Option<bool>, new: &Link) -> Option<Request> {
+    let on = new.ipv6_enabled.filter(|on| Some(*on) != observed)?;
     let path = format!("net/ipv6/conf/{}/disable_ipv6", new.name);
     Some(Request::Sysctl { path, value: u8::from(!on).to_string() })
 }
@@ -191,14 +191,14 @@ impl Attributes {
 
     /// Attributes to change from `old` to `new`.
     fn between(old: &Link, new: &Link) -> Self {
-        let wanted = Attributes::of(new);
+        let attributes = Attributes::of(new);
         Self {
-            enabled: wanted.enabled.filter(|enabled| *enabled != old.enabled),
-            description: wanted
+            enabled: attributes.enabled.filter(|enabled| *enabled != old.enabled),
+            description: attributes
                 .description
                 .filter(|text| text.as_str() != old.description.as_deref().unwrap_or_default()),
-            mtu: wanted.mtu.filter(|mtu| Some(*mtu) != old.mtu),
-            mac: wanted.mac.filter(|mac| Some(*mac) != old.mac),
+            mtu: attributes.mtu.filter(|mtu| Some(*mtu) != old.mtu),
+            mac: attributes.mac.filter(|mac| Some(*mac) != old.mac),
             bridge: params(old, new),
         }
     }

@@ -59,7 +59,7 @@ pub fn master_key(name: &str) -> Key {
 }
 
 /// All observations from a message about a link. `gone` says that the message was its `RTM_DELLINK`.
-pub(crate) fn observations(link: Link, gone: bool) -> Vec<Observation> {
+pub(crate) fn observations(link: Link, is_deleted: bool) -> Vec<Observation> {
     let name = link.name.clone();
     let ours = link.is_ours();
     let master = LinkMaster { link: name.clone(), master: link.master.clone(), on_our_link: ours };
@@ -69,7 +69,7 @@ pub(crate) fn observations(link: Link, gone: bool) -> Vec<Observation> {
         (key(&name), Some(Arc::new(link) as SharedValue)),
         (master_key(&name), Some(Arc::new(master) as SharedValue)),
     ];
-    if gone {
+    if is_deleted {
         all.iter_mut().for_each(|(_, value)| *value = None);
         all.push((ethernet::key(&name), None));
         all.extend([Family::V4, Family::V6].map(|family| (forwarding::key(&name, family), None)));
@@ -160,8 +160,8 @@ impl Descriptor for LinkDescriptor {
         if link.facts.is_some() {
             return parts;
         }
-        if let Some(wanted) = &link.ethernet {
-            parts.push((ethernet::config_key(&link.name), Arc::new(wanted.clone())));
+        if let Some(settings) = &link.ethernet {
+            parts.push((ethernet::config_key(&link.name), Arc::new(settings.clone())));
         }
         if link.master.is_some() {
             let (link, master) = (link.name.clone(), link.master.clone());
@@ -196,14 +196,14 @@ impl Descriptor for LinkDescriptor {
     }
 
     fn satisfied_by(&self, expected: &Link, observed: &Link) -> bool {
-        let asked = |description: &smol_str::SmolStr| {
+        let is_requested = |description: &smol_str::SmolStr| {
             observed.description.as_deref().unwrap_or_default() == description.as_str()
         };
         kind_satisfied(&expected.kind, &as_set(expected, observed))
             && !observed.lacks_mark()
             && expected.enabled == observed.enabled
             && expected.ipv6_enabled.is_none_or(|on| observed.ipv6_enabled.unwrap_or(false) == on)
-            && expected.description.as_ref().is_none_or(asked)
+            && expected.description.as_ref().is_none_or(is_requested)
             && expected.mtu.is_none_or(|mtu| observed.mtu == Some(mtu))
             && expected.mac.is_none_or(|mac| observed.mac == Some(mac))
     }
@@ -281,8 +281,8 @@ fn before_this_device(before: &Link, applied: &Link, observed: &Link) -> Link {
     if applied.enabled == observed.enabled {
         own.enabled = before.enabled;
     }
-    let shown = observed.description.as_deref().unwrap_or_default();
-    if applied.description.as_deref() == Some(shown) {
+    let description = observed.description.as_deref().unwrap_or_default();
+    if applied.description.as_deref() == Some(description) {
         own.description.clone_from(&before.description);
     }
     if applied.mtu.is_some() && applied.mtu == observed.mtu {
@@ -353,11 +353,11 @@ pub(crate) fn can_become(old: &Link, new: &Link) -> bool {
 /// Kind of the link with the ageing time that was set, which the kernel does not show during a topology change.
 fn as_set<'k>(expected: &Link, observed: &'k Link) -> Cow<'k, LinkKind> {
     match (&expected.kind, &observed.kind) {
-        (LinkKind::Bridge(asked), LinkKind::Bridge(shown)) if observed.ages_faster() => {
-            let ageing_time_s = asked.ageing_time_s;
-            Cow::Owned(LinkKind::Bridge(BridgeParams { ageing_time_s, ..shown.clone() }))
+        (LinkKind::Bridge(params), LinkKind::Bridge(seen_params)) if observed.ages_faster() => {
+            let ageing_time_s = params.ageing_time_s;
+            Cow::Owned(LinkKind::Bridge(BridgeParams { ageing_time_s, ..seen_params.clone() }))
         }
-        (_, shown) => Cow::Borrowed(shown),
+        (_, seen_params) => Cow::Borrowed(seen_params),
     }
 }
 

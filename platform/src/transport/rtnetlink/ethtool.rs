@@ -79,7 +79,7 @@ impl Ethtool {
     pub(super) fn link(&mut self, index: u32, buffer: &mut [u8]) -> Option<Ethernet> {
         let header = header(&attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes()));
         let (family, mut found) = (self.family, None);
-        let asked = self.socket.query(
+        let answer = self.socket.query(
             buffer,
             &mut |listing| {
                 if let Listing::Object(frame) = listing {
@@ -90,7 +90,7 @@ impl Ethtool {
                 put(octets, family, ETHTOOL_MSG_LINKMODES_GET, NLM_F_ACK, sequence, &header);
             },
         );
-        asked.ok().and(found)
+        answer.ok().and(found)
     }
 
     /// Settings of all links that have any.

@@ -202,9 +202,9 @@ mod tests {
         .concat();
         let bytes = message(RTM_NEWLINK, 0, 1, &payload);
         let decoded = frames(&bytes).next().unwrap().decode().unwrap();
-        let shown = format!("{decoded:?}");
+        let debug_text = format!("{decoded:?}");
         for text in ["\"eth0\"", "\"caf? \u{e9}??\"", "\"?a\"", "\"holdfast:x\""] {
-            assert!(shown.contains(text), "{text}: {shown}");
+            assert!(debug_text.contains(text), "{text}: {debug_text}");
         }
     }
 

@@ -64,16 +64,16 @@ impl Listener {
         buffer: &mut [u8],
         each: &mut dyn FnMut(Frame<'_>),
     ) -> io::Result<DrainStatus> {
-        let mut heard = DrainStatus::default();
+        let mut status = DrainStatus::default();
         for _ in 0..MAX_DATAGRAMS {
             match self.socket.receive(buffer)? {
                 ReceiveResult::Datagram(length) => frames(&buffer[..length]).for_each(&mut *each),
-                ReceiveResult::Overrun => heard.overrun = true,
-                ReceiveResult::Nothing => return Ok(heard),
+                ReceiveResult::Overrun => status.overrun = true,
+                ReceiveResult::Nothing => return Ok(status),
             }
         }
-        heard.more = true;
-        Ok(heard)
+        status.more = true;
+        Ok(status)
     }
 }
 

@@ -101,10 +101,10 @@ impl CommandSender {
 pub(crate) enum Command {
     Submit(Vec<Operation>),
     Read(Vec<Key>),
-    /// Reports `others` together with everything that rtnetlink shows, then drops `done`.
+    /// Reports `others` together with everything that rtnetlink shows, then drops `answer`.
     Retrieve {
         others: Vec<Fact>,
-        done: Sender<()>,
+        answer: Sender<()>,
     },
     Counters(oneshot::Sender<Vec<LinkCounters>>),
     Stop,
@@ -172,12 +172,12 @@ impl Rtnetlink {
 /// Makes the kernel keep the other IPv4 addresses of a prefix when the first of them is removed, because each is
 /// an object of its own here. The sysctl is global to the namespace; systemd sets it as well.
 fn keep_secondaries() {
-    let kept = match sysctl::read(PROMOTE_SECONDARIES) {
+    let setting = match sysctl::read(PROMOTE_SECONDARIES) {
         Ok(Some(value)) if value == "1" => Ok(()),
         Ok(_) => sysctl::write(PROMOTE_SECONDARIES, "1"),
         Err(error) => Err(error),
     };
-    if let Err(error) = kept {
+    if let Err(error) = setting {
         warn!(%error, "the kernel will remove all addresses of a prefix with the first one; they return after a moment");
     }
 }
@@ -282,9 +282,9 @@ impl Task {
         match command {
             Command::Submit(batch) => self.submit(batch),
             Command::Read(keys) => self.read(keys),
-            Command::Retrieve { others, done } => {
+            Command::Retrieve { others, answer } => {
                 self.retrieve(others);
-                drop(done);
+                drop(answer);
             }
             Command::Counters(answer) => drop(answer.send(self.counters())),
             Command::Stop => {}

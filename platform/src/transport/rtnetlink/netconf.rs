@@ -31,8 +31,8 @@ pub(super) fn fact(frame: &Frame<'_>, links: &LinkIndex, time_ns: u64) -> Option
 }
 
 /// The value of an attribute. All attributes of this message are four octets long.
-fn attribute(payload: &[u8], wanted: u16) -> Option<u32> {
+fn attribute(payload: &[u8], kind: u16) -> Option<u32> {
     let mut attributes = payload.get(HEADER_LEN..)?.chunks_exact(ATTRIBUTE_LEN);
-    let found = attributes.find(|attribute| attribute[2..4] == wanted.to_ne_bytes())?;
+    let found = attributes.find(|attribute| attribute[2..4] == kind.to_ne_bytes())?;
     u32_at(found, 4)
 }

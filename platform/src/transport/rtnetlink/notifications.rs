@@ -86,7 +86,7 @@ impl Task {
             let (mut facts, mut newcomers) = (Vec::new(), Vec::new());
             // Links whose carrier may have changed, and with it their speed.
             let mut changed = Vec::new();
-            let heard = self.listener.drain(&mut self.buffer, &mut |frame| {
+            let drained = self.listener.drain(&mut self.buffer, &mut |frame| {
                 doubts.note(&frame);
                 let before = (name_of(&frame, links), oper_of(&frame, links));
                 facts_of(&frame, codecs, links, time_ns, &mut facts);
@@ -101,13 +101,13 @@ impl Task {
             changed.dedup();
             facts.extend(self.ethernet_of(&changed));
             self.mailbox.post(Event::Observed(facts));
-            match heard {
-                Ok(heard) => {
-                    if heard.overrun {
+            match drained {
+                Ok(drained) => {
+                    if drained.overrun {
                         warn!("announcements of the kernel were lost; reading everything again");
                         self.stale.all();
                     }
-                    if !heard.more {
+                    if !drained.more {
                         return;
                     }
                 }

@@ -292,18 +292,18 @@ mod tests {
         ip(&format!("-batch {}", script.path().display()));
 
         let mut asker = QuerySocket::new().unwrap();
-        let (mut begun, mut seen) = (0, 0);
+        let (mut begun, mut entries) = (0, 0);
         asker
             .list(&addresses(Family::V4, 0), &mut vec![0; DATAGRAM_SIZE], &mut |listing| {
                 match listing {
-                    Listing::Begin => (begun, seen) = (begun + 1, 0),
-                    Listing::Object(_) => seen += 1,
+                    Listing::Begin => (begun, entries) = (begun + 1, 0),
+                    Listing::Object(_) => entries += 1,
                 }
-                if (begun, seen) == (1, 1) {
+                if (begun, entries) == (1, 1) {
                     ip("address add 10.2.0.1/32 dev lo");
                 }
             })
             .unwrap();
-        assert_eq!((begun, seen), (2, COUNT + 2)); // 127.0.0.1 and the late one
+        assert_eq!((begun, entries), (2, COUNT + 2)); // 127.0.0.1 and the late one
     }
 }

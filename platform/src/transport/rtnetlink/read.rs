@@ -37,10 +37,10 @@ impl Task {
         if keys.is_empty() {
             return;
         }
-        let mut wanted: HashSet<Key> = keys.iter().cloned().collect();
+        let mut missing: HashSet<Key> = keys.iter().cloned().collect();
         let mut questions: Vec<ReadQuery> = keys.iter().map(ReadQuery::of).collect();
-        let mut seen = HashSet::new();
-        questions.retain(|question| seen.insert(question.clone()));
+        let mut reported = HashSet::new();
+        questions.retain(|question| reported.insert(question.clone()));
         let mut answers = Vec::new();
         let singles = questions.iter().filter(|query| matches!(query, ReadQuery::Route(_))).count();
         for question in questions {
@@ -48,19 +48,20 @@ impl Task {
                 ReadQuery::Route(_) if singles > MAX_SINGLE_ROUTES => continue,
                 other => self.query(&other),
             };
-            if self.take(facts, &mut wanted, &mut answers).is_err() {
+            if self.take(facts, &mut missing, &mut answers).is_err() {
                 return; // everything is read instead
             }
         }
-        let route_left = wanted.iter().any(|key| matches!(ReadQuery::of(key), ReadQuery::Route(_)));
+        let route_left =
+            missing.iter().any(|key| matches!(ReadQuery::of(key), ReadQuery::Route(_)));
         if route_left {
             let facts = self.list_routes();
-            if self.take(facts, &mut wanted, &mut answers).is_err() {
+            if self.take(facts, &mut missing, &mut answers).is_err() {
                 return;
             }
         }
         let time_ns = now_ns();
-        let absent = keys.into_iter().filter(|key| wanted.remove(key));
+        let absent = keys.into_iter().filter(|key| missing.remove(key));
         answers.extend(absent.map(|key| Fact { key, value: None, time_ns }));
         self.mailbox.post(Event::Observed(answers));
     }
@@ -69,12 +70,12 @@ impl Task {
     fn take(
         &mut self,
         facts: QueryResult,
-        wanted: &mut HashSet<Key>,
+        missing: &mut HashSet<Key>,
         answers: &mut Vec<Fact>,
     ) -> Result<(), ()> {
         match facts {
             Ok(facts) => {
-                answers.extend(facts.into_iter().filter(|fact| wanted.remove(&fact.key)));
+                answers.extend(facts.into_iter().filter(|fact| missing.remove(&fact.key)));
                 Ok(())
             }
             Err(error) => {
@@ -123,8 +124,8 @@ impl Task {
         let Self { ethtool, buffer, links: index, .. } = self;
         let Some(ethtool) = ethtool else { return Vec::new() };
         let indices = links.iter().filter_map(|link| index.index(link));
-        let told = indices.filter_map(|index| ethtool.link(index, buffer));
-        told.map(ethernet_fact).collect()
+        let settings = indices.filter_map(|index| ethtool.link(index, buffer));
+        settings.map(ethernet_fact).collect()
     }
 
     fn list_ethernet(&mut self) -> QueryResult {

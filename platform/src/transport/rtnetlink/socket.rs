@@ -113,9 +113,9 @@ impl AsFd for RouteSocket {
 
 /// Sets the receive buffer: forced where permitted (not in a user namespace), else up to `net.core.rmem_max`. A
 /// small buffer costs speed (smaller windows, re-reading), not correctness.
-fn size_receive_buffer(socket: &Socket, wanted: Option<usize>) {
-    if let Some(wanted) = wanted {
-        let _ = setsockopt(&socket, sockopt::RcvBuf, &wanted);
+fn size_receive_buffer(socket: &Socket, octets: Option<usize>) {
+    if let Some(octets) = octets {
+        let _ = setsockopt(&socket, sockopt::RcvBuf, &octets);
     } else if setsockopt(&socket, sockopt::RcvBufForce, &FORCED_RECEIVE_BUFFER).is_err() {
         let _ = setsockopt(&socket, sockopt::RcvBuf, &FORCED_RECEIVE_BUFFER);
     }

@@ -61,7 +61,7 @@ impl UnansweredOperations {
         self.operations.extend(operations.iter().map(|operation| operation.id));
     }
 
-    fn done(&mut self, count: usize) {
+    fn confirm(&mut self, count: usize) {
         self.operations.drain(..count);
     }
 
@@ -87,9 +87,9 @@ impl Task {
         };
         let mut position = 0;
         while position < batch.operations.len() {
-            let wanted = |at: usize| self.cancelled.answer(batch.operations[at].id).is_none();
+            let is_live = |at: usize| self.cancelled.answer(batch.operations[at].id).is_none();
             let links = together(&batch.operations, position);
-            if let Some(links) = links.filter(|links| links.clone().all(wanted)) {
+            if let Some(links) = links.filter(|links| links.clone().all(is_live)) {
                 position = links.end;
                 self.delete_links(&mut batch, links);
                 continue;
@@ -168,7 +168,7 @@ impl Task {
         self.clean_up(batch, &failures);
         self.drain_notifications();
         let completions = batch.completions(end, failures);
-        self.unanswered.done(completions.len());
+        self.unanswered.confirm(completions.len());
         self.mailbox.post(Event::Completed(completions));
     }
 
@@ -269,13 +269,13 @@ impl Batch {
     /// Completions of the operations before `end` that were not reported yet.
     fn completions(&mut self, end: usize, failures: Vec<Failure>) -> Vec<Completion> {
         let mut failures = failures.into_iter().peekable();
-        let mut seen = std::mem::take(&mut self.observed).into_iter().peekable();
-        let told = self.operations[self.reported..end].iter().zip(self.reported..);
-        let completions = told
+        let mut read_back = std::mem::take(&mut self.observed).into_iter().peekable();
+        let operations = self.operations[self.reported..end].iter().zip(self.reported..);
+        let completions = operations
             .map(|(operation, position)| {
                 let failure = failures.next_if(|failure| failure.operation == position);
                 let result = failure.map_or(Ok(()), |failure| Err(failure.error));
-                let observed = seen.next_if(|(of, _)| *of == position).map(|(_, fact)| fact);
+                let observed = read_back.next_if(|(of, _)| *of == position).map(|(_, fact)| fact);
                 Completion { op: operation.id, result, observed }
             })
             .collect();

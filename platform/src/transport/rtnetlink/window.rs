@@ -149,8 +149,8 @@ impl Window {
 
     fn request_acknowledgement(&mut self) {
         let flags = self.last + 6..self.last + 8;
-        let asked = u16::from_ne_bytes([self.octets[flags.start], self.octets[flags.start + 1]]);
-        self.octets[flags].copy_from_slice(&(asked | NLM_F_ACK).to_ne_bytes());
+        let bits = u16::from_ne_bytes([self.octets[flags.start], self.octets[flags.start + 1]]);
+        self.octets[flags].copy_from_slice(&(bits | NLM_F_ACK).to_ne_bytes());
     }
 
     fn sequence(&self, position: usize) -> u32 {

@@ -50,7 +50,7 @@ impl SimulatedCredentials {
                 self.server.clone_from(text);
             }
             Request::Password { account, digest, .. } => match self.passwords.get_mut(account) {
-                Some(kept) => *kept = *digest,
+                Some(stored) => *stored = *digest,
                 None => return Err(Errno::ENOENT.into()),
             },
             _ => return Err(Errno::EOPNOTSUPP.into()),

@@ -106,12 +106,12 @@ impl KernelModel {
         }
         let mut change = message.clone();
         change.header.index = index;
-        let made = self.apply(&change);
-        if made.is_err() {
+        let created = self.apply(&change);
+        if created.is_err() {
             self.remove(index);
         }
         self.announce(index);
-        made
+        created
     }
 
     fn insert_created(&mut self, index: u32, name: &str, kind: &InfoKind, data: Option<&InfoData>) {
@@ -119,14 +119,14 @@ impl KernelModel {
         self.insert_link(SimLink::new(index, name, kind));
     }
 
-    fn free_index(&self, asked: u32, name: &str) -> ModelResult<u32> {
+    fn free_index(&self, requested: u32, name: &str) -> ModelResult<u32> {
         if self.by_name(name).is_some() {
             return Err(Errno::EEXIST.into());
         }
-        match asked {
+        match requested {
             0 => Ok(self.last_index + 1),
-            asked if self.links.contains_key(&asked) => Err(Errno::EBUSY.into()),
-            asked => Ok(asked),
+            requested if self.links.contains_key(&requested) => Err(Errno::EBUSY.into()),
+            requested => Ok(requested),
         }
     }
 
@@ -246,11 +246,11 @@ impl KernelModel {
     /// Announces a link, and the other end of its pair, whose state depends on it.
     pub(super) fn announce(&mut self, index: u32) {
         let Some(link) = self.links.get(&index) else { return };
-        let mut told = vec![index];
+        let mut indices = vec![index];
         if let SimLinkKind::Veth(peer) = link.kind {
-            told.push(peer);
+            indices.push(peer);
         }
-        for index in told {
+        for index in indices {
             if let Some(link) = self.links.get(&index) {
                 let message = RouteNetlinkMessage::NewLink(self.show(link));
                 self.notes.push((message, 0));

@@ -379,17 +379,17 @@ impl State {
         for (nth, batch) in batches.enumerate() {
             let hangs = batch.first().map(|operation| operation.id).filter(|_| nth == 0);
             batch.retain(|operation| {
-                let wanted = Some(operation.id) == hangs || !operations.contains(&operation.id);
-                cancelled.extend((!wanted).then_some(operation.id));
-                wanted
+                let expected = Some(operation.id) == hangs || !operations.contains(&operation.id);
+                cancelled.extend((!expected).then_some(operation.id));
+                expected
             });
         }
         let mut nth = 0;
         self.waiting_operations.retain(|operation| {
             nth += 1;
-            let wanted = nth == 1 || !operations.contains(&operation.id);
-            cancelled.extend((!wanted).then_some(operation.id));
-            wanted
+            let expected = nth == 1 || !operations.contains(&operation.id);
+            cancelled.extend((!expected).then_some(operation.id));
+            expected
         });
         let answers = cancelled.into_iter().map(|op| {
             let result = Err(OperationError::cancelled());
@@ -487,29 +487,29 @@ impl State {
     /// Posts the notifications of the model as facts.
     fn post_notifications(&mut self) {
         let notes = std::mem::take(&mut self.machine.notes);
-        let mut seen = Vec::new();
+        let mut states = Vec::new();
         for (message, flags) in notes {
             self.time_ns += 1;
-            seen.extend(descriptors::decode(&message, flags, self.time_ns, &mut self.links));
+            states.extend(descriptors::decode(&message, flags, self.time_ns, &mut self.links));
         }
-        seen.extend(self.sysctls_of(&seen));
-        let facts = self.facts(seen);
+        states.extend(self.sysctls_of(&states));
+        let facts = self.facts(states);
         self.post(Event::Observed(facts));
         if std::mem::take(&mut self.machine.routes_dropped_silently) {
             let routes: Vec<RouteNetlinkMessage> = self.machine.list_routes().collect();
-            let mut seen = Vec::new();
+            let mut states = Vec::new();
             for message in routes {
-                seen.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
+                states.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
             }
-            let facts = self.facts(seen);
+            let facts = self.facts(states);
             self.post(Event::Retrieved { scope: Scope::Kinds(vec![kinds::ROUTE]), facts });
         }
     }
 
     /// Sysctls of the links that were announced.
-    fn sysctls_of(&self, seen: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
+    fn sysctls_of(&self, states: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
         let links =
-            seen.iter().filter_map(|(_, value)| value.as_ref()?.as_any().downcast_ref::<Link>());
+            states.iter().filter_map(|(_, value)| value.as_ref()?.as_any().downcast_ref::<Link>());
         links.flat_map(|link| self.forwarding(&link.name)).collect()
     }
 
@@ -530,33 +530,33 @@ impl State {
         for message in &messages {
             descriptors::decode(message, 0, self.time_ns, &mut self.links);
         }
-        let mut seen = Vec::new();
+        let mut states = Vec::new();
         for message in &messages {
-            seen.extend(descriptors::decode(message, 0, self.time_ns, &mut self.links));
+            states.extend(descriptors::decode(message, 0, self.time_ns, &mut self.links));
         }
         let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
-        seen.extend(names.iter().flat_map(|name| self.forwarding(name)));
+        states.extend(names.iter().flat_map(|name| self.forwarding(name)));
         let cables = self.machine.links.values().filter_map(|link| link.ethernet.clone());
-        seen.extend(
+        states.extend(
             cables.map(|it| {
                 (descriptors::ethernet::key(&it.link), Some(Arc::new(it) as SharedValue))
             }),
         );
         let hostname = Hostname { name: self.machine.hostname.clone() };
-        seen.push((system::hostname_key(), Some(Arc::new(hostname))));
+        states.push((system::hostname_key(), Some(Arc::new(hostname))));
         for (path, _) in system::FILES {
             let content = self.machine.files.get(path).cloned().unwrap_or(Content::Absent);
             let file = TextFile { path: path.into(), content };
-            seen.push((system::file_key(path), Some(Arc::new(file))));
+            states.push((system::file_key(path), Some(Arc::new(file))));
         }
-        let seen = seen.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        seen.chain(self.machine.credentials.everything()).collect()
+        let states = states.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        states.chain(self.machine.credentials.everything()).collect()
     }
 
-    fn facts(&mut self, seen: Vec<(Key, Option<SharedValue>)>) -> Vec<Fact> {
+    fn facts(&mut self, states: Vec<(Key, Option<SharedValue>)>) -> Vec<Fact> {
         self.time_ns += 1;
         let time_ns = self.time_ns;
-        seen.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect()
+        states.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect()
     }
 
     fn post(&mut self, event: Event) {

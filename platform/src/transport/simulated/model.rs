@@ -72,8 +72,8 @@ impl KernelModel {
                 other => other,
             },
             Request::Sysctl { path, value } => match self.sysctls.get_mut(path) {
-                Some(kept) => {
-                    kept.clone_from(value);
+                Some(existing) => {
+                    existing.clone_from(value);
                     self.ipv6_switched(path, value);
                     Ok(())
                 }
@@ -149,7 +149,7 @@ impl KernelModel {
         let there = self
             .addresses
             .get(&key)
-            .is_some_and(|kept| kept.header.prefix_len == message.header.prefix_len);
+            .is_some_and(|existing| existing.header.prefix_len == message.header.prefix_len);
         if !there {
             return Err(Errno::EADDRNOTAVAIL.into());
         }
@@ -181,13 +181,13 @@ impl KernelModel {
         if there && flags & NLM_F_EXCL != 0 {
             return Err(Errno::EEXIST.into());
         }
-        let mut kept = message.clone();
+        let mut stored = message.clone();
         if message.header.kind != RouteType::BlackHole {
-            self.resolve(&mut kept, key.1)?;
+            self.resolve(&mut stored, key.1)?;
         }
         let replaced = if there { NLM_F_REPLACE } else { 0 };
-        self.routes.insert(key, kept.clone());
-        self.notes.push((RouteNetlinkMessage::NewRoute(kept), replaced));
+        self.routes.insert(key, stored.clone());
+        self.notes.push((RouteNetlinkMessage::NewRoute(stored), replaced));
         Ok(())
     }
 
@@ -257,7 +257,7 @@ impl KernelModel {
     fn delete_route(&mut self, message: &RouteMessage) -> ModelResult<()> {
         let key = route_key(message).ok_or(Errno::EINVAL)?;
         let protocol = message.header.protocol;
-        let ours = self.routes.get(&key).is_some_and(|kept| kept.header.protocol == protocol);
+        let ours = self.routes.get(&key).is_some_and(|stored| stored.header.protocol == protocol);
         if !ours {
             return Err(Errno::ESRCH.into());
         }
@@ -304,13 +304,13 @@ impl KernelModel {
 
     /// Removes the IPv6 addresses of a link that goes down, as the kernel does unless `keep_addr_on_down` is set.
     pub(super) fn drop_ipv6_addresses(&mut self, index: u32) {
-        let gone: Vec<_> = self
+        let addresses: Vec<_> = self
             .addresses
             .keys()
             .filter(|(link, ip)| *link == index && ip.is_ipv6())
             .copied()
             .collect();
-        for key in gone {
+        for key in addresses {
             let old = self.addresses.remove(&key);
             self.notes.extend(old.map(|old| (RouteNetlinkMessage::DelAddress(old), 0)));
         }

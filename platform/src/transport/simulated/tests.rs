@@ -112,8 +112,8 @@ fn routes(words: &[&str]) -> ObjectValues {
 /// Changes from one configuration to another.
 pub(crate) fn change(from: &str, to: &str) -> Change {
     let (old, new) = (values(from), values(to));
-    let gone = old.iter().filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
-    let mut change: Change = gone.map(|(key, _)| (key.clone(), None)).collect();
+    let removed = old.iter().filter(|(key, _)| !new.iter().any(|(other, _)| other == key));
+    let mut change: Change = removed.map(|(key, _)| (key.clone(), None)).collect();
     let same = |key: &Key, value: &SharedValue| {
         old.iter().any(|(other, old)| other == key && old.same(&**value))
     };
@@ -137,8 +137,8 @@ pub(super) fn assert_same(after: &[String], before: &[String], what: &str) {
     let only = |these: &[String], others: &[String]| {
         these.iter().filter(|line| !others.contains(line)).cloned().collect::<Vec<_>>().join("\n")
     };
-    let (gone, come) = (only(before, after), only(after, before));
-    assert!(gone.is_empty() && come.is_empty(), "{what}\ngone:\n{gone}\ncome:\n{come}");
+    let (removed, added) = (only(before, after), only(after, before));
+    assert!(removed.is_empty() && added.is_empty(), "{what}\ngone:\n{removed}\ncome:\n{added}");
 }
 
 #[test]
@@ -280,7 +280,7 @@ const UPLINKS: &str = "port eth0\naddress eth0 192.0.2.1/24\naddress eth0 2001:d
 /// Outgoing links of the routes over both uplinks in the kernel.
 fn uplinks(agent: &SimulatedBox) -> String {
     let routes = [("10.0.0.0/8", 0), ("2001:db8:1::/48", 1024)];
-    let shown = routes.map(|(prefix, metric)| {
+    let texts = routes.map(|(prefix, metric)| {
         let key = descriptors::route::key(MAIN_TABLE, prefix.parse().unwrap(), metric);
         let observed = agent.kernel.observed(&key)?;
         let route: &KernelRoute = observed.as_any().downcast_ref().unwrap();
@@ -288,7 +288,7 @@ fn uplinks(agent: &SimulatedBox) -> String {
         let links: Vec<&str> = hops.iter().filter_map(|hop| hop.link.as_deref()).collect();
         Some(links.join(" "))
     });
-    shown.map(|links| links.unwrap_or_else(|| "none".to_owned())).join(", ")
+    texts.map(|links| links.unwrap_or_else(|| "none".to_owned())).join(", ")
 }
 
 #[test]
@@ -491,8 +491,11 @@ fn a_restored_alias_is_read_back() {
                 let what = format!("{from} => {to} of {ways:?} after `{before}`");
                 commit(&mut agent, from, to);
                 let key = descriptors::link::key("eth0");
-                let seen = agent.engine.planes(&key)[2].cloned().unwrap();
-                assert!(seen.same(&*agent.kernel.observed(&key).unwrap()), "{what}: {seen:?}");
+                let observed = agent.engine.planes(&key)[2].cloned().unwrap();
+                assert!(
+                    observed.same(&*agent.kernel.observed(&key).unwrap()),
+                    "{what}: {observed:?}"
+                );
                 from = to;
             }
             assert_same(&agent.contents(), &contents, &format!("{ways:?} after `{before}`"));
@@ -579,10 +582,10 @@ fn facts_flow_while_an_operation_hangs() {
     agent.kernel.fault_at(1, Fault::Hang);
     let txn = agent.begin(change(NOTHING, "port eth0 mtu 1400"));
     agent.kernel.set_mtu("eth1", 1300);
-    let seen = agent.kernel.observed(&descriptors::link::key("eth1")).unwrap();
+    let actual = agent.kernel.observed(&descriptors::link::key("eth1")).unwrap();
     agent.take_in_one();
-    let shown = agent.engine.planes(&descriptors::link::key("eth1"))[2].cloned().unwrap();
-    assert!(shown.same(&*seen));
+    let observed = agent.engine.planes(&descriptors::link::key("eth1"))[2].cloned().unwrap();
+    assert!(observed.same(&*actual));
     assert!(!agent.engine.is_idle());
     agent.kernel.resume();
     agent.run_until_idle();

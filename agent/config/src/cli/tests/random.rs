@@ -162,9 +162,9 @@ proptest! {
             for text in [&text, &lines.join("\n"), &lines.join("\n  ")] {
                 match parse(schema, text) {
                     Ok(statements) => {
-                        let made = tree(schema, &statements);
-                        let again = print(schema, &made);
-                        prop_assert_eq!(tree(schema, &parse(schema, &again).unwrap()), made);
+                        let parsed = tree(schema, &statements);
+                        let again = print(schema, &parsed);
+                        prop_assert_eq!(tree(schema, &parse(schema, &again).unwrap()), parsed);
                     }
                     Err(errors) => prop_assert!(errors.iter().all(|it| it.line > 0 && it.line <= text.split('\n').count())),
                 }

@@ -94,8 +94,8 @@ impl CompiledPolicy {
     /// When a path has keys that its node lacks, or invalid key values, so that the rule can never apply.
     pub fn new(models: Arc<Models>, policy: Policy) -> Result<Self, RulePathError> {
         let resolve = |rule: &Rule| {
-            let known = ResolvedPath::of(&models, &rule.path);
-            known.map(Some).map_err(|source| RulePathError { id: rule.id.clone(), source })
+            let resolved = ResolvedPath::of(&models, &rule.path);
+            resolved.map(Some).map_err(|source| RulePathError { id: rule.id.clone(), source })
         };
         Self::with_paths(Arc::clone(&models), Arc::new(policy), resolve)
     }
@@ -104,14 +104,14 @@ impl CompiledPolicy {
     /// nothing then; one that denies is widened, see [`ResolvedPath::widened`].
     pub(super) fn accepted(models: &Arc<Models>, policy: Arc<Policy>) -> Self {
         let resolve = |rule: &Rule| {
-            let known = ResolvedPath::of(models, &rule.path).or_else(|error| {
+            let resolved = ResolvedPath::of(models, &rule.path).or_else(|error| {
                 warn!(rule = %rule.id, %error, "the models have changed: a pathz rule cannot be met any more");
                 match rule.action {
                     Action::Permit => Err(error),
                     Action::Deny => ResolvedPath::widened(models, &rule.path),
                 }
             });
-            Ok::<_, Infallible>(known.ok())
+            Ok::<_, Infallible>(resolved.ok())
         };
         let Ok(compiled) = Self::with_paths(Arc::clone(models), policy, resolve);
         compiled
@@ -131,11 +131,11 @@ impl CompiledPolicy {
         let mut texts = Vec::new();
         let mut scopes = [Vec::new(), Vec::new(), Vec::new()];
         for rule in policy.rules() {
-            let Some(known) = resolve(rule)? else { continue };
+            let Some(resolved) = resolve(rule)? else { continue };
             let (mode, principal, action) = (rule.mode, rule.principal.clone(), rule.action);
-            let path = known.text.steps().collect();
+            let path = resolved.text.steps().collect();
             texts.push(RuleEntry { mode, principal: principal.clone(), action, path });
-            if let Some((scope, pattern)) = known.nodes {
+            if let Some((scope, pattern)) = resolved.nodes {
                 let path = pattern.0.iter().map(node_step).collect();
                 scopes[scope as usize].push(RuleEntry { mode, principal, action, path });
             }
@@ -181,8 +181,8 @@ impl CompiledPolicy {
     /// # Errors
     /// When the path contradicts the models.
     pub fn decide(&self, user: &str, mode: Mode, path: &pathz::Path) -> Result<Action, PathError> {
-        let known = ResolvedPath::of(&self.models, path)?;
-        Ok(self.policy.decide(&self.texts, user, mode, &known.text))
+        let resolved = ResolvedPath::of(&self.models, path)?;
+        Ok(self.policy.decide(&self.texts, user, mode, &resolved.text))
     }
 }
 
@@ -212,15 +212,15 @@ impl ResolvedPath {
     /// denies all that it can have meant, and more.
     fn widened(models: &Models, path: &pathz::Path) -> Result<Self, PathError> {
         let mut path = path.clone();
-        let mut known = Self::of(models, &path);
+        let mut resolved = Self::of(models, &path);
         for at in (0..path.elems.len()).rev() {
-            if known.is_ok() {
+            if resolved.is_ok() {
                 break;
             }
             path.elems[at].keys.clear();
-            known = Self::of(models, &path);
+            resolved = Self::of(models, &path);
         }
-        known
+        resolved
     }
 }
 
@@ -250,8 +250,8 @@ fn elem(schema: &Schema, step: &PatternStep) -> pathz::Elem {
     let node = schema.node(step.node);
     let mut elem = pathz::Elem { name: node.name.clone(), keys: Vec::new() };
     if let (NodeKind::List { keys }, Some(pattern)) = (&node.kind, &step.keys) {
-        let given = keys.iter().zip(&pattern.0);
-        let definite = given.filter_map(|(key, value)| Some((key, value.as_ref()?)));
+        let key_patterns = keys.iter().zip(&pattern.0);
+        let definite = key_patterns.filter_map(|(key, value)| Some((key, value.as_ref()?)));
         let word = |value: &Value| SmolStr::from(value.to_string());
         elem.keys =
             definite.map(|(key, value)| (schema.node(*key).name.clone(), word(value))).collect();

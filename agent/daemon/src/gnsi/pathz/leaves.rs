@@ -94,8 +94,8 @@ impl Leaves {
         for (nodes, tally) in [(&self.reads, counts.reads), (&self.writes, counts.writes)] {
             let Tally { accepts, rejects, last_accept_ns, last_reject_ns } = tally;
             let values = [Some(accepts), Some(rejects), ever(last_accept_ns), ever(last_reject_ns)];
-            let known = nodes.iter().zip(values).filter_map(|(node, value)| Some((node, value?)));
-            leaves.extend(known.map(|(node, value)| (joined(&entry, node), Value::Uint(value))));
+            let present = nodes.iter().zip(values).filter_map(|(node, value)| Some((node, value?)));
+            leaves.extend(present.map(|(node, value)| (joined(&entry, node), Value::Uint(value))));
         }
         leaves
     }

@@ -134,10 +134,10 @@ impl Pathz {
     /// Applies a policy that is on disk; readers under the previous one are notified. Returns the resulting state
     /// leaves.
     pub(crate) fn mark_final(&self, state: &State) -> ServiceState {
-        let mut shown = self.set_sandbox(&None);
+        let mut changes = self.set_sandbox(&None);
         self.active.send_replace(state.clone());
-        shown.extend(self.leaves.active(state.as_deref()));
-        shown
+        changes.extend(self.leaves.active(state.as_deref()));
+        changes
     }
 
     /// State at the start.

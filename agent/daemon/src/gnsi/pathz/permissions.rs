@@ -74,16 +74,16 @@ impl PathPermissions {
     }
 
     /// True when a request may name these steps, because a rule permits them or an ancestor. Counted.
-    pub fn may_request(&self, scope: Scope, asked: &[PatternStep]) -> bool {
-        let permitted = permits_pattern(self.read(scope), asked);
-        let node = asked.last().map_or(ROOT, |step| step.node);
+    pub fn may_request(&self, scope: Scope, steps: &[PatternStep]) -> bool {
+        let permitted = permits_pattern(self.read(scope), steps);
+        let node = steps.last().map_or(ROOT, |step| step.node);
         self.count(scope, node, Mode::Read, permitted);
         permitted
     }
 
     /// Checks a request for unknown nodes below these steps. A permission is not counted then.
-    pub fn may_request_below(&self, scope: Scope, asked: &[PatternStep]) -> bool {
-        permits_pattern(self.read(scope), asked) || self.may_request(scope, asked)
+    pub fn may_request_below(&self, scope: Scope, steps: &[PatternStep]) -> bool {
+        permits_pattern(self.read(scope), steps) || self.may_request(scope, steps)
     }
 
     /// Counts the decision about an operation that names this node.
@@ -154,8 +154,8 @@ impl EditAuthorizer for PathPermissions {
         Some(Arc::new(self.others_for(models)?))
     }
 
-    fn may_clear(&self, origin: Origin, named: &[PatternStep]) -> bool {
-        permits_pattern(self.write(origin.into()), named)
+    fn may_clear(&self, origin: Origin, steps: &[PatternStep]) -> bool {
+        permits_pattern(self.write(origin.into()), steps)
     }
 
     fn may_send_cli_text(&self) -> bool {
@@ -167,9 +167,9 @@ impl EditAuthorizer for PathPermissions {
         if permits(&position(self.write(Scope::Text), &path.0)) {
             return true;
         }
-        let held = before.config_view(Origin::Native).get(path);
-        let same = match (act, held) {
-            (StatementAction::Set(value), Some(NodeRef::Leaf(held))) => held.value == *value,
+        let present = before.config_view(Origin::Native).get(path);
+        let same = match (act, present) {
+            (StatementAction::Set(value), Some(NodeRef::Leaf(present))) => present.value == *value,
             (StatementAction::Create, Some(NodeRef::Branch(_))) => true,
             _ => false,
         };
@@ -183,12 +183,12 @@ impl EditAuthorizer for PathPermissions {
         path: &InstancePath,
         supplied: NodeRef<'_, LeafMark>,
     ) -> Result<(), InstancePath> {
-        let shown = before.config_view(origin);
+        let view_before = before.config_view(origin);
         // Values may be sent back by those who may read them. For others, an accepted equal value would reveal the
         // present one.
-        let known = |path: &InstancePath, leaf: Option<&Leaf<LeafMark>>| {
-            let same = match (shown.get(path), leaf) {
-                (Some(NodeRef::Leaf(held)), Some(leaf)) => held.value == leaf.value,
+        let is_unchanged = |path: &InstancePath, leaf: Option<&Leaf<LeafMark>>| {
+            let same = match (view_before.get(path), leaf) {
+                (Some(NodeRef::Leaf(present)), Some(leaf)) => present.value == leaf.value,
                 (Some(NodeRef::Branch(_)), None) => true,
                 _ => false,
             };
@@ -196,7 +196,7 @@ impl EditAuthorizer for PathPermissions {
         };
         let view = self.write(origin.into());
         let schema = before.models().schema(origin);
-        let mut search = Search { view, schema, path: path.clone(), exception: &known };
+        let mut search = Search { view, schema, path: path.clone(), exception: &is_unchanged };
         match search.finds(position(view, &path.0), supplied) {
             true => Err(search.path),
             false => Ok(()),
@@ -239,9 +239,9 @@ impl EditAuthorizer for PathPermissions {
 impl PathPermissions {
     /// True when a native path has OpenConfig counterparts, and all of them may be written.
     fn may_write_shown(&self, before: &Configuration, native: &InstancePath) -> bool {
-        let shown = before.models().map.up_path(native);
+        let openconfig = before.models().map.up_path(native);
         let view = self.write(Scope::OpenConfig);
-        !shown.is_empty() && shown.iter().all(|path| permits(&position(view, &path.0)))
+        !openconfig.is_empty() && openconfig.iter().all(|path| permits(&position(view, &path.0)))
     }
 }
 

@@ -24,11 +24,11 @@ impl PolicyForms {
         if newest.models().includes(models) {
             return newest;
         }
-        let mut held = self.newest.write().unwrap_or_else(PoisonError::into_inner);
+        let mut form = self.newest.write().unwrap_or_else(PoisonError::into_inner);
         // Another reader may have compiled it meanwhile.
-        if !held.models().includes(models) {
-            *held = Arc::new(held.for_models(models));
+        if !form.models().includes(models) {
+            *form = Arc::new(form.for_models(models));
         }
-        Arc::clone(&held)
+        Arc::clone(&form)
     }
 }

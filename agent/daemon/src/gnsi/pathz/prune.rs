@@ -64,23 +64,23 @@ impl Pruner<'_> {
         if at.has_no_rule_below() {
             return ControlFlow::Continue(whole.then(|| branch.clone()));
         }
-        let mut kept = Branch::default();
-        kept.given = branch.given && whole;
+        let mut visible = Branch::default();
+        visible.given = branch.given && whole;
         let mut keys = Vec::new();
         for (node, child) in branch.children() {
             match (self.child(at, Step::node(*node), child)?, child) {
-                (Some(child), _) => drop(kept.put(*node, child)),
+                (Some(child), _) => drop(visible.put(*node, child)),
                 (None, Child::Leaf(leaf)) if self.schema.is_list_key(*node) => {
                     keys.push((*node, Child::Leaf(leaf.clone())));
                 }
                 (None, _) => {}
             }
         }
-        if kept.children().is_empty() && !kept.given {
+        if visible.children().is_empty() && !visible.given {
             return ControlFlow::Continue(None);
         }
-        keys.into_iter().for_each(|(node, key)| drop(kept.put(node, key)));
-        ControlFlow::Continue(Some(Arc::new(kept)))
+        keys.into_iter().for_each(|(node, key)| drop(visible.put(node, key)));
+        ControlFlow::Continue(Some(Arc::new(visible)))
     }
 
     fn child<M: LeafMeta>(
@@ -90,12 +90,13 @@ impl Pruner<'_> {
         child: &Child<M>,
     ) -> PruneResult<Child<M>> {
         if let Child::List(list) = child {
-            let mut kept: Vec<(Keys, Arc<Branch<M>>)> = Vec::new();
+            let mut entries: Vec<(Keys, Arc<Branch<M>>)> = Vec::new();
             for (keys, entry) in list.iter() {
                 let at = step(self.view, at, &Step::entry(to.node, keys.clone()));
-                kept.extend(self.branch(&at, &entry.branch())?.map(|entry| (keys.clone(), entry)));
+                entries
+                    .extend(self.branch(&at, &entry.branch())?.map(|entry| (keys.clone(), entry)));
             }
-            let list = (!kept.is_empty()).then(|| Child::List(kept.into_iter().collect()));
+            let list = (!entries.is_empty()).then(|| Child::List(entries.into_iter().collect()));
             return ControlFlow::Continue(list);
         }
         let at = step(self.view, at, &to);

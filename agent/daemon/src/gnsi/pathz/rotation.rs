@@ -38,8 +38,8 @@ impl<D: Datastore> RotationRules for PathzRules<D> {
     type Refusal = UploadError;
 
     fn version_in_use(&self, state: &State, upload: &Upload) -> Option<String> {
-        let held = state.as_ref().map(|installed| &installed.version)?;
-        (*held == upload.version).then(|| held.clone())
+        let version = state.as_ref().map(|installed| &installed.version)?;
+        (*version == upload.version).then(|| version.clone())
     }
 
     fn apply(&self, _state: &State, upload: Upload) -> Result<(State, ()), UploadError> {

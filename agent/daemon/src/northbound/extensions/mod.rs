@@ -88,7 +88,7 @@ impl ReadExtensions {
         for ext in known_extensions(extensions)? {
             match ext {
                 KnownExtension::Depth(depth) => wishes.depth = NonZeroU32::new(depth.level),
-                KnownExtension::ConfigSubscription(wanted) => match wanted.action {
+                KnownExtension::ConfigSubscription(subscription) => match subscription.action {
                     Some(config_subscription::Action::Start(_)) => wishes.configuration = true,
                     _ => {
                         let text =
@@ -128,7 +128,7 @@ enum KnownExtension<'a> {
 fn known_extensions(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>, Refusal> {
     let mut all: Vec<KnownExtension<'_>> = Vec::new();
     for ext in extensions.iter().filter_map(|extension| extension.ext.as_ref()) {
-        let known = match ext {
+        let recognized = match ext {
             Ext::RegisteredExt(registered) if registered.id == plan::ID => {
                 KnownExtension::Plan(PlanOption::read(&registered.msg)?)
             }
@@ -137,13 +137,15 @@ fn known_extensions(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>,
             Ext::History(history) => KnownExtension::History(history),
             Ext::Commit(commit) => KnownExtension::Commit(commit),
             Ext::Depth(depth) => KnownExtension::Depth(depth),
-            Ext::ConfigSubscription(wanted) => KnownExtension::ConfigSubscription(wanted),
+            Ext::ConfigSubscription(subscription) => {
+                KnownExtension::ConfigSubscription(subscription)
+            }
         };
-        if all.iter().any(|other| other.name() == known.name()) {
-            let text = format!("the extension `{}` is given twice", known.name());
+        if all.iter().any(|other| other.name() == recognized.name()) {
+            let text = format!("the extension `{}` is given twice", recognized.name());
             return Err(Refusal::invalid(text));
         }
-        all.push(known);
+        all.push(recognized);
     }
     Ok(all)
 }
@@ -169,15 +171,15 @@ fn confirmation(commit: &gnmi_ext::Commit) -> Result<Confirmation, Refusal> {
     let action = match &commit.action {
         Some(commit::Action::Commit(begin)) => {
             // Common clients send a duration of zero when they name none.
-            let given = rollback(begin.rollback_duration.as_ref())?;
-            ConfirmAction::Begin { rollback_after: given.unwrap_or(DEFAULT_ROLLBACK) }
+            let duration = rollback(begin.rollback_duration.as_ref())?;
+            ConfirmAction::Begin { rollback_after: duration.unwrap_or(DEFAULT_ROLLBACK) }
         }
         Some(commit::Action::Confirm(_)) => ConfirmAction::Confirm,
         Some(commit::Action::Cancel(_)) => ConfirmAction::Cancel,
         Some(commit::Action::SetRollbackDuration(extend)) => {
-            let given = rollback(extend.rollback_duration.as_ref())?;
+            let duration = rollback(extend.rollback_duration.as_ref())?;
             let missing = || Refusal::invalid("a new rollback_duration must be greater than zero");
-            ConfirmAction::Extend { rollback_after: given.ok_or_else(missing)? }
+            ConfirmAction::Extend { rollback_after: duration.ok_or_else(missing)? }
         }
         None => return Err(Refusal::invalid("the extension `commit` has no action")),
     };
@@ -223,8 +225,8 @@ fn check_id(what: &str, id: &str) -> Result<(), Refusal> {
 }
 
 /// Refusal of `history`: the mistake in it, or else that past values are not kept.
-fn refuse_history(asked: &gnmi_ext::History, mode: Mode) -> Refusal {
-    match &asked.request {
+fn refuse_history(requested: &gnmi_ext::History, mode: Mode) -> Refusal {
+    match &requested.request {
         None => Refusal::invalid("the extension `history` has no time"),
         Some(history::Request::SnapshotTime(_)) if mode != Mode::Once => {
             Refusal::invalid("a snapshot of the past can be read ONCE only")

@@ -33,8 +33,10 @@ impl PlanOption {
             Some(Content::DryRun(_)) => Ok(Self::DryRun),
             Some(Content::Expected(expected)) => {
                 let hash = expected.hash.parse().map_err(|error| {
-                    let given = &expected.hash;
-                    Refusal::invalid(format!("`{given}` is not the hash of a plan: {error}"))
+                    let expected_hash = &expected.hash;
+                    Refusal::invalid(format!(
+                        "`{expected_hash}` is not the hash of a plan: {error}"
+                    ))
                 })?;
                 Ok(Self::Expected(hash))
             }

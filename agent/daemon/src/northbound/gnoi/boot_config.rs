@@ -112,8 +112,8 @@ async fn run_trial<D: Datastore>(
     };
     let _undertaking = gnsi.rotations.undertakings().begin("a boot configuration that is tried");
     let trial = Trial::begin(core, gnsi, caller, set).await?;
-    let told = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
-    let end = match told {
+    let answered = answers.send(Ok(SetBootConfigVerifiedResponse {})).await;
+    let end = match answered {
         Ok(()) => next_end(&mut requests, &gnsi.rotations).await,
         Err(_) => TrialEnd::Cut,
     };
@@ -357,11 +357,11 @@ fn parts(request: SetBootConfigRequest) -> Result<(Option<BootConfiguration>, Ar
 
 /// Reads the boot configuration of a client, which may not have the fields for bootstrapping.
 fn read_boot(config: bootz::BootConfig) -> Result<BootConfiguration, Refusal> {
-    for (name, given) in [
+    for (name, field) in [
         ("dynamic_vendor_config", !config.dynamic_vendor_config.is_empty()),
         ("dynamic_oc_config", !config.dynamic_oc_config.is_empty()),
     ] {
-        if given {
+        if field {
             return Err(Refusal::invalid(format!("`{name}` is for bootstrapping only")));
         }
     }

@@ -41,8 +41,8 @@ impl<D: Datastore> FactoryReset for FactoryResetService<D> {
         self.core.change(&caller, intent).await.map_err(Refusal::from)?;
         // A pending reboot is replaced by the reboot of the reset.
         self.reboots.cancel();
-        let asked = self.reboots.at_once("factory reset".to_owned());
-        asked.map_err(|error| Refusal::internal(error.to_string()))?;
+        let scheduled = self.reboots.at_once("factory reset".to_owned());
+        scheduled.map_err(|error| Refusal::internal(error.to_string()))?;
         Ok(Response::new(StartResponse {
             response: Some(start_response::Response::ResetSuccess(ResetSuccess {})),
         }))

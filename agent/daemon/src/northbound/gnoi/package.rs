@@ -155,12 +155,12 @@ fn url(remote: &RemoteDownload) -> Result<String, Refusal> {
             )));
         }
     }
-    for (field, given) in [
+    for (field, is_set) in [
         ("credentials", remote.credentials.is_some()),
         ("source_address", !remote.source_address.is_empty()),
         ("source_vrf", !remote.source_vrf.is_empty()),
     ] {
-        if given {
+        if is_set {
             return Err(Refusal::unimplemented(format!(
                 "remote_download.{field} is not supported"
             )));

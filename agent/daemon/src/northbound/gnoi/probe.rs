@@ -101,11 +101,11 @@ async fn send_hops(
     first: TracerouteResponse,
     answers: AnswerSender<TracerouteResponse>,
 ) -> Result<(), ProbeError> {
-    let mut told = answers.send(Ok(first)).await;
-    while told.is_ok()
+    let mut sent = answers.send(Ok(first)).await;
+    while sent.is_ok()
         && let Some(answer) = trace.next().await?
     {
-        told = answers.send(Ok(hop(answer))).await;
+        sent = answers.send(Ok(hop(answer))).await;
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ where
     T: Send + 'static,
     F: Future<Output = Result<(), ProbeError>> + Send + 'static,
 {
-    let (answers, told) = mpsc::channel(ANSWERS);
+    let (answers, answers_rx) = mpsc::channel(ANSWERS);
     let telling = tell(answers.clone());
     tokio::spawn(async move {
         tokio::select! {
@@ -130,7 +130,7 @@ where
         }
         drop(turn);
     });
-    Box::pin(ReceiverStream::new(told))
+    Box::pin(ReceiverStream::new(answers_rx))
 }
 
 async fn ping_settings(request: &PingRequest) -> Result<PingSettings, Refusal> {

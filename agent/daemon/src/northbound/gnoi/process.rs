@@ -15,7 +15,7 @@ pub(super) fn kill(
     caller: &Caller,
     request: KillProcessRequest,
 ) -> Result<(), Refusal> {
-    let told = match kill_process_request::Signal::try_from(request.signal) {
+    let signal_kind = match kill_process_request::Signal::try_from(request.signal) {
         Ok(kill_process_request::Signal::Term) => Signal::TERM,
         Ok(kill_process_request::Signal::Kill) => Signal::KILL,
         Ok(kill_process_request::Signal::Hup) => Signal::HUP,
@@ -27,12 +27,12 @@ pub(super) fn kill(
             )));
         }
     };
-    let wanted = ProcessSelector {
+    let selector = ProcessSelector {
         pid: Some(request.pid).filter(|pid| *pid != 0),
         name: Some(request.name).filter(|name| !name.is_empty()),
     };
-    let activity = signal(&wanted, told, request.restart)?;
-    info!(caller = %caller.name, ?wanted, signal = ?told, "signalling a process");
+    let activity = signal(&selector, signal_kind, request.restart)?;
+    info!(caller = %caller.name, ?selector, signal = ?signal_kind, "signalling a process");
     match activity {
         SignalOutcome::Signalled => Ok(()),
         SignalOutcome::RestartAgent => Ok(reboots.restart("KillProcess".to_owned())?),

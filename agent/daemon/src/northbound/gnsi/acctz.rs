@@ -60,9 +60,9 @@ async fn send_records(
     outlet: ResponseSender<acctz::RecordResponse>,
 ) -> Result<(), StreamError> {
     loop {
-        let told = reader.next().await;
-        outlet.send(to_wire(&told)).await?;
-        reader.sent(&told);
+        let delivered = reader.next().await;
+        outlet.send(to_wire(&delivered)).await?;
+        reader.sent(&delivered);
     }
 }
 
@@ -77,8 +77,8 @@ fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
     after.ok_or_else(|| Refusal::invalid(format!("timestamp: {time:?} is not a time since 1970")))
 }
 
-fn to_wire(told: &DeliveredRecord) -> acctz::RecordResponse {
-    let record = &told.record;
+fn to_wire(delivered: &DeliveredRecord) -> acctz::RecordResponse {
+    let record = &delivered.record;
     let request = match &record.account.activity {
         Activity::Rpc(rpc) => acctz::record_response::ServiceRequest::GrpcService(grpc(rpc)),
         Activity::Command(command) => {
@@ -88,7 +88,7 @@ fn to_wire(told: &DeliveredRecord) -> acctz::RecordResponse {
     acctz::RecordResponse {
         session_info: Some(session(&record.account.session)),
         timestamp: Some(timestamp(record.time_ns)),
-        history_istruncated: told.truncated,
+        history_istruncated: delivered.truncated,
         service_request: Some(request),
         ..Default::default()
     }

@@ -204,23 +204,23 @@ impl<D: Datastore> ServiceUploads<D> {
         artefacts: Artefacts,
     ) -> Result<Self, Refusal> {
         let mut offers = Self { authz: None, pathz: None, certz: None, credentials: None };
-        if let Some(given) = artefacts.authz {
+        if let Some(policy) = artefacts.authz {
             let face = authz::RotatableAuthz::new(core.clone(), gnsi);
-            offers.authz = Some((face, authz::upload(given)));
+            offers.authz = Some((face, authz::upload(policy)));
         }
-        if let Some(given) = artefacts.pathz {
+        if let Some(policy) = artefacts.pathz {
             let face = pathz::RotatablePathz::new(core.clone(), gnsi);
-            offers.pathz = Some((face, pathz::read_upload(given)?));
+            offers.pathz = Some((face, pathz::read_upload(policy)?));
         }
-        if let Some(given) = artefacts.certz {
+        if let Some(policy) = artefacts.certz {
             let (face, profiles) =
                 (certz::RotatableCertz::new(core.clone(), gnsi), &gnsi.certz.profiles);
-            let upload = certz::replacement(given, bound_in(coming), profiles).await?;
+            let upload = certz::replacement(policy, bound_in(coming), profiles).await?;
             offers.certz = Some((face, upload));
         }
-        if let Some(given) = artefacts.credentials {
+        if let Some(policy) = artefacts.credentials {
             let face = credentialz::RotatableCredentialz::new(core.clone(), gnsi);
-            let upload = credentialz::replacement(given).await?;
+            let upload = credentialz::replacement(policy).await?;
             let upload = face.with_accounts(upload, |name| is_user_in(coming, name)).await?;
             offers.credentials = Some((face, upload));
         }

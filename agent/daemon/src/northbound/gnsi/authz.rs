@@ -153,8 +153,9 @@ impl<D: Datastore> RotateMessages<RotatableAuthz<D>> for Rotate {
     }
 
     fn answer((): ()) -> Self::Response {
-        let told = rotate_authz_response::RotateResponse::UploadResponse(authz::UploadResponse {});
-        authz::RotateAuthzResponse { rotate_response: Some(told) }
+        let response =
+            rotate_authz_response::RotateResponse::UploadResponse(authz::UploadResponse {});
+        authz::RotateAuthzResponse { rotate_response: Some(response) }
     }
 }
 

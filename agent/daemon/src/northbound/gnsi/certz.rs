@@ -65,9 +65,9 @@ impl<D: Datastore> CertzService<D> {
     async fn change_list(&self, guard: RotationGuard, now: Profiles) -> Result<(), Status> {
         let face = Arc::clone(&self.face);
         let changed = tokio::spawn(async move {
-            let done = face.change_list(now).await;
+            let outcome = face.change_list(now).await;
             drop(guard);
-            done
+            outcome
         });
         let failed = |_| Refusal::internal("changing the profiles panicked");
         Ok(changed.await.map_err(failed)??)
@@ -218,13 +218,13 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
         let (profile, overwrite) = (ssl_profile_id.into(), force_overwrite);
         current.check_profile(&profile).map_err(refused)?; // before a key is made for it
         match rotate_request {
-            Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)) => {
-                if !asked.integrities.is_empty() {
+            Some(rotate_certificate_request::RotateRequest::GenerateCsr(csr)) => {
+                if !csr.integrities.is_empty() {
                     let reason =
                         "generate_csr.integrities: this box has no root of trust for measurement";
                     return Err(Refusal::unimplemented(reason));
                 }
-                let params = csr_params(asked.params.unwrap_or_default());
+                let params = csr_params(csr.params.unwrap_or_default());
                 let generated = in_background(move || params.generate()).await?;
                 Ok(Command::Upload {
                     upload: StreamMessage::Request { profile, generated },
@@ -249,7 +249,7 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
     }
 
     fn answer(reply: Reply) -> Self::Response {
-        let told = match reply {
+        let response = match reply {
             Reply::Uploaded => {
                 rotate_certificate_response::RotateResponse::Certificates(certz::UploadResponse {})
             }
@@ -267,13 +267,13 @@ impl<D: Datastore> RotateMessages<RotatableCertz<D>> for Rotate {
                 )
             }
         };
-        certz::RotateCertificateResponse { rotate_response: Some(told) }
+        certz::RotateCertificateResponse { rotate_response: Some(response) }
     }
 }
 
 /// Translates a message with all profiles. `in_use` is the profile that the server will be bound to.
 pub(super) async fn replacement(
-    given: CertzProfiles,
+    uploaded: CertzProfiles,
     in_use: Option<SmolStr>,
     profiles: &TlsProfiles,
 ) -> Result<StreamMessage, Refusal> {
@@ -282,7 +282,7 @@ pub(super) async fn replacement(
             let entities = entities(profile.certz.unwrap_or_default().entities)?;
             Ok(Upload { profile: profile.ssl_profile_id.into(), entities })
         };
-        given.profiles.into_iter().map(upload).collect::<Result<Vec<_>, CertzError>>()
+        uploaded.profiles.into_iter().map(upload).collect::<Result<Vec<_>, CertzError>>()
     });
     let (uploads, identity) = (uploads.await?, profiles.identity());
     Ok(StreamMessage::Replacement { uploads, in_use, identity, now: UnixTime::now() })
@@ -292,9 +292,9 @@ pub(super) async fn replacement(
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, CertzError> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = spawn_blocking(work).await;
-    let done = done.map_err(|_| Refusal::internal("reading the message panicked"))?;
-    done.map_err(refused)
+    let result = spawn_blocking(work).await;
+    let result = result.map_err(|_| Refusal::internal("reading the message panicked"))?;
+    result.map_err(refused)
 }
 
 fn refused(error: CertzError) -> Refusal {

@@ -65,7 +65,7 @@ impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
         if user.is_empty() {
             return Err(Refusal::invalid("`user` is missing").into());
         }
-        let asked = path.as_ref().ok_or_else(|| Refusal::invalid("`path` is missing"))?;
+        let requested_path = path.as_ref().ok_or_else(|| Refusal::invalid("`path` is missing"))?;
         let mode = read_mode(mode)
             .ok_or_else(|| Refusal::invalid("`mode` has to be MODE_READ or MODE_WRITE"))?;
         let Some(installed) = self.face.instance(policy_instance)? else {
@@ -74,7 +74,7 @@ impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
             return Ok(Response::new(pathz::ProbeResponse { action, version: String::new() }));
         };
         let compiled = installed.judge.compiled(&self.face.core.models());
-        let decided = compiled.decide(&user, mode, &read_path(asked)?);
+        let decided = compiled.decide(&user, mode, &read_path(requested_path)?);
         let action = match decided.map_err(|error| Refusal::invalid(error.to_string()))? {
             Action::Permit => pathz::Action::Permit,
             Action::Deny => pathz::Action::Deny,

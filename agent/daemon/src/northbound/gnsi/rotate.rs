@@ -164,7 +164,7 @@ pub(in crate::northbound) async fn try_uploads<S: Rotatable>(
     let mut rotation = Rotation::open(service.last());
     for upload in uploads {
         match driver.upload(rotation, upload, true).await {
-            Ok(done) => rotation = done.next,
+            Ok(step) => rotation = step.next,
             Err(fallen) => return Err(driver.fail(fallen).await),
         }
     }
@@ -325,20 +325,20 @@ impl<S: Rotatable> Driver<'_, S> {
         loop {
             let request = match client.next().await {
                 Ok(request) => request,
-                Err(gone) => return self.gone(rotation, &gone).await.map(Err),
+                Err(end) => return self.on_stream_end(rotation, &end).await.map(Err),
             };
-            let done = match self.step::<M>(rotation, request, &client.permission).await {
-                Ok(done) => done,
+            let step = match self.step::<M>(rotation, request, &client.permission).await {
+                Ok(step) => step,
                 Err(fallen) => return Some(Err(self.fail(fallen).await.into())),
             };
-            rotation = done.next;
-            let answer = match done.outcome {
+            rotation = step.next;
+            let answer = match step.outcome {
                 StepOutcome::Tried(reply) => M::answer(reply),
                 StepOutcome::Final if M::CONTINUES_AFTER_FINALIZE => M::Response::default(),
                 StepOutcome::Final => return Some(Ok(M::Response::default())),
             };
-            if let Err(gone) = client.send_answer(answer).await {
-                return self.gone(rotation, &gone).await.map(Err);
+            if let Err(end) = client.send_answer(answer).await {
+                return self.on_stream_end(rotation, &end).await.map(Err);
             }
         }
     }
@@ -417,9 +417,9 @@ impl<S: Rotatable> Driver<'_, S> {
     }
 
     /// Rolls back after the client has gone. One that closed its stream with no upload on trial gets no status.
-    async fn gone(&self, rotation: Rotation<S::Rules>, gone: &StreamEnd) -> Option<Status> {
-        let (roll_back, refusal) = (rotation.end(), gone.refusal());
-        if roll_back.is_none() && matches!(gone, StreamEnd::Closed) {
+    async fn on_stream_end(&self, rotation: Rotation<S::Rules>, end: &StreamEnd) -> Option<Status> {
+        let (roll_back, refusal) = (rotation.end(), end.refusal());
+        if roll_back.is_none() && matches!(end, StreamEnd::Closed) {
             return None;
         }
         self.roll_back(roll_back, &refusal).await;

@@ -32,7 +32,7 @@ pub struct IgnoredSubscriptions {
     count: InstancePath,
     table: Mutex<Table>,
     /// Paths whose entries readers see. Locked while entries are published, so that later ones are shown later.
-    shown: tokio::sync::Mutex<BTreeSet<SmolStr>>,
+    published: tokio::sync::Mutex<BTreeSet<SmolStr>>,
 }
 
 /// Paths and how often each was ignored.
@@ -68,7 +68,7 @@ impl IgnoredSubscriptions {
             path: below(&[entry, ("state", &[]), ("path", &[])])?,
             count: below(&[entry, ("state", &[]), ("count", &[])])?,
             table: Mutex::default(),
-            shown: tokio::sync::Mutex::default(),
+            published: tokio::sync::Mutex::default(),
         })
     }
 
@@ -107,15 +107,15 @@ impl IgnoredSubscriptions {
 
     /// Shows present entries, and removes those of dropped paths. If a call is cancelled, the next one does all of it.
     async fn show(&self, core: &impl Datastore) {
-        let mut shown = self.shown.lock().await;
+        let mut published = self.published.lock().await;
         let counted: BTreeSet<SmolStr> = self.table().by_path.keys().cloned().collect();
-        let gone = shown.difference(&counted).map(|path| (of(&self.path, path), None));
-        let fresh = counted.difference(&shown);
+        let removed = published.difference(&counted).map(|path| (of(&self.path, path), None));
+        let fresh = counted.difference(&published);
         let fresh = fresh.map(|path| (of(&self.path, path), Some(Value::Str(path.clone()))));
-        let changes: ServiceState = gone.chain(fresh).collect();
+        let changes: ServiceState = removed.chain(fresh).collect();
         if !changes.is_empty() {
             core.show_state(changes).await;
-            *shown = counted;
+            *published = counted;
         }
     }
 

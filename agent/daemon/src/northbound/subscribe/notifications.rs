@@ -33,12 +33,12 @@ impl UpdateSender {
 
     /// Marks the end of all changes of one commit.
     pub(super) async fn sync_done(&self, boundary: &Boundary) -> Result<(), StreamError> {
-        let done = ConfigSubscriptionSyncDone {
+        let message = ConfigSubscriptionSyncDone {
             commit_confirm_id: boundary.confirm_id.as_deref().unwrap_or_default().to_owned(),
             server_commit_id: boundary.transaction.to_string(),
             done: true,
         };
-        let action = Some(Action::SyncDone(done));
+        let action = Some(Action::SyncDone(message));
         let ext = Some(Ext::ConfigSubscription(ConfigSubscription { action }));
         self.respond(None, vec![Extension { ext }]).await
     }
@@ -115,7 +115,7 @@ impl<'a> NotificationWriter<'a> {
             let portion = portions.next().await;
             let before = walk.visited();
             let is_ended = self.write_portion(&mut walk, tell, before + portion.nodes);
-            portions.done(portion, walk.visited() - before);
+            portions.finish(portion, walk.visited() - before);
             for notification in std::mem::take(&mut self.complete) {
                 self.outlet.notify(notification).await?;
             }
@@ -133,11 +133,11 @@ impl<'a> NotificationWriter<'a> {
                 WalkProgress::Paused => return false,
                 WalkProgress::Ended => return true,
             };
-            let wanted = match &item {
+            let selected = match &item {
                 WireItem::Delete(_) => tell != SendFilter::Updates,
                 WireItem::Update(_) => tell != SendFilter::Deletes,
             };
-            if wanted {
+            if selected {
                 self.add(time_ns, item);
             }
         }

@@ -116,10 +116,11 @@ impl SubscriptionPlan {
         let admitted: Arc<[_]> = reader.admitted(joined).await?.into();
         let prefix = reader.prefix.clone();
         let reader = Arc::new(reader);
-        let (asking, asked) = (Arc::clone(&reader), Arc::clone(&admitted));
+        let (asking, permissions) = (Arc::clone(&reader), Arc::clone(&admitted));
         let subscriptions = list.subscription;
-        let split =
-            move |work: &ReadBudget| SplitList::of(&asking, &asked, &subscriptions, mode, work);
+        let split = move |work: &ReadBudget| {
+            SplitList::of(&asking, &permissions, &subscriptions, mode, work)
+        };
         let SplitList { parts, modes, ignored } = reads.run(split).await?;
         let lookup = PathLookup { reader, admitted, modes: modes.into() };
         let encoding = Encoding::read(list.encoding)?;

@@ -43,7 +43,7 @@ struct ActivePart {
     part: SubscriptionPart,
     cursor: Cursor,
     /// Number of the revision up to which changes were sent.
-    told: u64,
+    sent: u64,
     sample_due: Option<Instant>,
     heartbeat_due: Option<Instant>,
 }
@@ -151,7 +151,7 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
             let mut live = ActivePart {
                 part,
                 cursor,
-                told: revision.number,
+                sent: revision.number,
                 sample_due: None,
                 heartbeat_due: None,
             };
@@ -198,10 +198,10 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         revision: &Revision,
         portions: &mut WalkQuota,
     ) -> Result<(), StreamError> {
-        if revision.number <= live.told {
+        if revision.number <= live.sent {
             return Ok(()); // a heartbeat has already sent it
         }
-        live.told = revision.number;
+        live.sent = revision.number;
         let tree = revision.tree(live.part.selection.origin);
         let mut teller =
             self.writer(&live.part, TimestampMode::OfEvent { revision_ns: revision.time_ns });
@@ -280,14 +280,14 @@ impl<'a, D: Datastore> Subscriber<'a, D> {
         if !part.polled {
             return Sample::of(origin, revision, now_ns());
         }
-        let known = match origin {
+        let is_known = match origin {
             Origin::OpenConfig => &mut samples.openconfig,
             Origin::Native => &mut samples.native,
         };
-        if let Some(sample) = known {
+        if let Some(sample) = is_known {
             return sample.clone();
         }
-        known.insert(self.sampler.read(origin, revision, Instant::now()).await).clone()
+        is_known.insert(self.sampler.read(origin, revision, Instant::now()).await).clone()
     }
 
     /// The leaves of a part, at an instant that it shares with other streams.
@@ -312,7 +312,7 @@ impl ActivePart {
     /// A part whose first leaves were appended while the stream runs: all of them are due.
     fn appended<D: Datastore>(part: SubscriptionPart, sampler: &Sampler<D>) -> Self {
         let cursor = Cursor::new(part.selection.clone(), Tree::new());
-        let mut live = Self { part, cursor, told: 0, sample_due: None, heartbeat_due: None };
+        let mut live = Self { part, cursor, sent: 0, sample_due: None, heartbeat_due: None };
         let now = Instant::now();
         live.schedule(sampler, now);
         live.sample_due = live.sample_due.map(|_| now);

@@ -61,8 +61,8 @@ impl harness::TestBackend for BackendWithAccounting {
 }
 
 async fn collector_as(accounts: &AccountingLog, role: Option<Role>) -> Collector {
-    let kept = BackendWithAccounting { core: FakeDatastore::new(), accounts: accounts.clone() };
-    Collector::new(channel(&kept, role).await)
+    let backend = BackendWithAccounting { core: FakeDatastore::new(), accounts: accounts.clone() };
+    Collector::new(channel(&backend, role).await)
 }
 
 async fn collector(accounts: &AccountingLog) -> Collector {
@@ -195,8 +195,8 @@ async fn records_after_a_time_come_and_then_those_that_happen() {
     assert_eq!(SOURCES.iter().map(|it| accounts.recorded(*it)).sum::<u64>(), 4);
     let SubscribeCounts { requests, responses, truncated } = accounts.subscribe_counts();
     assert_eq!((requests, truncated), (4, 1));
-    let told = 3 + 2 + 2 + 1;
-    assert!(responses >= told, "{responses}");
+    let count = 3 + 2 + 2 + 1;
+    assert!(responses >= count, "{responses}");
 }
 
 #[tokio::test]

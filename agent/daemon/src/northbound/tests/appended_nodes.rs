@@ -30,13 +30,13 @@ async fn stream(client: &mut Client, mode: Mode, subscription: &str) -> Subscrip
     Subscription::open(client, subscribe(list(mode, &[subscription]))).await
 }
 
-async fn told(stream: &mut Subscription) -> String {
+async fn updates_of(stream: &mut Subscription) -> String {
     stream.within(Duration::from_secs(1)).await.join(" ")
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_running_stream_tells_of_appended_leaves() {
-    for (wanted, at_append, at_change) in [
+    for (path, at_append, at_change) in [
         (
             "change holdfast_native:/",
             "/interfaces/interface[name=eth0]/colour=\"red\" /things/thing[name=a]/name=\"a\" \
@@ -60,19 +60,19 @@ async fn a_running_stream_tells_of_appended_leaves() {
         ("change holdfast_native:/interfaces/interface[name=eth0]/mtu", "", ""),
     ] {
         let (core, mut client) = eth0().await;
-        let wanted = if wanted == SIZE { format!("change {SIZE}") } else { wanted.to_owned() };
-        let mut stream = stream(&mut client, Mode::Stream, &wanted).await;
+        let path = if path == SIZE { format!("change {SIZE}") } else { path.to_owned() };
+        let mut stream = stream(&mut client, Mode::Stream, &path).await;
         if at_append == "refused" {
-            assert_eq!(stream.next().await, "Unimplemented", "{wanted}");
+            assert_eq!(stream.next().await, "Unimplemented", "{path}");
             continue;
         }
         stream.until_sync().await;
         core.append(&GROWN);
-        assert_eq!(told(&mut stream).await, "", "{wanted}: no leaf has changed");
+        assert_eq!(updates_of(&mut stream).await, "", "{path}: no leaf has changed");
         set(&mut client, SET).await;
-        assert_eq!(told(&mut stream).await, at_append, "{wanted}");
+        assert_eq!(updates_of(&mut stream).await, at_append, "{path}");
         set(&mut client, &format!("update {SIZE} 5")).await;
-        assert_eq!(told(&mut stream).await, at_change, "{wanted}");
+        assert_eq!(updates_of(&mut stream).await, at_change, "{path}");
     }
 }
 
@@ -85,7 +85,7 @@ async fn appended_leaves_without_events_are_sampled() {
     stream.until_sync().await;
     core.append(&GROWN);
     core.polled_native_leaf("/system/ssh-server/attempts", Value::Uint(3));
-    assert_eq!(told(&mut stream).await, "/system/ssh-server/attempts=\"3\"");
+    assert_eq!(updates_of(&mut stream).await, "/system/ssh-server/attempts=\"3\"");
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,12 +102,12 @@ async fn polls_and_streams_show_what_the_policy_permits_of_appended_nodes() {
     poll.until_sync().await;
     core.append(&GROWN);
     set(&mut client, SET).await;
-    let seen = "/things/thing[name=b]/name=\"b\" /things/thing[name=b]/size=2";
-    assert_eq!(told_of_things(&told(&mut follower).await), seen);
+    let visible = "/things/thing[name=b]/name=\"b\" /things/thing[name=b]/size=2";
+    assert_eq!(told_of_things(&updates_of(&mut follower).await), visible);
     poll.poll().await;
     let polled = poll.until_sync().await.join(" ");
     assert!(
-        polled.contains(seen)
+        polled.contains(visible)
             && !polled.contains("[name=eth0]/colour")
             && !polled.contains("[name=a]/size"),
         "{polled}"
@@ -123,9 +123,9 @@ async fn polls_and_streams_show_what_the_policy_permits_of_appended_nodes() {
 }
 
 /// Told leaves without the counters of the policy.
-fn told_of_things(told: &str) -> String {
+fn told_of_things(text: &str) -> String {
     let words =
-        told.split(' ').filter(|it| it.starts_with("/things/") || it.starts_with("/interfaces/"));
+        text.split(' ').filter(|it| it.starts_with("/things/") || it.starts_with("/interfaces/"));
     words.collect::<Vec<_>>().join(" ")
 }
 

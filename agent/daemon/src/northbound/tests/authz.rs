@@ -233,10 +233,10 @@ async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
                         !allowed,
                         "{kind} {status:?}"
                     );
-                    let named = status
+                    let is_named = status
                         .message()
                         .contains("no rule of the authorization policy allows `eve` to call ");
-                    assert_eq!(named, !allowed, "{kind} {status:?}");
+                    assert_eq!(is_named, !allowed, "{kind} {status:?}");
                 }
             }
         }
@@ -386,17 +386,17 @@ async fn readers_see_which_policy_is_in_force() {
     let stream = list(Mode::Stream, &leaves);
     let mut subscription = Subscription::open(&mut gnmi, subscribe(stream)).await;
     assert_eq!(subscription.until_sync().await, ["sync"]);
-    let shown = |version: &str| {
+    let state = |version: &str| {
         format!("{CREATED_ON}=\"{}\" {VERSION}=\"{version}\"", BORN * 1_000_000_000)
     };
 
     let rotation = Rotation::trying(&mut client, "v1", ADA).await;
-    assert_eq!(subscription.next().await, shown("v1"));
+    assert_eq!(subscription.next().await, state("v1"));
     assert_eq!(rotation.close().await.unwrap_err().code(), Code::Aborted);
     assert_eq!(subscription.next().await, "-/system/aaa/authorization/state");
 
     install(&mut client, "v1", ADA).await;
-    assert_eq!(subscription.next().await, shown("v1"));
+    assert_eq!(subscription.next().await, state("v1"));
     let mut rotation = Rotation::trying(&mut client, "v2", ADA_ALONE).await;
     assert_eq!(subscription.next().await, format!("{VERSION}=\"v2\""));
     // Readers never see a policy that is refused.
@@ -546,8 +546,8 @@ async fn a_policy_that_comes_with_a_boot_configuration_is_kept_by_gnsi() {
     let boot = |name: &str| format!(r#"{{"holdfast:system":{{"hostname":"{name}"}}}}"#);
     boots.set_boot_config(request(&boot("one"), "v1", ADA)).await.unwrap();
     assert_eq!(get(&mut client).await.unwrap().policy, ADA);
-    let held = || format!("{:?}", core.configuration().layers().boot);
-    let before = held();
+    let boot_layers = || format!("{:?}", core.configuration().layers().boot);
+    let before = boot_layers();
     // Both parts are set, or none.
     for (request, want) in [
         (request(&boot("two"), "v2", "{"), Code::InvalidArgument),
@@ -555,14 +555,14 @@ async fn a_policy_that_comes_with_a_boot_configuration_is_kept_by_gnsi() {
     ] {
         let status = boots.set_boot_config(request).await.unwrap_err();
         assert_eq!(status.code(), want, "{status:?}");
-        assert_eq!((version(&mut client).await, held()), ("v1".to_owned(), before.clone()));
+        assert_eq!((version(&mut client).await, boot_layers()), ("v1".to_owned(), before.clone()));
     }
     core.fail(CommitError::Overloaded);
     boots.set_boot_config(request(&boot("two"), "v2", ADA_ALONE)).await.unwrap_err();
-    assert_eq!((version(&mut client).await, held()), ("v1".to_owned(), before.clone()));
+    assert_eq!((version(&mut client).await, boot_layers()), ("v1".to_owned(), before.clone()));
     let rotation = Rotation::trying(&mut client, "v3", ADA).await;
     let status = boots.set_boot_config(request(&boot("two"), "v2", ADA)).await.unwrap_err();
-    assert_eq!((status.code(), held()), (Code::Unavailable, before));
+    assert_eq!((status.code(), boot_layers()), (Code::Unavailable, before));
     rotation.close().await.unwrap_err();
     // A part that is absent leaves its state as it is.
     let policy = SetBootConfigRequest { boot_config: None, ..request("", "v4", ADA_ALONE) };

@@ -79,7 +79,7 @@ impl Rig {
     }
 
     /// The state in force and the final state of each service, and the state of the box itself.
-    fn seen(&self) -> String {
+    fn snapshot(&self) -> String {
         let (gnsi, core) = (&self.running.agent.gnsi, &self.running.agent.handle);
         let configuration = core.configuration();
         let leaf =
@@ -109,8 +109,8 @@ impl Rig {
             Ok(request)
         };
         let mut client = GNmiClient::with_interceptor(connected.channel.clone(), with);
-        let asked = client.capabilities(gnmi::CapabilityRequest::default()).await;
-        asked.map(drop).map_err(|status| status.to_string())
+        let answer = client.capabilities(gnmi::CapabilityRequest::default()).await;
+        answer.map(drop).map_err(|status| status.to_string())
     }
 
     fn everything(&self, name: &str, version: &str) -> SetBootConfigRequest {
@@ -204,7 +204,7 @@ async fn everything_that_comes_with_a_boot_configuration_is_in_force_and_stays()
     rig.carol().await.unwrap_err();
     rig.set(rig.everything("one", "v1")).await.unwrap();
     rig.running.wait_for_profile("p").await;
-    let seen = rig.seen();
+    let before = rig.snapshot();
     for part in [
         r#""one""#,
         r#"authz [Some("v1"), Some("v1")]"#,
@@ -213,22 +213,22 @@ async fn everything_that_comes_with_a_boot_configuration_is_in_force_and_stays()
         r#"[["alice", "carol"], ["alice", "carol"]]"#,
         "authorized_keys/alice",
     ] {
-        assert!(seen.contains(part), "{part} is not in {seen}");
+        assert!(before.contains(part), "{part} is not in {before}");
     }
     rig.carol().await.unwrap();
     // Absent parts stay, present parts are replaced, even by an empty one.
     let only = |credentials| SetBootConfigRequest { credentials, ..Default::default() };
     rig.set(only(None)).await.unwrap();
-    assert_eq!(rig.seen(), seen);
+    assert_eq!(rig.snapshot(), before);
     rig.set(only(Some(bootz::Credentials::default()))).await.unwrap();
-    assert!(rig.seen().contains("accounts [[], []]"), "{}", rig.seen());
+    assert!(rig.snapshot().contains("accounts [[], []]"), "{}", rig.snapshot());
     rig.carol().await.unwrap_err();
     rig.set(only(Some(credentials("v1")))).await.unwrap();
-    assert_eq!(rig.seen(), seen);
+    assert_eq!(rig.snapshot(), before);
 
     let rig = rig.restart().await;
     rig.running.wait_for_profile("p").await;
-    assert_eq!(rig.seen(), seen);
+    assert_eq!(rig.snapshot(), before);
     rig.carol().await.unwrap();
 }
 
@@ -241,7 +241,7 @@ async fn one_invalid_part_leaves_boot_config_and_artefacts_unchanged() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
     rig.running.wait_for_profile("p").await;
-    let before = rig.seen();
+    let before = rig.snapshot();
     let rows: &[InvalidBootConfig] = &[
         ("hostname", |_, it| {
             let vendor = r#"{"holdfast:system":{"hostname":7}}"#.to_owned();
@@ -285,14 +285,14 @@ async fn one_invalid_part_leaves_boot_config_and_artefacts_unchanged() {
         change(&rig, &mut request);
         let status = rig.set(request).await.unwrap_err();
         assert!(status.message().contains(word), "{word}: {status:?}");
-        assert_eq!(rig.seen(), before, "{word}");
+        assert_eq!(rig.snapshot(), before, "{word}");
     }
     // Credentials for an account that is no longer a user are refused.
     let mut request = rig.everything("two", "v2");
     request.boot_config = Some(bootz::BootConfig::default());
     request.credentials.as_mut().unwrap().passwords = vec![password("dave", "v2")];
     assert_eq!(rig.set(request).await.unwrap_err().code(), Code::NotFound);
-    assert_eq!(rig.seen(), before);
+    assert_eq!(rig.snapshot(), before);
     rig.carol().await.unwrap();
 }
 
@@ -302,10 +302,10 @@ async fn disk_and_kernel_failures_leave_boot_config_and_artefacts_unchanged() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
     rig.running.wait_for_profile("p").await;
-    let before = rig.seen();
+    let before = rig.snapshot();
     rig.running.agent.store().refuse(faults::Fault::Lost).await.unwrap();
     rig.set(rig.everything("two", "v2")).await.unwrap_err();
-    assert_eq!(rig.seen(), before, "the disk");
+    assert_eq!(rig.snapshot(), before, "the disk");
     for nth in 1.. {
         rig.kernel.fault_at(nth, Fault::Fail(nix::libc::EIO));
         let mut request = rig.everything("two", "v2");
@@ -314,13 +314,13 @@ async fn disk_and_kernel_failures_leave_boot_config_and_artefacts_unchanged() {
             assert!(nth > 2, "some operations are needed");
             break;
         }
-        assert_eq!(rig.seen(), before, "operation {nth}");
+        assert_eq!(rig.snapshot(), before, "operation {nth}");
     }
-    let after = rig.seen();
+    let after = rig.snapshot();
     assert!(after.contains(r#"authz [Some("v2"), Some("v2")]"#), "{after}");
     let rig = rig.restart().await;
     rig.running.wait_for_profile("p").await;
-    assert_eq!(rig.seen(), after);
+    assert_eq!(rig.snapshot(), after);
 }
 
 /// A stream with a trial.
@@ -360,10 +360,10 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
     let rig = Rig::new().await;
     rig.set(rig.everything("one", "v1")).await.unwrap();
     rig.running.wait_for_profile("p").await;
-    let before = rig.seen();
+    let before = rig.snapshot();
 
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
-    let tried = rig.seen();
+    let tried = rig.snapshot();
     for part in [r#""two""#, r#"authz [Some("v2"), Some("v1")]"#] {
         assert!(tried.contains(part), "{part} is not in {tried}");
     }
@@ -375,7 +375,7 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
         }))
         .await
         .unwrap();
-    assert_eq!(rig.seen(), before);
+    assert_eq!(rig.snapshot(), before);
 
     // The trial of a cut stream is rolled back, and the next trial waits for that.
     drop(Trial::open(&rig, rig.everything("two", "v2")).await.unwrap());
@@ -393,32 +393,32 @@ async fn artefacts_are_tried_with_a_boot_configuration_and_go_with_it() {
         .end(set_boot_config_verified_request::SetRequest::Rollback(RollbackRequest::default()))
         .await
         .unwrap();
-    assert_eq!(rig.seen(), before);
+    assert_eq!(rig.snapshot(), before);
 
     // A stop of the agent rolls a trial back, and so does a start after a kill.
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
     let rig = rig.restart().await;
     drop(trial);
     rig.running.wait_for_profile("p").await;
-    assert_eq!(rig.seen(), before);
+    assert_eq!(rig.snapshot(), before);
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
     let rig = rig.killed().await;
     drop(trial);
     rig.running.wait_for_profile("p").await;
-    assert_eq!(rig.seen(), before);
+    assert_eq!(rig.snapshot(), before);
 
     let trial = Trial::open(&rig, rig.everything("two", "v2")).await.unwrap();
     trial
         .end(set_boot_config_verified_request::SetRequest::Finalize(FinalizeRequest {}))
         .await
         .unwrap();
-    let after = rig.seen();
+    let after = rig.snapshot();
     for part in [r#""two""#, r#"authz [Some("v2"), Some("v2")]"#] {
         assert!(after.contains(part), "{part} is not in {after}");
     }
     let rig = rig.restart().await;
     rig.running.wait_for_profile("p").await;
-    assert_eq!(rig.seen(), after);
+    assert_eq!(rig.snapshot(), after);
 }
 
 #[tokio::test]
@@ -426,9 +426,9 @@ async fn gnsi_that_is_switched_off_takes_nothing() {
     let rig = Rig::new().await;
     let off = Intent::Switch { service: Namespace::Gnsi, on: false };
     rig.running.agent.handle.change(&caller("operator", Role::Admin), off).await.unwrap();
-    let before = rig.seen();
+    let before = rig.snapshot();
     let status = rig.set(rig.everything("one", "v1")).await.unwrap_err();
-    assert_eq!((status.code(), rig.seen()), (Code::FailedPrecondition, before));
+    assert_eq!((status.code(), rig.snapshot()), (Code::FailedPrecondition, before));
 }
 
 fn payload(rig: &Rig) -> BootstrapPayload {
@@ -461,7 +461,7 @@ type InvalidPayload = (&'static str, fn(&mut BootstrapPayload));
 #[tokio::test]
 async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole() {
     let rig = Rig::new().await;
-    let factory = rig.seen();
+    let factory = rig.snapshot();
     let rows: &[InvalidPayload] = &[
         ("policy", |it| it.response.authz.as_mut().unwrap().policy = "{}".to_owned()),
         ("policy", |it| it.response.pathz.as_mut().unwrap().policy = None),
@@ -480,9 +480,9 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
     for (word, change) in rows {
         let mut payload = payload(&rig);
         change(&mut payload);
-        let told = bootstrapped(&rig, &payload).await.unwrap_err();
-        assert!(told.contains(word), "{word}: {told}");
-        assert_eq!(rig.seen(), factory, "{word}");
+        let error = bootstrapped(&rig, &payload).await.unwrap_err();
+        assert!(error.contains(word), "{word}: {error}");
+        assert_eq!(rig.snapshot(), factory, "{word}");
     }
     bootstrapped(&rig, &payload(&rig)).await.unwrap();
     rig.running.wait_for_profile("p").await;
@@ -498,11 +498,11 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
 async fn metadata_is_the_owners_and_is_shown_to_those_who_may_see_what_boots() {
     let rig = Rig::new().await;
     let agent = &rig.running.agent;
-    let shown = async || -> serde_json::Value {
+    let metadata_of = async || -> serde_json::Value {
         let text = Inspector(agent.handle.clone()).show(ShowContent::Boot).await.unwrap();
         serde_json::from_str(&text).unwrap()
     };
-    assert_eq!(shown().await, json!({"boot-config": null, "is-tried": false}));
+    assert_eq!(metadata_of().await, json!({"boot-config": null, "is-tried": false}));
     let text = |text: &str| prost_types::Value {
         kind: Some(prost_types::value::Kind::StringValue(text.to_owned())),
     };
@@ -511,7 +511,7 @@ async fn metadata_is_the_owners_and_is_shown_to_those_who_may_see_what_boots() {
     let mut payload = payload(&rig);
     payload.boot_config.metadata = Some(metadata.clone());
     bootstrapped(&rig, &payload).await.unwrap();
-    let boot = &shown().await["boot-config"];
+    let boot = &metadata_of().await["boot-config"];
     assert_eq!(boot["metadata"], json!({"rack": "B 17", "owner": "lab"}));
     assert_eq!(
         boot["vendor_config"].as_str().unwrap().as_bytes(),
@@ -535,13 +535,13 @@ async fn a_bootstrap_without_artefacts_leaves_the_policy_of_the_factory() {
     };
     payload.boot_config.vendor_config = r#"{"holdfast:system":{"hostname":"one"}}"#.into();
     bootstrapped(&rig, &payload).await.unwrap();
-    assert!(rig.seen().contains(r#""one""#));
+    assert!(rig.snapshot().contains(r#""one""#));
     let eve = Some(caller("eve", Role::Admin));
     let mut authz = AuthzClient::new(channel_of(&rig.running.agent, eve).await);
     let none = authz.get(authz::GetRequest::default()).await.unwrap_err();
     assert_eq!(none.code(), Code::FailedPrecondition);
     let rpc = "/gnmi.gNMI/Set".to_owned();
     let probe = authz::ProbeRequest { user: "eve".to_owned(), rpc };
-    let told = authz.probe(probe).await.unwrap().into_inner();
-    assert_eq!((told.action(), told.version.as_str()), (Action::Permit, ""));
+    let answer = authz.probe(probe).await.unwrap().into_inner();
+    assert_eq!((answer.action(), answer.version.as_str()), (Action::Permit, ""));
 }

@@ -251,13 +251,14 @@ async fn every_bad_line_is_reported_and_nothing_is_applied() {
     assert!(status.message().contains("line 3: mtu 9"), "{status}");
     let details = rpc::Status::decode(status.details()).unwrap();
     let all = rpc::BadRequest::decode(details.details[0].value.as_slice()).unwrap();
-    let told: Vec<&str> = all.field_violations.iter().map(|it| it.description.as_str()).collect();
-    for (told, part) in
-        told.iter().zip(["within 68..65535", "is `mtu` meant?", "is `interface` meant?"])
+    let messages: Vec<&str> =
+        all.field_violations.iter().map(|it| it.description.as_str()).collect();
+    for (messages, part) in
+        messages.iter().zip(["within 68..65535", "is `mtu` meant?", "is `interface` meant?"])
     {
-        assert!(told.contains(part), "{told}");
+        assert!(messages.contains(part), "{messages}");
     }
-    assert_eq!(told.len(), 3);
+    assert_eq!(messages.len(), 3);
     assert!(before > 0);
     assert_eq!(show_text(&mut client, RUNNING).await, "system\n  hostname box\n");
 }

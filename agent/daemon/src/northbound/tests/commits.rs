@@ -37,7 +37,7 @@ pub(super) struct BoxSnapshot {
     layers: [String; 2],
     annotation: Option<String>,
     kernel: Vec<String>,
-    shown: String,
+    published: String,
 }
 
 impl Rig {
@@ -71,7 +71,7 @@ impl Rig {
     }
 
     #[track_caller]
-    pub(super) fn seen(&self) -> BoxSnapshot {
+    pub(super) fn snapshot(&self) -> BoxSnapshot {
         let configuration = self.agent.handle.configuration();
         let layers = configuration.layers();
         let tree = |origin| format!("{:?}", layers.tree(LayerKey::client(origin)));
@@ -79,7 +79,7 @@ impl Rig {
             layers: [tree(Origin::OpenConfig), tree(Origin::Native)],
             annotation: layers.annotation.as_ref().map(ToString::to_string),
             kernel: self.kernel.contents(),
-            shown: self.agent.published_text(),
+            published: self.agent.published_text(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Rig {
     /// Waits until a revision shows the earlier state.
     pub(super) async fn until(&self, before: &BoxSnapshot) {
         let mut revisions = self.agent.handle.watch();
-        while self.seen() != *before {
+        while self.snapshot() != *before {
             revisions.changed().await.unwrap();
         }
     }
@@ -106,12 +106,12 @@ async fn union_replace_without_mastership_is_refused() {
         )
     };
     rig.set_with(&union(1314), "election sdn 0 5").await.unwrap();
-    let before = rig.seen();
+    let before = rig.snapshot();
     let refused = rig.set_with(&union(1414), "election sdn 0 4").await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused:?}");
-    assert_eq!(rig.seen(), before);
+    assert_eq!(rig.snapshot(), before);
     rig.set_with(&union(1414), "election sdn 0 6").await.unwrap();
-    assert_ne!(rig.seen(), before);
+    assert_ne!(rig.snapshot(), before);
 }
 
 fn minutes(count: u64) -> Duration {
@@ -150,9 +150,9 @@ async fn while_a_commit_waits_only_its_own_requests_pass() {
     ] {
         let before = rig.agent.handle.revision().number;
         let answered = rig.set_with(operations, extension).await;
-        let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
-        assert_eq!(told, code, "{operations} {extension}: {answered:?}");
-        if told != Code::Ok {
+        let answer_code = answered.as_ref().err().map_or(Code::Ok, Status::code);
+        assert_eq!(answer_code, code, "{operations} {extension}: {answered:?}");
+        if answer_code != Code::Ok {
             assert_eq!(rig.agent.handle.revision().number, before, "{operations} {extension}");
         }
     }
@@ -164,38 +164,38 @@ async fn while_a_commit_waits_only_its_own_requests_pass() {
 #[tokio::test]
 async fn a_commit_that_nobody_confirms_is_taken_back_in_time() {
     let mut rig = Rig::new().await;
-    let before = rig.seen();
+    let before = rig.snapshot();
     let change = format!("update {MTU} 1314; delete /network-instances");
     // request, second request, minutes for which the change stays, minutes after which it is gone
-    for (begin, then, stands, gone) in [
+    for (begin, then, stands, deleted) in [
         ("begin a", "", 8, 3),
         ("begin a 1200", "", 18, 3),
         ("begin a 1200", "extend a 3600", 55, 10),
         ("begin a 7200", "extend a 1200", 15, 10),
     ] {
         rig.set_with(&change, begin).await.unwrap();
-        let after = rig.seen();
+        let after = rig.snapshot();
         assert_ne!(after, before);
         if !then.is_empty() {
             rig.pass(minutes(2)).await;
             rig.set_with("", then).await.unwrap();
         }
         rig.pass(minutes(stands)).await;
-        assert_eq!(rig.seen(), after, "{begin} {then}");
-        rig.pass(minutes(gone)).await;
+        assert_eq!(rig.snapshot(), after, "{begin} {then}");
+        rig.pass(minutes(deleted)).await;
         rig.until(&before).await;
         let late = rig.set_with("", "confirm a").await.unwrap_err();
         assert_eq!(late.code(), Code::FailedPrecondition);
     }
     // A commit that is confirmed in time stays, also over a restart.
     rig.set_with(&change, "begin a").await.unwrap();
-    let after = rig.seen();
+    let after = rig.snapshot();
     rig.pass(minutes(8)).await;
     rig.set_with("", "confirm a").await.unwrap();
     rig.pass(minutes(60)).await;
-    assert_eq!(rig.seen(), after);
+    assert_eq!(rig.snapshot(), after);
     let rig = rig.restart().await;
-    assert_eq!(rig.seen(), after);
+    assert_eq!(rig.snapshot(), after);
     rig.agent.stop().await;
 }
 
@@ -207,11 +207,11 @@ async fn a_restart_takes_an_unconfirmed_commit_back_with_the_note_on_the_root() 
         format!(r#"update / {{"@": {{"openconfig-metadata:protobuf-metadata": "{note}"}}}}"#)
     };
     rig.set_with(&noted("Zmlyc3Q="), "").await.unwrap();
-    let before = rig.seen();
+    let before = rig.snapshot();
     assert_eq!(before.annotation.as_deref(), Some("Zmlyc3Q="));
     let change = format!("{}; update {MTU} 1314", noted("c2Vjb25k"));
     rig.set_with(&change, "begin a").await.unwrap();
-    assert_eq!(rig.seen().annotation.as_deref(), Some("c2Vjb25k"));
+    assert_eq!(rig.snapshot().annotation.as_deref(), Some("c2Vjb25k"));
     let mut rig = rig.restart().await;
     rig.until(&before).await;
     let late = rig.set_with("", "confirm a").await.unwrap_err();
@@ -225,7 +225,7 @@ async fn a_restart_takes_an_unconfirmed_commit_back_with_the_note_on_the_root() 
 async fn a_rollback_keeps_changes_of_other_owners() {
     for restarted in [false, true] {
         let mut rig = Rig::new().await;
-        let before = rig.seen();
+        let before = rig.snapshot();
         rig.set_with(&format!("update {MTU} 1314"), "begin a").await.unwrap();
         let off = Intent::Switch { service: Namespace::Bootz, on: false };
         rig.agent.handle.change(&caller(), off).await.unwrap();
@@ -246,13 +246,13 @@ async fn a_rollback_keeps_changes_of_other_owners() {
 async fn a_rollback_ends_when_the_kernel_refuses_it() {
     for nth in 1..=4 {
         let mut rig = Rig::new().await;
-        let before = rig.seen();
+        let before = rig.snapshot();
         let change = format!("update {MTU} 1314; delete /network-instances");
         rig.set_with(&change, "begin a").await.unwrap();
         rig.kernel.fault_at(nth, Fault::Fail(nix::libc::EBUSY));
         rig.set_with("", "cancel a").await.unwrap();
         // The configuration is back at once; failed operations are tried again.
-        let layers = rig.seen().layers;
+        let layers = rig.snapshot().layers;
         assert_eq!(layers, before.layers, "request {nth}");
         for _ in 0..10 {
             rig.pass(minutes(5)).await;
@@ -279,10 +279,10 @@ async fn the_writer_with_the_highest_election_id_of_its_role_writes() {
         mtu += 1;
         let election = format!("election {role} {high} {low}");
         let answered = rig.set_with(&format!("update {MTU} {mtu}"), &election).await;
-        let told = answered.as_ref().err().map_or(Code::Ok, Status::code);
-        assert_eq!(told, code, "{election}: {answered:?}");
-        let shown = rig.agent.published_text().contains(&format!(r#""mtu":{mtu}"#));
-        assert_eq!(shown, code == Code::Ok, "{election}");
+        let answer_code = answered.as_ref().err().map_or(Code::Ok, Status::code);
+        assert_eq!(answer_code, code, "{election}: {answered:?}");
+        let is_visible = rig.agent.published_text().contains(&format!(r#""mtu":{mtu}"#));
+        assert_eq!(is_visible, code == Code::Ok, "{election}");
     }
     // An empty Set raises the id, a dry run does not, and a writer without an election id may write.
     rig.set_with("", "election  9 0").await.unwrap();
@@ -312,11 +312,11 @@ async fn subscribers_receive_the_boundary_of_each_commit() {
         ..subscribe(list(Mode::Stream, &["change /interfaces/interface[name=eth0]"]))
     };
     let mut follower = Subscription::open(&mut rig.client.clone(), request).await;
-    let told = follower.until_sync().await.join(" ");
-    assert!(told.contains("/config/mtu=1414") && !told.contains("/state/"), "{told}");
+    let text = follower.until_sync().await.join(" ");
+    assert!(text.contains("/config/mtu=1414") && !text.contains("/state/"), "{text}");
     let mtu = |value: u32| format!("{MTU}={value}");
     // request, extensions, messages to the follower
-    for (asked, extension, wanted) in [
+    for (requests, extension, expected) in [
         (format!("update {MTU} 1314"), "", vec![mtu(1314), "done".into()]),
         (r#"update /system/config/hostname "box""#.into(), "", vec!["done".into()]),
         (format!("update {MTU} 1315"), "begin a", vec![mtu(1315), "done a".into()]),
@@ -327,19 +327,19 @@ async fn subscribers_receive_the_boundary_of_each_commit() {
         (format!("update {MTU} 1317"), "dry-run", vec![]),
         (format!("update {MTU} 1318"), "", vec![mtu(1318), "done".into()]),
     ] {
-        rig.set_with(&asked, extension).await.unwrap();
-        for wanted in wanted {
-            assert_eq!(follower.next().await, wanted, "{asked} {extension}");
+        rig.set_with(&requests, extension).await.unwrap();
+        for expected in expected {
+            assert_eq!(follower.next().await, expected, "{requests} {extension}");
         }
     }
     // A commit that is not confirmed.
     rig.set_with(&format!("update {MTU} 1319"), "begin c").await.unwrap();
     rig.pass(minutes(11)).await;
-    let mut told = Vec::new();
+    let mut text = Vec::new();
     for _ in 0..4 {
-        told.push(follower.next().await);
+        text.push(follower.next().await);
     }
-    assert_eq!(told, [mtu(1319), "done c".into(), mtu(1318), "done c".into()]);
+    assert_eq!(text, [mtu(1319), "done c".into(), mtu(1318), "done c".into()]);
     rig.agent.stop().await;
 }
 
@@ -384,16 +384,19 @@ async fn a_follower_that_falls_behind_is_let_go_with_a_word() {
             .await
             .unwrap();
     }
-    let mut told = 0;
+    let mut notifications = 0;
     let end = loop {
         match follower.next().await.as_str() {
-            "done" => told += 1,
+            "done" => notifications += 1,
             text if text.starts_with('/') => {}
             end => break end.to_owned(),
         }
     };
     assert_eq!(end, "ResourceExhausted");
-    assert!(told > 0 && told + MAX_BOUNDARIES < commits, "{told} of {commits}");
+    assert!(
+        notifications > 0 && notifications + MAX_BOUNDARIES < commits,
+        "{notifications} of {commits}"
+    );
     rig.agent.stop().await;
 }
 
@@ -425,10 +428,10 @@ async fn a_rollback_restores_leaves_without_kernel_events() {
         r#"update /interfaces/interface[name=eth1]/config {"name": "eth1", "enabled": false}"#;
     for end in ["cancel", "time", "restart"] {
         let mut rig = Rig::new().await;
-        let before = rig.seen();
+        let before = rig.snapshot();
         for _again in 0..2 {
             rig.set_with(&format!("{DOWN}; {DESCRIBED}"), "begin a").await.unwrap();
-            assert!(rig.seen().shown.contains(r#""description":"native""#));
+            assert!(rig.snapshot().published.contains(r#""description":"native""#));
             match end {
                 "cancel" => drop(rig.set_with("", "cancel a").await.unwrap()),
                 "time" => rig.pass(minutes(11)).await,
@@ -480,7 +483,7 @@ async fn a_lease_gives_way_to_a_commit_and_comes_back_with_it() {
         r#"union {LEASED_PORT} {{"description": "uplink", "ipv4": {{"address": [{{"ip": "192.0.2.1", "prefix-length": 24}}]}}}}"#
     );
     rig.set_with(&described, "").await.unwrap();
-    let before = rig.seen();
+    let before = rig.snapshot();
     assert_eq!(rig.kernel.describe(), [ADDRESS, "link eth0", "link lo", ROUTE]);
     for end in ["cancel", "time", "restart"] {
         rig.set_with(&own, "begin a").await.unwrap();
@@ -535,7 +538,7 @@ fn an_unconfirmed_commit_leaves_nothing_behind() {
         runtime.block_on(async {
             let _refused_is_fine = rig.set_with(&first, "").await;
             rig.pass(SETTLED).await; // what a change sets free, or takes along, is seen a moment after it
-            let before = rig.seen();
+            let before = rig.snapshot();
             if rig.set_with(&then, "begin a").await.is_ok() {
                 match end {
                     0 => drop(rig.set_with("", "cancel a").await.unwrap()),
@@ -544,9 +547,9 @@ fn an_unconfirmed_commit_leaves_nothing_behind() {
                 }
             }
             let back = tokio::time::timeout(PATIENCE, rig.until(&before)).await;
-            let seen = rig.seen();
+            let after = rig.snapshot();
             *taken = Some(rig);
-            prop_assert!(back.is_ok(), "{first} / {then} / {end}: {before:#?} became {seen:#?}");
+            prop_assert!(back.is_ok(), "{first} / {then} / {end}: {before:#?} became {after:#?}");
             Ok(())
         })
     });

@@ -206,15 +206,19 @@ async fn final_credentials_survive_a_restart() {
     let fresh = rig.kernel.contents();
     rig.finalized(keys("alice", "1", Vec::new())).await.unwrap();
     rig.finalized(password("alice", "1")).await.unwrap();
-    let made = rig.kernel.contents();
-    assert_ne!(made, fresh);
-    let asked = rig.kernel.requests();
+    let contents = rig.kernel.contents();
+    assert_ne!(contents, fresh);
+    let requests = rig.kernel.requests();
     let mut rig = rig.restart().await;
-    assert_eq!((rig.kernel.contents(), rig.kernel.requests()), (made.clone(), asked), "in sync");
+    assert_eq!(
+        (rig.kernel.contents(), rig.kernel.requests()),
+        (contents.clone(), requests),
+        "in sync"
+    );
     let again = rig.tried(password("alice", "1")).await.unwrap_err();
     assert_eq!(again.code(), Code::AlreadyExists, "its version is known");
     rig.tried(password("alice", "2")).await.unwrap();
-    assert_eq!(rig.kernel.contents(), made);
+    assert_eq!(rig.kernel.contents(), contents);
 }
 
 #[tokio::test]
@@ -372,10 +376,11 @@ async fn keys_are_made_where_they_can_be() {
         .unwrap()
         .unwrap();
     use credentialz::rotate_host_parameters_response::Response;
-    let Some(Response::GenerateKeys(made)) = answer.response else { panic!("{answer:?}") };
-    let shown = rig.client.get_public_keys(credentialz::GetPublicKeysRequest {}).await.unwrap();
-    assert_eq!(shown.into_inner().public_keys, made.public_keys);
-    let types: Vec<i32> = made.public_keys.iter().map(|key| key.key_type).collect();
+    let Some(Response::GenerateKeys(generated)) = answer.response else { panic!("{answer:?}") };
+    let public_keys =
+        rig.client.get_public_keys(credentialz::GetPublicKeysRequest {}).await.unwrap();
+    assert_eq!(public_keys.into_inner().public_keys, generated.public_keys);
+    let types: Vec<i32> = generated.public_keys.iter().map(|key| key.key_type).collect();
     assert_eq!(
         types,
         [credentialz::KeyType::Ed25519, credentialz::KeyType::EcdsaP384].map(i32::from)
@@ -386,8 +391,9 @@ async fn keys_are_made_where_they_can_be() {
         .await
         .unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    let shown = rig.client.get_public_keys(credentialz::GetPublicKeysRequest {}).await.unwrap();
-    assert!(shown.into_inner().public_keys.is_empty(), "taken back with the rest");
+    let public_keys =
+        rig.client.get_public_keys(credentialz::GetPublicKeysRequest {}).await.unwrap();
+    assert!(public_keys.into_inner().public_keys.is_empty(), "taken back with the rest");
 }
 
 /// A state leaf as readers see it; empty if there is none.

@@ -157,8 +157,8 @@ async fn unknown_extensions_are_ignored() {
         extension: unknown.clone(),
         ..get_request(&["/system/config/hostname"])
     };
-    let told = client.get(request).await.unwrap().into_inner();
-    assert_eq!(value(told.notification[0].update[0].val.as_ref()), r#""box""#);
+    let response = client.get(request).await.unwrap().into_inner();
+    assert_eq!(value(response.notification[0].update[0].val.as_ref()), r#""box""#);
     let request = gnmi::CapabilityRequest { extension: unknown };
     client.capabilities(request).await.unwrap();
 }
@@ -208,19 +208,19 @@ async fn depth_limits_the_levels_below_each_path_of_a_get() {
             let encoding = encoding as i32;
             let request = gnmi::GetRequest { extension, encoding, ..get_request(&[at]) };
             let answer = client.get(request).await.unwrap().into_inner();
-            let told: Vec<String> = answer.notification[0]
+            let leaves: Vec<String> = answer.notification[0]
                 .update
                 .iter()
                 .map(|it| format!("{}={}", text(it.path.as_ref()), value(it.val.as_ref())))
                 .collect();
-            let told = told.join(" ");
+            let leaves = leaves.join(" ");
             if encoding == gnmi::Encoding::JsonIetf as i32 {
-                assert!(told.contains(has), "{depth} {at}: {told}");
+                assert!(leaves.contains(has), "{depth} {at}: {leaves}");
             } else {
                 let leaf = has.split(':').next().unwrap().trim_matches('"');
-                assert!(told.contains(leaf), "{depth} {at}: {told}");
+                assert!(leaves.contains(leaf), "{depth} {at}: {leaves}");
             }
-            assert!(!told.contains(has_not), "{depth} {at}: {told}");
+            assert!(!leaves.contains(has_not), "{depth} {at}: {leaves}");
         }
     }
     // An absent path is absent at any depth.
@@ -241,9 +241,9 @@ async fn depth_limits_the_levels_below_all_paths_of_a_subscription() {
         ..subscribe(list(Mode::Stream, &paths))
     };
     let mut subscription = Subscription::open(&mut client, request).await;
-    let told = subscription.until_sync().await.join(" ");
-    assert!(told.contains("oper-status") && told.contains("[name=eth0]/name"), "{told}");
-    assert!(!told.contains("mtu") && !told.contains("in-octets"), "{told}");
+    let text = subscription.until_sync().await.join(" ");
+    assert!(text.contains("oper-status") && text.contains("[name=eth0]/name"), "{text}");
+    assert!(!text.contains("mtu") && !text.contains("in-octets"), "{text}");
     // Of both containers, only the leaves of `state` are within one level.
     set(&mut client, "update /interfaces/interface[name=eth0]/config/mtu 1314").await;
     core.state("/interfaces/interface[name=eth0]/state/oper-status", "DOWN");

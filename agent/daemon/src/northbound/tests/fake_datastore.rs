@@ -64,7 +64,7 @@ impl FakeDatastore {
         let (store, loaded) = Store::open(folder.path()).unwrap();
         let profiles = TlsProfiles::of_box(folder.path(), &BTreeMap::new());
         let (slots, artefacts) = (slots(folder.path()), &loaded.artefacts);
-        let running = RunningVersion::given(runs);
+        let running = RunningVersion::certain(runs);
         let software =
             Software::new(slots.clone(), running, "first".into(), store.clone(), artefacts);
         let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::System);
@@ -150,7 +150,7 @@ impl FakeDatastore {
     }
 
     /// Removes all state at the path.
-    pub(super) fn gone(&self, path: &str) {
+    pub(super) fn remove_state(&self, path: &str) {
         let path = instance(path);
         let mutation = Mutation::Gone(ConfigOrState::State);
         self.publish(|draft| {
@@ -162,7 +162,7 @@ impl FakeDatastore {
     pub(super) fn polled_leaf(&self, path: &str, value: &str) {
         let (path, value) = leaf(path, value);
         let mut polled = self.0.polled.lock().unwrap();
-        polled.retain(|(known, _)| *known != path);
+        polled.retain(|(other, _)| *other != path);
         polled.push((path, value));
     }
 

@@ -138,11 +138,11 @@ async fn a_refusal_names_the_reserved_item_and_its_service() {
     let own = "/interfaces/interface[name=eth0]/config/description";
     gnmi.set(set_request(&format!(r#"update {own} "a client's""#))).await.unwrap();
     let request = gnmi::GetRequest { r#type: DataType::Config as i32, ..get_request(&["/"]) };
-    let shown = gnmi.get(request).await.unwrap().into_inner();
-    let shown = value(shown.notification[0].update[0].val.as_ref());
-    assert!(shown.contains("a client's"), "{shown}");
+    let response = gnmi.get(request).await.unwrap().into_inner();
+    let response = value(response.notification[0].update[0].val.as_ref());
+    assert!(response.contains("a client's"), "{response}");
     for item in ["mgmt0", "hostname"] {
-        assert!(!shown.contains(item), "{shown}");
+        assert!(!response.contains(item), "{response}");
     }
 }
 
@@ -262,8 +262,8 @@ pub(super) fn reboot(method: RebootMethod, delay: Duration, message: &str) -> Re
 async fn reboots_are_requested_shown_and_cancelled() {
     let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
-    let shown = client.time(TimeRequest {}).await.unwrap().into_inner().time;
-    assert!(now_ns().abs_diff(shown) < ns(Duration::from_secs(1)));
+    let time = client.time(TimeRequest {}).await.unwrap().into_inner().time;
+    assert!(now_ns().abs_diff(time) < ns(Duration::from_secs(1)));
 
     client.cancel_reboot(CancelRebootRequest::default()).await.unwrap();
     let hour = Duration::from_secs(3600);
@@ -461,14 +461,14 @@ async fn a_package_is_kept_whole_or_not_at_all() {
     let mut send =
         async |parts: Vec<SetPackageRequest>| client.set_package(tokio_stream::iter(parts)).await;
     let folder = core.state_folder().join("packages");
-    let kept = || std::fs::read(folder.join("os.img")).ok();
+    let content = || std::fs::read(folder.join("os.img")).ok();
     let files = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
 
     let (chunk, end) = (vec![7; 64 << 10], b"end");
     let whole = [&chunk[..], end].concat();
     let parts = vec![package("os.img"), contents(&chunk), contents(end), sha256(&whole)];
     send(parts).await.unwrap();
-    assert_eq!((kept(), files()), (Some(whole.clone()), 1));
+    assert_eq!((content(), files()), (Some(whole.clone()), 1));
 
     let unspecified = HashType { hash: vec![0; 32].into(), ..Default::default() };
     let activated = |version: &str| {
@@ -506,10 +506,10 @@ async fn a_package_is_kept_whole_or_not_at_all() {
     ] {
         let message = refused(send(parts).await, code);
         assert!(message.contains(word), "{message}");
-        assert_eq!((kept(), files()), (Some(whole.clone()), 1), "{message}");
+        assert_eq!((content(), files()), (Some(whole.clone()), 1), "{message}");
     }
     send(vec![package("os.img"), contents(b"new"), sha256(b"new")]).await.unwrap();
-    assert_eq!(kept().as_deref(), Some(&b"new"[..]));
+    assert_eq!(content().as_deref(), Some(&b"new"[..]));
 }
 
 // proves 6.11

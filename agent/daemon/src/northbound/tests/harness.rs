@@ -303,10 +303,10 @@ pub(super) fn notification_text(notification: &gnmi::Notification) -> String {
 fn extension_text(extension: &gnmi_ext::Extension) -> String {
     match &extension.ext {
         Some(Ext::ConfigSubscription(ConfigSubscription {
-            action: Some(Action::SyncDone(done)),
+            action: Some(Action::SyncDone(sync)),
         })) => {
-            assert!(done.done && done.server_commit_id.parse::<u64>().is_ok(), "{done:?}");
-            format!("done {}", done.commit_confirm_id).trim_end().to_owned()
+            assert!(sync.done && sync.server_commit_id.parse::<u64>().is_ok(), "{sync:?}");
+            format!("done {}", sync.commit_confirm_id).trim_end().to_owned()
         }
         other => format!("{other:?}"),
     }

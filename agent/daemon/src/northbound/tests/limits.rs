@@ -73,9 +73,9 @@ async fn a_path_over_a_limit_is_refused_wherever_it_stands() {
         let request = gnmi::GetRequest { prefix: Some(at.clone()), ..get_request(&["/"]) };
         check(get(&mut client, request).await, limit, what);
         for mode in [Mode::Once, Mode::Stream] {
-            let mut wanted = list(mode, &["change /"]);
-            wanted.subscription[0].path = Some(at.clone());
-            check(subscribed(&mut client, wanted).await, limit, what);
+            let mut subscriptions = list(mode, &["change /"]);
+            subscriptions.subscription[0].path = Some(at.clone());
+            check(subscribed(&mut client, subscriptions).await, limit, what);
         }
         let update = gnmi::Update { path: Some(at.clone()), val: json("1"), ..Default::default() };
         for request in [
@@ -123,18 +123,18 @@ async fn paths_subscriptions_and_what_they_name_are_counted() {
     get(&mut client, paths(REQUEST_PATHS.figure, root.clone())).await.unwrap();
     check(get(&mut client, paths(REQUEST_PATHS.figure + 1, root)).await, &REQUEST_PATHS, "paths");
     let subscriptions = |count| {
-        let mut wanted = list(Mode::Stream, &["change /system/config/hostname"]);
-        wanted.subscription = vec![wanted.subscription[0].clone(); count];
-        wanted
+        let mut subscriptions = list(Mode::Stream, &["change /system/config/hostname"]);
+        subscriptions.subscription = vec![subscriptions.subscription[0].clone(); count];
+        subscriptions
     };
     let most = SUBSCRIPTIONS.figure;
     subscribed(&mut client, subscriptions(most)).await.unwrap();
     check(subscribed(&mut client, subscriptions(most + 1)).await, &SUBSCRIPTIONS, "subscriptions");
     // Each subscription is looked up with a copy of the prefix.
-    let mut wanted = subscriptions(most);
-    wanted.subscription.iter_mut().for_each(|it| it.path = None);
-    wanted.prefix = Some(named(&["x".repeat(JOINED_PATHS.figure / most).as_str()]));
-    check(subscribed(&mut client, wanted).await, &JOINED_PATHS, "copies of the prefix");
+    let mut subscriptions = subscriptions(most);
+    subscriptions.subscription.iter_mut().for_each(|it| it.path = None);
+    subscriptions.prefix = Some(named(&["x".repeat(JOINED_PATHS.figure / most).as_str()]));
+    check(subscribed(&mut client, subscriptions).await, &JOINED_PATHS, "copies of the prefix");
     // Each path expands to all configuration leaves, and differs from the others in a key.
     let many = (0..REQUEST_PATHS.figure).map(|at| {
         let mut one = named(&["*", "*", "...", "config", "*"]);

@@ -178,8 +178,8 @@ async fn subscriptions_follow_native_leaves() {
     for mode in [Mode::Once, Mode::Poll] {
         let request = subscribe(list(mode, &[&format!("target {at}")]));
         let mut subscription = Subscription::open(&mut client, request).await;
-        let told = subscription.until_sync().await;
-        assert!(told[0].ends_with("mtu=1400"), "{mode:?}: {told:?}");
+        let updates = subscription.until_sync().await;
+        assert!(updates[0].ends_with("mtu=1400"), "{mode:?}: {updates:?}");
     }
     let request = subscribe(list(Mode::Stream, &[&format!("change {at}")]));
     let mut stream = Subscription::open(&mut client, request).await;
@@ -212,12 +212,12 @@ async fn every_native_leaf_can_be_read() {
         let at = format!("holdfast_native:/{}", names.join("/"));
         let delete = client.set(set_request(&format!("delete {at}"))).await;
         let refused = delete.err().map(|status| status.code());
-        let wanted = if leaf.config && !schema.is_list_key(leaf.id) {
+        let origins = if leaf.config && !schema.is_list_key(leaf.id) {
             None
         } else {
             Some(Code::InvalidArgument)
         };
-        assert_eq!(refused, wanted, "{at}");
+        assert_eq!(refused, origins, "{at}");
         let answer = client.get(get_request(&[&at])).await;
         assert!(answer.is_ok() || answer.unwrap_err().code() == Code::NotFound, "{at}");
     }

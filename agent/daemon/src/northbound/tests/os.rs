@@ -62,7 +62,7 @@ pub(super) fn slots(folder: &Path) -> Slots {
     program(folder, SLOTS)
 }
 
-pub(super) fn wanted(version: &str, package_size: u64) -> install_request::Request {
+pub(super) fn transfer_request(version: &str, package_size: u64) -> install_request::Request {
     let version = version.to_owned();
     install_request::Request::TransferRequest(TransferRequest {
         version,
@@ -87,14 +87,14 @@ pub(super) fn part(part: install_request::Request) -> InstallRequest {
 async fn install(client: &mut Client, parts: Vec<install_request::Request>) -> Vec<String> {
     let requests = tokio_stream::iter(parts.into_iter().map(part).collect::<Vec<_>>());
     let mut responses = client.install(requests).await.unwrap().into_inner();
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     loop {
         match responses.message().await {
-            Ok(None) => return told,
-            Ok(Some(response)) => told.push(text(response)),
+            Ok(None) => return messages,
+            Ok(Some(response)) => messages.push(text(response)),
             Err(status) => {
-                told.push(format!("{:?}: {}", status.code(), status.message()));
-                return told;
+                messages.push(format!("{:?}: {}", status.code(), status.message()));
+                return messages;
             }
         }
     }
@@ -131,29 +131,34 @@ async fn an_image_comes_in_pieces_and_is_installed_whole() {
     let core = with_slots();
     let mut client = client(&core).await;
     let mebi = vec![7; 1 << 20];
-    let parts = vec![wanted("2.0", 0), content(mebi.clone()), content("x"), content(mebi), end()];
-    let told = install(&mut client, parts).await;
-    let (first, last) = (&told[0], told.last().unwrap());
+    let parts =
+        vec![transfer_request("2.0", 0), content(mebi.clone()), content("x"), content(mebi), end()];
+    let messages = install(&mut client, parts).await;
+    let (first, last) = (&messages[0], messages.last().unwrap());
     assert_eq!((first.as_str(), last.as_str()), ("ready", "validated 2.0"));
-    let progress: Vec<u64> = told[1..told.len() - 1]
+    let progress: Vec<u64> = messages[1..messages.len() - 1]
         .iter()
         .map(|it| it.strip_prefix("progress ").unwrap().parse().unwrap())
         .collect();
-    assert!(progress.is_sorted() && progress.last() <= Some(&2_097_153), "{told:?}");
-    assert!(!progress.is_empty(), "{told:?}");
+    assert!(progress.is_sorted() && progress.last() <= Some(&2_097_153), "{messages:?}");
+    assert!(!progress.is_empty(), "{messages:?}");
     let installed = fs::read(core.state_folder().join("slots/2.0")).unwrap();
     assert_eq!((installed.len(), installed[1 << 20]), (2_097_153, b'x'));
     assert_eq!(arrivals(&core), 0);
 
     // A version that is installed or running is not transferred again.
     for version in ["2.0", "1.0"] {
-        let told = install(&mut client, vec![wanted(version, 0)]).await;
-        assert_eq!(told, [format!("validated {version}")]);
+        let messages = install(&mut client, vec![transfer_request(version, 0)]).await;
+        assert_eq!(messages, [format!("validated {version}")]);
     }
     // Only the program knows the installed versions: here it has removed one.
     fs::remove_file(core.state_folder().join("slots/2.0")).unwrap();
-    let told = install(&mut client, vec![wanted("2.0", 2), content("ab"), end()]).await;
-    assert_eq!((told[0].as_str(), told.last().unwrap().as_str()), ("ready", "validated 2.0"));
+    let messages =
+        install(&mut client, vec![transfer_request("2.0", 2), content("ab"), end()]).await;
+    assert_eq!(
+        (messages[0].as_str(), messages.last().unwrap().as_str()),
+        ("ready", "validated 2.0")
+    );
 }
 
 // proves 6.12
@@ -166,13 +171,16 @@ async fn faults_of_an_image_are_install_errors() {
         standby_supervisor: true,
         ..Default::default()
     });
-    let image = |octets: &str| vec![wanted("2.0", 0), content(octets), end()];
+    let image = |octets: &str| vec![transfer_request("2.0", 0), content(octets), end()];
     for (parts, want) in [
         (vec![standby], "NOT_SUPPORTED_ON_BACKUP: this box has one supervisor"),
-        (vec![wanted("2.0", MAX_IMAGE + 1)], "TOO_LARGE: package_size 8589934593"),
-        (vec![wanted("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 octets were sent"),
-        (vec![wanted("2.0", 4), content("123"), end()], "INTEGRITY_FAIL: 3 octets were sent"),
-        (vec![wanted("2.0", 0), end()], "PARSE_FAIL: the image has no octets"),
+        (vec![transfer_request("2.0", MAX_IMAGE + 1)], "TOO_LARGE: package_size 8589934593"),
+        (vec![transfer_request("2.0", 4), content("12345")], "INTEGRITY_FAIL: 5 octets were sent"),
+        (
+            vec![transfer_request("2.0", 4), content("123"), end()],
+            "INTEGRITY_FAIL: 3 octets were sent",
+        ),
+        (vec![transfer_request("2.0", 0), end()], "PARSE_FAIL: the image has no octets"),
         (image("incompatible"), "INCOMPATIBLE: `"),
         (image("text"), "PARSE_FAIL: `"),
         (image("broken"), "INTEGRITY_FAIL: `"),
@@ -180,17 +188,26 @@ async fn faults_of_an_image_are_install_errors() {
         (image("failing"), "INSTALL_RUN_PACKAGE: `"),
         (image("lost"), "INSTALL_RUN_PACKAGE: version `2.0` was installed, and is not there"),
         (vec![end()], "InvalidArgument: the first message"),
-        (vec![wanted("2.0", 0), content("1")], "InvalidArgument: the stream ended before"),
-        (vec![wanted("2.0", 0), wanted("2.0", 0)], "InvalidArgument: `transfer_request` may"),
-        (vec![wanted("2.0", 0), content(vec![0; (4 << 20) + 1])], "InvalidArgument: `transfer_co"),
-        (vec![wanted("", 0)], "InvalidArgument: version `` is empty"),
-        (vec![wanted("--force", 0)], "InvalidArgument: version `--force` begins"),
-        (vec![wanted("2\n3", 0)], "InvalidArgument: version `2\\n3` is not one line"),
+        (
+            vec![transfer_request("2.0", 0), content("1")],
+            "InvalidArgument: the stream ended before",
+        ),
+        (
+            vec![transfer_request("2.0", 0), transfer_request("2.0", 0)],
+            "InvalidArgument: `transfer_request` may",
+        ),
+        (
+            vec![transfer_request("2.0", 0), content(vec![0; (4 << 20) + 1])],
+            "InvalidArgument: `transfer_co",
+        ),
+        (vec![transfer_request("", 0)], "InvalidArgument: version `` is empty"),
+        (vec![transfer_request("--force", 0)], "InvalidArgument: version `--force` begins"),
+        (vec![transfer_request("2\n3", 0)], "InvalidArgument: version `2\\n3` is not one line"),
     ] {
-        let told = install(&mut client, parts).await;
-        let last = told.last().unwrap();
-        assert!(last.starts_with(want), "{want}: {told:?}");
-        assert!(!told.iter().any(|it| it.starts_with("validated")), "{told:?}");
+        let messages = install(&mut client, parts).await;
+        let last = messages.last().unwrap();
+        assert!(last.starts_with(want), "{want}: {messages:?}");
+        assert!(!messages.iter().any(|it| it.starts_with("validated")), "{messages:?}");
         let slots = fs::read_dir(core.state_folder().join("slots")).unwrap().count();
         assert_eq!((arrivals(&core), slots), (0, 0), "{want}");
     }
@@ -205,15 +222,15 @@ struct Stream {
 impl Stream {
     async fn open(client: &mut Client, version: &str) -> Self {
         let (request_tx, request_rx) = mpsc::channel(4);
-        request_tx.send(part(wanted(version, 0))).await.unwrap();
+        request_tx.send(part(transfer_request(version, 0))).await.unwrap();
         let responses = client.install(ReceiverStream::new(request_rx)).await.unwrap();
         let mut stream = Self { request_tx, responses: responses.into_inner() };
         assert_eq!(stream.next().await, "ready");
         stream
     }
 
-    async fn say(&self, said: install_request::Request) {
-        self.request_tx.send(part(said)).await.unwrap();
+    async fn say(&self, request: install_request::Request) {
+        self.request_tx.send(part(request)).await.unwrap();
     }
 
     async fn next(&mut self) -> String {
@@ -240,10 +257,10 @@ async fn one_image_comes_at_a_time() {
     let mut client = client(&core).await;
     let busy = "INSTALL_IN_PROGRESS: another package is on its way";
     let first = Stream::open(&mut client, "2.0").await;
-    assert_eq!(install(&mut client, vec![wanted("3.0", 0)]).await, [busy]);
+    assert_eq!(install(&mut client, vec![transfer_request("3.0", 0)]).await, [busy]);
     first.say(content("slow")).await;
     first.say(end()).await;
-    assert_eq!(install(&mut client, vec![wanted("3.0", 0)]).await, [busy]);
+    assert_eq!(install(&mut client, vec![transfer_request("3.0", 0)]).await, [busy]);
     // The program is not stopped when the client goes.
     drop(first);
     fs::write(core.state_folder().join("go-on"), "").unwrap();
@@ -252,9 +269,9 @@ async fn one_image_comes_at_a_time() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     // A client that goes in the middle of a transfer leaves nothing, and the next one can begin.
-    let gone = Stream::open(&mut client, "3.0").await;
-    gone.say(content("half")).await;
-    drop(gone);
+    let dropped = Stream::open(&mut client, "3.0").await;
+    dropped.say(content("half")).await;
+    drop(dropped);
     while arrivals(&core) > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -271,10 +288,10 @@ async fn an_install_without_messages_times_out() {
     let mut client = client(&core).await;
     let stream = Stream::open(&mut client, "2.0").await;
     stream.say(content("half")).await;
-    let held = stream.request_tx.clone();
+    let request_tx = stream.request_tx.clone();
     tokio::time::pause(); // not before: the program has a time of its own
     assert_eq!(stream.last().await, "DeadlineExceeded");
-    drop(held);
+    drop(request_tx);
     assert_eq!(arrivals(&core), 0);
 }
 
@@ -298,9 +315,12 @@ async fn activate(client: &mut Client, request: ActivateRequest) -> Result<Strin
 async fn a_box_without_slots_says_which_setting_it_lacks() {
     let core = FakeDatastore::new();
     let mut client = client(&core).await;
-    let told = install(&mut client, vec![wanted("2.0", 0), content("x"), end()]).await;
-    assert_eq!(told.len(), 1);
-    assert!(told[0].starts_with("FailedPrecondition") && told[0].contains("--image-command"));
+    let messages =
+        install(&mut client, vec![transfer_request("2.0", 0), content("x"), end()]).await;
+    assert_eq!(messages.len(), 1);
+    assert!(
+        messages[0].starts_with("FailedPrecondition") && messages[0].contains("--image-command")
+    );
     let refused = activate(&mut client, to("1.0")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("--image-command"), "{refused:?}");
@@ -313,8 +333,9 @@ async fn a_version_is_activated_if_it_is_there() {
     let core = with_slots();
     let mut client = client(&core).await;
     for version in ["2.0", "stuck"] {
-        let told = install(&mut client, vec![wanted(version, 0), content("x"), end()]).await;
-        assert_eq!(told.last().unwrap(), &format!("validated {version}"));
+        let messages =
+            install(&mut client, vec![transfer_request(version, 0), content("x"), end()]).await;
+        assert_eq!(messages.last().unwrap(), &format!("validated {version}"));
     }
     let next = || fs::read_to_string(core.state_folder().join("next")).unwrap_or_default();
     let boot_config = |text: &str| {
@@ -332,10 +353,10 @@ async fn a_version_is_activated_if_it_is_there() {
         (ActivateRequest { boot_config: boot_config("{"), ..to("2.0") }, "InvalidArgument: "),
         (ActivateRequest { boot_config: Some(policy), ..to("2.0") }, "InvalidArgument: "),
     ] {
-        let said = activate(&mut client, request).await;
-        let said = said.unwrap_or_else(|it| format!("{:?}: {}", it.code(), it.message()));
-        assert!(said.starts_with(want), "{want}: {said}");
-        assert_eq!((next().as_str(), core.reboots().pending()), ("", None), "{said}");
+        let outcome = activate(&mut client, request).await;
+        let outcome = outcome.unwrap_or_else(|it| format!("{:?}: {}", it.code(), it.message()));
+        assert!(outcome.starts_with(want), "{want}: {outcome}");
+        assert_eq!((next().as_str(), core.reboots().pending()), ("", None), "{outcome}");
     }
     let later = ActivateRequest { no_reboot: true, ..to("2.0") };
     assert_eq!(activate(&mut client, later.clone()).await.unwrap(), "ok");
@@ -430,7 +451,7 @@ impl Rig {
     }
 
     /// Host name and authz policy in force, which come with an activation.
-    fn seen(&self) -> (Option<String>, Option<String>) {
+    fn activated_state(&self) -> (Option<String>, Option<String>) {
         let authz = self.agent.gnsi.authz.last().map(|it| it.version.clone());
         (self.hostname(), authz)
     }
@@ -455,7 +476,7 @@ async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
     use AfterActivation::{Boots, FallsBack, Killed};
     let fell_back = "version 2.0 was activated, 1.0 runs";
     let new = || (Some("new".to_owned()), Some("new".to_owned()));
-    for (course, version, message, seen) in [
+    for (course, version, message, want) in [
         (&[][..], "1.0", "", (None, None)),
         (&[Killed], "1.0", "", (None, None)),
         (&[Boots], "2.0", "", new()),
@@ -474,7 +495,7 @@ async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
             rig = rig.then(*then).await;
         }
         assert_eq!(rig.verify().await, (version.to_owned(), message.to_owned()), "{course:?}");
-        assert_eq!(rig.seen(), seen, "{course:?}");
+        assert_eq!(rig.activated_state(), want, "{course:?}");
         let state = format!(r#""software-version":"{version}""#);
         assert!(rig.agent.published_text().contains(&state), "{}", rig.agent.published_text());
         // The configuration is applied once; later changes stay.
@@ -484,7 +505,11 @@ async fn boot_config_of_an_activation_applies_when_its_version_first_runs() {
                 .await
                 .unwrap();
             rig = rig.then(Killed).await;
-            assert_eq!((rig.verify().await.1.as_str(), rig.seen()), ("", seen), "{course:?}");
+            assert_eq!(
+                (rig.verify().await.1.as_str(), rig.activated_state()),
+                ("", want),
+                "{course:?}"
+            );
         }
         rig.agent.stop().await;
     }
@@ -507,7 +532,7 @@ async fn verify_reports_a_boot_config_that_no_longer_applies() {
         message.starts_with("version 2.0 runs, without") && message.contains("gNSI"),
         "{message}"
     );
-    assert_eq!(rig.seen(), (None, None));
+    assert_eq!(rig.activated_state(), (None, None));
     let rig = rig.then(AfterActivation::Killed).await;
     assert_eq!(rig.verify().await, (version, message));
     rig.agent.stop().await;
@@ -530,7 +555,7 @@ async fn a_package_that_is_activated_takes_the_place_of_an_activation() {
         software.install_and_activate(&package, "3.0", "ada").await.unwrap();
         let rig = rig.then(then).await;
         assert_eq!(rig.verify().await, (version.to_owned(), message.to_owned()));
-        assert_eq!(rig.seen(), (None, None), "it came with another version");
+        assert_eq!(rig.activated_state(), (None, None), "it came with another version");
         rig.agent.stop().await;
     }
 }

@@ -158,16 +158,18 @@ async fn every_subscribe_is_refused_or_filtered() {
         (Mode::Stream, "change /interfaces"),
         (Mode::Stream, "sample /interfaces interval=1"),
     ];
-    for (mode, wanted) in modes {
+    for (mode, subscriptions) in modes {
         core.pathz().enforce(Some(judge(PORT_ONLY)));
-        let mut refused = Subscription::open(&mut client, subscribe(list(mode, &[wanted]))).await;
-        assert_eq!(refused.next().await, "PermissionDenied", "{wanted}");
+        let mut refused =
+            Subscription::open(&mut client, subscribe(list(mode, &[subscriptions]))).await;
+        assert_eq!(refused.next().await, "PermissionDenied", "{subscriptions}");
         core.pathz().enforce(Some(judge(ALL_BUT_ETH1)));
-        let mut stream = Subscription::open(&mut client, subscribe(list(mode, &[wanted]))).await;
-        let told = stream.until_sync().await.join(" ");
-        assert!(told.contains("[name=eth0]/config/mtu=1514"), "{wanted}: {told}");
-        assert!(told.contains("in-octets"), "{wanted}: {told}");
-        assert!(!told.contains("eth1"), "{wanted}: {told}");
+        let mut stream =
+            Subscription::open(&mut client, subscribe(list(mode, &[subscriptions]))).await;
+        let text = stream.until_sync().await.join(" ");
+        assert!(text.contains("[name=eth0]/config/mtu=1514"), "{subscriptions}: {text}");
+        assert!(text.contains("in-octets"), "{subscriptions}: {text}");
+        assert!(!text.contains("eth1"), "{subscriptions}: {text}");
     }
 }
 
@@ -178,21 +180,21 @@ async fn changes_and_deletes_of_denied_paths_are_not_sent() {
     core.pathz().enforce(Some(judge(&format!(
         "{ALL_BUT_ETH1}; user test + write /; user test - read /interfaces/interface[name=*]/config/description"
     ))));
-    let wanted = list(Mode::Stream, &["change /interfaces"]);
-    let mut stream = Subscription::open(&mut client, subscribe(wanted)).await;
+    let subscriptions = list(Mode::Stream, &["change /interfaces"]);
+    let mut stream = Subscription::open(&mut client, subscribe(subscriptions)).await;
     stream.until_sync().await;
     set(&mut client, r#"update /interfaces/interface[name=eth1]/config/mtu 1500; update /interfaces/interface[name=eth0]/config/description "x""#).await;
     set(&mut client, "delete /interfaces/interface[name=eth1]; delete /interfaces/interface[name=eth0]/config/description").await;
-    core.gone("/interfaces/interface[name=eth1]");
+    core.remove_state("/interfaces/interface[name=eth1]");
     set(&mut client, "update /interfaces/interface[name=eth0]/config/mtu 1600").await;
-    let told = stream.within(Duration::from_millis(100)).await;
-    assert_eq!(told, ["/interfaces/interface[name=eth0]/config/mtu=1600"]);
+    let updates = stream.within(Duration::from_millis(100)).await;
+    assert_eq!(updates, ["/interfaces/interface[name=eth0]/config/mtu=1600"]);
     set(&mut client, "delete /interfaces/interface[name=eth0]/config/mtu").await;
-    let told = stream.within(Duration::from_millis(100)).await;
+    let updates = stream.within(Duration::from_millis(100)).await;
     // The key leaf is left, which has no default.
-    let gone =
+    let deletes =
         ["enabled", "mtu"].map(|leaf| format!("-/interfaces/interface[name=eth0]/config/{leaf}"));
-    assert_eq!(told, [gone.join(" ")]);
+    assert_eq!(updates, [deletes.join(" ")]);
 }
 
 // proves 5.54
@@ -201,8 +203,8 @@ async fn another_policy_ends_open_streams_with_its_reason() {
     let (core, mut client) = box_with_ports().await;
     for (mode, rules) in [(Mode::Stream, ""), (Mode::Poll, ALL_BUT_ETH1)] {
         core.pathz().enforce((!rules.is_empty()).then(|| judge(rules)));
-        let wanted = list(mode, &["change /interfaces"]);
-        let mut stream = Subscription::open(&mut client, subscribe(wanted)).await;
+        let subscriptions = list(mode, &["change /interfaces"]);
+        let mut stream = Subscription::open(&mut client, subscribe(subscriptions)).await;
         stream.until_sync().await;
         core.pathz().enforce(Some(judge(ALL_BUT_ETH1)));
         let status = stream.responses.message().await.unwrap_err();
@@ -220,7 +222,7 @@ async fn text_is_shown_as_a_whole_or_not_at_all() {
         path: vec![gnmi::Path { origin: "cli".into(), ..path(command) }],
         ..Default::default()
     };
-    for (rules, shown) in [
+    for (rules, is_visible) in [
         ("user test + read /; user test + read holdfast_native:/", false),
         ("user test + read holdfast_cli:/interfaces", false),
         ("user test + read holdfast_cli:/; user test - read cli:/interfaces", false),
@@ -230,7 +232,7 @@ async fn text_is_shown_as_a_whole_or_not_at_all() {
         core.pathz().enforce(Some(judge(rules)));
         for command in ["/show/running-config", "/show/effective"] {
             let got = answer(&mut client, show(command)).await;
-            assert_eq!(got != "PermissionDenied", shown, "{rules}: {command}: {got}");
+            assert_eq!(got != "PermissionDenied", is_visible, "{rules}: {command}: {got}");
         }
     }
 }
@@ -401,12 +403,12 @@ async fn union_replace_and_text_are_judged_by_what_they_change() {
         ),
         ("user test + write /system".to_owned(), union(vec![update("/", root)]), false),
     ];
-    for (rules, request, done) in rows {
+    for (rules, request, is_permitted) in rows {
         let (core, mut client) = box_with_ports().await;
         outcome(&mut client, append("interface eth7\n  mtu 1200\n")).await;
         core.pathz().enforce(Some(judge(&rules)));
         let got = outcome(&mut client, request.clone()).await;
-        let want = if done { "ok" } else { "PermissionDenied" };
+        let want = if is_permitted { "ok" } else { "PermissionDenied" };
         assert!(got.starts_with(want), "{rules}: {request:?}: {got}");
     }
 }
@@ -434,7 +436,7 @@ async fn judging_costs_what_is_written() {
     let (core, mut client) = box_with_ports().await;
     set(&mut client, &format!(r#"update /interfaces {{"interface":[{}]}}"#, ports.join(","))).await;
     let steps = |rules: &str, text: &str| {
-        let held = std::sync::Arc::new(rights(&judge(rules), "test"));
+        let permissions = std::sync::Arc::new(rights(&judge(rules), "test"));
         let target = EditTarget {
             origin: Origin::OpenConfig,
             path: "/interfaces/interface[name=p3]/config/mtu".parse().unwrap(),
@@ -442,14 +444,14 @@ async fn judging_costs_what_is_written() {
         let payload = Payload::Json { text: text.as_bytes().to_vec().into(), ietf: true };
         let edit = Edit {
             updates: vec![(target, payload)],
-            authorization: EditAuthorization::new(held.clone()),
+            authorization: EditAuthorization::new(permissions.clone()),
             ..Edit::default()
         };
-        let done = core.configuration().edit(&edit).is_ok();
-        (done, held.write_steps())
+        let is_permitted = core.configuration().edit(&edit).is_ok();
+        (is_permitted, permissions.write_steps())
     };
     assert_eq!(steps("user test + write /", "1500"), (true, 4));
     let some = "user test + write /; user test - write /interfaces/interface[name=p7]";
-    let (done, taken) = steps(some, "1500");
-    assert!(done && taken <= 12, "{taken} steps");
+    let (is_permitted, taken) = steps(some, "1500");
+    assert!(is_permitted && taken <= 12, "{taken} steps");
 }

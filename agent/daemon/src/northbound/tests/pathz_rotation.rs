@@ -51,10 +51,10 @@ impl Rotation {
 
     async fn send(
         &mut self,
-        asked: rotate_request::RotateRequest,
+        message: rotate_request::RotateRequest,
         force_overwrite: bool,
     ) -> String {
-        let request = pathz::RotateRequest { rotate_request: Some(asked), force_overwrite };
+        let request = pathz::RotateRequest { rotate_request: Some(message), force_overwrite };
         self.request_tx.send(request).await.unwrap();
         match self.responses.message().await {
             Ok(Some(pathz::RotateResponse { response: Some(_) })) => "uploaded".into(),
@@ -248,12 +248,13 @@ async fn a_policy_with_a_mistake_is_refused_and_changes_nothing() {
         let policy = Some(pathz::AuthorizationPolicy { rules: vec![rule], groups: Vec::new() });
         let mut rotation = Rotation::open(&mut pathz).await;
         let upload = pathz::UploadRequest { policy, ..upload("one", false) };
-        let told = rotation.upload(upload).await;
-        assert!(told.starts_with("InvalidArgument") && told.contains(word), "{word}: {told}");
+        let status = rotation.upload(upload).await;
+        assert!(status.starts_with("InvalidArgument") && status.contains(word), "{word}: {status}");
     }
     let mut rotation = Rotation::open(&mut pathz).await;
-    let told = rotation.upload(pathz::UploadRequest { policy: None, ..upload("one", false) }).await;
-    assert!(told.contains("no policy"), "{told}");
+    let status =
+        rotation.upload(pathz::UploadRequest { policy: None, ..upload("one", false) }).await;
+    assert!(status.contains("no policy"), "{status}");
     assert_eq!(policy_text(&mut pathz, Active).await, "FailedPrecondition");
     assert_eq!(hostname(&mut gnmi).await, r#""box""#);
 }
@@ -316,27 +317,31 @@ async fn agent() -> (Agent, Client, Pathz, tempfile::TempDir) {
 #[tokio::test]
 async fn readers_see_both_policies() {
     let (_agent, mut gnmi, mut pathz, _folder) = agent().await;
-    let wanted = list(gnmi::subscription_list::Mode::Stream, &[&format!("change {POLICIES}")]);
-    let mut stream = Subscription::open(&mut gnmi, subscribe(wanted)).await;
+    let subscriptions =
+        list(gnmi::subscription_list::Mode::Stream, &[&format!("change {POLICIES}")]);
+    let mut stream = Subscription::open(&mut gnmi, subscribe(subscriptions)).await;
     stream.until_sync().await;
     let sandbox = "[instance=SANDBOX]";
     let mut rotation = Rotation::open(&mut pathz).await;
     rotation.upload(upload("one", false)).await;
-    let told = stream.next().await;
+    let update = stream.next().await;
     for part in
         ["state/instance=\"SANDBOX\"", "version=\"one\"", "created-on=\"1700000000000000000\""]
     {
-        assert!(told.contains(part) && told.contains(sandbox), "{part}: {told}");
+        assert!(update.contains(part) && update.contains(sandbox), "{part}: {update}");
     }
     assert!(rotation.close().await.starts_with("Aborted"));
-    let told = stream.next().await;
-    assert_eq!(told, format!("-{POLICIES}"), "there is no other policy");
+    let update = stream.next().await;
+    assert_eq!(update, format!("-{POLICIES}"), "there is no other policy");
 
     let mut rotation = Rotation::open(&mut pathz).await;
     rotation.upload(upload("two", false)).await;
     rotation.finalize().await;
-    let told = read(&mut gnmi, POLICIES).await;
-    assert!(told.contains("ACTIVE") && told.contains("two") && !told.contains("SANDBOX"), "{told}");
+    let update = read(&mut gnmi, POLICIES).await;
+    assert!(
+        update.contains("ACTIVE") && update.contains("two") && !update.contains("SANDBOX"),
+        "{update}"
+    );
     assert_eq!(
         read(&mut gnmi, &format!("{SERVER}/state/gnmi-pathz-policy-version")).await,
         "\"two\""

@@ -275,8 +275,8 @@ async fn use_models_hides_the_leaves_of_others() {
     let model = gnmi::ModelData { name: "openconfig-interfaces".into(), ..Default::default() };
     let request = gnmi::GetRequest { use_models: vec![model], ..get_request(&[at]) };
     let answer = client.get(request).await.unwrap().into_inner();
-    let shown = value(answer.notification[0].update[0].val.as_ref());
-    assert!(shown.contains("mtu") && !shown.contains("02:00:00:00:00:01"), "{shown}");
+    let document = value(answer.notification[0].update[0].val.as_ref());
+    assert!(document.contains("mtu") && !document.contains("02:00:00:00:00:01"), "{document}");
 }
 
 #[tokio::test]
@@ -296,9 +296,9 @@ async fn an_unconfigured_port_has_state_alone() {
                 ..get_request(&[at])
             };
             let answer = client.get(request).await.unwrap().into_inner();
-            let shown = super::harness::notification_text(&answer.notification[0]);
-            assert_eq!(shown.contains("eth7"), found, "{kind:?} {at}: {shown}");
-            assert!(shown.contains("eth0"), "{kind:?} {at}: {shown}");
+            let text = super::harness::notification_text(&answer.notification[0]);
+            assert_eq!(text.contains("eth7"), found, "{kind:?} {at}: {text}");
+            assert!(text.contains("eth0"), "{kind:?} {at}: {text}");
         }
     }
 }

@@ -27,7 +27,7 @@ use super::commits::{MTU, Rig};
 use super::fake_datastore::FakeDatastore;
 use super::gnoi::{config, package, reboot, request};
 use super::harness::{TestBackend, channel, client, set_request};
-use super::os::{part, slots, wanted};
+use super::os::{part, slots, transfer_request};
 use crate::agent_tests::Agent;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -104,7 +104,7 @@ async fn undertakings_refuse_a_reboot_without_force() {
     drop((requests, answers));
     rebooter.is_free().await;
 
-    let (requests, stream) = open([part(wanted("2.0", 0))]);
+    let (requests, stream) = open([part(transfer_request("2.0", 0))]);
     let answers = OsClient::new(admin().await).install(stream).await.unwrap();
     rebooter.is_held_up_by("the installation of version `2.0`").await;
     drop((requests, answers));

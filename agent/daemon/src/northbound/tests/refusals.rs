@@ -94,9 +94,9 @@ async fn bad_gets_get_their_codes() {
         ),
     ];
     for (request, code, word) in rows {
-        let asked = format!("{request:?}");
-        let status = client.get(request).await.expect_err(&asked);
-        check(&status, code, word, &asked);
+        let request_text = format!("{request:?}");
+        let status = client.get(request).await.expect_err(&request_text);
+        check(&status, code, word, &request_text);
     }
 }
 
@@ -325,10 +325,10 @@ async fn bad_sets_get_their_codes_and_change_nothing() {
         ),
     ];
     for (request, code, word) in rows {
-        let asked = format!("{request:?}");
-        let status = client.set(request).await.expect_err(&asked);
-        check(&status, code, word, &asked);
-        assert_eq!(holdfast_core::Datastore::revision(&core).number, before, "{asked}");
+        let request_text = format!("{request:?}");
+        let status = client.set(request).await.expect_err(&request_text);
+        check(&status, code, word, &request_text);
+        assert_eq!(holdfast_core::Datastore::revision(&core).number, before, "{request_text}");
     }
 }
 
@@ -398,10 +398,10 @@ async fn bad_subscriptions_get_their_codes() {
         ),
     ];
     for (request, code, word) in rows {
-        let asked = format!("{request:?}");
+        let request_text = format!("{request:?}");
         let mut subscription = Subscription::open(&mut client, request).await;
-        let status = subscription.responses.message().await.expect_err(&asked);
-        check(&status, code, word, &asked);
+        let status = subscription.responses.message().await.expect_err(&request_text);
+        check(&status, code, word, &request_text);
     }
 }
 
@@ -468,11 +468,11 @@ async fn failures_of_the_core_have_their_codes() {
         (CommitError::Stopped, Code::Unavailable, "stopping"),
     ];
     for (error, code, word) in rows {
-        let asked = format!("{error:?}");
+        let error_text = format!("{error:?}");
         core.fail(error);
         let request = set_request(r#"update /system/config/hostname "box""#);
         let status = client.set(request).await.unwrap_err();
-        check(&status, code, word, &asked);
+        check(&status, code, word, &error_text);
     }
 }
 
@@ -489,9 +489,9 @@ async fn calls_without_a_caller_and_writes_of_readers_are_refused() {
 }
 
 #[track_caller]
-fn check(status: &Status, code: Code, word: &str, asked: &str) {
-    assert_eq!(status.code(), code, "{asked}: {status:?}");
-    assert!(status.message().contains(word), "{asked}: {status:?}");
+fn check(status: &Status, code: Code, word: &str, request: &str) {
+    assert_eq!(status.code(), code, "{request}: {status:?}");
+    assert!(status.message().contains(word), "{request}: {status:?}");
 }
 
 fn model(name: &str, version: &str) -> gnmi::ModelData {

@@ -110,7 +110,7 @@ async fn changes_are_sent_once_in_order() {
     core.state("/interfaces/interface[name=eth9]/state/oper-status", "UP");
     let eth9 = "/interfaces/interface[name=eth9]/state/oper-status";
     assert_eq!(changes.next().await, format!("{eth9}=\"UP\""));
-    core.gone("/interfaces/interface[name=eth9]");
+    core.remove_state("/interfaces/interface[name=eth9]");
     assert_eq!(changes.next().await, format!("-{eth9}"));
 }
 
@@ -121,7 +121,7 @@ async fn an_entry_that_goes_is_one_delete() {
     core.state("/interfaces/interface[name=eth1]/state/oper-status", "UP");
     let mut changes = stream(&mut client, &["change /interfaces"]).await;
     changes.until_sync().await;
-    core.gone("/interfaces/interface[name=eth0]");
+    core.remove_state("/interfaces/interface[name=eth0]");
     assert_eq!(changes.next().await, "-/interfaces/interface[name=eth0]");
 }
 
@@ -232,11 +232,11 @@ async fn on_change_watches_counters_that_the_path_merely_covers() {
     core.polled_leaf(COUNTER, "2");
     assert_eq!(stream.within(DEFAULT_SAMPLE_INTERVAL).await, [count(2)]);
     // The counter goes with its port, and is sent again when it comes back with the same value.
-    core.gone("/interfaces/interface[name=eth0]");
+    core.remove_state("/interfaces/interface[name=eth0]");
     assert_eq!(stream.next().await, "-/interfaces");
     core.state(STATUS, "UP");
     let back = stream.within(DEFAULT_SAMPLE_INTERVAL).await;
-    assert!(back.iter().all(|told| !told.starts_with('-')), "{back:?}");
+    assert!(back.iter().all(|line| !line.starts_with('-')), "{back:?}");
     let back = back.join(" ");
     assert!(back.contains(&up()) && back.contains(&count(2)), "{back}");
 }
@@ -250,9 +250,9 @@ async fn modes_mix_in_one_list() {
     let mut stream = stream(&mut client, &[&change, &sample, "target /system"]).await;
     assert_eq!(stream.until_sync().await, [&up(), &count(1), "sync"]);
     core.state(STATUS, "DOWN");
-    let mut told = stream.within(Duration::from_secs(10)).await;
-    told.sort();
-    assert_eq!(told, [count(1), count(1), down()]);
+    let mut lines = stream.within(Duration::from_secs(10)).await;
+    lines.sort();
+    assert_eq!(lines, [count(1), count(1), down()]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -279,13 +279,13 @@ async fn a_slow_reader_gets_the_newest_value_and_a_count() {
     for step in 0..steps {
         core.state(STATUS, if step % 2 == 0 { "DOWN" } else { "UP" });
     }
-    let told = changes.within(Duration::from_secs(1)).await;
-    let counted: u32 = told
+    let lines = changes.within(Duration::from_secs(1)).await;
+    let counted: u32 = lines
         .iter()
         .map(|it| 1 + it.split_once('*').map_or(0, |(_, more)| more.parse::<u32>().unwrap()))
         .sum();
-    assert_eq!(counted, steps, "{told:?}");
-    assert!(told.len() < 10 && told.last().unwrap().starts_with(&up()), "{told:?}");
+    assert_eq!(counted, steps, "{lines:?}");
+    assert!(lines.len() < 10 && lines.last().unwrap().starts_with(&up()), "{lines:?}");
 }
 
 // proves 1.112, 1.119, 1.120

@@ -62,14 +62,14 @@ async fn counts(client: &mut Client) -> Vec<String> {
     let leaves: Vec<_> = updates.iter().map(leaf).collect();
     let paths = leaves.iter().filter(|(at, _)| at.ends_with("/state/path"));
     let counts = leaves.iter().filter(|(at, _)| at.ends_with("/state/count"));
-    let told = paths.zip(counts).map(|((at, path), (other, count))| {
+    let lines = paths.zip(counts).map(|((at, path), (other, count))| {
         assert_eq!(at.strip_suffix("/path"), other.strip_suffix("/count"));
         let (_, path) = path.split_once(' ').unwrap();
         format!("{path} {}", count.trim_start_matches("uint "))
     });
-    let mut told: Vec<String> = told.collect();
-    told.sort();
-    told
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    lines
 }
 
 #[tokio::test(start_paused = true)]
@@ -78,17 +78,17 @@ async fn the_rest_of_a_list_is_answered() {
     for unknown in UNKNOWN {
         for mode in MODES {
             let (core, mut client) = eth0("ignore").await;
-            let mut told = open(&mut client, mode, &[unknown, STATUS, unknown]).await;
-            assert_eq!(told.until_sync().await, [up.as_str(), "sync"], "{unknown} {mode:?}");
+            let mut stream = open(&mut client, mode, &[unknown, STATUS, unknown]).await;
+            assert_eq!(stream.until_sync().await, [up.as_str(), "sync"], "{unknown} {mode:?}");
             match mode {
-                Mode::Once => assert_eq!(told.next().await, "end", "{unknown}"),
+                Mode::Once => assert_eq!(stream.next().await, "end", "{unknown}"),
                 Mode::Poll => {
-                    told.poll().await;
-                    assert_eq!(told.until_sync().await, [up.as_str(), "sync"], "{unknown}");
+                    stream.poll().await;
+                    assert_eq!(stream.until_sync().await, [up.as_str(), "sync"], "{unknown}");
                 }
                 Mode::Stream => {
                     core.state(STATUS, "DOWN");
-                    assert_eq!(told.next().await, format!("{STATUS}=\"DOWN\""), "{unknown}");
+                    assert_eq!(stream.next().await, format!("{STATUS}=\"DOWN\""), "{unknown}");
                 }
             }
             configure(&mut client, "refuse").await;
@@ -102,17 +102,17 @@ async fn the_rest_of_a_list_is_answered() {
 async fn a_list_of_nothing_else_is_an_empty_subscription() {
     for mode in MODES {
         let (core, mut client) = eth0("ignore").await;
-        let mut told = open(&mut client, mode, &UNKNOWN).await;
-        assert_eq!(told.next().await, "sync", "{mode:?}");
+        let mut stream = open(&mut client, mode, &UNKNOWN).await;
+        assert_eq!(stream.next().await, "sync", "{mode:?}");
         if mode == Mode::Poll {
-            told.poll().await;
-            assert_eq!(told.next().await, "sync");
+            stream.poll().await;
+            assert_eq!(stream.next().await, "sync");
         }
         if mode == Mode::Once {
-            assert_eq!(told.next().await, "end");
+            assert_eq!(stream.next().await, "end");
         } else {
             core.state(STATUS, "DOWN");
-            let later = told.within(Duration::from_secs(3600)).await;
+            let later = stream.within(Duration::from_secs(3600)).await;
             assert!(later.is_empty(), "{mode:?}: {later:?}");
         }
     }
@@ -186,8 +186,8 @@ async fn other_mistakes_are_refused_beside_an_ignored_path() {
         let mut wrong =
             list(Mode::Stream, &["change /components", "change /system/config/hostname"]);
         change(&mut wrong);
-        let mut told = Subscription::open(&mut client, subscribe(wrong)).await;
-        let status = told.responses.message().await.expect_err(word);
+        let mut stream = Subscription::open(&mut client, subscribe(wrong)).await;
+        let status = stream.responses.message().await.expect_err(word);
         assert_eq!(status.code(), *code, "row {at}: {status:?}");
         assert!(status.message().contains(word), "row {at}: {status:?}");
     }
@@ -227,8 +227,8 @@ async fn pathz_is_checked_before_the_models() {
         ("/*/config/bogus", "sync"),
         ("/interfaces/bogus", "sync"),
     ] {
-        let mut told = open(&mut client, Mode::Once, &["/components", unknown]).await;
-        assert_eq!(told.next().await, want, "{unknown}");
+        let mut stream = open(&mut client, Mode::Once, &["/components", unknown]).await;
+        assert_eq!(stream.next().await, want, "{unknown}");
     }
     assert_eq!(counts(&mut client).await, ["/components 3", "/interfaces/bogus 1"]);
 }
@@ -238,9 +238,10 @@ async fn a_path_of_a_model_that_is_not_used_is_not_unknown() {
     let (_core, mut client) = eth0("ignore").await;
     let model = gnmi::ModelData { name: "openconfig-system".into(), ..Default::default() };
     let paths = [&format!("change {STATUS}"), "change /components"];
-    let wanted = gnmi::SubscriptionList { use_models: vec![model], ..list(Mode::Once, &paths) };
-    let mut told = Subscription::open(&mut client, subscribe(wanted)).await;
-    assert_eq!([told.next().await, told.next().await], ["sync", "end"]);
+    let subscriptions =
+        gnmi::SubscriptionList { use_models: vec![model], ..list(Mode::Once, &paths) };
+    let mut stream = Subscription::open(&mut client, subscribe(subscriptions)).await;
+    assert_eq!([stream.next().await, stream.next().await], ["sync", "end"]);
     assert_eq!(counts(&mut client).await, ["/components 1"]);
 }
 
@@ -277,9 +278,9 @@ async fn ignored_subscriptions_are_counted_by_path() {
         poll.poll().await;
         assert_eq!(poll.until_sync().await, ["sync"], "a poll is no other subscription");
     }
-    let mut wanted = list(Mode::Once, &["change /a/b", "change /c", "change /a/b"]);
-    wanted.prefix = Some(path("bogus:/\u{7}[k=\\]]"));
-    let mut once = Subscription::open(&mut client, subscribe(wanted)).await;
+    let mut subscriptions = list(Mode::Once, &["change /a/b", "change /c", "change /a/b"]);
+    subscriptions.prefix = Some(path("bogus:/\u{7}[k=\\]]"));
+    let mut once = Subscription::open(&mut client, subscribe(subscriptions)).await;
     assert_eq!([once.next().await, once.next().await], ["sync", "end"]);
     let mut once = open(&mut client, Mode::Once, &UNKNOWN[4..]).await;
     assert_eq!([once.next().await, once.next().await], ["sync", "end"]);

@@ -67,7 +67,7 @@ impl Rig {
         self.client.set(request).await.map(drop)
     }
 
-    async fn done(&mut self, operations: &str) {
+    async fn apply(&mut self, operations: &str) {
         self.set(operations, "").await.unwrap_or_else(|refusal| panic!("{operations}: {refusal}"));
     }
 
@@ -83,7 +83,7 @@ impl Rig {
     }
 }
 
-fn made(password: &str) -> String {
+fn user_request(password: &str) -> String {
     format!(r#"update {USER}/config {{"role":"admin","password":"{password}","ssh-key":"{KEY}"}}"#)
 }
 
@@ -92,21 +92,21 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
     let mut rig = Rig::new().await;
     let fresh = rig.credentials();
     let access = rig.agent.gnsi.access().number();
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
-    let given = rig.credentials();
-    assert!(given != fresh && given.len() > fresh.len(), "{given:?}");
+    let from_client = rig.credentials();
+    assert!(from_client != fresh && from_client.len() > fresh.len(), "{from_client:?}");
     tokio::task::yield_now().await;
     assert_ne!(rig.agent.gnsi.access().number(), access, "open calls ask again");
 
     // The same again asks nothing of the box.
-    let asked = rig.kernel.requests();
-    rig.done(&made("one")).await;
-    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
+    let requests = rig.kernel.requests();
+    rig.apply(&user_request("one")).await;
+    assert_eq!((rig.kernel.requests(), rig.credentials()), (requests, from_client.clone()));
     // So does a dry run, whatever it says.
     rig.set(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap();
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
-    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given.clone()));
+    assert_eq!((rig.kernel.requests(), rig.credentials()), (requests, from_client.clone()));
 
     rig.switch(true).await;
     assert!(!rig.is_in("one").await);
@@ -115,12 +115,16 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
     assert_eq!(rig.credentials(), fresh);
     rig.switch(false).await;
     assert!(rig.is_in("one").await);
-    assert_eq!(rig.credentials(), given);
-    let asked = rig.kernel.requests();
+    assert_eq!(rig.credentials(), from_client);
+    let requests = rig.kernel.requests();
     rig = rig.restart().await;
     assert!(rig.is_in("one").await);
-    assert_eq!((rig.kernel.requests(), rig.credentials()), (asked, given), "found in place");
-    rig.done(&format!("delete {USER}")).await;
+    assert_eq!(
+        (rig.kernel.requests(), rig.credentials()),
+        (requests, from_client),
+        "found in place"
+    );
+    rig.apply(&format!("delete {USER}")).await;
     assert!(!rig.is_in("one").await);
     assert_eq!(rig.credentials(), fresh);
 }
@@ -128,36 +132,36 @@ async fn a_box_has_what_clients_gave_while_gnsi_is_off() {
 #[tokio::test]
 async fn a_change_that_fails_leaves_the_old_password() {
     let mut rig = Rig::new().await;
-    rig.done(&made("one")).await;
-    let given = rig.credentials();
+    rig.apply(&user_request("one")).await;
+    let before = rig.credentials();
     rig.kernel.fault_at(1, Fault::Fail(nix::errno::Errno::EIO as i32));
     let refusal = rig.set(&format!(r#"{PASSWORD} "two""#), "").await.unwrap_err();
     assert_eq!(refusal.code(), Code::Internal, "{refusal}");
     assert!(rig.is_in("one").await && !rig.is_in("two").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), before);
     let rig = rig.restart().await;
     assert!(rig.is_in("one").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), before);
 }
 
 #[tokio::test]
 async fn a_commit_that_is_cancelled_gives_the_box_the_old_password_again() {
     let mut rig = Rig::new().await;
-    rig.done(&made("one")).await;
-    let given = rig.credentials();
+    rig.apply(&user_request("one")).await;
+    let before = rig.credentials();
     for request in [format!(r#"{PASSWORD} "two""#), format!("delete {USER}")] {
         rig.set(&request, "begin a 60").await.unwrap();
-        assert_ne!(rig.credentials(), given);
+        assert_ne!(rig.credentials(), before);
         rig.set("", "cancel a").await.unwrap();
         assert!(rig.is_in("one").await && !rig.is_in("two").await);
-        assert_eq!(rig.credentials(), given);
+        assert_eq!(rig.credentials(), before);
     }
     // A restart takes it back, too.
     rig.set(&format!(r#"{PASSWORD} "two""#), "begin a 60").await.unwrap();
     assert!(rig.is_in("two").await);
     let rig = rig.restart().await;
     assert!(rig.is_in("one").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), before);
 }
 
 /// A rotation in progress when gNSI is switched off is rolled back, and the passwords that clients set after it stay.
@@ -189,27 +193,27 @@ async fn a_rotation_that_is_taken_back_leaves_what_clients_gave() {
     let tried = rig.credentials();
 
     rig.switch(false).await;
-    rig.done(&made("one")).await;
-    let given = rig.credentials();
-    assert_ne!(given, tried);
+    rig.apply(&user_request("one")).await;
+    let from_client = rig.credentials();
+    assert_ne!(from_client, tried);
     drop(requests);
     while let Ok(Some(_)) = answers.message().await {}
     while rig.agent.gnsi.logins.rotator().take().is_none() {
         tokio::task::yield_now().await;
     }
     assert!(rig.is_in("one").await && !rig.is_in("tried").await);
-    assert_eq!(rig.credentials(), given);
+    assert_eq!(rig.credentials(), from_client);
     // Underneath is what the box had, and no longer what was tried.
-    rig.done(&format!("delete {USER}")).await;
-    let gone = rig.credentials();
-    assert!(gone != given && gone != tried, "{gone:?}");
+    rig.apply(&format!("delete {USER}")).await;
+    let deleted = rig.credentials();
+    assert!(deleted != from_client && deleted != tried, "{deleted:?}");
 }
 
 #[tokio::test]
 async fn a_factory_reset_leaves_no_secret() {
     let mut rig = Rig::new().await;
     let fresh = rig.credentials();
-    rig.done(&made("one")).await;
+    rig.apply(&user_request("one")).await;
     let reset = Intent::FactoryReset { retain_certificates: false };
     rig.agent.handle.change(&caller("operator", Role::Admin), reset).await.unwrap();
     assert_eq!(rig.credentials(), fresh);

@@ -44,8 +44,8 @@ fn a_revoked_client_is_refused() {
         (vec![root.revokes(&[5], 1)], &path, "welcome"),
         (vec![root.revokes(&[MIDDLE_SERIAL], 1)], &path, "CertRevoked"),
     ] {
-        let said = verdict(&profile(&lists), path);
-        assert!(said.contains(want), "{said} is not {want}");
+        let outcome = verdict(&profile(&lists), path);
+        assert!(outcome.contains(want), "{outcome} is not {want}");
     }
 }
 
@@ -81,8 +81,8 @@ fn an_authentication_policy_binds_subjects_to_authorities() {
         // The path comes first.
         (vec![client(&Authority::new("root"), "", ada, 1)], "the certificate is not valid here"),
     ] {
-        let said = verdict(&profile, &path);
-        assert!(said.starts_with(want), "{said} is not {want}");
+        let outcome = verdict(&profile, &path);
+        assert!(outcome.starts_with(want), "{outcome} is not {want}");
     }
 }
 
@@ -105,8 +105,8 @@ fn a_malformed_authentication_policy_is_refused() {
         (vec![rule("r", &["a"], &["0"])], "64 hexadecimal digits"),
         (vec![rule("r", &["a"], &[&"x".repeat(64)])], "64 hexadecimal digits"),
     ] {
-        let said = AuthenticationPolicy::new("here", rules).unwrap_err().to_string();
-        assert!(said.starts_with("here: ") && said.contains(want), "{said}");
+        let error = AuthenticationPolicy::new("here", rules).unwrap_err().to_string();
+        assert!(error.starts_with("here: ") && error.contains(want), "{error}");
     }
 }
 

@@ -163,6 +163,6 @@ fn to_p(contents: Vec<Content>) -> Upload {
 /// The profile `p` with these parts.
 fn profile_of(contents: Vec<Content>) -> Profile {
     let profiles = Profiles::default().with_added("p").unwrap();
-    let made = profiles.with_upload(&to_p(contents), None, &TestBox::new(), now()).unwrap();
-    made.profile("p").unwrap().clone()
+    let uploaded = profiles.with_upload(&to_p(contents), None, &TestBox::new(), now()).unwrap();
+    uploaded.profile("p").unwrap().clone()
 }

@@ -91,8 +91,8 @@ fn a_signed_csr_is_installed_with_its_generated_key() {
         Suite::Ecdsa(Curve::P384, Hash::Sha384),
         Suite::Ecdsa(Curve::P521, Hash::Sha512),
     ] {
-        let made = params(Some(suite)).generate().unwrap();
-        let block = x509_parser::pem::parse_x509_pem(made.pem.as_bytes()).unwrap().1;
+        let generated = params(Some(suite)).generate().unwrap();
+        let block = x509_parser::pem::parse_x509_pem(generated.pem.as_bytes()).unwrap().1;
         let request = X509CertificationRequest::from_der(&block.contents).unwrap().1;
         assert!(is_signed(&request, suite), "{suite:?}");
         let key = &request.certification_request_info.subject_pki;
@@ -103,16 +103,16 @@ fn a_signed_csr_is_installed_with_its_generated_key() {
             let content = Content::Chain(ChainSource::Given(certificates.clone()), source);
             let upload = to_p(vec![content, trust(&[&root])]);
             let with = |key| profiles.with_upload(&upload, key, &TestBox::new(), now());
-            let taken = with(Some(&made.key)).unwrap();
-            let shown = taken.profile("p").unwrap().chain.clone().unwrap().value;
-            assert_eq!(shown.certified().cert, certificates);
+            let taken = with(Some(&generated.key)).unwrap();
+            let chain = taken.profile("p").unwrap().chain.clone().unwrap().value;
+            assert_eq!(chain.certified().cert, certificates);
             assert_eq!(with(None).unwrap_err().kind, CertzErrorKind::Invalid);
             if let Some(other) = &other {
-                let said = with(Some(other)).unwrap_err().to_string();
-                assert!(said.contains("the private key is not that of the first"), "{said}");
+                let error = with(Some(other)).unwrap_err().to_string();
+                assert!(error.contains("the private key is not that of the first"), "{error}");
             }
         }
-        other = Some(made.key);
+        other = Some(generated.key);
     }
 }
 
@@ -129,8 +129,8 @@ fn is_signed(request: &X509CertificationRequest<'_>, suite: Suite) -> bool {
 
 #[test]
 fn a_csr_contains_the_requested_fields() {
-    let made = params(Some(Suite::Ecdsa(Curve::P256, Hash::Sha256))).generate().unwrap();
-    let (_, block) = x509_parser::pem::parse_x509_pem(made.pem.as_bytes()).unwrap();
+    let generated = params(Some(Suite::Ecdsa(Curve::P256, Hash::Sha256))).generate().unwrap();
+    let (_, block) = x509_parser::pem::parse_x509_pem(generated.pem.as_bytes()).unwrap();
     let (_, request) = X509CertificationRequest::from_der(&block.contents).unwrap();
     let subject = request.certification_request_info.subject.to_string();
     assert_eq!(subject, "C=DE, ST=Saxony, L=Dresden, O=Holdfast, OU=tests, CN=box");

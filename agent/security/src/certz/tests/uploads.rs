@@ -8,10 +8,10 @@ use crate::rotation::RotationRules;
 /// Result of an upload to a profile that trusts `root` and has a certificate signed by it.
 #[track_caller]
 fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (CertzErrorKind, &str)>) {
-    let made = profiles.with_upload(&upload, None, &TestBox::new(), now());
-    match (made, want) {
-        (Ok(made), Ok(want)) => {
-            let profile = made.profile(&upload.profile).unwrap();
+    let result = profiles.with_upload(&upload, None, &TestBox::new(), now());
+    match (result, want) {
+        (Ok(result), Ok(want)) => {
+            let profile = result.profile(&upload.profile).unwrap();
             let has = EntityKind::ALL.into_iter().filter(|kind| {
                 profile.freshness(*kind).is_some_and(|freshness| freshness.version == "v1")
             });
@@ -22,7 +22,7 @@ fn check(profiles: &Profiles, upload: Upload, want: Result<&str, (CertzErrorKind
             assert_eq!(error.kind, kind, "{error}");
             assert!(error.to_string().contains(text), "{error}");
         }
-        (made, want) => panic!("{made:?} is not {want:?}"),
+        (result, want) => panic!("{result:?} is not {want:?}"),
     }
 }
 
@@ -148,8 +148,8 @@ fn an_upload_is_applied_whole_or_refused() {
         let content = Content::Chain(source, KeySource::Unspecified);
         check(&profiles, to("empty", content), Ok("certificate-chain"));
     }
-    let shown = from(SYSTEM_DEFAULT_PROFILE, EntityKind::CertificateChain);
-    check(&profiles, to("empty", shown), Ok("certificate-chain"));
+    let current = from(SYSTEM_DEFAULT_PROFILE, EntityKind::CertificateChain);
+    check(&profiles, to("empty", current), Ok("certificate-chain"));
     for (profile, want) in [
         ("", (invalid, "ssl_profile_id: must be given")),
         ("nobody", (missing, "profile `nobody`: there is no such profile")),
@@ -218,8 +218,8 @@ fn a_stream_is_bound_to_one_profile_and_key() {
         now: now(),
     };
     let begun = CertzRules.apply(&RotationState::from(profiles.clone()), request("p")).unwrap();
-    let (asked, Reply::Request(pem)) = begun else { panic!("a request is answered by one") };
-    assert_eq!(asked.profiles.profile("p").unwrap().freshness(EntityKind::CertificateChain), None);
+    let (stream, Reply::Request(pem)) = begun else { panic!("a request is answered by one") };
+    assert_eq!(stream.profiles.profile("p").unwrap().freshness(EntityKind::CertificateChain), None);
     let (_, block) = x509_parser::pem::parse_x509_pem(pem.as_bytes()).unwrap();
     let key = {
         let parsed = X509CertificationRequest::from_der(&block.contents).unwrap().1;
@@ -230,15 +230,15 @@ fn a_stream_is_bound_to_one_profile_and_key() {
         let source = ChainSource::Given(vec![signed.der().clone()]);
         Content::Chain(source, KeySource::Generated)
     };
-    let (taken, reply) = CertzRules.apply(&asked, upload("p", chain())).unwrap();
+    let (taken, reply) = CertzRules.apply(&stream, upload("p", chain())).unwrap();
     assert_eq!(reply, Reply::Uploaded);
     assert!(taken.profiles.profile("p").unwrap().chain.is_some());
     let (again, _) = CertzRules.apply(&taken, upload("p", trust(&[&root]))).unwrap();
     for (state, change) in [
-        (&asked, request("q")),
-        (&asked, upload("q", chain())),
+        (&stream, request("q")),
+        (&stream, upload("q", chain())),
         (&again, upload("q", trust(&[&root]))),
-        (&asked, request("")),
+        (&stream, request("")),
     ] {
         let refused = CertzRules.apply(state, change).unwrap_err();
         assert_eq!(
@@ -259,7 +259,7 @@ fn malformed_material_is_named() {
     let pem = |text: &str| certificates("here", Encoding::Pem, text.as_bytes());
     let good = Authority::new("root").pem;
     let torn = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
-    for (made, want) in [
+    for (result, want) in [
         (pem(""), "here: certificate: none is in the PEM text"),
         (pem("-----BEGIN CERTIFICATE-----\n!\n"), "here: certificate: the PEM text is malformed"),
         (pem(torn), "here: certificate 1: it is malformed"),
@@ -268,8 +268,8 @@ fn malformed_material_is_named() {
         (certificates("here", Encoding::Crt, good.as_bytes()), ""),
         (pem(&good), ""),
     ] {
-        let said = made.err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(said.starts_with(want) && said.is_empty() == want.is_empty(), "{said}");
+        let message = result.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(message.starts_with(want) && message.is_empty() == want.is_empty(), "{message}");
     }
     let encrypted =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMIIB\n-----END ENCRYPTED PRIVATE KEY-----\n";
@@ -278,8 +278,8 @@ fn malformed_material_is_named() {
         (encrypted, "private key: no unencrypted key is in the PEM text"),
         ("-----BEGIN PRIVATE KEY-----\nsecret!\n", "private key: the PEM text is malformed"),
     ] {
-        let said = private_key("here", Encoding::Pem, text.as_bytes()).unwrap_err().to_string();
-        assert!(said.contains(want) && !said.contains("secret"), "{said}");
+        let message = private_key("here", Encoding::Pem, text.as_bytes()).unwrap_err().to_string();
+        assert!(message.contains(want) && !message.contains("secret"), "{message}");
     }
 }
 
@@ -300,8 +300,8 @@ fn a_bundle_of_another_implementation_is_read() {
         (&*BLOCK.replace(body, &body.replace("MII", "MAA")), "no SignedData with certificates"),
         (&*BLOCK.replace(body, ""), "no SignedData with certificates"),
     ] {
-        let said = TrustBundle::from_pkcs7("here", text).unwrap_err().to_string();
-        assert!(said.starts_with("here: PKCS#7") && said.contains(want), "{said}");
+        let error = TrustBundle::from_pkcs7("here", text).unwrap_err().to_string();
+        assert!(error.starts_with("here: PKCS#7") && error.contains(want), "{error}");
     }
 }
 
@@ -361,7 +361,7 @@ fn debug_output_contains_no_private_key() {
     let digits: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let der = KeyPair::from_pem(&key).unwrap().serialize_der();
     assert_eq!(&der[SECRET], secret, "the store alone has it");
-    for shown in [format!("{content:?}"), format!("{profile:?}"), format!("{profile:#?}")] {
-        assert!(!shown.contains(&digits) && !shown.contains(&format!("{secret:?}")), "{shown}");
+    for output in [format!("{content:?}"), format!("{profile:?}"), format!("{profile:#?}")] {
+        assert!(!output.contains(&digits) && !output.contains(&format!("{secret:?}")), "{output}");
     }
 }

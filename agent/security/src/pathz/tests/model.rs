@@ -88,7 +88,7 @@ fn naive(policy: &Policy, groups: &[Group], user: &str, mode: Mode, path: &Path)
         };
         if about && rule.mode == mode && is_prefix(&rule.path, path) {
             best = match best {
-                Some(held) if !is_better(rule, held) => Some(held),
+                Some(winner) if !is_better(rule, winner) => Some(winner),
                 _ => Some(rule),
             };
         }
@@ -99,11 +99,11 @@ fn naive(policy: &Policy, groups: &[Group], user: &str, mode: Mode, path: &Path)
 fn is_prefix(rule: &Path, path: &Path) -> bool {
     rule.origin == path.origin
         && rule.elems.len() <= path.elems.len()
-        && rule.elems.iter().zip(&path.elems).all(|(rule, asked)| {
+        && rule.elems.iter().zip(&path.elems).all(|(rule, elem)| {
             let met = |(key, value): &(smol_str::SmolStr, smol_str::SmolStr)| {
-                value == "*" || asked.keys.contains(&(key.clone(), value.clone()))
+                value == "*" || elem.keys.contains(&(key.clone(), value.clone()))
             };
-            rule.name == asked.name && rule.keys.iter().all(met)
+            rule.name == elem.name && rule.keys.iter().all(met)
         })
 }
 

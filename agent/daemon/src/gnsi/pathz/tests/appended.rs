@@ -30,8 +30,8 @@ fn check(rules: &str, rows: &[(&str, Action)]) {
     let policy = Arc::new(PolicyForms::new(judge(rules)));
     let rights = PathPermissions::new(policy, &GROWN, "ada".into(), Arc::default());
     for (path, want) in rows {
-        let asked = GROWN.native.resolve_write(&path.parse().unwrap()).unwrap();
-        let got = position(rights.read(Scope::Native), &asked.0).action();
+        let path_read = GROWN.native.resolve_write(&path.parse().unwrap()).unwrap();
+        let got = position(rights.read(Scope::Native), &path_read.0).action();
         assert_eq!(got, *want, "{rules}: {path}");
     }
 }
@@ -96,8 +96,8 @@ fn one_form_is_kept_and_judges_data_of_earlier_models_too() {
     for models in [&GROWN, &MODELS] {
         assert!(Arc::ptr_eq(&policy.compiled(models), &later));
     }
-    let asked = read_path("holdfast_native:/things/thing[name=a]");
-    assert_eq!(later.decide("ada", Mode::Read, &asked).unwrap(), Action::Permit);
+    let path_read = read_path("holdfast_native:/things/thing[name=a]");
+    assert_eq!(later.decide("ada", Mode::Read, &path_read).unwrap(), Action::Permit);
 }
 
 /// Permissions of a request that came before the nodes are those for the configuration that it is examined on.

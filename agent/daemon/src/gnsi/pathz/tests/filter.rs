@@ -61,9 +61,9 @@ proptest! {
             .filter(|leaf| permitted(&judge, leaf))
             .cloned()
             .collect();
-        let walked = seen(&mut Walk::whole(selection(&rights), &tree));
-        prop_assert_eq!(&walked.told, &want);
-        prop_assert!(walked.gone.is_empty());
+        let walked = walk_all(&mut Walk::whole(selection(&rights), &tree));
+        prop_assert_eq!(&walked.updates, &want);
+        prop_assert!(walked.deletes.is_empty());
         // A document has the keys of every entry of which it has any content.
         let cut = visible(
             &MODELS.openconfig,
@@ -90,7 +90,7 @@ proptest! {
         let literal = schema.literal(&path).steps;
         let seen_of = |patterns| {
             let selection = Selection::new(schema, patterns, &Filter::default(), ChangeDetection::All);
-            seen(&mut Walk::whole(Arc::new(selection.with_permissions(Some(view.clone()))), &tree)).told
+            walk_all(&mut Walk::whole(Arc::new(selection.with_permissions(Some(view.clone()))), &tree)).updates
         };
         let some = schema.expand(&path, literal, &PermittedExpansion(Some(view))).unwrap();
         let all = schema.resolve_read(&path).unwrap();
@@ -109,17 +109,17 @@ proptest! {
         let judge = judge(&rules.join("; "));
         let rights = rights(&judge, "ada");
         let (old, new) = (tree(&before, 1), tree(&after, 2));
-        let mut known = seen(&mut Walk::whole(selection(&rights), &old)).told;
+        let mut visible = walk_all(&mut Walk::whole(selection(&rights), &old)).updates;
         let compare = holdfast_telemetry::Compare::Events;
         let mut walk = Walk::between(selection(&rights), &old, &new, compare);
-        let changes = seen(&mut walk);
-        for gone in &changes.gone {
-            let path = read_path(gone);
+        let changes = walk_all(&mut walk);
+        for path_text in &changes.deletes {
+            let path = read_path(path_text);
             prop_assert_eq!(judge.decide("ada", Mode::Read, &path).unwrap(), Action::Permit);
-            known.retain(|leaf| leaf != gone && !leaf.starts_with(&format!("{gone}/")));
+            visible.retain(|leaf| leaf != path_text && !leaf.starts_with(&format!("{path_text}/")));
         }
-        known.extend(changes.told);
-        prop_assert_eq!(known, seen(&mut Walk::whole(selection(&rights), &new)).told);
+        visible.extend(changes.updates);
+        prop_assert_eq!(visible, walk_all(&mut Walk::whole(selection(&rights), &new)).updates);
     }
 }
 
@@ -137,9 +137,11 @@ fn a_reader_pays_for_what_is_read() {
         let patterns = MODELS.openconfig.resolve_read(&path.parse().unwrap()).unwrap();
         let selection =
             Selection::new(&MODELS.openconfig, patterns, &Filter::default(), ChangeDetection::All);
-        let told =
-            seen(&mut Walk::whole(Arc::new(selection.with_permissions(Some(view.clone()))), &tree));
-        (told.told.len(), view.steps())
+        let walked = walk_all(&mut Walk::whole(
+            Arc::new(selection.with_permissions(Some(view.clone()))),
+            &tree,
+        ));
+        (walked.updates.len(), view.steps())
     };
     assert_eq!(read("/interfaces/interface[name=p3]"), (2, 2));
     assert_eq!(read("/interfaces/interface[name=p7]"), (0, 2));
@@ -148,24 +150,24 @@ fn a_reader_pays_for_what_is_read() {
 }
 
 struct WalkedLeaves {
-    told: BTreeSet<String>,
-    gone: Vec<String>,
+    updates: BTreeSet<String>,
+    deletes: Vec<String>,
 }
 
-fn seen(walk: &mut Walk) -> WalkedLeaves {
+fn walk_all(walk: &mut Walk) -> WalkedLeaves {
     let text = |path: &[holdfast_config::Step]| {
         InstancePath(path.to_vec()).to_path(&MODELS.openconfig).to_string()
     };
-    let mut seen = WalkedLeaves { told: BTreeSet::new(), gone: Vec::new() };
+    let mut leaves = WalkedLeaves { updates: BTreeSet::new(), deletes: Vec::new() };
     while let Some(item) = walk.next() {
         match item {
-            TreeUpdate::Leaf { path, .. } => drop(seen.told.insert(text(path))),
+            TreeUpdate::Leaf { path, .. } => drop(leaves.updates.insert(text(path))),
             TreeUpdate::Deleted(path) | TreeUpdate::Recreated { path, .. } => {
-                seen.gone.push(text(path))
+                leaves.deletes.push(text(path))
             }
         }
     }
-    seen
+    leaves
 }
 
 fn selection(rights: &PathPermissions) -> Arc<Selection> {

@@ -71,15 +71,15 @@ fn paths_are_judged_by_what_they_mean_and_not_by_their_spelling() {
     let modules = PROTOCOL.replace("/protocols/", "/openconfig-network-instance:protocols/");
     for rule in [PROTOCOL, &spelled, &modules] {
         let judge = judge(&format!("user ada + read {rule}"));
-        for asked in [PROTOCOL, &spelled, &modules] {
-            let openconfig = format!("openconfig:{asked}");
-            for asked in [asked, &*openconfig] {
-                let got = judge.decide("ada", Mode::Read, &read_path(asked)).unwrap();
-                assert_eq!(got, Action::Permit, "{rule}: {asked}");
+        for path in [PROTOCOL, &spelled, &modules] {
+            let openconfig = format!("openconfig:{path}");
+            for path in [path, &*openconfig] {
+                let got = judge.decide("ada", Mode::Read, &read_path(path)).unwrap();
+                assert_eq!(got, Action::Permit, "{rule}: {path}");
             }
         }
     }
-    for (rule, asked, want) in [
+    for (rule, path, want) in [
         ("openconfig:/system", "/system/config", Action::Permit),
         ("/system", "openconfig:/system/config", Action::Permit),
         ("/system", "holdfast_native:/system", Action::Deny),
@@ -95,8 +95,8 @@ fn paths_are_judged_by_what_they_mean_and_not_by_their_spelling() {
         ("/system/config", "/system/*", Action::Deny),
     ] {
         let judge = judge(&format!("user ada + read {rule}"));
-        let got = judge.decide("ada", Mode::Read, &read_path(asked)).unwrap();
-        assert_eq!(got, want, "{rule}: {asked}");
+        let got = judge.decide("ada", Mode::Read, &read_path(path)).unwrap();
+        assert_eq!(got, want, "{rule}: {path}");
     }
 }
 

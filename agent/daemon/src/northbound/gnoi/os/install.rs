@@ -76,11 +76,11 @@ impl Transfer {
     }
 
     async fn take(&self, mut requests: Streaming<InstallRequest>) -> Result<Validated, Failure> {
-        let Some(install_request::Request::TransferRequest(wanted)) = next(&mut requests).await?
+        let Some(install_request::Request::TransferRequest(transfer)) = next(&mut requests).await?
         else {
             return Err(Refusal::invalid("the first message has to be `transfer_request`").into());
         };
-        let TransferRequest { version, standby_supervisor, package_size } = wanted;
+        let TransferRequest { version, standby_supervisor, package_size } = transfer;
         if standby_supervisor {
             let detail = "this box has one supervisor".to_owned();
             return Err(Failure::Reported(Type::NotSupportedOnBackup, detail));

@@ -36,7 +36,7 @@ fn entity(entity: certz::Entity) -> Result<Entity, CertzError> {
                 if message.private_key_type.is_some() {
                     return Err(CertzError::invalid(WHAT, "an authority comes without its key"));
                 }
-                all.extend(given(WHAT, &message)?);
+                all.extend(chain_certificates(WHAT, &message)?);
             }
             Content::Trust(TrustBundle::new(WHAT, all)?)
         }
@@ -88,7 +88,7 @@ fn certificate_chain(chain: certz::CertificateChain) -> Result<Content, CertzErr
         _ => {
             let mut all = Vec::new();
             for message in &messages {
-                all.extend(given(WHAT, message)?);
+                all.extend(chain_certificates(WHAT, message)?);
             }
             ChainSource::Given(all)
         }
@@ -107,9 +107,10 @@ fn cert_source(what: &str, source: i32) -> Result<ChainSource, CertzError> {
 
 #[expect(deprecated, reason = "older clients put the key there")]
 fn key_source(what: &str, leaf: &certz::Certificate) -> Result<KeySource, CertzError> {
-    let given = |key: &[u8]| private_key(what, encoding(what, leaf)?, key).map(KeySource::Given);
+    let source_of =
+        |key: &[u8]| private_key(what, encoding(what, leaf)?, key).map(KeySource::Given);
     match &leaf.private_key_type {
-        Some(certificate::PrivateKeyType::RawPrivateKey(key)) => given(key),
+        Some(certificate::PrivateKeyType::RawPrivateKey(key)) => source_of(key),
         Some(certificate::PrivateKeyType::KeySource(source)) => {
             match certificate::KeySource::try_from(*source) {
                 Ok(certificate::KeySource::Unspecified) => Ok(KeySource::Unspecified),
@@ -119,14 +120,14 @@ fn key_source(what: &str, leaf: &certz::Certificate) -> Result<KeySource, CertzE
                 Err(_) => Err(CertzError::invalid(what, format!("key_source {source} is unknown"))),
             }
         }
-        None if !leaf.private_key.is_empty() => given(&leaf.private_key),
+        None if !leaf.private_key.is_empty() => source_of(&leaf.private_key),
         None => Ok(KeySource::Unspecified),
     }
 }
 
 /// The certificates of one message.
 #[expect(deprecated, reason = "older clients put the certificate there")]
-fn given(
+fn chain_certificates(
     what: &str,
     message: &certz::Certificate,
 ) -> Result<Vec<CertificateDer<'static>>, CertzError> {

@@ -113,16 +113,16 @@ impl RotationRules for RulesInContext {
     type Reply = Reply;
     type Refusal = holdfast_security::credentialz::CredentialzError;
 
-    fn version_in_use(&self, state: &Self::State, asked: &UploadInContext) -> Option<String> {
-        asked.rules.version_in_use(state, &asked.upload)
+    fn version_in_use(&self, state: &Self::State, upload: &UploadInContext) -> Option<String> {
+        upload.rules.version_in_use(state, &upload.upload)
     }
 
     fn apply(
         &self,
         state: &Self::State,
-        asked: UploadInContext,
+        upload: UploadInContext,
     ) -> Result<(Self::State, Reply), Self::Refusal> {
-        let (new, reply) = asked.rules.apply(state, asked.upload)?;
+        let (new, reply) = upload.rules.apply(state, upload.upload)?;
         Ok((Arc::new(new), reply))
     }
 }
@@ -150,8 +150,8 @@ impl<D: Datastore> RotatableCredentialz<D> {
         coming: impl Fn(&str) -> bool,
     ) -> Result<UploadInContext, Refusal> {
         let (names, users) = (upload.accounts(), self.logins.users());
-        let known = names.iter().filter(|name| users.role(name).is_some() || coming(name));
-        let mut accounts: BTreeSet<SmolStr> = known.cloned().collect();
+        let existing = names.iter().filter(|name| users.role(name).is_some() || coming(name));
+        let mut accounts: BTreeSet<SmolStr> = existing.cloned().collect();
         accounts.extend(self.core.accounts_of_box(names).await?);
         Ok(UploadInContext { rules: CredentialzRules { accounts, box_keys: Vec::new() }, upload })
     }
@@ -168,10 +168,10 @@ impl<D: Datastore> RotatableCredentialz<D> {
 
     async fn public_keys(&self) -> Result<Vec<credentialz::PublicKey>, Refusal> {
         let current = self.logins.current();
-        let given = current.host.server_keys.iter().map(|key| key.public());
-        let given: Vec<_> = given.map(translate::public_key).collect();
+        let keys = current.host.server_keys.iter().map(|key| key.public());
+        let keys: Vec<_> = keys.map(translate::public_key).collect();
         if current.host.has_managed_keys() {
-            return Ok(given);
+            return Ok(keys);
         }
         let logins = self.logins.clone();
         let own = in_background(move || Ok(logins.box_keys())).await?;
@@ -339,13 +339,13 @@ impl<D: Datastore> RotateMessages<RotatableCredentialz<D>> for RotateHostParamet
 }
 
 /// Translates all credentials of a bootstrap or boot configuration.
-pub(super) async fn replacement(given: bootz::Credentials) -> Result<Upload, Refusal> {
-    let bootz::Credentials { credentials, users, passwords } = given;
+pub(super) async fn replacement(from_bootz: bootz::Credentials) -> Result<Upload, Refusal> {
+    let bootz::Credentials { credentials, users, passwords } = from_bootz;
     let keys = credentials.into_iter().map(translate::keys);
     let principals = users.into_iter().map(|it| Ok(translate::principals(it)));
     let mut parts = keys.chain(principals).collect::<Result<Vec<_>, Refusal>>()?;
-    for given in passwords {
-        parts.push(in_background(move || translate::passwords(given, salt)).await?);
+    for from_bootz in passwords {
+        parts.push(in_background(move || translate::passwords(from_bootz, salt)).await?);
     }
     Ok(Upload::Accounts(parts))
 }
@@ -389,15 +389,15 @@ fn generate(kinds: &[KeyKind]) -> Result<Vec<PrivateKey>, Refusal> {
         );
         return Err(Refusal::invalid(text));
     }
-    let made = kinds.iter().map(|kind| gnsi::make_host_key(*kind));
-    let made: Result<_, _> = made.collect();
-    made.map_err(|error| Refusal::internal(ErrorChain(&error).to_string()))
+    let keys = kinds.iter().map(|kind| gnsi::make_host_key(*kind));
+    let keys: Result<_, _> = keys.collect();
+    keys.map_err(|error| Refusal::internal(ErrorChain(&error).to_string()))
 }
 
 /// Runs long computations and file reads on a thread for blocking work.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let done = spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Refusal::internal("reading the request panicked")))
+    let result = spawn_blocking(work).await;
+    result.unwrap_or_else(|_| Err(Refusal::internal("reading the request panicked")))
 }

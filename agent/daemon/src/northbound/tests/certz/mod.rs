@@ -415,11 +415,11 @@ async fn identities_of_the_box_are_shown_from_their_files() {
         let (_, leaf) = x509_parser::parse_x509_certificate(&certified.cert[0]).unwrap();
         leaf.issuer().to_string()
     };
-    let shown = |which| identity.certified(which).map(|it| issuer(&it)).unwrap_or_default();
-    assert_eq!(shown(BoxIdentityKind::Idevid), "CN=maker");
-    assert_eq!(shown(BoxIdentityKind::Oidevid), "CN=owner");
+    let issuer_of = |which| identity.certified(which).map(|it| issuer(&it)).unwrap_or_default();
+    assert_eq!(issuer_of(BoxIdentityKind::Idevid), "CN=maker");
+    assert_eq!(issuer_of(BoxIdentityKind::Oidevid), "CN=owner");
     assert!(
-        !shown(BoxIdentityKind::Server).contains("maker"),
+        !issuer_of(BoxIdentityKind::Server).contains("maker"),
         "what the server shows by itself stays"
     );
 

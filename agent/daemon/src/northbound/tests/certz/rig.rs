@@ -163,8 +163,8 @@ impl ListeningAgent {
         let channel = channel.map_err(|error| format!("{error:?}"))?;
         let connected = TestConnection { channel, by_password: identity.is_none() };
         // With TLS 1.3 a client learns of its refusal when it reads.
-        let asked = gnmi::CapabilityRequest::default();
-        match GNmiClient::new(connected.intercepted()).capabilities(asked).await {
+        let request = gnmi::CapabilityRequest::default();
+        match GNmiClient::new(connected.intercepted()).capabilities(request).await {
             Ok(_) => Ok(connected),
             Err(status) => Err(format!("{status:?}")),
         }
@@ -320,12 +320,12 @@ impl Rotation {
     pub(crate) async fn exchange(
         &mut self,
         profile: &str,
-        asked: Option<rotate_certificate_request::RotateRequest>,
+        message: Option<rotate_certificate_request::RotateRequest>,
     ) -> Result<Option<rotate_certificate_response::RotateResponse>, Code> {
         let request = certz::RotateCertificateRequest {
             force_overwrite: self.overwrite,
             ssl_profile_id: profile.to_owned(),
-            rotate_request: asked,
+            rotate_request: message,
         };
         self.requests.send(request).await.unwrap();
         let answer = coded(self.answers.message().await)?;
@@ -341,9 +341,9 @@ impl Rotation {
             rotate_certificate_request::RotateRequest::Certificates(certz::UploadRequest {
                 entities,
             });
-        let told = self.exchange(profile, Some(upload)).await?;
+        let response = self.exchange(profile, Some(upload)).await?;
         assert_eq!(
-            told,
+            response,
             Some(rotate_certificate_response::RotateResponse::Certificates(
                 certz::UploadResponse {}
             ))
@@ -362,26 +362,29 @@ impl Rotation {
             common_name: "box".to_owned(),
             ..certz::CsrParams::default()
         };
-        let asked = certz::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
+        let generate = certz::GenerateCsrRequest { params: Some(params), integrities: Vec::new() };
         match self
-            .exchange(profile, Some(rotate_certificate_request::RotateRequest::GenerateCsr(asked)))
+            .exchange(
+                profile,
+                Some(rotate_certificate_request::RotateRequest::GenerateCsr(generate)),
+            )
             .await?
         {
-            Some(rotate_certificate_response::RotateResponse::GeneratedCsr(made)) => {
-                let made = made.certificate_signing_request.unwrap();
-                assert_eq!(made.encoding(), certz::CertificateEncoding::Pem);
-                Ok(String::from_utf8(made.certificate_signing_request.to_vec()).unwrap())
+            Some(rotate_certificate_response::RotateResponse::GeneratedCsr(generated)) => {
+                let generated = generated.certificate_signing_request.unwrap();
+                assert_eq!(generated.encoding(), certz::CertificateEncoding::Pem);
+                Ok(String::from_utf8(generated.certificate_signing_request.to_vec()).unwrap())
             }
-            told => panic!("{told:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
     /// Finalizes: the answer is an empty message, then the stream ends with OK.
     pub(crate) async fn finalize(mut self, profile: &str) -> Result<(), Code> {
-        let asked =
+        let message =
             rotate_certificate_request::RotateRequest::FinalizeRotation(certz::FinalizeRequest {});
-        let told = self.exchange(profile, Some(asked)).await?;
-        assert_eq!(told, None);
+        let response = self.exchange(profile, Some(message)).await?;
+        assert_eq!(response, None);
         assert_eq!(coded(self.answers.message().await)?, None);
         Ok(())
     }
