@@ -109,7 +109,8 @@ impl<'a> Attribution<'a> {
                     Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
                     Origin::Native => Subject { native: Some(&path), openconfig: None },
                 };
-                self.error(subject, EditCause::Reserved { owner: service, why })
+                let claims = claims_of(claims, layer, subject);
+                self.error(subject, EditCause::Reserved { owner: service, why, claims })
             }
             Problem::MissingMandatory { native } => {
                 let openconfig = self.models.map.up_path(&native).into_iter().next();

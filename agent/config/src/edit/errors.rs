@@ -79,9 +79,9 @@ pub enum EditCause {
     /// Valid in the model, but not supported by this device.
     #[error("{0}")]
     Unsupported(String),
-    /// The leaf is reserved for a service.
-    #[error("it is reserved for {owner}: {why}")]
-    Reserved { owner: Namespace, why: &'static str },
+    /// The leaf is reserved for a namespace. `claims` are the names of those that ask for it, where a service does.
+    #[error("it is reserved for {owner}: {why}{}", by_claims(claims))]
+    Reserved { owner: Namespace, why: &'static str, claims: Vec<String> },
     #[error("another boot configuration is tried and not confirmed yet")]
     Unconfirmed,
     /// The work of a service instance failed.
@@ -193,6 +193,15 @@ impl fmt::Display for ConflictSide {
             claims => write!(f, "`{path}` is {value} by {}", claims.join(", "))?,
         }
         line.iter().try_for_each(|line| write!(f, " (`{line}`)"))
+    }
+}
+
+/// End of a sentence about a leaf that claims ask for.
+fn by_claims(claims: &[String]) -> String {
+    if claims.is_empty() {
+        String::new()
+    } else {
+        format!(", and {} asks for it", claims.join(", "))
     }
 }
 

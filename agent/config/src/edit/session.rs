@@ -177,7 +177,11 @@ impl<'a> EditSession<'a> {
                 pattern.concrete().and_then(|it| self.before.reserved_for(target.origin, &it));
             if let Some(owner) = owner {
                 let why = "only its owner removes it";
-                return self.fail(operation, target, EditCause::Reserved { owner, why });
+                return self.fail(
+                    operation,
+                    target,
+                    EditCause::Reserved { owner, why, claims: Vec::new() },
+                );
             }
             self.clear_secrets(target.origin, pattern);
             self.collect_secret_users(target.origin, pattern);

@@ -81,7 +81,11 @@ impl EditSession<'_> {
         }
         let owner = self.before.reserved_for(Origin::Native, &statement.path);
         match owner.filter(|_| statement.act == StatementAction::No) {
-            Some(owner) => Err(EditCause::Reserved { owner, why: "only its owner removes it" }),
+            Some(owner) => Err(EditCause::Reserved {
+                owner,
+                why: "only its owner removes it",
+                claims: Vec::new(),
+            }),
             None => Ok(()),
         }
     }

@@ -99,7 +99,7 @@ pub(crate) enum Problem {
     },
     /// A value without a native counterpart.
     Unsupported { layer: LayerKey, openconfig: InstancePath, reason: String },
-    /// A client's change of an item that is reserved for a service.
+    /// A change by a client or a service of an item that is reserved for a namespace.
     Reserved {
         service: Namespace,
         layer: LayerKey,

@@ -1,22 +1,23 @@
-//! Refusal of client entries that set items reserved for a service.
+//! Refusal of entries of clients and services that set items reserved for a namespace.
 
 use super::{EntryVersions, InputLayer, Problem, Union};
 use crate::instance::Step;
 use crate::layer::{LayerKey, LeafMark, Namespace, Owner};
 use crate::map::{Anchor, OwnLeaf, leaf_at};
+use crate::schema::Origin;
 use crate::tree::{Leaf, NodeRef};
 
 type EntryBranch<'a> = &'a std::sync::Arc<crate::tree::Branch<LeafMark>>;
 
 impl<'a> Union<'a> {
-    /// Records a problem for each reserved item of this entry that a client sets. Omitting or hiding an item is
-    /// permitted, because the owner's copy stays.
+    /// Records a problem for each reserved item of this entry that a client sets, or that a service asks for and did not
+    /// before. Omitting or hiding an item is permitted, because the owner's copy stays.
     pub(super) fn check_reserved(&mut self, anchor: &'a Anchor, inputs: &[EntryVersions<'a>]) {
         for at in 0..inputs.len() {
             let (slot, EntryVersions { old, new }) = (self.slots[at], inputs[at]);
             let Some(new) = new.filter(|_| !inputs[at].is_same()) else { continue };
             self.check_unwritable(anchor, slot, new);
-            if self.boot && slot.layer.owner == Owner::Client {
+            if self.boot && matches!(slot.layer.owner, Owner::Client | Owner::Service) {
                 self.check_boot(anchor, inputs, slot, old, new);
             }
         }
@@ -76,8 +77,10 @@ impl<'a> Union<'a> {
     }
 
     fn reserved(&mut self, service: Namespace, layer: LayerKey, steps: &[Step], why: &'static str) {
-        let openconfig = layer == LayerKey::CLIENT_OPENCONFIG;
-        let entry = if openconfig { self.openconfig_path() } else { Some(self.native_path()) };
+        let entry = match layer.origin {
+            Origin::OpenConfig => self.openconfig_path(),
+            Origin::Native => Some(self.native_path()),
+        };
         let Some(mut path) = entry else { return };
         path.0.extend_from_slice(steps);
         self.problems.push(Problem::Reserved { service, layer, path, why });

@@ -3,7 +3,8 @@
 use holdfast_config::schema::Origin;
 use holdfast_config::services::Services;
 use holdfast_config::{
-    Configuration, Edit, EditCause, EditErrors, EditTarget, Layers, Payload, cli, layer_rows_diff,
+    BootConfiguration, Configuration, Edit, EditCause, EditErrors, EditTarget, Layers, Payload,
+    cli, layer_rows_diff,
 };
 
 use super::*;
@@ -175,6 +176,29 @@ fn clients_and_services_ask_for_the_same_values_or_are_refused_by_name() {
     let taken_over =
         format!("update acme {{\"deploy\":false}}\nupdate {path} {{\"prefix-length\":25}}");
     assert_eq!(effective(&set(&acme, &taken_over), leaf).unwrap(), "25");
+}
+
+// proves sv.J1
+#[test]
+fn services_cannot_begin_to_ask_for_what_boot_holds() {
+    let boot = Arc::new(BootConfiguration {
+        vendor: br#"{"holdfast:interfaces":{"interface":[{"name":"eth1","master":"br9"}]}}"#.into(),
+        ..BootConfiguration::default()
+    });
+    let before = fresh(TEMPLATE);
+    let errors = refused(
+        &before.booted(Some(&boot)).unwrap(),
+        &format!("update acme {ACME}"),
+        &["eth1", "reserved for bootz", "and access[name='acme'] (self, init) asks for it"],
+    );
+    assert!(matches!(errors.first().cause, EditCause::Reserved { .. }));
+
+    let master = "/interfaces/interface[name=eth1]/master";
+    let acme = set(&before, &format!("update acme {ACME}"));
+    let booted = acme.booted(Some(&boot)).unwrap();
+    assert_eq!(effective(&booted, master).unwrap(), "br9", "boot wins where it comes later");
+    let moved = set(&booted, r#"update acme {"gateway":"10.0.0.2/24"}"#);
+    assert_eq!(effective(&moved.booted(None).unwrap(), master).unwrap(), "br0");
 }
 
 #[test]
