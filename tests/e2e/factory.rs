@@ -30,6 +30,19 @@ pub(crate) async fn accepts_connections(agent: &AgentProcess) -> bool {
     connect(agent.address(), &ca).await.is_ok()
 }
 
+/// Resets the box to the factory, and waits until it serves with an identity of its own.
+pub(crate) async fn reset(agent: &AgentProcess) {
+    let ca = fs::read_to_string(agent.ca_file()).unwrap();
+    let mut reset =
+        FactoryResetClient::with_interceptor(agent.channel().await, agent.credentials());
+    reset.start(StartRequest::default()).await.unwrap();
+    eventually("the box has an identity of its own again", || {
+        fs::read_to_string(agent.ca_file()).is_ok_and(|it| it != ca)
+    })
+    .await;
+    eventually_async("the agent is back", || accepts_connections(agent)).await;
+}
+
 // proves 3.36, kv.T4
 #[tokio::test]
 async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
@@ -61,7 +74,6 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     assert!(set.status.success(), "{set:?}");
     assert_eq!(net.link("eth0").mtu, 1300);
     assert_eq!(fs::read_to_string(&motd).unwrap(), "used\n");
-    let ca = fs::read_to_string(agent.ca_file()).unwrap();
     // A reset also ends a commit that waits to be confirmed.
     let waits = gnmi_ext::Commit {
         id: "tried".into(),
@@ -78,14 +90,7 @@ async fn a_factory_configuration_is_taken_once_and_comes_back_with_a_reset() {
     // A kill may have cost the record of the first Set; the second one is there in any case.
     let mut records = collect(&agent, None).await;
     while !next(&mut records).await.0.ends_with("/Set") {}
-    let mut reset =
-        FactoryResetClient::with_interceptor(agent.channel().await, agent.credentials());
-    reset.start(StartRequest::default()).await.unwrap();
-    eventually("the box has an identity of its own again", || {
-        fs::read_to_string(agent.ca_file()).is_ok_and(|it| it != ca)
-    })
-    .await;
-    eventually_async("the agent is back", || accepts_connections(&agent)).await;
+    reset(&agent).await;
     assert_eq!((net.link("eth0").mtu, net.addresses("eth0")), (1400, vec![]));
     eventually("its banner too", || fs::read_to_string(&motd).is_ok_and(|it| it == "fresh\n"))
         .await;

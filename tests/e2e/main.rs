@@ -40,6 +40,7 @@ mod reserved_items;
 mod restart;
 mod routes;
 mod scenarios;
+mod service_cases;
 mod services;
 mod set;
 mod shells;
