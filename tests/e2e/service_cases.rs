@@ -349,8 +349,12 @@ async fn a_restart_with_many_instances_in_sync_makes_no_operation() {
     let net = Netns::enter().with_veth("eth1", "peer1");
     net.ip("link set peer1 up");
     let packages = gated_routes();
-    let (mut agent, _) = with_gated_routes(&net, packages.path(), MANY, |_| "192.0.2.9").await;
-    eventually("all routes are there", || routes(&net) == MANY).await;
+    let (mut agent, client) = with_gated_routes(&net, packages.path(), MANY, |_| "192.0.2.9").await;
+    eventually_async("all instances are ready", async || {
+        let plans = client.read(PLANS).await.unwrap().to_string();
+        routes(&net) == MANY && !plans.contains("not-reached")
+    })
+    .await;
     agent.kill();
     let monitor = Monitor::start(&net).await;
     agent.restart().await;
@@ -365,13 +369,25 @@ async fn a_restart_with_many_instances_in_sync_makes_no_operation() {
     net.ip("link delete eth1");
     agent.restart().await;
     let client = agent.gnmi().await;
-    let plan = format!("{PLANS}/plan[service=gated[name='r7'\\]]");
-    eventually_async("its state waits for the port", async || {
-        client.read(&plan).await.is_ok_and(|it| it.to_string().contains("pending"))
+    let plan = |name: &str| format!("{PLANS}/plan[service=gated[name='{name}'\\]]");
+    let (plan, leaf) = (plan("r7"), "component[type=route][name=main]/state[name=routed]");
+    let read = async |name: &str| client.read(&format!("{plan}/{leaf}/{name}")).await.ok();
+    eventually_async("the objects of its state wait", async || {
+        read("apply").await.is_some_and(|it| it == "pending")
     })
     .await;
-    let state = client.read(&plan).await.unwrap().to_string();
-    assert!(state.contains("\"reached\"") && !state.contains("failed"), "{state}");
+    assert_eq!(read("apply-detail").await.unwrap(), "gateway 192.0.2.9");
+    assert_eq!(read("status").await.unwrap(), "reached", "the service stays where it is");
+    let ready = format!("{SERVICES}/gated[name=r7]/state/status");
+    assert_eq!(client.read(&ready).await.unwrap(), "reached");
+    net.ip("link add eth1 type veth peer name peer1");
+    net.ip("link set peer1 up");
+    eventually("the routes are back", || routes(&net) == MANY).await;
+    eventually_async("its objects are there", async || {
+        read("apply").await.is_some_and(|it| it == "done")
+    })
+    .await;
+    assert_eq!(read("apply-detail").await, None);
 }
 
 // proves sv.J21

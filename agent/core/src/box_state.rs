@@ -61,6 +61,11 @@ impl ObservedBox {
         &self.configuration
     }
 
+    /// True when the revision has the node at a native path.
+    pub fn shows(&self, path: &InstancePath) -> bool {
+        self.revision.native.contains(path)
+    }
+
     /// Keys of the values of all objects that a claim has to do with.
     pub fn keys(&self, claim: &ClaimKey) -> Vec<Key> {
         self.objects(claim).iter().flat_map(|path| self.keys_of_object(path)).collect()

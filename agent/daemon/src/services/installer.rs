@@ -37,7 +37,7 @@ use tracing::{info, warn};
 use zeroize::Zeroizing;
 
 use super::offered::read_archive;
-use super::{ServiceError, actions, conductor, digest_text, rendering};
+use super::{ServiceError, actions, applied, conductor, digest_text, rendering};
 use crate::executable;
 
 /// Time for the check of a package by a process of its own. The largest package takes a second.
@@ -89,8 +89,8 @@ struct InstallerState {
     types: ServiceTypes,
     /// Digests of the installed archives.
     installed: BTreeMap<SmolStr, String>,
-    /// Walks and actions, which begin with the first type.
-    tasks: Option<[AbortOnDropHandle<()>; 2]>,
+    /// Tasks that begin with the first type: walks, actions, and what the system shows of states.
+    tasks: Option<[AbortOnDropHandle<()>; 3]>,
 }
 
 /// A type that is loaded.
@@ -294,8 +294,12 @@ impl InstallerState {
     }
 }
 
-fn begin(core: &CoreHandle, probes: &Probes) -> [AbortOnDropHandle<()>; 2] {
-    [conductor::conduct(core.clone()), actions::carry_out(core.clone(), probes.clone())]
+fn begin(core: &CoreHandle, probes: &Probes) -> [AbortOnDropHandle<()>; 3] {
+    [
+        conductor::conduct(core.clone()),
+        actions::carry_out(core.clone(), probes.clone()),
+        applied::show(core.clone()),
+    ]
 }
 
 /// Removes archives whose check ended with an earlier agent.

@@ -1,9 +1,11 @@
-//! Services: walks that instances need without a request ([`conductor`]), the queue of their actions ([`actions`]), operations on instances ([`operations`]), the
+//! Services: walks that instances need without a request ([`conductor`]), the queue of their actions ([`actions`]), what the
+//! system shows of their states ([`applied`]), operations on instances ([`operations`]), the
 //! packages that the agent loads at its start ([`offered`]) and while it runs ([`installer`]), and the commands `holdfast service`, which write, check, try and pack packages without an agent.
 //!
 //! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
 
 mod actions;
+mod applied;
 mod conductor;
 mod folder;
 mod hold_back;
