@@ -154,8 +154,8 @@ fn anchor(heading: &str) -> String {
     let mut text = String::new();
     // Only the text of a link counts.
     for (at, part) in heading.trim().split("](").enumerate() {
-        let shown = if at == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };
-        text += shown;
+        let label = if at == 0 { part } else { part.split_once(')').map_or("", |(_, rest)| rest) };
+        text += label;
     }
     let is_kept = |sign: &char| sign.is_alphanumeric() || matches!(sign, ' ' | '-' | '_');
     let is_kept = text.chars().filter(is_kept).flat_map(char::to_lowercase);

@@ -41,8 +41,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// True when the kernel has shown the link; false for a reservation.
-    fn was_shown(&self) -> bool {
+    /// True when the kernel has reported the link; false for a reservation.
+    fn was_reported(&self) -> bool {
         self.last_change_ns != 0
     }
 }
@@ -125,7 +125,7 @@ impl LinkIndex {
         let Self { by_index, dropped_early, .. } = self;
         by_index.retain(|index, entry| {
             let stays = keep(*index);
-            *dropped_early |= !stays && entry.was_shown();
+            *dropped_early |= !stays && entry.was_reported();
             stays
         });
         self.by_name.retain(|_, index| keep(*index));
@@ -153,7 +153,7 @@ impl LinkIndex {
 
     fn drop_early(&mut self, index: u32) {
         let dropped = self.by_index.remove(&index);
-        self.dropped_early |= dropped.is_some_and(|entry| entry.was_shown());
+        self.dropped_early |= dropped.is_some_and(|entry| entry.was_reported());
     }
 
     /// Reserves an index for a link that is about to be created.

@@ -227,8 +227,8 @@ impl EngineBench {
                     let error = OperationError::message("refused");
                     return Completion { op: op.id, result: Err(error), observed: None };
                 }
-                let seen = Fact { key: op.key.clone(), value: op.new.clone(), time_ns: 0 };
-                Completion { op: op.id, result: Ok(()), observed: Some(seen) }
+                let read_back = Fact { key: op.key.clone(), value: op.new.clone(), time_ns: 0 };
+                Completion { op: op.id, result: Ok(()), observed: Some(read_back) }
             };
             let answers = step.submit.iter().map(answer).collect();
             step = self.engine.completed(answers, self.now());

@@ -128,10 +128,10 @@ async fn streams_never_contain_denied_leaves() {
         let mtu = 1400 + u32::try_from(number).unwrap();
         admin.update(&leaf("eth1", "mtu"), mtu - 100).await.unwrap();
         admin.update(&leaf("eth0", "mtu"), mtu).await.unwrap();
-        let wanted = format!("= {mtu}");
-        let updates = changes.until_all(&[&wanted]).await;
+        let part_text = format!("= {mtu}");
+        let updates = changes.until_all(&[&part_text]).await;
         assert_permitted(&updates, what);
-        check_next_lines(&mut samples, &wanted, what).await;
+        check_next_lines(&mut samples, &part_text, what).await;
     }
 
     // Another policy ends both streams, and neither shows a denied value.

@@ -79,9 +79,13 @@ async fn a_power_cut_in_a_rotation_leaves_the_old_policy_or_the_new_one() {
         let mut system = SystemClient::with_interceptor(agent.channel().await, eve);
         let answer = system.time(TimeRequest {}).await.map_err(|status| status.code());
         assert_eq!(answer.is_ok(), eve_may, "{cut:?} {answer:?}");
-        let shown = agent.gnmi().await.read(VERSION).await;
+        let reported_version = agent.gnmi().await.read(VERSION).await;
         let version = found.as_ref().map(|(version, _)| json!(version));
-        assert_eq!(shown.map_err(|status| status.code()), version.ok_or(Code::NotFound), "{cut:?}");
+        assert_eq!(
+            reported_version.map_err(|status| status.code()),
+            version.ok_or(Code::NotFound),
+            "{cut:?}"
+        );
         stored = found;
     }
 }

@@ -119,14 +119,14 @@ async fn a_route_uses_the_uplinks_that_can_be_reached() {
         let links = words.windows(2).filter(|pair| pair[0] == "dev").map(|pair| pair[1]);
         links.collect::<Vec<_>>().join(" ")
     };
-    let shown = async || {
+    let kernel_hops = async || {
         let read = client.read(STATIC_ROUTES).await.unwrap();
         let hops = &read["openconfig-network-instance:static"][0]["next-hops"]["next-hop"];
         let hops = hops.as_array().cloned().unwrap_or_default();
         let there = hops.iter().filter(|hop| !hop["state"].is_null());
         there.filter_map(|hop| hop["index"].as_str()).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!((links().as_str(), shown().await.as_str()), ("eth0", "a"));
+    assert_eq!((links().as_str(), kernel_hops().await.as_str()), ("eth0", "a"));
     let values = agent.show("values");
     let line = values.lines().find(|line| line.contains("route 10.0.0.0/8 metric"));
     let line = line.unwrap_or_default();
@@ -143,9 +143,9 @@ async fn a_route_uses_the_uplinks_that_can_be_reached() {
 
     const ENABLED: &str = "/interfaces/interface[name=eth1]/config/enabled";
     client.update(ENABLED, json!(true)).await.unwrap();
-    assert_eq!((links().as_str(), shown().await.as_str()), ("eth0 eth1", "a b"));
+    assert_eq!((links().as_str(), kernel_hops().await.as_str()), ("eth0 eth1", "a b"));
     client.update(ENABLED, json!(false)).await.unwrap();
-    assert_eq!((links().as_str(), shown().await.as_str()), ("eth0", "a"));
+    assert_eq!((links().as_str(), kernel_hops().await.as_str()), ("eth0", "a"));
     client.update(ENABLED, json!(true)).await.unwrap();
 
     // The second port is pulled, and plugged in again.

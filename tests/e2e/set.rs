@@ -97,8 +97,8 @@ async fn replaced_device_gets_its_own_pre_image_back() {
         "openconfig-if-ethernet:ethernet": {"config": {"mac-address": "02:00:00:00:00:99"}},
     });
     let is_ours = |net: &Netns| {
-        let seen = net.find_link("eth0");
-        seen.is_some_and(|link| (link.mtu, link.alias.as_str()) == (1400, "ours") && link.up)
+        let found_link = net.find_link("eth0");
+        found_link.is_some_and(|link| (link.mtu, link.alias.as_str()) == (1400, "ours") && link.up)
     };
     for (mac, stopped) in [("02:00:00:00:00:02", false), ("02:00:00:00:00:03", true)] {
         agent.gnmi().await.update(port, set.clone()).await.unwrap();

@@ -128,8 +128,8 @@ async fn a_password_of_a_client_logs_in_while_gnsi_is_off() {
         !can_log_in(&agent, "ada", PASSWORD).await
             && can_log_in(&agent, "ada", "set at the box").await
     );
-    let gone = admin.delete(&format!("{}/config/password", user("ada"))).await.unwrap_err();
-    assert_eq!(gone.code(), Code::PermissionDenied, "{gone}");
+    let error = admin.delete(&format!("{}/config/password", user("ada"))).await.unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied, "{error}");
     agent.restart().await;
     assert!(!can_log_in(&agent, "ada", PASSWORD).await);
     switch(&agent, &["gnsi", "off"]);

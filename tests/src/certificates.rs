@@ -225,12 +225,12 @@ impl CertzRotation {
 
     fn request(
         &self,
-        asked: rotate_certificate_request::RotateRequest,
+        message: rotate_certificate_request::RotateRequest,
     ) -> certz::RotateCertificateRequest {
         certz::RotateCertificateRequest {
             force_overwrite: false,
             ssl_profile_id: self.profile.clone(),
-            rotate_request: Some(asked),
+            rotate_request: Some(message),
         }
     }
 }

@@ -36,14 +36,14 @@ impl Monitor {
             .spawn()
             .expect("ip is there: the namespace was made with it");
         let lines = BufReader::new(child.stdout.take().expect("it was asked for")).lines();
-        let seen = Arc::new(Mutex::new(String::new()));
-        let sink = Arc::clone(&seen);
+        let text = Arc::new(Mutex::new(String::new()));
+        let sink = Arc::clone(&text);
         let reader = std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 sink.lock().expect("nobody panics with it").push_str(&(line + "\n"));
             }
         });
-        let monitor = Self { child, output: seen, reader: Some(reader) };
+        let monitor = Self { child, output: text, reader: Some(reader) };
         let mut on = false;
         eventually("the monitor listens", || {
             on = !on;

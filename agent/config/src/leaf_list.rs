@@ -8,12 +8,12 @@ use crate::limits::{LEAF_LIST_ENTRIES, LimitExceeded};
 #[derive(Debug)]
 pub(crate) struct LeafListBuilder<T> {
     in_order: Vec<T>,
-    known: BTreeSet<T>,
+    present: BTreeSet<T>,
 }
 
 impl<T: Ord + Clone> LeafListBuilder<T> {
     pub(crate) fn of(values: &[T]) -> Self {
-        Self { in_order: values.to_vec(), known: values.iter().cloned().collect() }
+        Self { in_order: values.to_vec(), present: values.iter().cloned().collect() }
     }
 
     /// Appends the entries that are not present yet.
@@ -22,11 +22,11 @@ impl<T: Ord + Clone> LeafListBuilder<T> {
     /// When the leaf-list would exceed its limit. Entries up to the limit are added.
     pub(crate) fn add(&mut self, more: &[T]) -> Result<(), LimitExceeded> {
         for value in more {
-            if self.known.contains(value) {
+            if self.present.contains(value) {
                 continue;
             }
             LEAF_LIST_ENTRIES.check(self.in_order.len() + 1)?;
-            self.known.insert(value.clone());
+            self.present.insert(value.clone());
             self.in_order.push(value.clone());
         }
         Ok(())
@@ -44,8 +44,8 @@ impl<T: Ord + Clone> LeafListBuilder<T> {
 
 /// The first value that occurs earlier too.
 pub(crate) fn first_repeated<T: Ord>(values: &[T]) -> Option<&T> {
-    let mut known = BTreeSet::new();
-    values.iter().find(|value| !known.insert(*value))
+    let mut earlier = BTreeSet::new();
+    values.iter().find(|value| !earlier.insert(*value))
 }
 
 #[cfg(test)]

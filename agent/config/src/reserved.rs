@@ -75,7 +75,7 @@ impl Configuration {
             Origin::OpenConfig if is_entry => (map.entry_to_native(path), Some(path.clone())),
             Origin::OpenConfig => (map.path_to_native(path), Some(path.clone())),
         };
-        let held = |layer: LayerKey, path: &Option<InstancePath>| {
+        let holds = |layer: LayerKey, path: &Option<InstancePath>| {
             let (schema, tree) = (self.models().schema(layer.origin), layers.tree(layer));
             path.as_ref().is_some_and(|path| match (is_leaf, is_entry) {
                 (true, _) => tree.leaf(path).is_some() || holds_entry_of(schema, tree, path),
@@ -83,9 +83,9 @@ impl Configuration {
                 (false, false) => false,
             })
         };
-        let held =
-            held(LayerKey::BOOT_NATIVE, &native) || held(LayerKey::BOOT_OPENCONFIG, &openconfig);
-        held.then_some(Namespace::Bootz)
+        let is_held =
+            holds(LayerKey::BOOT_NATIVE, &native) || holds(LayerKey::BOOT_OPENCONFIG, &openconfig);
+        is_held.then_some(Namespace::Bootz)
     }
 }
 
@@ -101,13 +101,13 @@ fn holds_entry_of(schema: &Schema, tree: &Tree<LeafMark>, leaf: &InstancePath) -
 }
 
 fn holds_entry(schema: &Schema, tree: &Tree<LeafMark>, entry: &[Step]) -> bool {
-    let (Some(step), Some(NodeRef::Branch(held))) =
+    let (Some(step), Some(NodeRef::Branch(branch))) =
         (entry.last(), NodeRef::Branch(tree.root()).get(entry))
     else {
         return false;
     };
     let NodeKind::List { keys } = &schema.node(step.node).kind else { return false };
-    let key = keys.first().and_then(|key| held.leaf(*key));
+    let key = keys.first().and_then(|key| branch.leaf(*key));
     // Keys that are marked absent lead to what is below, unless the entry itself is to be absent.
-    held.given || key.is_some_and(|key| key.meta != LeafMark::Absent)
+    branch.given || key.is_some_and(|key| key.meta != LeafMark::Absent)
 }

@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 fn ended((end, hostname): (RunEnd, HostnameWriter)) -> ExitCode {
     let failure = match end {
         RunEnd::Signal => return ExitCode::SUCCESS,
-        RunEnd::Reboot(RebootScope::Agent) => process::start_anew(&hostname),
+        RunEnd::Reboot(RebootScope::Agent) => process::restart(&hostname),
         RunEnd::Reboot(RebootScope::System) => match process::reboot_system() {
             Ok(()) => return ExitCode::SUCCESS,
             Err(failure) => failure,

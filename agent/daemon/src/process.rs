@@ -58,7 +58,7 @@ pub struct ProcessError {
 }
 
 /// Restarts the agent in its own process, with the same arguments; returns only on failure.
-pub fn start_anew(hostname: &HostnameWriter) -> ProcessError {
+pub fn restart(hostname: &HostnameWriter) -> ProcessError {
     let mut command = executable::reexec_command();
     let source = match privileges::pass_hostname_socket(hostname, &mut command) {
         Ok(()) => command.exec(),

@@ -236,7 +236,7 @@ mod tests {
 
     // proves 6.9
     #[test]
-    fn the_agent_ends_only_to_begin_anew() {
+    fn the_agent_is_signalled_only_to_restart() {
         let agent = ProcessSelector { pid: Some(std::process::id()), name: None };
         assert_eq!(signal(&agent, Signal::TERM, true).unwrap(), SignalOutcome::RestartAgent);
         for (signal_name, restart) in [

@@ -246,14 +246,14 @@ mod tests {
             {
                 let row = format!("{request} {host:?} {authorization:?} {asked_for:?}");
                 let (method, path) = request.split_once(' ').unwrap();
-                let mut asked = Request::builder().method(method).uri(path);
-                asked = host.into_iter().fold(asked, |it, host| it.header(header::HOST, host));
-                asked = authorization
+                let mut parts = Request::builder().method(method).uri(path);
+                parts = host.into_iter().fold(parts, |it, host| it.header(header::HOST, host));
+                parts = authorization
                     .into_iter()
-                    .fold(asked, |it, is| it.header(header::AUTHORIZATION, is));
-                let asked = asked.body(Body::empty()).unwrap();
+                    .fold(parts, |it, is| it.header(header::AUTHORIZATION, is));
+                let parts = parts.body(Body::empty()).unwrap();
                 let routes = with_token_guard(routes.clone(), first.clone(), asked_for);
-                let answer = routes.oneshot(asked).await.unwrap();
+                let answer = routes.oneshot(parts).await.unwrap();
                 assert_eq!(answer.status().as_u16(), want, "{row}");
                 let challenged = answer.headers().contains_key(header::WWW_AUTHENTICATE);
                 assert_eq!(challenged, want == 401 && path == "/read", "{row}");

@@ -219,12 +219,12 @@ fn times() {
         let planned = begun.elapsed();
         let (_, step) = engine.start(plan, quick().now());
         let started = begun.elapsed();
-        let done = step.submit.iter().map(|op| holdfast_scheduler::Completion {
+        let completions = step.submit.iter().map(|op| holdfast_scheduler::Completion {
             op: op.id,
             result: Ok(()),
             observed: None,
         });
-        let done: Vec<_> = done.collect();
+        let completions: Vec<_> = completions.collect();
         let facts: Vec<_> = step
             .submit
             .iter()
@@ -237,7 +237,7 @@ fn times() {
         drop(step);
         let again = facts.clone();
         let begun2 = Cpu::now();
-        let _ = engine.completed(done, quick().now());
+        let _ = engine.completed(completions, quick().now());
         let completed = begun2.elapsed();
         let step = engine.observed(facts, quick().now());
         let verified = begun2.elapsed();

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_disk_refused_is_written_when_it_takes_it() {
+    fn rows_that_the_disk_refused_are_written_later() {
         let folder = tempfile::tempdir().unwrap();
         let journal = Journal::open(folder.path()).unwrap();
         let (_entry_tx, entry_rx) = sync_channel(QUEUE_DEPTH);

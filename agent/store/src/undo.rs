@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_recorded_is_read_back() {
+    fn records_are_read_back() {
         let long = |end: &str| [&[7; 300][..], end.as_bytes()].concat();
         let changes = [
             Change::layer(b"a".to_vec(), None),

@@ -195,7 +195,7 @@ impl Registry {
     fn link_state(&self, planes: Planes<'_>) -> Option<StateEntry> {
         let nodes = &self.nodes.link;
         if let Some(link) = planes.observed::<Link>() {
-            return Some(self.shown_link(link, planes.applied()));
+            return Some(self.link_for_state(link, planes.applied()));
         }
         // Configured but absent: a port that is not plugged in, or a link that waits for another.
         let link: &Link = planes.intended()?;
@@ -208,7 +208,7 @@ impl Registry {
     }
 
     /// Adds to the observed link the attributes of `applied` that the kernel cannot store.
-    fn shown_link(&self, link: &Link, applied: Option<&Link>) -> StateEntry {
+    fn link_for_state(&self, link: &Link, applied: Option<&Link>) -> StateEntry {
         let nodes = &self.nodes.link;
         let path = self.link_path(&link.name);
         let mut leaves = Leaves::of(nodes.state);

@@ -248,7 +248,7 @@ fn routes_of_one_protocol_share_their_owner() {
 }
 
 #[test]
-fn what_cannot_exist_is_refused() {
+fn impossible_objects_are_refused() {
     let check = |object: &str, lines: &str, path: &str, reason: &str| {
         let model = Model::new();
         let error = model.value(object, lines).unwrap_err();
@@ -453,7 +453,7 @@ fn a_port_that_is_not_there_is_not_present() {
 }
 
 #[test]
-fn next_hops_are_shown_as_the_kernel_has_them() {
+fn state_of_next_hops_is_that_of_the_kernel() {
     let model = Model::new();
     let route =
         "/network-instances/network-instance[name=DEFAULT]/static[name=s]/route[prefix=10.0.0.0/8]";
@@ -475,7 +475,7 @@ fn next_hops_are_shown_as_the_kernel_has_them() {
 }
 
 #[test]
-fn objects_without_values_are_shown_as_configured() {
+fn state_of_objects_without_values_is_their_configuration() {
     let model = Model::new();
     let check = |object: &str, lines: &str, want: &[&str]| {
         let want = want.iter().map(|leaf| format!("{object}/state/{leaf}")).collect::<Vec<_>>();

@@ -215,8 +215,8 @@ impl<'a> Writer<'a> {
 fn write_steps(grammar: &Grammar<'_>, out: &mut String, from: NodeId, steps: &[Step]) {
     let mut at = from;
     for (number, step) in steps.iter().enumerate() {
-        let meant = number + 1 == steps.len();
-        let Some(word) = grammar.keyword_for(at, step.node, meant) else { continue };
+        let is_target = number + 1 == steps.len();
+        let Some(word) = grammar.keyword_for(at, step.node, is_target) else { continue };
         if !out.is_empty() && !out.ends_with('\n') {
             out.push(' ');
         }

@@ -485,13 +485,18 @@ impl<'a> EditSession<'a> {
         }
     }
 
-    fn clear_factory_below(&mut self, origin: Origin, path: &InstancePath, kept: &[InstancePath]) {
+    fn clear_factory_below(
+        &mut self,
+        origin: Origin,
+        path: &InstancePath,
+        except: &[InstancePath],
+    ) {
         let before = self.before;
         if origin == Origin::OpenConfig
             && before.has_factory()
             && let Some(found) = before.config_view(origin).get(path)
         {
-            self.clear_factory(path, found, kept);
+            self.clear_factory(path, found, except);
         }
     }
 

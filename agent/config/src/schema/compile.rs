@@ -279,7 +279,7 @@ impl Compiler {
     /// Compiles a pattern. Equal ones share one regular expression.
     fn pattern(&mut self, xsd: &SmolStr, inverted: bool) -> Result<Pattern, String> {
         let pattern = match self.regexes.get(xsd) {
-            Some(known) => known.clone(),
+            Some(compiled) => compiled.clone(),
             None => {
                 let regex = Arc::new(xsd::compile(xsd).map_err(|e| e.to_string())?);
                 let pattern =

@@ -298,11 +298,11 @@ mod tests {
     fn the_openconfig_profile_compiles() {
         let schema = Schema::openconfig().unwrap();
         let type_leaf = schema.leaf(schema.find("/interfaces/interface/config/type").unwrap());
-        let known = Value::Identity("iana-if-type:ethernetCsmacd".into());
-        assert_eq!(type_leaf.ty.parse_text("ethernetCsmacd"), Ok(known.clone()));
+        let identity = Value::Identity("iana-if-type:ethernetCsmacd".into());
+        assert_eq!(type_leaf.ty.parse_text("ethernetCsmacd"), Ok(identity.clone()));
         let ethernet = schema
             .node(schema.find("/interfaces/interface/openconfig-if-ethernet:ethernet").unwrap());
-        assert_eq!(ethernet.whens[0].test.as_ref().unwrap().values[0], known);
+        assert_eq!(ethernet.whens[0].test.as_ref().unwrap().values[0], identity);
         let prefix = schema.find(
             "/network-instances/network-instance/protocols/protocol/static-routes/static/prefix",
         );

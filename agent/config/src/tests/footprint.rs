@@ -261,7 +261,7 @@ fn check_rebased(base: &Configuration, requests: &[&Examined]) {
 
 /// Pairs that keep clear commute and can be rebased, and many of both sorts are tried.
 #[test]
-fn what_keeps_clear_commutes() {
+fn disjoint_footprints_commute() {
     let (clear, met) = (Cell::new(0u32), Cell::new(0u32));
     let mut runner = TestRunner::new(ProptestConfig::with_cases(CASES));
     let requests = (some_box(), any_request(), any_request());
@@ -347,7 +347,7 @@ fn a_rebase_costs_the_smaller_change() {
 
 /// Changes that concern one object, or what the other's examination looked at, and others beside them.
 #[test]
-fn what_meets_and_what_keeps_clear() {
+fn footprints_meet_or_are_disjoint() {
     let route = |prefix: &str| format!("native:{NI}/static[name=s]/route[prefix={prefix}]");
     let address = |ip: &str| {
         let subinterface = "/interfaces/interface[name=a]/subinterfaces/subinterface[index=0]";

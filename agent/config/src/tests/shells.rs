@@ -218,9 +218,9 @@ fn shells_wait_for_the_leaf_that_is_missing() {
         configuration.pending_entries().into_iter().map(line).collect()
     };
     const INSTANCE: &str = "/network-instances/network-instance[name=DEFAULT]";
-    let held = after(&[&format!("replace / {}", document())]);
+    let start = after(&[&format!("replace / {}", document())]);
     assert_eq!(
-        keys(&held),
+        keys(&start),
         [
             "/system/user[username=ada] role",
             "/interfaces/interface[name=eth0]/ipv4/address[ip=10.0.0.9] prefix-length",
@@ -238,7 +238,7 @@ fn shells_wait_for_the_leaf_that_is_missing() {
         ]
     );
     let leaf = format!("update {}/config/prefix-length 24", address("10.0.0.9"));
-    assert!(!keys(&then(&held, &leaf)).join(" ").contains("10.0.0.9"));
+    assert!(!keys(&then(&start, &leaf)).join(" ").contains("10.0.0.9"));
     let native = "update native:/interfaces/interface[name=eth9]/ipv4/address[ip=10.0.0.9]";
     let other = leaf.replace("eth0", "eth9");
     let both = after(&[&other, &format!("{native} {{}}")]);

@@ -325,9 +325,9 @@ async fn answer(work: WorkId, exchange: Result<BootstrapStreamCall, RpcError>) -
     }
 }
 
-async fn install(work: WorkId, equipment: Arc<DriverResources>, wanted: Install) -> WorkResult {
+async fn install(work: WorkId, equipment: Arc<DriverResources>, order: Install) -> WorkResult {
     let DriverResources { network, folder, software, .. } = &*equipment;
-    let installed = image::install(network, wanted, software, folder).await;
+    let installed = image::install(network, order, software, folder).await;
     let installed = installed.map_err(|error| ErrorChain(&error).to_string());
     WorkResult::with(work, TaskOutcome::Installed(installed))
 }

@@ -85,8 +85,8 @@ impl Client {
         role: Role,
         password: Option<&Password>,
     ) -> Result<(), ClientError> {
-        let password =
-            password.map(|given| given.text().map(str::to_owned).ok_or(ClientError::Password));
+        let password = password
+            .map(|cleartext| cleartext.text().map(str::to_owned).ok_or(ClientError::Password));
         let user = SetUserRequest {
             name: name.into(),
             role: role.to_string(),

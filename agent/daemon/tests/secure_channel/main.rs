@@ -153,7 +153,7 @@ async fn logins_are_refused_without_users() {
 }
 
 #[tokio::test]
-async fn a_changed_user_is_checked_anew() {
+async fn a_changed_user_is_authenticated_again() {
     let agent = Agent::with_users().await;
     let client = agent.connect(None).await.unwrap();
     let ada = "username ada\npassword secret";
@@ -167,7 +167,7 @@ async fn a_changed_user_is_checked_anew() {
 }
 
 #[tokio::test]
-async fn guessing_is_slowed_down_but_locks_nobody_out() {
+async fn guessing_is_rate_limited_without_lockout() {
     let agent = Agent::with_users().await;
     let (guesser, working) =
         (agent.connect(None).await.unwrap(), agent.connect(None).await.unwrap());

@@ -144,14 +144,14 @@ impl Overlay<'_> {
         there: bool,
     ) {
         let need_targets = &self.node(oidx).need_targets;
-        let wanted = need_targets.contains(&target_id);
-        if wanted {
+        let is_needed = need_targets.contains(&target_id);
+        if is_needed {
             let unmet = need_targets.iter().filter(|&&it| self.target(it).providers == 0).count();
             self.node_mut(oidx).unmet = u32::try_from(unmet).unwrap_or(u32::MAX);
         }
         if there {
             let node = self.node(oidx);
-            let (ready, reducible) = (wanted && node.unmet == 0, node.goal.is_reducible());
+            let (ready, reducible) = (is_needed && node.unmet == 0, node.goal.is_reducible());
             self.ready_changes.ready.extend(ready.then_some(oidx));
             self.ready_changes.reducible.extend(reducible.then_some(oidx));
         } else {

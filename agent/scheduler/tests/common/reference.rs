@@ -19,7 +19,7 @@ pub struct Reference {
 
 /// A value that shall exist; a part only as long as one of its wholes does.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct ExpectedValue {
     thing: Thing,
     is_part: bool,
 }
@@ -46,13 +46,14 @@ impl Reference {
     /// else may be missing.
     pub fn check(&self, system: &BTreeMap<Key, Thing>) -> Result<(), String> {
         let claims = claims(system)?;
-        let wanted = self.wanted();
-        let left_out = |(key, wanted): &(&Key, &Wanted)| {
-            let holders = wanted.thing.claims().filter_map(|claim| claims.get(claim));
+        let expected = self.expected_values();
+        let left_out = |(key, expected): &(&Key, &ExpectedValue)| {
+            let holders = expected.thing.claims().filter_map(|claim| claims.get(claim));
             !system.contains_key(*key) && holders.into_iter().any(|holder| *holder != *key)
         };
-        let left_out: BTreeSet<&Key> = wanted.iter().filter(left_out).map(|(key, _)| key).collect();
-        let want = self.closure(&wanted, &left_out);
+        let left_out: BTreeSet<&Key> =
+            expected.iter().filter(left_out).map(|(key, _)| key).collect();
+        let want = self.closure(&expected, &left_out);
         let all: BTreeSet<&Key> = want.keys().chain(system.keys()).collect();
         for key in all {
             match (want.get(key), system.get(key)) {
@@ -69,17 +70,18 @@ impl Reference {
     /// Values that can exist: the foreign ones, and repeatedly all values whose dependencies are met.
     fn closure(
         &self,
-        wanted: &BTreeMap<Key, Wanted>,
+        expected: &BTreeMap<Key, ExpectedValue>,
         left_out: &BTreeSet<&Key>,
     ) -> BTreeMap<Key, Thing> {
         let mut there = self.foreign.clone();
         loop {
-            let waiting: Vec<&Wanted> = wanted
+            let waiting: Vec<&ExpectedValue> = expected
                 .iter()
                 .filter(|(key, _)| !there.contains_key(*key) && !left_out.contains(*key))
-                .map(|(_, wanted)| wanted)
+                .map(|(_, expected)| expected)
                 .collect();
-            let come: Vec<&Wanted> = waiting.into_iter().filter(|it| it.is_ready(&there)).collect();
+            let come: Vec<&ExpectedValue> =
+                waiting.into_iter().filter(|it| it.is_ready(&there)).collect();
             if come.is_empty() {
                 break;
             }
@@ -97,17 +99,19 @@ impl Reference {
     }
 
     /// Values of the intent and their parts, to any depth. A value that the intent names is no part.
-    fn wanted(&self) -> BTreeMap<Key, Wanted> {
+    fn expected_values(&self) -> BTreeMap<Key, ExpectedValue> {
         let of_intent = self.intent.iter();
-        let mut all: BTreeMap<Key, Wanted> = of_intent
-            .map(|(key, thing)| (key.clone(), Wanted { thing: thing.clone(), is_part: false }))
+        let mut all: BTreeMap<Key, ExpectedValue> = of_intent
+            .map(|(key, thing)| {
+                (key.clone(), ExpectedValue { thing: thing.clone(), is_part: false })
+            })
             .collect();
         let mut todo: Vec<Thing> = self.intent.values().cloned().collect();
         while let Some(whole) = todo.pop() {
             for (key, thing) in whole.operation_parts() {
                 if let Entry::Vacant(place) = all.entry(key) {
                     todo.push(thing.clone());
-                    place.insert(Wanted { thing, is_part: true });
+                    place.insert(ExpectedValue { thing, is_part: true });
                 }
             }
         }
@@ -115,7 +119,7 @@ impl Reference {
     }
 }
 
-impl Wanted {
+impl ExpectedValue {
     /// True when all dependencies are met.
     fn is_ready(&self, there: &BTreeMap<Key, Thing>) -> bool {
         let offered = |target: &Target| there.values().any(|other| other.offers(target));

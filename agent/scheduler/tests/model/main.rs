@@ -40,14 +40,14 @@ const STATES_MOST: usize = 200_000;
 /// Visits every reachable state and returns their number.
 #[track_caller]
 fn explore(small: Small<'_>) -> usize {
-    let mut seen = HashSet::new();
+    let mut visited = HashSet::new();
     let mut open: Vec<(Vec<WorldEvent>, Used)> = vec![(Vec::new(), Used::default())];
     while let Some((path, used)) = open.pop() {
         let world = replay(small, &path);
-        if !seen.insert((world.digest(), used.failures, used.crashes, used.seconds)) {
+        if !visited.insert((world.digest(), used.failures, used.crashes, used.seconds)) {
             continue;
         }
-        assert!(seen.len() < STATES_MOST, "too many states");
+        assert!(visited.len() < STATES_MOST, "too many states");
         world.audit();
         if used.failures + used.crashes == 0 {
             world.check_needs();
@@ -62,7 +62,7 @@ fn explore(small: Small<'_>) -> usize {
             open.push((path, used));
         }
     }
-    seen.len()
+    visited.len()
 }
 
 fn replay(small: Small<'_>, path: &[WorldEvent]) -> World {

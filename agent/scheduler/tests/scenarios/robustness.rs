@@ -43,17 +43,17 @@ fn a_crash_after_any_operation_ends_in_the_old_or_in_the_new_intent() {
         ("A <b; b !1; c <A", "b !2", "A <b; b !2; c <A"),
     ] {
         for committed in [false, true] {
-            for done in 0..=8 {
+            for executed in 0..=8 {
                 let mut half = Lab::having("", old);
-                half.start_and_crash(delta(change), done);
-                let wanted = intent(if committed { new } else { old });
-                let mut again = half.restarted(&wanted);
+                half.start_and_crash(delta(change), executed);
+                let expected = intent(if committed { new } else { old });
+                let mut again = half.restarted(&expected);
                 again.run_until_idle(LONG);
-                let want: Vec<String> = with_parts(&wanted);
+                let want: Vec<String> = with_parts(&expected);
                 assert_eq!(
                     again.system_text(),
                     want.join("; "),
-                    "{change} after {done} operations"
+                    "{change} after {executed} operations"
                 );
                 again.engine.audit().unwrap();
             }
@@ -151,8 +151,8 @@ fn only_dependents_wait_for_a_slow_operation() {
     lab.silent.clear();
     // Answers in reverse order.
     for op in slow.iter().rev() {
-        let done = lab.execute(op).unwrap();
-        let step = lab.engine.completed(vec![done], lab.now());
+        let completion = lab.execute(op).unwrap();
+        let step = lab.engine.completed(vec![completion], lab.now());
         lab.follow(step);
     }
     assert_eq!(lab.log(), "create B; create A; create a; create e");
@@ -172,8 +172,8 @@ fn deletes_wait_for_their_dependents_only() {
     assert_eq!(lab.log(), "delete e; delete A silent; delete B silent; delete d");
     lab.silent.clear();
     for op in &slow {
-        let done = lab.execute(op).unwrap();
-        let step = lab.engine.completed(vec![done], lab.now());
+        let completion = lab.execute(op).unwrap();
+        let step = lab.engine.completed(vec![completion], lab.now());
         lab.follow(step);
     }
     // The link cascades to its entries, and waits for their dependents.
@@ -223,8 +223,8 @@ fn a_value_deleted_for_a_stale_fact_returns() {
     let (_, mut step) = lab.engine.start(plan, lab.now());
     lab.report_facts_only(vec![true_again]);
     let submit = std::mem::take(&mut step.submit);
-    let done = submit.iter().filter_map(|op| lab.execute(op)).collect();
-    let step = lab.engine.completed(done, lab.now());
+    let completions = submit.iter().filter_map(|op| lab.execute(op)).collect();
+    let step = lab.engine.completed(completions, lab.now());
     lab.follow(step);
     lab.run_until_idle(LONG);
     assert_eq!(lab.system_text(), "a; b .*s; s");

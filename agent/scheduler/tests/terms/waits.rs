@@ -29,9 +29,9 @@ fn follow(lab: &mut Lab, mut step: EngineOutput) -> Vec<WaitResult> {
     while let Some(mut step) = steps.pop_front() {
         all.append(&mut step.reached);
         lab.deadline = step.deadline;
-        let done: Vec<_> = step.submit.iter().filter_map(|op| lab.execute(op)).collect();
-        if !done.is_empty() {
-            steps.push_back(lab.engine.completed(done, lab.now()));
+        let completions: Vec<_> = step.submit.iter().filter_map(|op| lab.execute(op)).collect();
+        if !completions.is_empty() {
+            steps.push_back(lab.engine.completed(completions, lab.now()));
         }
         if !step.read.is_empty() {
             let facts = step.read.iter().map(|key| crate::common::fact(key, lab.system.get(key)));

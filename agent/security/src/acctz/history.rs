@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_although_a_later_one_was_before_the_reader_began() {
+    fn a_loss_is_reported_even_if_a_later_one_precedes_the_reader() {
         let mut history = mixed(2, "20 30 40s 50s"); // 40 is gone
         let mut all = history.cursor(0);
         assert_eq!(history.next(&mut all, u64::MAX).unwrap().record.time_ns, 20);

@@ -247,7 +247,7 @@ fn siblings_have_names_of_their_own_in_templates() {
 }
 
 #[test]
-fn what_libyang_refuses_is_refused_with_its_words() {
+fn refusals_of_libyang_are_quoted() {
     let place = "s@2026-11-23.yang:4:85: ";
     let errors = errors_of(FILE, &with(&list("leaf name { type unheard-of; }")));
     assert_eq!(errors, [format!("{place}Referenced type \"unheard-of\" not found.")]);

@@ -70,7 +70,7 @@ fn rows_follow_prepare_commit_and_abort() {
 
 // proves 1.135
 #[test]
-fn a_commit_that_nobody_confirmed_is_taken_back_at_the_next_opening() {
+fn an_unconfirmed_commit_is_rolled_back_at_the_next_opening() {
     check(&["p1 a=1", "c1", "p2 a=2 b=3", "u2"], "a=2 b=3");
     check(&["p1 a=1", "c1", "p2 a=2 b=3", "u2", "reopen"], "a=1");
     check(&["p1 a=1", "c1", "p2 a=2 b=3", "u2", "reopen", "reopen"], "a=1");
@@ -202,7 +202,7 @@ fn text(rows: &[Row]) -> String {
 }
 
 #[test]
-fn what_an_adopted_port_had_outlives_a_crash() {
+fn pre_image_of_an_adopted_port_survives_a_crash() {
     let folder = TempDir::new().unwrap();
     let mut database = Database::open(folder.path()).unwrap();
     database.write(&[Change::restore(b"eth0".into(), Some(b"mtu 1500".into()))]).unwrap();
@@ -261,7 +261,7 @@ async fn crash_in(folder: &Path) {
 }
 
 #[tokio::test]
-async fn what_is_given_up_before_it_is_written_leaves_no_trace() {
+async fn abandoned_preparation_leaves_no_trace() {
     let folder = TempDir::new().unwrap();
     let (store, _) = Store::open(folder.path()).unwrap();
     let (answer, consent) = store.prepare_ahead(Ticket(1), vec![change("a=1")]);

@@ -219,7 +219,7 @@ impl EditAuthorizer for PathPermissions {
         // A factory leaf follows the permission of its OpenConfig counterparts, as far as they are shown.
         let factory = |path: &InstancePath, leaf: Option<&Leaf<LeafMark>>| {
             leaf.is_some_and(|leaf| leaf.meta == LeafMark::Factory)
-                && self.may_write_shown(before, path)
+                && self.may_write_counterparts(before, path)
         };
         if written.text {
             changes.judge(Scope::Text, Origin::Native, &nothing)?;
@@ -238,7 +238,7 @@ impl EditAuthorizer for PathPermissions {
 
 impl PathPermissions {
     /// True when a native path has OpenConfig counterparts, and all of them may be written.
-    fn may_write_shown(&self, before: &Configuration, native: &InstancePath) -> bool {
+    fn may_write_counterparts(&self, before: &Configuration, native: &InstancePath) -> bool {
         let openconfig = before.models().map.up_path(native);
         let view = self.write(Scope::OpenConfig);
         !openconfig.is_empty() && openconfig.iter().all(|path| permits(&position(view, &path.0)))

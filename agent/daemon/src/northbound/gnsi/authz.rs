@@ -140,8 +140,11 @@ impl<D: Datastore> RotateMessages<RotatableAuthz<D>> for Rotate {
     ) -> Result<Command<RotatableAuthz<D>>, Refusal> {
         default_profile(&request.authz_profile_id)?;
         match request.rotate_request {
-            Some(rotate_authz_request::RotateRequest::UploadRequest(given)) => {
-                Ok(Command::Upload { upload: upload(given), overwrite: request.force_overwrite })
+            Some(rotate_authz_request::RotateRequest::UploadRequest(upload_request)) => {
+                Ok(Command::Upload {
+                    upload: upload(upload_request),
+                    overwrite: request.force_overwrite,
+                })
             }
             Some(rotate_authz_request::RotateRequest::FinalizeRotation(
                 authz::FinalizeRequest {},

@@ -221,7 +221,7 @@ async fn record_subscribe_refuses_invalid_timestamps_and_readers() {
 
 // proves 5.103
 #[tokio::test(start_paused = true)]
-async fn a_collector_that_does_not_read_is_let_go_and_holds_up_nobody() {
+async fn a_collector_that_does_not_read_is_disconnected_and_delays_no_call() {
     let accounts = accounts(ROOM);
     let mut stalled = subscribe(&mut collector(&accounts).await, None).await;
     let mut other = subscribe(&mut collector(&accounts).await, None).await;

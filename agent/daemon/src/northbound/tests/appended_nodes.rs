@@ -103,7 +103,7 @@ async fn polls_and_streams_show_what_the_policy_permits_of_appended_nodes() {
     core.append(&GROWN);
     set(&mut client, SET).await;
     let visible = "/things/thing[name=b]/name=\"b\" /things/thing[name=b]/size=2";
-    assert_eq!(told_of_things(&updates_of(&mut follower).await), visible);
+    assert_eq!(things_only(&updates_of(&mut follower).await), visible);
     poll.poll().await;
     let polled = poll.until_sync().await.join(" ");
     assert!(
@@ -122,8 +122,8 @@ async fn polls_and_streams_show_what_the_policy_permits_of_appended_nodes() {
     set(&mut client, "update holdfast_native:/things/thing[name=b]/size 3").await;
 }
 
-/// Told leaves without the counters of the policy.
-fn told_of_things(text: &str) -> String {
+/// Sent leaves without the counters of the policy.
+fn things_only(text: &str) -> String {
     let words =
         text.split(' ').filter(|it| it.starts_with("/things/") || it.starts_with("/interfaces/"));
     words.collect::<Vec<_>>().join(" ")

@@ -495,7 +495,7 @@ async fn a_bootstrap_hands_its_artefacts_to_their_services_or_fails_as_a_whole()
 
 // proves 4.54
 #[tokio::test]
-async fn metadata_is_the_owners_and_is_shown_to_those_who_may_see_what_boots() {
+async fn boot_metadata_is_readable_with_read_access_to_the_boot_configuration() {
     let rig = Rig::new().await;
     let agent = &rig.running.agent;
     let metadata_of = async || -> serde_json::Value {

@@ -162,7 +162,7 @@ async fn while_a_commit_waits_only_its_own_requests_pass() {
 
 // proves 1.129, 1.132, 1.133
 #[tokio::test]
-async fn a_commit_that_nobody_confirms_is_taken_back_in_time() {
+async fn an_unconfirmed_commit_is_rolled_back_in_time() {
     let mut rig = Rig::new().await;
     let before = rig.snapshot();
     let change = format!("update {MTU} 1314; delete /network-instances");

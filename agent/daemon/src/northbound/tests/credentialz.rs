@@ -420,7 +420,7 @@ const SEVEN_SECONDS: &str = "\"7000000000\"";
 
 // proves 5.9
 #[tokio::test]
-async fn versions_of_what_accounts_have_are_shown_while_it_is_tried_and_when_it_is_final() {
+async fn account_versions_are_state_on_trial_and_final() {
     let mut rig = Rig::new(&[SSHD]).await;
     let mut gnmi = client(&rig.agent).await;
     let nothing = [("password-version", ""), ("authorized-keys-list-version", "")];

@@ -24,7 +24,7 @@ fn extension(text: &str) -> Extension {
     let config = |action| Ext::ConfigSubscription(gnmi_ext::ConfigSubscription { action });
     let past = |request| Ext::History(gnmi_ext::History { request });
     let plan = |content| registered(26150, &holdfast::Plan { content }.encode_to_vec());
-    let known = match words[0] {
+    let wire = match words[0] {
         "depth" => Ext::Depth(gnmi_ext::Depth { level: number(1) }),
         "begin" => {
             let rollback_duration = seconds(2);
@@ -64,7 +64,7 @@ fn extension(text: &str) -> Extension {
         "unknown" => registered(999, b"what is this"),
         other => panic!("no extension: {other}"),
     };
-    Extension { ext: Some(known) }
+    Extension { ext: Some(wire) }
 }
 
 fn registered(id: i32, msg: &[u8]) -> Ext {

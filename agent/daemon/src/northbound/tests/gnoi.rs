@@ -259,7 +259,7 @@ pub(super) fn reboot(method: RebootMethod, delay: Duration, message: &str) -> Re
 
 // proves 6.1, 6.4, 6.5, 6.6, 6.30
 #[tokio::test]
-async fn reboots_are_requested_shown_and_cancelled() {
+async fn reboots_are_requested_listed_and_cancelled() {
     let core = FakeDatastore::new();
     let mut client = SystemClient::new(channel(&core, Some(Role::Admin)).await);
     let time = client.time(TimeRequest {}).await.unwrap().into_inner().time;

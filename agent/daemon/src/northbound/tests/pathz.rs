@@ -215,7 +215,7 @@ async fn another_policy_ends_open_streams_with_its_reason() {
 
 // proves 5.53
 #[tokio::test]
-async fn text_is_shown_as_a_whole_or_not_at_all() {
+async fn cli_text_is_readable_as_a_whole_or_not_at_all() {
     let (core, mut client) = box_with_ports().await;
     let show = |command: &str| gnmi::GetRequest {
         encoding: gnmi::Encoding::Ascii as i32,

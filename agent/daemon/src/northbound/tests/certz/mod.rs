@@ -384,7 +384,7 @@ async fn readers_see_what_new_connections_meet() {
 
 // proves 5.69
 #[tokio::test]
-async fn identities_of_the_box_are_shown_from_their_files() {
+async fn identities_of_the_box_are_read_from_their_files() {
     let folder = TempDir::new().unwrap();
     let (maker, owner) = (Authority::new("maker"), Authority::new("owner"));
     let file = |name: &str, text: &str| {
