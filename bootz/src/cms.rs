@@ -152,9 +152,10 @@ impl SignedMessage {
     ) -> Result<&Certificate, CmsError> {
         let others = self.certificates.iter().map(to_der);
         let others = others.collect::<Result<Vec<_>, _>>()?;
-        let revocation = match checks_revocation {
-            true => Revocation::Checked(&self.revocation_lists),
-            false => Revocation::Ignored,
+        let revocation = if checks_revocation {
+            Revocation::Checked(&self.revocation_lists)
+        } else {
+            Revocation::Ignored
         };
         let mut first = None;
         for signer in &self.signers {

@@ -310,12 +310,11 @@ async fn lowered_role_ends_calls_it_forbids() {
         let mut rotation = open_rotation(&mut authz).await.unwrap();
         rotation.send(upload("v1", &policy(&[("*", &["*"])]))).await.unwrap();
 
-        match by_configuration {
-            false => set_user(&agent, "eve", "read-only"),
-            true => {
-                agent.gnmi().await.delete(&format!("{user}/role")).await.unwrap();
-                set_user(&agent, "eve", "read-only");
-            }
+        if by_configuration {
+            agent.gnmi().await.delete(&format!("{user}/role")).await.unwrap();
+            set_user(&agent, "eve", "read-only");
+        } else {
+            set_user(&agent, "eve", "read-only")
         }
         let denied = Code::PermissionDenied;
         assert_eq!(end_of(records).await, denied);

@@ -51,9 +51,12 @@ fn keep_config_and_keys(tree: &mut Value, notification: &gnmi::Notification) {
         let entries = elems.iter().rposition(|elem| !elem.key.is_empty()).map_or(0, |at| at + 1);
         let (leaf, above) = elems.split_last().unwrap();
         let steps = if is_config { above } else { &elems[..entries] };
-        let at = steps.iter().fold(&mut *tree, |at, elem| match elem.key.is_empty() {
-            true => container(at, &elem.name),
-            false => list_entry(list(at, &elem.name), elem),
+        let at = steps.iter().fold(&mut *tree, |at, elem| {
+            if elem.key.is_empty() {
+                container(at, &elem.name)
+            } else {
+                list_entry(list(at, &elem.name), elem)
+            }
         });
         if is_config {
             at[leaf.name.as_str()] = json_of(update.val.as_ref().unwrap());

@@ -9,9 +9,10 @@ use crate::documents::port_with_route;
 /// Output of a command, or its error message.
 fn run_show(agent: &AgentProcess, words: &str) -> Result<String, String> {
     let output = agent.command("show").args(words.split_whitespace()).output().unwrap();
-    match output.status.success() {
-        true => Ok(String::from_utf8(output.stdout).unwrap()),
-        false => Err(String::from_utf8(output.stderr).unwrap()),
+    if output.status.success() {
+        Ok(String::from_utf8(output.stdout).unwrap())
+    } else {
+        Err(String::from_utf8(output.stderr).unwrap())
     }
 }
 

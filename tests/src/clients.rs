@@ -185,9 +185,10 @@ pub async fn grpcurl(
     command.arg(agent.address().to_string()).args(arguments).stdin(Stdio::null());
     let output = timeout(WAIT_LIMIT * 4, command.kill_on_drop(true).output()).await;
     let output = output.expect("grpcurl ends").expect("grpcurl starts");
-    match output.status.success() {
-        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
 

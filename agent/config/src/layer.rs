@@ -246,9 +246,10 @@ impl Layers {
     }
 
     pub fn switch(&mut self, namespace: Namespace, on: bool) {
-        self.off = match on {
-            true => self.off.without(namespace.layers()),
-            false => self.off.and(namespace.layers()),
+        self.off = if on {
+            self.off.without(namespace.layers())
+        } else {
+            self.off.and(namespace.layers())
         };
     }
 
@@ -315,9 +316,10 @@ impl Layers {
                 found,
             ),
             off: changed(&base.off, &self.off, &theirs.off, found),
-            claims: match self.claims.is_same(&base.claims) {
-                true => theirs.claims.clone(),
-                false => self.claims.clone(),
+            claims: if self.claims.is_same(&base.claims) {
+                theirs.claims.clone()
+            } else {
+                self.claims.clone()
             },
             book: self.book.merged(&base.book, &theirs.book),
         };

@@ -109,9 +109,10 @@ impl PendingSearch<'_> {
         if let Some(leaf) = needed.and_then(|leaf| leaf.native.last()) {
             return vec![name(*leaf)];
         }
-        match anchor.one_of.iter().any(|leaf| entry.leaf(*leaf).is_some()) {
-            true => Vec::new(),
-            false => anchor.one_of.iter().map(|leaf| name(*leaf)).collect(),
+        if anchor.one_of.iter().any(|leaf| entry.leaf(*leaf).is_some()) {
+            Vec::new()
+        } else {
+            anchor.one_of.iter().map(|leaf| name(*leaf)).collect()
         }
     }
 

@@ -295,9 +295,10 @@ impl ElementLookup<'_> {
     fn read_keys(&self, node: NodeId, into: &mut Option<KeyPattern>) -> Result<(), PathError> {
         let elem = self.elem();
         let (NodeKind::List { keys }, Some(pattern)) = (&self.schema.node(node).kind, into) else {
-            return match elem.keys.is_empty() {
-                true => Ok(()),
-                false => Err(self.malformed("keys on a node that is no list")),
+            return if elem.keys.is_empty() {
+                Ok(())
+            } else {
+                Err(self.malformed("keys on a node that is no list"))
             };
         };
         for (name, text) in &elem.keys {

@@ -112,10 +112,7 @@ fn applied(engine: &Engine, key: &Key) -> Applied {
         State::Configured | State::Nonexistent | State::Obtained => Applied::Done,
         State::Pending => {
             let unmet = engine.status(key).map(|it| it.detail.unmet).unwrap_or_default();
-            Applied::Pending(match unmet.is_empty() {
-                true => text(None),
-                false => unmet.join(", ").into(),
-            })
+            Applied::Pending(if unmet.is_empty() { text(None) } else { unmet.join(", ").into() })
         }
         State::InProgress | State::Cyclic | State::Conflict | State::Missing | State::Drifted => {
             Applied::Pending(text(None))

@@ -140,9 +140,10 @@ impl Digest {
     pub async fn require(&self, file: &Path, what: &str) -> Result<(), ImageError> {
         let digest = self.method.of(file).await;
         let digest = digest.map_err(|source| ImageError::Read { path: file.to_owned(), source })?;
-        match digest == self.octets {
-            true => Ok(()),
-            false => Err(ImageError::Digest { what: what.to_owned(), method: self.method }),
+        if digest == self.octets {
+            Ok(())
+        } else {
+            Err(ImageError::Digest { what: what.to_owned(), method: self.method })
         }
     }
 }

@@ -118,9 +118,10 @@ impl Network {
         let found = self.within(move || Ok((&*name, port).to_socket_addrs()?.collect())).await?;
         let found: Vec<_> =
             found.map_err(|source| NetworkError::Resolve { name: host.to_owned(), source })?;
-        match found.is_empty() {
-            true => Err(NetworkError::NoAddress { name: host.to_owned() }),
-            false => Ok(found),
+        if found.is_empty() {
+            Err(NetworkError::NoAddress { name: host.to_owned() })
+        } else {
+            Ok(found)
         }
     }
 

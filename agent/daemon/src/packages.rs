@@ -216,9 +216,10 @@ impl PackageUpload {
     pub async fn install(mut self) -> Result<(), PackageError> {
         self.sync().await?;
         self.slots.install(self.file.path(), &self.name).await?;
-        match self.slots.list().await?.contains(&self.name) {
-            true => Ok(()),
-            false => Err(PackageError::NotThere(self.name)),
+        if self.slots.list().await?.contains(&self.name) {
+            Ok(())
+        } else {
+            Err(PackageError::NotThere(self.name))
         }
     }
 

@@ -74,9 +74,10 @@ pub fn restart(hostname: &HostnameWriter) -> ProcessError {
 pub fn reboot_system() -> Result<(), ProcessError> {
     let failed = |source| ProcessError { attempt: "reboot the system", source };
     let status = Command::new(REBOOT_COMMAND).stdin(Stdio::null()).status().map_err(failed)?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(failed(io::Error::other(format!("`{REBOOT_COMMAND}` ended with {status}")))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(failed(io::Error::other(format!("`{REBOOT_COMMAND}` ended with {status}"))))
     }
 }
 

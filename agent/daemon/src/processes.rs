@@ -115,9 +115,10 @@ fn find(selector: &ProcessSelector, table: &[Process], me: u32) -> Result<Proces
                 let (is, requested) = (found.name.clone(), requested.clone());
                 return Err(KillError::OtherName { pid, is, requested });
             }
-            match descends(found, table, me) {
-                true => Ok(found.clone()),
-                false => Err(KillError::NotOurs { pid, name: found.name.clone() }),
+            if descends(found, table, me) {
+                Ok(found.clone())
+            } else {
+                Err(KillError::NotOurs { pid, name: found.name.clone() })
             }
         }
         (None, Some(name)) => {

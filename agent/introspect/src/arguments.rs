@@ -42,9 +42,10 @@ impl Arguments {
             }
             if !names.contains(&name.as_str()) {
                 let all = [names, repeatable].concat().join(", ");
-                return Err(HttpError::bad_request(match all.is_empty() {
-                    true => format!("there is no argument `{name}` here, nor any other"),
-                    false => format!("there is no argument `{name}` here, but: {all}"),
+                return Err(HttpError::bad_request(if all.is_empty() {
+                    format!("there is no argument `{name}` here, nor any other")
+                } else {
+                    format!("there is no argument `{name}` here, but: {all}")
                 }));
             }
             if self.pairs[..at].iter().any(|(other, _)| other == name) {

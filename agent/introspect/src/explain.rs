@@ -43,10 +43,7 @@ pub(super) async fn explain(
         }
         _ => return Err(HttpError::bad_request("give `key` or `path`")),
     };
-    Ok(match text {
-        true => page::text(as_text(&document), None),
-        false => Json(document).into_response(),
-    })
+    Ok(if text { page::text(as_text(&document), None) } else { Json(document).into_response() })
 }
 
 impl Introspect {

@@ -23,9 +23,10 @@ pub(super) fn find_key(engine: &Engine, text: &str) -> Result<Key, HttpError> {
 /// All key prefixes that a text can stand for.
 pub(super) fn key_prefixes(registry: &Registry, text: &str) -> Result<Vec<Key>, HttpError> {
     let meanings = registry.keys_from_text(text.trim_end_matches('/'));
-    match meanings.is_empty() {
-        true => Err(HttpError::not_found(format!("no keys start with `{text}`"))),
-        false => Ok(meanings),
+    if meanings.is_empty() {
+        Err(HttpError::not_found(format!("no keys start with `{text}`")))
+    } else {
+        Ok(meanings)
     }
 }
 

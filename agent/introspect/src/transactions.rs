@@ -25,9 +25,10 @@ pub(super) async fn history(
     let text = arguments.one_of("format", &["json", "text"])? == "text";
     if let Some(number) = arguments.number("seq-num")? {
         let found = introspect.transaction(number).await?;
-        return Ok(match text {
-            true => page::text(found.text(true), None),
-            false => with_etag(&headers, number, Json(found).into_response()),
+        return Ok(if text {
+            page::text(found.text(true), None)
+        } else {
+            with_etag(&headers, number, Json(found).into_response())
         });
     }
     let limit = arguments.limit()?;
@@ -42,9 +43,10 @@ pub(super) async fn history(
     found.truncate(limit);
     let last = found.last().map_or(0, |last| last.seq_num);
     let next = more.then(|| arguments.next_page("after-seq", &last.to_string()));
-    Ok(match text {
-        true => page::text(found.iter().map(|it| it.text(false)).collect(), next),
-        false => with_etag(&headers, last, page::list(&found, next)),
+    Ok(if text {
+        page::text(found.iter().map(|it| it.text(false)).collect(), next)
+    } else {
+        with_etag(&headers, last, page::list(&found, next))
     })
 }
 

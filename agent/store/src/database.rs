@@ -486,9 +486,10 @@ impl Database {
     }
 
     fn expect_prepared(&self, attempt: &'static str, ticket: Ticket) -> Result<(), StoreError> {
-        match self.prepared.contains(ticket) {
-            true => Ok(()),
-            false => Err(StoreError::out_of_order(attempt, ticket, "it is not prepared")),
+        if self.prepared.contains(ticket) {
+            Ok(())
+        } else {
+            Err(StoreError::out_of_order(attempt, ticket, "it is not prepared"))
         }
     }
 

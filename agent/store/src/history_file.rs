@@ -95,10 +95,8 @@ impl HistoryFile {
             transaction.commit()?;
             Ok(result)
         };
-        let opened = match self.is_refused() {
-            true => Some(open_file(&self.path, self.tables)?),
-            false => None,
-        };
+        let opened =
+            if self.is_refused() { Some(open_file(&self.path, self.tables)?) } else { None };
         let written = match &opened {
             Some(redb) => write(redb),
             None => self.read(write),

@@ -178,9 +178,10 @@ impl Writer {
 
     /// Waits for an entry, or for the time of the next attempt, and collects those that follow.
     fn collect_batch(&mut self, entry_rx: &Receiver<Entry>) -> BatchEnd {
-        let mut next = match self.file.is_refused() {
-            true => entry_rx.recv_timeout(RETRY_PAUSE),
-            false => entry_rx.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let mut next = if self.file.is_refused() {
+            entry_rx.recv_timeout(RETRY_PAUSE)
+        } else {
+            entry_rx.recv().map_err(|_| RecvTimeoutError::Disconnected)
         };
         for taken in 1.. {
             match next {

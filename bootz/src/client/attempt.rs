@@ -416,10 +416,8 @@ impl Client {
     ) -> Result<AttemptTransition, AttemptError> {
         let read = BootstrapPayload::read(data, &attempt.nonce, &self.settings.serial);
         let payload = read.map_err(|error| {
-            let status = match error.is_replay() {
-                true => Status::OvInvalid,
-                false => Status::ConfigurationInvalid,
-            };
+            let status =
+                if error.is_replay() { Status::OvInvalid } else { Status::ConfigurationInvalid };
             AttemptError::new(status, error.to_string())
         })?;
         self.log("the data is the owner's, and for this box");

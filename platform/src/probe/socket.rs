@@ -47,10 +47,8 @@ impl IcmpSocket<Socket> {
     /// Opens a socket that receives from every host.
     pub(super) fn open(target: &Target) -> Result<Self, ProbeError> {
         let is_v4 = target.destination.is_ipv4();
-        let (domain, protocol) = match is_v4 {
-            true => (Domain::IPV4, Protocol::ICMPV4),
-            false => (Domain::IPV6, Protocol::ICMPV6),
-        };
+        let (domain, protocol) =
+            if is_v4 { (Domain::IPV4, Protocol::ICMPV4) } else { (Domain::IPV6, Protocol::ICMPV6) };
         let socket = Socket::new(domain, Type::RAW, Some(protocol)).map_err(ProbeError::Open)?;
         prepare(&socket, target)?;
         if !is_v4 {
@@ -121,10 +119,8 @@ fn take(socket: &impl AsRawFd, is_v4: bool, buffer: &mut [u8]) -> io::Result<Rec
     let v4 = sender.as_ref().and_then(SockaddrStorage::as_sockaddr_in).map(|it| it.ip().into());
     let v6 = sender.as_ref().and_then(SockaddrStorage::as_sockaddr_in6).map(|it| it.ip().into());
     let from = v4.or(v6).ok_or(ErrorKind::InvalidData)?;
-    let hops_left = match is_v4 {
-        true => open_ipv4(&buffer[..length]).map(|(hops, _)| hops),
-        false => hop_limit,
-    };
+    let hops_left =
+        if is_v4 { open_ipv4(&buffer[..length]).map(|(hops, _)| hops) } else { hop_limit };
     Ok(ReceivedMessage { length, is_v4, from, hops_left })
 }
 
@@ -154,10 +150,7 @@ pub(super) fn bind(socket: &Socket, target: &Target) -> Result<(), ProbeError> {
 }
 
 pub(super) fn set_hop_limit(socket: &Socket, is_v4: bool, hops: u8) -> io::Result<()> {
-    match is_v4 {
-        true => socket.set_ttl_v4(hops.into()),
-        false => socket.set_unicast_hops_v6(hops.into()),
-    }
+    if is_v4 { socket.set_ttl_v4(hops.into()) } else { socket.set_unicast_hops_v6(hops.into()) }
 }
 
 /// Checks that the namespace of the calling thread has a route to the destination. Sends nothing.

@@ -99,9 +99,10 @@ impl<'r> Sshd<'r> {
         let folder = file.parent().unwrap_or(Path::new("/"));
         let back = || fs::metadata(&file).and_then(|it| it.modified()).is_ok_and(|it| it != before);
         kill(Pid::from_raw(pid), Signal::SIGHUP)?;
-        match watch::until(folder, LISTENS_WITHIN, back)? {
-            true => Ok(()),
-            false => Err(io::Error::other(format!("it does not listen within {LISTENS_WITHIN:?}"))),
+        if watch::until(folder, LISTENS_WITHIN, back)? {
+            Ok(())
+        } else {
+            Err(io::Error::other(format!("it does not listen within {LISTENS_WITHIN:?}")))
         }
     }
 

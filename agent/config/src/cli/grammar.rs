@@ -131,9 +131,10 @@ fn words(schema: &Schema, node: &Node) -> Vec<Keyword> {
 /// Name of a child, with its module where the bare name would be ambiguous.
 fn name(schema: &Schema, parent: &Node, child: &Node) -> SmolStr {
     let twins = writable(schema, parent).filter(|other| other.name == child.name).count();
-    match twins > 1 || child.name == NO {
-        true => format_smolstr!("{}:{}", schema.module(child.module).name, child.name),
-        false => child.name.clone(),
+    if twins > 1 || child.name == NO {
+        format_smolstr!("{}:{}", schema.module(child.module).name, child.name)
+    } else {
+        child.name.clone()
     }
 }
 

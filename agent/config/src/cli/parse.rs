@@ -44,10 +44,7 @@ pub fn parse_with_progress(
             break;
         }
     }
-    match reader.errors.is_empty() {
-        true => Ok(reader.statements),
-        false => Err(reader.errors),
-    }
+    if reader.errors.is_empty() { Ok(reader.statements) } else { Err(reader.errors) }
 }
 
 struct StatementReader<'a> {
@@ -276,9 +273,10 @@ impl<'a> StatementReader<'a> {
     fn unknown(&self, at: NodeId, word: &str) -> String {
         let schema = self.grammar.schema();
         if let Some(node) = schema.child(at, None, word) {
-            return match schema.is_list_key(node) {
-                true => format!("`{word}` is a key, which follows the name of its list"),
-                false => format!("`{word}` is state, which cannot be written"),
+            return if schema.is_list_key(node) {
+                format!("`{word}` is a key, which follows the name of its list")
+            } else {
+                format!("`{word}` is state, which cannot be written")
             };
         }
         let near = match self.nearest(at, word) {
@@ -306,9 +304,10 @@ impl<'a> StatementReader<'a> {
             .suggested_keywords(at)
             .map(|word| format!("`{}`", self.grammar.form(word)))
             .collect();
-        match words.is_empty() {
-            true => "nothing more is valid here".to_owned(),
-            false => format!("valid here: {}", words.join(", ")),
+        if words.is_empty() {
+            "nothing more is valid here".to_owned()
+        } else {
+            format!("valid here: {}", words.join(", "))
         }
     }
 

@@ -121,9 +121,10 @@ impl RunningLines<'_> {
         let Some(layer) = layer else {
             // Nodes that another origin holds get no `no` of their own: their leaves are decided one by one.
             let removed = (was_given || is_entry(path)) && !(self.elsewhere)(path);
-            return match removed {
-                true => self.add_statement(path, StatementAction::No),
-                false => self.branch(path, &nothing, factory.unwrap_or(&nothing)),
+            return if removed {
+                self.add_statement(path, StatementAction::No)
+            } else {
+                self.branch(path, &nothing, factory.unwrap_or(&nothing))
             };
         };
         let again = was_given && !layer.given && !(self.elsewhere)(path) && !holds_factory(layer);

@@ -179,9 +179,10 @@ impl EditSession<'_> {
                 Origin::OpenConfig => Subject { native: None, openconfig: Some(&path) },
                 Origin::Native => Subject { native: Some(&path), openconfig: None },
             };
-            let error = match is_readable {
-                true => self.attribution.error(subject, EditCause::Denied),
-                false => self.attribution.last_operation_error(EditCause::Denied),
+            let error = if is_readable {
+                self.attribution.error(subject, EditCause::Denied)
+            } else {
+                self.attribution.last_operation_error(EditCause::Denied)
             };
             EditErrors(vec![error])
         })

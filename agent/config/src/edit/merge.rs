@@ -116,10 +116,13 @@ impl<'a, 'f> SubtreeMerge<'a, 'f> {
             self.way.push((*node, None));
             match child {
                 Child::Leaf(leaf) => self.leaf(*node, into, leaf)?,
-                Child::Container(branch) => match into.container(*node).is_some() {
-                    true => self.branch(into.container_mut(*node), branch)?,
-                    false => drop(into.put(*node, Child::Container(branch.clone()))),
-                },
+                Child::Container(branch) => {
+                    if into.container(*node).is_some() {
+                        self.branch(into.container_mut(*node), branch)?
+                    } else {
+                        drop(into.put(*node, Child::Container(branch.clone())))
+                    }
+                }
                 Child::List(list) => {
                     let entries = into.list_mut(*node);
                     for (keys, entry) in list.iter() {

@@ -420,12 +420,11 @@ impl<'a> EditSession<'a> {
             let path = path.to_path(self.models().schema(origin)).to_string();
             return self.refuse(operation, path, cause);
         }
-        match replace {
-            true => self.replace_branch(operation, origin, path, &branch),
-            false => {
-                if let Err(misfit) = self.merge_branch(origin, path, &branch) {
-                    return self.refuse(operation, misfit.path, misfit.cause);
-                }
+        if replace {
+            self.replace_branch(operation, origin, path, &branch)
+        } else {
+            if let Err(misfit) = self.merge_branch(origin, path, &branch) {
+                return self.refuse(operation, misfit.path, misfit.cause);
             }
         }
         self.fill_key_copies(origin, path);

@@ -156,9 +156,10 @@ impl<'a> Walk<'a> {
                 list.iter().find_map(|(keys, entry)| {
                     let outer = self.enter(anchor, *node, keys);
                     let stays = self.origin == Origin::Native && entry.given;
-                    let found = match stays || self.has_own_content(entry) {
-                        true => Some(self.entry.clone()),
-                        false => self.content_below(entry),
+                    let found = if stays || self.has_own_content(entry) {
+                        Some(self.entry.clone())
+                    } else {
+                        self.content_below(entry)
                     };
                     self.leave(outer);
                     found

@@ -402,17 +402,19 @@ impl<M: LeafMeta> BranchSeed<'_, '_, M> {
             }
             _ => None,
         };
-        let result =
-            match (known_key, self.branch.child(id)) {
-                (None, Some(_)) => Err(self.reader.fail(JsonErrorKind::Duplicate)),
-                (Some(key), _) => map
-                    .next_value_seed(LeafSeed { reader: self.reader, node })
-                    .and_then(|value| match value == *key {
-                        true => Ok(()),
-                        false => Err(self.reader.fail(mismatch(node, key, &value))),
-                    }),
-                (None, None) => self.new_child(node, map),
-            };
+        let result = match (known_key, self.branch.child(id)) {
+            (None, Some(_)) => Err(self.reader.fail(JsonErrorKind::Duplicate)),
+            (Some(key), _) => {
+                map.next_value_seed(LeafSeed { reader: self.reader, node }).and_then(|value| {
+                    if value == *key {
+                        Ok(())
+                    } else {
+                        Err(self.reader.fail(mismatch(node, key, &value)))
+                    }
+                })
+            }
+            (None, None) => self.new_child(node, map),
+        };
         result.inspect_err(|_| match &node.kind {
             NodeKind::List { .. }
                 if self

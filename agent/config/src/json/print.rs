@@ -42,9 +42,10 @@ pub fn print_while<M: LeafMeta>(
         NodeRef::Branch(branch) => printer.object(node, branch, None),
         NodeRef::List(list) => printer.array(node, list, None),
     };
-    match printer.is_halted {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(printed.then_some(printer.out)),
+    if printer.is_halted {
+        ControlFlow::Break(())
+    } else {
+        ControlFlow::Continue(printed.then_some(printer.out))
     }
 }
 

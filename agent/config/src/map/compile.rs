@@ -285,9 +285,10 @@ impl<'a> Compiler<'a> {
         let start = self.map.anchors[self.at].list().unwrap_or(self.native.root());
         let values: Vec<SmolStr> = values.iter().map(SmolStr::new).collect();
         let when = DefaultCondition { native: nodes(self.native, start, leaf)?, values };
-        let prefix = match openconfig {
-            true => steps(self.openconfig, self.entry()?, prefix)?,
-            false => nodes(self.native, start, prefix)?.into_iter().map(Step::node).collect(),
+        let prefix = if openconfig {
+            steps(self.openconfig, self.entry()?, prefix)?
+        } else {
+            nodes(self.native, start, prefix)?.into_iter().map(Step::node).collect()
         };
         for own in &mut self.map.anchors[self.at].leaves {
             if openconfig {

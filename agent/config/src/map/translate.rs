@@ -178,10 +178,7 @@ impl Map {
         let Some(limit) = &self.limits[model(origin)][list.0 as usize] else { return Ok(()) };
         let fits =
             |(allowed, value): (&Vec<Value>, &Value)| allowed.is_empty() || allowed.contains(value);
-        match limit.keys.iter().zip(keys).all(fits) {
-            true => Ok(()),
-            false => Err(&limit.reason),
-        }
+        if limit.keys.iter().zip(keys).all(fits) { Ok(()) } else { Err(&limit.reason) }
     }
 
     /// True when this list, or one below this node, has unsupported entries.

@@ -42,10 +42,10 @@ pub fn is_secret_row(key: &[u8]) -> bool {
 
 impl std::fmt::Debug for RowChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let value = self.value.as_deref().map(|value| match is_secret_row(&self.key) {
-            true => &b"(withheld)"[..],
-            false => value,
-        });
+        let value = self
+            .value
+            .as_deref()
+            .map(|value| if is_secret_row(&self.key) { &b"(withheld)"[..] } else { value });
         f.debug_struct("RowChange").field("key", &self.key).field("value", &value).finish()
     }
 }

@@ -46,9 +46,10 @@ fn append(context: &Context, module: &YangModule) -> Result<(), String> {
     }
     let parsed = SchemaModule::parse_string(context, &module.text, SchemaInputFormat::YANG);
     let parsed = parsed.map_err(|error| error.to_string())?;
-    match parsed.name() == module.name {
-        true => Ok(()),
-        false => Err(format!("the module of `{}` is called `{}`", module.name, parsed.name())),
+    if parsed.name() == module.name {
+        Ok(())
+    } else {
+        Err(format!("the module of `{}` is called `{}`", module.name, parsed.name()))
     }
 }
 

@@ -240,9 +240,10 @@ proptest! {
         for request in requests {
             let (mut next_openconfig, mut next_native, mut next_given) =
                 (openconfig.clone(), native.clone(), entries.clone());
-            match request.openconfig {
-                true => request.apply(&mut next_openconfig, &mut next_given[0]),
-                false => request.apply(&mut next_native, &mut next_given[1]),
+            if request.openconfig {
+                request.apply(&mut next_openconfig, &mut next_given[0])
+            } else {
+                request.apply(&mut next_native, &mut next_given[1])
             }
             let want = union(&next_openconfig, &next_native, &next_given);
             let text = request.text();

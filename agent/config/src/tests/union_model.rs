@@ -93,9 +93,10 @@ proptest! {
             for layer in OTHERS {
                 prop_assert!(end.layers().tree(layer).is_same(configuration.layers().tree(layer)), "{}", &request);
             }
-            let (from, other) = match request.contains("native:") {
-                true => (LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG),
-                false => (LayerKey::CLIENT_OPENCONFIG, LayerKey::CLIENT_NATIVE),
+            let (from, other) = if request.contains("native:") {
+                (LayerKey::CLIENT_NATIVE, LayerKey::CLIENT_OPENCONFIG)
+            } else {
+                (LayerKey::CLIENT_OPENCONFIG, LayerKey::CLIENT_NATIVE)
             };
             prop_assert_eq!(
                 explicit(&end, other), explicit(&configuration, other), "{} writes {}: {}", from, other, &request

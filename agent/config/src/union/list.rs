@@ -178,9 +178,12 @@ impl<'a> Union<'a> {
 
     fn list_pairs(&self, anchor: &Anchor, inputs: &[EntryVersions<'a>]) -> Vec<ListVersions<'a>> {
         let of = |at: usize, branch: Option<&'a Arc<Branch<LeafMark>>>| {
-            let found = branch.and_then(|branch| match self.slots[at].is_openconfig() {
-                true => openconfig_list(branch, anchor),
-                false => native_list(branch, &anchor.native),
+            let found = branch.and_then(|branch| {
+                if self.slots[at].is_openconfig() {
+                    openconfig_list(branch, anchor)
+                } else {
+                    native_list(branch, &anchor.native)
+                }
             });
             found.unwrap_or(self.empty)
         };
@@ -225,9 +228,10 @@ impl<'a> Union<'a> {
         openconfig_keys: Option<&Keys>,
     ) -> SmallVec<[EntryVersions<'a>; 4]> {
         let unchanged = |slot: usize, lists: &ListVersions<'a>| {
-            let keys = match self.slots[slot].is_openconfig() {
-                true => openconfig_keys?,
-                false => &group.first()?.keys,
+            let keys = if self.slots[slot].is_openconfig() {
+                openconfig_keys?
+            } else {
+                &group.first()?.keys
             };
             lists.new.get(keys).filter(|_| !lists.new.is_empty())
         };

@@ -62,9 +62,10 @@ impl<'a> Union<'a> {
             if is_boot_entry
                 || boot.iter().any(|(slot, entry)| leaf_of(leaf, *slot, entry).is_some())
             {
-                let steps = match slot.is_openconfig() {
-                    true => leaf.openconfig.as_ref().map_or(Vec::new(), |it| it.steps.clone()),
-                    false => leaf.native.iter().copied().map(Step::node).collect(),
+                let steps = if slot.is_openconfig() {
+                    leaf.openconfig.as_ref().map_or(Vec::new(), |it| it.steps.clone())
+                } else {
+                    leaf.native.iter().copied().map(Step::node).collect()
                 };
                 self.reserved(
                     Namespace::Bootz,

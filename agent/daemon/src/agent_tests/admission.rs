@@ -20,12 +20,11 @@ fn lines(text: &str, union: bool) -> Edit {
         let target = EditTarget { origin: Origin::Native, path: "/".parse().unwrap() };
         (target, Payload::Cli { text: line.to_owned() })
     };
-    match union {
-        true => {
-            let whole = text.replace("; ", "\n");
-            Edit { union_replace: vec![payload(&whole)], ..Edit::default() }
-        }
-        false => Edit { updates: text.split("; ").map(payload).collect(), ..Edit::default() },
+    if union {
+        let whole = text.replace("; ", "\n");
+        Edit { union_replace: vec![payload(&whole)], ..Edit::default() }
+    } else {
+        Edit { updates: text.split("; ").map(payload).collect(), ..Edit::default() }
     }
 }
 

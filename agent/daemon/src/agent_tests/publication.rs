@@ -120,9 +120,10 @@ async fn readers_see_all_or_nothing_of_a_large_commit() {
     let mut after = None;
     for (round, is_there) in [(0, true), (1, false)] {
         let started = watched.borrow_and_update().number;
-        let result = match is_there {
-            true => agent.update_all(&[&routes(0, all)]).await.unwrap(),
-            false => agent.delete("/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes").await.unwrap(),
+        let result = if is_there {
+            agent.update_all(&[&routes(0, all)]).await.unwrap()
+        } else {
+            agent.delete("/network-instances/network-instance[name=DEFAULT]/protocols/protocol[identifier=STATIC][name=static]/static-routes").await.unwrap()
         };
         assert!(result.revision > started + 1, "numbers are kept free for events");
         let mtu = 1400 + round;

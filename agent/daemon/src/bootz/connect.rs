@@ -69,12 +69,11 @@ impl BoxTls {
             None => Arc::new(AnyServer(self.provider.clone())),
         };
         let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-        let mut config = match how.presents_idevid {
-            true => {
-                let idevid: Arc<dyn ResolvesClientCert> = self.idevid.clone();
-                builder.with_client_cert_resolver(idevid)
-            }
-            false => builder.with_no_client_auth(),
+        let mut config = if how.presents_idevid {
+            let idevid: Arc<dyn ResolvesClientCert> = self.idevid.clone();
+            builder.with_client_cert_resolver(idevid)
+        } else {
+            builder.with_no_client_auth()
         };
         config.alpn_protocols = vec![ALPN.to_vec()];
         Ok(config)

@@ -109,9 +109,10 @@ impl<D: Datastore> Driver<D> {
                     }
                     None => return,
                 },
-                Ok(()) = changes.changed(), if busy => match self.is_configured() {
-                    true => Event::Configured,
-                    false => continue,
+                Ok(()) = changes.changed(), if busy => if self.is_configured() {
+                    Event::Configured
+                } else {
+                    continue
                 },
                 Some(ended) = self.tasks.join_next() => match self.ended(ended) {
                     Some(event) => event,

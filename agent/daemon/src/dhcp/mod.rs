@@ -206,9 +206,10 @@ impl<D: Datastore, B: FnMut(mpsc::Sender<Lease>) -> JoinSet<()>> LeaseTask<D, B>
         let Some(request) = &mut self.request else { return };
         request.answered[family] = true;
         let servers = self.leases.servers();
-        match servers.is_empty() && request.answered.contains(&false) {
-            true => request.until = Some(Instant::now() + OTHER_FAMILY),
-            false => self.answer(Ok(servers)),
+        if servers.is_empty() && request.answered.contains(&false) {
+            request.until = Some(Instant::now() + OTHER_FAMILY)
+        } else {
+            self.answer(Ok(servers))
         }
     }
 

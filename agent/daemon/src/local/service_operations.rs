@@ -184,9 +184,10 @@ fn modifications(found: &[Modification]) -> String {
         for Modification { origin, path, value, others, .. } in of_claim {
             let origin = if *origin == Origin::OpenConfig { "openconfig:" } else { "" };
             let others: Vec<_> = others.iter().map(ToString::to_string).collect();
-            let others = match others.is_empty() {
-                true => String::new(),
-                false => format!("  (also {})", others.join(", ")),
+            let others = if others.is_empty() {
+                String::new()
+            } else {
+                format!("  (also {})", others.join(", "))
             };
             let _infallible = writeln!(text, "  {origin}{path} {value}{others}");
         }

@@ -54,13 +54,15 @@ fn lines(plan: &ServicePlan) -> Vec<Line> {
             });
             let reasons = [state.failure.as_ref().map(ToString::to_string), waits_for, action];
             let reasons: Vec<String> = reasons.into_iter().flatten().collect();
-            let why = match reasons.is_empty() {
-                true => String::new(),
-                false => format!("  ({})", reasons.join(", ")),
+            let why = if reasons.is_empty() {
+                String::new()
+            } else {
+                format!("  ({})", reasons.join(", "))
             };
-            let how = match component.back_track.is_some() && state.is_reached {
-                true => "backs out",
-                false => state.status().name(),
+            let how = if component.back_track.is_some() && state.is_reached {
+                "backs out"
+            } else {
+                state.status().name()
             };
             lines.push([of.clone(), state.name.to_string(), how.to_owned(), why]);
         }

@@ -171,9 +171,10 @@ impl ReadRequest {
             None => rights.may_request(joined.origin.into(), &literal.steps),
             Some(_) => rights.may_request_below(joined.origin.into(), &literal.steps),
         };
-        match self.rights.as_deref().is_none_or(permitted) {
-            true => Ok(Ok(AdmittedPath { joined, literal })),
-            false => Err(Refusal::unreadable(&joined.path)),
+        if self.rights.as_deref().is_none_or(permitted) {
+            Ok(Ok(AdmittedPath { joined, literal }))
+        } else {
+            Err(Refusal::unreadable(&joined.path))
         }
     }
 

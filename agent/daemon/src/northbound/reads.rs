@@ -80,10 +80,7 @@ impl ReadBudget {
         if self.visited.get() > self.most {
             return Err(ReadStop::Large);
         }
-        match self.abandoned.load(Ordering::Relaxed) {
-            true => Err(ReadStop::Abandoned),
-            false => Ok(()),
-        }
+        if self.abandoned.load(Ordering::Relaxed) { Err(ReadStop::Abandoned) } else { Ok(()) }
     }
 
     /// Counts one node of a walk that cannot return a [`ReadStop`]; [`ReadBudget::stopped`] has it afterwards.

@@ -40,9 +40,10 @@ impl UnknownPath {
 
     /// A path for which the schema has no node, by the error of looking it up. Other errors come back as refusals.
     pub(super) fn node(path: &JoinedPath, error: &PathError) -> Result<Self, Refusal> {
-        match error.is_unknown() {
-            true => Ok(Self { name: name(path), reason: error.to_string() }),
-            false => Err(Refusal::path(error, Access::Read)),
+        if error.is_unknown() {
+            Ok(Self { name: name(path), reason: error.to_string() })
+        } else {
+            Err(Refusal::path(error, Access::Read))
         }
     }
 }

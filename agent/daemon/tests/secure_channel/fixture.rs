@@ -56,9 +56,12 @@ impl Authority {
         if !common_name.is_empty() {
             params.distinguished_name.push(DnType::CommonName, common_name);
         }
-        let name = |name: &&str| match name.contains(':') {
-            true => SanType::URI((*name).try_into().unwrap()),
-            false => SanType::DnsName((*name).try_into().unwrap()),
+        let name = |name: &&str| {
+            if name.contains(':') {
+                SanType::URI((*name).try_into().unwrap())
+            } else {
+                SanType::DnsName((*name).try_into().unwrap())
+            }
         };
         params.subject_alt_names = names.iter().map(name).collect();
         let key = KeyPair::generate().unwrap();

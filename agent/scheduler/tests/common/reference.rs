@@ -88,9 +88,12 @@ impl Reference {
             there.extend(come.into_iter().map(|it| (it.thing.key(), it.thing.clone())));
         }
         // Reducible values have all members that are available in the end.
-        let members = |thing: &Thing| match thing.is_reducible() {
-            true => thing.with_members(|target| there.values().any(|it| it.offers(target))),
-            false => None,
+        let members = |thing: &Thing| {
+            if thing.is_reducible() {
+                thing.with_members(|target| there.values().any(|it| it.offers(target)))
+            } else {
+                None
+            }
         };
         let parts = there.values().filter_map(members).map(|thing| (thing.key(), thing));
         let parts: BTreeMap<Key, Thing> = parts.collect();

@@ -181,9 +181,8 @@ impl World {
     }
 
     fn marked(change: &str) -> String {
-        let marked = |item: &str| match item.trim().starts_with('-') {
-            true => item.trim().to_owned(),
-            false => mark(item.trim()),
+        let marked = |item: &str| {
+            if item.trim().starts_with('-') { item.trim().to_owned() } else { mark(item.trim()) }
         };
         let items = change.split(';').filter(|item| !item.trim().is_empty());
         items.map(marked).collect::<Vec<_>>().join("; ")

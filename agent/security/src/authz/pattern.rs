@@ -19,10 +19,8 @@ pub struct PatternError;
 
 impl Pattern {
     pub(super) fn parse(text: &str) -> Result<Self, PatternError> {
-        let part = |part: &str| match part.contains('*') {
-            true => Err(PatternError),
-            false => Ok(part.to_owned()),
-        };
+        let part =
+            |part: &str| if part.contains('*') { Err(PatternError) } else { Ok(part.to_owned()) };
         match (text, text.strip_suffix('*'), text.strip_prefix('*')) {
             ("*", ..) => Ok(Self::Presence),
             (_, Some(prefix), _) => Ok(Self::Prefix(part(prefix)?)),

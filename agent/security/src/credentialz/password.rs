@@ -54,9 +54,10 @@ impl CryptHash {
         let malformed = CryptError::Malformed("MD5-crypt");
         let (salt, hash) =
             text.strip_prefix("$1$").and_then(|rest| rest.split_once('$')).ok_or(malformed)?;
-        match is_salt(salt, MD5_SALT) && is_hash(hash, MD5_DIGITS) {
-            true => Ok(Self::unchecked(text)),
-            false => Err(malformed),
+        if is_salt(salt, MD5_SALT) && is_hash(hash, MD5_DIGITS) {
+            Ok(Self::unchecked(text))
+        } else {
+            Err(malformed)
         }
     }
 
@@ -77,9 +78,10 @@ impl CryptHash {
             }
         }
         let (salt, hash) = rest.split_once('$').ok_or(malformed)?;
-        match is_salt(salt, SHA512_SALT) && is_hash(hash, SHA512_DIGITS) {
-            true => Ok(Self::unchecked(text)),
-            false => Err(malformed),
+        if is_salt(salt, SHA512_SALT) && is_hash(hash, SHA512_DIGITS) {
+            Ok(Self::unchecked(text))
+        } else {
+            Err(malformed)
         }
     }
 

@@ -364,13 +364,15 @@ impl CredentialzRules {
             let number = at + 1;
             let read =
                 |source| CredentialzError::Key { what: "host keys".to_owned(), number, source };
-            let private = match artefact.private_key.is_empty() {
-                true => None,
-                false => Some(PrivateKey::parse(&artefact.private_key).map_err(read)?),
+            let private = if artefact.private_key.is_empty() {
+                None
+            } else {
+                Some(PrivateKey::parse(&artefact.private_key).map_err(read)?)
             };
-            let certificate = match artefact.certificate.is_empty() {
-                true => None,
-                false => Some(Certificate::parse_for_host(&artefact.certificate).map_err(read)?),
+            let certificate = if artefact.certificate.is_empty() {
+                None
+            } else {
+                Some(Certificate::parse_for_host(&artefact.certificate).map_err(read)?)
             };
             match (private, certificate) {
                 (None, None) => return Err(CredentialzError::EmptyArtefact { number }),

@@ -54,9 +54,10 @@ impl Task {
     pub(super) fn delete_links(&mut self, batch: &mut Batch, range: Range<usize>) {
         self.flush(batch, range.start);
         let leaving = self.encode_deletions(batch, range.clone());
-        let alone = match leaving.len() >= FEW && self.has_no_foreign_member(&leaving) {
-            true => self.delete_group(leaving),
-            false => leaving,
+        let alone = if leaving.len() >= FEW && self.has_no_foreign_member(&leaving) {
+            self.delete_group(leaving)
+        } else {
+            leaving
         };
         self.delete_singly(batch, alone, range);
     }

@@ -53,9 +53,10 @@ impl Counters {
             Mode::Read => &mut counts.reads,
             Mode::Write => &mut counts.writes,
         };
-        let (times, last) = match permitted {
-            true => (&mut tally.accepts, &mut tally.last_accept_ns),
-            false => (&mut tally.rejects, &mut tally.last_reject_ns),
+        let (times, last) = if permitted {
+            (&mut tally.accepts, &mut tally.last_accept_ns)
+        } else {
+            (&mut tally.rejects, &mut tally.last_reject_ns)
         };
         *times += 1;
         *last = now_ns();

@@ -197,10 +197,7 @@ impl EditAuthorizer for PathPermissions {
         let view = self.write(origin.into());
         let schema = before.models().schema(origin);
         let mut search = Search { view, schema, path: path.clone(), exception: &is_unchanged };
-        match search.finds(position(view, &path.0), supplied) {
-            true => Err(search.path),
-            false => Ok(()),
-        }
+        if search.finds(position(view, &path.0), supplied) { Err(search.path) } else { Ok(()) }
     }
 
     fn may_change(

@@ -189,10 +189,8 @@ impl Trial {
         caller: &Caller,
         why: &Refusal,
     ) -> Result<(), Refusal> {
-        let back = match self.with_boot {
-            true => change(core, caller, BootChange::GoBack).await,
-            false => Ok(()),
-        };
+        let back =
+            if self.with_boot { change(core, caller, BootChange::GoBack).await } else { Ok(()) };
         self.seeds.undo(why).await;
         back.inspect_err(|refusal| {
             warn!(

@@ -70,9 +70,10 @@ impl<D: Datastore> authz_server::Authz for AuthzService<D> {
             return Err(Refusal::invalid(reason).into());
         }
         let (allowed, version) = self.face.authz.probe(&user, &rpc);
-        let action = match allowed {
-            true => authz::probe_response::Action::Permit,
-            false => authz::probe_response::Action::Deny,
+        let action = if allowed {
+            authz::probe_response::Action::Permit
+        } else {
+            authz::probe_response::Action::Deny
         };
         Ok(Response::new(authz::ProbeResponse { action: action.into(), version }))
     }

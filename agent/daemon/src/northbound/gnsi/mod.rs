@@ -43,8 +43,9 @@ fn admin<T>(core: &impl Datastore, request: &Request<T>, attempt: &str) -> Resul
 
 /// Refuses all requests while the operator has switched gNSI off.
 fn switched_on(core: &impl Datastore) -> Result<(), Refusal> {
-    match core.configuration().layers().is_on(layer::Namespace::Gnsi) {
-        true => Ok(()),
-        false => Err(Refusal::precondition("gNSI is switched off on this box")),
+    if core.configuration().layers().is_on(layer::Namespace::Gnsi) {
+        Ok(())
+    } else {
+        Err(Refusal::precondition("gNSI is switched off on this box"))
     }
 }

@@ -243,9 +243,10 @@ async fn a_caller_that_no_rule_allows_reaches_no_service_by_any_kind_of_rpc() {
         // One request is invalid for its service, the other has no service here: authorization is checked before both.
         let ping = SystemClient::new(channel.clone()).ping(PingRequest::default()).await;
         let nowhere = FileClient::new(channel).stat(StatRequest::default()).await;
-        let want = match allowed {
-            true => (Code::InvalidArgument, Code::Unimplemented),
-            false => (Code::PermissionDenied, Code::PermissionDenied),
+        let want = if allowed {
+            (Code::InvalidArgument, Code::Unimplemented)
+        } else {
+            (Code::PermissionDenied, Code::PermissionDenied)
         };
         assert_eq!((ping.unwrap_err().code(), nowhere.unwrap_err().code()), want);
     }

@@ -205,9 +205,10 @@ fn tree(leaves: &BTreeSet<String>, born: u32) -> Tree<LeafVersion> {
         // The entry of eth0 is never deleted.
         let born = if leaf.contains("eth0") { 1 } else { born };
         let stamp = LeafVersion { time_ns: born.into(), changes: 1, incarnation: born };
-        let value = match leaf.ends_with("/name") {
-            true => Value::Str(leaf.split(['=', ']']).nth(1).unwrap_or_default().into()),
-            false => Value::Str(leaf.as_str().into()),
+        let value = if leaf.ends_with("/name") {
+            Value::Str(leaf.split(['=', ']']).nth(1).unwrap_or_default().into())
+        } else {
+            Value::Str(leaf.as_str().into())
         };
         tree.set_leaf(&MODELS.openconfig, &path, Leaf::new(value, stamp));
     }
