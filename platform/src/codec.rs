@@ -177,7 +177,8 @@ impl<'a, V: 'static> Op<'a, V> {
         fn typed<V: 'static>(value: Option<&SharedValue>) -> Option<&V> {
             value?.as_any().downcast_ref()
         }
-        let (old, new) = (typed(operation.old.as_ref()), typed(operation.new.as_ref()));
+        let old = typed(operation.old.as_ref());
+        let new = typed(operation.new.as_ref());
         Some(match operation.action {
             Action::Create => Self::Create(new?),
             Action::Adopt => Self::Adopt { old: old?, new: new? },

@@ -171,7 +171,8 @@ fn rfc3339(time: SystemTime) -> String {
 fn civil_from_days(days: u64) -> (u64, u64, u64) {
     const DAYS_IN_400_YEARS: u64 = 146_097;
     let shifted = days + 719_468; // days from 0000-03-01 to 1970-01-01
-    let (era, day) = (shifted / DAYS_IN_400_YEARS, shifted % DAYS_IN_400_YEARS);
+    let era = shifted / DAYS_IN_400_YEARS;
+    let day = shifted % DAYS_IN_400_YEARS;
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;

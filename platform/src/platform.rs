@@ -75,7 +75,8 @@ impl Platform {
             NetnsSetting::Current => settings.hostname.clone(),
             NetnsSetting::Given(_) => HostnameWriter::Direct,
         };
-        let (root, vault) = (settings.root.clone(), Arc::clone(&settings.vault));
+        let root = settings.root.clone();
+        let vault = Arc::clone(&settings.vault);
         let place = FileTransportSettings { root, hostname, vault };
         let texts = FileTransport::start(Arc::clone(&netns), place, codecs, mailbox)?;
         let mut platform = Self { rtnetlink, texts, probes: Probes::new(netns) };

@@ -24,7 +24,7 @@ const RTM_NEWLINK: u16 = 16;
 pub(crate) const RTMGRP_LINK: u32 = 1;
 /// `IFF_RUNNING`: the link has carrier and is up.
 const IFF_RUNNING: u32 = 0x40;
-/// Pause between two events, so that each is told by itself.
+/// Pause between two events, so that each is notified by itself.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The link whose carrier comes and goes with its peer.
@@ -85,7 +85,7 @@ impl NoticeProbe {
     }
 }
 
-/// Changes the carrier until it is told to stop, each time when the change before was told.
+/// Changes the carrier until it is stopped, each time after the notice of the change before.
 async fn toggle(subscription: &mut Subscription, is_over: &AtomicBool) -> Result<Vec<Duration>> {
     let listener = CarrierListener::open()?;
     let mut delays = Vec::new();

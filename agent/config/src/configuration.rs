@@ -107,7 +107,8 @@ impl Configuration {
     #[must_use]
     pub fn with_models(&self, models: Arc<Models>) -> Self {
         let new = Self::new(models, self.layers.clone());
-        let (images, ground) = (new.images.sharing(&self.images), new.ground.sharing(&self.ground));
+        let images = new.images.sharing(&self.images);
+        let ground = new.ground.sharing(&self.ground);
         Self { models: new.models, images, ground, work: new.work, ..self.clone() }
     }
 
@@ -318,7 +319,7 @@ impl Configuration {
         &mut self.layers
     }
 
-    /// The models, for whoever keeps them.
+    /// The models, shared.
     pub fn shared_models(&self) -> &Arc<Models> {
         &self.models
     }

@@ -49,8 +49,8 @@ impl Configuration {
         let mut tree = Tree::new();
         for port in ports {
             add(self.models(), &mut tree, port).map_err(|error| {
-                let (path, cause) =
-                    (format!("/interfaces/interface[name={}]", port.name), EditCause::from(&error));
+                let path = format!("/interfaces/interface[name={}]", port.name);
+                let cause = EditCause::from(&error);
                 EditErrors(vec![EditError { operation: EditOperation::Lease, path, cause }])
             })?;
         }

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_text_is_kept_once() {
-        let (one, other) = (Name::of("kept-once"), Name::of(&String::from("kept-once")));
+        let one = Name::of("kept-once");
+        let other = Name::of(&String::from("kept-once"));
         assert!(std::ptr::eq(one.as_str(), other.as_str()));
         assert_eq!(one, Name::constant("kept-once"));
         assert!(Name::of("a") < Name::of("b") && Name::of("b") < Name::of("ba"));

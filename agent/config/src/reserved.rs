@@ -76,7 +76,8 @@ impl Configuration {
             Origin::OpenConfig => (map.path_to_native(path), Some(path.clone())),
         };
         let holds = |layer: LayerKey, path: &Option<InstancePath>| {
-            let (schema, tree) = (self.models().schema(layer.origin), layers.tree(layer));
+            let schema = self.models().schema(layer.origin);
+            let tree = layers.tree(layer);
             path.as_ref().is_some_and(|path| match (is_leaf, is_entry) {
                 (true, _) => tree.leaf(path).is_some() || holds_entry_of(schema, tree, path),
                 (false, true) => holds_entry(schema, tree, &path.0),

@@ -104,11 +104,15 @@ pub(super) struct CredentialValues {
 impl CoreTask {
     /// Examines a change on another thread.
     pub(super) fn examine(&mut self, intent: Box<Intent>, commit: &mut CommitInFlight) {
-        let (configuration, examiner) = (self.configuration.clone(), Arc::clone(&self.examiner));
-        let (base, applied) = (configuration.clone(), self.commits.applied());
+        let configuration = self.configuration.clone();
+        let examiner = Arc::clone(&self.examiner);
+        let base = configuration.clone();
+        let applied = self.commits.applied();
         commit.base = Some(ExaminationBase { configuration: base, applied });
-        let (ticket, is_dry_run) = (commit.ticket, commit.reply.is_dry_run());
-        let (source, credentials) = (self.credential_source.clone(), Arc::clone(&self.credentials));
+        let ticket = commit.ticket;
+        let is_dry_run = commit.reply.is_dry_run();
+        let source = self.credential_source.clone();
+        let credentials = Arc::clone(&self.credentials);
         let removed = match *intent {
             Intent::FactoryReset { .. } => {
                 self.credential_values.keys().map(|key| (key.clone(), None)).collect()
@@ -311,7 +315,8 @@ impl Examiner {
 
     /// Error for an object that cannot be made, with its path in the model of the request.
     pub(super) fn object_error(&self, error: &ObjectError, origin: Origin) -> CommitError {
-        let (path, reason) = (self.display(&error.path, origin), excerpt(&error.reason));
+        let path = self.display(&error.path, origin);
+        let reason = excerpt(&error.reason);
         CommitError::Object { path, reason }
     }
 

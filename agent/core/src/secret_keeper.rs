@@ -50,7 +50,7 @@ impl SecretKeeper for UserSecrets {
     }
 }
 
-/// True when a hash that is held was made from this password.
+/// True when the stored hash was made from this password.
 fn fits(password: &str, stored: &SecretRef) -> bool {
     let hash =
         std::str::from_utf8(stored.expose()).ok().and_then(|text| CryptHash::parse(text).ok());

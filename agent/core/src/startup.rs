@@ -106,7 +106,8 @@ impl Core {
             services,
             ..
         } = parts;
-        let (software, undertakings) = (parts.software_version, parts.undertakings);
+        let software = parts.software_version;
+        let undertakings = parts.undertakings;
         let examiner = Arc::new(Examiner::new(Arc::clone(&models), profiles)?);
         let next_number = loaded.last_transaction + 1;
         let taken_back = layers_before_rollbacks(&models, &loaded)?;
@@ -164,7 +165,8 @@ impl Core {
         let event_tx = EventSender::default();
         let event_source = event_tx.source();
         let engine = SharedEngine::new(engine);
-        let (read_beside, registry) = (engine.clone(), Arc::clone(&examiner.registry));
+        let read_beside = engine.clone();
+        let registry = Arc::clone(&examiner.registry);
         let mut task = CoreTask {
             configuration,
             engine,

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// An agent that was told to reboot does so when nothing of it runs any more.
+/// Exit code after a run; carries out a requested restart or reboot first, as no part of the agent runs any more.
 fn ended((end, hostname): (RunEnd, HostnameWriter)) -> ExitCode {
     let failure = match end {
         RunEnd::Signal => return ExitCode::SUCCESS,

@@ -120,7 +120,7 @@ pub enum RunError {
     Ended(&'static str),
 }
 
-/// Runs until the process is told to end.
+/// Runs until a signal or a client ends the process.
 ///
 /// # Errors
 /// When a part cannot be started, or ends by itself.
@@ -223,7 +223,8 @@ async fn serve(
     let local = local::start(&socket, listened)?;
     let _introspection = match settings.introspect {
         Some(address) => {
-            let (token, state) = (settings.introspect_token, settings.state.path());
+            let token = settings.introspect_token;
+            let state = settings.state.path();
             Some(tcp::start(address, token, state, running.introspection).await?)
         }
         None => None,

@@ -58,7 +58,8 @@ struct SharedObject {
 impl Instances {
     fn of<'t>(state: ObservedBox, tags: impl Iterator<Item = &'t ServiceTag>) -> Self {
         let configuration = state.configuration();
-        let (models, claims) = (configuration.models(), configuration.layers().claims());
+        let models = configuration.models();
+        let claims = configuration.layers().claims();
         let mut found = BTreeMap::new();
         for (key, _) in tags.flat_map(|tag| claims.of_instance(tag)) {
             let objects = claims.shared_objects(models, key).into_iter();

@@ -15,9 +15,9 @@
 //!
 //! The list of watchers is walked only when `providers` becomes 1 or 0, so a change costs its own offers plus the
 //! watchers of targets that were gained or lost. Whatever a plan may read is changed by methods of the graph alone, each
-//! of which writes an entry of the [`ChangeLog`]: planes of nodes, pre-images, counts and watchers of targets. Invariants, which [`Engine::audit`](crate::Engine::audit) recomputes:
-//! `unmet` of a node is the number of its `need_targets` with no providers; `providers` counts every present value,
-//! `dependents` only values of ours.
+//! of which writes an entry of the [`ChangeLog`]: planes of nodes, pre-images, counts and watchers of targets.
+//! Invariants, which [`Engine::audit`](crate::Engine::audit) recomputes: `unmet` of a node is the number of its
+//! `need_targets` with no providers; `providers` counts every present value, `dependents` only values of ours.
 
 mod change_log;
 mod node;

@@ -1,7 +1,7 @@
 //! Targets that a value provides, and an index that finds entries by them.
 //!
 //! A value provides its own key, every prefix of its key, its offers, and each address that its prefixes contain. The
-//! last are found in an ordered set of the addresses somebody needs: a prefix contains one range of them.
+//! last are found in an ordered set of the addresses that values need: a prefix contains one range of them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn an_address_in_two_sets_is_listed_once() {
-        let (mut one, mut other) = (Addresses::default(), Addresses::default());
+        let mut one = Addresses::default();
+        let mut other = Addresses::default();
         for address in ["10.0.0.2", "10.0.0.1"] {
             one.insert(254, address.parse().unwrap());
         }

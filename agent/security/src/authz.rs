@@ -1,4 +1,4 @@
-//! Authorization of rpcs: policies in the form of gRFC A43.
+//! Authorization of RPCs: policies in the form of gRFC A43.
 //!
 //! A policy is a JSON document with a name, `deny_rules` and `allow_rules`. [`Policy::parse`] refuses every field
 //! that it does not know, so that no rule means less than its author thinks. [`Policy::decide`] asks the deny

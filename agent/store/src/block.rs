@@ -133,7 +133,7 @@ impl BlockBuilder {
         self.block.octets.is_empty()
     }
 
-    /// True when the entry belongs into this block, not into the next one.
+    /// True when the entry belongs to this block, not to the next one.
     fn has_room(&self, key: &[u8], value: &[u8]) -> bool {
         let size = self.block.size();
         let entry =

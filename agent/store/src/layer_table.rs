@@ -30,7 +30,7 @@ pub(super) type PreImage<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<(), Sto
 
 const ATTEMPT: &str = "write rows in blocks";
 
-/// Makes `changes`, ascending by key; the last one of a key counts. `earlier` is told once of each key.
+/// Makes `changes`, ascending by key; the last one of a key counts. `earlier` is called once for each key.
 pub(super) fn apply(
     table: &mut BytesTable<'_>,
     changes: &[&Change],

@@ -115,7 +115,7 @@ impl<'t> Tables<'t> {
         })
     }
 
-    /// Makes changes in the order of tables and keys; the last one of a key counts. `earlier` is told once of each row.
+    /// Makes changes in the order of tables and keys; the last one of a key counts. `earlier` is called once for each row.
     fn put(
         &mut self,
         changes: &[Change],

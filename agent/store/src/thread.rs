@@ -36,7 +36,7 @@ impl DatabaseThread {
         Self { database, command_rx, undecided: VecDeque::new() }
     }
 
-    /// Carries commands out until the store is closed, or nobody has a handle of it any more.
+    /// Carries commands out until the store is closed, or no handle of it is left.
     pub(super) fn run(mut self) {
         let mut closing = None;
         while let Some(command) = self.next_command() {

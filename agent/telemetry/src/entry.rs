@@ -2,7 +2,7 @@
 //!
 //! A revision holds a hundred thousand routes, of which readers look at few. Entries of such lists are not stored as
 //! branches but as what their branches follow from: the entry of the configuration, and the values that the engine holds.
-//! Both are in memory anyway. The branch is derived when somebody reads it:
+//! Both are in memory anyway. The branch is derived when it is read:
 //!
 //! ```text
 //!  configuration  [prefix, next-hops]   --+

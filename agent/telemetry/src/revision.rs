@@ -32,7 +32,7 @@ pub struct LeafVersion {
 pub struct Revision {
     /// Models of the configuration that is shown. Their schemas have every node of both trees.
     pub models: Arc<Models>,
-    /// Lists whose entries are derived when somebody reads them.
+    /// Lists whose entries are derived when they are read.
     pub derived: Arc<DerivedLists>,
     pub number: u64,
     /// Time of the commit or event that resulted in this revision, in nanoseconds since 1970.

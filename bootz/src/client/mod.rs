@@ -324,7 +324,8 @@ impl Client {
     fn start(&mut self, factory_new: bool, around: &mut StepContext<'_>) {
         if factory_new && self.record.parameters.is_none() && self.settings.port.is_some() {
             self.log("the box is factory-new: starting to bootstrap by DHCP");
-            let (entry, stage) = (ServerDiscovery::Dhcp, BootstrapStage::Attempting);
+            let entry = ServerDiscovery::Dhcp;
+            let stage = BootstrapStage::Attempting;
             self.record.parameters = Some(Parameters { entry, stage });
         }
         self.resume(around);

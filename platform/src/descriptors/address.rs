@@ -313,7 +313,8 @@ mod tests {
 
     #[test]
     fn address_origin_follows_protocol_and_flags() {
-        let (set, temporary) = (AddressFlags::Permanent, AddressFlags::Secondary);
+        let set = AddressFlags::Permanent;
+        let temporary = AddressFlags::Secondary;
         let check = |ip: &str, proto, flags, want: AddressOrigin| {
             assert_eq!(origin(ip.parse().unwrap(), proto, flags), want, "{ip} {proto:?} {flags:?}");
         };

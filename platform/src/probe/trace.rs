@@ -180,7 +180,8 @@ impl Trace {
         let unsent = |error| ProbeError::send_failed(to, PAYLOAD, error);
         match self.settings.by {
             TraceProtocol::Icmp => {
-                let (identifier, sequence) = (self.identifier, self.sent + 1);
+                let identifier = self.identifier;
+                let sequence = self.sent + 1;
                 self.icmp.set_hop_limit(self.hop).map_err(unsent)?;
                 let message = packet::echo(to, identifier, sequence, &[0; PAYLOAD]);
                 self.icmp.send_to(&message, to).map_err(unsent)?;
@@ -242,7 +243,8 @@ impl Trace {
         }
         let sent = self.take_sent_time(connected.mark)?;
         self.arrived = true;
-        let (time, from) = (connected.at - sent, Some(self.settings.target.destination));
+        let time = connected.at - sent;
+        let from = Some(self.settings.target.destination);
         Some(HopAnswer { hop: self.hop, from, time, outcome: ProbeOutcome::Reached, code: 0 })
     }
 

@@ -262,7 +262,8 @@ mod tests {
     #[test]
     fn no_block_is_written_through_a_symbolic_link() {
         let root = tempfile::tempdir().unwrap();
-        let (target, link) = (root.path().join("kept"), root.path().join("resolv.conf"));
+        let target = root.path().join("kept");
+        let link = root.path().join("resolv.conf");
         fs::write(&target, "nameserver 192.0.2.53\n").unwrap();
         symlink(&target, &link).unwrap();
         let files = Root::new(root.path().to_owned());

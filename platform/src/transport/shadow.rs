@@ -63,7 +63,8 @@ impl<'r> ShadowFile<'r> {
         let content = read(&file)?.ok_or_else(missing)?;
         let line = line_of(&content, account).ok_or_else(missing)?;
         let mut fields = line.split(|octet| *octet == b':');
-        let (name, before) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        let name = fields.next().unwrap_or_default();
+        let before = fields.next().unwrap_or_default();
         keep(before)?;
         let today =
             SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs() / DAY_S);

@@ -232,7 +232,8 @@ impl Task {
         Ok(match ReadQuery::of(key) {
             ReadQuery::Hostname => Some(codecs::hostname(&uts::read()?)),
             ReadQuery::File(path) => {
-                let (text, link) = (self.root.read(&path)?, self.root.link(&path)?);
+                let text = self.root.read(&path)?;
+                let link = self.root.link(&path)?;
                 Some(codecs::text_file(&path, text.as_deref(), link))
             }
             query => self.credentials.read(&query)?,

@@ -126,7 +126,7 @@ impl<M: StoredMeta> TreeLines<'_, M> {
     }
 }
 
-/// Prints statements. Those below an `Create` follow it.
+/// Prints statements. Those below a `Create` follow it.
 pub(super) fn write(grammar: &Grammar<'_>, lines: &[PrintedLine]) -> String {
     let root = OpenBlock { steps: 0, at: grammar.schema().root() };
     let mut writer = Writer { grammar, out: String::new(), path: &[], open: vec![root] };

@@ -215,8 +215,8 @@ impl<'a> EditSession<'a> {
     /// for those in `kept`.
     fn restore_factory_ports(&mut self, named: (Origin, &PathPattern), kept: &[InstancePath]) {
         let (origin, layer) = (named.0, LayerKey::client(named.0));
-        let (visible, layer_tree) =
-            (self.before.config_view(origin), self.layers.tree(layer).clone());
+        let visible = self.before.config_view(origin);
+        let layer_tree = self.layers.tree(layer).clone();
         let sent_back = |port: &Port<'_>| port.path(origin).is_some_and(|it| kept.contains(it));
         let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
         self.ports.restore(tree, named, |port| {
@@ -443,7 +443,8 @@ impl<'a> EditSession<'a> {
             return Ok(());
         };
         for (container, leaf, place) in self.models().map.mirrors(origin, *list) {
-            let (entry_value, leaf_value) = (&keys[*place], payload.value(*leaf));
+            let entry_value = &keys[*place];
+            let leaf_value = payload.value(*leaf);
             if let Some(leaf_value) =
                 leaf_value.filter(|leaf_value| container == inside && *leaf_value != entry_value)
             {

@@ -116,7 +116,8 @@ impl EditSession<'_> {
             StatementAction::No => {
                 let before = self.before.layers().tree(LayerKey::CLIENT_NATIVE);
                 let present = tree.remove(schema, path) || before.get(path).is_some();
-                let (pattern, remaining) = (PathPattern::from(path), tree.clone());
+                let pattern = PathPattern::from(path);
+                let remaining = tree.clone();
                 self.ports.restore(tree, (Origin::Native, &pattern), |port| {
                     present && !port.is_in(Origin::Native, &remaining)
                 });

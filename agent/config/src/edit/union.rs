@@ -141,7 +141,8 @@ impl EditSession<'_> {
             }
         }
         for origin in [Origin::OpenConfig, Origin::Native] {
-            let (layer, schema) = (LayerKey::client(origin), self.models().schema(origin));
+            let layer = LayerKey::client(origin);
+            let schema = self.models().schema(origin);
             let root = InstancePath::root();
             let mut merge = SubtreeMerge::new(schema, (origin, &root), &mut self.additions);
             let merged =
@@ -154,7 +155,8 @@ impl EditSession<'_> {
         if supplied.annotation.is_some() {
             self.layers.annotation = supplied.annotation.clone();
         }
-        let (tree, before) = (self.layers.tree_mut(LayerKey::CLIENT_NATIVE), self.before);
+        let tree = self.layers.tree_mut(LayerKey::CLIENT_NATIVE);
+        let before = self.before;
         let both = [Origin::OpenConfig, Origin::Native];
         for (origin, path) in &paths {
             self.ports.restore(tree, (*origin, &PathPattern::from(path)), |port| {

@@ -49,8 +49,7 @@ use crate::union::leased_links;
 use paths::{Access, TouchedPaths};
 use walk::Walk;
 
-/// Number of changes under way for which the limit of entries is kept: together they have room, when each takes no more
-/// than this part of it.
+/// Changes under way that have room within the limit of entries together: each may take this part of the limit.
 const CHANGES_UNDER_WAY: usize = 64;
 
 /// What a change writes and reads.
@@ -136,7 +135,8 @@ impl Footprint {
                 walk.differences(Some(old), Some(new));
             }
         }
-        let (before, after) = (base.effective().root(), candidate.effective().root());
+        let before = base.effective().root();
+        let after = candidate.effective().root();
         if !Arc::ptr_eq(before, after) {
             let mut walk = Walk::new(models, Origin::Native, false, &mut footprint);
             walk.differences(Some(before), Some(after));

@@ -32,7 +32,7 @@ impl Schema {
     }
 }
 
-/// Numbers of a schema that was compiled anew, by its own ones.
+/// Node and module numbers of the earlier schema, by those of the recompiled one.
 struct Renumbering {
     nodes: Vec<NodeId>,
     modules: Vec<ModuleId>,
@@ -59,7 +59,8 @@ impl Renumbering {
             }));
         }
         // Parents come before their children, so the number of a node's parent is known.
-        let (mut nodes, mut next) = (vec![before.root(); fresh.nodes.len()], before.nodes.len());
+        let mut nodes = vec![before.root(); fresh.nodes.len()];
+        let mut next = before.nodes.len();
         let mut found_again = 1;
         for node in &fresh.nodes[1..] {
             let parent = node.parent.map(|it| nodes[it.0 as usize]);

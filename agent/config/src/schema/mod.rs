@@ -1,6 +1,6 @@
 //! Compiled schemas: the nodes of each origin and the types of their values.
 //!
-//! A schema is compiled from the YANG modules at start, and anew when modules are appended ([`Schema::appended`]).
+//! A schema is compiled from the YANG modules at start, and again when modules are appended ([`Schema::appended`]).
 
 mod append;
 mod compile;

@@ -19,7 +19,7 @@ pub struct Validator {
 pub struct InvalidData(pub String);
 
 impl Schema {
-    /// Compiles all modules of this schema anew, for documents to be checked by.
+    /// Compiles all modules of this schema again, to check documents against them.
     ///
     /// # Errors
     /// When libyang refuses a module, which it took before.

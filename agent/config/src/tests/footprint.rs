@@ -1,5 +1,5 @@
-//! Changes that were examined on one configuration and committed one after the other: what keeps clear can be rebased,
-//! in any order, and comes to the same as one examination after the other.
+//! Changes examined on one configuration and committed one after the other: those with disjoint footprints can be
+//! rebased in any order, with the result of one examination after the other.
 
 use std::cell::Cell;
 

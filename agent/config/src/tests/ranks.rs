@@ -1,4 +1,4 @@
-//! One leaf asked for by any of the layers, against UNION.md section 2 written down plainly.
+//! One leaf that any of the layers may set, against a plain transcription of UNION.md section 2.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ fn layers_of(stack: &LayerContents, off: bool) -> Layers {
     layers
 }
 
-/// The sentences of UNION.md 2 in their order. None: no layer has the interface.
+/// Value of `enabled` by the sentences of UNION.md 2, in their order; `None` when no layer has the interface.
 fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
     let content = |layer| stack.iter().find(|(it, _)| *it == layer).unwrap().1;
     let is_explicit = |layers: &[LayerKey]| {

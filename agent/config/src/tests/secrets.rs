@@ -188,7 +188,7 @@ fn a_password_stays_while_some_client_asks_for_the_user() {
     check_held(&[&user_request(), "union cli: system user ada role read-only"], &[TWELVE]);
     check_held(&[&user_request(), "union cli: system user bob role read-only"], &[]);
 
-    // What the factory gave is nobody's wish.
+    // Factory values are not requested by any client.
     let box_ = factory("update cli: system user ada role admin").switched(Namespace::Gnsi, false);
     let with_password = edited(&box_, &password);
     assert_eq!(secret_lines(&with_password), [TWELVE]);

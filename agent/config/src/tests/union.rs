@@ -343,7 +343,7 @@ fn openconfig_defaults_rank_between_explicit_and_factory_values() {
     }
 }
 
-/// Case 9: an address of its own hides what a port leased of that family, and gives it back.
+/// Case 9: a configured address hides the leases of its family on the port until it is removed.
 #[test]
 fn configured_addresses_hide_leases_and_removal_restores_them() {
     let port = "/interfaces/interface[name=eth0]";

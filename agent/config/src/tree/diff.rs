@@ -26,7 +26,8 @@ pub(crate) fn beside<'b, M: LeafMeta>(
     new: Option<&'b Branch<M>>,
 ) -> impl Iterator<Item = (NodeId, Option<&'b Child<M>>, Option<&'b Child<M>>)> {
     let children = |of: Option<&'b Branch<M>>| of.map_or(&[][..], Branch::children).iter();
-    let (mut olds, mut news) = (children(old).peekable(), children(new).peekable());
+    let mut olds = children(old).peekable();
+    let mut news = children(new).peekable();
     std::iter::from_fn(move || {
         let order = match (olds.peek(), news.peek()) {
             (None, None) => return None,

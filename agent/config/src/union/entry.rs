@@ -38,7 +38,8 @@ impl<'a> Union<'a> {
         let it = &models.map.anchors[anchor];
         let without_shell = self.without_shell(it, inputs, old);
         let effective_inputs = without_shell.as_deref().unwrap_or(inputs);
-        let (absent, problems) = (self.is_absent(it, effective_inputs), self.problems.len());
+        let absent = self.is_absent(it, effective_inputs);
+        let problems = self.problems.len();
         let lists: Vec<ListResult> =
             it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
         let mut effective = Branch::with_capacity(it.leaves.len());
@@ -189,7 +190,8 @@ impl<'a> Union<'a> {
         let missed = !anchor.one_of.is_empty()
             && anchor.one_of.iter().all(|leaf| entry.leaf(*leaf).is_none());
         if missed && Self::is_own_doing(inputs) {
-            let (native, one_of) = (self.native_path(), anchor.one_of.clone());
+            let native = self.native_path();
+            let one_of = anchor.one_of.clone();
             self.problems.push(Problem::MissingOneOf { native, one_of });
         }
     }

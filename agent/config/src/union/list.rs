@@ -171,8 +171,8 @@ impl<'a> Union<'a> {
         let after = self.entry(child, &inputs, &before);
         self.place.pop();
         let client_entry = |at: Option<usize>| at.and_then(|at| inputs[at].new);
-        let (held_native, held_openconfig) =
-            (client_entry(self.client_native), client_entry(self.client_openconfig));
+        let held_native = client_entry(self.client_native);
+        let held_openconfig = client_entry(self.client_openconfig);
         ComputedEntry { keys, openconfig_keys, after, held_native, held_openconfig }
     }
 

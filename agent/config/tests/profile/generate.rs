@@ -270,7 +270,7 @@ impl Profile {
     }
 }
 
-/// The canonical form of what a type holds, told by the names of its typedefs.
+/// Canonical form of the values of a type, known from the names of its typedefs.
 fn canonical(spec: &Value, typedef: &str) -> Option<&'static str> {
     let own = match typedef.split_once(':').map_or("", |(_, name)| name) {
         "ip-address" | "ipv4-address" | "ipv6-address" => Some("ip-address"),

@@ -70,7 +70,8 @@ impl Layer {
 
     fn record(&self, request: &Request<Body>) -> CallRecord {
         let peer = request.extensions().get::<Peer>().cloned();
-        let (accounts, methods) = (self.gnsi.accounts.clone(), self.methods.clone());
+        let accounts = self.gnsi.accounts.clone();
+        let methods = self.methods.clone();
         CallRecord::new(accounts, methods, request.uri().path(), peer)
     }
 

@@ -165,7 +165,8 @@ impl CallRecord {
             user: state.login.user(),
             authn: state.login.authn().filter(|_| stage != SessionStage::Logout),
         };
-        let (family, path) = (Methods::family(&self.path), self.path.as_str().into());
+        let family = Methods::family(&self.path);
+        let path = self.path.as_str().into();
         let activity = Activity::Rpc(Rpc { family, path, payload, authz });
         let account = AccountingEvent { session, activity };
         match self.refused_kind(state) {

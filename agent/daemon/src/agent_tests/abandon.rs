@@ -1,4 +1,4 @@
-//! Examinations that end when nobody waits for the answer.
+//! Examinations that end when no client waits for the answer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};

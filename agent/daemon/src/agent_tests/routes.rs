@@ -49,7 +49,7 @@ fn kernel_routes(kernel: &SimulatedKernel) -> String {
     metrics.map(|metric| metric.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// The protocol is no value, and the entry of a route stands for nothing but its kernel route.
+/// A protocol has no value, and the entry of a route has one, its kernel route.
 #[tokio::test]
 async fn the_planner_visits_a_route_once() {
     const COUNT: u16 = 1000;

@@ -80,8 +80,8 @@ impl BackOff {
     /// Charges an attempt, if it may be made now. A charged attempt has to be settled once: by [`BackOff::failed`] or
     /// [`BackOff::refund`].
     pub(super) fn begin(&mut self, source: IpAddr, name: NameKey, now: Instant) -> Verdict {
-        let (pair, alone) =
-            (self.pairs.verdict(&(source, name), now), self.sources.verdict(&source, now));
+        let pair = self.pairs.verdict(&(source, name), now);
+        let alone = self.sources.verdict(&source, now);
         let retry = [pair, alone].into_iter().filter_map(TableVerdict::wait).max();
         if let Some(retry) = retry {
             return Verdict::Refused { retry };

@@ -97,7 +97,8 @@ impl<D: Datastore> Driver<D> {
         let factory_new = now.is_factory_new() && now.layers().is_on(Namespace::Bootz);
         self.step(Event::Started { factory_new }).await;
         loop {
-            let (due, busy) = (self.due, self.client.record().parameters.is_some());
+            let due = self.due;
+            let busy = self.client.record().parameters.is_some();
             let event = tokio::select! {
                 ask = commands.recv() => match ask {
                     Some(CommandRequest { command, taken }) => {

@@ -276,7 +276,8 @@ impl fmt::Debug for Authz {
 /// cannot parse allows nothing, and is kept unchanged.
 fn restore_policy(artefact: &Artefact) -> InstalledPolicy {
     let text = String::from_utf8_lossy(&artefact.content).into_owned();
-    let (version, created_on) = (artefact.version.clone(), artefact.created_on);
+    let version = artefact.version.clone();
+    let created_on = artefact.created_on;
     let upload = Upload { version: version.clone(), created_on, text: text.clone() };
     upload.install().unwrap_or_else(|reason| {
         error!(error = %ErrorChain(&reason), "the stored authorization policy cannot be read: no RPC is allowed until \

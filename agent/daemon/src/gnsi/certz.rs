@@ -154,7 +154,8 @@ impl TlsProfiles {
         let profiles = restore_profiles(stored, &identity);
         let in_force = ArcSwap::from_pointee(TlsSnapshot::new(own, profiles.clone(), None)?);
         let (last, binding) = (Mutex::new(profiles), OnceLock::new());
-        let (promised, connections) = (Mutex::default(), Connections::default());
+        let promised = Mutex::default();
+        let connections = Connections::default();
         Ok(Self(Arc::new(Shared {
             files,
             state_dir,
@@ -238,7 +239,8 @@ impl TlsProfiles {
     /// Validity of a client certificate from an earlier handshake, by the profile in force, or the final one while
     /// another is being tried. Checked once for each change.
     pub(crate) fn certificate_status(&self, certificate: &PeerCertificate) -> CertificateStatus {
-        let (epoch, now) = (self.0.access.get().map_or(0, AccessEpoch::number), self.now());
+        let epoch = self.0.access.get().map_or(0, AccessEpoch::number);
+        let now = self.now();
         let clients = || {
             let in_force = self.0.in_force.load_full();
             let bound = self.bound();
@@ -310,7 +312,8 @@ impl TlsProfiles {
                 .with_current_identities(&identity)
                 .map_err(|source| TlsError::Profile { source })
         };
-        let (profiles, settled) = (follow(&in_force.profiles)?, follow(&last)?);
+        let profiles = follow(&in_force.profiles)?;
+        let settled = follow(&last)?;
         self.0.in_force.store(Arc::new(TlsSnapshot::new(own, profiles, None)?));
         *last = settled;
         drop(last);

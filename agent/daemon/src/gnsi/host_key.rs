@@ -130,7 +130,8 @@ mod tests {
     fn keys_of_every_kind_are_made_and_are_what_they_are_said_to_be() {
         use KeyKind::{EcdsaP256, EcdsaP384, EcdsaP521, Ed25519, Rsa2048};
         for kind in [Ed25519, EcdsaP256, EcdsaP384, EcdsaP521, Rsa2048] {
-            let (one, other) = (make_host_key(kind).unwrap(), make_host_key(kind).unwrap());
+            let one = make_host_key(kind).unwrap();
+            let other = make_host_key(kind).unwrap();
             assert_eq!(one.public().kind(), Some(kind));
             assert_ne!(one.public().line(), other.public().line());
             assert_eq!(PrivateKey::parse(one.text().as_bytes()).unwrap(), one);

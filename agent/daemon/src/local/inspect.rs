@@ -76,7 +76,8 @@ type Line = [String; 4];
 /// A table with a line for each value, and then for each entry that is none yet for want of a leaf.
 fn table(statuses: &[ValueStatus], entries: &[IncompleteEntry], registry: &Registry) -> String {
     let value = |status: &ValueStatus| -> Line {
-        let (state, key) = (status.state.to_string(), registry.key_text(&status.key));
+        let state = status.state.to_string();
+        let key = registry.key_text(&status.key);
         [state, key, status.label.clone(), reason(status, statuses)]
     };
     let entry = |entry: &IncompleteEntry| -> Line {

@@ -41,7 +41,8 @@ pub(super) async fn get<D: Datastore>(
 ) -> Result<gnmi::GetResponse, Refusal> {
     REQUEST_PATHS.check(request.path.len())?;
     let wishes = ReadExtensions::of_get(&request.extension)?;
-    let (kind, prefix) = (read_kind(request.r#type)?, request.prefix.clone());
+    let kind = read_kind(request.r#type)?;
+    let prefix = request.prefix.clone();
     let reader = ReadRequest::new(core, rights, prefix, kind, &request.use_models, wishes.depth)?;
     let joined = reader.joined(request.path.iter().map(Some))?;
     if joined.iter().flatten().any(|path| path.cli) {
@@ -150,7 +151,8 @@ impl GetSnapshot {
         let mut view = Self { polled: Vec::new(), ..self.clone() };
         for (origin, leaves) in &self.polled {
             work.spend(leaves.len() * OVERLAY)?;
-            let (schema, tree) = (self.models.schema(*origin), view.tree(*origin));
+            let schema = self.models.schema(*origin);
+            let tree = view.tree(*origin);
             let tree = with_polled_leaves(schema, tree, leaves.clone(), self.time_ns);
             *view.tree_mut(*origin) = tree;
         }

@@ -28,7 +28,8 @@ pub(super) struct GnmiService<D> {
 
 impl<D: Datastore> GnmiService<D> {
     pub(super) fn new(core: D, pathz: Arc<Pathz>, ignored: Arc<IgnoredSubscriptions>) -> Self {
-        let (sampler, reads) = (Arc::new(Sampler::new(core)), ReadPool::default());
+        let sampler = Arc::new(Sampler::new(core));
+        let reads = ReadPool::default();
         Self { sampler, reads, pathz, ignored }
     }
 

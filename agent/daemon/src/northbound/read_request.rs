@@ -217,7 +217,8 @@ impl ReadRequest {
         literal: &Literal,
         work: &ReadBudget,
     ) -> Result<OrUnknown<Arc<[PathPattern]>>, ReadStop> {
-        let (schema, steps) = (self.schema(joined.origin), literal.steps.clone());
+        let schema = self.schema(joined.origin);
+        let steps = literal.steps.clone();
         let unknown = |error: &PathError| Ok(Err(self.ignored(UnknownPath::node(joined, error)?)?));
         if let Some(error) = &literal.error {
             return unknown(error);
@@ -279,7 +280,8 @@ impl ReadRequest {
         class: ChangeDetection,
     ) -> Selection {
         let origin = path.joined.origin;
-        let (schema, patterns) = (self.schema(origin), Arc::clone(&path.patterns));
+        let schema = self.schema(origin);
+        let patterns = Arc::clone(&path.patterns);
         Selection::with(cache, schema, patterns, self.filter(origin), class)
             .with_permissions(self.rights(origin).cloned())
     }

@@ -11,7 +11,7 @@ use super::{PeerCertificate, parse};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CertificateStatus {
     Accepted,
-    /// Client certificates are not requested, so they identify nobody.
+    /// Client certificates are not requested, so they identify no caller.
     NotRequested,
     Refused(Rejection),
 }

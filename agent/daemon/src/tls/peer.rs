@@ -95,7 +95,8 @@ impl PeerCertificate {
             Ok(certificate) => (identity(&certificate), principals(&certificate)),
             Err(_) => (None, Vec::new()),
         };
-        let (intermediates, standing) = (chain.collect(), CertificateStatusCache::default());
+        let intermediates = chain.collect();
+        let standing = CertificateStatusCache::default();
         Some(Self { identity, principals, der, intermediates, status_cache: standing })
     }
 }

@@ -43,8 +43,10 @@ fn nodes(out: &mut String, picture: &Picture, layout: Option<&Layout>) -> fmt::R
                 write!(out, ", color=gold")?;
             }
             if let Some(place) = layout.map(|layout| layout.nodes[at]) {
-                let (width, height) = (place.width / POINTS, place.height / POINTS);
-                let (x, y) = (place.x + place.width / 2.0, -(place.y + place.height / 2.0));
+                let width = place.width / POINTS;
+                let height = place.height / POINTS;
+                let x = place.x + place.width / 2.0;
+                let y = -(place.y + place.height / 2.0);
                 write!(out, ", pos=\"{x},{y}!\", width={width:.3}, height={height:.3}")?;
             }
             writeln!(out, "];")?;

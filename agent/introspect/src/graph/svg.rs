@@ -34,7 +34,8 @@ pub(super) fn write(picture: &Picture, layout: &Layout) -> String {
 
 fn document(out: &mut String, picture: &Picture, layout: &Layout) -> fmt::Result {
     let note = if picture.left_out > 0 { 24.0 } else { 0.0 };
-    let (width, height) = (layout.width.ceil(), (layout.height + note).ceil());
+    let width = layout.width.ceil();
+    let height = (layout.height + note).ceil();
     writeln!(
         out,
         r##"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-label="values and their dependencies" font-family="system-ui, sans-serif" font-size="12">"##
@@ -75,7 +76,8 @@ fn cluster(out: &mut String, kind: &str, place: &Rect) -> fmt::Result {
 
 fn edge(out: &mut String, edge: &Edge, nodes: &[Rect]) -> fmt::Result {
     let (from, to) = (nodes[edge.from], nodes[edge.to]);
-    let (start, end) = ((from.x + from.width, middle(&from)), (to.x, middle(&to)));
+    let start = (from.x + from.width, middle(&from));
+    let end = (to.x, middle(&to));
     let ahead = start.0 < end.0;
     // An edge backwards or within a column starts and ends on the right.
     let end = if ahead { end } else { (to.x + to.width, end.1) };

@@ -114,7 +114,8 @@ impl Overlay<'_> {
     /// Clears the marks of a value that has changed, or will not.
     pub(crate) fn clear_going(&mut self, oidx: OverlayIdx) {
         let Some(removal) = &mut self.node_mut(oidx).removal else { return };
-        let (lost, exact) = (std::mem::take(&mut removal.going), removal.changing.take());
+        let lost = std::mem::take(&mut removal.going);
+        let exact = removal.changing.take();
         self.going -= lost.len() + usize::from(exact.is_some());
         for target_id in lost {
             let state = self.target_mut(target_id);
@@ -210,7 +211,8 @@ impl Overlay<'_> {
         let offers = SortedMap::difference(old.map(|t| &t.offers), new.map(|t| &t.offers));
         let (more, less) =
             difference(old.map_or(&[], |t| t.prefixes()), new.map_or(&[], |t| t.prefixes()));
-        let (mut gained, mut lost) = (OverlayTargetIds::new(), OverlayTargetIds::new());
+        let mut gained = OverlayTargetIds::new();
+        let mut lost = OverlayTargetIds::new();
         for offer in offers {
             let target_ids = if offer.new.is_some() { &mut gained } else { &mut lost };
             if !matches!(offer.key, Target::Exact(key) if !self.is_target_kind(key)) {

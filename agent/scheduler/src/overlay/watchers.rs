@@ -151,7 +151,8 @@ impl Overlay<'_> {
         }
         if there {
             let node = self.node(oidx);
-            let (ready, reducible) = (is_needed && node.unmet == 0, node.goal.is_reducible());
+            let ready = is_needed && node.unmet == 0;
+            let reducible = node.goal.is_reducible();
             self.ready_changes.ready.extend(ready.then_some(oidx));
             self.ready_changes.reducible.extend(reducible.then_some(oidx));
         } else {

@@ -147,7 +147,7 @@ pub(super) enum ParkMode {
 #[derive(Debug)]
 pub(super) struct Parking {
     pub(super) mode: ParkMode,
-    /// Value that the dependents are in the way of.
+    /// Value whose delete the dependents prevent.
     pub(super) by: OverlayIdx,
     /// Targets whose dependents are parked; with `true`, only those to be re-created.
     pub(super) targets: IntoIter<(OverlayTargetId, bool)>,

@@ -53,7 +53,7 @@ pub struct Cursor {
     after_ns: u64,
     /// Records that the reader asked for were dropped, and it has not been informed yet.
     lost: bool,
-    /// Drops up to these need no notice: they are told already, or were before the reader began.
+    /// Drops up to these need no notice: they are reported already, or precede the reader.
     excused_ns: Drops,
     /// The reader asked for all there is and has received nothing yet, so earlier drops are no loss to it.
     from_the_beginning: bool,

@@ -86,7 +86,8 @@ impl AuthenticationPolicy {
     pub fn stored(&self) -> String {
         let line = |rule: &Rule| {
             let subjects: Vec<_> = rule.subjects.iter().map(|subject| escaped(subject)).collect();
-            let (name, authorities) = (escaped(&rule.name), rule.authorities.join(" "));
+            let name = escaped(&rule.name);
+            let authorities = rule.authorities.join(" ");
             format!("{name}\t{}\t{authorities}\n", subjects.join(" "))
         };
         self.0.iter().map(line).collect()
@@ -99,7 +100,8 @@ impl AuthenticationPolicy {
     pub fn from_stored(what: &str, text: &str) -> Result<Self, CertzError> {
         let rule = |line: &str| {
             let mut fields = line.split('\t');
-            let (name, subjects) = (unescaped(fields.next()?)?, fields.next()?);
+            let name = unescaped(fields.next()?)?;
+            let subjects = fields.next()?;
             let authorities = fields.next()?.split(' ').map(SmolStr::new).collect();
             let subjects = subjects.split(' ').map(unescaped).collect::<Option<_>>()?;
             Some(Rule { name, subjects, authorities })

@@ -484,7 +484,8 @@ impl Profile {
     /// Refuses a profile whose entities contradict each other; `changed` are the new ones, which the error names.
     fn check(&self, changed: &[EntityKind], now: UnixTime) -> Result<(), CertzError> {
         let is_new = |kind| changed.contains(&kind);
-        let (chain, trust) = (EntityKind::CertificateChain, EntityKind::TrustBundle);
+        let chain = EntityKind::CertificateChain;
+        let trust = EntityKind::TrustBundle;
         if let (Some(has), true) = (&self.chain, is_new(chain)) {
             has.value.check_validity("certificate_chain", now)?;
         }

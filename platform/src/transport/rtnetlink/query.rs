@@ -175,7 +175,8 @@ impl QuerySocket {
                         match frame.answer() {
                             FrameAnswer::Object => each(Listing::Object(frame)),
                             FrameAnswer::Refused(refusal) => {
-                                let (errno, words) = (refusal.errno, refusal.message);
+                                let errno = refusal.errno;
+                                let words = refusal.message;
                                 return Err(QueryError::Refused { errno, words });
                             }
                             FrameAnswer::Done if interrupted => return Ok(ListingEnd::Interrupted),

@@ -206,7 +206,8 @@ fn restore_policy(
     artefact: &Artefact,
     read: PolicyParser,
 ) -> InstalledPolicy {
-    let (version, created_on) = (artefact.version.clone(), artefact.created_on);
+    let version = artefact.version.clone();
+    let created_on = artefact.created_on;
     let content = artefact.content.to_vec();
     let read = read(&content);
     let judge = read.and_then(|draft| compile(models, draft));

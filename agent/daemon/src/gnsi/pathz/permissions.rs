@@ -259,7 +259,8 @@ impl LayerChanges<'_> {
         origin: Origin,
         excused: WriteException<'_>,
     ) -> Result<(), (Origin, InstancePath)> {
-        let (view, schema) = (self.rights.write(scope), self.before.models().schema(origin));
+        let view = self.rights.write(scope);
+        let schema = self.before.models().schema(origin);
         let root = view.root();
         if root.has_no_rule_below() && permits(&root) {
             return Ok(());

@@ -6,7 +6,7 @@ use holdfast_config::Models;
 
 use super::CompiledPolicy;
 
-/// A policy that is compiled again when somebody reads or edits data of later models. Only the last form is kept: the
+/// A policy that is compiled again when data of later models is read or edited. Only the last form is kept: the
 /// nodes of earlier models have the same numbers in it.
 #[derive(Debug)]
 pub(crate) struct PolicyForms {

@@ -380,6 +380,7 @@ pub(in crate::northbound) fn boot_of(
     kept.dynamic_vendor_config.clear();
     kept.dynamic_oc_config.clear();
     let record = kept.encode_to_vec();
-    let (vendor, openconfig) = (config.vendor_config.to_vec(), config.oc_config.to_vec());
+    let vendor = config.vendor_config.to_vec();
+    let openconfig = config.oc_config.to_vec();
     Ok(BootConfiguration { vendor, openconfig, record })
 }

@@ -69,7 +69,8 @@ async fn send_records(
 /// Reads the time stamp of a request as nanoseconds since 1970; 0, for the whole history, if it is absent.
 fn after(time: Option<&prost_types::Timestamp>) -> Result<u64, Refusal> {
     let Some(time) = time else { return Ok(0) };
-    let (seconds, nanos) = (u64::try_from(time.seconds).ok(), u64::try_from(time.nanos).ok());
+    let seconds = u64::try_from(time.seconds).ok();
+    let nanos = u64::try_from(time.nanos).ok();
     let nanos = nanos.filter(|nanos| *nanos < SECOND);
     let after = seconds.zip(nanos).and_then(|(seconds, nanos)| {
         seconds.checked_mul(SECOND).and_then(|seconds| seconds.checked_add(nanos))

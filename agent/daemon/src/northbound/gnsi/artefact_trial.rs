@@ -213,8 +213,8 @@ impl<D: Datastore> ServiceUploads<D> {
             offers.pathz = Some((face, pathz::read_upload(policy)?));
         }
         if let Some(policy) = artefacts.certz {
-            let (face, profiles) =
-                (certz::RotatableCertz::new(core.clone(), gnsi), &gnsi.certz.profiles);
+            let face = certz::RotatableCertz::new(core.clone(), gnsi);
+            let profiles = &gnsi.certz.profiles;
             let upload = certz::replacement(policy, bound_in(coming), profiles).await?;
             offers.certz = Some((face, upload));
         }

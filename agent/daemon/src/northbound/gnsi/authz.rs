@@ -87,7 +87,8 @@ impl<D: Datastore> authz_server::Authz for AuthzService<D> {
         let none =
             || Refusal::precondition("there is no authorization policy: every RPC is allowed");
         let installed = self.face.authz.in_force().ok_or_else(none)?;
-        let (version, created_on) = (installed.version.clone(), installed.created_on);
+        let version = installed.version.clone();
+        let created_on = installed.created_on;
         let policy = installed.text.clone();
         Ok(Response::new(authz::GetResponse { version, created_on, policy }))
     }

@@ -93,7 +93,8 @@ impl<D: Datastore> pathz_server::Pathz for PathzService<D> {
         let policy = pathz::AuthorizationPolicy::decode(&*installed.content).map_err(|error| {
             Refusal::internal(format!("the stored policy cannot be read: {error}"))
         })?;
-        let (version, created_on) = (installed.version.clone(), installed.created_on);
+        let version = installed.version.clone();
+        let created_on = installed.created_on;
         Ok(Response::new(pathz::GetResponse { version, created_on, policy: Some(policy) }))
     }
 }

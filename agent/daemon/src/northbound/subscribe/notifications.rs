@@ -96,7 +96,8 @@ impl<'a> NotificationWriter<'a> {
         prefix: gnmi::Path,
         time: TimestampMode,
     ) -> Self {
-        let (pending, complete) = (gnmi::Notification::default(), Vec::new());
+        let pending = gnmi::Notification::default();
+        let complete = Vec::new();
         Self { outlet, models, origin, encoding, prefix, time, pending, octets: 0, complete }
     }
 

@@ -116,7 +116,8 @@ impl SubscriptionPlan {
         let admitted: Arc<[_]> = reader.admitted(joined).await?.into();
         let prefix = reader.prefix.clone();
         let reader = Arc::new(reader);
-        let (asking, permissions) = (Arc::clone(&reader), Arc::clone(&admitted));
+        let asking = Arc::clone(&reader);
+        let permissions = Arc::clone(&admitted);
         let subscriptions = list.subscription;
         let split = move |work: &ReadBudget| {
             SplitList::of(&asking, &permissions, &subscriptions, mode, work)
@@ -124,7 +125,8 @@ impl SubscriptionPlan {
         let SplitList { parts, modes, ignored } = reads.run(split).await?;
         let lookup = PathLookup { reader, admitted, modes: modes.into() };
         let encoding = Encoding::read(list.encoding)?;
-        let (updates_only, configuration) = (list.updates_only, wishes.configuration);
+        let updates_only = list.updates_only;
+        let configuration = wishes.configuration;
         Ok(Self {
             mode,
             encoding,

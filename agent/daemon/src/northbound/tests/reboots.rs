@@ -1,4 +1,4 @@
-//! Reboots over gNOI: what each method starts anew, and what they would cut off.
+//! Reboots over gNOI: what each method restarts, and the work that it would cut off.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;

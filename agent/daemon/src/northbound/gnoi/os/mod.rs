@@ -61,7 +61,8 @@ impl<D: Datastore> Os for OsService<D> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI OS Install")?;
         let (answers, stream) = mpsc::channel(ANSWERS);
-        let (software, packages) = (self.software.clone(), self.packages.clone());
+        let software = self.software.clone();
+        let packages = self.packages.clone();
         let undertakings = self.reboots.undertakings().clone();
         let transfer = Transfer { software, packages, undertakings, caller, answers };
         // A task of its own, because an installation goes on when the client is gone.
@@ -76,7 +77,8 @@ impl<D: Datastore> Os for OsService<D> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNOI OS Activate")?;
         let (core, gnsi) = (self.core.clone(), self.gnsi.clone());
-        let (software, reboots) = (self.software.clone(), self.reboots.clone());
+        let software = self.software.clone();
+        let reboots = self.reboots.clone();
         let request = request.into_inner();
         // Completed even if the client goes meanwhile.
         let activating =

@@ -45,8 +45,8 @@ pub(in crate::northbound) struct CredentialzService<D> {
 
 impl<D: Datastore> CredentialzService<D> {
     pub(in crate::northbound) fn server(core: D, gnsi: &Gnsi) -> CredentialzServer<Self> {
-        let (face, rotations) =
-            (Arc::new(RotatableCredentialz::new(core, gnsi)), gnsi.rotations.clone());
+        let face = Arc::new(RotatableCredentialz::new(core, gnsi));
+        let rotations = gnsi.rotations.clone();
         CredentialzServer::new(Self { face, rotations })
     }
 }
@@ -138,7 +138,8 @@ pub(in crate::northbound) struct RotatableCredentialz<D> {
 
 impl<D: Datastore> RotatableCredentialz<D> {
     pub(super) fn new(core: D, gnsi: &Gnsi) -> Self {
-        let (logins, leaves) = (gnsi.logins.clone(), Arc::clone(&gnsi.credential_leaves));
+        let logins = gnsi.logins.clone();
+        let leaves = Arc::clone(&gnsi.credential_leaves);
         Self { core, logins, leaves, rules: RulesInContext }
     }
 
