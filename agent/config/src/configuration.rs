@@ -13,7 +13,9 @@ use crate::limits::LIST_ENTRIES;
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
-use crate::services::{Ground, Services, Surroundings, WalkOutcome, WalkRequest};
+use crate::services::{
+    Ground, NeededCalls, Services, Surroundings, Unanswered, WalkOutcome, WalkRequest,
+};
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
 
@@ -230,6 +232,10 @@ impl Configuration {
         });
         if !outcome.failures.is_empty() {
             return outcome.failures.into_iter().map(Problem::Work).collect();
+        }
+        if !outcome.calls.is_empty() {
+            let (calls, ground) = (outcome.calls, Ground(ground.clone()));
+            return vec![Problem::Unanswered(Unanswered(Arc::new(NeededCalls { calls, ground })))];
         }
         if !outcome.claims.is_empty() {
             match layers.claims().replaced(&self.models, outcome.claims) {

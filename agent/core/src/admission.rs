@@ -35,7 +35,7 @@ impl CoreTask {
 
     /// Begins a request, now or when no commit is in flight.
     pub(super) fn receive(&mut self, request: CommitRequest) {
-        if runs_alone(&request.intent, &request.options) && !self.commits.is_empty() {
+        if runs_alone(&request.intent, &request.options) && !self.commits.is_quiet() {
             self.request_alone = Some(request);
         } else {
             self.admit(request);
@@ -44,7 +44,7 @@ impl CoreTask {
 
     /// Begins the request that waits until no commit is in flight, if none is.
     pub(super) fn admit_alone(&mut self) {
-        if self.commits.is_empty()
+        if self.commits.is_quiet()
             && let Some(request) = self.request_alone.take()
         {
             self.admit(request);
@@ -107,6 +107,20 @@ impl CoreTask {
             _ if dry_run => return Err(ConfirmError::DryRun.into()),
             other => other,
         })
+    }
+
+    /// Examines a change with the answers of handlers, unless a commit waits to be confirmed since it was admitted.
+    pub(super) fn examine_answered(&mut self, intent: Box<Intent>, commit: &mut CommitInFlight) {
+        let is_of_request = matches!(
+            *intent,
+            Intent::Edit(_) | Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package { .. }
+        );
+        match unoccupied(self.window.as_ref().filter(|_| is_of_request)) {
+            Ok(_) => self.examine(intent, commit),
+            Err(error) => {
+                self.push_input(commit.ticket, Input::Examined(Err(error.into())));
+            }
+        }
     }
 
     fn begin_change(&mut self, reply: Reply, mut intent: Intent, options: CommitOptions) {

@@ -12,8 +12,8 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::Surroundings;
 use holdfast_config::tree::Child;
 use holdfast_config::{
-    Branch, CancelToken, Configuration, Footprint, InstancePath, Layers, Models, ObjectChange,
-    Provenance, parallel,
+    Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, Layers, Models,
+    ObjectChange, Provenance, parallel,
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
@@ -26,6 +26,7 @@ use tokio::task::{JoinError, spawn_blocking};
 use super::CommitError;
 use super::box_state::ObservedBox;
 use super::commit::{CommitInFlight, ExaminationBase, Input};
+use super::handler_calls::{HandlerRounds, UnansweredCalls, UnansweredChange};
 use super::intent::{Intent, Values};
 use super::preview::{self, BoundedList, ConfigChange};
 use super::task::{CoreTask, JobResult};
@@ -50,6 +51,13 @@ pub(super) struct Candidate {
     pub(super) credentials: CredentialValues,
     /// For a dry run: differences in the configuration that clients see.
     pub(super) differences: BoundedList<ConfigChange>,
+}
+
+/// Result of an examination.
+enum Examined {
+    Candidate(Box<Candidate>),
+    /// It needs answers of handlers first.
+    Unanswered(Box<UnansweredChange>),
 }
 
 /// Change of the entry of one native object, with the values that it gives.
@@ -120,10 +128,19 @@ impl CoreTask {
             _ => Values::new(),
         };
         let (pairs, cancel) = (Arc::clone(&self.pairs), intent.cancel());
-        let surrounded = self.with_surroundings(&intent);
+        let (surrounded, state) = self.with_surroundings(&intent, &commit.rounds);
         let examined = spawn_blocking(move || {
+            let (intent, applied) = {
+                let applied = intent.apply(&surrounded);
+                let needed = applied.as_ref().err().and_then(EditErrors::needed_calls).cloned();
+                if let (Some(needed), Some(state)) = (needed, state) {
+                    let calls = UnansweredCalls { needed, state };
+                    return Ok(Examined::Unanswered(Box::new(UnansweredChange { intent, calls })));
+                }
+                (intent, applied.map_err(CommitError::Edit)?)
+            };
             let mut candidate =
-                examiner.examine(&configuration, &surrounded, (&pairs, intent, is_dry_run))?;
+                examiner.examine(&configuration, applied, (&pairs, intent, is_dry_run))?;
             let mut values = removed;
             if let Some(source) = source {
                 let (old, new) = (&configuration, &candidate.configuration);
@@ -132,31 +149,40 @@ impl CoreTask {
             }
             let credentials = candidate.intent.credentials();
             candidate.credentials = CredentialValues { values, credentials };
-            Ok(Box::new(candidate))
+            Ok(Examined::Candidate(Box::new(candidate)))
         });
         self.jobs.push(async move {
             let examined = examined.await.unwrap_or_else(|error| Err(CommitError::ended(&error)));
             let input = match examined {
                 Ok(_) if cancel.is_cancelled() => Input::Cancel,
-                examined => Input::Examined(examined),
+                Ok(Examined::Unanswered(unanswered)) => Input::Unanswered(unanswered),
+                Ok(Examined::Candidate(candidate)) => Input::Examined(Ok(candidate)),
+                Err(error) => Input::Examined(Err(error)),
             };
             JobResult::Commit(ticket, input)
         });
     }
 
     /// The configuration with the state of the box for walks of instances, where there are any.
-    fn with_surroundings(&self, intent: &Intent) -> Configuration {
+    fn with_surroundings(
+        &self,
+        intent: &Intent,
+        rounds: &HandlerRounds,
+    ) -> (Configuration, Option<Arc<ObservedBox>>) {
         let configuration = self.configuration.clone();
         if !configuration.has_services() {
-            return configuration;
+            return (configuration, None);
         }
-        let state = ObservedBox {
+        let state = Arc::new(ObservedBox {
             revision: self.publisher.chain().newest(),
             configuration: configuration.clone(),
             engine: self.engine.clone(),
             registry: Arc::clone(&self.examiner.registry),
-        };
-        configuration.with_surroundings(intent.surroundings(Arc::new(state), now_ns()))
+        });
+        let answers = self.answers(intent, rounds);
+        let observed = Arc::<ObservedBox>::clone(&state);
+        let surroundings = intent.surroundings((observed, answers), now_ns());
+        (configuration.with_surroundings(surroundings), Some(state))
     }
 }
 
@@ -216,15 +242,14 @@ impl Examiner {
         changed.into_iter().zip(owners).collect()
     }
 
-    /// Applies a change to the configuration, and lists the entries and rows that differ; for a dry run, also the
-    /// differences that clients see. `seen` is the configuration with the state that walks see.
+    /// Lists the entries and rows that differ after a change; for a dry run, also the differences that clients see.
+    /// `applied` is the configuration after it, with what it wrote and read.
     fn examine(
         &self,
         old: &Configuration,
-        surrounded: &Configuration,
+        (configuration, mut footprint): (Configuration, Footprint),
         (pairs, intent, is_dry_run): (&VethPairs, Box<Intent>, bool),
     ) -> Result<Candidate, CommitError> {
-        let (configuration, mut footprint) = intent.apply(surrounded).map_err(CommitError::Edit)?;
         let configuration = configuration.with_surroundings(Surroundings::default());
         let cancel = intent.cancel();
         let (changes, rows) = parallel::both(

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{ActionUpdate, BoxState, ForcedBackTrack, Services, Surroundings};
+use holdfast_config::services::{
+    ActionUpdate, Answers, BoxState, ForcedBackTrack, Services, Surroundings,
+};
 use holdfast_config::{
     BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
     Models, ServiceTag,
@@ -151,7 +153,11 @@ impl Intent {
     }
 
     /// State that the walks of instances see in this change, and the instances that it has walked in any case.
-    pub(super) fn surroundings(&self, state: Arc<dyn BoxState>, now_ns: u64) -> Surroundings {
+    pub(super) fn surroundings(
+        &self,
+        (state, answers): (Arc<dyn BoxState>, Answers),
+        now_ns: u64,
+    ) -> Surroundings {
         let Walks { due, refused, forced, actions, is_redeployment } = match self {
             Self::Walk(walks) => walks.clone(),
             _ => Walks::default(),
@@ -177,7 +183,14 @@ impl Intent {
             resurrected,
             actions,
             retries_actions: is_redeployment,
+            answers,
+            may_ask: !is_lenient || matches!(self, Self::Walk(_)),
         }
+    }
+
+    /// True for walks that an operator wants, in which all work is done again.
+    pub(super) fn is_redeployment(&self) -> bool {
+        matches!(self, Self::Walk(walks) if walks.is_redeployment)
     }
 
     /// Credentials that differ after it, as values: `given` are those of credentialz before.

@@ -20,6 +20,7 @@ mod datastore;
 mod election;
 mod events;
 mod examination;
+mod handler_calls;
 mod intent;
 mod options;
 mod outbox;
@@ -64,6 +65,7 @@ pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
+pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use pending::IncompleteEntry;
@@ -153,6 +155,9 @@ pub enum CommitError {
     PlanDiffers { expected: PlanHash, found: PlanHash },
     #[error("too many changes wait already")]
     Overloaded,
+    /// What the work of handlers depends on changed each time before they had answered.
+    #[error("failed in {service}: the configuration kept changing")]
+    Unsettled { service: String },
     /// The client has gone before anything of the change was recorded.
     #[error("the client no longer waits for it")]
     Abandoned,

@@ -22,6 +22,7 @@ use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
 use super::examination::{EntryChange, Examiner};
+use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
 use super::publication::Publisher;
 use super::reconcile;
@@ -55,6 +56,8 @@ pub struct Parts {
     pub credential_source: Option<Arc<dyn CredentialSource>>,
     /// Types of services, whose lists are in the models.
     pub services: Option<Arc<dyn Services>>,
+    /// Handlers of services; without them, states wait for theirs.
+    pub handlers: Option<Arc<dyn HandlerCalls>>,
     /// Factory configuration; read on the very first start, and kept in the layers from then on.
     pub factory: Option<Vec<u8>>,
     /// Where a commit says that it waits to be confirmed.
@@ -104,6 +107,7 @@ impl Core {
             factory,
             credential_source,
             services,
+            handlers,
             ..
         } = parts;
         let software = parts.software_version;
@@ -183,6 +187,7 @@ impl Core {
             credential_values: credential_values.into_iter().collect(),
             credentials,
             credential_source,
+            handlers,
             window: None,
             undertakings,
             elections: Elections::default(),

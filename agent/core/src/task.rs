@@ -29,6 +29,7 @@ use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
 use super::examination::Examiner;
+use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
 use super::publication::Publisher;
@@ -97,6 +98,8 @@ pub(super) struct CoreTask {
     pub(super) credentials: Arc<Credentials>,
     /// Holder of the secrets that values name; without it, there are no values of credentials.
     pub(super) credential_source: Option<Arc<dyn CredentialSource>>,
+    /// Handlers of services.
+    pub(super) handlers: Option<Arc<dyn HandlerCalls>>,
     /// The commit that waits to be confirmed.
     pub(super) window: Option<Window>,
     pub(super) undertakings: RebootInhibitors,

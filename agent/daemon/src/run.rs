@@ -395,6 +395,7 @@ async fn start_core(
         software_version: software.running().to_owned(),
         credential_source,
         services: (!types.is_empty()).then(|| Arc::new(types.clone()) as Arc<dyn Services>),
+        handlers: None,
         factory,
         undertakings: reboots.undertakings().clone(),
     };

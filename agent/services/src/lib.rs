@@ -9,7 +9,7 @@
 //!
 //! One walk of an instance, with gates and service plan, is in [`walk`].
 //!
-//! Not built: handlers, actions, `commit-after` and timeouts.
+//! Absent on purpose: handlers are asked by the caller; a walk names the calls that it needs.
 
 pub mod archive;
 mod convert;
@@ -34,7 +34,7 @@ pub use archive::PackageFiles;
 pub use error::{PackageError, PackageErrors, Position};
 pub use facts::{Facts, NoFacts};
 pub use outline::Outline;
-pub use output::Output;
+pub use output::{EditContent, Output};
 pub use package::Package;
 pub use parameters::{Parameters, ParametersError};
 pub use scope::Scope;

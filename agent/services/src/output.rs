@@ -11,7 +11,8 @@ use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Leaf, List, is_key_or_copy};
 use holdfast_config::{
-    Branch, Child, InstancePath, LeafMark, Models, NodeId, Schema, Step, Tree, reserved,
+    Branch, Child, InstancePath, LeafMark, Models, NodeId, Path, PathError, Schema, Step, Tree,
+    reserved,
 };
 
 /// Output of the work of one state: a sparse tree of one origin, all leaves explicit.
@@ -58,6 +59,40 @@ pub(crate) fn read(
             (Origin::OpenConfig, document(models, Origin::OpenConfig, text)?)
         }
     };
+    admitted(models, grants, origin, &tree)
+}
+
+/// Content of one edit of a handler.
+#[derive(Clone, Copy, Debug)]
+pub enum EditContent<'a> {
+    /// A value of the native model or of OpenConfig at a path: a document of RFC 7951.
+    Document { origin: Origin, path: &'a Path, value: &'a [u8] },
+    /// Lines of the command line.
+    Lines(&'a str),
+}
+
+/// Reads an edit of a handler as the output of a template is read.
+pub(crate) fn read_edit(
+    models: &Models,
+    grants: &Grants,
+    edit: EditContent<'_>,
+) -> Result<Output, OutputError> {
+    let (origin, tree) = match edit {
+        EditContent::Lines(text) => (Origin::Native, command_lines(models, grants, text)?),
+        EditContent::Document { origin, path, value } => {
+            (origin, value_at(models.schema(origin), path, value)?)
+        }
+    };
+    admitted(models, grants, origin, &tree)
+}
+
+/// What a package may put out of a tree, which is refused if there is more in it.
+fn admitted(
+    models: &Models,
+    grants: &Grants,
+    origin: Origin,
+    tree: &Tree<LeafMark>,
+) -> Result<Output, OutputError> {
     let mut admitted = AdmittedTree { grants, schema: models.schema(origin), leaves: 0 };
     let mut root = (**tree.root()).clone();
     admitted.branch(&mut InstancePath::root(), &mut root)?;
@@ -101,6 +136,28 @@ fn command_lines(
                 return Err(OutputError::failed(line, reason));
             }
         }
+    }
+    Ok(tree)
+}
+
+/// The tree with one value at a path.
+fn value_at(schema: &Schema, path: &Path, value: &[u8]) -> Result<Tree<LeafMark>, OutputError> {
+    let failed = |reason: String| OutputError::failed(None, reason);
+    let unknown = |error: PathError| failed(format!("`{}`: {error}", excerpt(path)));
+    let path = schema.resolve_write(path).map_err(unknown)?;
+    let mark = LeafMark::Explicit;
+    let read = json::parse(schema, &path, value, Flavour::Ietf, true, mark);
+    let read = read.map_err(|error| failed(error.to_string()))?;
+    if read.annotations.is_some_and(|found| !found.is_empty()) {
+        return Err(failed("a service makes no annotations".to_owned()));
+    }
+    let mut tree = Tree::new();
+    match read.content {
+        DocumentContent::Leaf(value) => tree.set_leaf(schema, &path, Leaf::new(value, mark)),
+        DocumentContent::Branch(branch) => {
+            tree.put(schema, &path, Child::Container(branch.into()), &mark);
+        }
+        DocumentContent::List(list) => tree.put(schema, &path, Child::List(list), &mark),
     }
     Ok(tree)
 }

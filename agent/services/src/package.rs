@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_config::Models;
 use holdfast_config::limits::excerpt;
+use holdfast_config::schema::Origin;
+use holdfast_config::{Claim, Models, Tree};
 use minijinja::Value as TemplateValue;
 use minijinja::value::ValueKind;
 use smol_str::SmolStr;
@@ -15,7 +16,7 @@ use crate::error::{PackageError, PackageErrors};
 use crate::facts::{self, Facts};
 use crate::grants::Grants;
 use crate::outline::{Located, OUTLINE, Outline, TEMPLATES, Version, Work};
-use crate::output::{self, Output};
+use crate::output::{self, EditContent, Output, OutputError};
 use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
 use crate::yang::{self, ServiceList};
@@ -134,6 +135,31 @@ impl Package {
             };
             WorkError { kind: error.kind, file, position, reason: error.reason }
         })
+    }
+
+    /// Adds an edit of a handler to its claim.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not granted; `place` is the state, for the error.
+    pub fn add_edit(
+        &self,
+        claim: &mut Claim,
+        edit: EditContent<'_>,
+        place: &str,
+    ) -> Result<(), WorkError> {
+        let failed = |OutputError { kind, reason, .. }| WorkError {
+            kind,
+            file: place.into(),
+            position: None,
+            reason,
+        };
+        let output = output::read_edit(&self.list.models, &self.grants, edit).map_err(failed)?;
+        let tree = match output.origin {
+            Origin::Native => &mut claim.native,
+            Origin::OpenConfig => &mut claim.openconfig,
+        };
+        *tree = Tree::merged(&Tree::new(), &output.tree, tree).0;
+        Ok(())
     }
 
     /// Truth of a condition.

@@ -27,6 +27,8 @@ pub struct Parameters {
     pub service: SmolStr,
     pub key: SmolStr,
     pub(crate) values: TemplateValue,
+    /// All of it with defaults, for handlers: an RFC 7951 document, empty where the type has none.
+    pub(crate) document: Arc<str>,
 }
 
 /// Reason to refuse the parameters of an instance.
@@ -85,7 +87,20 @@ impl Package {
             service: self.outline.name.text.clone(),
             key: key.into(),
             values: convert::branch(&models.native, *list, Some(entry), Some(&supplied)),
+            document: self.document_for_handlers(entry),
         })
+    }
+
+    /// An entry with the defaults in use; empty where no handler asks for it.
+    fn document_for_handlers(&self, entry: &Branch<Provenance>) -> Arc<str> {
+        if self.outline.handler.is_none() {
+            return "".into();
+        }
+        let ServiceList { models, list, .. } = &self.list;
+        let entry = Arc::new(entry.clone());
+        let root = NodeRef::Branch(&entry);
+        let document = json::print(&models.native, *list, root, Flavour::Ietf, &|_| true);
+        String::from_utf8(document.unwrap_or_default()).unwrap_or_default().into()
     }
 
     /// Path of the instance with this key; `None` for a text that is no key of the type.

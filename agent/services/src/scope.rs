@@ -38,6 +38,8 @@ pub struct Scope {
     params: TemplateValue,
     service: TemplateValue,
     component: Option<TemplateValue>,
+    /// Values that handlers keep with the instance.
+    opaque: Vec<(SmolStr, TemplateValue)>,
     /// Variables of the tree, the innermost last; `item` is one of them.
     vars: Vec<(SmolStr, TemplateValue)>,
 }
@@ -51,7 +53,8 @@ impl Scope {
             ("key", TemplateValue::from(parameters.key.as_str())),
             ("leaving", TemplateValue::from(leaving)),
         ]);
-        Self { params: parameters.values.clone(), service, component: None, vars: Vec::new() }
+        let (params, opaque) = (parameters.values.clone(), Vec::new());
+        Self { params, service, component: None, opaque, vars: Vec::new() }
     }
 
     /// The names of a component of the instance: those of the instance, and the variables of its tree nodes.
@@ -62,6 +65,12 @@ impl Scope {
             ("name", component.name.as_str()),
         ]);
         Self { component: Some(names), vars: component.vars.0.clone(), ..self.clone() }
+    }
+
+    /// With the opaque values of the instance, which variables hide.
+    #[must_use]
+    pub(crate) fn with_opaque(&self, opaque: Vec<(SmolStr, TemplateValue)>) -> Self {
+        Self { opaque, ..self.clone() }
     }
 
     /// With one more variable, which hides others of its name.
@@ -78,7 +87,8 @@ impl Scope {
 
     /// Everything by its name.
     pub(crate) fn names(&self) -> Vec<(SmolStr, TemplateValue)> {
-        let mut names = self.vars.clone();
+        let mut names = self.opaque.clone();
+        names.extend(self.vars.iter().cloned());
         names.push(("params".into(), self.params.clone()));
         names.push(("service".into(), self.service.clone()));
         names.extend(self.component.clone().map(|it| ("component".into(), it)));

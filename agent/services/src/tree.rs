@@ -4,7 +4,7 @@
 //! condition, what it observes, its variables, and what it creates or holds. Variables of one node do not see each other;
 //! those of nodes above they do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use minijinja::Value as TemplateValue;
@@ -51,6 +51,16 @@ impl Variables {
         match self.0.is_empty() {
             true => String::new(),
             false => serde_json::to_string(&self.0).unwrap_or_default(),
+        }
+    }
+
+    /// Values by name as a JSON object, empty for none. Of two with one name, the inner one counts.
+    pub(crate) fn to_object(&self) -> String {
+        let values: BTreeMap<&str, &TemplateValue> =
+            self.0.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        match values.is_empty() {
+            true => String::new(),
+            false => serde_json::to_string(&values).unwrap_or_default(),
         }
     }
 

@@ -7,7 +7,7 @@
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
 //!
-//! Types with handlers, and actions that save values, are refused: nothing does these yet.
+//! Types with actions of handlers, or that save values, are refused: nothing does these yet.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use holdfast_config::{
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
-use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline, Work};
+use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline};
 use crate::package::Package;
 use crate::parameters::ParametersError;
 use crate::walk::{self, Instance, Walked};
@@ -46,7 +46,7 @@ struct ServiceType {
     path: Vec<Step>,
     /// The leaf that says whether anything is made of an instance.
     deploy: Option<NodeId>,
-    /// Some state has a delete gate or a delete action, or ends the transaction in which it is left.
+    /// Some state has a delete gate, a delete call or a delete action, or ends the transaction in which it is left.
     has_staged_deletes: bool,
 }
 
@@ -72,8 +72,9 @@ impl ServiceTypes {
         let deploy = children.iter().copied().find(|node| schema.node(*node).name == "deploy");
         self.models = Arc::clone(&package.list.models);
         let states = package.outline.components.iter().flat_map(|it| &it.states);
-        let is_staged =
-            |it: &DeleteOutline| it.when.is_some() || it.commit_after || it.action.is_some();
+        let is_staged = |it: &DeleteOutline| {
+            it.when.is_some() || it.commit_after || it.handler || it.action.is_some()
+        };
         let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
         let (package, is_removed) = (Arc::new(package), false);
         self.types.push(ServiceType { package, is_removed, path, deploy, has_staged_deletes });
@@ -110,8 +111,6 @@ fn unsupported(package: &Package) -> Vec<PackageError> {
     let states = package.outline.components.iter().flat_map(|component| &component.states);
     let refused = |state: &StateOutline| {
         let what = match state {
-            StateOutline { work: Some(Work::Handler), .. } => "a handler",
-            StateOutline { delete: DeleteOutline { handler: true, .. }, .. } => "a delete handler",
             StateOutline { action, delete, .. } => {
                 let mut actions = action.iter().chain(&delete.action);
                 let is_missing = |it: &Action| {
@@ -169,6 +168,7 @@ impl ServiceType {
                     if walked.plan.as_ref() != before {
                         outcome.plans.push((tag.clone(), walked.plan));
                     }
+                    outcome.calls.extend(walked.calls);
                     outcome.wake_at_ns.extend(walked.wake_at_ns.map(|at| (tag.clone(), at)));
                     outcome.reads.insert(tag, walked.reads);
                 }
@@ -306,6 +306,9 @@ impl ServiceType {
             WorkErrorKind::Failed => WorkFailureKind::Work,
             WorkErrorKind::Limit => WorkFailureKind::Limit,
             WorkErrorKind::Denied => WorkFailureKind::Denied,
+            WorkErrorKind::Unavailable => WorkFailureKind::Unavailable,
+            WorkErrorKind::Late => WorkFailureKind::Late,
+            WorkErrorKind::Precondition => WorkFailureKind::Precondition,
         };
         let (name, version) = (&self.package.outline.name.text, self.package.version());
         let text = format!("failed in {name} {version}: {error}");

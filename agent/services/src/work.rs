@@ -15,6 +15,12 @@ pub enum WorkErrorKind {
     Limit,
     /// Output outside of the grants, or a reserved item.
     Denied,
+    /// No handler does the work, or it was lost while it did.
+    Unavailable,
+    /// A handler did not answer in time.
+    Late,
+    /// A handler cannot be asked now.
+    Precondition,
 }
 
 /// Failure of the evaluation of a template or an expression.

@@ -149,6 +149,7 @@ impl<'a> Attribution<'a> {
                 let subject = Subject { native: Some(&instance), openconfig: None };
                 self.error(subject, EditCause::Work { kind, text })
             }
+            Problem::Unanswered(needed) => self.last_operation_error(EditCause::Unanswered(needed)),
             Problem::Limit(error) => self.last_operation_error(error.into()),
         }
     }

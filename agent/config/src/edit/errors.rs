@@ -1,13 +1,14 @@
 //! Reasons for refusing a Set: each invalid operation with its error.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::layer::{LayerKey, Namespace};
 use crate::limits::{LimitExceeded, excerpt};
 use crate::progress::StopReason;
 use crate::resolve::PathError;
 use crate::schema::Origin;
-use crate::services::WorkFailureKind;
+use crate::services::{NeededCalls, Unanswered, WorkFailureKind};
 
 /// All errors of a request, in the order of its operations. Never empty. A request with an error has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,6 +88,9 @@ pub enum EditCause {
     /// The work of a service instance failed.
     #[error("{text}")]
     Work { kind: WorkFailureKind, text: String },
+    /// No failure: handlers of services have to be asked before the request can be examined to its end.
+    #[error("handlers of services have to be asked first")]
+    Unanswered(Unanswered),
     /// A mandatory leaf is missing.
     #[error("it is needed, and missing")]
     MissingMandatory,
@@ -159,6 +163,14 @@ impl EditErrors {
     /// Never, because there is at least one.
     pub fn first(&self) -> &EditError {
         self.0.first().expect("made from errors, of which there was one")
+    }
+
+    /// The calls of handlers that the request waits for, if that is all there is.
+    pub fn needed_calls(&self) -> Option<&Arc<NeededCalls>> {
+        match &self.first().cause {
+            EditCause::Unanswered(Unanswered(needed)) => Some(needed),
+            _ => None,
+        }
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, EditError> {

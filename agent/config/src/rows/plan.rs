@@ -14,9 +14,9 @@ use crate::services::{
 use crate::value::Value;
 
 /// Form of the rows, the first item of each.
-const FORM: u64 = 2;
-/// Form of rows whose states have no actions.
-const FORM_WITHOUT_ACTIONS: u64 = 1;
+const FORM: u64 = 3;
+/// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque values.
+const EARLIER_FORMS: [u64; 2] = [1, 2];
 
 /// Key of the row of an instance.
 pub(super) fn key(tag: &ServiceTag) -> Vec<u8> {
@@ -58,7 +58,7 @@ fn component(component: &ComponentPlan) -> Value {
 }
 
 fn state(state: &StatePlan) -> Value {
-    let StatePlan { name, is_reached, failure, waits_for, since_ns, action } = state;
+    let StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque } = state;
     Value::List(Arc::new([
         Value::Str(name.clone()),
         Value::Bool(*is_reached),
@@ -66,6 +66,7 @@ fn state(state: &StatePlan) -> Value {
         optional(waits_for.as_deref()),
         Value::Uint(*since_ns),
         action.as_ref().map_or(Value::Empty, self::action),
+        Value::Str((&**opaque).into()),
     ]))
 }
 
@@ -101,7 +102,8 @@ pub(super) fn read(
     let mut part = || key.value().and_then(text);
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     let mut items = RowReader(value);
-    if ![FORM, FORM_WITHOUT_ACTIONS].map(Value::Uint).contains(&items.value()?) {
+    let form = items.value()?;
+    if form != Value::Uint(FORM) && !EARLIER_FORMS.map(Value::Uint).contains(&form) {
         return Ok(None);
     }
     let plan = ServicePlan {
@@ -129,21 +131,19 @@ fn read_component(value: &Value) -> Result<ComponentPlan, &'static str> {
 }
 
 fn read_state(value: &Value) -> Result<StatePlan, &'static str> {
-    let (name, is_reached, failure, waits_for, since, action) = match list(value)? {
-        [name, is_reached, failure, waits_for, since] => {
-            (name, is_reached, failure, waits_for, since, None)
-        }
-        [name, is_reached, failure, waits_for, since, action] => {
-            (name, is_reached, failure, waits_for, since, read_action(action)?)
-        }
-        _ => return Err(FIELDS),
-    };
-    let (Value::Bool(is_reached), Value::Uint(since_ns)) = (is_reached, since) else {
+    let (fields, later) = list(value)?.split_at_checked(5).ok_or(FIELDS)?;
+    let [name, Value::Bool(is_reached), failure, waits_for, Value::Uint(since_ns)] = fields else {
         return Err(FIELDS);
     };
+    let (action, opaque) = match later {
+        [] => (None, "".into()),
+        [action] => (read_action(action)?, "".into()),
+        [action, opaque] => (read_action(action)?, text(opaque.clone())?.as_str().into()),
+        _ => return Err(FIELDS),
+    };
     let (failure, waits_for) = (read_optional(failure)?, read_optional(waits_for)?);
-    let (is_reached, since_ns) = (*is_reached, *since_ns);
-    Ok(StatePlan { name: text(name.clone())?, is_reached, failure, waits_for, since_ns, action })
+    let (name, is_reached, since_ns) = (text(name.clone())?, *is_reached, *since_ns);
+    Ok(StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque })
 }
 
 fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {

@@ -3,12 +3,17 @@
 //! The configuration makes the *ground*, the union of everything but services, then has the instances walked whose
 //! parameters differ in it and those that are due, joins their claims, and makes the effective tree of all layers.
 
+mod handlers;
 mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use self::handlers::{
+    Answers, CallPhase, CallPlace, HandlerAnswer, HandlerCall, HandlerWork, NeededCalls,
+    ServedCall, Unanswered,
+};
 pub use self::plan::{
     ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, Book, ComponentPlan,
     PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
@@ -80,6 +85,10 @@ pub struct Surroundings {
     pub actions: Vec<ActionUpdate>,
     /// Failed actions of the instances that are due are asked for again.
     pub retries_actions: bool,
+    /// Answers of handlers at hand.
+    pub answers: Answers,
+    /// Handlers may be asked for answers that are not at hand. Else the states wait.
+    pub may_ask: bool,
 }
 
 /// News of an action that a state asked for.
@@ -131,6 +140,9 @@ pub struct WalkOutcome {
     pub plans: Vec<PlanChange>,
     /// Instances of which nothing changes, because their work failed. A request is refused then.
     pub failures: Vec<WorkFailure>,
+    /// Calls of handlers without an answer at hand. The instances are walked again with the answers; what else there is of
+    /// the outcome is preliminary.
+    pub calls: Vec<HandlerCall>,
     /// Questions of the walks, by instance.
     pub reads: BTreeMap<ServiceTag, BTreeSet<Read>>,
     /// Instances whose next walk may differ from this time on, in nanoseconds since 1970, though nothing else changes.
@@ -140,7 +152,8 @@ pub struct WalkOutcome {
 impl WalkOutcome {
     /// True when the walks change nothing.
     pub fn is_empty(&self) -> bool {
-        self.claims.is_empty() && self.plans.is_empty() && self.failures.is_empty()
+        let is_settled = self.failures.is_empty() && self.calls.is_empty();
+        self.claims.is_empty() && self.plans.is_empty() && is_settled
     }
 }
 
@@ -210,6 +223,12 @@ pub enum WorkFailureKind {
     Leaving,
     /// The package of the type was removed.
     TypeRemoved,
+    /// No handler does the work, or it was lost while it did.
+    Unavailable,
+    /// A handler did not answer in time.
+    Late,
+    /// A handler cannot be asked now.
+    Precondition,
 }
 
 /// The types of services of a box.

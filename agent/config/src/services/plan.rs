@@ -59,6 +59,8 @@ pub struct StatePlan {
     pub since_ns: u64,
     /// The action that was asked for last; `None` when none was since the state was last entered.
     pub action: Option<ActionPlan>,
+    /// Values that its handler keeps with it: a JSON object, empty for none.
+    pub opaque: Arc<str>,
 }
 
 /// Action of a state: work outside of the configuration, done once when the state is reached or left.
@@ -136,7 +138,7 @@ pub enum StateStatus {
 impl StatePlan {
     pub fn new(name: SmolStr, now_ns: u64) -> Self {
         let (is_reached, failure, waits_for, action) = (false, None, None, None);
-        Self { name, is_reached, failure, waits_for, since_ns: now_ns, action }
+        Self { name, is_reached, failure, waits_for, since_ns: now_ns, action, opaque: "".into() }
     }
 
     pub fn status(&self) -> StateStatus {

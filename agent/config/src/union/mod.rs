@@ -27,7 +27,7 @@ use crate::map::AnchorId;
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::{NodeId, Origin};
-use crate::services::WorkFailure;
+use crate::services::{Unanswered, WorkFailure};
 use crate::tree::{Branch, LeafMeta, List, Tree};
 use crate::value::Value;
 use list::NewList;
@@ -113,6 +113,8 @@ pub(crate) enum Problem {
     MissingOneOf { native: InstancePath, one_of: Vec<NodeId> },
     /// The work of a service instance failed.
     Work(WorkFailure),
+    /// Handlers have to be asked first.
+    Unanswered(Unanswered),
     /// Two services ask for different values of one leaf.
     Disagreement(Box<Disagreement>),
     /// All services together ask for too much.

@@ -68,6 +68,9 @@ impl CoreTask {
     fn execute(&mut self, effect: CommitEffect, commit: &mut CommitInFlight) {
         match effect {
             Effect::Examine(intent) => self.examine(intent, commit),
+            Effect::ExamineAnswered(intent) => self.examine_answered(intent, commit),
+            Effect::Ask(calls) => self.ask(calls, commit),
+            Effect::NoteAnswers(reply) => commit.rounds.note(reply),
             Effect::Wait(footprint) => {
                 commit.footprint = Some(footprint);
                 commit.behind = None;
@@ -101,7 +104,10 @@ impl CoreTask {
             }
             Effect::CloseWindow => self.window = None,
             Effect::Release => self.publisher.release(commit.ticket),
-            Effect::Answer(result) => commit.reply.send(result),
+            Effect::Answer(result) => {
+                commit.rounds.end(&result);
+                commit.reply.send(result);
+            }
             Effect::AnswerAhead(stamp) => self.answer_ahead(stamp, commit),
             Effect::AnswerUnchanged => commit.reply.send(Ok(self.unchanged())),
             Effect::AnswerPreview(planned) => {
@@ -201,6 +207,7 @@ impl CoreTask {
 
     fn answer_ahead(&mut self, stamp: CommitStamp, commit: &mut CommitInFlight) {
         self.behind_tx.send_replace(true);
+        commit.rounds.end(&Ok(stamp));
         commit.reply.send(Ok(stamp));
         let ticket = commit.ticket;
         self.jobs.push(async move {

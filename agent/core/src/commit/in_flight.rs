@@ -7,6 +7,7 @@ use holdfast_config::{CancelToken, Configuration, Footprint};
 use holdfast_store::{ArtefactChange, Ticket, Unconfirmed};
 
 use super::{Commit, CommitKind, Reply, runs_alone};
+use crate::handler_calls::HandlerRounds;
 use crate::intent::Intent;
 use crate::options::{CommitOptions, ConfirmAction, Confirmation};
 
@@ -44,6 +45,8 @@ pub(crate) struct CommitInFlight {
     pub(crate) origin: Origin,
     /// gNSI artefacts that become final with the commit.
     pub(crate) artefacts: Vec<ArtefactChange>,
+    /// What handlers were asked, and have answered.
+    pub(crate) rounds: HandlerRounds,
 }
 
 /// Configuration that an examination starts from.
@@ -90,6 +93,7 @@ impl CommitInFlight {
             is_best_effort: intent.is_best_effort(),
             origin: intent.origin(),
             artefacts,
+            rounds: HandlerRounds::default(),
         }
     }
 
@@ -113,6 +117,7 @@ impl CommitInFlight {
             is_best_effort: false,
             origin: Origin::OpenConfig,
             artefacts: Vec::new(),
+            rounds: HandlerRounds::default(),
         }
     }
 

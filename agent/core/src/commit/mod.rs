@@ -48,6 +48,9 @@
 //! counts until the change is recorded (Cancel); later the change is carried out. The deadline of a commit that must be
 //! confirmed begins another commit, the rollback.
 //!
+//! An examination that needs the work of handlers asks first, and is repeated with the answers: Asking, then Answered
+//! ([`handler_calls`](super::handler_calls)).
+//!
 //! Absent on purpose: time, the store, the engine and the reply channel, which the effects have.
 
 mod effects;
@@ -68,6 +71,7 @@ pub(super) use self::in_flight::{CommitInFlight, ExaminationBase};
 pub(super) use self::reply::Reply;
 pub(super) use self::table::{CommitTable, Turn, runs_alone};
 use super::examination::{Candidate, CredentialValues, EntryChange};
+use super::handler_calls::{HandlerReply, UnansweredCalls, UnansweredChange};
 use super::intent::Intent;
 use super::publication::{BuilderPanicked, BuiltRevision};
 use super::{CommitError, CommitStamp};
@@ -94,6 +98,14 @@ enum State {
     Admitted,
     /// A thread works out the meaning of the request.
     Examining,
+    /// Handlers of services are asked for what the examination needs.
+    Asking {
+        intent: Box<Intent>,
+    },
+    /// Handlers have answered, and the change waits to be examined again.
+    Answered {
+        intent: Box<Intent>,
+    },
     /// The commit has not been found to keep clear of others.
     Waiting {
         candidate: Box<Candidate>,
@@ -159,6 +171,9 @@ pub(super) enum Input<P> {
     /// The client has gone before anything was recorded.
     Cancel,
     Examined(Result<Box<Candidate>, CommitError>),
+    /// The examination needs answers of handlers.
+    Unanswered(Box<UnansweredChange>),
+    Answered(Result<HandlerReply, CommitError>),
     /// The commit need not wait for others, or no longer.
     Turn(Turn),
     Planned(Result<P, CommitError>),
@@ -184,6 +199,12 @@ pub(super) enum Input<P> {
 #[derive(Debug)]
 pub(super) enum Effect<P> {
     Examine(Box<Intent>),
+    /// Examines again a change that handlers have answered.
+    ExamineAnswered(Box<Intent>),
+    /// Asks handlers.
+    Ask(UnansweredCalls),
+    /// Keeps answers of handlers for the examinations to come.
+    NoteAnswers(HandlerReply),
     /// Has the commit wait until what it writes and reads keeps clear of the commits ahead.
     Wait(Arc<Footprint>),
     Plan(Box<Candidate>),
@@ -262,6 +283,21 @@ impl Commit {
         matches!(self.state, State::Admitted | State::Examining)
     }
 
+    /// True while handlers think about it.
+    pub(super) fn is_asking(&self) -> bool {
+        matches!(self.state, State::Asking { .. })
+    }
+
+    /// True for a commit that handlers have answered, and that is to be examined again.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.state, State::Answered { .. })
+    }
+
+    /// True for a commit that is neither examined nor carried out, because of handlers.
+    pub(super) fn is_waiting_for_handlers(&self) -> bool {
+        self.is_asking() || self.is_answered()
+    }
+
     /// True for a commit that waits for others.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
@@ -305,6 +341,18 @@ impl Commit {
             (State::Examining, Input::Cancel) => refuse(CommitError::Abandoned),
             (State::Examining, Input::Examined(Ok(candidate))) => self.after_examination(candidate),
             (State::Examining, Input::Examined(Err(error))) => refuse(error),
+            (State::Examining, Input::Unanswered(unanswered)) => {
+                let UnansweredChange { intent, calls } = *unanswered;
+                (State::Asking { intent }, vec![Effect::Ask(calls)])
+            }
+            (State::Asking { intent }, Input::Answered(Ok(reply))) => {
+                (State::Answered { intent }, vec![Effect::NoteAnswers(reply)])
+            }
+            (State::Asking { .. }, Input::Answered(Err(error))) => refuse(error),
+            (State::Asking { .. }, Input::Cancel) => refuse(CommitError::Abandoned),
+            (State::Answered { intent }, Input::Turn(Turn::Answered)) => {
+                (State::Examining, vec![Effect::ExamineAnswered(intent)])
+            }
             (State::Waiting { candidate }, Input::Turn(Turn::Clear)) => {
                 (State::Planning, vec![Effect::Plan(candidate)])
             }

@@ -29,6 +29,7 @@ use holdfast_scheduler::TxnId;
 use holdfast_store::Ticket;
 
 use super::CommitInFlight;
+use crate::CommitError;
 use crate::intent::Intent;
 use crate::options::CommitOptions;
 
@@ -52,6 +53,9 @@ pub(crate) struct CommitTable {
     recent: VecDeque<(u64, Arc<Footprint>)>,
 }
 
+/// Most changes that wait for answers of handlers. Each of them keeps its request in memory meanwhile.
+const MAX_ASKING: usize = 16;
+
 /// Decision on a commit that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
@@ -59,6 +63,8 @@ pub(crate) enum Turn {
     Clear,
     /// What its examination has read has changed.
     Outdated,
+    /// Handlers have answered it, and it is to be examined with the answers.
+    Answered,
     /// The client has gone.
     Abandoned,
 }
@@ -79,12 +85,40 @@ impl CommitTable {
         self.commits.is_empty()
     }
 
+    /// True when no commit is in flight but those that handlers are asked for.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.commits.values().all(|it| it.machine.is_asking())
+    }
+
     /// True when another request may be taken from the queue.
     pub(crate) fn has_room(&self) -> bool {
-        let examined = self.commits.values().filter(|it| it.machine.is_examining());
-        self.commits.len() < MAX_IN_FLIGHT
-            && examined.count() < MAX_EXAMINED
-            && !self.commits.values().any(|it| it.runs_alone)
+        // One that handlers are asked for holds up nobody.
+        let mut present = self.commits.values().filter(|it| !it.machine.is_asking());
+        let examined = present.clone().filter(|it| it.machine.is_examining());
+        examined.count() < MAX_EXAMINED
+            && present.clone().count() < MAX_IN_FLIGHT
+            && !present.any(|it| it.runs_alone)
+    }
+
+    /// Checks that one more change may wait for handlers.
+    ///
+    /// # Errors
+    /// When too many do.
+    pub(crate) fn may_ask(&self) -> Result<(), CommitError> {
+        let asking = self.commits.values().filter(|it| it.machine.is_asking());
+        if asking.count() < MAX_ASKING { Ok(()) } else { Err(CommitError::Overloaded) }
+    }
+
+    /// A commit that handlers have answered, and that may be examined again. One that runs alone waits until the others
+    /// have ended or wait for handlers themselves.
+    fn next_answered(&self) -> Option<Ticket> {
+        let present = || self.commits.values().filter(|it| !it.machine.is_waiting_for_handlers());
+        let is_held_up = |it: &CommitInFlight| match it.runs_alone {
+            true => present().next().is_some(),
+            false => present().any(|other| other.runs_alone),
+        };
+        let mut answered = self.commits.values().filter(|it| it.machine.is_answered());
+        answered.find(|it| !is_held_up(it)).map(|it| it.ticket)
     }
 
     /// True while a commit was answered that no revision shows.
@@ -152,6 +186,9 @@ impl CommitTable {
         let mut undecided = self.commits.values().filter(|it| it.machine.is_waiting());
         if let Some(abandoned) = undecided.find(|it| it.cancel.is_cancelled()) {
             return Some((abandoned.ticket, Turn::Abandoned));
+        }
+        if let Some(answered) = self.next_answered() {
+            return Some((answered, Turn::Answered));
         }
         for ticket in self.waiting() {
             if let Some(behind) = self.conflicting(ticket) {

@@ -4,13 +4,19 @@ use std::sync::{Arc, LazyLock};
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
+use holdfast_config::services::NeededCalls;
 use holdfast_config::{Configuration, Layers, Models, Namespace, parallel};
-use holdfast_scheduler::{Key, KindId, OperationError, TransactionOutcome, TxnId};
+use holdfast_platform::descriptors;
+use holdfast_platform::objects::Registry;
+use holdfast_scheduler::{Engine, Key, KindId, OperationError, TransactionOutcome, TxnId};
 use holdfast_store::StoreError;
 use holdfast_telemetry::{DerivedLists, Revision};
+use tokio::sync::oneshot;
 
 use super::*;
+use crate::box_state::ObservedBox;
 use crate::preview::BoundedList;
+use crate::shared_engine::SharedEngine;
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
 
@@ -18,9 +24,11 @@ static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().
 const TXN: TxnId = TxnId(7);
 const OTHER: TxnId = TxnId(8);
 
-const STATES: [&str; 18] = [
+const STATES: [&str; 20] = [
     "Admitted",
     "Examining",
+    "Asking",
+    "Answered",
     "Waiting",
     "Planning",
     "Preparing",
@@ -39,7 +47,11 @@ const STATES: [&str; 18] = [
     "Ended",
 ];
 
-const INPUTS: [&str; 25] = [
+const INPUTS: [&str; 29] = [
+    "unanswered",
+    "answered",
+    "answered: refused",
+    "turn: answered",
     "change",
     "confirm",
     "cancel",
@@ -74,6 +86,11 @@ const ROWS: &[(&str, &str, &str, &str)] = &[
     ("Examining", "examined", "Waiting", "wait"),
     ("Examining", "examined: refused", "Ended", "release, answer refused"),
     ("Examining", "cancel", "Ended", "release, answer abandoned"),
+    ("Examining", "unanswered", "Asking", "ask"),
+    ("Asking", "answered", "Answered", "note answers"),
+    ("Asking", "answered: refused", "Ended", "release, answer refused"),
+    ("Asking", "cancel", "Ended", "release, answer abandoned"),
+    ("Answered", "turn: answered", "Examining", "examine answered"),
     ("Waiting", "clear", "Planning", "plan"),
     ("Waiting", "outdated", "Examining", "examine"),
     ("Waiting", "abandoned", "Ended", "release, answer abandoned"),
@@ -148,6 +165,22 @@ fn candidate() -> Box<Candidate> {
     })
 }
 
+fn unanswered() -> UnansweredChange {
+    let ground = configuration().ground();
+    let needed = Arc::new(NeededCalls { calls: Vec::new(), ground });
+    let state = Arc::new(ObservedBox {
+        revision: Arc::new(Revision::new(Arc::clone(&MODELS), DerivedLists::default())),
+        configuration: configuration(),
+        engine: SharedEngine::new(Engine::new(descriptors::registry())),
+        registry: Arc::new(Registry::new(&MODELS.native).unwrap()),
+    });
+    UnansweredChange { intent: intent(), calls: UnansweredCalls { needed, state } }
+}
+
+fn reply() -> HandlerReply {
+    HandlerReply { answers: Vec::new(), end_tx: oneshot::channel().0 }
+}
+
 fn planned(configuration: Configuration) -> Box<PlannedChange> {
     let credentials = CredentialValues::default();
     Box::new(PlannedChange { configuration, changes: Vec::new(), credentials })
@@ -177,6 +210,8 @@ fn state(name: &str) -> State {
     match name {
         "Admitted" => State::Admitted,
         "Examining" => State::Examining,
+        "Asking" => State::Asking { intent: intent() },
+        "Answered" => State::Answered { intent: intent() },
         "Waiting" => State::Waiting { candidate: candidate() },
         "Planning" => State::Planning,
         "Preparing" => State::Preparing,
@@ -203,6 +238,8 @@ fn name(state: &State) -> &'static str {
     match state {
         State::Admitted => "Admitted",
         State::Examining => "Examining",
+        State::Asking { .. } => "Asking",
+        State::Answered { .. } => "Answered",
         State::Waiting { .. } => "Waiting",
         State::Planning => "Planning",
         State::Preparing => "Preparing",
@@ -230,6 +267,10 @@ fn input(name: &str) -> Input<()> {
         "change" => Input::Change(intent()),
         "confirm" => Input::Confirm,
         "cancel" => Input::Cancel,
+        "unanswered" => Input::Unanswered(Box::new(unanswered())),
+        "answered" => Input::Answered(Ok(reply())),
+        "answered: refused" => Input::Answered(Err(refusal())),
+        "turn: answered" => Input::Turn(Turn::Answered),
         "examined" => Input::Examined(Ok(candidate())),
         "examined: refused" => Input::Examined(Err(refusal())),
         "clear" => Input::Turn(Turn::Clear),
@@ -264,6 +305,9 @@ fn input(name: &str) -> Input<()> {
 fn text(effect: &Effect<()>) -> String {
     match effect {
         Effect::Examine(_) => "examine".into(),
+        Effect::ExamineAnswered(_) => "examine answered".into(),
+        Effect::Ask(_) => "ask".into(),
+        Effect::NoteAnswers(_) => "note answers".into(),
         Effect::Wait(_) => "wait".into(),
         Effect::Plan(_) => "plan".into(),
         Effect::Record(()) => "record".into(),

@@ -115,6 +115,7 @@ impl Agent {
             loaded,
             listening: GrpcEndpoint::default(),
             services: None,
+            handlers: None,
             factory: None,
             software_version: software.running().to_owned(),
             credential_source: Some(Arc::new(gnsi.logins.clone())),

@@ -233,7 +233,11 @@ impl From<&EditErrors> for Refusal {
                 WorkFailureKind::Work => Code::Aborted,
                 WorkFailureKind::Limit => Code::ResourceExhausted,
                 WorkFailureKind::Denied => Code::PermissionDenied,
-                WorkFailureKind::Leaving | WorkFailureKind::TypeRemoved => Code::FailedPrecondition,
+                WorkFailureKind::Leaving
+                | WorkFailureKind::TypeRemoved
+                | WorkFailureKind::Precondition => Code::FailedPrecondition,
+                WorkFailureKind::Unavailable => Code::Unavailable,
+                WorkFailureKind::Late => Code::DeadlineExceeded,
             },
             _ => Code::InvalidArgument,
         };
@@ -279,7 +283,9 @@ impl From<CommitError> for Refusal {
             }
             CommitError::Election(_) => Self::new(Code::ResourceExhausted, text),
             // A test-and-set has failed: the client starts again with a new dry run.
-            CommitError::PlanDiffers { .. } => Self::new(Code::Aborted, text),
+            CommitError::PlanDiffers { .. } | CommitError::Unsettled { .. } => {
+                Self::new(Code::Aborted, text)
+            }
             CommitError::Abandoned => Self::new(Code::Cancelled, text),
             CommitError::Overloaded => Self::new(Code::ResourceExhausted, text),
             CommitError::Stopped => Self::stopping(),

@@ -155,6 +155,7 @@ async fn agent(folder: &TempDir) -> (Core, Routes) {
         loaded,
         listening: GrpcEndpoint::default(),
         services: None,
+        handlers: None,
         factory: None,
         software_version: "1.0".into(),
         credential_source: None,

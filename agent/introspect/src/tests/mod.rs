@@ -89,6 +89,7 @@ impl TestAgent {
             store: store.clone(),
             loaded,
             services: None,
+            handlers: None,
             factory: None,
             credential_source: None,
             listening: GrpcEndpoint::default(),

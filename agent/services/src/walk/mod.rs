@@ -15,9 +15,10 @@
 //! A state that was backed out in a walk is not entered in it again, so the end is certain. `ready` of a component waits
 //! until all of its claims are settled; `ready` of `self` is that of all others.
 //!
-//! Section 4 of `agent/services/SERVICES.md` is the specification. Absent: handlers.
+//! Section 4 of `agent/services/SERVICES.md` is the specification. Calls of handlers are in [`calls`].
 
 mod actions;
+mod calls;
 mod facts;
 mod progress;
 
@@ -26,8 +27,8 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Applied, BackTrack, ComponentPlan, ForcedBackTrack, Read, ServicePlan, StatePlan, StateStatus,
-    WalkRequest,
+    Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, Read, ServicePlan,
+    StatePlan, StateStatus, WalkRequest,
 };
 use holdfast_config::{Claim, ClaimKey, ServiceTag};
 use smol_str::SmolStr;
@@ -59,6 +60,8 @@ pub(crate) struct Walked {
     /// The next service plan; `None` when nothing is left of the instance.
     pub(crate) plan: Option<ServicePlan>,
     pub(crate) reads: BTreeSet<Read>,
+    /// Calls of handlers that have no answer yet. All else is preliminary then.
+    pub(crate) calls: Vec<HandlerCall>,
     /// Time at which a state becomes late, in nanoseconds since 1970.
     pub(crate) wake_at_ns: Option<u64>,
 }
@@ -83,6 +86,8 @@ struct Walk<'a> {
     redone: BTreeSet<[SmolStr; 2]>,
     /// Components whose way ended with this state, because what follows has a transaction of its own.
     ended: BTreeMap<[SmolStr; 2], SmolStr>,
+    /// Calls of handlers without an answer. Their components go no further in this walk.
+    calls: BTreeMap<CallPlace, HandlerCall>,
     wake_at_ns: Option<u64>,
 }
 
@@ -133,10 +138,12 @@ pub(crate) fn walk(
         left: BTreeSet::new(),
         redone: BTreeSet::new(),
         ended: BTreeMap::new(),
+        calls: BTreeMap::new(),
         wake_at_ns: None,
     };
     let failed = walk.run().and_then(|()| walk.answered()).err();
-    if let Some(error) = failed {
+    // What the answers are may mend the failure.
+    if let Some(error) = failed.filter(|_| walk.calls.is_empty()) {
         if !request.surroundings.is_lenient {
             return Err(error);
         }
@@ -147,7 +154,8 @@ pub(crate) fn walk(
     let plan = walk.own.plan().clone();
     let plan = (!plan.components.is_empty()).then_some(plan);
     let (reads, wake_at_ns) = (walk.own.take_reads(), walk.wake_at_ns);
-    Ok(Walked { claims: walk.claims, plan, reads, wake_at_ns })
+    let calls = walk.calls.into_values().collect();
+    Ok(Walked { claims: walk.claims, plan, reads, calls, wake_at_ns })
 }
 
 /// The component types of a package by name. Of `self`, packages with components say nothing.
@@ -249,7 +257,8 @@ impl Walk<'_> {
 
     /// Compares the components of the tree with those that are there.
     fn synthesize(&mut self) -> Result<(), WorkError> {
-        let wanted = self.instance.package.components(&self.scope, &self.facts)?;
+        let scope = self.scope.with_opaque(self.opaque_values());
+        let wanted = self.instance.package.components(&scope, &self.facts)?;
         let mut plan = self.own.plan().clone();
         let is_of = |it: &ComponentPlan, part: &Component| it.is(&part.component_type, &part.name);
         let comes_back = self.request.surroundings.resurrected.as_ref() == Some(self.instance.tag);
@@ -300,18 +309,11 @@ impl Walk<'_> {
     }
 
     fn scope_of(&self, part: &Component) -> Scope {
-        self.scope.of_component(part)
+        self.scope.with_opaque(self.opaque_values()).of_component(part)
     }
 
     fn key(&self, part: &Component, state: &str) -> ClaimKey {
         ClaimKey { tag: self.instance.tag.clone(), component: part.id(), state: state.into() }
-    }
-
-    /// Does the work of a state.
-    fn work(&self, part: &Component, outline: &StateOutline) -> Result<Option<Claim>, WorkError> {
-        let (package, scope) = (self.instance.package, self.scope_of(part));
-        let output = package.render(outline.work.as_ref(), &scope, &self.facts)?;
-        Ok(output.map(claim_of))
     }
 
     fn is_true(&self, gate: &Located, part: &Component) -> Result<bool, WorkError> {

@@ -9,6 +9,7 @@ use holdfast_config::services::{
 };
 use smol_str::SmolStr;
 
+use super::calls::{LeaveVerdict, StateWork};
 use super::{Walk, actions, is_reached};
 use crate::outline::{Located, READY, SELF, StateOutline};
 use crate::tree::Component;
@@ -26,6 +27,8 @@ enum Step {
         waits_for: Option<Arc<str>>,
     },
     Failed(Arc<str>),
+    /// Nothing can be said yet: the state stays as it is.
+    Open,
 }
 
 impl Walk<'_> {
@@ -80,6 +83,13 @@ impl Walk<'_> {
                 return Ok(false);
             }
         }
+        if let Some(outline) = outline.as_ref().filter(|it| it.delete.handler) {
+            let step = self.call_to_leave(part, outline)?;
+            if !matches!(step, Step::Moved) {
+                self.update(part, &state, step);
+                return Ok(false);
+            }
+        }
         let call = outline.map(|it| self.call(part, &it, ActionPhase::Delete)).transpose();
         let action = match call {
             Ok(action) => action.flatten(),
@@ -97,7 +107,7 @@ impl Walk<'_> {
         }
         self.change(part, &state, |state| {
             (state.is_reached, state.failure, state.waits_for) = (false, None, None);
-            state.action = action;
+            (state.action, state.opaque) = (action, "".into());
         });
         Ok(true)
     }
@@ -191,6 +201,9 @@ impl Walk<'_> {
                 let step = self.do_work(part, &outline)?;
                 self.update(part, &state.name, step);
             }
+            if self.is_asking(part) {
+                break;
+            }
         }
         Ok(())
     }
@@ -198,7 +211,7 @@ impl Walk<'_> {
     /// Enters state after state. True when one was entered.
     fn go_on(&mut self, part: &Component) -> Result<bool, WorkError> {
         let mut moved = false;
-        loop {
+        while !self.is_asking(part) {
             let mut states = self.states(part);
             if part.component_type == SELF {
                 states.pop(); // `ready`, which is judged in the end
@@ -304,7 +317,9 @@ impl Walk<'_> {
     fn do_work(&mut self, part: &Component, outline: &StateOutline) -> Result<Step, WorkError> {
         let key = self.key(part, &outline.name);
         let claim = match self.work(part, outline) {
-            Ok(claim) => claim.filter(|claim| !claim.is_empty()),
+            Ok(StateWork::Output(claim)) => claim.filter(|claim| !claim.is_empty()),
+            Ok(StateWork::Waits(text)) => return Ok(Step::Stopped(Some(text))),
+            Ok(StateWork::Open) => return Ok(Step::Open),
             Err(error) => return self.failed(&error),
         };
         let before = self.request.claims.get(&key);
@@ -320,6 +335,24 @@ impl Walk<'_> {
         }
         self.claims.insert(key, claim);
         Ok(Step::Moved)
+    }
+
+    /// Calls the handler of a state that is left, and drops the claim of one that is not to be left yet.
+    fn call_to_leave(
+        &mut self,
+        part: &Component,
+        outline: &StateOutline,
+    ) -> Result<Step, WorkError> {
+        match self.answer_to_leave(part, outline) {
+            Ok(LeaveVerdict::Leave) => Ok(Step::Moved),
+            Ok(LeaveVerdict::Keep(reason)) => {
+                self.claims.insert(self.key(part, &outline.name), None);
+                Ok(Step::Stopped(Some(reason)))
+            }
+            Ok(LeaveVerdict::Waits(text)) => Ok(Step::Stopped(Some(text))),
+            Ok(LeaveVerdict::Open) => Ok(Step::Open),
+            Err(error) => self.failed(&error),
+        }
     }
 
     fn failed(&self, error: &WorkError) -> Result<Step, WorkError> {
@@ -375,6 +408,7 @@ impl Walk<'_> {
                 (state.failure, state.waits_for) = (Some(late_text(timeout)), waits_for);
             }
             Step::Failed(text) => (state.failure, state.waits_for) = (Some(text), None),
+            Step::Open => {}
         });
     }
 

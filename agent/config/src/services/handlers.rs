@@ -1,0 +1,200 @@
+//! Calls of handlers, the processes outside of the agent that do the work of states, and their answers.
+//!
+//! A walk never waits for a handler. It looks for the answer to a call among those at hand, and names the calls that have
+//! none; its caller asks, and walks again. An answer counts while everything that it depends on is as it was: the call,
+//! and what the handler has read.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use smol_str::SmolStr;
+
+use super::{Ground, LeafRead, WorkFailureKind};
+use crate::claims::{Claim, ClaimKey};
+use crate::value::Value;
+
+/// Occasion of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CallPhase {
+    /// The state is reached, or its work is done again.
+    Create,
+    /// The state is left.
+    Delete,
+}
+
+/// Place of a call: a state of one instance.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallPlace {
+    /// State, by the name of its claim.
+    pub state: ClaimKey,
+    pub phase: CallPhase,
+}
+
+/// Call of a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerCall {
+    pub place: CallPlace,
+    /// Version of the package.
+    pub version: SmolStr,
+    /// The whole instance with defaults: a JSON document (RFC 7951).
+    pub params: Arc<str>,
+    /// Variables of the tree nodes that made the component: a JSON object, empty for none.
+    pub vars: Arc<str>,
+    /// Opaque values that other states gave: a JSON object, empty for none.
+    pub opaque: Arc<str>,
+    /// Opaque values that this state gave. An answer does not depend on them: they stem from answers to this call.
+    pub own_opaque: Arc<str>,
+}
+
+impl HandlerCall {
+    /// True when an answer to the one is an answer to the other.
+    pub fn has_same_input(&self, other: &Self) -> bool {
+        let input = |it: &Self| {
+            let Self { place, version, params, vars, opaque, own_opaque: _ } = it.clone();
+            (place, version, params, vars, opaque)
+        };
+        input(self) == input(other)
+    }
+}
+
+/// Answer of a handler, or the reason for which there is none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerAnswer {
+    Done(HandlerWork),
+    Failed { kind: WorkFailureKind, text: Arc<str> },
+}
+
+/// Work of a handler for one state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HandlerWork {
+    pub claim: Claim,
+    /// New opaque values of the state, a JSON object; `None` keeps those that it has.
+    pub opaque: Option<Arc<str>>,
+    /// Reason for which the state is not to be left yet.
+    pub keeps: Option<Arc<str>>,
+    /// Leaves that the handler has read, with their values.
+    pub reads: Vec<(LeafRead, Vec<Value>)>,
+}
+
+/// Calls that an attached handler takes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ServedCall {
+    /// Name of the service type.
+    pub service: SmolStr,
+    /// Component type; `None` for all.
+    pub component: Option<SmolStr>,
+    /// State; `None` for all.
+    pub state: Option<SmolStr>,
+    pub phase: CallPhase,
+}
+
+impl ServedCall {
+    /// True when a call at this place is one of these.
+    pub fn includes(&self, place: &CallPlace) -> bool {
+        let CallPlace { state: ClaimKey { tag, component: [component, _], state }, phase } = place;
+        let is = |own: &Option<SmolStr>, other| own.as_ref().is_none_or(|own| own == other);
+        self.service == tag.service
+            && is(&self.component, component)
+            && is(&self.state, state)
+            && self.phase == *phase
+    }
+
+    /// True when there is a place that both include.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let is = |one: &Option<SmolStr>, other: &Option<SmolStr>| {
+            one.is_none() || other.is_none() || one == other
+        };
+        self.service == other.service
+            && self.phase == other.phase
+            && is(&self.component, &other.component)
+            && is(&self.state, &other.state)
+    }
+}
+
+/// Answers at hand, and the calls that an attached handler takes. A clone shares all memory.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    /// The last answer at each place.
+    known: OrdMap<CallPlace, Arc<(HandlerCall, HandlerAnswer)>>,
+    /// Answers that were asked for on behalf of the change.
+    own: OrdMap<CallPlace, Arc<(HandlerCall, HandlerAnswer)>>,
+    served: Arc<BTreeSet<ServedCall>>,
+}
+
+impl Answers {
+    /// No answers, with attached handlers that take these calls.
+    pub fn served(served: Arc<BTreeSet<ServedCall>>) -> Self {
+        Self { served, ..Self::default() }
+    }
+
+    /// Keeps an answer for later changes.
+    pub fn know(&mut self, call: HandlerCall, answer: HandlerAnswer) {
+        self.known.insert(call.place.clone(), Arc::new((call, answer)));
+    }
+
+    /// Forgets answers of earlier changes.
+    pub fn forget(&mut self, is_forgotten: impl Fn(&CallPlace, &HandlerAnswer) -> bool) {
+        let known = self.known.iter().filter(|(place, known)| is_forgotten(place, &known.1));
+        let places: Vec<_> = known.map(|(place, _)| place.clone()).collect();
+        places.iter().for_each(|place| drop(self.known.remove(place)));
+    }
+
+    /// Number of answers for later changes.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// These, with the answers that were asked for on behalf of one change.
+    #[must_use]
+    pub fn with_own(mut self, own: impl IntoIterator<Item = (HandlerCall, HandlerAnswer)>) -> Self {
+        let entry =
+            |(call, answer): (HandlerCall, _)| (call.place.clone(), Arc::new((call, answer)));
+        self.own.extend(own.into_iter().map(entry));
+        self
+    }
+
+    /// These without those of earlier changes: each call is asked.
+    #[must_use]
+    pub fn without_known(self) -> Self {
+        Self { known: OrdMap::new(), ..self }
+    }
+
+    /// The answer to a call. A failure of an earlier change counts `with_failures` alone.
+    pub fn get(&self, call: &HandlerCall, with_failures: bool) -> Option<&HandlerAnswer> {
+        let own = self.own.get(&call.place).filter(|it| it.0.has_same_input(call));
+        let known = self.known.get(&call.place).filter(|it| it.0.has_same_input(call));
+        let counts =
+            |it: &&Arc<(_, HandlerAnswer)>| with_failures || matches!(it.1, HandlerAnswer::Done(_));
+        own.or_else(|| known.filter(counts)).map(|it| &it.1)
+    }
+
+    /// True when an attached handler takes a call.
+    pub fn is_served(&self, call: &HandlerCall) -> bool {
+        self.served.iter().any(|it| it.includes(&call.place))
+    }
+}
+
+/// Calls that a change needs the answers of, before it can be examined to its end.
+#[derive(Clone, Debug)]
+pub struct NeededCalls {
+    pub calls: Vec<HandlerCall>,
+    /// The ground after the change, which handlers read.
+    pub ground: Ground,
+}
+
+/// Calls of handlers that a change waits for. Equal when they are the same in memory.
+#[derive(Clone, Debug)]
+pub struct Unanswered(pub Arc<NeededCalls>);
+
+impl PartialEq for Unanswered {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Unanswered {}

@@ -1,0 +1,170 @@
+//! Handlers of services as the core sees them: answers at hand, and a way to ask for others.
+//!
+//! A change whose walks need the work of handlers is examined in rounds. Between two rounds it holds up no other change:
+//!
+//! ```text
+//!              calls without an answer               answered
+//! Examining ---------------------------> Asking ----------------> Answered ---> Examining, on the newest configuration
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use holdfast_base::ErrorChain;
+use holdfast_config::CancelToken;
+use holdfast_config::services::{Answers, CallPlace, HandlerAnswer, HandlerCall, NeededCalls};
+use holdfast_security::acctz::secrets;
+use holdfast_store::Ticket;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
+use super::box_state::ObservedBox;
+use super::commit::{CommitInFlight, Input};
+use super::intent::Intent;
+use super::task::{CoreTask, JobResult};
+use super::{CommitError, CommitStamp};
+
+/// Number of times that one change asks for the work of one state. What the answer depends on has changed after each.
+const MAX_ROUNDS: usize = 2;
+/// Time between two looks for a client that has gone while handlers think.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Attached handlers, and their answers of earlier changes.
+pub trait HandlerCalls: fmt::Debug + Send + Sync {
+    /// Answers at hand, and the calls that somebody takes.
+    fn answers(&self) -> Answers;
+
+    /// Asks handlers. Each call has an answer in the reply, in time that the implementation bounds; a reply that is not
+    /// waited for any more gives the calls up.
+    fn ask(&self, question: HandlerQuestion) -> BoxFuture<'static, HandlerReply>;
+}
+
+/// Calls of one change, for all handlers.
+#[derive(Debug)]
+pub struct HandlerQuestion {
+    pub needed: Arc<NeededCalls>,
+    /// State that handlers read.
+    pub state: Arc<ObservedBox>,
+    /// Name of the caller of the change.
+    pub author: String,
+    /// Identifies the request in logs and in the history of the engine.
+    pub trace: String,
+    /// Name of the kind of change.
+    pub cause: &'static str,
+    pub is_dry_run: bool,
+}
+
+/// Answers to the calls of one question.
+#[derive(Debug)]
+pub struct HandlerReply {
+    pub answers: Vec<(HandlerCall, HandlerAnswer)>,
+    /// Takes the outcome of the change; dropped for a change that was given up, and for a dry run.
+    pub end_tx: oneshot::Sender<Result<(), String>>,
+}
+
+/// An examination that needs answers of handlers.
+#[derive(Debug)]
+pub(super) struct UnansweredChange {
+    pub(super) intent: Box<Intent>,
+    pub(super) calls: UnansweredCalls,
+}
+
+/// Calls that an examination needs the answers of, and the state that it has seen.
+#[derive(Debug)]
+pub(super) struct UnansweredCalls {
+    pub(super) needed: Arc<NeededCalls>,
+    pub(super) state: Arc<ObservedBox>,
+}
+
+/// What one change has asked of handlers so far.
+#[derive(Debug, Default)]
+pub(super) struct HandlerRounds {
+    asked: BTreeMap<CallPlace, usize>,
+    answers: Vec<(HandlerCall, HandlerAnswer)>,
+    end_txs: Vec<oneshot::Sender<Result<(), String>>>,
+}
+
+impl HandlerRounds {
+    /// Notes calls that are about to be asked.
+    ///
+    /// # Errors
+    /// When one was asked too often: what it depends on changes faster than handlers answer.
+    fn begin(&mut self, calls: &[HandlerCall]) -> Result<(), CommitError> {
+        for call in calls {
+            let asked = self.asked.entry(call.place.clone()).or_default();
+            *asked += 1;
+            if *asked > MAX_ROUNDS {
+                return Err(CommitError::Unsettled { service: call.place.state.tag.to_string() });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn note(&mut self, HandlerReply { answers, end_tx }: HandlerReply) {
+        self.answers.extend(answers);
+        self.end_txs.push(end_tx);
+    }
+
+    /// Reports the outcome of the change to the handlers that were asked.
+    pub(super) fn end(&mut self, result: &Result<CommitStamp, CommitError>) {
+        let reason =
+            |error: &CommitError| secrets::message(&ErrorChain(error).to_string()).to_string();
+        let result = result.as_ref().map(|_| ()).map_err(reason);
+        for end_tx in self.end_txs.drain(..) {
+            // The handlers may have gone.
+            let _ = end_tx.send(result.clone());
+        }
+    }
+}
+
+impl CoreTask {
+    /// Answers for the walks of a change.
+    pub(super) fn answers(&self, intent: &Intent, rounds: &HandlerRounds) -> Answers {
+        let Some(handlers) = &self.handlers else { return Answers::default() };
+        let answers = handlers.answers();
+        let answers = if intent.is_redeployment() { answers.without_known() } else { answers };
+        answers.with_own(rounds.answers.iter().cloned())
+    }
+
+    /// Asks handlers for what the walks of a change need.
+    pub(super) fn ask(&mut self, calls: UnansweredCalls, commit: &mut CommitInFlight) {
+        let UnansweredCalls { needed, state } = calls;
+        let begun = commit.rounds.begin(&needed.calls).and_then(|()| self.commits.may_ask());
+        let (Ok(()), Some(handlers)) = (&begun, &self.handlers) else {
+            let error = begun.err().unwrap_or(CommitError::Stopped);
+            return self.push_input(commit.ticket, Input::Answered(Err(error)));
+        };
+        let author = commit.reply.author();
+        let asked = handlers.ask(HandlerQuestion {
+            needed,
+            state,
+            author: author.client,
+            trace: author.trace,
+            cause: commit.reply.name(),
+            is_dry_run: commit.reply.is_dry_run(),
+        });
+        let (ticket, cancel) = (commit.ticket, commit.cancel.clone());
+        self.jobs.push(answered(ticket, asked, cancel));
+    }
+}
+
+/// The answers, unless the client goes before they are there.
+async fn answered(
+    ticket: Ticket,
+    asked: BoxFuture<'static, HandlerReply>,
+    cancel: CancelToken,
+) -> JobResult {
+    let gone = async {
+        while !cancel.is_cancelled() {
+            sleep(CANCEL_INTERVAL).await;
+        }
+    };
+    let input = tokio::select! {
+        reply = asked => Input::Answered(Ok(reply)),
+        () = gone => Input::Cancel,
+    };
+    JobResult::Commit(ticket, input)
+}

@@ -1,0 +1,231 @@
+//! Work of handlers in a walk: the answers at hand, and the calls that have none.
+//!
+//! ```text
+//! work of a state, or leaving it
+//!    | an answer at hand counts         -> its claim and opaque values, or its verdict
+//!    | a handler takes such calls       -> the call is noted, and the component goes no further
+//!    ` nobody does                      -> the state waits; a request is refused, unless the type defers
+//! ```
+//!
+//! An answer counts while the call has the same input, and what its handler has read is the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use holdfast_config::Claim;
+use holdfast_config::services::{
+    CallPhase, CallPlace, ComponentPlan, HandlerAnswer, HandlerCall, HandlerWork, StatePlan,
+    WorkFailureKind,
+};
+use minijinja::Value as TemplateValue;
+use smol_str::{SmolStr, format_smolstr};
+
+use super::{Walk, claim_of};
+use crate::outline::{MissingHandler, StateOutline, Work};
+use crate::tree::Component;
+use crate::work::{WorkError, WorkErrorKind};
+
+/// Result of the work of a state.
+pub(super) enum StateWork {
+    /// The claim, where there is any work.
+    Output(Option<Claim>),
+    /// The handler that the state waits for.
+    Waits(Arc<str>),
+    /// No answer yet: the state stays as it is.
+    Open,
+}
+
+/// Word of the handler of a state that is left.
+pub(super) enum LeaveVerdict {
+    Leave,
+    /// The state is not to be left yet, for this reason.
+    Keep(Arc<str>),
+    /// The handler that the state waits for.
+    Waits(Arc<str>),
+    Open,
+}
+
+/// Opaque values by name, as handlers give them.
+type Opaque = BTreeMap<SmolStr, TemplateValue>;
+
+impl Walk<'_> {
+    /// Does the work of a state.
+    pub(super) fn work(
+        &mut self,
+        part: &Component,
+        outline: &StateOutline,
+    ) -> Result<StateWork, WorkError> {
+        if outline.work == Some(Work::Handler) {
+            return self.work_of_handler(part, outline);
+        }
+        let (package, scope) = (self.instance.package, self.scope_of(part));
+        let output = package.render(outline.work.as_ref(), &scope, &self.facts)?;
+        Ok(StateWork::Output(output.map(claim_of)))
+    }
+
+    fn work_of_handler(
+        &mut self,
+        part: &Component,
+        outline: &StateOutline,
+    ) -> Result<StateWork, WorkError> {
+        match self.answer(part, outline, CallPhase::Create)? {
+            Some(HandlerWork { claim, opaque, .. }) => {
+                if let Some(opaque) = opaque {
+                    self.change(part, &outline.name, |state| state.opaque = opaque);
+                }
+                Ok(StateWork::Output(Some(claim)))
+            }
+            None if self.is_asking(part) => Ok(StateWork::Open),
+            // A state that is reached keeps what it has, until there is somebody to ask.
+            None if self.request.surroundings.is_lenient
+                && self.is_state_reached(part, outline) =>
+            {
+                Ok(StateWork::Open)
+            }
+            None => Ok(StateWork::Waits(self.handler_text())),
+        }
+    }
+
+    pub(super) fn answer_to_leave(
+        &mut self,
+        part: &Component,
+        outline: &StateOutline,
+    ) -> Result<LeaveVerdict, WorkError> {
+        Ok(match self.answer(part, outline, CallPhase::Delete)? {
+            Some(HandlerWork { keeps: Some(reason), .. }) => LeaveVerdict::Keep(reason),
+            Some(_) => LeaveVerdict::Leave,
+            None if self.is_asking(part) => LeaveVerdict::Open,
+            None => LeaveVerdict::Waits(self.handler_text()),
+        })
+    }
+
+    /// True when a component waits for the answer to a call.
+    pub(super) fn is_asking(&self, part: &Component) -> bool {
+        self.calls.keys().any(|place| part.is(&place.state.component))
+    }
+
+    fn is_state_reached(&self, part: &Component, outline: &StateOutline) -> bool {
+        let plan = self.own.plan();
+        let component = plan.component(&part.component_type, &part.name);
+        component.and_then(|it| it.state(&outline.name)).is_some_and(|state| state.is_reached)
+    }
+
+    fn handler_text(&self) -> Arc<str> {
+        format!("a handler of {}", self.instance.tag.service).into()
+    }
+
+    /// The answer that counts. Without one, the call is noted if somebody can be asked; `None` then, and where the state
+    /// has to wait for a handler.
+    fn answer(
+        &mut self,
+        part: &Component,
+        outline: &StateOutline,
+        phase: CallPhase,
+    ) -> Result<Option<HandlerWork>, WorkError> {
+        let call = self.handler_call(part, outline, phase);
+        let surroundings = self.request.surroundings;
+        let found = surroundings.answers.get(&call, surroundings.is_lenient);
+        match found.filter(|answer| self.is_current(answer)) {
+            Some(HandlerAnswer::Done(work)) => {
+                work.reads.iter().for_each(|(read, _)| drop(self.facts.read(read)));
+                return Ok(Some(work.clone()));
+            }
+            Some(HandlerAnswer::Failed { kind, text }) => {
+                return Err(call_error(part, outline, (work_error_kind(*kind), text)));
+            }
+            None => {}
+        }
+        if surroundings.may_ask && surroundings.answers.is_served(&call) {
+            self.calls.insert(call.place.clone(), call);
+            return Ok(None);
+        }
+        let defers = self.instance.package.outline.missing_handler == MissingHandler::Defer;
+        if surroundings.is_lenient || defers {
+            return Ok(None);
+        }
+        let text = "no handler is attached that does its work";
+        Err(call_error(part, outline, (WorkErrorKind::Unavailable, text)))
+    }
+
+    /// True while what the handler has read for an answer is the same.
+    fn is_current(&self, answer: &HandlerAnswer) -> bool {
+        let HandlerAnswer::Done(work) = answer else { return true };
+        let state = self.request.surroundings.state.as_deref();
+        work.reads.iter().all(|(read, values)| read.values(self.request.new, state) == *values)
+    }
+
+    fn handler_call(
+        &self,
+        part: &Component,
+        outline: &StateOutline,
+        phase: CallPhase,
+    ) -> HandlerCall {
+        let plan = self.own.plan();
+        let is_own = |component: &ComponentPlan, state: &StatePlan| {
+            component.is(&part.component_type, &part.name) && state.name == outline.name
+        };
+        let (mut others, mut own) = (Opaque::new(), "".into());
+        'states: for component in &plan.components {
+            for state in &component.states {
+                if is_own(component, state) {
+                    own = Arc::clone(&state.opaque);
+                    // What later states give stems from this one.
+                    match phase {
+                        CallPhase::Create => break 'states,
+                        CallPhase::Delete => continue,
+                    }
+                }
+                others.extend(opaque_of(state));
+            }
+        }
+        HandlerCall {
+            place: CallPlace { state: self.key(part, &outline.name), phase },
+            version: self.instance.package.version().to_string().into(),
+            params: Arc::clone(&self.instance.parameters.document),
+            vars: part.vars.to_object().into(),
+            opaque: if others.is_empty() { "".into() } else { json_text(&others) },
+            own_opaque: own,
+        }
+    }
+
+    /// Opaque values of the instance; of two with one name, that of the later state.
+    pub(super) fn opaque_values(&self) -> Vec<(SmolStr, TemplateValue)> {
+        let plan = self.own.plan();
+        let states = plan.components.iter().flat_map(|component| &component.states);
+        states.flat_map(opaque_of).collect::<Opaque>().into_iter().collect()
+    }
+}
+
+fn opaque_of(state: &StatePlan) -> Opaque {
+    match state.opaque.is_empty() {
+        true => Opaque::new(),
+        false => serde_json::from_str(&state.opaque).unwrap_or_default(),
+    }
+}
+
+fn json_text(values: &Opaque) -> Arc<str> {
+    serde_json::to_string(values).unwrap_or_default().into()
+}
+
+fn call_error(
+    part: &Component,
+    outline: &StateOutline,
+    (kind, reason): (WorkErrorKind, impl ToString),
+) -> WorkError {
+    let file = format_smolstr!("{} {}, {}", part.component_type, part.name, outline.name);
+    WorkError { kind, file, position: None, reason: reason.to_string() }
+}
+
+fn work_error_kind(kind: WorkFailureKind) -> WorkErrorKind {
+    match kind {
+        WorkFailureKind::Limit => WorkErrorKind::Limit,
+        WorkFailureKind::Denied => WorkErrorKind::Denied,
+        WorkFailureKind::Unavailable => WorkErrorKind::Unavailable,
+        WorkFailureKind::Late => WorkErrorKind::Late,
+        WorkFailureKind::Precondition => WorkErrorKind::Precondition,
+        WorkFailureKind::Work
+        | WorkFailureKind::Parameters
+        | WorkFailureKind::Leaving
+        | WorkFailureKind::TypeRemoved => WorkErrorKind::Failed,
+    }
+}
