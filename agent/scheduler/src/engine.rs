@@ -128,8 +128,8 @@ const IN_FLIGHT_MOST: usize = 16;
 /// Changes at the head of the queue that later ones may overtake.
 const OVERTAKEN_MOST: usize = 16;
 /// Operations submitted before the transports get them: they begin with the first ones of a large change while the
-/// engine prepares the next. Also nodes of a large change that are released before facts get their turn: some ten
-/// milliseconds of work.
+/// engine prepares the next. Also items of a large plan that are taken over, and nodes of a large change that are released,
+/// before facts get their turn: some ten milliseconds of work.
 const PORTION: usize = 4096;
 /// Number of conflicting dirty values up to which each is planned for by itself.
 const DIRTY_SINGLY: usize = 64;
@@ -154,7 +154,7 @@ pub struct Engine {
     convergence_first: bool,
     pub(crate) history: History,
     pub(crate) jitter_rng: JitterRng,
-    /// Operations submitted, and nodes released, at a time.
+    /// Operations submitted, items taken over and nodes released, at a time.
     pub(crate) portion: usize,
     pub(crate) waits: Waits,
     /// Time between two retrievals of everything, and the time of the next one.
@@ -191,7 +191,7 @@ impl Engine {
         self
     }
 
-    /// Submits fewer operations, and releases fewer nodes, at a time than is good for speed: for tests.
+    /// Submits and takes over less, and releases fewer nodes, at a time than is good for speed: for tests.
     #[must_use]
     pub fn in_portions(mut self, operations: NonZeroUsize) -> Self {
         self.portion = operations.get();
@@ -273,7 +273,8 @@ impl Engine {
     }
 
     /// Starts a plan without submitting anything until [`Engine::start_prepared`], for a caller that has to make the
-    /// change durable first. The intent changes at once. Cancelled instead, the change leaves everything as it was.
+    /// change durable first. The intent changes at once, that of a large plan in portions: the first now, the others by
+    /// [`Engine::due`]. Cancelled instead, the change leaves everything as it was.
     pub fn prepare(&mut self, plan: Plan, now: Now) -> (TxnId, EngineOutput) {
         self.queue_change(plan, true, now)
     }
@@ -329,6 +330,7 @@ impl Engine {
     /// Handles expired timers. Call it when [`EngineOutput::deadline`] has passed.
     pub fn due(&mut self, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
+        self.continue_take_over(now, &mut step);
         for txn in self.running.numbers() {
             self.dispatch(txn, now, &mut step);
         }
@@ -434,7 +436,7 @@ impl Engine {
 
     /// Starts the next transaction that may start. Changes and convergence take turns.
     fn start_next(&mut self, now: Now, step: &mut EngineOutput) -> bool {
-        if self.running.len() >= IN_FLIGHT_MOST {
+        if self.running.len() >= IN_FLIGHT_MOST || self.running.in_take_over().is_some() {
             return false;
         }
         let convergence_first = self.convergence_first || self.queue.is_empty();
@@ -529,11 +531,10 @@ impl Engine {
             return true;
         }
         for idx in dirty {
-            let behind = if self.running.len() < IN_FLIGHT_MOST {
-                self.converge_nodes(vec![idx], now, step)
-            } else {
-                Some(behind)
-            };
+            let may_begin =
+                self.running.len() < IN_FLIGHT_MOST && self.running.in_take_over().is_none();
+            let behind =
+                if may_begin { self.converge_nodes(vec![idx], now, step) } else { Some(behind) };
             if let Some(behind) = behind {
                 self.running.mark_dirty_after(behind, idx);
             }
@@ -566,15 +567,13 @@ impl Engine {
             return Some(behind);
         }
         if plan.operations.is_empty() {
-            self.count(&plan);
-            let indexes = self.intern_nodes(&plan);
-            self.install_goals(plan, indexes, step);
+            self.install_goals(plan, step);
         } else {
             let txn = self.next_number();
             self.begin_transaction(txn, Trigger::Convergence, (plan, false), now, step);
         }
-        for idx in dirty {
-            self.graph.forget_if_empty(idx);
+        if self.running.in_take_over().is_none() {
+            dirty.into_iter().for_each(|idx| self.graph.forget_if_empty(idx));
         }
         None
     }

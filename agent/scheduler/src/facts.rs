@@ -32,6 +32,7 @@ impl Engine {
     /// for at once.
     pub(crate) fn observe(&mut self, fact: Fact, now: Now, urgent: bool, step: &mut EngineOutput) {
         self.graph.counters.facts += 1;
+        self.take_over_key(&fact.key, step);
         let is_known_kind = self.graph.registry.descriptor(fact.key.kind()).is_some();
         let idx = match (self.graph.find(&fact.key), &fact.value) {
             (Some(idx), _) => idx,
@@ -227,6 +228,9 @@ impl Engine {
         let (here, missed): (Vec<NodeIdx>, Vec<NodeIdx>) =
             nodes.map(|(idx, _)| idx).partition(|idx| in_snapshot.contains_key(idx));
         for &idx in &missed {
+            if self.running.in_take_over().is_some() {
+                self.take_over_key(&self.graph.node(idx).key.clone(), step);
+            }
             let node = self.graph.node(idx);
             let descriptor = self.graph.registry.descriptor(node.key.kind());
             if !descriptor.is_some_and(|descriptor| descriptor.observable()) {

@@ -393,6 +393,10 @@ impl Slots {
         self.0.insert_unique(hash, slot, |&slot| of(slot));
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn remove(&mut self, hash: u64, slot: u32) {
         if let Ok(entry) = self.0.find_entry(hash, |&other| other == slot) {
             entry.remove();

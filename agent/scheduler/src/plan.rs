@@ -15,6 +15,7 @@ use crate::history::Author;
 use crate::key::{FixedHasher, Key};
 use crate::operation::{Action, TransportId};
 use crate::overlay::{OverlayIdx, OverlayNode, ReadSet, Readings, TargetRef, to_u32};
+use crate::transaction::DispatchOrder;
 use crate::value::SharedValue;
 use crate::waits::{Level, Wait};
 
@@ -169,7 +170,10 @@ pub(crate) type Unmet = SmallVec<[u32; 4]>;
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) delta: Delta,
+    /// Values that were intended before, for each change of the delta.
+    pub(crate) before: Vec<Option<SharedValue>>,
     pub(crate) operations: Vec<PlannedOperation>,
+    pub(crate) order: DispatchOrder,
     /// All nodes the plan has touched.
     pub(crate) nodes: Vec<OverlayNode>,
     /// Values that are in place already and only have to be recorded as applied.

@@ -102,6 +102,8 @@ pub(crate) struct PlannerOf<G> {
     revisits: Vec<NodeIdx>,
     /// Places of the changes in the order in which they are applied.
     order: Vec<u32>,
+    /// Values that were intended before, for each change.
+    before: Vec<Option<SharedValue>>,
     /// Changes that are a unit of work.
     portion: usize,
     /// Number of rounds so far.
@@ -138,6 +140,7 @@ impl<G> PlannerOf<G> {
             waiting,
             revisits,
             order,
+            before,
             portion,
             rounds,
             validated,
@@ -165,6 +168,7 @@ impl<G> PlannerOf<G> {
             waiting,
             revisits,
             order,
+            before,
             portion,
             rounds,
             validated,
@@ -196,6 +200,7 @@ impl<'g> Planner<'g> {
             waiting: Vec::new(),
             revisits: Vec::new(),
             order: Vec::new(),
+            before: Vec::new(),
             portion: validation::PORTION,
             rounds: 0,
             validated: false,

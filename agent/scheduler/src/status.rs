@@ -137,6 +137,8 @@ pub struct Counters {
     pub operations_planned: u64,
     pub operations_failed: u64,
     pub transactions: u64,
+    /// Items of plans that were taken over: values, operations, pre-images. One call does a portion of them.
+    pub taken_over: u64,
     pub facts: u64,
     pub facts_ignored: u64,
     pub reads: u64,

@@ -22,6 +22,7 @@ mod dispatch_order;
 mod failure;
 mod in_flight;
 mod release;
+mod take_over;
 mod transport_queue;
 mod verify;
 
@@ -29,24 +30,23 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use crate::dependency::Claim;
 use crate::engine::{Engine, EngineOutput, TransactionOutcome};
-use crate::graph::{Goal, NodeIdx, Source, TargetId};
+use crate::graph::NodeIdx;
 use crate::history::{
     Author, OPERATIONS_KEPT, Omitted, OperationResult, RecordedOperation, TransactionRecord,
     Trigger,
 };
 use crate::key::{FixedMap, Key};
 use crate::operation::{Now, OpId, OperationError, TxnId};
-use crate::plan::{Cause, IntentChange, Mode, Owner, Plan, PlannedOperation};
+use crate::plan::{Cause, IntentChange, Mode, Plan, PlannedOperation};
 use crate::value::SharedValue;
 
 pub(crate) use conflict_set::ConflictSet;
-use dispatch_order::DispatchOrder;
+pub(crate) use dispatch_order::DispatchOrder;
 pub(crate) use in_flight::InFlight;
 pub(crate) use release::Releases;
+use take_over::TakeOver;
 pub(crate) use transport_queue::TransportQueue;
 
 /// Time without an echo after which the objects of a large batch are read.
@@ -86,6 +86,8 @@ pub(crate) struct Transaction {
     dirty_after: Vec<NodeIdx>,
     /// Conflict set, computed when it is first needed.
     conflict_set: Option<ConflictSet>,
+    /// Rest of a plan that is not taken over yet.
+    take_over: Option<Box<TakeOver>>,
     /// True while nothing may be submitted: see [`Engine::prepare`].
     prepared: bool,
     /// Pre-images to be reported with the first operations.
@@ -102,8 +104,9 @@ pub(crate) struct Transaction {
     undo_failed: bool,
     failed: Vec<Key>,
     pending: Vec<Key>,
-    /// Intent before the change, for the rollback.
-    before: Vec<IntentChange>,
+    /// The change, and the values that were intended before it, for the rollback.
+    changes: Vec<IntentChange>,
+    before: Vec<Option<SharedValue>>,
     /// Identities held by the touched values before the change.
     claims_before: FixedMap<Claim, Key>,
     /// Keys read after a failure without an answer yet.
@@ -146,6 +149,7 @@ enum OpState {
 impl Transaction {
     pub(crate) fn deadline(&self) -> Option<Duration> {
         match self.phase {
+            _ if self.take_over.is_some() => Some(Duration::ZERO),
             Phase::Settling { behind: Some(_), .. } => None,
             Phase::Settling { until, .. } => Some(until),
             Phase::Executing | Phase::Undoing if self.may_submit() && self.order.has_ready() => {
@@ -158,6 +162,7 @@ impl Transaction {
     /// True when operations may be submitted.
     fn may_submit(&self) -> bool {
         match self.phase {
+            _ if self.take_over.is_some() => false,
             Phase::Executing => !self.prepared && self.failure.is_none(),
             Phase::Settling { .. } => false,
             Phase::Undoing => true,
@@ -271,13 +276,6 @@ impl Engine {
     ) {
         let requested = plan.delta.changes.iter().take(OPERATIONS_KEPT);
         let requested = requested.map(|it| (it.key.clone(), it.value.clone())).collect();
-        let before = std::mem::take(&mut plan.delta.changes).into_iter().map(|change| {
-            let value = self.intended_by(change.owner.as_ref(), &change.key);
-            IntentChange { value, ..change }
-        });
-        let before = before.collect();
-        let pending = plan.pending();
-        let claims_before = self.claims_held(&plan);
         let mut transaction = Transaction {
             txn,
             trigger,
@@ -293,6 +291,7 @@ impl Engine {
             reserved: Vec::new(),
             dirty_after: Vec::new(),
             conflict_set: None,
+            take_over: None,
             prepared,
             restores: Vec::new(),
             cancelled: false,
@@ -303,9 +302,10 @@ impl Engine {
             failure: None,
             undo_failed: false,
             failed: Vec::new(),
-            pending,
-            before,
-            claims_before,
+            pending: Vec::new(),
+            changes: std::mem::take(&mut plan.delta.changes),
+            before: std::mem::take(&mut plan.before),
+            claims_before: FixedMap::default(),
             awaited: BTreeSet::new(),
             past: Vec::new(),
             omitted: Omitted::default(),
@@ -313,45 +313,22 @@ impl Engine {
         };
         self.graph.counters.transactions += 1;
         self.register_wait(txn, &plan, now, step);
-        let earlier = step.restores.len();
-        self.install_plan(&mut transaction, plan, now, step);
-        transaction.restores = step.restores.split_off(earlier);
+        self.begin_take_over(&mut transaction, plan, now, step);
         self.running.put(transaction);
-        if !prepared {
-            self.release_prepared(txn, now, step);
-        }
+        self.after_take_over(txn, now, step);
     }
 
-    /// Lets a transaction submit its operations. The step of the first ones has the pre-images.
+    /// Lets a transaction submit its operations, once its plan is taken over. The step of the first ones has the
+    /// pre-images.
     pub(crate) fn release_prepared(&mut self, txn: TxnId, now: Now, step: &mut EngineOutput) {
         if let Some(transaction) = self.running.get(txn) {
             transaction.prepared = false;
+            if transaction.take_over.is_some() {
+                return;
+            }
             step.restores.append(&mut transaction.restores);
             self.dispatch(txn, now, step);
         }
-    }
-
-    /// Identities held by the values of a plan.
-    fn claims_held(&self, plan: &Plan) -> FixedMap<Claim, Key> {
-        let mut claims_before = FixedMap::default();
-        for idx in plan.nodes.iter().filter_map(|node| node.idx) {
-            let node = self.graph.node(idx);
-            let claims =
-                node.present.iter().filter(|_| node.ours).flat_map(|present| present.claims());
-            for claim in claims.filter(|claim| self.graph.holder(claim) == Some(idx)) {
-                claims_before.insert(claim.clone(), node.key.clone());
-            }
-        }
-        claims_before
-    }
-
-    /// Value that changes of this owner intend for a key, apart from other owners and any whole it is a part of.
-    fn intended_by(&self, owner: Option<&Owner>, key: &Key) -> Option<SharedValue> {
-        let node = self.graph.node(self.graph.find(key)?);
-        let owned = Source::of(owner);
-        let mut sources = node.sources.iter();
-        let (_, value) = sources.find(|(source, _)| *source == owned)?;
-        Some(value.clone())
     }
 
     pub(crate) fn count(&mut self, plan: &Plan) {
@@ -362,107 +339,22 @@ impl Engine {
         counters.operations_planned += plan.operations.len() as u64;
     }
 
-    /// Installs a plan: its operations in the transaction, its goals in the graph.
-    fn install_plan(
-        &mut self,
-        transaction: &mut Transaction,
-        mut plan: Plan,
-        now: Now,
-        step: &mut EngineOutput,
-    ) {
+    /// Installs the goals of a plan without operations.
+    pub(crate) fn install_goals(&mut self, mut plan: Plan, step: &mut EngineOutput) {
         self.count(&plan);
-        let operations = std::mem::take(&mut plan.operations);
-        let indexes = self.intern_nodes(&plan);
-        let waiting = |op: &PlannedOperation| {
-            let idx = indexes[op.oidx as usize];
-            OpProgress { idx, state: OpState::Waiting }
-        };
-        let progress: Vec<OpProgress> = operations.iter().map(waiting).collect();
-        transaction.first_op = self.next_op;
-        transaction.open = progress.len();
-        transaction.outstanding = 0;
-        transaction.order = DispatchOrder::of(&operations);
-        self.next_op += progress.len() as u64;
-        transaction.conflict_set = None;
-        transaction.reserved.reserve(indexes.len());
-        for &idx in &indexes {
-            if self.graph.node_mut(idx).reserve(transaction.txn) {
-                transaction.reserved.push(idx);
-            }
+        let mut indexes = Vec::with_capacity(plan.nodes.len());
+        for node in &plan.nodes {
+            indexes.push(node.idx.unwrap_or_else(|| self.graph.intern(&node.key)));
         }
-        let waiting = plan.nodes.iter().zip(&indexes).filter(|(node, _)| node.could_come());
-        self.graph.note_held_back(waiting.map(|(_, &idx)| idx));
-        let numbers = (transaction.first_op..).map(OpId);
-        for (number, (op, op_progress)) in numbers.zip(operations.iter().zip(&progress)) {
-            self.graph.node_mut(op_progress.idx).begin_op(number);
-            for key in &op.cascaded {
-                let idx = self.graph.intern(key);
-                self.graph.node_mut(idx).begin_op(number);
-            }
-            if op.cause == Cause::Drift {
-                let retry = &mut self.graph.node_mut(op_progress.idx).retry;
-                retry.get_or_insert_default().repairing(now.monotonic);
-            }
+        for (node, &idx) in plan.nodes.iter_mut().zip(&indexes) {
+            self.install_goal(node, idx, &mut plan.target_refs, step);
         }
-        transaction.operations = operations;
-        transaction.progress = progress;
-        self.install_goals(plan, indexes, step);
-    }
-
-    /// Nodes of a plan in the graph.
-    pub(crate) fn intern_nodes(&mut self, plan: &Plan) -> Vec<NodeIdx> {
-        let added = plan.nodes.iter().filter(|node| node.idx.is_none()).count();
-        let target_refs = plan.target_refs.iter().filter(|it| it.graph_id.is_none()).count();
-        self.graph.reserve(added, target_refs);
-        let nodes = plan.nodes.iter();
-        nodes.map(|node| node.idx.unwrap_or_else(|| self.graph.intern(&node.key))).collect()
-    }
-
-    /// Installs the goals of a plan, and records the values found in place as applied.
-    pub(crate) fn install_goals(
-        &mut self,
-        mut plan: Plan,
-        indexes: Vec<NodeIdx>,
-        step: &mut EngineOutput,
-    ) {
-        step.changed.reserve(plan.nodes.len());
-        let mut idle = Vec::new();
-        for (node, &idx) in plan.nodes.into_iter().zip(&indexes) {
-            idle.extend(matches!(node.goal, Goal::Nothing).then_some(idx));
-            if !node.changed {
-                continue;
-            }
-            self.clear_error(idx);
-            let ids = node.need_targets.iter().map(|&it| plan.target_refs[it as usize].graph_id);
-            let ids: SmallVec<[Option<TargetId>; 4]> = ids.collect();
-            self.graph.set_goal(idx, node.sources, node.goal, &ids);
-            for (&target_id, &graph_id) in
-                node.need_targets.iter().zip(self.graph.need_targets(idx))
-            {
-                plan.target_refs[target_id as usize].graph_id = Some(graph_id);
-            }
-            step.changed.push(node.key);
-            let node = self.graph.node(idx);
-            if node.present.is_none() && matches!(node.goal, Goal::Nothing) {
-                self.graph.set_applied(idx, None);
-            }
-        }
-        for &oidx in &plan.found {
-            let idx = indexes[oidx as usize];
-            let Goal::Valid(value, spec) = self.graph.node(idx).goal.clone() else { continue };
-            self.graph.set_applied(idx, Some(value));
-            self.clear_error(idx);
-            self.graph.set_present(idx, Some(spec), true);
-            self.graph.update_unsettled(idx);
-            step.changed.push(self.graph.node(idx).key.clone());
-        }
+        plan.found.iter().for_each(|&oidx| self.install_found(indexes[oidx as usize], step));
         for (key, value) in plan.restores {
             self.graph.set_restore(&key, Some(value.clone()));
             step.restores.push((key, Some(value)));
         }
-        for idx in idle {
-            self.graph.forget_if_empty(idx);
-        }
+        indexes.into_iter().for_each(|idx| self.graph.forget_if_empty(idx));
     }
 
     /// Advances a transaction. False when it has to wait.
@@ -472,8 +364,10 @@ impl Engine {
         now: Now,
         step: &mut EngineOutput,
     ) -> bool {
+        let is_taking_over = self.running.in_take_over().is_some();
         let Some(transaction) = self.running.get(txn) else { return false };
         match transaction.phase {
+            _ if transaction.take_over.is_some() => false,
             Phase::Executing if transaction.prepared => false,
             Phase::Executing if transaction.failure.is_some() => {
                 if transaction.outstanding > 0 {
@@ -485,7 +379,7 @@ impl Engine {
             Phase::Settling { until, behind } => {
                 let hears = !transaction.awaited.is_empty() && now.monotonic < until;
                 let waits = behind.is_some_and(|other| self.running.get(other).is_some());
-                !hears && !waits && self.undo(txn, now, step)
+                !hears && !waits && !is_taking_over && self.undo(txn, now, step)
             }
             Phase::Executing | Phase::Undoing => {
                 if transaction.open > 0 {

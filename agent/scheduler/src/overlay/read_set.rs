@@ -47,6 +47,16 @@ pub(crate) struct ReadSet {
 }
 
 impl ReadSet {
+    /// Number of nodes that the graph does not have.
+    pub(crate) fn added_nodes(&self) -> usize {
+        self.by_key.len()
+    }
+
+    /// Number of targets that the graph does not have.
+    pub(crate) fn added_targets(&self) -> usize {
+        self.by_target.len()
+    }
+
     /// Notes the changes of counts that were copied and not read yet, among changes on which nothing depends so far.
     pub(crate) fn note_unread<'c>(&mut self, changes: impl Iterator<Item = &'c GraphChange>) {
         for change in changes {
@@ -83,6 +93,13 @@ impl Readings<'_> {
     pub(crate) fn are_current(self, graph: &Graph, revision: u64) -> bool {
         let changes = graph.log.since(revision);
         changes.is_some_and(|mut changes| !changes.any(|change| self.depend_on(graph, change)))
+    }
+
+    /// Node of the plan with this key.
+    pub(crate) fn touched(self, graph: &Graph, key: &Key) -> Option<OverlayIdx> {
+        let is = |oidx: OverlayIdx| self.nodes[oidx as usize].key == *key;
+        let known = graph.find(key).and_then(|idx| self.reads.by_idx.get(&idx)).copied();
+        known.filter(|&oidx| is(oidx)).or_else(|| self.reads.by_key.find(hash_of(key), is))
     }
 
     fn depend_on(self, graph: &Graph, change: &GraphChange) -> bool {

@@ -68,13 +68,19 @@ impl Planner<'_> {
         }
         let change = |at: usize| &delta.changes[self.order[at] as usize];
         let IntentChange { key, owner, value } = change(at);
-        let before = at.checked_sub(1).map(change);
-        if before.is_some_and(|other| other.key == *key && other.owner == *owner) {
+        self.before.resize(delta.changes.len(), None);
+        let previous = at.checked_sub(1);
+        let same = |&at: &usize| change(at).key == *key && change(at).owner == *owner;
+        if let Some(previous) = previous.filter(same) {
+            let before = self.before[self.order[previous] as usize].clone();
+            self.before[self.order[at] as usize] = before;
             return Ok(());
         }
         let source = Source::of(owner.as_ref());
         let mut work = Worklist::new();
-        self.apply_source(key, source, value.clone(), validation, delta.mode, &mut work)?;
+        let (place, value) = (self.order[at] as usize, value.clone());
+        self.before[place] =
+            self.apply_source(key, source, value, validation, delta.mode, &mut work)?;
         while let Some((key, source, value, validation)) = work.pop() {
             self.apply_source(&key, source, value, validation, delta.mode, &mut work)?;
         }
@@ -111,7 +117,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Applies one source of intent of a key.
+    /// Applies one source of intent of a key. Returns its value of before.
     fn apply_source(
         &mut self,
         key: &Key,
@@ -120,7 +126,7 @@ impl Planner<'_> {
         validation: Option<Validation>,
         mode: Mode,
         work: &mut Worklist,
-    ) -> Result<(), PlanError> {
+    ) -> Result<Option<SharedValue>, PlanError> {
         let (oidx, _) = self.overlay.touch(key);
         let sources = self.overlay.sources_mut(oidx);
         let was_part = sources.first().is_some_and(|(first, _)| first.is_part());
@@ -128,18 +134,20 @@ impl Planner<'_> {
         // The validation is of this source's value, and of use only where that source counts.
         let validation = validation.filter(|_| matches!(at, Ok(0) | Err(0)));
         let (Ok(place) | Err(place)) = at;
-        match (at, value) {
-            (Ok(at), Some(value)) => sources[at].1 = value,
-            (Ok(at), None) => {
-                sources.remove(at);
+        let before = match (at, value) {
+            (Ok(at), Some(value)) => Some(std::mem::replace(&mut sources[at].1, value)),
+            (Ok(at), None) => Some(sources.remove(at).1),
+            (Err(at), Some(value)) => {
+                sources.insert(at, (source, value));
+                None
             }
-            (Err(at), Some(value)) => sources.insert(at, (source, value)),
-            (Err(_), None) => return Ok(()),
-        }
+            (Err(_), None) => return Ok(None),
+        };
         if mode == Mode::Atomic {
             self.refuse_conflict(oidx, place)?;
         }
-        self.validate(oidx, was_part, validation, mode, work)
+        self.validate(oidx, was_part, validation, mode, work)?;
+        Ok(before)
     }
 
     /// Refuses a key with two values: those of two owners or wholes, or of one of them and of a change that names the key

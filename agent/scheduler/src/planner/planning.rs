@@ -25,6 +25,7 @@ use crate::graph::{Graph, NodeIdx};
 use crate::key::{FixedMap, Key, sort_by_keys_of};
 use crate::overlay::{OverlayIdx, OverlayNode};
 use crate::plan::{Delta, Plan, PlanCost, PlanError};
+use crate::transaction::DispatchOrder;
 
 /// Units of work between two questions whether to pause. A unit takes some microseconds, so that a question comes every
 /// tenth of a millisecond, and the reading of a clock does not count.
@@ -224,9 +225,12 @@ impl Planner<'_> {
     fn into_plan(self, delta: Delta) -> Plan {
         let cost = self.cost();
         let overlay = self.overlay;
+        let order = DispatchOrder::of(&self.operations);
         Plan {
             delta,
+            before: self.before,
             operations: self.operations,
+            order,
             found: self.found,
             restores: self.restores,
             waiting: self.waiting,

@@ -204,10 +204,14 @@ impl Engine {
         if transaction.phase != Phase::Executing || transaction.trigger != Trigger::Change {
             return;
         }
+        if transaction.take_over.is_some() {
+            transaction.cancelled = true;
+            return;
+        }
         transaction.prepared = false;
         step.restores.append(&mut transaction.restores); // the engine relies on them
         let named = transaction.operations.first().map(|op| op.key.clone());
-        let Some(key) = named.or_else(|| transaction.before.first().map(|it| it.key.clone()))
+        let Some(key) = named.or_else(|| transaction.changes.first().map(|it| it.key.clone()))
         else {
             return;
         };

@@ -6,7 +6,7 @@ use crate::plan::PlannedOperation;
 
 /// Dependencies between the operations of a transaction, by their indexes.
 #[derive(Debug, Default)]
-pub(super) struct DispatchOrder {
+pub(crate) struct DispatchOrder {
     /// Operations to be submitted or skipped. May hold duplicates.
     ready: Vec<u32>,
     /// Ready operations without a transport, taken when no transport has a ready one.
@@ -20,7 +20,7 @@ pub(super) struct DispatchOrder {
 }
 
 impl DispatchOrder {
-    pub(super) fn of(operations: &[PlannedOperation]) -> Self {
+    pub(crate) fn of(operations: &[PlannedOperation]) -> Self {
         let op_indexes = 0..to_u32(operations.len());
         let transport = operations.first().map(|op| op.transport);
         if operations.iter().all(|op| Some(op.transport) == transport) {

@@ -12,7 +12,7 @@ use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Graph, NodeIdx};
 use crate::key::Key;
 use crate::operation::{Action, ErrorClass, Now, OpId, OperationError, TxnId};
-use crate::plan::{Delta, PlannedOperation};
+use crate::plan::{Delta, IntentChange, PlannedOperation};
 use crate::planner;
 use crate::value::SharedValue;
 
@@ -255,7 +255,10 @@ impl Engine {
         for op_progress in transaction.progress.iter().filter(not_done) {
             self.confirm_absence(op_progress.idx, now, step);
         }
-        let delta = Delta::new(transaction.before.clone()).best_effort();
+        let before = transaction.changes.iter().zip(&transaction.before);
+        let before =
+            before.map(|(change, value)| IntentChange { value: value.clone(), ..change.clone() });
+        let delta = Delta::new(before.collect()).best_effort();
         let touched = touched.into_iter().collect();
         let planned =
             planner::plan_keeping(&self.graph, delta, touched, transaction.claims_before.clone());
@@ -270,7 +273,7 @@ impl Engine {
         transaction.last_progress = now.monotonic;
         transaction.record(false);
         match planned {
-            Ok(plan) => self.install_plan(&mut transaction, plan, now, step),
+            Ok(plan) => self.begin_take_over(&mut transaction, plan, now, step),
             // The change would have been refused for a key named twice with different values.
             Err(_) => transaction.undo_failed = true,
         }

@@ -33,6 +33,12 @@ impl InFlight {
         self.0.iter().any(|transaction| transaction.txn == txn)
     }
 
+    /// Transaction whose plan is being taken over; there is one at most.
+    pub(crate) fn in_take_over(&self) -> Option<TxnId> {
+        let transaction = self.0.iter().find(|transaction| transaction.take_over.is_some());
+        transaction.map(|transaction| transaction.txn)
+    }
+
     /// Transaction of an operation.
     pub(super) fn of(&mut self, op: OpId) -> Option<&mut Transaction> {
         self.0.iter_mut().find(|transaction| transaction.has(op))

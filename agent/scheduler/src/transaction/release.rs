@@ -59,8 +59,12 @@ impl Engine {
         }
     }
 
-    /// Releases as many nodes as one turn may take, if there are any that are due.
+    /// Releases as many nodes as one turn may take, if there are any that are due. Waits for the end of a take-over, whose
+    /// plan may have touched some of them.
     pub(crate) fn release_portion(&mut self, now: Now) {
+        if self.running.in_take_over().is_some() {
+            return;
+        }
         let mut left = self.portion;
         while left > 0 {
             let first = self.releases.0.front_mut();

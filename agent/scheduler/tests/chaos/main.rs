@@ -9,6 +9,7 @@ mod common;
 mod generate;
 mod planning;
 mod regressions;
+mod take_over;
 
 use proptest::prelude::*;
 
@@ -28,6 +29,7 @@ fn moves(outside: bool) -> impl Strategy<Value = Vec<WorldEvent>> {
         (4, Just(WorldEvent::Read).boxed()),
         (4, Just(WorldEvent::Notice).boxed()),
         (1, Just(WorldEvent::Time).boxed()),
+        (4, Just(WorldEvent::TakeOver).boxed()),
         (3, intent().boxed()),
         (
             1,

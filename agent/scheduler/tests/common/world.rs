@@ -46,6 +46,8 @@ pub enum WorldEvent {
     Notice,
     /// Lets the next deadline pass.
     Time,
+    /// Takes the next portion of a plan over, if one is under way.
+    TakeOver,
     /// Kills the process and starts another one.
     Crash,
     /// Removes a value from the system, if it is there.
@@ -146,6 +148,8 @@ impl World {
             // Operations given up and answered later are tested elsewhere.
             WorldEvent::Time if self.is_answered() => self.pass_time(),
             WorldEvent::Time => {}
+            WorldEvent::TakeOver if self.is_taking_over() => self.pass_time(),
+            WorldEvent::TakeOver => {}
             WorldEvent::RemoveValue(name) => {
                 if self.lab.system.remove(&key(name)).is_some() {
                     self.notices.push_back(fact(&key(name), None));
@@ -265,6 +269,22 @@ impl World {
         self.take(step);
     }
 
+    /// True while the engine has a portion of work that is due at once.
+    pub fn is_taking_over(&self) -> bool {
+        self.lab.deadline == Some(Duration::ZERO)
+    }
+
+    /// State and planes of every value.
+    pub fn states(&self) -> BTreeMap<Key, String> {
+        let statuses = self.lab.engine.statuses().into_iter();
+        statuses.map(|it| (it.key.clone(), watched(&self.lab.engine, &it.key))).collect()
+    }
+
+    /// Whether the changes so far ended with success.
+    pub fn outcomes(&self) -> Vec<Option<bool>> {
+        self.changes.values().map(|(_, ended)| *ended).collect()
+    }
+
     fn pass_time(&mut self) {
         let Some(deadline) = self.lab.deadline else { return };
         self.lab.now = self.lab.now.max(deadline);
@@ -326,7 +346,7 @@ impl World {
     }
 
     /// Delivers everything on its way, and lets time pass, until nothing is left to happen.
-    fn rest(&mut self) {
+    pub fn rest(&mut self) {
         while !self.prepared.is_empty() {
             self.apply(WorldEvent::StartPrepared);
         }
