@@ -10,8 +10,11 @@
 //! observed(), due() -----> dirty nodes ---> start_convergence --+
 //!                                              (both wait for conflicting transactions)
 //! ```
+//!
+//! No call takes longer than some ten milliseconds because a change is large: a plan is taken over, and the nodes of its
+//! transaction are released, in portions, of which [`Engine::due`] is told when the next one is due.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +28,10 @@ use crate::operation::{
 };
 use crate::plan::{Delta, IntentChange, Plan, PlanError};
 use crate::planner::{self, Planning};
+use crate::queue::ChangeQueue;
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
-use crate::transaction::{ConflictSet, InFlight, Releases, Transaction, TransportQueue};
+use crate::transaction::{InFlight, Releases, Transaction, TransportQueue};
 use crate::value::SharedValue;
 use crate::waits::{WaitResult, Waits};
 
@@ -110,23 +114,8 @@ impl Scope {
     }
 }
 
-/// A change in the queue.
-#[derive(Debug)]
-struct Queued {
-    txn: TxnId,
-    trigger: Trigger,
-    plan: Plan,
-    /// True when the change is to begin without submitting anything: see [`Engine::prepare`].
-    prepared: bool,
-    /// Transaction in flight that conflicts with the change.
-    behind: Option<TxnId>,
-    conflict_set: Option<ConflictSet>,
-}
-
 /// Transactions in flight at a time. Further ones wait: this many are a sign that a transport hangs.
 const IN_FLIGHT_MOST: usize = 16;
-/// Changes at the head of the queue that later ones may overtake.
-const OVERTAKEN_MOST: usize = 16;
 /// Operations submitted before the transports get them: they begin with the first ones of a large change while the
 /// engine prepares the next. Also items of a large plan that are taken over, and nodes of a large change that are released,
 /// before facts get their turn: some ten milliseconds of work.
@@ -145,7 +134,7 @@ pub struct Engine {
     pub(crate) transport_queues: BTreeMap<TransportId, TransportQueue>,
     /// Operations given up without an answer, with the values they would create.
     pub(crate) abandoned: BTreeMap<OpId, (Key, Option<SharedValue>)>,
-    queue: VecDeque<Queued>,
+    pub(crate) queue: ChangeQueue,
     /// Times at which values are to be checked again.
     pub(crate) timers: BTreeSet<(Duration, NodeIdx)>,
     pub(crate) next_txn: u64,
@@ -170,7 +159,7 @@ impl Engine {
             releases: Releases::default(),
             transport_queues: BTreeMap::new(),
             abandoned: BTreeMap::new(),
-            queue: VecDeque::new(),
+            queue: ChangeQueue::default(),
             timers: BTreeSet::new(),
             next_txn: 1,
             next_op: 1,
@@ -280,19 +269,16 @@ impl Engine {
     }
 
     fn queue_change(&mut self, plan: Plan, prepared: bool, now: Now) -> (TxnId, EngineOutput) {
-        let txn = self.enqueue(Trigger::Change, plan);
-        if let Some(queued) = self.queue.back_mut() {
-            queued.prepared = prepared;
-        }
+        let txn = self.next_number();
+        self.queue.push(txn, plan, prepared);
         (txn, self.advance(EngineOutput::default(), now))
     }
 
     /// Submits the operations of a prepared change.
     pub fn start_prepared(&mut self, txn: TxnId, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
-        match self.queue.iter_mut().find(|queued| queued.txn == txn) {
-            Some(queued) => queued.prepared = false,
-            None => self.release_prepared(txn, now, &mut step),
+        if !self.queue.release(txn) {
+            self.release_prepared(txn, now, &mut step);
         }
         self.advance(step, now)
     }
@@ -301,12 +287,10 @@ impl Engine {
     /// completed ones undone. One that has ended, or is being undone already, is not affected.
     pub fn cancel(&mut self, txn: TxnId, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
-        match self.queue.iter().position(|queued| queued.txn == txn) {
-            Some(at) => {
-                self.queue.remove(at);
-                self.report_outcome(TransactionOutcome::Cancelled { txn, undone: true }, &mut step);
-            }
-            None => self.abort(txn, now, &mut step),
+        if self.queue.drop_change(txn) {
+            self.report_outcome(TransactionOutcome::Cancelled { txn, undone: true }, &mut step);
+        } else {
+            self.abort(txn, now, &mut step);
         }
         self.advance(step, now)
     }
@@ -331,6 +315,7 @@ impl Engine {
     pub fn due(&mut self, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
         self.continue_take_over(now, &mut step);
+        self.plan_queued_again(&mut step);
         for txn in self.running.numbers() {
             self.dispatch(txn, now, &mut step);
         }
@@ -396,14 +381,6 @@ impl Engine {
         TxnId(self.next_txn - 1)
     }
 
-    /// Appends a plan to the queue.
-    pub(crate) fn enqueue(&mut self, trigger: Trigger, plan: Plan) -> TxnId {
-        let txn = self.next_number();
-        let (prepared, behind, conflict_set) = (false, None, None);
-        self.queue.push_back(Queued { txn, trigger, plan, prepared, behind, conflict_set });
-        txn
-    }
-
     /// Advances all transactions as far as possible without another event, and completes the step.
     pub(crate) fn advance(&mut self, mut step: EngineOutput, now: Now) -> EngineOutput {
         self.release_portion(now);
@@ -447,58 +424,6 @@ impl Engine {
         let begun = self.start_next_change(now, step);
         self.convergence_first |= begun;
         begun || !convergence_first && self.start_convergence(now, step)
-    }
-
-    /// Starts the first queued change that conflicts neither with a transaction in flight nor with a change before it.
-    fn start_next_change(&mut self, now: Now, step: &mut EngineOutput) -> bool {
-        let mut waiting: Vec<ConflictSet> = Vec::new();
-        for at in 0..self.queue.len().min(OVERTAKEN_MOST) {
-            let behind = self.queue[at].behind;
-            if behind.is_some_and(|other| self.running.contains(other)) {
-                waiting.push(self.conflict_set_at(at));
-                continue;
-            }
-            let Some(Queued { txn, trigger, plan, prepared, .. }) = self.queue.remove(at) else {
-                return false;
-            };
-            let plan = match self.replan_if_stale(plan) {
-                Ok(plan) => plan,
-                Err(reason) => {
-                    self.report_outcome(TransactionOutcome::Refused { txn, reason }, step);
-                    return true;
-                }
-            };
-            let behind = self.conflicting_transaction(&plan, None);
-            let clear = waiting.is_empty() || {
-                let conflict_set = ConflictSet::of_plan(&self.graph, &plan);
-                !waiting.iter().any(|other| other.conflicts(&conflict_set))
-            };
-            if behind.is_none() && clear {
-                self.begin_transaction(txn, trigger, (plan, prepared), now, step);
-                return true;
-            }
-            let queued = Queued { txn, trigger, plan, prepared, behind, conflict_set: None };
-            self.queue.insert(at, queued);
-            waiting.push(self.conflict_set_at(at));
-        }
-        false
-    }
-
-    fn conflict_set_at(&mut self, at: usize) -> ConflictSet {
-        let queued = &mut self.queue[at];
-        let graph = &self.graph;
-        let conflict_set = queued.conflict_set.take();
-        conflict_set.unwrap_or_else(|| ConflictSet::of_plan(graph, &queued.plan))
-    }
-
-    /// Plan for the present state: the given one, unless something that it has read changed since it was made.
-    fn replan_if_stale(&mut self, mut plan: Plan) -> Result<Plan, PlanError> {
-        if plan.is_current(&self.graph) {
-            plan.revision = self.graph.log.revision();
-            return Ok(plan);
-        }
-        self.graph.counters.replanned += 1;
-        planner::plan(&self.graph, plan.delta, Vec::new())
     }
 
     /// Plans for the dirty values that no transaction owns. Starts a transaction only when there are operations.
@@ -589,7 +514,7 @@ impl Engine {
         let timer = self.timers.first().map(|&(at, _)| at);
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
         let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
-        let engine = engine.chain(self.releases.deadline());
+        let engine = engine.chain(self.releases.deadline()).chain(self.queue.deadline());
         engine.chain(self.waits.deadline()).min()
     }
 }

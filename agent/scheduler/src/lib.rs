@@ -36,6 +36,7 @@ mod operation;
 mod overlay;
 mod plan;
 mod planner;
+mod queue;
 mod resync;
 mod retry_state;
 mod retry_triggers;

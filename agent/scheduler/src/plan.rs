@@ -230,6 +230,12 @@ impl Plan {
         })
     }
 
+    /// Keys whose intent or present value the plan changes.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        let changed = self.nodes.iter().filter(|node| node.changed || node.op.is_some());
+        changed.map(|node| &node.key)
+    }
+
     /// Pre-images of the objects to be adopted: must be durable, together with the change, before it is started.
     pub fn restores(&self) -> &[(Key, SharedValue)] {
         &self.restores

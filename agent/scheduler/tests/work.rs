@@ -6,6 +6,7 @@ mod common;
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use allocation_counter::measure;
 
@@ -165,6 +166,74 @@ fn a_resync_in_sync_plans_nothing() {
     );
 }
 
+/// Calls of [`Engine::due`](holdfast_scheduler::Engine::due) as long as one is due at once, with facts about another value
+/// in between. Returns their number, and the most items that one of them took over.
+fn work_off(lab: &mut Lab) -> (usize, u64) {
+    let (mut calls, mut most) = (0, 0);
+    while lab.deadline == Some(Duration::ZERO) {
+        calls += 1;
+        let before = lab.engine.counters().taken_over;
+        let step = lab.engine.due(lab.now());
+        most = most.max(lab.engine.counters().taken_over - before);
+        lab.deadline = step.deadline;
+        let before = lab.engine.counters().taken_over;
+        lab.outside(&format!("other ={} +x", calls % 7));
+        assert_eq!(lab.engine.counters().taken_over, before, "a fact waits for no portion");
+    }
+    (calls, most)
+}
+
+#[test]
+fn a_large_plan_is_taken_over_in_portions_of_bounded_size() {
+    const PORTION: usize = 100;
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    lab.commit("l").unwrap();
+    let plan = lab.plan(&many(MANY, |n| format!("v{n} <l"))).unwrap();
+    let (txn, step) = lab.engine.prepare(plan, lab.now());
+    lab.deadline = step.deadline;
+    let before = lab.engine.counters();
+    let (calls, most) = work_off(&mut lab);
+    assert_eq!(most, PORTION as u64);
+    assert!(calls >= 2 * MANY / PORTION - 2, "values and operations, in {calls} calls");
+    assert_eq!(lab.engine.counters().plans, before.plans, "nothing is planned meanwhile");
+    let step = lab.engine.start_prepared(txn, lab.now());
+    lab.follow(step);
+    lab.run_until_idle(Duration::from_secs(10));
+    assert_eq!(lab.system.len(), MANY + 2);
+    lab.engine.audit().unwrap();
+}
+
+#[test]
+fn a_large_plan_that_is_stale_is_made_again_in_portions() {
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(100).unwrap());
+    lab.commit("l").unwrap();
+    let plan = lab.plan(&many(MANY, |n| format!("v{n} <l"))).unwrap();
+    lab.commit("v7 =1").unwrap();
+    let before = lab.engine.counters();
+    let (txn, step) = lab.engine.start(plan, lab.now());
+    assert_eq!(lab.engine.counters().transactions, before.transactions, "it has not begun");
+    lab.deadline = step.deadline;
+    let mut calls = 0;
+    while lab.engine.counters().transactions == before.transactions {
+        calls += 1;
+        let step = lab.engine.due(lab.now());
+        lab.follow(step);
+    }
+    assert!(calls > 10, "it took {calls} calls");
+    assert_eq!(lab.engine.counters().replanned, before.replanned + 1);
+    while !lab.engine.is_idle() {
+        lab.pass_time();
+    }
+    assert!(
+        lab.finished
+            .iter()
+            .any(|it| matches!(it, TransactionOutcome::Done { txn: done, .. } if *done == txn))
+    );
+    assert_eq!(lab.system.len(), MANY + 1);
+}
+
 /// CPU time of this thread, which other work on the machine does not affect.
 struct Cpu(std::time::Duration);
 
@@ -194,7 +263,7 @@ fn a_thousand_values_take_what_they_may() {
     let plan = plan.unwrap();
     let taken_over = measure(|| step = Some(lab.engine.start(plan, now)));
     for (what, used, allocations, kilobytes) in
-        [("a plan", &planned, 3, 530), ("its take-over", &taken_over, 0, 210)]
+        [("a plan", &planned, 3, 545), ("its take-over", &taken_over, 0, 270)]
     {
         let found = (used.count_total / VALUES, used.bytes_current / 1000);
         assert!(found.0 <= allocations && found.1 <= kilobytes, "{what}: {found:?} for each value");

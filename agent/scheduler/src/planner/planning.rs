@@ -72,6 +72,12 @@ impl Planning {
         self
     }
 
+    /// Asks whether to pause at least as often.
+    #[must_use]
+    pub(crate) fn in_smaller_portions(self, values: NonZeroUsize) -> Self {
+        if values.get() < self.units { self.in_portions(values) } else { self }
+    }
+
     /// Plans on, until the plan is complete or refused, or `pause` says that the engine is needed. Pauses once of its
     /// own accord, when all values are validated: see [`Planning::is_validated`].
     ///

@@ -19,16 +19,20 @@
 //!   plan is taken over. Those in flight go on, since they conflict with nothing in it.
 //! * To start or cancel the transaction takes effect at the end of the take-over.
 
+use smallvec::SmallVec;
+
 use super::{OpProgress, OpState, Phase, Transaction};
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, NodeIdx, TargetId};
 use crate::history::OPERATIONS_KEPT;
 use crate::key::Key;
 use crate::operation::{Now, OpId, TxnId};
-use crate::overlay::{OverlayIdx, OverlayNode, ReadSet, Readings, TargetRef};
+use crate::overlay::{OverlayIdx, OverlayNode, ReadSet, Readings, TargetRef, to_u32};
 use crate::plan::{Cause, Plan, Unmet};
 use crate::value::SharedValue;
-use smallvec::SmallVec;
+
+/// Most items of one portion: some five milliseconds of work, half of it for memory that is touched for the first time.
+const ITEMS_MOST: usize = 2048;
 
 /// Rest of a plan that is being taken over.
 #[derive(Debug)]
@@ -52,19 +56,20 @@ pub(super) struct TakeOver {
     is_disturbed: bool,
 }
 
-/// Piece of work, by the place in its list.
+/// Kinds of items, in the order in which they are taken over.
 #[derive(Clone, Copy, Debug)]
 enum Item {
-    Restore(usize),
-    Value(usize),
-    Found(usize),
-    Operation(usize),
-    Waiting(usize),
+    Restore,
+    Value,
+    Found,
+    Operation,
+    Waiting,
 }
 
 impl TakeOver {
-    fn next(&mut self) -> Option<Item> {
-        let lists: [(fn(usize) -> Item, usize); 5] = [
+    /// The next item, with its place in the list of its kind.
+    fn next(&mut self) -> Option<(Item, usize)> {
+        let lists = [
             (Item::Restore, self.restores.len()),
             (Item::Value, self.nodes.len()),
             (Item::Found, self.found.len()),
@@ -75,7 +80,7 @@ impl TakeOver {
         for (item, len) in lists {
             if at < len {
                 self.done += 1;
-                return Some(item(at));
+                return Some((item, at));
             }
             at -= len;
         }
@@ -174,7 +179,7 @@ impl Engine {
     ) {
         let Some(mut take_over) = transaction.take_over.take() else { return };
         take_over.is_disturbed |= take_over.revision != self.graph.log.revision();
-        for _ in 0..self.portion {
+        for _ in 0..self.portion.min(ITEMS_MOST) {
             match take_over.next() {
                 None => return drop_beside(take_over),
                 Some(item) => self.take_over_item(transaction, &mut take_over, item, now, step),
@@ -188,13 +193,13 @@ impl Engine {
         &mut self,
         transaction: &mut Transaction,
         take_over: &mut TakeOver,
-        item: Item,
+        item: (Item, usize),
         now: Now,
         step: &mut EngineOutput,
     ) {
         self.graph.counters.taken_over += 1;
         match item {
-            Item::Restore(at) => {
+            (Item::Restore, at) => {
                 let (key, value) = take_over.restores[at].clone();
                 self.graph.set_restore(&key, Some(value.clone()));
                 let restores = match transaction.phase {
@@ -203,19 +208,19 @@ impl Engine {
                 };
                 restores.push((key, Some(value)));
             }
-            Item::Value(at) => {
-                self.take_over_value(transaction, take_over, to_oidx(at), step);
+            (Item::Value, at) => {
+                self.take_over_value(transaction, take_over, to_u32(at), step);
             }
-            Item::Found(at) => {
+            (Item::Found, at) => {
                 let oidx = take_over.found[at];
                 self.record_found(take_over, oidx, step);
             }
-            Item::Operation(at) => self.take_over_operation(transaction, take_over, at, now),
-            Item::Waiting(at) if transaction.phase == Phase::Executing => {
+            (Item::Operation, at) => self.take_over_operation(transaction, take_over, at, now),
+            (Item::Waiting, at) if transaction.phase == Phase::Executing => {
                 let (oidx, _) = take_over.waiting[at];
                 transaction.pending.push(take_over.nodes[oidx as usize].key.clone());
             }
-            Item::Waiting(_) => {}
+            (Item::Waiting, _) => {}
         }
     }
 
@@ -327,10 +332,14 @@ impl Engine {
         let is_operated = node.running_op().is_some();
         let (is_missing, is_waiting) = (node.present.is_none(), node.unmet > 0);
         if !is_operated && is_waiting && self.graph.is_ours(idx) {
-            self.graph.lost_dependency.push(idx);
-        } else if !is_operated && is_waiting && is_missing && !self.graph.is_reduction_stale(idx) {
-            // A provider that came would have met its dependency.
-        } else if self.graph.is_out_of_place(idx) {
+            return self.graph.lost_dependency.push(idx);
+        }
+        // One that still waits hears of a provider that comes.
+        let goes_on_waiting = !is_operated && is_waiting && is_missing;
+        if goes_on_waiting && !self.graph.is_reduction_stale(idx) {
+            return;
+        }
+        if self.graph.is_out_of_place(idx) {
             self.graph.mark_dirty(idx);
         }
     }
@@ -350,10 +359,6 @@ impl Engine {
             retry.get_or_insert_default().repairing(now.monotonic);
         }
     }
-}
-
-fn to_oidx(at: usize) -> OverlayIdx {
-    crate::overlay::to_u32(at)
 }
 
 /// Drops what is left of a plan; where that is much, without delaying the transaction.

@@ -88,9 +88,10 @@ proptest! {
         let mut world = World::failing_at(failing).in_portions(portion);
         before.into_iter().for_each(|event| world.apply(event));
         world.apply(WorldEvent::Prepare { change, atomic });
-        world.apply(match is_cancelled {
-            true => WorldEvent::CancelPrepared,
-            false => WorldEvent::StartPrepared,
+        world.apply(if is_cancelled {
+            WorldEvent::CancelPrepared
+        } else {
+            WorldEvent::StartPrepared
         });
         for event in during {
             world.apply(event);
