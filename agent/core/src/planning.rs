@@ -12,7 +12,7 @@ use holdfast_config::schema::Origin;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{
-    Author, Delta, Engine, IntentChange, Key, Plan, PlanError, Planning, SharedValue,
+    Author, Delta, Engine, IntentChange, Key, Plan, PlanError, Planning, SharedValue, sort_keys,
 };
 use holdfast_store::{Answer, Consent, Store, Ticket};
 use tokio::task::spawn_blocking;
@@ -38,6 +38,8 @@ pub(super) struct CommitPlan {
     /// Rows that the store has laid out, and writes once there is consent; `None` if nothing is recorded.
     pub(super) rows: Option<(Answer<()>, Consent)>,
     pub(super) change: Box<PlannedChange>,
+    /// Keys that the plan changes, ascending: their state is not shown before the end of the commit.
+    pub(super) keys: Arc<Vec<Key>>,
     /// For a dry run: differences in the configuration that clients see.
     pub(super) differences: BoundedList<ConfigChange>,
 }
@@ -149,7 +151,9 @@ impl CandidatePlanner {
             }
         };
         let change = Box::new(PlannedChange { configuration, changes, credentials });
-        Ok(CommitPlan { plan, rows, change, differences })
+        let mut keys: Vec<Key> = plan.keys().cloned().collect();
+        sort_keys(&mut keys);
+        Ok(CommitPlan { plan, rows, change, keys: Arc::new(keys), differences })
     }
 
     /// The change that the engine is asked for.

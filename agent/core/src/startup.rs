@@ -203,6 +203,7 @@ impl Core {
             boundary_tx: boundary_tx.clone(),
             stop_rx,
             ready_tx: Some(ready_tx),
+            shown_tx: None,
             resyncs: Vec::new(),
             idle_waiters: Vec::new(),
             event_tx,

@@ -117,8 +117,10 @@ pub(super) struct CoreTask {
     pub(super) configuration_tx: watch::Sender<Configuration>,
     pub(super) boundary_tx: BoundarySender,
     pub(super) stop_rx: oneshot::Receiver<()>,
-    /// Completes the start, once the first complete reading of the box was handled.
+    /// Completes the start; moves to `shown_tx` once the first complete reading of the box was handled.
     pub(super) ready_tx: Option<oneshot::Sender<()>>,
+    /// Completes the start, once revisions show what was read.
+    pub(super) shown_tx: Option<oneshot::Sender<()>>,
     pub(super) resyncs: Vec<Resync>,
     /// Requests that wait until nothing is under way.
     pub(super) idle_waiters: Vec<oneshot::Sender<()>>,
@@ -164,6 +166,7 @@ impl CoreTask {
             self.advance_commits();
             self.admit_alone();
             self.publish_state();
+            self.complete_start();
             self.answer_when_idle();
         }
     }
@@ -216,11 +219,16 @@ impl CoreTask {
             // yet.
             let waiting = self.engine.read().pending();
             self.publisher.mark_dirty(waiting.into_iter().map(|status| status.key).collect());
-            while self.publisher.has_work() {
-                self.publish_state();
-            }
-            // From now on revisions show the state of the box.
-            let _start_was_given_up = ready.send(());
+            self.shown_tx = Some(ready);
+        }
+    }
+
+    /// Completes the start once revisions show the state of the box.
+    fn complete_start(&mut self) {
+        if !self.publisher.has_work()
+            && let Some(shown) = self.shown_tx.take()
+        {
+            let _start_was_given_up = shown.send(());
         }
     }
 

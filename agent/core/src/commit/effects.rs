@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use holdfast_base::{ErrorChain, now_ns};
-use holdfast_scheduler::Key;
 use holdfast_store::{StoreError, Ticket};
 use tracing::error;
 
@@ -120,27 +119,15 @@ impl CoreTask {
 
     /// Has the engine prepare the plan while the store records the change.
     fn record(&mut self, planned: CommitPlan, ticket: Ticket) {
-        let CommitPlan { plan, rows, change, .. } = planned;
+        let CommitPlan { plan, rows, change, keys, .. } = planned;
         let recorded = rows.map(|(recorded, consent)| {
             consent.give();
             recorded
         });
-        let beside: Vec<Key> = plan.side_effects().cloned().collect();
-        // A plan that the engine queues behind another one changes nothing yet.
-        let queued: Vec<Key> = match self.engine.read().is_idle() {
-            true => Vec::new(),
-            false => plan.operations().iter().map(|operation| operation.key.clone()).collect(),
-        };
-        let (txn, mut step) = self.engine.write().prepare(plan, self.now());
-        self.event_tx.send(&self.engine.read(), &step);
-        let mut keys = std::mem::take(&mut step.changed);
-        if keys.is_empty() {
-            keys = queued;
-        }
-        keys.extend(beside);
         self.publisher.defer(ticket, keys);
+        let (txn, step) = self.engine.write().prepare(plan, self.now());
         self.push_input(ticket, Input::Prepared { txn, change });
-        self.hand_out(step);
+        self.follow(step);
         match recorded {
             Some(recorded) => {
                 let job = async move { JobResult::Commit(ticket, Input::Recorded(recorded.await)) };

@@ -466,7 +466,8 @@ fn while_recording<P>(
 
 /// Puts a final change in force.
 fn after_finalize<P>(mut change: Box<PlannedChange>) -> (State, Vec<Effect<P>>) {
-    let is_large = change.configuration.work().entries > parallel::FEW;
+    let entries = change.configuration.work().entries.max(change.changes.len());
+    let is_large = entries > parallel::FEW;
     let credentials = std::mem::take(&mut change.credentials);
     let effects = vec![Effect::SetCredentials(credentials), Effect::Apply(change)];
     (State::Applying { is_large }, effects)

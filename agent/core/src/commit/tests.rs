@@ -1,5 +1,6 @@
 //! Rows of the state machine: state and input, next state and effects.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
@@ -294,8 +295,9 @@ fn input(name: &str) -> Input<()> {
         "replied" => Input::Replied,
         "built" => {
             let next = Revision::new(Arc::clone(&MODELS), DerivedLists::default());
-            let (base, left) = (Arc::new(next.clone()), Vec::new());
-            Input::Built(Ok(Box::new(BuiltRevision { base, next, left })))
+            let (base, keys) = (Arc::new(next.clone()), Arc::default());
+            let (shown, left) = (HashMap::new(), Vec::new());
+            Input::Built(Ok(Box::new(BuiltRevision { base, next, keys, shown, left })))
         }
         "panicked" => Input::Built(Err(BuilderPanicked)),
         other => panic!("`{other}` is no input"),

@@ -1,23 +1,23 @@
 //! The revision that shows a commit, built from the newest one.
 //!
-//! Its configuration goes into the trees, then the state that is configuration in force, and that of objects which are
-//! shown as applied, whose number grows with the commit. A large one is built by a thread beside the core, which reads
-//! the engine in pieces. Everything else is shown by the core in the end, with what has changed meanwhile.
+//! Its configuration goes into the trees, then the state that is configuration in force, and that of its objects. A large
+//! one is built by a thread beside the core, which reads the engine in pieces. What has changed meanwhile is shown by the
+//! core in the end.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 
 use holdfast_config::{Configuration, InstancePath, Value, parallel};
-use holdfast_scheduler::Key;
+use holdfast_platform::objects::state::StateEntry;
+use holdfast_scheduler::{Key, sort_keys};
 use holdfast_telemetry::{DraftTree, LeafVersion, Revision};
 use imbl::OrdMap;
 
 use super::derived::{AppliedState, NewEntries};
 use super::state::{
-    HOLDS_ITS_ENTRY, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource, StateUpdate, clear,
-    follow_configuration, in_both,
+    SHOWN_AS_APPLIED, StateChange, StateSource, StateUpdate, clear, follow_configuration, in_both,
 };
 use crate::commit::AppliedChange;
 use crate::examination::EntryChange;
@@ -39,8 +39,10 @@ pub(super) struct RevisionBuilder {
     pub(super) applied: Arc<AppliedChange>,
     /// The configuration after the commit.
     pub(super) configuration: Configuration,
-    /// Keys that the commit has changed.
-    pub(super) keys: Vec<Key>,
+    /// Keys that the commit has changed, ascending.
+    pub(super) keys: Arc<Vec<Key>>,
+    /// State that is shown of them, apart from objects that are shown as applied.
+    pub(super) shown: HashMap<Key, StateEntry>,
     /// State leaves of services, which stay where other state is removed.
     pub(super) services: OrdMap<InstancePath, Value>,
 }
@@ -50,6 +52,9 @@ pub(super) struct RevisionBuilder {
 pub(crate) struct BuiltRevision {
     pub(crate) base: Arc<Revision>,
     pub(crate) next: Revision,
+    /// Keys that the commit has changed, and the state that is shown of them.
+    pub(crate) keys: Arc<Vec<Key>>,
+    pub(crate) shown: HashMap<Key, StateEntry>,
     /// Keys that the core shows in the end.
     pub(crate) left: Vec<Key>,
 }
@@ -87,14 +92,9 @@ impl RevisionBuilder {
         let models = Arc::clone(self.configuration.shared_models());
         let mut draft =
             base.resume(Revision { models, number, time_ns, annotation, ..(*base).clone() });
-        // The engine may have left the values of entries as they were whose state is cleared.
-        let cleared = self.cleared().flat_map(|change| &change.values).map(|(key, _)| key.clone());
-        let mut keys: Vec<Key> = cleared.collect();
-        keys.append(&mut self.keys);
-        let (keys, left): (Vec<_>, Vec<_>) =
-            keys.into_iter().partition(|key| SHOWN_AS_APPLIED.contains(&key.kind()));
         let version = draft.version();
-        let updates = self.updates(keys, version);
+        let mut shown = std::mem::take(&mut self.shown);
+        let updates = self.updates(version, &mut shown);
         if self.is_large() {
             let [openconfig, native] = draft.trees_mut();
             self.show_side_by_side(openconfig, native, updates);
@@ -104,7 +104,8 @@ impl RevisionBuilder {
                 in_both(&mut draft, false, |tree| update.apply_to(tree));
             }
         }
-        BuiltRevision { next: draft.publish(), base, left }
+        let left = self.left();
+        BuiltRevision { next: draft.publish(), base, keys: self.keys, shown, left }
     }
 
     /// Works the changes of state out on this thread, and shows them by two.
@@ -144,10 +145,14 @@ impl RevisionBuilder {
         changes.filter(|change| change.existed && registry.has_configured_state(&change.path))
     }
 
-    /// Changes of state, in portions.
-    fn updates(&self, keys: Vec<Key>, version: LeafVersion) -> impl Iterator<Item = Portion<'_>> {
+    /// Changes of state, in portions. `shown` is what is shown of each key, before and after.
+    fn updates<'a>(
+        &'a self,
+        version: LeafVersion,
+        shown: &'a mut HashMap<Key, StateEntry>,
+    ) -> impl Iterator<Item = Portion<'a>> {
         let new = self.new_entries(version);
-        let keys = self.keys_of_stored(&new, keys);
+        let keys = self.stored_keys(&new);
         let derived = self.applied.changes.chunks(PORTION).map(move |portion| {
             let engine = self.engine.read();
             Portion::Derived(new.states(portion, |key| engine.planes(key)))
@@ -158,9 +163,10 @@ impl RevisionBuilder {
             stored.filter_map(|change| self.source.configured(change)).collect()
         });
         let at: Vec<usize> = (0..keys.len()).step_by(PORTION).collect();
-        let applied =
-            at.into_iter().map(move |from| self.state(&keys[from..keys.len().min(from + PORTION)]));
-        let changes = configured.chain(applied).map(|changes| {
+        let of_objects = at
+            .into_iter()
+            .map(move |from| self.state(&keys[from..keys.len().min(from + PORTION)], &mut *shown));
+        let changes = configured.chain(of_objects).map(|changes| {
             Portion::Stored(StateUpdate { last: &self.base, services: &self.services, changes })
         });
         derived.chain(changes)
@@ -171,24 +177,44 @@ impl RevisionBuilder {
         NewEntries { registry: &self.source.registry, models, version }
     }
 
-    /// The keys without those of new entries, which are derived.
-    fn keys_of_stored(&self, new: &NewEntries<'_>, mut keys: Vec<Key>) -> Vec<Key> {
-        let derived = self.applied.changes.iter().filter(|change| new.contains(change));
-        let derived: HashSet<&Key> =
-            derived.flat_map(|it| &it.values).map(|(key, _)| key).collect();
-        keys.retain(|key| !derived.contains(key));
+    /// Keys whose state is stored, ascending: all but those of new entries, which are derived.
+    fn stored_keys(&self, new: &NewEntries<'_>) -> Vec<Key> {
+        let added = self.applied.changes.iter().filter(|change| new.contains(change));
+        let mut derived: Vec<&Key> = added.flat_map(keys_of).collect();
+        derived.sort(); // mostly in order
+        // The engine may have left the values of entries as they were whose state is cleared.
+        let cleared = self.cleared().flat_map(keys_of);
+        let cleared = cleared.filter(|key| is_applied(key) && derived.binary_search(key).is_err());
+        let mut keys: Vec<Key> = cleared.cloned().collect();
+        let mut ahead = derived.iter().copied().peekable();
+        for key in self.keys.iter() {
+            while ahead.next_if(|derived| *derived < key).is_some() {}
+            if ahead.peek() != Some(&key) || !is_applied(key) {
+                keys.push(key.clone());
+            }
+        }
+        sort_keys(&mut keys);
         keys
     }
 
-    /// State of objects that are shown as applied.
-    fn state(&self, keys: &[Key]) -> Vec<StateChange> {
-        let engine = self.engine.read();
-        let change = |key: &Key| {
-            let StateReading { key, now, before } =
-                self.source.read(&self.base, key.clone(), engine.planes(key));
-            let holds_its_entry = HOLDS_ITS_ENTRY.contains(&key.kind());
-            StateChange { holds_its_entry, before: before.flatten(), now }
-        };
-        keys.iter().map(change).collect()
+    /// Keys whose state is cleared and that the commit does not change: others may show them while this is built.
+    fn left(&self) -> Vec<Key> {
+        let is_left = |key: &&Key| !is_applied(key) && self.keys.binary_search(key).is_err();
+        self.cleared().flat_map(keys_of).filter(is_left).cloned().collect()
     }
+
+    /// State of objects.
+    fn state(&self, keys: &[Key], shown: &mut HashMap<Key, StateEntry>) -> Vec<StateChange> {
+        let engine = self.engine.read();
+        let read = |key: &Key| self.source.read(&self.base, key.clone(), engine.planes(key));
+        keys.iter().map(|key| read(key).note(shown)).collect()
+    }
+}
+
+fn keys_of(change: &EntryChange) -> impl Iterator<Item = &Key> {
+    change.values.iter().map(|(key, _)| key)
+}
+
+fn is_applied(key: &Key) -> bool {
+    SHOWN_AS_APPLIED.contains(&key.kind())
 }

@@ -1,8 +1,9 @@
 //! Keys whose state is not shown before their commit ends.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use holdfast_scheduler::{Key, sort_keys};
+use holdfast_scheduler::Key;
 use holdfast_store::Ticket;
 
 /// Deferred keys of the commits in flight.
@@ -10,9 +11,9 @@ use holdfast_store::Ticket;
 pub(super) struct Deferrals(BTreeMap<Ticket, DeferredKeys>);
 
 impl Deferrals {
-    /// Defers the state of the keys of a commit until it ends.
-    pub(super) fn begin(&mut self, ticket: Ticket, keys: Vec<Key>) {
-        self.0.insert(ticket, DeferredKeys { keys, is_sorted: false, changed: Vec::new() });
+    /// Defers the state of the keys of a commit, ascending, until it ends.
+    pub(super) fn begin(&mut self, ticket: Ticket, keys: Arc<Vec<Key>>) {
+        self.0.insert(ticket, DeferredKeys { keys, changed: Vec::new() });
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -29,10 +30,10 @@ impl Deferrals {
     }
 
     /// All keys of a commit, which stay deferred. Only later changes of them are left to be shown.
-    pub(super) fn take_all(&mut self, ticket: Ticket) -> Vec<Key> {
-        let Some(deferred) = self.0.get_mut(&ticket) else { return Vec::new() };
+    pub(super) fn take_all(&mut self, ticket: Ticket) -> Arc<Vec<Key>> {
+        let Some(deferred) = self.0.get_mut(&ticket) else { return Arc::default() };
         deferred.changed.clear();
-        deferred.keys.clone()
+        Arc::clone(&deferred.keys)
     }
 
     /// Ends a deferral. Returns the keys that have changed, some of them several times.
@@ -44,20 +45,14 @@ impl Deferrals {
 /// Keys of one commit.
 #[derive(Debug)]
 struct DeferredKeys {
-    /// Hundreds of thousands at times, so they are sorted only when the first change is reported.
-    keys: Vec<Key>,
-    is_sorted: bool,
+    /// Ascending. Hundreds of thousands at times, which the thread that plans has sorted.
+    keys: Arc<Vec<Key>>,
     /// Keys with a reported change.
     changed: Vec<Key>,
 }
 
 impl DeferredKeys {
     fn report(&mut self, key: &Key) -> bool {
-        // The transports are at work by the first report, so nothing waits for the sorting.
-        if !self.is_sorted {
-            sort_keys(&mut self.keys);
-            self.is_sorted = true;
-        }
         let is_deferred = self.keys.binary_search(key).is_ok();
         self.changed.extend(is_deferred.then(|| key.clone()));
         is_deferred
@@ -79,12 +74,12 @@ mod tests {
         let [one, both, other, foreign] = [1, 2, 3, 4].map(|kind| Key::of(KindId(kind)));
         let mut deferrals = Deferrals::default();
         assert!(!deferrals.report(&one));
-        deferrals.begin(first, vec![both.clone(), one.clone()]);
-        deferrals.begin(second, vec![other.clone(), both.clone()]);
+        deferrals.begin(first, Arc::new(vec![one.clone(), both.clone()]));
+        deferrals.begin(second, Arc::new(vec![both.clone(), other.clone()]));
         for (key, is_deferred) in [(&foreign, false), (&one, true), (&both, true), (&other, true)] {
             assert_eq!(deferrals.report(key), is_deferred, "{key:?}");
         }
-        assert_eq!(deferrals.take_all(first), [one.clone(), both.clone()]);
+        assert_eq!(*deferrals.take_all(first), [one.clone(), both.clone()]);
         assert!(deferrals.report(&one));
         assert_eq!(deferrals.end(first), std::slice::from_ref(&one));
         assert!(!deferrals.report(&one));

@@ -38,8 +38,7 @@ use self::deferral::Deferrals;
 use self::derived::{AppliedState, DerivedChanges, NewEntries, derived_lists};
 pub(super) use self::state::as_planes;
 use self::state::{
-    FEW_KEYS, HOLDS_ITS_ENTRY, SHOWN_AS_APPLIED, StateChange, StateReading, StateSource,
-    StateUpdate, follow_configuration, in_both, show,
+    FEW_KEYS, SHOWN_AS_APPLIED, StateSource, StateUpdate, follow_configuration, in_both, show,
 };
 use super::commit::{AppliedChange, BuildResult, Input};
 use super::examination::EntryChange;
@@ -99,8 +98,8 @@ impl Publisher {
         &self.chain
     }
 
-    /// Defers the state of the keys of a commit until it ends.
-    pub(super) fn defer(&mut self, ticket: Ticket, keys: Vec<Key>) {
+    /// Defers the state of the keys of a commit, ascending, until it ends.
+    pub(super) fn defer(&mut self, ticket: Ticket, keys: Arc<Vec<Key>>) {
         self.deferrals.begin(ticket, keys);
     }
 
@@ -136,9 +135,11 @@ impl Publisher {
         self.chain.advance(&last, draft.publish());
     }
 
-    /// Publishes the revision of a commit, with the state that is left and what has changed meanwhile.
+    /// Publishes the revision of a commit, with what has changed while it was built.
     fn complete(&mut self, ticket: Ticket, engine: &Engine, built: BuiltRevision) -> Arc<Revision> {
-        let BuiltRevision { base, next, mut left } = built;
+        let BuiltRevision { base, next, keys, shown, mut left } = built;
+        stored_kinds(&keys).for_each(|key| drop(self.shown.remove(key)));
+        self.shown.extend(shown);
         left.append(&mut self.deferrals.end(ticket));
         let newest = self.chain.newest();
         let next = chain::rebased(&base, &newest, next);
@@ -165,21 +166,21 @@ impl Publisher {
         in_both(draft, states.len() > FEW_KEYS, |tree| AppliedState::show_all(tree, &states));
         keys.extend(stored);
         let readings = source.read_all(engine, last, keys);
-        let changes = readings.into_iter().map(|it| self.note(it)).collect();
+        let changes = readings.into_iter().map(|it| it.note(&mut self.shown)).collect();
         let update = StateUpdate { last, services: &services, changes };
         in_both(draft, update.is_large(), |tree| update.apply_to(tree));
     }
 
-    /// Notes the state that is shown of a key from now on.
-    fn note(&mut self, StateReading { key, now, before }: StateReading) -> StateChange {
-        let holds_its_entry = HOLDS_ITS_ENTRY.contains(&key.kind());
-        let before = match (before, &now) {
-            (Some(before), _) => before,
-            (None, Some(now)) => self.shown.insert(key, now.clone()),
-            (None, None) => self.shown.remove(&key),
-        };
-        StateChange { holds_its_entry, before, now }
+    /// State that is shown of the keys of a commit, which nobody else shows before its end.
+    fn shown_of(&self, keys: &[Key]) -> HashMap<Key, StateEntry> {
+        let shown = stored_kinds(keys).filter_map(|key| self.shown.get_key_value(key));
+        shown.map(|(key, entry)| (key.clone(), entry.clone())).collect()
     }
+}
+
+/// Keys of objects that are not shown as applied: what is shown of these is noted.
+fn stored_kinds(keys: &[Key]) -> impl Iterator<Item = &Key> {
+    keys.iter().filter(|key| !SHOWN_AS_APPLIED.contains(&key.kind()))
 }
 
 /// Shows the state of changed objects that is their configuration in force.
@@ -208,13 +209,15 @@ impl CoreTask {
         ticket: Ticket,
         applied: &Arc<AppliedChange>,
     ) -> RevisionBuilder {
+        let keys = self.publisher.deferrals.take_all(ticket);
         RevisionBuilder {
             source: self.publisher.source.clone(),
             engine: self.engine.clone(),
             base: self.publisher.chain.newest(),
             applied: Arc::clone(applied),
             configuration: self.configuration.clone(),
-            keys: self.publisher.deferrals.take_all(ticket),
+            shown: self.publisher.shown_of(&keys),
+            keys,
             services: self.publisher.chain.services(),
         }
     }

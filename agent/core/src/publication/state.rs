@@ -1,5 +1,6 @@
 //! State of objects, from the planes of their keys to the leaves of both trees.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
@@ -51,6 +52,20 @@ pub(super) struct StateUpdate<'a> {
     /// State leaves of services, which stay where other state is removed.
     pub(super) services: &'a OrdMap<InstancePath, Value>,
     pub(super) changes: Vec<StateChange>,
+}
+
+impl StateReading {
+    /// Notes the state that is shown of the key from now on.
+    pub(super) fn note(self, shown: &mut HashMap<Key, StateEntry>) -> StateChange {
+        let Self { key, now, before } = self;
+        let holds_its_entry = HOLDS_ITS_ENTRY.contains(&key.kind());
+        let before = match (before, &now) {
+            (Some(before), _) => before,
+            (None, Some(now)) => shown.insert(key, now.clone()),
+            (None, None) => shown.remove(&key),
+        };
+        StateChange { holds_its_entry, before, now }
+    }
 }
 
 impl StateSource {
