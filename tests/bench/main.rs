@@ -16,6 +16,7 @@ mod kernel;
 mod notices;
 mod services;
 mod system;
+mod tap;
 mod union;
 mod yardstick;
 
@@ -33,7 +34,7 @@ use holdfast_tests::gnmi::{GnmiClient, parse_path, update};
 use holdfast_tests::netns::Netns;
 use serde_json::{Value, json};
 
-use self::notices::NoticeProbe;
+use self::notices::{CarrierLink, NoticeProbe};
 
 /// Sizes of the workloads.
 #[derive(Clone, Copy, Debug)]
@@ -130,16 +131,21 @@ async fn main() -> Result<ExitCode> {
     }
     let net = Netns::enter().with_veth("eth0", "peer0");
     net.ip("link set peer0 up");
-    notices::add_link(&net);
+    CarrierLink::ALL.into_iter().for_each(|link| link.add(&net));
     let mut agent = AgentProcess::start_as(PASSWORD, &[]).await;
+    let used = agent.resource_use();
     table.time("start, empty", agent.start_time(), "exec alone", yardstick::exec()?, Some(500.0));
+    table.note_cost(&used);
     table.row("idle memory, MB", megabytes(agent.resident_bytes()), None, Some(40.0));
 
     let client = agent.gnmi().await;
     client.update("/interfaces", port()).await.context("the port")?;
     let disk = yardstick::synced_write()?;
+    let before = agent.resource_use();
     let empty = one_leaf_sets(&client, sizes.sets).await?;
+    let used = agent.resource_use().since(before);
     table.time("one leaf at 0 routes, p50", percentile(&empty, 50), "one synced write", disk, None);
+    table.note_cost(&used);
     table.time(
         "one leaf at 0 routes, p99",
         percentile(&empty, 99),
@@ -177,14 +183,21 @@ async fn main() -> Result<ExitCode> {
     table.ratio("the routes deleted", deleted.answered, "the Set", created.answered, 1.3);
     table.note_cost(&deleted.used);
     set_routes(&agent, &client, &net, count).await?;
-    let probe = NoticeProbe::start(&agent).await?;
-    delete_routes(&agent, &client, &net).await?;
-    table.notices("link event beside the delete", &probe.finish()?);
-    let probe = NoticeProbe::start(&agent).await?;
-    set_routes(&agent, &client, &net, count).await?;
-    table.notices("link event beside the Set", &probe.finish()?);
+    for link in CarrierLink::ALL {
+        let kind = link.kind();
+        let probe = NoticeProbe::start(&agent, link).await?;
+        let used = delete_routes(&agent, &client, &net).await?.used;
+        table.notices(&format!("{kind} event beside the delete"), &probe.finish()?);
+        table.note_cost(&used);
+        let probe = NoticeProbe::start(&agent, link).await?;
+        let used = set_routes(&agent, &client, &net, count).await?.used;
+        table.notices(&format!("{kind} event beside the Set"), &probe.finish()?);
+        table.note_cost(&used);
+    }
 
+    let before = agent.resource_use();
     let full = one_leaf_sets(&client, sizes.sets).await?;
+    let used = agent.resource_use().since(before);
     let name = "the same at 0 routes";
     table.time(
         &format!("one leaf at {count} routes, p50"),
@@ -193,6 +206,7 @@ async fn main() -> Result<ExitCode> {
         percentile(&empty, 50),
         None,
     );
+    table.note_cost(&used);
     table.time(
         &format!("one leaf at {count} routes, p99"),
         percentile(&full, 99),
@@ -202,6 +216,7 @@ async fn main() -> Result<ExitCode> {
     );
 
     if sizes.further_tables > 0 {
+        let before = agent.resource_use();
         for table in 1..=sizes.further_tables {
             let more = vec![update(STATIC_ROUTES, routes(table * count..(table + 1) * count))];
             client.set(SetRequest { update: more, ..Default::default() }).await?;
@@ -210,6 +225,7 @@ async fn main() -> Result<ExitCode> {
         let all = count * (1 + sizes.further_tables);
         let resident = megabytes(agent.resident_bytes());
         table.row(&format!("memory with {all} routes, MB"), resident, None, Some(MEMORY_OF_ALL_MB));
+        table.note_cost(&agent.resource_use().since(before));
         set_routes(&agent, &client, &net, count).await?;
     }
 
@@ -315,12 +331,7 @@ async fn timed_set(
     let answered = started.elapsed();
     client.read("/interfaces/interface[name=eth0]/config/enabled").await?;
     let readable_after = started.elapsed() - answered;
-    let after = agent.resource_use();
-    let used = ResourceUse {
-        processor: after.processor.saturating_sub(before.processor),
-        page_faults: after.page_faults - before.page_faults,
-        written_bytes: after.written_bytes - before.written_bytes,
-    };
+    let used = agent.resource_use().since(before);
     Ok(SetTimes { answered, readable_after, used })
 }
 

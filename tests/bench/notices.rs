@@ -1,7 +1,7 @@
 //! Delay of link events while the agent works on a large Set: the time at which one client is told, minus the time at
 //! which a raw listener gets the message of the kernel.
 
-use std::fs;
+use std::fs::{self, File};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,8 @@ use nix::net::if_::if_nametoindex;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 
+use super::tap;
+
 const RTM_NEWLINK: u16 = 16;
 /// Multicast group of links, as a bit of the socket's address.
 pub(crate) const RTMGRP_LINK: u32 = 1;
@@ -27,17 +29,65 @@ const IFF_RUNNING: u32 = 0x40;
 /// Pause between two events, so that each is notified by itself.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The link whose carrier comes and goes with its peer.
-const LINK: &str = "eth1";
-/// Arguments of `ip` that take its carrier, and give it back.
-const DOWN: &str = "link set peer1 down";
-const UP: &str = "link set peer1 up";
+/// A link whose carrier comes and goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum CarrierLink {
+    /// One end of a virtual cable: its carrier goes with its peer.
+    Veth,
+    /// A tap: its carrier goes with the process that holds it.
+    Tap,
+}
 
-/// Makes the link.
-pub(crate) fn add_link(net: &Netns) {
-    net.ip("link add eth1 type veth peer name peer1");
-    net.ip("link set eth1 up");
-    net.ip(UP);
+impl CarrierLink {
+    pub(crate) const ALL: [Self; 2] = [Self::Veth, Self::Tap];
+
+    /// Name of the kind, in the table.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Veth => "veth",
+            Self::Tap => "tap",
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Veth => "eth1",
+            Self::Tap => "tap1",
+        }
+    }
+
+    /// Operational status without carrier. A tap has no lower layer.
+    fn status_without_carrier(self) -> &'static str {
+        match self {
+            Self::Veth => "LOWER_LAYER_DOWN",
+            Self::Tap => "DOWN",
+        }
+    }
+
+    /// Makes the link.
+    pub(crate) fn add(self, net: &Netns) {
+        match self {
+            Self::Veth => net.ip("link add eth1 type veth peer name peer1"),
+            Self::Tap => net.ip("tuntap add dev tap1 mode tap"),
+        };
+        net.ip(&format!("link set {} up", self.name()));
+    }
+
+    /// Takes the carrier, or gives it. `holder` is what holds a tap meanwhile.
+    fn set_carrier(self, has_carrier: bool, holder: &mut Option<File>) -> Result<()> {
+        match (self, has_carrier) {
+            (Self::Veth, true) => ip("link set peer1 up"),
+            (Self::Veth, false) => ip("link set peer1 down"),
+            (Self::Tap, true) => {
+                *holder = Some(tap::hold(self.name())?);
+                Ok(())
+            }
+            (Self::Tap, false) => {
+                *holder = None;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A thread that takes the carrier of a link and gives it back, over and over.
@@ -49,7 +99,7 @@ pub(crate) struct NoticeProbe {
 
 impl NoticeProbe {
     /// Starts the events, and returns once the client is subscribed.
-    pub(crate) async fn start(agent: &AgentProcess) -> Result<Self> {
+    pub(crate) async fn start(agent: &AgentProcess, link: CarrierLink) -> Result<Self> {
         let (address, credentials) = (agent.address(), agent.credentials());
         let ca = fs::read_to_string(agent.ca_file())?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -59,7 +109,7 @@ impl NoticeProbe {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async move {
                 let client = GnmiClient::over(connect(address, &ca).await?, credentials);
-                let path = format!("/interfaces/interface[name={LINK}]/state/oper-status");
+                let path = format!("/interfaces/interface[name={}]/state/oper-status", link.name());
                 let list = subscribe_to(
                     subscription_list::Mode::Stream,
                     &[(&path, SubscriptionMode::OnChange)],
@@ -68,7 +118,7 @@ impl NoticeProbe {
                 subscription.until_sync().await;
                 // The bench may have given up.
                 let _ = ready_tx.send(());
-                toggle(&mut subscription, &stop).await
+                toggle(link, &mut subscription, &stop).await
             })
         });
         ready_rx.await.context("the thread of the events has ended")?;
@@ -85,20 +135,22 @@ impl NoticeProbe {
     }
 }
 
-/// Changes the carrier until it is stopped, each time after the notice of the change before.
-async fn toggle(subscription: &mut Subscription, is_over: &AtomicBool) -> Result<Vec<Duration>> {
-    let listener = CarrierListener::open()?;
-    let mut delays = Vec::new();
+/// Gives and takes the carrier until it is stopped, each time after the notice of the change before.
+async fn toggle(
+    link: CarrierLink,
+    subscription: &mut Subscription,
+    is_over: &AtomicBool,
+) -> Result<Vec<Duration>> {
+    let listener = CarrierListener::open(link.name())?;
+    let (mut holder, mut delays) = (None, Vec::new());
     while !is_over.load(Ordering::Relaxed) {
-        for (arguments, has_carrier, status) in
-            [(DOWN, false, "LOWER_LAYER_DOWN"), (UP, true, "UP")]
-        {
+        for (has_carrier, status) in [(true, "UP"), (false, link.status_without_carrier())] {
             let notice = listener.next(has_carrier);
-            ip(arguments)?;
+            link.set_carrier(has_carrier, &mut holder)?;
             subscription.until(&format!("= \"{status}\"")).await;
-            let status = Instant::now();
+            let seen = Instant::now();
             let notice = notice.join().map_err(|_| anyhow!("the listener panicked"))??;
-            delays.push(status.saturating_duration_since(notice));
+            delays.push(seen.saturating_duration_since(notice));
             tokio::time::sleep(PAUSE).await;
         }
     }
@@ -120,10 +172,10 @@ struct CarrierListener {
 }
 
 impl CarrierListener {
-    fn open() -> Result<Self> {
+    fn open(link: &str) -> Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE).context("a netlink socket")?;
         socket.bind(&SocketAddr::new(0, RTMGRP_LINK)).context("the group of links")?;
-        Ok(Self { socket: Arc::new(socket), index: if_nametoindex(LINK)? })
+        Ok(Self { socket: Arc::new(socket), index: if_nametoindex(link)? })
     }
 
     /// A thread that returns the time of the next message by which the link has, or has no, carrier.

@@ -50,6 +50,18 @@ pub struct ResourceUse {
     pub written_bytes: u64,
 }
 
+impl ResourceUse {
+    /// Use between an earlier reading and this one.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            processor: self.processor.saturating_sub(before.processor),
+            page_faults: self.page_faults.saturating_sub(before.page_faults),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+}
+
 /// A running agent and everything that belongs to it. Dropping it kills the agent.
 #[derive(Debug)]
 pub struct AgentProcess {
