@@ -66,6 +66,11 @@ impl ObservedBox {
         self.revision.native.contains(path)
     }
 
+    /// The newest revision.
+    pub fn revision(&self) -> &Revision {
+        &self.revision
+    }
+
     /// Keys of the values of all objects that a claim has to do with.
     pub fn keys(&self, claim: &ClaimKey) -> Vec<Key> {
         self.objects(claim).iter().flat_map(|path| self.keys_of_object(path)).collect()

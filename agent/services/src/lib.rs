@@ -7,7 +7,7 @@
 //!
 //! [`ServiceTypes`] walks the instances that differ in a change of configuration.
 //!
-//! One walk of an instance, with gates and service plan, is in [`walk`].
+//! One walk of an instance, with gates and service plan, is in [`walk`]; what wakes an instance is in [`watch`].
 //!
 //! Absent on purpose: handlers are asked by the caller; a walk names the calls that it needs.
 
@@ -27,6 +27,7 @@ pub mod starter;
 pub mod tree;
 pub mod types;
 mod walk;
+pub mod watch;
 pub mod work;
 pub mod yang;
 
@@ -40,6 +41,7 @@ pub use parameters::{Parameters, ParametersError};
 pub use scope::Scope;
 pub use tree::Component;
 pub use types::ServiceTypes;
+pub use watch::{TouchedReads, Watches};
 pub use work::{WorkError, WorkErrorKind};
 
 #[cfg(test)]

@@ -12,19 +12,22 @@
 //!                                               reads changes
 //! ```
 //!
-//! A state with a timeout is tried at its time, too. Everything is judged by level: what is missed while a transaction runs is found when its configuration comes. The
-//! answers of all reads are compared with each revision, so the cost of a revision is in proportion to the reads of all
-//! instances.
+//! A state with a timeout is tried at its time, too. Everything is judged by level: what is missed while a transaction
+//! runs is found when its configuration comes. The reads of all instances are compared with each revision by
+//! [`Watches`], so the cost of a revision is in proportion to what both changed and is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{ErrorChain, now_ns};
-use holdfast_config::services::{Book, BoxState, Ground, Read, Surroundings};
+use holdfast_config::schema::Origin;
+use holdfast_config::services::{Book, BoxState, Ground, Plane, Read, Surroundings};
 use holdfast_config::{Configuration, Elem, ServiceTag, Value};
 use holdfast_core::{CommitError, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox, Walks};
 use holdfast_scheduler::Key;
+use holdfast_services::watch::Answer;
+use holdfast_services::{TouchedReads, Watches};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
@@ -46,9 +49,6 @@ const MAX_SLEEP: Duration = Duration::from_secs(60);
 pub(super) fn conduct(core: CoreHandle) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(Conductor::new(core).run()))
 }
-
-/// Answer to a question about something outside of an instance.
-type Answer = Vec<Value>;
 
 /// The box as it was looked at once.
 #[derive(Clone, Debug)]
@@ -81,14 +81,32 @@ impl View {
             Read::Leaves(read) => read.values(&self.ground, Some(&*self.state)),
         }
     }
+
+    /// Reads of instances whose answers may differ from those of an earlier view.
+    fn touched(&self, old: &Self, watches: &Watches) -> TouchedReads {
+        let mut touched = TouchedReads::default();
+        let (native, openconfig) = (Origin::Native, Origin::OpenConfig);
+        let grounds = [old, self].map(|view| view.ground.effective());
+        watches.compare((Plane::Ground, native), grounds.into(), &mut touched);
+        let grounds = [old, self].map(|view| view.ground.config_view(openconfig));
+        watches.compare((Plane::Ground, openconfig), grounds.into(), &mut touched);
+        for origin in [native, openconfig] {
+            let states = [old, self].map(|view| view.state.revision().tree(origin));
+            watches.compare((Plane::State, origin), states.into(), &mut touched);
+        }
+        for (tag, ..) in Book::differences(old.book(), self.book()) {
+            watches.touch_service(tag, &mut touched);
+        }
+        touched
+    }
 }
 
 struct Conductor {
     core: CoreHandle,
     /// The box as the last round saw it.
     view: View,
-    /// Questions of walks, with the last answer and the instances that asked.
-    watched: BTreeMap<Read, (Answer, BTreeSet<ServiceTag>)>,
+    /// Reads of the instances' last walks.
+    watches: Watches,
     /// Instances by the keys of the objects of their claims.
     objects: BTreeMap<Key, BTreeSet<ServiceTag>>,
     keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
@@ -112,7 +130,7 @@ impl Conductor {
         let mut conductor = Self {
             core,
             view,
-            watched: BTreeMap::new(),
+            watches: Watches::default(),
             objects: BTreeMap::new(),
             keys: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -208,12 +226,12 @@ impl Conductor {
     /// Compares the box with the last round, and notes the instances that may have to walk.
     fn look(&mut self) {
         let new = View::new(&self.core);
-        let old = std::mem::replace(&mut self.view, new);
-        if !old.ground.effective().is_same(self.view.ground.effective()) {
+        let before = std::mem::replace(&mut self.view, new);
+        if !before.ground.effective().is_same(self.view.ground.effective()) {
             // What a refused walk contradicts may have gone.
             self.dirty.extend(std::mem::take(&mut self.refused).into_keys());
         }
-        let (old, new) = (old.configuration(), self.view.configuration().clone());
+        let (old, new) = (before.configuration(), self.view.configuration().clone());
         for tag in old.changed_instances(&new) {
             self.alone.remove(&tag);
             self.dirty.insert(tag);
@@ -221,13 +239,11 @@ impl Conductor {
         let plans = Book::differences(&old.layers().book, &new.layers().book);
         let plans = plans.map(|(tag, ..)| tag.clone()).collect();
         self.note_plans(plans);
-        for (read, (answer, tags)) in &mut self.watched {
-            let now = self.view.answer(read);
-            if now != *answer {
-                *answer = now;
-                self.dirty.extend(tags.iter().cloned());
-                tags.iter().for_each(|tag| drop(self.refused.remove(tag)));
-            }
+        let touched = self.view.touched(&before, &self.watches);
+        let view = &self.view;
+        for tag in self.watches.wake(&touched, |read| view.answer(read)) {
+            self.refused.remove(&tag);
+            self.dirty.insert(tag);
         }
     }
 
@@ -258,18 +274,10 @@ impl Conductor {
             }
             self.dirty.insert(tag);
         }
-        self.unwatch(&gone);
-    }
-
-    fn unwatch(&mut self, gone: &BTreeSet<ServiceTag>) {
-        if gone.is_empty() {
-            return;
+        for tag in &gone {
+            self.timeouts.remove(tag);
+            self.watches.remove(tag);
         }
-        self.timeouts.retain(|tag, _| !gone.contains(tag));
-        self.watched.retain(|_, (_, tags)| {
-            tags.retain(|tag| !gone.contains(tag));
-            !tags.is_empty()
-        });
     }
 
     /// Walks instances without effects, and keeps what they read. Returns those of which something changes.
@@ -292,14 +300,11 @@ impl Conductor {
             error!(services = ?due, "the walk of services panicked; it is not tried again before something changes");
             return BTreeSet::new();
         };
-        self.unwatch(&due);
-        for (tag, reads) in outcome.reads {
-            for read in reads {
-                let view = &self.view;
-                let entry = self.watched.entry(read);
-                let watched = entry.or_insert_with_key(|read| (view.answer(read), BTreeSet::new()));
-                watched.1.insert(tag.clone());
-            }
+        let mut reads = outcome.reads;
+        for tag in &due {
+            self.timeouts.remove(tag);
+            let (reads, view) = (reads.remove(tag).unwrap_or_default(), &self.view);
+            self.watches.replace(tag, reads, |read| view.answer(read));
         }
         let (now, now_ns) = (Instant::now(), now_ns());
         for (tag, at_ns) in outcome.wake_at_ns {

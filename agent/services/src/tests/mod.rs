@@ -10,6 +10,7 @@ mod packages;
 mod parameters;
 mod plans;
 mod types;
+mod watch;
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,0 +1,162 @@
+//! What instances wait for: the questions of their last walks with the answers, and which of them a revision answers
+//! otherwise.
+//!
+//! ```text
+//! old and new tree --trie of all patterns--> reads whose leaves differ --answers--> instances to be walked
+//! ```
+//!
+//! The patterns of all reads of one plane and model hang in one trie of schema nodes and keys. It is walked beside two
+//! versions of a tree and cut wherever they are the same memory, so the cost of a revision is in proportion to what
+//! both changed and is watched, whatever the number of instances.
+
+mod trie;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::services::{Plane, Read};
+use holdfast_config::{LeafMeta, ServiceTag, Tree, Value};
+
+use self::trie::{Comparison, Trie};
+
+/// Answer to a read: the values of the leaves that exist, in the order of their paths.
+pub type Answer = Vec<Value>;
+
+/// What all instances wait for.
+#[derive(Debug, Default)]
+pub struct Watches {
+    tries: BTreeMap<(Plane, Origin), Trie<Arc<Read>>>,
+    records: BTreeMap<Arc<Read>, Record>,
+    instances: BTreeMap<ServiceTag, BTreeSet<Arc<Read>>>,
+}
+
+/// One read, for all instances that have it.
+#[derive(Debug)]
+struct Record {
+    answer: Answer,
+    /// Number of times at which another answer woke each instance.
+    fired: BTreeMap<ServiceTag, u64>,
+}
+
+/// Reads whose answers may differ.
+#[derive(Debug, Default)]
+pub struct TouchedReads {
+    reads: BTreeSet<Arc<Read>>,
+    /// Number of nodes and entries that were looked at to find them.
+    pub visits: usize,
+}
+
+/// One read of an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Wait<'w> {
+    pub read: &'w Read,
+    pub answer: &'w Answer,
+    /// Number of times at which another answer woke the instance.
+    pub fired: u64,
+}
+
+impl Watches {
+    /// Replaces what an instance waits for. Of reads that stay, answer and count stay.
+    pub fn replace(
+        &mut self,
+        tag: &ServiceTag,
+        reads: BTreeSet<Read>,
+        answer: impl Fn(&Read) -> Answer,
+    ) {
+        let reads: BTreeSet<Arc<Read>> = reads.into_iter().map(Arc::new).collect();
+        let before = self.instances.remove(tag).unwrap_or_default();
+        for read in before.difference(&reads) {
+            self.forget(tag, read);
+        }
+        for read in reads.difference(&before) {
+            self.note(tag, read, &answer);
+        }
+        if !reads.is_empty() {
+            self.instances.insert(tag.clone(), reads);
+        }
+    }
+
+    /// Removes what an instance waits for.
+    pub fn remove(&mut self, tag: &ServiceTag) {
+        for read in self.instances.remove(tag).unwrap_or_default() {
+            self.forget(tag, &read);
+        }
+    }
+
+    /// What an instance waits for, in a fixed order.
+    pub fn of_instance(&self, tag: &ServiceTag) -> impl Iterator<Item = Wait<'_>> {
+        let reads = self.instances.get(tag).into_iter().flatten();
+        reads.filter_map(move |read| {
+            let record = self.records.get(read)?;
+            let fired = record.fired.get(tag).copied().unwrap_or_default();
+            Some(Wait { read, answer: &record.answer, fired })
+        })
+    }
+
+    /// Finds the reads of leaves that differ between two versions of a tree.
+    pub fn compare<M: LeafMeta>(
+        &self,
+        (plane, origin): (Plane, Origin),
+        (old, new): (&Tree<M>, &Tree<M>),
+        touched: &mut TouchedReads,
+    ) {
+        let Some(trie) = self.tries.get(&(plane, origin)) else { return };
+        let mut comparison = Comparison { changed: &mut touched.reads, visits: 0 };
+        comparison.branches(trie, Some(old.root()), Some(new.root()));
+        touched.visits += comparison.visits;
+    }
+
+    /// Adds the reads of the readiness of an instance.
+    pub fn touch_service(&self, tag: &ServiceTag, touched: &mut TouchedReads) {
+        let read = Read::Service(tag.clone());
+        let found = self.records.get_key_value(&read);
+        touched.reads.extend(found.map(|(read, _)| Arc::clone(read)));
+    }
+
+    /// Answers these reads anew, and returns the instances for which an answer is another one.
+    pub fn wake(
+        &mut self,
+        touched: &TouchedReads,
+        answer: impl Fn(&Read) -> Answer,
+    ) -> BTreeSet<ServiceTag> {
+        let mut woken = BTreeSet::new();
+        for read in &touched.reads {
+            let Some(record) = self.records.get_mut(read) else { continue };
+            let now = answer(read);
+            if now != record.answer {
+                record.answer = now;
+                record.fired.values_mut().for_each(|fired| *fired += 1);
+                woken.extend(record.fired.keys().cloned());
+            }
+        }
+        woken
+    }
+
+    fn note(&mut self, tag: &ServiceTag, read: &Arc<Read>, answer: impl Fn(&Read) -> Answer) {
+        if let Some(record) = self.records.get_mut(read) {
+            record.fired.insert(tag.clone(), 0);
+            return;
+        }
+        if let Read::Leaves(leaves) = &**read {
+            let trie = self.tries.entry((leaves.plane, leaves.origin)).or_default();
+            leaves.patterns.iter().for_each(|it| trie.insert(&it.0, Arc::clone(read)));
+        }
+        let fired = BTreeMap::from([(tag.clone(), 0)]);
+        self.records.insert(Arc::clone(read), Record { answer: answer(read), fired });
+    }
+
+    fn forget(&mut self, tag: &ServiceTag, read: &Arc<Read>) {
+        let Some(record) = self.records.get_mut(read) else { return };
+        record.fired.remove(tag);
+        if !record.fired.is_empty() {
+            return;
+        }
+        self.records.remove(read);
+        if let Read::Leaves(leaves) = &**read
+            && let Some(trie) = self.tries.get_mut(&(leaves.plane, leaves.origin))
+        {
+            leaves.patterns.iter().for_each(|it| trie.remove(&it.0, read));
+        }
+    }
+}
