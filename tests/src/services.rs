@@ -10,7 +10,7 @@ use crate::agent::{AgentProcess, binary};
 use crate::clients::Gnmic;
 use crate::eventually::eventually_async;
 
-/// Arguments of gnmic for a Get of all service plans.
+/// Arguments of gnmic for a Get of all service plans, with what they wait for.
 pub const READ_PLANS: [&str; 5] =
     ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state"];
 
@@ -115,13 +115,17 @@ pub async fn plans(gnmic: &Gnmic) -> String {
     gnmic.json(&READ_PLANS).await.to_string()
 }
 
-/// Checks that nothing is left of any instance.
+/// Checks that no service plan is left, and waits until nothing is left of any instance.
 ///
 /// # Panics
-/// When something is left.
+/// When a plan is left.
 pub async fn no_plans(gnmic: &Gnmic) {
-    let refusal = gnmic.refused(&READ_PLANS).await;
-    assert!(refusal.contains("NotFound"), "{refusal}");
+    let outcome = gnmic.outcome(&READ_PLANS).await;
+    assert!(!outcome.is_ok_and(|answer| answer.contains("\"component\"")), "a plan is left");
+    let is_empty = async || {
+        gnmic.outcome(&READ_PLANS).await.is_err_and(|refusal| refusal.contains("NotFound"))
+    };
+    eventually_async("nothing is left of any instance", is_empty).await;
 }
 
 /// Waits until the service plans have all of these parts.

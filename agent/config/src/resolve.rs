@@ -132,6 +132,18 @@ impl PathPattern {
         self.0.iter().map(step).collect::<Option<Vec<_>>>().map(InstancePath)
     }
 
+    /// Formats the pattern as a path, with `*` for each open key.
+    pub fn to_path(&self, schema: &Schema) -> Path {
+        let text = |value: &Option<Value>| {
+            value.as_ref().map_or_else(|| ANY.to_owned(), ToString::to_string)
+        };
+        let elem = |step: &PatternStep| {
+            let values = step.keys.iter().flat_map(|keys| &keys.0);
+            path_elem(schema, step.node, values.map(text))
+        };
+        Path { elems: self.0.iter().map(elem).collect() }
+    }
+
     /// Schema node of the last step; `None` for the root.
     pub fn last(&self) -> Option<NodeId> {
         self.0.last().map(|step| step.node)
@@ -364,18 +376,22 @@ impl InstancePath {
     /// Formats the path as text, with keys in canonical form and names without modules.
     pub fn to_path(&self, schema: &Schema) -> Path {
         let elem = |step: &Step| {
-            let node = schema.node(step.node);
-            let mut elem = Elem::new(node.name.as_str());
-            if let (NodeKind::List { keys }, Some(values)) = (&node.kind, &step.keys) {
-                let text = |(key, value): (&NodeId, &Value)| {
-                    (schema.node(*key).name.to_string(), value.to_string())
-                };
-                elem.keys = keys.iter().zip(values).map(text).collect();
-            }
-            elem
+            let values = step.keys.iter().flatten();
+            path_elem(schema, step.node, values.map(ToString::to_string))
         };
         Path { elems: self.0.iter().map(elem).collect() }
     }
+}
+
+/// One element of a path, with the texts of its keys in schema order.
+fn path_elem(schema: &Schema, node: NodeId, values: impl Iterator<Item = String>) -> Elem {
+    let node = schema.node(node);
+    let mut elem = Elem::new(node.name.as_str());
+    if let NodeKind::List { keys } = &node.kind {
+        let names = keys.iter().map(|key| schema.node(*key).name.to_string());
+        elem.keys = names.zip(values).collect();
+    }
+    elem
 }
 
 #[cfg(test)]

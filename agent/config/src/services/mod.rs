@@ -23,6 +23,7 @@ use smol_str::SmolStr;
 use crate::claims::{ClaimChange, ClaimKey, Claims, ServiceTag};
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
+use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::Origin;
 use crate::tree::Tree;
@@ -32,6 +33,16 @@ use crate::value::Value;
 /// The union of everything but services. A clone shares all memory.
 #[derive(Clone, Debug)]
 pub struct Ground(pub(crate) Images);
+
+impl Plane {
+    /// Name of the function of expressions that reads it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ground => "config",
+            Self::State => "state",
+        }
+    }
+}
 
 impl Ground {
     /// Effective native configuration without what services make.
@@ -144,7 +155,7 @@ pub struct WalkOutcome {
     /// the outcome is preliminary.
     pub calls: Vec<HandlerCall>,
     /// Questions of the walks, by instance.
-    pub reads: BTreeMap<ServiceTag, BTreeSet<Read>>,
+    pub reads: BTreeMap<ServiceTag, Reads>,
     /// Instances whose next walk may differ from this time on, in nanoseconds since 1970, though nothing else changes.
     pub wake_at_ns: BTreeMap<ServiceTag, u64>,
 }
@@ -175,6 +186,18 @@ pub struct LeafRead {
 }
 
 impl LeafRead {
+    /// Text of its paths.
+    pub fn to_text(&self, models: &Models) -> String {
+        let schema = models.schema(self.origin);
+        let paths = self.patterns.iter().map(|pattern| pattern.to_path(schema).to_string());
+        let prefix = match self.origin {
+            Origin::Native => "",
+            Origin::OpenConfig => "openconfig:",
+        };
+        let paths: Vec<String> = paths.map(|path| format!("{prefix}{path}")).collect();
+        paths.join(", ")
+    }
+
     /// Values of the leaves that exist, in the order of their paths. Without state there are none of it.
     pub fn values(&self, ground: &Ground, state: Option<&dyn BoxState>) -> Vec<Value> {
         let values = |pattern: &PathPattern| match (self.plane, self.origin) {
@@ -197,6 +220,9 @@ pub enum Read {
     /// Readiness of another instance.
     Service(ServiceTag),
 }
+
+/// Questions of one walk, each with the places in the package that ask it.
+pub type Reads = BTreeMap<Read, BTreeSet<Arc<str>>>;
 
 /// Failure of the work of an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]

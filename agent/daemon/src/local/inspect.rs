@@ -14,6 +14,7 @@ use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
 use serde_json::{Map, Value};
 
+use super::service_waits;
 use crate::{northbound::boot_document, settings::ShowContent};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -38,6 +39,10 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
             ShowContent::Boot => boot_document(&self.0.configuration()),
             ShowContent::Services => {
                 Ok(super::services::table(&self.0.configuration().layers().book))
+            }
+            ShowContent::ServiceWaits => {
+                let revision = self.0.current_revision().await;
+                service_waits::text(&revision)
             }
             ShowContent::Values => Ok(table(&self.0.statuses(false).await?, &[], &registry())),
             ShowContent::Pending => {

@@ -10,6 +10,7 @@ mod client;
 mod inspect;
 mod maintenance;
 mod service_operations;
+mod service_waits;
 mod services;
 
 use std::{
@@ -122,6 +123,7 @@ pub fn start(path: &Path, served: LocalDependencies) -> Result<LocalServer, Loca
         .route("/show/values", get(|agent| show(agent, ShowContent::Values)))
         .route("/show/pending", get(|agent| show(agent, ShowContent::Pending)))
         .route("/show/services", get(|agent| show(agent, ShowContent::Services)))
+        .route("/show/service-waits", get(|agent| show(agent, ShowContent::ServiceWaits)))
         .route("/show/boot", get(|agent| show(agent, ShowContent::Boot)))
         .route("/users", get(list_users))
         .route("/users/set", post(set_user))

@@ -35,6 +35,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, warn};
 
 use super::hold_back::HoldBack;
+use super::waits::ShownWaits;
 use crate::process::own_caller;
 
 /// Instances that walk in one transaction.
@@ -107,6 +108,9 @@ struct Conductor {
     view: View,
     /// Reads of the instances' last walks.
     watches: Watches,
+    waits: ShownWaits,
+    /// Instances whose waits may differ from what is shown.
+    unshown: BTreeSet<ServiceTag>,
     /// Instances by the keys of the objects of their claims.
     objects: BTreeMap<Key, BTreeSet<ServiceTag>>,
     keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
@@ -131,6 +135,8 @@ impl Conductor {
             core,
             view,
             watches: Watches::default(),
+            waits: ShownWaits::default(),
+            unshown: BTreeSet::new(),
             objects: BTreeMap::new(),
             keys: BTreeMap::new(),
             dirty: BTreeSet::new(),
@@ -155,6 +161,7 @@ impl Conductor {
             if !self.round().await {
                 return;
             }
+            self.show_waits().await;
             let wake_at = self.wake_at();
             tokio::select! {
                 event = events.recv() => match event {
@@ -243,6 +250,7 @@ impl Conductor {
         let view = &self.view;
         for tag in self.watches.wake(&touched, |read| view.answer(read)) {
             self.refused.remove(&tag);
+            self.unshown.insert(tag.clone());
             self.dirty.insert(tag);
         }
     }
@@ -277,6 +285,7 @@ impl Conductor {
         for tag in &gone {
             self.timeouts.remove(tag);
             self.watches.remove(tag);
+            self.unshown.insert(tag.clone());
         }
     }
 
@@ -305,6 +314,7 @@ impl Conductor {
             self.timeouts.remove(tag);
             let (reads, view) = (reads.remove(tag).unwrap_or_default(), &self.view);
             self.watches.replace(tag, reads, |read| view.answer(read));
+            self.unshown.insert(tag.clone());
         }
         let (now, now_ns) = (Instant::now(), now_ns());
         for (tag, at_ns) in outcome.wake_at_ns {
@@ -349,6 +359,16 @@ impl Conductor {
             Err(error) => self.refuse(due, &error),
         }
         true
+    }
+
+    /// Shows what instances wait for, as far as it differs.
+    async fn show_waits(&mut self) {
+        let tags = std::mem::take(&mut self.unshown);
+        let models = self.view.configuration().models();
+        let changes = self.waits.update(models, &self.watches, tags);
+        if !changes.is_empty() {
+            self.core.show_state(changes).await;
+        }
     }
 
     /// Shows in the state of an instance that it pauses, or nothing.

@@ -15,6 +15,7 @@ mod operations;
 mod rendering;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use installer::{InstallError, LoadedPackage, PackageInstaller};
 pub use offered::{load, trusted_signers};

@@ -28,6 +28,8 @@ pub enum Show {
     Pending,
     /// Service instances with their states, and what these wait for
     Services,
+    /// What service instances wait for, with the last values
+    ServiceWaits,
     /// Transactions, oldest first: the author, the plan and the result
     Transactions(TransactionsArgs),
     /// History of one value
@@ -129,6 +131,7 @@ impl Show {
             Self::Values => ShowContent::Values.address(),
             Self::Pending => ShowContent::Pending.address(),
             Self::Services => ShowContent::Services.address(),
+            Self::ServiceWaits => ShowContent::ServiceWaits.address(),
             Self::Transactions(transactions) => transactions.address(),
             Self::Timeline { key, json } => {
                 scheduler_query("key-timeline", &[("key", Some(key.clone())), format(*json)])
@@ -212,6 +215,7 @@ pub enum ShowContent {
     Values,
     Pending,
     Services,
+    ServiceWaits,
 }
 
 impl ShowContent {
@@ -224,6 +228,7 @@ impl ShowContent {
             Self::Values => "values",
             Self::Pending => "pending",
             Self::Services => "services",
+            Self::ServiceWaits => "service-waits",
         }
     }
 

@@ -48,7 +48,7 @@ fn wake(watches: &mut Watches, old: &Tree<()>, new: &Tree<()>) -> (BTreeSet<Serv
 }
 
 fn watch(watches: &mut Watches, name: &str, paths: &[&str], tree: &Tree<()>) {
-    let reads = paths.iter().map(|it| read(it)).collect();
+    let reads = paths.iter().map(|it| (read(it), BTreeSet::new())).collect();
     watches.replace(&tag(name), reads, |read| answer(tree, read));
 }
 
@@ -171,7 +171,8 @@ proptest! {
                 }
                 Event::Watch(name, paths) => {
                     let reads: BTreeSet<Read> = paths.iter().map(|it| read(it)).collect();
-                    watches.replace(&tag(name), reads.clone(), |read| answer(&before, read));
+                    let noted = reads.iter().map(|it| (it.clone(), BTreeSet::new())).collect();
+                    watches.replace(&tag(name), noted, |read| answer(&before, read));
                     asked.insert(tag(name), reads);
                 }
                 Event::Unwatch(name) => {

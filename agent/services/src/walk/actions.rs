@@ -89,6 +89,7 @@ impl Walk<'_> {
     ) -> Result<Option<ActionPlan>, WorkError> {
         let Some(action) = action_of(outline, phase) else { return Ok(None) };
         let ActionTarget::Ping = &action.target else { return Ok(None) };
+        self.begin(part, &outline.name, "action");
         let (package, scope) = (self.instance.package, self.scope_of(part));
         let value = |expression| package.evaluate(expression, &scope, &self.facts);
         let params = action.params.iter().map(|(name, it)| Ok((name.as_str(), value(it)?)));

@@ -55,6 +55,7 @@ impl Walk<'_> {
         part: &Component,
         outline: &StateOutline,
     ) -> Result<StateWork, WorkError> {
+        self.begin(part, &outline.name, "work");
         if outline.work == Some(Work::Handler) {
             return self.work_of_handler(part, outline);
         }
@@ -91,6 +92,7 @@ impl Walk<'_> {
         part: &Component,
         outline: &StateOutline,
     ) -> Result<LeaveVerdict, WorkError> {
+        self.begin(part, &outline.name, "delete work");
         Ok(match self.answer(part, outline, CallPhase::Delete)? {
             Some(HandlerWork { keeps: Some(reason), .. }) => LeaveVerdict::Keep(reason),
             Some(_) => LeaveVerdict::Leave,

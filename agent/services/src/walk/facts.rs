@@ -1,10 +1,9 @@
 //! Answers to what expressions ask during a walk, and the record of the questions.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_config::services::{
-    ActionPlan, Book, BoxState, ComponentPlan, Ground, Read, ServicePlan, WalkRequest,
+    ActionPlan, Book, BoxState, ComponentPlan, Ground, Read, Reads, ServicePlan, WalkRequest,
 };
 use holdfast_config::{ServiceTag, Value};
 use smol_str::SmolStr;
@@ -21,7 +20,9 @@ pub(super) struct WalkFacts {
     state: Option<Arc<dyn BoxState>>,
     book: Book,
     plan: Mutex<ServicePlan>,
-    reads: Mutex<BTreeSet<Read>>,
+    reads: Mutex<Reads>,
+    /// Place in the package that asks now.
+    place: Mutex<Arc<str>>,
     /// Name of a function that was called and that nothing answers yet.
     unanswered: Mutex<Option<&'static str>>,
 }
@@ -34,6 +35,7 @@ impl WalkFacts {
             book: request.book.clone(),
             plan: Mutex::new(plan),
             reads: Mutex::default(),
+            place: Mutex::new("".into()),
             unanswered: Mutex::default(),
         }
     }
@@ -43,7 +45,12 @@ impl WalkFacts {
         lock(&self.plan)
     }
 
-    pub(super) fn take_reads(&self) -> BTreeSet<Read> {
+    /// Names the place in the package that asks from now on.
+    pub(super) fn begin(&self, place: impl Into<Arc<str>>) {
+        *lock(&self.place) = place.into();
+    }
+
+    pub(super) fn take_reads(&self) -> Reads {
         std::mem::take(&mut lock(&self.reads))
     }
 
@@ -57,7 +64,8 @@ impl WalkFacts {
         if self.state.is_none() {
             *lock(&self.unanswered) = Some("config` or `state");
         }
-        lock(&self.reads).insert(read);
+        let place = Arc::clone(&lock(&self.place));
+        lock(&self.reads).entry(read).or_default().insert(place);
     }
 }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, Read, ServicePlan,
+    Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, Reads, ServicePlan,
     StatePlan, StateStatus, WalkRequest,
 };
 use holdfast_config::{Claim, ClaimKey, ServiceTag};
@@ -59,7 +59,7 @@ pub(crate) struct Walked {
     pub(crate) claims: BTreeMap<ClaimKey, Option<Claim>>,
     /// The next service plan; `None` when nothing is left of the instance.
     pub(crate) plan: Option<ServicePlan>,
-    pub(crate) reads: BTreeSet<Read>,
+    pub(crate) reads: Reads,
     /// Calls of handlers that have no answer yet. All else is preliminary then.
     pub(crate) calls: Vec<HandlerCall>,
     /// Time at which a state becomes late, in nanoseconds since 1970.
@@ -257,6 +257,7 @@ impl Walk<'_> {
 
     /// Compares the components of the tree with those that are there.
     fn synthesize(&mut self) -> Result<(), WorkError> {
+        self.own.begin("tree");
         let scope = self.scope.with_opaque(self.opaque_values());
         let wanted = self.instance.package.components(&scope, &self.facts)?;
         let mut plan = self.own.plan().clone();
@@ -316,8 +317,19 @@ impl Walk<'_> {
         ClaimKey { tag: self.instance.tag.clone(), component: part.id(), state: state.into() }
     }
 
-    fn is_true(&self, gate: &Located, part: &Component) -> Result<bool, WorkError> {
+    /// Judges a gate of a state.
+    fn is_true(
+        &self,
+        gate: &Located,
+        (part, state): (&Component, &str),
+    ) -> Result<bool, WorkError> {
+        self.begin(part, state, &progress::gate_text(gate));
         self.instance.package.condition(gate, &self.scope_of(part), &self.facts)
+    }
+
+    /// Names the place that asks from now on: a condition, the work or the action of a state.
+    pub(super) fn begin(&self, part: &Component, state: &str, place: &str) {
+        self.own.begin(format!("{} {}, {state}: {place}", part.component_type, part.name));
     }
 
     /// Extent to which the objects of a state that earlier walks have reached are in the kernel.

@@ -69,7 +69,7 @@ impl Walk<'_> {
         let outline = outline.filter(|_| !self.is_forced(part, &state)).cloned();
         let delete = outline.as_ref().map(|it| it.delete.clone()).unwrap_or_default();
         if let Some(gate) = delete.when {
-            let is_open = match self.is_true(&gate, part) {
+            let is_open = match self.is_true(&gate, (part, &state)) {
                 Ok(is_open) => is_open,
                 Err(error) if self.request.surroundings.is_lenient => {
                     self.update(part, &state, Step::Failed(self.text_of(&error)));
@@ -175,7 +175,7 @@ impl Walk<'_> {
             else {
                 continue;
             };
-            match self.is_true(gate, part) {
+            match self.is_true(gate, (part, &state.name)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Some(state.name)),
                 // A gate that cannot be judged neither opens nor closes.
@@ -264,7 +264,7 @@ impl Walk<'_> {
             }
         }
         if let Some(gate) = &outline.when {
-            match self.is_true(gate, part) {
+            match self.is_true(gate, (part, &state.name)) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Step::Stopped(Some(gate_text(gate)))),
                 Err(error) => return self.failed(&error),
@@ -456,7 +456,7 @@ fn duration_ns(duration: Duration) -> u64 {
 }
 
 /// Text for a state that waits for its gate.
-fn gate_text(gate: &Located) -> Arc<str> {
+pub(super) fn gate_text(gate: &Located) -> Arc<str> {
     format!("gate `{}`", excerpt(&gate.text)).into()
 }
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{Plane, Read};
+use holdfast_config::services::{Plane, Read, Reads};
 use holdfast_config::{LeafMeta, ServiceTag, Tree, Value};
 
 use self::trie::{Comparison, Trie};
@@ -28,8 +28,11 @@ pub type Answer = Vec<Value>;
 pub struct Watches {
     tries: BTreeMap<(Plane, Origin), Trie<Arc<Read>>>,
     records: BTreeMap<Arc<Read>, Record>,
-    instances: BTreeMap<ServiceTag, BTreeSet<Arc<Read>>>,
+    instances: BTreeMap<ServiceTag, BTreeMap<Arc<Read>, Places>>,
 }
+
+/// Places in the package that ask.
+type Places = BTreeSet<Arc<str>>;
 
 /// One read, for all instances that have it.
 #[derive(Debug)]
@@ -51,6 +54,8 @@ pub struct TouchedReads {
 #[derive(Clone, Copy, Debug)]
 pub struct Wait<'w> {
     pub read: &'w Read,
+    /// Places in the package that ask.
+    pub places: &'w BTreeSet<Arc<str>>,
     pub answer: &'w Answer,
     /// Number of times at which another answer woke the instance.
     pub fired: u64,
@@ -58,18 +63,14 @@ pub struct Wait<'w> {
 
 impl Watches {
     /// Replaces what an instance waits for. Of reads that stay, answer and count stay.
-    pub fn replace(
-        &mut self,
-        tag: &ServiceTag,
-        reads: BTreeSet<Read>,
-        answer: impl Fn(&Read) -> Answer,
-    ) {
-        let reads: BTreeSet<Arc<Read>> = reads.into_iter().map(Arc::new).collect();
+    pub fn replace(&mut self, tag: &ServiceTag, reads: Reads, answer: impl Fn(&Read) -> Answer) {
+        let reads = reads.into_iter().map(|(read, places)| (Arc::new(read), places));
+        let reads: BTreeMap<Arc<Read>, Places> = reads.collect();
         let before = self.instances.remove(tag).unwrap_or_default();
-        for read in before.difference(&reads) {
+        for read in before.keys().filter(|read| !reads.contains_key(*read)) {
             self.forget(tag, read);
         }
-        for read in reads.difference(&before) {
+        for read in reads.keys().filter(|read| !before.contains_key(*read)) {
             self.note(tag, read, &answer);
         }
         if !reads.is_empty() {
@@ -79,18 +80,18 @@ impl Watches {
 
     /// Removes what an instance waits for.
     pub fn remove(&mut self, tag: &ServiceTag) {
-        for read in self.instances.remove(tag).unwrap_or_default() {
-            self.forget(tag, &read);
+        for read in self.instances.remove(tag).unwrap_or_default().keys() {
+            self.forget(tag, read);
         }
     }
 
     /// What an instance waits for, in a fixed order.
     pub fn of_instance(&self, tag: &ServiceTag) -> impl Iterator<Item = Wait<'_>> {
         let reads = self.instances.get(tag).into_iter().flatten();
-        reads.filter_map(move |read| {
+        reads.filter_map(move |(read, places)| {
             let record = self.records.get(read)?;
             let fired = record.fired.get(tag).copied().unwrap_or_default();
-            Some(Wait { read, answer: &record.answer, fired })
+            Some(Wait { read, places, answer: &record.answer, fired })
         })
     }
 

@@ -1,0 +1,73 @@
+//! What instances wait for, as state: `/service-state/wait`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_config::services::Read;
+use holdfast_config::{Elem, InstancePath, Models, Name, Path, ServiceTag, Value};
+use holdfast_core::ServiceState;
+use holdfast_services::Watches;
+use holdfast_services::watch::Wait;
+use smol_str::SmolStr;
+
+/// State leaves by their paths.
+type Leaves = BTreeMap<InstancePath, Value>;
+
+/// The waits that are shown.
+#[derive(Debug, Default)]
+pub(super) struct ShownWaits(BTreeMap<ServiceTag, Leaves>);
+
+impl ShownWaits {
+    /// Leaves by which the waits of these instances differ from what is shown; they are shown from now on.
+    pub(super) fn update(
+        &mut self,
+        models: &Models,
+        watches: &Watches,
+        tags: BTreeSet<ServiceTag>,
+    ) -> ServiceState {
+        let mut changes = ServiceState::new();
+        for tag in tags {
+            let leaves = leaves(models, watches, &tag);
+            let before = self.0.remove(&tag).unwrap_or_default();
+            let gone = before.keys().filter(|path| !leaves.contains_key(*path));
+            changes.extend(gone.map(|path| (path.clone(), None)));
+            let differs = |(path, value): &(&InstancePath, &Value)| before.get(path) != Some(value);
+            let differing = leaves.iter().filter(differs);
+            changes.extend(differing.map(|(path, value)| (path.clone(), Some(value.clone()))));
+            if !leaves.is_empty() {
+                self.0.insert(tag, leaves);
+            }
+        }
+        changes
+    }
+}
+
+fn leaves(models: &Models, watches: &Watches, tag: &ServiceTag) -> Leaves {
+    watches.of_instance(tag).flat_map(|wait| wait_leaves(models, tag, wait)).collect()
+}
+
+fn wait_leaves(models: &Models, tag: &ServiceTag, wait: Wait<'_>) -> Leaves {
+    let (plane, path): (_, SmolStr) = match wait.read {
+        Read::Leaves(read) => (read.plane.name(), read.to_text(models).into()),
+        Read::Service(other) => ("service", other.to_string().into()),
+    };
+    let entry = Elem::new("wait").key("service", tag.to_string());
+    let entry = [Elem::new("service-state"), entry.key("plane", plane).key("path", &*path)];
+    let places = wait.places.iter().map(|place| Value::Str((&**place).into())).collect();
+    let value = (!wait.answer.is_empty()).then(|| {
+        let texts: Vec<String> = wait.answer.iter().map(ToString::to_string).collect();
+        Value::Str(texts.join(" ").into())
+    });
+    let leaves = [
+        ("service", Some(Value::Str(tag.to_string().into()))),
+        ("plane", Some(Value::Enum(Name::of(plane)))),
+        ("path", Some(Value::Str(path))),
+        ("place", Some(Value::List(places))),
+        ("value", value),
+        ("fired", Some(Value::Uint(wait.fired))),
+    ];
+    let located = leaves.into_iter().filter_map(|(name, value)| {
+        let elems = entry.iter().cloned().chain([Elem::new(name)]).collect();
+        Some((models.native.resolve_write(&Path { elems }).ok()?, value?))
+    });
+    located.collect()
+}

@@ -1,0 +1,74 @@
+//! What instances of services wait for, and how clients wait for instances.
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::clients::Gnmic;
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::services::{
+    READ_PLANS, SIZED_PORT, answer_with, plans_with, port_package, sized_port, update,
+};
+
+const SIZED: &str = "holdfast_native:/services/sized-port[name=acme]";
+
+// proves sv.B18
+#[tokio::test]
+async fn waits_are_listed_with_who_reads_what_and_how_often_it_changed() {
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    let place = "port eth9, sized: gate `state('/interfaces/interface[name={}]/state/oper-status'";
+    let path = "/interfaces/interface[name=eth9]/state/oper-status";
+    answer_with(&gnmic, &READ_PLANS, &["sized-port[name='acme']", "\"state\"", path, place]).await;
+    let before = gnmic.json(&READ_PLANS).await.to_string();
+    assert!(!before.contains("\"value\":\"UP\""), "{before}");
+
+    net.ip("link set peer9 up");
+    eventually("the gate opens", || net.link("eth9").mtu == 1400).await;
+    answer_with(&gnmic, &READ_PLANS, &["\"value\":\"UP\""]).await;
+    let output = agent.show("service-waits");
+    let line = format!("sized-port[name='acme']\n  state {path} was UP  (woke it ");
+    assert!(output.starts_with(&line), "{output}");
+    assert!(!output.contains("(woke it 0 times)") && output.contains(place), "{output}");
+
+    gnmic.run(&["set", "--delete", SIZED]).await;
+    eventually("no wait is left", || agent.show("service-waits").is_empty()).await;
+}
+
+/// A gate that reads the state of a route, whose list entries a revision derives.
+#[tokio::test]
+async fn a_route_wakes_an_instance_that_waits_for_it() {
+    let net = Netns::enter().with_veth("eth1", "peer1").with_veth("eth9", "peer9");
+    net.ip("link set peer1 up");
+    net.ip("link set peer9 up");
+    let route =
+        "/network-instances/network-instance[name=DEFAULT]/static/route[prefix=198.51.100.0/24]";
+    let gate = format!("when = \"state('{route}/state/prefix') is not none\"");
+    let status =
+        "when = \"state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'\"";
+    let outline = SIZED_PORT
+        .replace(status, &gate)
+        .replace("LINES", "")
+        .replace("read = [", "read = [\"/network-instances/network-instance/static/route\", ");
+    let packages = port_package(&outline);
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    plans_with(&gnmic, &["not-reached", "gate `state("]).await;
+    let port = "holdfast_native:/interfaces/interface[name=eth1]";
+    update(
+        &gnmic,
+        port,
+        r#"{"enabled": true, "ipv4": {"address": [{"ip": "192.0.2.1", "prefix-length": 24}]}}"#,
+    )
+    .await;
+    let route = format!("holdfast_native:{route}");
+    let hop = r#"{"next-hop": [{"index": "0", "next-hop": "192.0.2.2"}]}"#;
+    update(&gnmic, &route, hop).await;
+    eventually("the gate opens", || net.link("eth9").mtu == 1400).await;
+    gnmic.run(&["set", "--delete", &route]).await;
+    eventually("the gate closes", || net.link("eth9").mtu == 1500).await;
+}
