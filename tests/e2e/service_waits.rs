@@ -43,8 +43,7 @@ async fn a_route_wakes_an_instance_that_waits_for_it() {
     let net = Netns::enter().with_veth("eth1", "peer1").with_veth("eth9", "peer9");
     net.ip("link set peer1 up");
     net.ip("link set peer9 up");
-    let route =
-        "/network-instances/network-instance[name=DEFAULT]/static/route[prefix=198.51.100.0/24]";
+    let route = "/network-instances/network-instance[name=DEFAULT]/static[name=static]/route[prefix=198.51.100.0/24]";
     let gate = format!("when = \"state('{route}/state/prefix') is not none\"");
     let status =
         "when = \"state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'\"";
