@@ -41,6 +41,7 @@ mod restart;
 mod routes;
 mod scenarios;
 mod service_cases;
+mod service_handlers;
 mod service_waits;
 mod services;
 mod set;

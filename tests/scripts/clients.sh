@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds or installs clients that nobody here wrote, pinned, into FOLDER (default target/clients):
-# `clients.sh [gnmic|grpcurl|python|bootz|tree]...`. What is there already in the pinned version is left alone.
+# `clients.sh [gnmic|grpcurl|python|bootz|tree|handler]...`. What is there already in the pinned version is left alone.
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 folder=${CLIENTS:-$here/../target/clients}
@@ -73,6 +73,22 @@ tree() {
         CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$folder/whole-tree" .
     )
     echo "$pinned" >"$folder/whole-tree.pinned"
+}
+
+# A handler of services of ours.
+handler() {
+    if ! command -v go >/dev/null; then
+        echo "clients: the handler is built with Go 1.26 or newer, which is missing: https://go.dev/dl" >&2
+        return 1
+    fi
+    pinned=$(cat "$here/clients/handler_go/go.mod" "$here/clients/handler_go/main.go" | cksum)
+    if [ -x "$folder/handler" ] && [ "$(cat "$folder/handler.pinned" 2>/dev/null)" = "$pinned" ]; then return; fi
+    echo "clients: building the handler of services"
+    (
+        cd "$here/clients/handler_go"
+        CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$folder/handler" .
+    )
+    echo "$pinned" >"$folder/handler.pinned"
 }
 
 for client in "${@:-gnmic}"; do

@@ -254,7 +254,7 @@ pub(crate) fn client(name: &str) -> PathBuf {
     let program = folder.join(name);
     assert!(
         program.exists(),
-        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python bootz tree",
+        "{} is missing: run tests/scripts/clients.sh gnmic grpcurl python bootz tree handler",
         program.display()
     );
     program

@@ -15,6 +15,7 @@ pub mod clients;
 pub mod dhcp;
 pub mod eventually;
 pub mod gnmi;
+pub mod handler;
 pub mod monitor;
 pub mod netns;
 pub mod raw_http2;

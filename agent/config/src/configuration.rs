@@ -256,7 +256,8 @@ impl Configuration {
         Self { services, ..self }
     }
 
-    pub(crate) fn services(&self) -> Option<&Arc<dyn Services>> {
+    /// The types of services, where there are any.
+    pub fn services(&self) -> Option<&Arc<dyn Services>> {
         self.services.as_ref()
     }
 

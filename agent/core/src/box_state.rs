@@ -57,6 +57,11 @@ impl BoxState for ObservedBox {
 }
 
 impl ObservedBox {
+    /// Leaves of state that exist, with their paths.
+    pub fn state(&self, origin: Origin, pattern: &PathPattern) -> Vec<(InstancePath, Value)> {
+        self.revision.tree(origin).leaves(pattern)
+    }
+
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }

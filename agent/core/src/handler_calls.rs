@@ -18,14 +18,13 @@ use holdfast_config::CancelToken;
 use holdfast_config::services::{Answers, CallPlace, HandlerAnswer, HandlerCall, NeededCalls};
 use holdfast_security::acctz::secrets;
 use holdfast_store::Ticket;
-use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use super::CommitError;
 use super::box_state::ObservedBox;
 use super::commit::{CommitInFlight, Input};
 use super::intent::Intent;
 use super::task::{CoreTask, JobResult};
-use super::{CommitError, CommitStamp};
 
 /// Number of times that one change asks for the work of one state. What the answer depends on has changed after each.
 const MAX_ROUNDS: usize = 2;
@@ -61,8 +60,13 @@ pub struct HandlerQuestion {
 #[derive(Debug)]
 pub struct HandlerReply {
     pub answers: Vec<(HandlerCall, HandlerAnswer)>,
-    /// Takes the outcome of the change; dropped for a change that was given up, and for a dry run.
-    pub end_tx: oneshot::Sender<Result<(), String>>,
+    pub transaction: Box<dyn HandlerTransaction>,
+}
+
+/// A transaction as the handlers know it that have answered. Dropped for a change that was given up, and for a dry run.
+pub trait HandlerTransaction: fmt::Debug + Send {
+    /// The change is final, or was refused for this reason. Called before the change is in force.
+    fn end(self: Box<Self>, result: Result<(), String>);
 }
 
 /// An examination that needs answers of handlers.
@@ -84,7 +88,7 @@ pub(super) struct UnansweredCalls {
 pub(super) struct HandlerRounds {
     asked: BTreeMap<CallPlace, usize>,
     answers: Vec<(HandlerCall, HandlerAnswer)>,
-    end_txs: Vec<oneshot::Sender<Result<(), String>>>,
+    transactions: Vec<Box<dyn HandlerTransaction>>,
 }
 
 impl HandlerRounds {
@@ -103,20 +107,16 @@ impl HandlerRounds {
         Ok(())
     }
 
-    pub(super) fn note(&mut self, HandlerReply { answers, end_tx }: HandlerReply) {
+    pub(super) fn note(&mut self, HandlerReply { answers, transaction }: HandlerReply) {
         self.answers.extend(answers);
-        self.end_txs.push(end_tx);
+        self.transactions.push(transaction);
     }
 
     /// Reports the outcome of the change to the handlers that were asked.
-    pub(super) fn end(&mut self, result: &Result<CommitStamp, CommitError>) {
-        let reason =
-            |error: &CommitError| secrets::message(&ErrorChain(error).to_string()).to_string();
-        let result = result.as_ref().map(|_| ()).map_err(reason);
-        for end_tx in self.end_txs.drain(..) {
-            // The handlers may have gone.
-            let _ = end_tx.send(result.clone());
-        }
+    pub(super) fn end(&mut self, result: Result<(), &CommitError>) {
+        let reason = |error: &CommitError| secrets::message(&ErrorChain(error).to_string());
+        let result = result.map_err(reason);
+        self.transactions.drain(..).for_each(|transaction| transaction.end(result.clone()));
     }
 }
 

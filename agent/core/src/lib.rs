@@ -65,7 +65,7 @@ pub use credentials::CredentialSource;
 pub use datastore::{Datastore, Statuses};
 pub use election::ElectionError;
 pub use events::{CoreEvent, ShortStatus};
-pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply};
+pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply, HandlerTransaction};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
 pub use pending::IncompleteEntry;

@@ -33,6 +33,7 @@ mod prompt;
 pub mod reboot;
 pub mod run;
 pub mod server;
+pub mod service_socket;
 pub mod services;
 pub mod settings;
 pub mod slots;

@@ -42,7 +42,8 @@ use crate::{
     process::{self, SignalAction, Signals},
     reboot::{RebootScope, Reboots},
     server,
-    services::{self, PackageInstaller, ServiceError},
+    service_socket::{self, ServiceSocket, ServiceSocketError},
+    services::{self, Handlers, PackageInstaller, ServiceError},
     settings::ImpersonationPolicy,
     settings::{RunSettings, TlsSettings},
     slots::Slots,
@@ -98,6 +99,8 @@ pub enum RunError {
     Models(#[from] ModelsError),
     #[error("cannot load the packages of services")]
     Services(#[from] ServiceError),
+    #[error(transparent)]
+    ServiceSocket(#[from] ServiceSocketError),
     #[error("cannot start gNSI")]
     Gnsi(#[from] MissingNode),
     #[error("the native model has no gRPC server")]
@@ -165,6 +168,9 @@ struct StartedAgent {
     introspection: Router,
     journal: Journal,
     gnsi: Gnsi,
+    handlers: Handlers,
+    /// The socket for handlers.
+    _service_socket: Option<ServiceSocket>,
     /// Tasks that show the bound TLS profile, and that count changes of permissions.
     _following: [AbortOnDropHandle<()>; 2],
 }
@@ -274,6 +280,7 @@ async fn serve(
         server.abort(); // subscriptions were still open
     }
     drop(running.bootz);
+    running.handlers.drain(); // changes that wait for them are refused
     // Stopped after the last request, before the store is closed.
     if timeout(CORE_TIMEOUT, running.core.shutdown()).await.is_err() {
         warn!("a change was still under way; the next start rolls it back");
@@ -382,6 +389,7 @@ async fn start_core(
     let ignored = Arc::new(northbound::IgnoredSubscriptions::new(&models.native, unknown)?);
     let (mut polled, bindable) = (gnsi.polled(), Arc::new(profiles.clone()));
     polled.push(ignored.clone());
+    let handlers = Handlers::default();
     let parts = Parts {
         models,
         transport,
@@ -395,12 +403,12 @@ async fn start_core(
         software_version: software.running().to_owned(),
         credential_source,
         services: (!types.is_empty()).then(|| Arc::new(types.clone()) as Arc<dyn Services>),
-        handlers: None,
+        handlers: Some(Arc::new(handlers.clone())),
         factory,
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await?;
-    let managed = (core.handle(), device.probes.clone());
+    let managed = (core.handle(), device.probes.clone(), handlers.clone());
     let trusted = services::trusted_signers(settings.service_trust.as_deref())?;
     let folder = settings.state.path();
     let installer = PackageInstaller::new(managed, (folder, trusted), (types, &installed));
@@ -413,7 +421,13 @@ async fn start_core(
     let (state, bootz) = (settings.state.path(), &settings.bootz);
     let (bootz, client) =
         bootz::start(bootz, state, outward, core.handle(), gnsi.clone(), &device).await?.unzip();
+    let service_socket = settings.service_socket.as_deref();
+    let service_socket = service_socket
+        .map(|path| service_socket::start(path, handlers.clone(), gnsi.clone()))
+        .transpose()?;
     Ok(StartedAgent {
+        handlers,
+        _service_socket: service_socket,
         _following: following,
         routes: {
             let installer = Some(installer.clone());

@@ -102,6 +102,9 @@ pub struct RunSettings {
     /// installed on the box alone
     #[arg(long, value_name = "FILE")]
     pub service_trust: Option<PathBuf>,
+    /// Unix socket for handlers of services. The user of a handler has to be the one that the outline of its type names
+    #[arg(long, value_name = "PATH")]
+    pub service_socket: Option<PathBuf>,
     /// Scope of a reboot of the box: of one that is requested over gNOI with method COLD, of a factory reset, of an activated
     /// version
     #[arg(long, value_enum, default_value_t = RebootScope::Agent)]

@@ -66,7 +66,7 @@ fn ancestors(schema: &Schema, node: NodeId) -> impl Iterator<Item = NodeId> {
 }
 
 /// The origin of a path, and the path without it.
-fn split_origin(path: &str) -> Result<(Origin, &str), String> {
+pub(crate) fn split_origin(path: &str) -> Result<(Origin, &str), String> {
     let (origin, rest) = match path.split_once(":/") {
         Some((name, rest)) if !name.contains('/') => {
             let origin = Origin::parse(name).filter(|_| !name.is_empty());

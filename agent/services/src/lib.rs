@@ -35,7 +35,7 @@ pub use archive::PackageFiles;
 pub use error::{PackageError, PackageErrors, Position};
 pub use facts::{Facts, NoFacts};
 pub use outline::Outline;
-pub use output::{EditContent, Output};
+pub use output::Output;
 pub use package::Package;
 pub use parameters::{Parameters, ParametersError};
 pub use scope::Scope;

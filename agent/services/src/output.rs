@@ -1,14 +1,16 @@
 //! Output of templates, read as the payload of a client is: types, units and keys are those of the models.
 
 use crate::engine::TemplateKind;
-use crate::grants::{Admission, Grants, is_of_services};
+use crate::grants::{Admission, Grants, is_of_services, split_origin};
 use crate::limits::{CLAIM_LEAVES, CLAIM_LINES};
 use crate::work::WorkErrorKind;
 use holdfast_config::cli::{self, StatementAction};
 use holdfast_config::edit::check_supported;
 use holdfast_config::json::{self, DocumentContent, Flavour, JsonError, JsonErrorKind};
 use holdfast_config::limits::excerpt;
+use holdfast_config::path::PathSyntaxError;
 use holdfast_config::schema::Origin;
+use holdfast_config::services::EditContent;
 use holdfast_config::tree::{Leaf, List, is_key_or_copy};
 use holdfast_config::{
     Branch, Child, InstancePath, LeafMark, Models, NodeId, Path, PathError, Schema, Step, Tree,
@@ -62,15 +64,6 @@ pub(crate) fn read(
     admitted(models, grants, origin, &tree)
 }
 
-/// Content of one edit of a handler.
-#[derive(Clone, Copy, Debug)]
-pub enum EditContent<'a> {
-    /// A value of the native model or of OpenConfig at a path: a document of RFC 7951.
-    Document { origin: Origin, path: &'a Path, value: &'a [u8] },
-    /// Lines of the command line.
-    Lines(&'a str),
-}
-
 /// Reads an edit of a handler as the output of a template is read.
 pub(crate) fn read_edit(
     models: &Models,
@@ -79,8 +72,12 @@ pub(crate) fn read_edit(
 ) -> Result<Output, OutputError> {
     let (origin, tree) = match edit {
         EditContent::Lines(text) => (Origin::Native, command_lines(models, grants, text)?),
-        EditContent::Document { origin, path, value } => {
-            (origin, value_at(models.schema(origin), path, value)?)
+        EditContent::Document { path, value } => {
+            let failed = |reason: String| OutputError::failed(None, reason);
+            let (origin, path) = split_origin(path).map_err(failed)?;
+            let path: Path =
+                path.parse().map_err(|error: PathSyntaxError| failed(error.to_string()))?;
+            (origin, value_at(models.schema(origin), &path, value)?)
         }
     };
     admitted(models, grants, origin, &tree)

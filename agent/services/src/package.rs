@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
+use holdfast_config::services::EditContent;
 use holdfast_config::{Claim, Models, Tree};
 use minijinja::Value as TemplateValue;
 use minijinja::value::ValueKind;
@@ -13,10 +14,10 @@ use smol_str::SmolStr;
 use crate::archive::PackageFiles;
 use crate::engine::{Engine, TemplateKind};
 use crate::error::{PackageError, PackageErrors};
-use crate::facts::{self, Facts};
-use crate::grants::Grants;
+use crate::facts::{self, Facts, Plane, Read};
+use crate::grants::{self, Grants};
 use crate::outline::{Located, OUTLINE, Outline, TEMPLATES, Version, Work};
-use crate::output::{self, EditContent, Output, OutputError};
+use crate::output::{self, Output, OutputError};
 use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
 use crate::yang::{self, ServiceList};
@@ -137,29 +138,24 @@ impl Package {
         })
     }
 
-    /// Adds an edit of a handler to its claim.
-    ///
-    /// # Errors
-    /// When it cannot be read or is not granted; `place` is the state, for the error.
-    pub fn add_edit(
+    /// Adds an edit of a handler to the claim of its state.
+    pub(crate) fn add_edit(
         &self,
         claim: &mut Claim,
         edit: EditContent<'_>,
-        place: &str,
-    ) -> Result<(), WorkError> {
-        let failed = |OutputError { kind, reason, .. }| WorkError {
-            kind,
-            file: place.into(),
-            position: None,
-            reason,
-        };
-        let output = output::read_edit(&self.list.models, &self.grants, edit).map_err(failed)?;
+    ) -> Result<(), OutputError> {
+        let output = output::read_edit(&self.list.models, &self.grants, edit)?;
         let tree = match output.origin {
             Origin::Native => &mut claim.native,
             Origin::OpenConfig => &mut claim.openconfig,
         };
         *tree = Tree::merged(&Tree::new(), &output.tree, tree).0;
         Ok(())
+    }
+
+    /// The leaves at a path that expressions and handlers may read.
+    pub(crate) fn readable(&self, plane: Plane, path: &str) -> Result<Read, String> {
+        grants::readable(&self.list.models, &self.grants, plane, path)
     }
 
     /// Truth of a condition.

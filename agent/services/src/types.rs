@@ -13,15 +13,16 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Ground, ServicePlan, Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
+    CallPhase, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, Plane, ServicePlan,
+    Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{
-    Branch, InstancePath, Keys, List, Models, NodeId, Provenance, ServiceTag, Step, Value,
+    Branch, Claim, InstancePath, Keys, List, Models, NodeId, Provenance, ServiceTag, Step, Value,
 };
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
-use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline};
+use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
 use crate::parameters::ParametersError;
 use crate::walk::{self, Instance, Walked};
@@ -104,6 +105,11 @@ impl ServiceTypes {
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
+
+    /// The package of a type that is loaded.
+    fn package(&self, service: &str) -> Option<&Package> {
+        self.packages().find(|it| it.outline.name.text == *service)
+    }
 }
 
 /// Everything of an outline that this version does not do.
@@ -141,6 +147,68 @@ impl Services for ServiceTypes {
             keys.map(|keys| it.package.tag(&key_text(&keys))).collect::<Vec<_>>()
         };
         self.types.iter().flat_map(changed).collect()
+    }
+
+    fn handler(&self, service: &str) -> Option<HandlerOutline> {
+        let outline = &self.package(service)?.outline;
+        let handler = outline.handler.as_ref()?;
+        let states =
+            outline.components.iter().flat_map(|it| it.states.iter().map(move |s| (it, s)));
+        let calls = states.flat_map(|(component, state)| {
+            let works = state.work == Some(Work::Handler);
+            let call = |phase| (component.name.clone(), state.name.clone(), phase);
+            let create = works.then(|| call(CallPhase::Create));
+            create.into_iter().chain(state.delete.handler.then(|| call(CallPhase::Delete)))
+        });
+        Some(HandlerOutline {
+            user: handler.user.clone(),
+            identities: handler.identities.clone(),
+            calls: calls.collect(),
+        })
+    }
+
+    fn add_edit(
+        &self,
+        service: &str,
+        claim: &mut Claim,
+        edit: EditContent<'_>,
+    ) -> Result<(), HandlerRefusal> {
+        let package = self.package(service).ok_or_else(|| unknown_type(service))?;
+        package.add_edit(claim, edit).map_err(|error| {
+            let kind = match failure_kind(error.kind) {
+                // The edit is wrong, and not the request that it is for.
+                WorkFailureKind::Work => WorkFailureKind::Parameters,
+                kind => kind,
+            };
+            HandlerRefusal { kind, text: error.reason }
+        })
+    }
+
+    fn readable(
+        &self,
+        service: &str,
+        plane: Plane,
+        path: &str,
+    ) -> Result<LeafRead, HandlerRefusal> {
+        let package = self.package(service).ok_or_else(|| unknown_type(service))?;
+        let refused = |text| HandlerRefusal { kind: WorkFailureKind::Denied, text };
+        package.readable(plane, path).map_err(refused)
+    }
+}
+
+fn unknown_type(service: &str) -> HandlerRefusal {
+    let text = format!("there is no type of services `{service}`");
+    HandlerRefusal { kind: WorkFailureKind::Parameters, text }
+}
+
+fn failure_kind(kind: WorkErrorKind) -> WorkFailureKind {
+    match kind {
+        WorkErrorKind::Failed => WorkFailureKind::Work,
+        WorkErrorKind::Limit => WorkFailureKind::Limit,
+        WorkErrorKind::Denied => WorkFailureKind::Denied,
+        WorkErrorKind::Unavailable => WorkFailureKind::Unavailable,
+        WorkErrorKind::Late => WorkFailureKind::Late,
+        WorkErrorKind::Precondition => WorkFailureKind::Precondition,
     }
 }
 
@@ -302,14 +370,7 @@ impl ServiceType {
     }
 
     fn failed(&self, instance: &InstancePath, error: &WorkError) -> WorkFailure {
-        let kind = match error.kind {
-            WorkErrorKind::Failed => WorkFailureKind::Work,
-            WorkErrorKind::Limit => WorkFailureKind::Limit,
-            WorkErrorKind::Denied => WorkFailureKind::Denied,
-            WorkErrorKind::Unavailable => WorkFailureKind::Unavailable,
-            WorkErrorKind::Late => WorkFailureKind::Late,
-            WorkErrorKind::Precondition => WorkFailureKind::Precondition,
-        };
+        let kind = failure_kind(error.kind);
         let (name, version) = (&self.package.outline.name.text, self.package.version());
         let text = format!("failed in {name} {version}: {error}");
         WorkFailure { instance: instance.clone(), kind, text }

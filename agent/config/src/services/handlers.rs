@@ -123,11 +123,6 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// No answers, with attached handlers that take these calls.
-    pub fn served(served: Arc<BTreeSet<ServedCall>>) -> Self {
-        Self { served, ..Self::default() }
-    }
-
     /// Keeps an answer for later changes.
     pub fn know(&mut self, call: HandlerCall, answer: HandlerAnswer) {
         self.known.insert(call.place.clone(), Arc::new((call, answer)));
@@ -140,13 +135,10 @@ impl Answers {
         places.iter().for_each(|place| drop(self.known.remove(place)));
     }
 
-    /// Number of answers for later changes.
-    pub fn len(&self) -> usize {
-        self.known.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+    /// These, with attached handlers that take these calls.
+    #[must_use]
+    pub fn with_served(self, served: BTreeSet<ServedCall>) -> Self {
+        Self { served: Arc::new(served), ..self }
     }
 
     /// These, with the answers that were asked for on behalf of one change.
@@ -177,6 +169,33 @@ impl Answers {
     pub fn is_served(&self, call: &HandlerCall) -> bool {
         self.served.iter().any(|it| it.includes(&call.place))
     }
+}
+
+/// What the outline of a type says of its handlers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HandlerOutline {
+    /// Name of the user of the process, on the socket of the box.
+    pub user: Option<SmolStr>,
+    /// Identities of client certificates, on the listener.
+    pub identities: Vec<SmolStr>,
+    /// Component types and states with work for a handler.
+    pub calls: Vec<(SmolStr, SmolStr, CallPhase)>,
+}
+
+/// Content of one edit of a handler.
+#[derive(Clone, Copy, Debug)]
+pub enum EditContent<'a> {
+    /// A value at a path of the native model, or of OpenConfig after `openconfig:`: a document of RFC 7951.
+    Document { path: &'a str, value: &'a [u8] },
+    /// Lines of the command line.
+    Lines(&'a str),
+}
+
+/// Reason to refuse an edit, a path or a registration of a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerRefusal {
+    pub kind: WorkFailureKind,
+    pub text: String,
 }
 
 /// Calls that a change needs the answers of, before it can be examined to its end.

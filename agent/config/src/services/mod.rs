@@ -11,8 +11,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::handlers::{
-    Answers, CallPhase, CallPlace, HandlerAnswer, HandlerCall, HandlerWork, NeededCalls,
-    ServedCall, Unanswered,
+    Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline,
+    HandlerRefusal, HandlerWork, NeededCalls, ServedCall, Unanswered,
 };
 pub use self::plan::{
     ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, Book, ComponentPlan,
@@ -20,7 +20,7 @@ pub use self::plan::{
 };
 use smol_str::SmolStr;
 
-use crate::claims::{ClaimChange, ClaimKey, Claims, ServiceTag};
+use crate::claims::{Claim, ClaimChange, ClaimKey, Claims, ServiceTag};
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
 use crate::models::Models;
@@ -265,4 +265,25 @@ pub trait Services: Debug + Send + Sync {
 
     /// Names of the instances that differ between two versions of the ground.
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag>;
+
+    /// What the outline of a type says of its handlers; `None` for a type that has none.
+    fn handler(&self, service: &str) -> Option<HandlerOutline>;
+
+    /// Adds an edit of a handler to the claim of a state of this type.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not in the grants of the type.
+    fn add_edit(
+        &self,
+        service: &str,
+        claim: &mut Claim,
+        edit: EditContent<'_>,
+    ) -> Result<(), HandlerRefusal>;
+
+    /// The leaves at a path, which begins with `openconfig:` unless it is native.
+    ///
+    /// # Errors
+    /// When it does not lead to leaves that the grants of the type let be read.
+    fn readable(&self, service: &str, plane: Plane, path: &str)
+    -> Result<LeafRead, HandlerRefusal>;
 }

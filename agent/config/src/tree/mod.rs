@@ -184,7 +184,12 @@ impl<M: LeafMeta> Tree<M> {
 
     /// Values of the leaves and leaf-lists that match `pattern`, in schema order.
     pub fn leaf_values(&self, pattern: &PathPattern) -> Vec<Value> {
-        let mut found = LeafValues(Vec::new());
+        self.leaves(pattern).into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// Leaves and leaf-lists that match `pattern`, in schema order, with their concrete paths.
+    pub fn leaves(&self, pattern: &PathPattern) -> Vec<(InstancePath, Value)> {
+        let mut found = Leaves(Vec::new());
         let _all_of_it = self.select_into(pattern, &mut found);
         found.0
     }
@@ -243,17 +248,17 @@ impl<M: LeafMeta> SelectVisitor<M> for Paths {
     }
 }
 
-/// Values of the leaves that match a pattern.
-struct LeafValues(Vec<Value>);
+/// The leaves that match a pattern.
+struct Leaves(Vec<(InstancePath, Value)>);
 
-impl<M: LeafMeta> SelectVisitor<M> for LeafValues {
+impl<M: LeafMeta> SelectVisitor<M> for Leaves {
     fn visit(&mut self) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 
-    fn found(&mut self, _: &InstancePath, node: NodeRef<'_, M>) -> ControlFlow<()> {
+    fn found(&mut self, path: &InstancePath, node: NodeRef<'_, M>) -> ControlFlow<()> {
         if let NodeRef::Leaf(leaf) = node {
-            self.0.push(leaf.value.clone());
+            self.0.push((path.clone(), leaf.value.clone()));
         }
         ControlFlow::Continue(())
     }

@@ -104,7 +104,9 @@ impl CoreTask {
             Effect::CloseWindow => self.window = None,
             Effect::Release => self.publisher.release(commit.ticket),
             Effect::Answer(result) => {
-                commit.rounds.end(&result);
+                if let Err(error) = &result {
+                    commit.rounds.end(Err(error));
+                }
                 commit.reply.send(result);
             }
             Effect::AnswerAhead(stamp) => self.answer_ahead(stamp, commit),
@@ -173,7 +175,9 @@ impl CoreTask {
     }
 
     /// Puts the configuration of a final change in force.
-    fn apply(&mut self, change: PlannedChange, commit: &CommitInFlight) {
+    fn apply(&mut self, change: PlannedChange, commit: &mut CommitInFlight) {
+        // Whoever sees the configuration finds the answers that it was made with.
+        commit.rounds.end(Ok(()));
         let PlannedChange { configuration, changes, .. } = change;
         let confirm_id = self.open_or_close_window(commit);
         let configuration = match &commit.base {
@@ -194,7 +198,6 @@ impl CoreTask {
 
     fn answer_ahead(&mut self, stamp: CommitStamp, commit: &mut CommitInFlight) {
         self.behind_tx.send_replace(true);
-        commit.rounds.end(&Ok(stamp));
         commit.reply.send(Ok(stamp));
         let ticket = commit.ticket;
         self.jobs.push(async move {

@@ -12,10 +12,10 @@ use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Engine, Key, KindId, OperationError, TransactionOutcome, TxnId};
 use holdfast_store::StoreError;
 use holdfast_telemetry::{DerivedLists, Revision};
-use tokio::sync::oneshot;
 
 use super::*;
 use crate::box_state::ObservedBox;
+use crate::handler_calls::{HandlerTransaction, UnansweredCalls};
 use crate::preview::BoundedList;
 use crate::shared_engine::SharedEngine;
 
@@ -178,8 +178,15 @@ fn unanswered() -> UnansweredChange {
     UnansweredChange { intent: intent(), calls: UnansweredCalls { needed, state } }
 }
 
+#[derive(Debug)]
+struct NoTransaction;
+
+impl HandlerTransaction for NoTransaction {
+    fn end(self: Box<Self>, _: Result<(), String>) {}
+}
+
 fn reply() -> HandlerReply {
-    HandlerReply { answers: Vec::new(), end_tx: oneshot::channel().0 }
+    HandlerReply { answers: Vec::new(), transaction: Box::new(NoTransaction) }
 }
 
 fn planned(configuration: Configuration) -> Box<PlannedChange> {

@@ -36,11 +36,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use holdfast_base::{Caller, now_ns};
+use holdfast_base::{AuthMethod, Caller, Role, now_ns};
 use holdfast_config::limits::error_text;
 use http::{Request, Response};
+use nix::unistd::User;
 use tonic::Status;
 use tonic::body::Body;
+use tonic::transport::server::UdsConnectInfo;
 use tower::Service;
 use tracing::info;
 
@@ -58,14 +60,32 @@ use crate::tls::Peer;
 /// Wraps a service in [`AaaService`].
 #[derive(Clone, Debug)]
 pub struct Layer {
-    authenticator: Authenticator,
+    callers: Callers,
     gnsi: Gnsi,
     methods: Arc<Methods>,
 }
 
+/// Source of the identity of callers.
+#[derive(Clone, Debug)]
+enum Callers {
+    /// Credentials and certificates of connections.
+    Logins(Authenticator),
+    /// The kernel, which knows the user of the peer of a socket.
+    Kernel,
+}
+
 impl Layer {
     pub fn new(authenticator: Authenticator, gnsi: Gnsi) -> Self {
-        Self { authenticator, gnsi, methods: Arc::new(Methods::new()) }
+        Self::of(Callers::Logins(authenticator), gnsi)
+    }
+
+    /// A layer in front of a socket of the box.
+    pub fn of_socket(gnsi: Gnsi) -> Self {
+        Self::of(Callers::Kernel, gnsi)
+    }
+
+    fn of(callers: Callers, gnsi: Gnsi) -> Self {
+        Self { callers, gnsi, methods: Arc::new(Methods::new()) }
     }
 
     fn record(&self, request: &Request<Body>) -> CallRecord {
@@ -89,11 +109,15 @@ impl Layer {
         request: &mut Request<Body>,
     ) -> Result<CallPermission, Status> {
         let credentials = credentials?;
+        let authenticator = match &self.callers {
+            Callers::Logins(authenticator) => authenticator,
+            Callers::Kernel => return self.admit_local(record, rules, request),
+        };
         // The listener adds a peer to every request. Without one, nothing is known about the connection.
         let peer = request.extensions().get::<Peer>().cloned();
         let peer = peer.ok_or_else(|| Status::unauthenticated("the connection is not known"))?;
         let name = credentials.name.clone();
-        let login = self.authenticator.login(credentials, &peer).await;
+        let login = authenticator.login(credentials, &peer).await;
         let login = login.inspect_err(|refusal| record.refused(name, refusal))?;
         peer.identified.set();
         record.identified(&login.caller);
@@ -103,7 +127,7 @@ impl Layer {
         authorize(&self.gnsi, &login.caller, request)?;
         let caller = login.caller.clone();
         let permission = CallPermission::of_call(Call {
-            authenticator: self.authenticator.clone(),
+            authenticator: authenticator.clone(),
             gnsi: self.gnsi.clone(),
             login,
             peer,
@@ -111,6 +135,29 @@ impl Layer {
             rules,
             headers: request.headers().clone(),
         });
+        request.extensions_mut().insert(caller);
+        request.extensions_mut().insert(permission.clone());
+        Ok(permission)
+    }
+
+    /// Identifies a caller by the user of its process, and authorizes the call. The user of a process does not change.
+    fn admit_local(
+        &self,
+        record: &CallRecord,
+        rules: MethodRules,
+        request: &mut Request<Body>,
+    ) -> Result<CallPermission, Status> {
+        let peer = request.extensions().get::<UdsConnectInfo>().and_then(|it| it.peer_cred);
+        let uid = peer.map(|credentials| credentials.uid());
+        let uid = uid.ok_or_else(|| Status::unauthenticated("the peer is not known"))?;
+        let user = User::from_uid(uid.into()).ok().flatten();
+        let name = user.map_or_else(|| uid.to_string(), |user| user.name);
+        let (name, role) = (name.into(), Role::ReadOnly);
+        let caller = Caller { name, role, auth_method: AuthMethod::Local { uid }, peer: None };
+        record.identified(&caller);
+        rules.require_role(&caller, request.uri().path())?;
+        authorize(&self.gnsi, &caller, request)?;
+        let permission = CallPermission::permanent();
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(permission.clone());
         Ok(permission)

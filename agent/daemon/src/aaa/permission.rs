@@ -31,7 +31,7 @@ pub(crate) struct CallPermission(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     epoch: AccessEpoch,
-    /// Absent in tests without an authenticator, where a permission is never revoked.
+    /// Absent where a permission is never revoked: on a socket of the box.
     call: Option<Call>,
     state: Mutex<State>,
 }
@@ -71,7 +71,6 @@ impl CallPermission {
     }
 
     /// Makes a permission that is never revoked.
-    #[cfg(test)]
     pub(crate) fn permanent() -> Self {
         let state = State { epoch: 0, until: None, revocation: None, is_ending: false };
         let (epoch, state) = (AccessEpoch::default(), Mutex::new(state));

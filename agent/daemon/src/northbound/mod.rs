@@ -17,6 +17,7 @@ mod get;
 mod gnmi;
 mod gnoi;
 mod gnsi;
+mod handlers;
 mod packages;
 mod path;
 mod read_request;
@@ -32,6 +33,7 @@ mod unknown_path;
 
 pub(crate) use boot_document::boot_document;
 pub use bootstrap::bootstrap;
+pub use handlers::handler_routes;
 pub use subscribe::IgnoredSubscriptions;
 
 use std::sync::Arc;
@@ -61,6 +63,7 @@ use tower::util::MapResponseLayer;
 use self::gnmi::GnmiService;
 use self::gnoi::{BootConfigService, FactoryResetService, OsService, SystemService};
 use self::gnsi::{AcctzService, AuthzService, CertzService, CredentialzService, PathzService};
+use self::handlers::HandlerService;
 use self::packages::PackagesService;
 use self::services::OperationsService;
 use crate::device::Device;
@@ -106,6 +109,8 @@ pub async fn routes(
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
     let operations = OperationsServer::new(OperationsService::new(core.clone()))
         .max_encoding_message_size(MAX_MESSAGE_SIZE);
+    let handlers = installer.as_ref().map(PackageInstaller::handlers).cloned();
+    let handler = HandlerService::server(handlers);
     let packages = PackagesServer::new(PackagesService::new(installer));
     let gnmi = GNmiServer::new(GnmiService::new(core, gnsi.pathz.clone(), ignored))
         .max_decoding_message_size(MAX_MESSAGE_SIZE)
@@ -123,6 +128,7 @@ pub async fn routes(
     health_of(&reporter, &pathz).await;
     health_of(&reporter, &operations).await;
     health_of(&reporter, &packages).await;
+    health_of(&reporter, &handler).await;
     let gnmi = MapResponseLayer::new(limit_as_exhaustion).named_layer(gnmi);
     let mut routes = RoutesBuilder::default();
     let boot = MapResponseLayer::new(limit_as_exhaustion).named_layer(boot);
@@ -132,7 +138,7 @@ pub async fn routes(
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(os));
     routes.add_service(MapResponseLayer::new(limit_as_exhaustion).named_layer(certz));
     routes.add_service(acctz);
-    routes.add_service(pathz).add_service(operations).add_service(packages);
+    routes.add_service(pathz).add_service(operations).add_service(packages).add_service(handler);
     routes.add_service(reflection().build_v1()?);
     routes.add_service(reflection().build_v1alpha()?);
     Ok(routes.routes())

@@ -12,6 +12,8 @@
 //!                                               reads changes
 //! ```
 //!
+//! Instances that need the work of a handler have transactions of their own, beside which others walk.
+//!
 //! A state with a timeout is tried at its time, too. Everything is judged by level: what is missed while a transaction
 //! runs is found when its configuration comes. The reads of all instances are compared with each revision by
 //! [`Watches`], so the cost of a revision is in proportion to what both changed and is read.
@@ -24,16 +26,19 @@ use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{Book, BoxState, Ground, Plane, Read, Surroundings};
 use holdfast_config::{Configuration, Elem, ServiceTag, Value};
-use holdfast_core::{CommitError, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox, Walks};
+use holdfast_core::{
+    CommitError, CommitStamp, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox, Walks,
+};
 use holdfast_scheduler::Key;
 use holdfast_services::watch::Answer;
 use holdfast_services::{TouchedReads, Watches};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, warn};
 
+use super::handlers::Handlers;
 use super::hold_back::HoldBack;
 use super::waits::ShownWaits;
 use crate::process::own_caller;
@@ -47,8 +52,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// Walks instances for as long as the handle is kept.
-pub(super) fn conduct(core: CoreHandle) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(Conductor::new(core).run()))
+pub(super) fn conduct(core: CoreHandle, handlers: Handlers) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(Conductor::new(core, handlers).run()))
 }
 
 /// The box as it was looked at once.
@@ -102,8 +107,12 @@ impl View {
     }
 }
 
+/// Instances that were walked in one transaction, and its end.
+type WalkEnd = (BTreeSet<ServiceTag>, Result<CommitStamp, CommitError>);
+
 struct Conductor {
     core: CoreHandle,
+    handlers: Handlers,
     /// The box as the last round saw it.
     view: View,
     /// Reads of the instances' last walks.
@@ -116,6 +125,10 @@ struct Conductor {
     keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
     /// Instances to be tried.
     dirty: BTreeSet<ServiceTag>,
+    /// Walks that handlers are asked for. They hold up no other walk.
+    asking: JoinSet<WalkEnd>,
+    /// Instances of these.
+    asked: BTreeSet<ServiceTag>,
     /// Instances whose walk was refused, with the reason.
     refused: BTreeMap<ServiceTag, Arc<str>>,
     /// Instances of a batch that was refused: each is walked alone.
@@ -129,10 +142,13 @@ struct Conductor {
 }
 
 impl Conductor {
-    fn new(core: CoreHandle) -> Self {
+    fn new(core: CoreHandle, handlers: Handlers) -> Self {
         let view = View::new(&core);
         let mut conductor = Self {
             core,
+            handlers,
+            asking: JoinSet::new(),
+            asked: BTreeSet::new(),
             view,
             watches: Watches::default(),
             waits: ShownWaits::default(),
@@ -157,6 +173,7 @@ impl Conductor {
 
     async fn run(mut self) {
         let (mut events, mut revisions) = (self.core.listen(), self.core.watch());
+        let mut attached = self.handlers.watch();
         loop {
             if !self.round().await {
                 return;
@@ -170,6 +187,8 @@ impl Conductor {
                     Err(RecvError::Closed) => return,
                 },
                 changed = revisions.changed() => if changed.is_err() { return },
+                changed = attached.changed() => if changed.is_err() { return },
+                Some(ended) = self.asking.join_next() => if !self.note_answered(ended).await { return },
                 () = sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {}
             }
         }
@@ -195,6 +214,11 @@ impl Conductor {
     /// Looks at the box again, and walks what has to be walked. False when the core has stopped.
     async fn round(&mut self) -> bool {
         self.look();
+        // Instances may wait for a handler that has just been attached.
+        let attached = self.handlers.due_services();
+        let of_attached = self.view.book().iter().map(|(tag, _)| tag);
+        let of_attached = of_attached.filter(|tag| attached.contains(&tag.service)).cloned();
+        self.dirty.extend(of_attached.collect::<Vec<_>>());
         let now = Instant::now();
         let late = self.timeouts.extract_if(.., |_, at| *at <= now);
         self.dirty.extend(late.map(|(tag, _)| tag));
@@ -210,10 +234,13 @@ impl Conductor {
         let due = self.dirty.difference(&self.paused).filter(|tag| !self.is_busy(tag));
         let due: BTreeSet<_> = due.cloned().collect();
         if due.is_empty() {
+            self.handlers.await_walks(&due);
             return true;
         }
         self.dirty.retain(|tag| !due.contains(tag));
-        let changing = self.try_out(due).await;
+        let [changing, calling] = self.try_out(due).await;
+        self.handlers.await_walks(&calling);
+        self.ask(calling);
         let (alone, together): (Vec<_>, Vec<_>) =
             changing.into_iter().partition(|tag| self.alone.contains(tag));
         let batches = together.chunks(BATCH).chain(alone.chunks(1)).map(<[_]>::to_vec);
@@ -225,9 +252,11 @@ impl Conductor {
         true
     }
 
-    /// True while an operation on an object of an instance is under way. Its end is an event.
+    /// True while an operation on an object of an instance is under way, or its handler is asked. The end is an event.
     fn is_busy(&self, tag: &ServiceTag) -> bool {
-        self.keys.get(tag).is_some_and(|keys| self.view.state.is_any_in_progress(keys))
+        let keys = self.keys.get(tag);
+        self.asked.contains(tag)
+            || keys.is_some_and(|keys| self.view.state.is_any_in_progress(keys))
     }
 
     /// Compares the box with the last round, and notes the instances that may have to walk.
@@ -287,13 +316,15 @@ impl Conductor {
             self.watches.remove(tag);
             self.unshown.insert(tag.clone());
         }
+        self.handlers.forget(&gone);
     }
 
-    /// Walks instances without effects, and keeps what they read. Returns those of which something changes.
-    async fn try_out(&mut self, due: BTreeSet<ServiceTag>) -> BTreeSet<ServiceTag> {
+    /// Walks instances without effects, and keeps what they read. Returns those of which something changes, and those
+    /// that handlers have to be asked for.
+    async fn try_out(&mut self, due: BTreeSet<ServiceTag>) -> [BTreeSet<ServiceTag>; 2] {
         let (view, refused) = (self.view.clone(), self.refused_of(&due));
         let state: Arc<dyn BoxState> = Arc::<ObservedBox>::clone(&view.state);
-        let tried = due.clone();
+        let (tried, answers) = (due.clone(), self.handlers.answers_at_hand());
         let outcome = spawn_blocking(move || {
             let surroundings = Surroundings {
                 state: Some(state),
@@ -301,13 +332,15 @@ impl Conductor {
                 is_lenient: true,
                 due: tried,
                 refused,
+                answers,
+                may_ask: true,
                 ..Surroundings::default()
             };
             view.configuration().trial(&surroundings)
         });
         let Ok(outcome) = outcome.await else {
             error!(services = ?due, "the walk of services panicked; it is not tried again before something changes");
-            return BTreeSet::new();
+            return Default::default();
         };
         let mut reads = outcome.reads;
         for tag in &due {
@@ -321,8 +354,42 @@ impl Conductor {
             let at = now + Duration::from_nanos(at_ns.saturating_sub(now_ns)).min(MAX_SLEEP);
             self.timeouts.insert(tag, at);
         }
+        let calling: BTreeSet<_> =
+            outcome.calls.into_iter().map(|call| call.place.state.tag).collect();
         let claims = outcome.claims.into_iter().map(|(key, _)| key.tag);
-        claims.chain(outcome.plans.into_iter().map(|(tag, _)| tag)).collect()
+        let changing = claims.chain(outcome.plans.into_iter().map(|(tag, _)| tag));
+        let changing = changing.filter(|tag| !calling.contains(tag)).collect();
+        [changing, calling]
+    }
+
+    /// Begins the walks of instances that handlers are asked for: one transaction for those of a type.
+    fn ask(&mut self, calling: BTreeSet<ServiceTag>) {
+        let calling: Vec<_> = calling.into_iter().collect();
+        let of_types = calling.chunk_by(|one, other| one.service == other.service);
+        for batch in of_types.flat_map(|tags| tags.chunks(BATCH)) {
+            let due: BTreeSet<_> = batch.iter().cloned().collect();
+            let (core, refused) = (self.core.clone(), self.refused_of(&due));
+            self.asked.extend(due.iter().cloned());
+            self.asking.spawn(async move {
+                let result = change(&core, due.clone(), refused).await;
+                (due, result)
+            });
+        }
+    }
+
+    /// Notes the end of walks that handlers were asked for. False when the core has stopped.
+    async fn note_answered(&mut self, ended: Result<WalkEnd, JoinError>) -> bool {
+        match ended {
+            Ok((due, result)) => {
+                self.asked.retain(|tag| !due.contains(tag));
+                self.handlers.note_walked(&due);
+                self.note_end(due, result).await
+            }
+            Err(error) => {
+                error!(%error, "a walk of services panicked");
+                true
+            }
+        }
     }
 
     fn refused_of(&self, tags: &BTreeSet<ServiceTag>) -> BTreeMap<ServiceTag, Arc<str>> {
@@ -333,8 +400,17 @@ impl Conductor {
     /// Walks instances in one transaction. False when the core has stopped.
     async fn walk(&mut self, due: BTreeSet<ServiceTag>) -> bool {
         let refused = self.refused_of(&due);
-        let intent = Intent::Walk(Walks { due: due.clone(), refused, ..Walks::default() });
-        match self.core.change(&own_caller(author(&due)), intent).await {
+        let result = change(&self.core, due.clone(), refused).await;
+        self.note_end(due, result).await
+    }
+
+    /// Notes the end of a transaction with walks. False when the core has stopped.
+    async fn note_end(
+        &mut self,
+        due: BTreeSet<ServiceTag>,
+        result: Result<CommitStamp, CommitError>,
+    ) -> bool {
+        match result {
             Ok(_) => {
                 let now = Instant::now();
                 for tag in due {
@@ -393,6 +469,17 @@ impl Conductor {
             }
         }
     }
+}
+
+/// Walks instances in one transaction.
+async fn change(
+    core: &CoreHandle,
+    due: BTreeSet<ServiceTag>,
+    refused: BTreeMap<ServiceTag, Arc<str>>,
+) -> Result<CommitStamp, CommitError> {
+    let author = author(&due);
+    let intent = Intent::Walk(Walks { due, refused, ..Walks::default() });
+    core.change(&own_caller(author), intent).await
 }
 
 /// Name of the author of the walks of instances.

@@ -36,6 +36,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
+use super::handlers::Handlers;
 use super::offered::read_archive;
 use super::{ServiceError, actions, applied, conductor, digest_text, rendering};
 use crate::executable;
@@ -78,6 +79,7 @@ pub struct PackageInstaller(Arc<Shared>);
 struct Shared {
     core: CoreHandle,
     probes: Probes,
+    handlers: Handlers,
     /// Certificates of the signers of packages, or of their authorities.
     trusted: Vec<CertificateDer<'static>>,
     /// Folder for the archive that is checked.
@@ -114,16 +116,23 @@ impl fmt::Debug for PackageInstaller {
 impl PackageInstaller {
     /// An installer beside the types of the start; their walks and actions begin.
     pub fn new(
-        (core, probes): (CoreHandle, Probes),
+        (core, probes, handlers): (CoreHandle, Probes, Handlers),
         (folder, trusted): (&Path, Vec<CertificateDer<'static>>),
         (types, installed): (ServiceTypes, &BTreeMap<String, Artefact>),
     ) -> Self {
         let digest = |(name, it): (&String, &Artefact)| (name.into(), digest_text(&it.content));
         let installed = installed.iter().map(digest).collect();
         sweep(folder);
-        let tasks = (!types.is_empty()).then(|| begin(&core, &probes));
+        handlers.begin(core.clone());
+        let tasks = (!types.is_empty()).then(|| begin(&core, &probes, &handlers));
         let state = Mutex::new(InstallerState { types, installed, tasks });
-        Self(Arc::new(Shared { core, probes, trusted, folder: folder.to_path_buf(), state }))
+        let folder = folder.to_path_buf();
+        Self(Arc::new(Shared { core, probes, handlers, trusted, folder, state }))
+    }
+
+    /// Handlers of the types.
+    pub fn handlers(&self) -> &Handlers {
+        &self.0.handlers
     }
 
     /// Installs the type of a package whose signature is that of a trusted signer.
@@ -167,8 +176,8 @@ impl PackageInstaller {
         info!(service = %name, %version, digest, caller = %caller.name, "installed a type of services");
         state.types = types;
         state.installed.insert(name, digest);
-        let Shared { core, probes, .. } = &*self.0;
-        state.tasks.get_or_insert_with(|| begin(core, probes));
+        let Shared { core, probes, handlers, .. } = &*self.0;
+        state.tasks.get_or_insert_with(|| begin(core, probes, handlers));
         Ok(summary)
     }
 
@@ -294,9 +303,9 @@ impl InstallerState {
     }
 }
 
-fn begin(core: &CoreHandle, probes: &Probes) -> [AbortOnDropHandle<()>; 3] {
+fn begin(core: &CoreHandle, probes: &Probes, handlers: &Handlers) -> [AbortOnDropHandle<()>; 3] {
     [
-        conductor::conduct(core.clone()),
+        conductor::conduct(core.clone(), handlers.clone()),
         actions::carry_out(core.clone(), probes.clone()),
         applied::show(core.clone()),
     ]

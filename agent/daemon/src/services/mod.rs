@@ -1,5 +1,5 @@
 //! Services: walks that instances need without a request ([`conductor`]), the queue of their actions ([`actions`]), what the
-//! system shows of their states ([`applied`]), operations on instances ([`operations`]), the
+//! system shows of their states ([`applied`]), handlers ([`handlers`]), operations on instances ([`operations`]), the
 //! packages that the agent loads at its start ([`offered`]) and while it runs ([`installer`]), and the commands `holdfast service`, which write, check, try and pack packages without an agent.
 //!
 //! Files are read and written here ([`folder`]); what is in them the crate `holdfast-services` decides.
@@ -8,6 +8,7 @@ mod actions;
 mod applied;
 mod conductor;
 mod folder;
+pub mod handlers;
 mod hold_back;
 mod installer;
 mod offered;
@@ -17,6 +18,7 @@ mod rendering;
 mod tests;
 mod waits;
 
+pub use handlers::Handlers;
 pub use installer::{InstallError, LoadedPackage, PackageInstaller};
 pub use offered::{load, trusted_signers};
 pub use operations::{Modification, OperationError, Operations, Place, Progress};

@@ -286,12 +286,12 @@ impl Engine {
             return;
         }
         self.clear_error(idx);
-        let known = node.need_targets.iter().map(|&it| target_refs[it as usize].known);
-        let known: SmallVec<[Option<TargetId>; 4]> = known.collect();
+        let graph_ids = node.need_targets.iter().map(|&it| target_refs[it as usize].graph_id);
+        let graph_ids: SmallVec<[Option<TargetId>; 4]> = graph_ids.collect();
         let (sources, goal) = (std::mem::take(&mut node.sources), std::mem::take(&mut node.goal));
-        self.graph.set_goal(idx, sources, goal, &known);
-        for (&target_id, &known) in node.need_targets.iter().zip(self.graph.need_targets(idx)) {
-            target_refs[target_id as usize].known = Some(known);
+        self.graph.set_goal(idx, sources, goal, &graph_ids);
+        for (&target_id, &graph_id) in node.need_targets.iter().zip(self.graph.need_targets(idx)) {
+            target_refs[target_id as usize].graph_id = Some(graph_id);
         }
         step.changed.push(node.key.clone());
         let node = self.graph.node(idx);

@@ -3,6 +3,7 @@
 mod actions;
 mod components;
 mod conditions;
+mod handlers;
 mod hostile;
 mod incremental;
 mod outputs;

@@ -1,0 +1,242 @@
+//! `holdfast.services.v1.Handler`: the stream of a handler of services, and what it reads.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, stream};
+use holdfast_base::Caller;
+use holdfast_config::services::{CallPhase, HandlerCall, Plane, ServedCall};
+use holdfast_proto::holdfast::services as wire;
+use holdfast_proto::holdfast::services::handler_server::{Handler as HandlerRpc, HandlerServer};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::service::Routes;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::status::Refusal;
+use crate::services::handlers::{
+    AgentMessage, BOUNDS, HandlerError, HandlerErrorKind, HandlerMessage, Handlers, OwnedEdit,
+    ReadQuestion, ReadSource, Registration, ServedWork,
+};
+
+/// Time for the first message of a stream, which says what the handler serves.
+const REGISTRATION_TIME: Duration = Duration::from_secs(10);
+/// Any component type or state in a registration.
+const ANY: &str = "*";
+
+/// Serves handlers; without them, there are no services on this box.
+#[derive(Debug)]
+pub(super) struct HandlerService(Option<Handlers>);
+
+impl HandlerService {
+    pub(super) fn server(handlers: Option<Handlers>) -> HandlerServer<Self> {
+        HandlerServer::new(Self(handlers))
+    }
+
+    fn handlers(&self) -> Result<&Handlers, Refusal> {
+        self.0.as_ref().ok_or_else(|| Refusal::precondition("there are no services on this box"))
+    }
+}
+
+/// The services of the socket for handlers.
+pub fn handler_routes(handlers: Handlers) -> Routes {
+    Routes::new(HandlerService::server(Some(handlers)))
+}
+
+type Outbox<M> = Pin<Box<dyn Stream<Item = Result<M, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl HandlerRpc for HandlerService {
+    type AttachStream = Outbox<wire::ToHandler>;
+    type ReadStream = Outbox<wire::ReadReply>;
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<wire::FromHandler>>,
+    ) -> Result<Response<Self::AttachStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        let mut messages = request.into_inner();
+        let first = timeout(REGISTRATION_TIME, messages.message()).await;
+        let first = first.map_err(|_| Refusal::late("no Register came"))??;
+        let registration = first.and_then(|it| match it.message {
+            Some(wire::from_handler::Message::Register(register)) => Some(register),
+            _ => None,
+        });
+        let registration =
+            registration.ok_or_else(|| Refusal::invalid("the first message is a Register"))?;
+        let registration = self::registration(registration).map_err(Refusal::from)?;
+        let attached = self.handlers()?.attach(&caller, registration);
+        let (session, outbox_rx) = attached.map_err(Refusal::from)?;
+        let messages = messages.map(|message| match message {
+            Ok(message) => handler_message(message),
+            // The connection is gone, and nobody reads the reason.
+            Err(status) => Err(HandlerError::new(HandlerErrorKind::Unavailable, status.message())),
+        });
+        // It ends with the stream of the handler, or when the agent stops.
+        tokio::spawn(session.serve(Box::pin(messages)));
+        let outbox = ReceiverStream::new(outbox_rx).map(|message| match message {
+            Ok(message) => Ok(agent_message(message)),
+            Err(error) => Err(Refusal::from(error).into()),
+        });
+        Ok(Response::new(Box::pin(outbox)))
+    }
+
+    async fn read(
+        &self,
+        request: Request<wire::ReadRequest>,
+    ) -> Result<Response<Self::ReadStream>, Status> {
+        let caller = Caller::authenticated(&request)?;
+        let wire::ReadRequest { tid, call, r#type, plane, path } = request.into_inner();
+        let plane = match wire::Plane::try_from(plane) {
+            Ok(wire::Plane::Ground) => Plane::Ground,
+            Ok(wire::Plane::State) => Plane::State,
+            Ok(wire::Plane::Unset) | Err(_) => {
+                return Err(Refusal::invalid("`plane` is PLANE_GROUND or PLANE_STATE").into());
+            }
+        };
+        let source = match tid {
+            0 => ReadSource::Newest(r#type.into()),
+            tid => ReadSource::Call(tid, call_number(call)),
+        };
+        let question = ReadQuestion { source, plane, path };
+        let leaves = self.handlers()?.read(&caller, &question).map_err(Refusal::from)?;
+        let reply = |(path, json)| Ok(wire::ReadReply { path, json });
+        Ok(Response::new(Box::pin(stream::iter(leaves.into_iter().map(reply)))))
+    }
+}
+
+impl From<HandlerError> for Refusal {
+    fn from(HandlerError { kind, text }: HandlerError) -> Self {
+        match kind {
+            HandlerErrorKind::Invalid => Self::invalid(text),
+            HandlerErrorKind::Unknown => Self::missing(text),
+            HandlerErrorKind::Denied => Self::denied(text),
+            HandlerErrorKind::Exists => Self::exists(text),
+            HandlerErrorKind::Exhausted => Self::exhausted(text),
+            HandlerErrorKind::Precondition => Self::precondition(text),
+            HandlerErrorKind::Unavailable => Self::busy(text),
+        }
+    }
+}
+
+fn registration(
+    wire::Register { name, types }: wire::Register,
+) -> Result<Registration, HandlerError> {
+    let name_of = |name: String| (name != ANY).then(|| name.into());
+    let mut calls = std::collections::BTreeSet::new();
+    for wire::ServedType { r#type, calls: served } in types {
+        for wire::ServedCalls { component, state, phase } in served {
+            calls.insert(ServedCall {
+                service: r#type.as_str().into(),
+                component: name_of(component),
+                state: name_of(state),
+                phase: read_phase(phase)?,
+            });
+        }
+    }
+    Ok(Registration { name: name.into(), calls })
+}
+
+fn read_phase(phase: i32) -> Result<CallPhase, HandlerError> {
+    match wire::Phase::try_from(phase) {
+        Ok(wire::Phase::Create) => Ok(CallPhase::Create),
+        Ok(wire::Phase::Delete) => Ok(CallPhase::Delete),
+        Ok(wire::Phase::Unset) | Err(_) => {
+            let text = "`phase` is PHASE_CREATE or PHASE_DELETE";
+            Err(HandlerError::new(HandlerErrorKind::Invalid, text))
+        }
+    }
+}
+
+fn call_number(call: u32) -> usize {
+    usize::try_from(call).unwrap_or(usize::MAX)
+}
+
+fn handler_message(message: wire::FromHandler) -> Result<HandlerMessage, HandlerError> {
+    use wire::from_handler::Message;
+    let invalid = |text: &str| HandlerError::new(HandlerErrorKind::Invalid, text);
+    Ok(match message.message {
+        None => return Err(invalid("a message without content")),
+        Some(Message::Register(_)) => return Err(invalid("a handler registers once")),
+        Some(Message::Edit(wire::Edit { tid, call, path, json, text, creator })) => {
+            let content = match text.is_empty() {
+                true => OwnedEdit::Document { path, value: json },
+                false => OwnedEdit::Lines(text),
+            };
+            HandlerMessage::Edit { tid, call: call_number(call), content, creator }
+        }
+        Some(Message::Done(wire::Done { tid, served })) => {
+            let work = |wire::Served { call, opaque, keep }| ServedWork {
+                call: call_number(call),
+                opaque,
+                keep,
+            };
+            HandlerMessage::Done { tid, served: served.into_iter().map(work).collect() }
+        }
+        Some(Message::Error(wire::Error { tid, origin, reason })) => {
+            HandlerMessage::Error { tid, origin, reason }
+        }
+        Some(Message::More(wire::More { tid, seconds })) => HandlerMessage::More { tid, seconds },
+        Some(Message::Publish(wire::Publish { path, json })) => {
+            HandlerMessage::Publish { path, json }
+        }
+        Some(Message::Pong(wire::Pong {})) => HandlerMessage::Pong,
+    })
+}
+
+fn agent_message(message: AgentMessage) -> wire::ToHandler {
+    use wire::to_handler::Message;
+    let seconds = |seconds: u64| u32::try_from(seconds).unwrap_or(u32::MAX);
+    let message = match message {
+        AgentMessage::Registered => Message::Registered(wire::Registered {
+            open_calls: u32::try_from(BOUNDS.0).unwrap_or(u32::MAX),
+            seconds: seconds(BOUNDS.1),
+            most_seconds: seconds(BOUNDS.2),
+        }),
+        AgentMessage::Synced => Message::Synced(wire::Synced {}),
+        AgentMessage::ServicesCommit { tid, trace, cause, is_dry_run, calls } => {
+            let calls = calls.into_iter().enumerate().map(|(number, it)| call(number, it));
+            Message::ServicesCommit(wire::ServicesCommit {
+                tid,
+                trace,
+                dry_run: is_dry_run,
+                cause: cause.to_owned(),
+                calls: calls.collect(),
+            })
+        }
+        AgentMessage::Abort { tid, reason } => Message::Abort(wire::Abort { tid, reason }),
+        AgentMessage::Closed { tid, result } => {
+            let (committed, reason) = (result.is_ok(), result.err().unwrap_or_default());
+            Message::Closed(wire::Closed { tid, committed, reason })
+        }
+        AgentMessage::Refused { tid, error } => {
+            let status = Status::from(Refusal::from(error));
+            let code = u32::try_from(i32::from(status.code())).unwrap_or_default();
+            Message::Refused(wire::Refused { tid, code, text: status.message().to_owned() })
+        }
+        AgentMessage::Drain => Message::Drain(wire::Drain {}),
+        AgentMessage::Ping => Message::Ping(wire::Ping {}),
+    };
+    wire::ToHandler { message: Some(message) }
+}
+
+fn call(number: usize, call: HandlerCall) -> wire::Call {
+    let HandlerCall { place, version: _, params, vars, opaque, own_opaque } = call;
+    let [component_type, component] = place.state.component;
+    let phase = match place.phase {
+        CallPhase::Create => wire::Phase::Create,
+        CallPhase::Delete => wire::Phase::Delete,
+    };
+    wire::Call {
+        call: u32::try_from(number).unwrap_or(u32::MAX),
+        tag: place.state.tag.to_string(),
+        component_type: component_type.into(),
+        component: component.into(),
+        state: place.state.state.into(),
+        phase: phase.into(),
+        params: params.to_string(),
+        vars: vars.to_string(),
+        opaque: opaque.to_string(),
+        own_opaque: own_opaque.to_string(),
+    }
+}

@@ -1,0 +1,78 @@
+//! The socket for handlers of services, on which nothing else is served.
+//!
+//! Every process of the box may connect: the kernel tells the user of the peer, and the outline of a type names the user who
+//! may serve it. The AAA layer asks the authz policy and accounts for each call, as on the listener.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use tokio::net::UnixListener;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::task::AbortOnDropHandle;
+use tonic::transport::Server;
+use tracing::error;
+
+use crate::aaa;
+use crate::gnsi::Gnsi;
+use crate::northbound;
+use crate::services::Handlers;
+
+/// Mode of the socket: the kernel asks for write permission of whoever connects, and the user is judged later.
+const MODE: u32 = 0o666;
+/// Concurrent RPCs on one connection: one stream of a handler, and its reads.
+const MAX_STREAMS: u32 = 64;
+
+/// Reason for the lack of a socket for handlers.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve the socket for handlers of services `{}`", path.display())]
+pub struct ServiceSocketError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The serving socket. Dropping it stops the task and removes the file.
+#[derive(Debug)]
+pub struct ServiceSocket {
+    path: PathBuf,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Drop for ServiceSocket {
+    fn drop(&mut self) {
+        let _gone_already = fs::remove_file(&self.path);
+    }
+}
+
+/// Serves handlers on `path`. A socket that is there is that of an agent that was killed; any other file stays.
+///
+/// # Errors
+/// When the socket cannot be created.
+pub fn start(
+    path: &Path,
+    handlers: Handlers,
+    gnsi: Gnsi,
+) -> Result<ServiceSocket, ServiceSocketError> {
+    let listener = bind(path).map_err(|source| ServiceSocketError { path: path.into(), source })?;
+    let server = Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .layer(aaa::Layer::of_socket(gnsi))
+        .add_routes(northbound::handler_routes(handlers))
+        .serve_with_incoming(UnixListenerStream::new(listener));
+    let task = tokio::spawn(async move {
+        if let Err(error) = server.await {
+            error!(%error, "handlers of services are not served any more");
+        }
+    });
+    Ok(ServiceSocket { path: path.into(), _task: AbortOnDropHandle::new(task) })
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if fs::symlink_metadata(path).is_ok_and(|it| it.file_type().is_socket()) {
+        fs::remove_file(path)?;
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    Ok(listener)
+}

@@ -1,0 +1,557 @@
+//! Attached handlers and the transactions that are open with them. Nothing here waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_config::services::{
+    Answers, CallPhase, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, ServedCall,
+    WorkFailureKind,
+};
+use holdfast_config::{Claim, ServiceTag, Value};
+use holdfast_core::{HandlerQuestion, ObservedBox};
+use serde_json::{Map, Value as JsonValue};
+use smol_str::SmolStr;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use super::messages::{AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork};
+
+/// Handlers that are attached at a time. A box has a few types, and a handler serves several.
+const MAX_HANDLERS: usize = 64;
+/// Calls that are open at a time, of all transactions.
+pub(super) const MAX_OPEN_CALLS: usize = 1024;
+/// Octets of the calls of one message: what gRPC clients accept by default, less the names.
+const MAX_MESSAGE: usize = 3 << 20;
+/// Octets of the opaque values of one state: they are stored with the plan, and sent with each call.
+const MAX_OPAQUE: usize = 64 << 10;
+/// Messages that wait for a handler to read. One that leaves so many unread has stopped.
+const OUTBOX_DEPTH: usize = 256;
+/// Time for the work of a transaction.
+pub(super) const WORK_TIME: Duration = Duration::from_secs(30);
+/// Longest time for the work of a transaction, for a handler that asks for more.
+pub(super) const MOST_WORK_TIME: Duration = Duration::from_secs(120);
+
+pub(super) type SessionId = u64;
+pub(super) type Outgoing = Result<AgentMessage, HandlerError>;
+
+/// Attached handlers, open transactions, and answers of earlier ones.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    sessions: BTreeMap<SessionId, Session>,
+    transactions: BTreeMap<u64, Transaction>,
+    /// Number of sessions and transactions so far.
+    numbers: u64,
+    answers: Answers,
+    is_draining: bool,
+}
+
+/// One attached handler.
+#[derive(Debug)]
+struct Session {
+    name: SmolStr,
+    /// Name of its caller.
+    caller: SmolStr,
+    served: BTreeSet<ServedCall>,
+    outbox: mpsc::Sender<Outgoing>,
+    synced: Sync,
+}
+
+/// Extent to which a handler got the calls that waited for it.
+#[derive(Debug)]
+enum Sync {
+    /// The instances of its types are to be walked.
+    Due,
+    /// Instances whose walks have calls for it that were not sent yet.
+    Awaiting(BTreeSet<ServiceTag>),
+    Done,
+}
+
+#[derive(Debug)]
+struct Transaction {
+    ground: Ground,
+    state: Arc<ObservedBox>,
+    parts: BTreeMap<SessionId, Part>,
+}
+
+/// Calls of a transaction for one handler.
+#[derive(Debug)]
+struct Part {
+    calls: Vec<OpenCall>,
+    /// `None` once they are answered.
+    answer_tx: Option<oneshot::Sender<Vec<HandlerAnswer>>>,
+    deadline_tx: watch::Sender<Instant>,
+    /// Latest deadline.
+    latest: Instant,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    call: HandlerCall,
+    claim: Claim,
+    reads: BTreeMap<LeafRead, Vec<Value>>,
+    /// An edit was refused.
+    failure: Option<HandlerError>,
+}
+
+/// Calls that were sent to one handler.
+#[derive(Debug)]
+pub(super) struct SentCalls {
+    pub(super) calls: Vec<HandlerCall>,
+    pub(super) answer_rx: oneshot::Receiver<Vec<HandlerAnswer>>,
+    pub(super) deadline_rx: watch::Receiver<Instant>,
+}
+
+/// A transaction that was begun with the handlers.
+#[derive(Debug)]
+pub(super) struct BegunTransaction {
+    pub(super) tid: u64,
+    pub(super) sent: Vec<SentCalls>,
+    /// Answers that need no handler.
+    pub(super) answers: Vec<(HandlerCall, HandlerAnswer)>,
+}
+
+/// The box as a call sees it, and the call.
+pub(super) struct CallSnapshot {
+    pub(super) service: SmolStr,
+    pub(super) ground: Ground,
+    pub(super) state: Arc<ObservedBox>,
+}
+
+pub(super) fn failed(kind: WorkFailureKind, text: impl Into<String>) -> HandlerAnswer {
+    HandlerAnswer::Failed { kind, text: text.into().into() }
+}
+
+impl Registry {
+    fn next_number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    /// Adds a handler that may serve its calls.
+    pub(super) fn attach(
+        &mut self,
+        caller: SmolStr,
+        Registration { name, calls }: Registration,
+    ) -> Result<(SessionId, mpsc::Receiver<Outgoing>), HandlerError> {
+        if self.is_draining {
+            let text = "the agent is stopping";
+            return Err(HandlerError::new(HandlerErrorKind::Unavailable, text));
+        }
+        if self.sessions.len() >= MAX_HANDLERS {
+            let text = format!("{MAX_HANDLERS} handlers are attached already");
+            return Err(HandlerError::new(HandlerErrorKind::Exhausted, text));
+        }
+        let holders = self.sessions.values();
+        let mut taken = holders.flat_map(|it| it.served.iter().map(move |call| (it, call)));
+        if let Some((holder, call)) = taken.find(|(_, it)| calls.iter().any(|own| own.overlaps(it)))
+        {
+            let text = format!("the handler `{}` takes {} already", holder.name, call_text(call));
+            return Err(HandlerError::new(HandlerErrorKind::Exists, text));
+        }
+        let services: BTreeSet<_> = calls.iter().map(|call| call.service.clone()).collect();
+        let is_of = |service: &SmolStr| services.contains(service);
+        self.answers.forget(|place, answer| {
+            is_of(&place.state.tag.service) && matches!(answer, HandlerAnswer::Failed { .. })
+        });
+        let (outbox, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
+        let id = self.next_number();
+        let session = Session { name, caller, served: calls, outbox, synced: Sync::Due };
+        self.sessions.insert(id, session);
+        self.send(id, AgentMessage::Registered);
+        Ok((id, outbox_rx))
+    }
+
+    /// Removes a handler. Its open calls fail, because nobody can answer them any more.
+    pub(super) fn detach(&mut self, id: SessionId, end: Option<HandlerError>) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        if let Some(error) = end {
+            // A handler that does not read learns nothing.
+            let _ = session.outbox.try_send(Err(error));
+        }
+        for transaction in self.transactions.values_mut() {
+            if let Some(part) = transaction.parts.get_mut(&id) {
+                part.answer_tx = None;
+            }
+        }
+    }
+
+    /// Name of a handler.
+    pub(super) fn name(&self, id: SessionId) -> SmolStr {
+        self.sessions.get(&id).map(|session| session.name.clone()).unwrap_or_default()
+    }
+
+    /// Service types of a handler.
+    pub(super) fn services(&self, id: SessionId) -> BTreeSet<SmolStr> {
+        let served = self.sessions.get(&id).into_iter().flat_map(|session| &session.served);
+        served.map(|call| call.service.clone()).collect()
+    }
+
+    /// Sends a message to a handler; one that leaves its messages unread is removed.
+    pub(super) fn send(&mut self, id: SessionId, message: AgentMessage) -> bool {
+        let Some(session) = self.sessions.get(&id) else { return false };
+        let is_sent = session.outbox.try_send(Ok(message)).is_ok();
+        if !is_sent {
+            self.detach(id, None);
+        }
+        is_sent
+    }
+
+    /// Answers of earlier transactions, and the calls that handlers take.
+    pub(super) fn answers(&self) -> Answers {
+        let served = self.sessions.values().flat_map(|session| session.served.iter().cloned());
+        self.answers.clone().with_served(served.collect())
+    }
+
+    /// Sends calls to the handlers that take them.
+    pub(super) fn begin(&mut self, question: &HandlerQuestion, now: Instant) -> BegunTransaction {
+        let tid = self.next_number();
+        let mut answers = Vec::new();
+        let mut wanted: BTreeMap<SessionId, Vec<HandlerCall>> = BTreeMap::new();
+        for call in &question.needed.calls {
+            match self.taker(call, &question.author) {
+                Ok(id) => wanted.entry(id).or_default().push(call.clone()),
+                Err(answer) => answers.push((call.clone(), answer)),
+            }
+        }
+        let (ground, state) = (question.needed.ground.clone(), Arc::clone(&question.state));
+        self.transactions.insert(tid, Transaction { ground, state, parts: BTreeMap::new() });
+        let mut sent = Vec::new();
+        for (id, calls) in wanted {
+            match self.send_calls((tid, id), &calls, question, now) {
+                Ok(part) => sent.push(part),
+                Err(answer) => answers.extend(calls.into_iter().map(|it| (it, answer.clone()))),
+            }
+        }
+        BegunTransaction { tid, sent, answers }
+    }
+
+    /// The handler that takes a call of a change by this author.
+    fn taker(&self, call: &HandlerCall, author: &str) -> Result<SessionId, HandlerAnswer> {
+        let takes = |it: &Session| it.served.iter().any(|served| served.includes(&call.place));
+        let Some((id, session)) = self.sessions.iter().find(|(_, it)| takes(it)) else {
+            let text = "no handler is attached that does its work";
+            return Err(failed(WorkFailureKind::Unavailable, text));
+        };
+        if session.caller == author && self.open_calls(Some(*id)) > 0 {
+            let text =
+                format!("`{}` is asked for work itself, and would wait for itself", session.name);
+            return Err(failed(WorkFailureKind::Precondition, text));
+        }
+        Ok(*id)
+    }
+
+    /// Number of calls without an answer, of one handler or of all.
+    fn open_calls(&self, of: Option<SessionId>) -> usize {
+        let parts = self.transactions.values().flat_map(|it| &it.parts);
+        let is_open = |(id, part): &(&SessionId, &Part)| {
+            part.answer_tx.is_some() && of.is_none_or(|of| of == **id)
+        };
+        parts.filter(is_open).map(|(_, part)| part.calls.len()).sum()
+    }
+
+    fn send_calls(
+        &mut self,
+        (tid, id): (u64, SessionId),
+        calls: &[HandlerCall],
+        question: &HandlerQuestion,
+        now: Instant,
+    ) -> Result<SentCalls, HandlerAnswer> {
+        if self.open_calls(None) + calls.len() > MAX_OPEN_CALLS {
+            let text = format!("{MAX_OPEN_CALLS} calls of handlers are open already");
+            return Err(failed(WorkFailureKind::Limit, text));
+        }
+        let octets = |it: &HandlerCall| {
+            it.params.len() + it.vars.len() + it.opaque.len() + it.own_opaque.len()
+        };
+        if calls.iter().map(octets).sum::<usize>() > MAX_MESSAGE {
+            let text = format!("the calls of one transaction have more than {MAX_MESSAGE} octets");
+            return Err(failed(WorkFailureKind::Limit, text));
+        }
+        let message = AgentMessage::ServicesCommit {
+            tid,
+            trace: question.trace.clone(),
+            cause: question.cause,
+            is_dry_run: question.is_dry_run,
+            calls: calls.to_vec(),
+        };
+        if !self.send(id, message) {
+            return Err(failed(WorkFailureKind::Unavailable, "the handler was lost"));
+        }
+        let (answer_tx, answer_rx) = oneshot::channel();
+        let (deadline_tx, deadline_rx) = watch::channel(now + WORK_TIME);
+        let open = |call: &HandlerCall| OpenCall {
+            call: call.clone(),
+            claim: Claim::default(),
+            reads: BTreeMap::new(),
+            failure: None,
+        };
+        let part = Part {
+            calls: calls.iter().map(open).collect(),
+            answer_tx: Some(answer_tx),
+            deadline_tx,
+            latest: now + MOST_WORK_TIME,
+        };
+        if let Some(transaction) = self.transactions.get_mut(&tid) {
+            transaction.parts.insert(id, part);
+        }
+        self.note_walked(calls.iter().map(|call| &call.place.state.tag));
+        Ok(SentCalls { calls: calls.to_vec(), answer_rx, deadline_rx })
+    }
+
+    /// The part of a transaction that a handler has not answered yet.
+    fn part(&mut self, tid: u64, id: SessionId) -> Result<&mut Part, HandlerError> {
+        let transaction = self.transactions.get_mut(&tid);
+        let part = transaction.and_then(|it| it.parts.get_mut(&id)).ok_or_else(|| {
+            let text = format!("there is no transaction {tid} with this handler");
+            HandlerError::new(HandlerErrorKind::Unknown, text)
+        })?;
+        if part.answer_tx.is_none() {
+            let text = format!("the work for transaction {tid} has ended");
+            return Err(HandlerError::new(HandlerErrorKind::Precondition, text));
+        }
+        Ok(part)
+    }
+
+    fn call(
+        &mut self,
+        tid: u64,
+        id: SessionId,
+        call: usize,
+    ) -> Result<&mut OpenCall, HandlerError> {
+        self.part(tid, id)?.calls.get_mut(call).ok_or_else(|| {
+            let text = format!("transaction {tid} has no call {call}");
+            HandlerError::new(HandlerErrorKind::Invalid, text)
+        })
+    }
+
+    /// The claim of an open call so far, and its instance.
+    pub(super) fn claim(
+        &mut self,
+        (tid, id): (u64, SessionId),
+        call: usize,
+    ) -> Result<(ServiceTag, CallPhase, Claim), HandlerError> {
+        let open = self.call(tid, id, call)?;
+        let place = &open.call.place;
+        Ok((place.state.tag.clone(), place.phase, open.claim.clone()))
+    }
+
+    /// Replaces the claim of an open call, or has it fail.
+    pub(super) fn set_claim(
+        &mut self,
+        (tid, id): (u64, SessionId),
+        call: usize,
+        claim: Result<Claim, HandlerError>,
+    ) -> Result<(), HandlerError> {
+        let open = self.call(tid, id, call)?;
+        match claim {
+            Ok(claim) => open.claim = claim,
+            Err(error) => {
+                open.failure = Some(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The box as the call of a handler of this caller sees it.
+    pub(super) fn snapshot(
+        &mut self,
+        caller: &str,
+        tid: u64,
+        call: usize,
+    ) -> Result<(SessionId, CallSnapshot), HandlerError> {
+        let own = |(id, it): (&SessionId, &Session)| (it.caller == caller).then_some(*id);
+        let sessions: Vec<_> = self.sessions.iter().filter_map(own).collect();
+        let has_part = |id: &SessionId| {
+            self.transactions.get(&tid).is_some_and(|it| it.parts.contains_key(id))
+        };
+        let id = sessions.into_iter().find(has_part).unwrap_or_default();
+        let service = self.call(tid, id, call)?.call.place.state.tag.service.clone();
+        let transaction = self.transactions.get(&tid);
+        let (ground, state) =
+            transaction.map(|it| (it.ground.clone(), Arc::clone(&it.state))).ok_or_else(|| {
+                HandlerError::new(HandlerErrorKind::Unknown, "the transaction is gone")
+            })?;
+        Ok((id, CallSnapshot { service, ground, state }))
+    }
+
+    /// Notes what a call has read.
+    pub(super) fn note_read(
+        &mut self,
+        (tid, id): (u64, SessionId),
+        call: usize,
+        (read, values): (LeafRead, Vec<Value>),
+    ) -> Result<(), HandlerError> {
+        self.call(tid, id, call)?.reads.insert(read, values);
+        Ok(())
+    }
+
+    /// Ends the work of a handler for a transaction.
+    pub(super) fn done(
+        &mut self,
+        (tid, id): (u64, SessionId),
+        served: &[ServedWork],
+    ) -> Result<(), HandlerError> {
+        let part = self.part(tid, id)?;
+        let calls = std::mem::take(&mut part.calls).into_iter().enumerate();
+        let answer = |(number, open): (usize, OpenCall)| {
+            answer(open, served.iter().find(|it| it.call == number))
+        };
+        let answers = calls.map(answer).collect();
+        if let Some(answer_tx) = part.answer_tx.take() {
+            // The change may have been given up meanwhile.
+            let _ = answer_tx.send(answers);
+        }
+        Ok(())
+    }
+
+    /// Ends the work of a handler that cannot do it.
+    pub(super) fn fail(
+        &mut self,
+        (tid, id): (u64, SessionId),
+        text: &str,
+    ) -> Result<(), HandlerError> {
+        let part = self.part(tid, id)?;
+        let answers = part.calls.iter().map(|_| failed(WorkFailureKind::Work, text)).collect();
+        if let Some(answer_tx) = part.answer_tx.take() {
+            let _ = answer_tx.send(answers);
+        }
+        Ok(())
+    }
+
+    /// Gives a handler more time, within its bounds.
+    pub(super) fn extend(
+        &mut self,
+        (tid, id): (u64, SessionId),
+        deadline: Instant,
+    ) -> Result<(), HandlerError> {
+        let part = self.part(tid, id)?;
+        part.deadline_tx.send_replace(deadline.min(part.latest));
+        Ok(())
+    }
+
+    /// Ends a transaction; its answers count from now on if it was committed.
+    pub(super) fn end(
+        &mut self,
+        tid: u64,
+        result: &Result<(), String>,
+        answers: Vec<(HandlerCall, HandlerAnswer)>,
+    ) {
+        if result.is_ok() {
+            answers.into_iter().for_each(|(call, answer)| self.answers.know(call, answer));
+        }
+        let Some(transaction) = self.transactions.remove(&tid) else { return };
+        for (id, part) in transaction.parts {
+            let message = match part.answer_tx {
+                Some(_) => {
+                    let reason = result.clone().err().unwrap_or_default();
+                    AgentMessage::Abort { tid, reason }
+                }
+                None => AgentMessage::Closed { tid, result: result.clone() },
+            };
+            self.send(id, message);
+        }
+    }
+
+    /// Forgets the answers for instances that are gone.
+    pub(super) fn forget(&mut self, gone: &BTreeSet<ServiceTag>) {
+        self.answers.forget(|place, _| gone.contains(&place.state.tag));
+    }
+
+    /// Service types of the handlers whose instances are to be walked, because they have just been attached.
+    pub(super) fn due_services(&self) -> BTreeSet<SmolStr> {
+        let due = self.sessions.values().filter(|it| matches!(it.synced, Sync::Due));
+        due.flat_map(|it| it.served.iter().map(|call| call.service.clone())).collect()
+    }
+
+    /// Notes the walks that the handlers wait for which have just been attached.
+    pub(super) fn await_walks(&mut self, tags: &BTreeSet<ServiceTag>) {
+        for session in self.sessions.values_mut() {
+            if matches!(session.synced, Sync::Due) {
+                let is_of = |tag: &&ServiceTag| {
+                    session.served.iter().any(|call| call.service == tag.service)
+                };
+                session.synced = Sync::Awaiting(tags.iter().filter(is_of).cloned().collect());
+            }
+        }
+        self.note_walked([]);
+    }
+
+    /// Notes instances whose calls were sent, or whose walks have ended.
+    pub(super) fn note_walked<'t>(&mut self, tags: impl IntoIterator<Item = &'t ServiceTag>) {
+        let tags: BTreeSet<_> = tags.into_iter().collect();
+        let mut complete = Vec::new();
+        for (id, session) in &mut self.sessions {
+            if let Sync::Awaiting(awaited) = &mut session.synced {
+                awaited.retain(|tag| !tags.contains(tag));
+                if awaited.is_empty() {
+                    session.synced = Sync::Done;
+                    complete.push(*id);
+                }
+            }
+        }
+        for id in complete {
+            self.send(id, AgentMessage::Synced);
+        }
+    }
+
+    /// Tells all handlers that the agent stops, and has their open calls fail.
+    pub(super) fn drain(&mut self) {
+        self.is_draining = true;
+        let ids: Vec<_> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.send(id, AgentMessage::Drain);
+            self.detach(id, None);
+        }
+    }
+}
+
+/// Answer of a handler to one call.
+fn answer(open: OpenCall, served: Option<&ServedWork>) -> HandlerAnswer {
+    if let Some(HandlerError { kind, text }) = open.failure {
+        let kind = match kind {
+            HandlerErrorKind::Denied => WorkFailureKind::Denied,
+            HandlerErrorKind::Exhausted => WorkFailureKind::Limit,
+            _ => WorkFailureKind::Work,
+        };
+        return failed(kind, text);
+    }
+    let Some(served) = served else {
+        let tag = &open.call.place.state.tag;
+        return failed(WorkFailureKind::Work, format!("the handler did not do its work for {tag}"));
+    };
+    match opaque(&served.opaque) {
+        Ok(opaque) => HandlerAnswer::Done(HandlerWork {
+            claim: open.claim,
+            opaque,
+            keeps: (!served.keep.is_empty()).then(|| served.keep.as_str().into()),
+            reads: open.reads.into_iter().collect(),
+        }),
+        Err(text) => failed(WorkFailureKind::Work, text),
+    }
+}
+
+/// Reads opaque values; `None` for an empty text.
+fn opaque(text: &str) -> Result<Option<Arc<str>>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    if text.len() > MAX_OPAQUE {
+        return Err(format!("the opaque values of a state have at most {MAX_OPAQUE} octets"));
+    }
+    let values: Map<String, JsonValue> = serde_json::from_str(text)
+        .map_err(|error| format!("the opaque values are no JSON object: {error}"))?;
+    // One form for equal values: what other states depend on does not differ by blanks.
+    Ok(Some(serde_json::to_string(&values).unwrap_or_default().into()))
+}
+
+fn call_text(call: &ServedCall) -> String {
+    let phase = match call.phase {
+        CallPhase::Create => "create",
+        CallPhase::Delete => "delete",
+    };
+    let name = |name: &Option<SmolStr>| name.clone().unwrap_or_else(|| "*".into());
+    let (component, state) = (name(&call.component), name(&call.state));
+    format!("the {phase} calls of `{}` for {component}, {state}", call.service)
+}

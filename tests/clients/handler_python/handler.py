@@ -1,0 +1,96 @@
+"""A handler of services: it bridges ports. `handler.py SOCKET TYPE`, with PROTO_PATH as the folder of `holdfast/handler.proto`.
+
+THINK has it wait so many seconds before it answers, and READ has it read the status of the port first.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+
+import grpc
+
+sys.path.insert(0, os.environ["PROTO_PATH"])
+messages, services = grpc.protos_and_services("holdfast/handler.proto")
+
+THINK = float(os.environ.get("THINK", "0"))
+READ = "READ" in os.environ
+
+
+class Handler:
+    """One attached handler: what it says waits in `outbox`, and gRPC takes it from there."""
+
+    def __init__(self, socket, service):
+        self.stub = services.HandlerStub(grpc.insecure_channel(f"unix:{socket}"))
+        self.service = service
+        self.outbox = queue.SimpleQueue()
+
+    def run(self):
+        phases = (messages.PHASE_CREATE, messages.PHASE_DELETE)
+        wanted = os.environ.get("PHASES", "create").split(",")
+        calls = [
+            messages.ServedCalls(component="*", state="*", phase=phase)
+            for phase, name in zip(phases, ("create", "delete"))
+            if name in wanted
+        ]
+        served = messages.ServedType(type=self.service, calls=calls)
+        self.say(register=messages.Register(name=f"{self.service}-handler", types=[served]))
+        for message in self.stub.Attach(iter(self.outbox.get, None)):
+            kind = message.WhichOneof("message")
+            print(kind, str(getattr(message, kind)).replace("\n", " "), flush=True)
+            if kind == "ping":
+                self.say(pong=messages.Pong())
+            elif kind == "services_commit":
+                # Work takes time, and pings are answered meanwhile.
+                threading.Thread(target=self.work, args=(message.services_commit,), daemon=True).start()
+
+    def say(self, **message):
+        self.outbox.put(messages.FromHandler(**message))
+
+    def work(self, commit):
+        time.sleep(THINK)
+        served = []
+        for call in commit.calls:
+            params = json.loads(call.params)
+            if call.phase == messages.PHASE_DELETE:
+                keep = os.environ.get("KEEP", "")
+                if keep and os.path.exists(keep):
+                    served.append(messages.Served(call=call.call, keep=f"{keep} is there"))
+                else:
+                    served.append(messages.Served(call=call.call))
+                continue
+            if params["bridge"] == "refused":
+                reason = f"no bridge is called {params['bridge']}"
+                self.say(error=messages.Error(tid=commit.tid, reason=reason))
+                return
+            if READ:
+                self.read(commit, call, f"/interfaces/interface[name={params['port']}]/state/oper-status")
+            bridge, port = (
+                f"/interfaces/interface[name={params[name]}]" for name in ("bridge", "port")
+            )
+            self.edit(commit, call, f"{bridge}/type", "bridge")
+            self.edit(commit, call, f"{port}/enabled", True)
+            self.edit(commit, call, f"{port}/master", params["bridge"])
+            opaque = json.dumps({"mtu": 1400 + len(params["bridge"])})
+            served.append(messages.Served(call=call.call, opaque=opaque))
+        self.say(done=messages.Done(tid=commit.tid, served=served))
+
+    def edit(self, commit, call, path, value):
+        edit = messages.Edit(tid=commit.tid, call=call.call, path=path, json=json.dumps(value))
+        self.say(edit=edit)
+
+    def read(self, commit, call, path):
+        request = messages.ReadRequest(
+            tid=commit.tid, call=call.call, plane=messages.PLANE_STATE, path=path
+        )
+        leaves = {reply.path: json.loads(reply.json) for reply in self.stub.Read(request)}
+        print("read", leaves, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        Handler(*sys.argv[1:]).run()
+    except grpc.RpcError as error:
+        sys.exit(f"{error.code().name}: {error.details()}")

@@ -1,0 +1,169 @@
+//! Handlers of services for tests: the ones in other languages, and one that breaks the rules of the stream.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use holdfast_proto::holdfast::services as wire;
+use holdfast_proto::holdfast::services::from_handler::Message as Said;
+use holdfast_proto::holdfast::services::handler_client::HandlerClient;
+use holdfast_proto::holdfast::services::to_handler::Message as Heard;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+
+use crate::clients::client;
+use crate::eventually::WAIT_LIMIT;
+
+/// Messages that a test may say before the agent reads them.
+const OUTBOX_DEPTH: usize = 16;
+
+/// A process that serves the type `sized-port`. It ends with this.
+#[derive(Debug)]
+pub struct HandlerProcess {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl HandlerProcess {
+    /// Starts the handler in Python and waits until it has got the calls that waited for it.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn python(socket: &Path, variables: &[(&str, &str)]) -> Self {
+        let program = sources().join("handler_python/handler.py");
+        let mut command = Command::new(client("venv/bin/python"));
+        command.arg(program);
+        Self::start(command, socket, variables).await
+    }
+
+    /// Starts the handler in Go, as [`HandlerProcess::python`].
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn go(socket: &Path, variables: &[(&str, &str)]) -> Self {
+        Self::start(Command::new(client("handler")), socket, variables).await
+    }
+
+    async fn start(mut command: Command, socket: &Path, variables: &[(&str, &str)]) -> Self {
+        let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
+        command.arg(socket).arg("sized-port").env("PROTO_PATH", protos);
+        command.envs(variables.iter().copied());
+        let child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn();
+        let mut child = child.expect("the handler starts");
+        let stdout = child.stdout.take().expect("its output is a pipe");
+        let mut handler = Self { child, lines: BufReader::new(stdout).lines() };
+        handler.heard("synced").await;
+        handler
+    }
+
+    /// The next line of its output that begins with a word.
+    ///
+    /// # Panics
+    /// When the handler ends before, or says nothing for long.
+    pub async fn heard(&mut self, word: &str) -> String {
+        let next = async {
+            while let Some(line) = self.lines.next_line().await.expect("its output is text") {
+                if line.starts_with(word) {
+                    return line;
+                }
+            }
+            panic!("the handler has ended before `{word}`")
+        };
+        timeout(WAIT_LIMIT * 4, next).await.unwrap_or_else(|_| panic!("no `{word}` came"))
+    }
+
+    /// Kills the process, as a crash would.
+    ///
+    /// # Panics
+    /// When it cannot be killed.
+    pub async fn kill(&mut self) {
+        self.child.kill().await.expect("the process is ours");
+    }
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
+}
+
+/// A handler that says what a test wants.
+#[derive(Debug)]
+pub struct RawHandler {
+    outbox_tx: mpsc::Sender<wire::FromHandler>,
+    inbox: Streaming<wire::ToHandler>,
+    pub client: HandlerClient<Channel>,
+}
+
+impl RawHandler {
+    /// Attaches a handler for all work of the type `sized-port`.
+    ///
+    /// # Errors
+    /// The status that the agent answers with.
+    ///
+    /// # Panics
+    /// When the socket is not there.
+    pub async fn attach(socket: &Path) -> Result<Self, Status> {
+        let address = format!("unix:{}", socket.display());
+        let endpoint = Endpoint::from_shared(address).expect("the path is plain");
+        let channel = endpoint.connect().await.expect("the socket is there");
+        let mut client = HandlerClient::new(channel);
+        let (outbox_tx, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
+        let phase = wire::Phase::Create.into();
+        let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
+        let types = vec![wire::ServedType { r#type: "sized-port".into(), calls }];
+        let register = Said::Register(wire::Register { name: "raw".into(), types });
+        let register = wire::FromHandler { message: Some(register) };
+        outbox_tx.send(register).await.expect("there is room");
+        let inbox = client.attach(ReceiverStream::new(outbox_rx)).await?.into_inner();
+        let mut handler = Self { outbox_tx, inbox, client };
+        handler.next(|it| matches!(it, Heard::Synced(_)).then_some(())).await;
+        Ok(handler)
+    }
+
+    /// Says something.
+    ///
+    /// # Panics
+    /// When the stream has ended.
+    pub async fn say(&self, message: Said) {
+        let message = wire::FromHandler { message: Some(message) };
+        self.outbox_tx.send(message).await.expect("the stream is open");
+    }
+
+    /// The next message that is wanted.
+    ///
+    /// # Panics
+    /// When the stream ends before, or nothing comes for long.
+    pub async fn next<T>(&mut self, wanted: impl Fn(&Heard) -> Option<T>) -> T {
+        let next = async {
+            loop {
+                let message = self.inbox.message().await.expect("the stream is open");
+                let message = message.and_then(|it| it.message).expect("the stream goes on");
+                if let Some(found) = wanted(&message) {
+                    return found;
+                }
+            }
+        };
+        timeout(WAIT_LIMIT * 4, next).await.expect("the message comes")
+    }
+
+    /// The next transaction: its number.
+    pub async fn commit(&mut self) -> u64 {
+        let commit = |it: &Heard| match it {
+            Heard::ServicesCommit(commit) => Some(commit.tid),
+            _ => None,
+        };
+        self.next(commit).await
+    }
+
+    /// The next refusal: its code and its text.
+    pub async fn refusal(&mut self) -> (u32, String) {
+        let refusal = |it: &Heard| match it {
+            Heard::Refused(refused) => Some((refused.code, refused.text.clone())),
+            _ => None,
+        };
+        self.next(refusal).await
+    }
+}
