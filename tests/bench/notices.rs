@@ -1,4 +1,4 @@
-//! Delay of link events while the agent works on a large Set: the time at which one client is told, minus the time at
+//! Delay of link events while the agent works on a large Set: the time at which one client has its notice, minus the time at
 //! which a raw listener gets the message of the kernel.
 
 use std::fs::{self, File};
