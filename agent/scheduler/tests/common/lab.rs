@@ -11,6 +11,9 @@ use holdfast_scheduler::{
 
 use super::thing::{Thing, changes, delta, key, registry, thing, things};
 
+/// Deadlines until a transaction has to end: large plans are taken over and released in portions, each with one.
+const MAX_PORTIONS: usize = 10_000;
+
 /// An engine, and the system it manages.
 #[derive(Debug)]
 pub struct Lab {
@@ -111,7 +114,7 @@ impl Lab {
         let plan = self.engine.plan(delta)?;
         let (txn, step) = self.engine.start(plan, self.now());
         self.follow(step);
-        let mut patience = 100;
+        let mut patience = MAX_PORTIONS;
         while !self.finished.iter().any(|outcome| outcome.txn() == txn) && patience > 0 {
             patience -= 1;
             self.pass_time();
