@@ -42,6 +42,7 @@ mod routes;
 mod scenarios;
 mod service_cases;
 mod service_handlers;
+mod service_operations;
 mod service_waits;
 mod services;
 mod set;

@@ -75,7 +75,7 @@ impl CoreTask {
         let until = self.now().monotonic + rollback_after;
         let before = self.configuration.layers().clone();
         let name = format!("the commit `{id}`, which waits to be confirmed");
-        let _undertaking = self.undertakings.begin(name);
+        let _undertaking = self.undertakings.begin_without_actions(name);
         self.window = Some(Window { id: id.clone(), before, until, _undertaking });
         Some(id.clone())
     }

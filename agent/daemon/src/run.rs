@@ -43,7 +43,7 @@ use crate::{
     reboot::{RebootScope, Reboots},
     server,
     service_socket::{self, ServiceSocket, ServiceSocketError},
-    services::{self, Handlers, PackageInstaller, ServiceError},
+    services::{self, ActionResources, Handlers, PackageInstaller, ServiceError},
     settings::ImpersonationPolicy,
     settings::{RunSettings, TlsSettings},
     slots::Slots,
@@ -408,7 +408,12 @@ async fn start_core(
         undertakings: reboots.undertakings().clone(),
     };
     let core = Core::start(parts).await?;
-    let managed = (core.handle(), device.probes.clone(), handlers.clone());
+    let actions = ActionResources {
+        core: core.handle(),
+        probes: device.probes.clone(),
+        undertakings: reboots.undertakings().clone(),
+    };
+    let managed = (actions, handlers.clone());
     let trusted = services::trusted_signers(settings.service_trust.as_deref())?;
     let folder = settings.state.path();
     let installer = PackageInstaller::new(managed, (folder, trusted), (types, &installed));

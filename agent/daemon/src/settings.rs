@@ -17,7 +17,9 @@ use smol_str::SmolStr;
 
 use crate::reboot::RebootScope;
 
-pub use service::{InstanceAction, PackageAction, ServiceAction, ServiceRender, ServiceSettings};
+pub use service::{
+    ActionResult, InstanceAction, PackageAction, ServiceAction, ServiceRender, ServiceSettings,
+};
 pub use show::{Show, ShowContent, ShowSettings};
 
 /// The hidden subcommand that becomes the helper for the host name.

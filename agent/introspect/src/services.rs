@@ -82,7 +82,7 @@ impl Instances {
         key_states: &BTreeMap<Key, Shown>,
         (tag, plan): (&ServiceTag, &ServicePlan),
     ) -> Value {
-        let ServicePlan { version, leaving, failure, components } = plan;
+        let ServicePlan { version, leaving, failure, components, .. } = plan;
         let component = |component: &ComponentPlan| {
             let ComponentPlan { component_type, name, back_track, states, .. } = component;
             let state = |state: &StatePlan| {

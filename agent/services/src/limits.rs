@@ -82,6 +82,13 @@ pub static PARAMETERS_SIZE: Limit = Limit {
     reason: "libyang reads them as one document, and templates see all of them",
 };
 
+pub static OPAQUE_SIZE: Limit = Limit {
+    name: "opaque-size",
+    figure: 64 << 10,
+    unit: "octets in the saved values of an instance",
+    reason: "they lie in the row of its service plan, which each walk that changes something writes",
+};
+
 pub static READS: Limit = Limit {
     name: "reads",
     figure: 1000,

@@ -1,5 +1,8 @@
 //! Names that templates and expressions see.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use minijinja::Value as TemplateValue;
 use smol_str::SmolStr;
 
@@ -38,7 +41,7 @@ pub struct Scope {
     params: TemplateValue,
     service: TemplateValue,
     component: Option<TemplateValue>,
-    /// Values that handlers keep with the instance.
+    /// Values that actions and handlers keep with the instance.
     opaque: Vec<(SmolStr, TemplateValue)>,
     /// Variables of the tree, the innermost last; `item` is one of them.
     vars: Vec<(SmolStr, TemplateValue)>,

@@ -7,7 +7,7 @@
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
 //!
-//! Types with actions of handlers, or that save values, are refused: nothing does these yet.
+//! Types with actions of handlers are refused: nothing does these yet.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use crate::error::{PackageError, PackageErrors};
 use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
 use crate::parameters::ParametersError;
-use crate::walk::{self, Instance, Walked};
+use crate::walk::{self, CallIds, Instance, Walked};
 use crate::work::{WorkError, WorkErrorKind};
 
 /// End of the reason to refuse what is not built.
@@ -119,11 +119,9 @@ fn unsupported(package: &Package) -> Vec<PackageError> {
         let what = match state {
             StateOutline { action, delete, .. } => {
                 let mut actions = action.iter().chain(&delete.action);
-                let is_missing = |it: &Action| {
-                    !it.save.is_empty() || matches!(it.target, ActionTarget::Handler(_))
-                };
+                let is_missing = |it: &Action| matches!(it.target, ActionTarget::Handler(_));
                 actions.find(|it| is_missing(it))?;
-                "an action of a handler, or with `save`"
+                "an action of a handler"
             }
         };
         let reason = format!("the state has {what}, {UNSUPPORTED}");
@@ -135,8 +133,9 @@ fn unsupported(package: &Package) -> Vec<PackageError> {
 impl Services for ServiceTypes {
     fn walk(&self, request: &WalkRequest<'_>) -> WalkOutcome {
         let mut outcome = WalkOutcome::default();
+        let calls = CallIds::new(request.surroundings.now_ns);
         for it in &self.types {
-            it.walk(request, &mut outcome);
+            it.walk((request, &calls), &mut outcome);
         }
         outcome
     }
@@ -214,9 +213,12 @@ fn failure_kind(kind: WorkErrorKind) -> WorkFailureKind {
 
 type Entry = Arc<Branch<Provenance>>;
 
+/// A change for which instances are walked, and the identifiers of its calls.
+type Change<'a> = (&'a WalkRequest<'a>, &'a CallIds);
+
 impl ServiceType {
     /// Walks the instances of the type that differ, and those that are due.
-    fn walk(&self, request: &WalkRequest<'_>, outcome: &mut WalkOutcome) {
+    fn walk(&self, (request, calls): Change<'_>, outcome: &mut WalkOutcome) {
         let mut instances = self.differing(request.old, request.new);
         for tag in &request.surroundings.due {
             let Some(path) = self.path_of(tag) else { continue };
@@ -229,7 +231,8 @@ impl ServiceType {
         for (keys, old, new) in instances {
             let tag = self.package.tag(&key_text(&keys));
             let path = self.instance_path(&keys);
-            match self.walk_one(request, (&tag, &path), (old.as_ref(), new.as_ref())) {
+            let change = (request, calls);
+            match self.walk_one(change, (&tag, &path), (old.as_ref(), new.as_ref())) {
                 Ok(walked) => {
                     let before = request.book.get(&tag).map(|plan| &**plan);
                     outcome.claims.extend(walked.claims);
@@ -282,7 +285,7 @@ impl ServiceType {
     /// Walks one instance, whose entry was `old` and is `new`.
     fn walk_one(
         &self,
-        request: &WalkRequest<'_>,
+        (request, calls): Change<'_>,
         (tag, path): (&ServiceTag, &InstancePath),
         (old, new): (Option<&Entry>, Option<&Entry>),
     ) -> Result<Walked, WorkFailure> {
@@ -296,7 +299,7 @@ impl ServiceType {
             {
                 return Err(in_the_way(tag, path, plan));
             }
-            return self.leave(request, (tag, path), (old, leaving));
+            return self.leave((request, calls), (tag, path), (old, leaving));
         };
         if self.is_removed && before.is_none() && !request.surroundings.is_lenient {
             let text = format!("{tag}: the package of this type was removed");
@@ -325,14 +328,15 @@ impl ServiceType {
             let new = || walk::stored_plan(&self.package, surroundings.now_ns);
             return Ok(Walked { plan: Some(plan.unwrap_or_else(new)), ..Walked::default() });
         }
-        let instance = Instance { package: &self.package, tag, parameters, leaving: None };
+        let leaving = None;
+        let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
         walk::walk(&instance, request).map_err(|error| self.failed(path, &error))
     }
 
     /// Backs out an instance that is deleted or un-deployed: at once, unless it may have to do so in stages.
     fn leave(
         &self,
-        request: &WalkRequest<'_>,
+        (request, calls): Change<'_>,
         (tag, path): (&ServiceTag, &InstancePath),
         (old, leaving): (Option<&Entry>, Option<Arc<str>>),
     ) -> Result<Walked, WorkFailure> {
@@ -343,7 +347,7 @@ impl ServiceType {
             && let Ok(parameters) = self.package.parameters(document.as_bytes())
         {
             let leaving = Some(document);
-            let instance = Instance { package: &self.package, tag, parameters, leaving };
+            let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
             return walk::walk(&instance, request).map_err(|error| self.failed(path, &error));
         }
         let claims = request.claims.of_instance(tag).map(|(key, _)| (key.clone(), None)).collect();

@@ -15,7 +15,7 @@ use crate::value::Value;
 
 /// Form of the rows, the first item of each.
 const FORM: u64 = 3;
-/// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque values.
+/// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque and saved values.
 const EARLIER_FORMS: [u64; 2] = [1, 2];
 
 /// Key of the row of an instance.
@@ -28,7 +28,7 @@ pub(super) fn key(tag: &ServiceTag) -> Vec<u8> {
 }
 
 pub(super) fn write(plan: &ServicePlan) -> Vec<u8> {
-    let ServicePlan { version, leaving, failure, components } = plan;
+    let ServicePlan { version, leaving, failure, saved, components } = plan;
     let mut octets = Vec::new();
     let items = [
         Value::Uint(FORM),
@@ -36,9 +36,15 @@ pub(super) fn write(plan: &ServicePlan) -> Vec<u8> {
         optional(leaving.as_deref()),
         optional(failure.as_deref()),
         Value::List(components.iter().map(component).collect()),
+        Value::List(saved.iter().flat_map(saved_value).collect()),
     ];
     items.iter().for_each(|item| bytes::put_value(&mut octets, item));
     octets
+}
+
+/// Name of a saved value, and its content.
+fn saved_value((name, value): (&SmolStr, &Arc<str>)) -> [Value; 2] {
+    [Value::Str(name.clone()), Value::Str((&**value).into())]
 }
 
 fn component(component: &ComponentPlan) -> Value {
@@ -70,13 +76,15 @@ fn state(state: &StatePlan) -> Value {
     ]))
 }
 
-fn action(ActionPlan { id, phase, progress, call }: &ActionPlan) -> Value {
+fn action(ActionPlan { id, phase, progress, attempts, since_ns, call }: &ActionPlan) -> Value {
     let ActionCall { builtin, params, serial, timeout_s } = call;
     let progress = match progress {
         ActionProgress::Queued => Value::Bool(false),
         ActionProgress::Dispatched => Value::Bool(true),
         ActionProgress::Succeeded => Value::Empty,
         ActionProgress::Failed(reason) => Value::Str((&**reason).into()),
+        ActionProgress::InDoubt(reason) => flagged(false, reason),
+        ActionProgress::Cancelled(reason) => flagged(true, reason),
     };
     Value::List(Arc::new([
         Value::Uint(*id),
@@ -86,7 +94,14 @@ fn action(ActionPlan { id, phase, progress, call }: &ActionPlan) -> Value {
         Value::Str((&**params).into()),
         Value::Str((&**serial).into()),
         Value::Uint(*timeout_s),
+        Value::Uint(*attempts),
+        Value::Uint(*since_ns),
     ]))
+}
+
+/// Reason of a call that is cancelled or in doubt.
+fn flagged(is_cancelled: bool, reason: &str) -> Value {
+    Value::List(Arc::new([Value::Bool(is_cancelled), Value::Str(reason.into())]))
 }
 
 fn optional(text: Option<&str>) -> Value {
@@ -106,13 +121,22 @@ pub(super) fn read(
     if form != Value::Uint(FORM) && !EARLIER_FORMS.map(Value::Uint).contains(&form) {
         return Ok(None);
     }
-    let plan = ServicePlan {
+    let mut plan = ServicePlan {
         version: text(items.value()?)?,
         leaving: read_optional(&items.value()?)?,
         failure: read_optional(&items.value()?)?,
         components: list(&items.value()?)?.iter().map(read_component).collect::<Result<_, _>>()?,
+        ..ServicePlan::default()
     };
+    if form == Value::Uint(FORM) {
+        plan.saved = list(&items.value()?)?.chunks(2).map(read_saved).collect::<Result<_, _>>()?;
+    }
     Ok(Some((tag, plan)))
+}
+
+fn read_saved(pair: &[Value]) -> Result<(SmolStr, Arc<str>), &'static str> {
+    let [name, value] = pair else { return Err(FIELDS) };
+    Ok((text(name.clone())?, text(value.clone())?.as_str().into()))
 }
 
 fn read_component(value: &Value) -> Result<ComponentPlan, &'static str> {
@@ -150,7 +174,8 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
     if *value == Value::Empty {
         return Ok(None);
     }
-    let [id, is_delete, progress, builtin, params, serial, timeout] = list(value)? else {
+    let fields = list(value)?;
+    let [id, is_delete, progress, builtin, params, serial, timeout, later @ ..] = fields else {
         return Err(FIELDS);
     };
     let (Value::Uint(id), Value::Bool(is_delete), Value::Uint(timeout_s)) =
@@ -158,10 +183,24 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
     else {
         return Err(FIELDS);
     };
+    let (attempts, since_ns) = match later {
+        [] => (0, *id),
+        [Value::Uint(attempts), Value::Uint(since_ns)] => (*attempts, *since_ns),
+        _ => return Err(FIELDS),
+    };
     let progress = match progress {
         Value::Bool(false) => ActionProgress::Queued,
         Value::Bool(true) => ActionProgress::Dispatched,
         Value::Empty => ActionProgress::Succeeded,
+        Value::List(flagged) => match &flagged[..] {
+            [Value::Bool(false), Value::Str(reason)] => {
+                ActionProgress::InDoubt(reason.as_str().into())
+            }
+            [Value::Bool(true), Value::Str(reason)] => {
+                ActionProgress::Cancelled(reason.as_str().into())
+            }
+            _ => return Err(FIELDS),
+        },
         reason => ActionProgress::Failed(text(reason.clone())?.as_str().into()),
     };
     let call = ActionCall {
@@ -171,7 +210,7 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
         timeout_s: *timeout_s,
     };
     let phase = if *is_delete { ActionPhase::Delete } else { ActionPhase::Create };
-    Ok(Some(ActionPlan { id: *id, phase, progress, call }))
+    Ok(Some(ActionPlan { id: *id, phase, progress, attempts, since_ns, call }))
 }
 
 const FIELDS: &str = "a service plan has other fields";

@@ -3,6 +3,7 @@
 //! The configuration makes the *ground*, the union of everything but services, then has the instances walked whose
 //! parameters differ in it and those that are due, joins their claims, and makes the effective tree of all layers.
 
+mod action;
 mod handlers;
 mod plan;
 
@@ -10,13 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
+pub use self::action::{
+    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionUpdate, CallRef,
+};
 pub use self::handlers::{
     Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline,
     HandlerRefusal, HandlerWork, NeededCalls, ServedCall, Unanswered,
 };
 pub use self::plan::{
-    ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, Book, ComponentPlan,
-    PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
+    BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
 };
 use smol_str::SmolStr;
 
@@ -100,26 +103,6 @@ pub struct Surroundings {
     pub answers: Answers,
     /// Handlers may be asked for answers that are not at hand. Else the states wait.
     pub may_ask: bool,
-}
-
-/// News of an action that a state asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActionUpdate {
-    /// State of the action, by the name of its claim.
-    pub state: ClaimKey,
-    /// Identifies the call; news of an earlier call changes nothing.
-    pub id: u64,
-    pub event: ActionEvent,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ActionEvent {
-    /// It is about to begin.
-    Dispatched,
-    /// It has ended, with this result: a JSON document.
-    Ended(Arc<str>),
-    /// It could not be done, for this reason.
-    Failed(Arc<str>),
 }
 
 /// Component that an operator has back out by force.

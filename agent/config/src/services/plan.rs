@@ -3,12 +3,14 @@
 //! The *book* has the plan of each instance, beside the claims in the layers: both are stored, rolled back and rebased
 //! together. Section 4 of `agent/services/SERVICES.md` is the specification.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
+use super::action::{ActionPlan, CallRef};
 use crate::claims::ServiceTag;
 
 /// Progress of one instance.
@@ -20,6 +22,8 @@ pub struct ServicePlan {
     pub leaving: Option<Arc<str>>,
     /// Reason for which nothing could be evaluated.
     pub failure: Option<Arc<str>>,
+    /// Values that actions have saved, as JSON documents, by the names that expressions use.
+    pub saved: BTreeMap<SmolStr, Arc<str>>,
     /// Components in the order in which they joined, `self` first.
     pub components: Vec<ComponentPlan>,
 }
@@ -61,70 +65,6 @@ pub struct StatePlan {
     pub action: Option<ActionPlan>,
     /// Values that its handler keeps with it: a JSON object, empty for none.
     pub opaque: Arc<str>,
-}
-
-/// Action of a state: work outside of the configuration, done once when the state is reached or left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActionPlan {
-    /// Identifies the call: the time at which it was asked for, in nanoseconds since 1970.
-    pub id: u64,
-    pub phase: ActionPhase,
-    pub progress: ActionProgress,
-    pub call: ActionCall,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ActionPhase {
-    Create,
-    Delete,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ActionProgress {
-    /// It waits for the objects of its state, or for its turn.
-    Queued,
-    /// It may have begun.
-    Dispatched,
-    Succeeded,
-    /// The text is the reason.
-    Failed(Arc<str>),
-}
-
-/// What is asked of the action, fixed when its state was reached or left.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActionCall {
-    /// Name of the builtin action.
-    pub builtin: SmolStr,
-    /// Values by the names of the parameters: a JSON object.
-    pub params: Arc<str>,
-    /// Actions with equal texts run one after the other; empty for none.
-    pub serial: Arc<str>,
-    /// Longest time that it may take, in seconds.
-    pub timeout_s: u64,
-}
-
-impl ActionPlan {
-    /// Name of its status in the model.
-    pub fn status(&self) -> &'static str {
-        match (&self.progress, self.phase) {
-            (ActionProgress::Failed(_), _) => "failed",
-            (ActionProgress::Succeeded, ActionPhase::Create) => "create-reached",
-            (ActionProgress::Succeeded, ActionPhase::Delete) => "delete-reached",
-            (_, ActionPhase::Create) => "create-init",
-            (_, ActionPhase::Delete) => "delete-init",
-        }
-    }
-
-    pub fn is_under_way(&self) -> bool {
-        matches!(self.progress, ActionProgress::Queued | ActionProgress::Dispatched)
-    }
-
-    pub fn failure(&self) -> Option<&Arc<str>> {
-        match &self.progress {
-            ActionProgress::Failed(reason) => Some(reason),
-            _ => None,
-        }
-    }
 }
 
 /// Status of a state, as readers see it.
@@ -191,6 +131,16 @@ impl ServicePlan {
 
     pub fn component(&self, component_type: &str, name: &str) -> Option<&ComponentPlan> {
         self.components.iter().find(|component| component.is(component_type, name))
+    }
+
+    /// The call of each state that has asked for an action.
+    pub fn calls(&self) -> impl Iterator<Item = CallRef<'_>> {
+        self.components.iter().flat_map(|component| {
+            component.states.iter().filter_map(move |state| {
+                let action = state.action.as_ref()?;
+                Some(CallRef { component, state, action })
+            })
+        })
     }
 }
 

@@ -1,8 +1,10 @@
-//! Service plans as native state: `/service-state/plan`, and the status in each instance.
+//! Service plans as native state: `/service-state/plan`, the queue of their actions, and the status in each instance.
 
 use std::collections::BTreeMap;
 
-use holdfast_config::services::{Book, ComponentPlan, READY, SELF, ServicePlan, StateStatus};
+use holdfast_config::services::{
+    ActionProgress, Book, CallRef, ComponentPlan, READY, SELF, ServicePlan, StateStatus,
+};
 use holdfast_config::{
     Configuration, Elem, InstancePath, Layers, Models, Name, Path, ServiceTag, Value,
 };
@@ -38,7 +40,7 @@ fn items(
     tag: &ServiceTag,
     plan: &ServicePlan,
 ) -> BTreeMap<InstancePath, Option<Value>> {
-    let mut items = BTreeMap::new();
+    let mut items = queue_items(models, tag, plan);
     let own = [Elem::new("service-state"), Elem::new("plan").key("service", tag.to_string())];
     let mut add = |elems: Vec<Elem>, value: Option<Value>| {
         items.extend(models.native.resolve_write(&Path { elems }).ok().map(|path| (path, value)));
@@ -85,6 +87,41 @@ fn items(
         }
     }
     items
+}
+
+/// Entries of `/service-state/queue`: the calls of a plan but for those that have succeeded.
+fn queue_items(
+    models: &Models,
+    tag: &ServiceTag,
+    plan: &ServicePlan,
+) -> BTreeMap<InstancePath, Option<Value>> {
+    let text = |text: &str| Value::Str(text.into());
+    let is_listed = |it: &CallRef<'_>| it.action.progress != ActionProgress::Succeeded;
+    let entry = |CallRef { component, state, action }: CallRef<'_>| {
+        let entry = Elem::new("queue").key("id", action.id.to_string());
+        let path = Path { elems: vec![Elem::new("service-state"), entry] };
+        let leaves = [
+            ("service", text(&tag.to_string())),
+            ("component-type", text(&component.component_type)),
+            ("component", text(&component.name)),
+            ("state", text(&state.name)),
+            ("phase", Value::Enum(Name::of(action.phase.name()))),
+            ("action", text(&action.call.builtin)),
+            ("status", Value::Enum(Name::of(action.progress.name()))),
+            ("attempts", Value::Uint(action.attempts)),
+            ("since", Value::Uint(action.since_ns)),
+        ];
+        let failure = action.failure().map(|failure| ("text", text(failure)));
+        let leaf = |(name, value): (&str, Value)| {
+            let elems = path.elems.iter().cloned().chain([Elem::new(name)]).collect();
+            (Path { elems }, Some(value))
+        };
+        let leaves: Vec<_> = leaves.into_iter().chain(failure).map(leaf).collect();
+        std::iter::once((path, None)).chain(leaves)
+    };
+    let items = plan.calls().filter(is_listed).flat_map(entry);
+    let resolved = |(path, value)| Some((models.native.resolve_write(&path).ok()?, value));
+    items.filter_map(resolved).collect()
 }
 
 fn status(status: StateStatus) -> Value {

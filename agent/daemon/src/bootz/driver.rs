@@ -157,7 +157,7 @@ impl<D: Datastore> Driver<D> {
         let actions = decide(&mut self.client, event);
         self.undertaking = match (self.client.state(), self.undertaking.take()) {
             (State::Idle | State::Waiting, _) => None,
-            (_, None) => Some(self.reboots.undertakings().begin("a bootstrap")),
+            (_, None) => Some(self.reboots.undertakings().begin_without_actions("a bootstrap")),
             (_, begun) => begun,
         };
         for action in actions {

@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{failure, services};
 use crate::services::{
-    InstallError, LoadedPackage, Modification, OperationError, Operations, PackageInstaller, Place,
-    Progress,
+    CallEntry, InstallError, LoadedPackage, Modification, OperationError, Operations,
+    PackageInstaller, Place, Progress,
 };
-use crate::settings::InstanceAction;
+use crate::settings::{ActionResult, InstanceAction};
 
 /// Address of all operations on instances; the body is an [`InstanceAction`].
 pub(super) const ADDRESS: &str = "/services";
@@ -145,7 +145,17 @@ async fn answer<C: Datastore>(
                 operations.force_back_track(caller, operation, acknowledge_inconsistent).await?;
             progress(&left)
         }
+        InstanceAction::Reschedule { id } => call(&operations.reschedule(caller, id).await?),
+        InstanceAction::Cancel { id } => call(&operations.cancel(caller, id).await?),
+        InstanceAction::Resolve { id, result } => {
+            let is_done = result == ActionResult::Done;
+            call(&operations.resolve(caller, id, is_done).await?)
+        }
     })
+}
+
+fn call(CallEntry { state, action }: &CallEntry) -> String {
+    services::queue_line(state, action)
 }
 
 fn place(component: [String; 2], state: Option<String>) -> Place {

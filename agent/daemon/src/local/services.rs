@@ -2,15 +2,33 @@
 
 use std::fmt::Write as _;
 
-use holdfast_config::ServiceTag;
-use holdfast_config::services::{Book, SELF, ServicePlan, StatePlan, StateStatus};
+use holdfast_config::services::{
+    ActionPlan, ActionProgress, Book, SELF, ServicePlan, StatePlan, StateStatus,
+};
+use holdfast_config::{ClaimKey, ServiceTag};
 
 /// A line of the table: component, state, status, and what it waits for or failed with.
 type Line = [String; 4];
 
-/// The service plan of each instance, ascending by name.
+/// The service plan of each instance, ascending by name, and the queue of their actions.
 pub(super) fn table(book: &Book) -> String {
-    book.iter().map(|(tag, plan)| plan_table(tag, plan)).collect()
+    let plans: String = book.iter().map(|(tag, plan)| plan_table(tag, plan)).collect();
+    let calls = book.iter().flat_map(|(tag, plan)| plan.calls().map(move |call| (tag, call)));
+    let listed = calls.filter(|(_, call)| call.action.progress != ActionProgress::Succeeded);
+    let lines: Vec<String> =
+        listed.map(|(tag, call)| queue_line(&call.key(tag), call.action)).collect();
+    match lines.is_empty() {
+        true => plans,
+        false => format!("{plans}queue of actions\n{}", lines.concat()),
+    }
+}
+
+/// An entry of the queue: its id, state, action and status.
+pub(super) fn queue_line(state: &ClaimKey, action: &ActionPlan) -> String {
+    let ActionPlan { id, phase, progress, attempts, call, .. } = action;
+    let reason = progress.failure().map(|it| format!("  ({it})")).unwrap_or_default();
+    let (phase, name, builtin) = (phase.name(), progress.name(), &call.builtin);
+    format!("  {id}  {state}  {phase} {builtin}  {name}, attempts {attempts}{reason}\n")
 }
 
 /// The service plan of one instance.

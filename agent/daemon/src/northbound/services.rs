@@ -1,7 +1,10 @@
 //! `holdfast.services.v1.Operations`: operations on service instances.
 
 use holdfast_base::Caller;
-use holdfast_config::services::{ComponentPlan, ServicePlan, StatePlan, StateStatus};
+use holdfast_config::ClaimKey;
+use holdfast_config::services::{
+    ActionProgress, ComponentPlan, ServicePlan, StatePlan, StateStatus,
+};
 use holdfast_core::Datastore;
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::operations_server::Operations as OperationsRpc;
@@ -9,7 +12,7 @@ use tonic::{Request, Response, Status};
 
 use super::extensions::plan::preview_message;
 use super::status::Refusal;
-use crate::services::{Modification, OperationError, Operations, Place, Progress};
+use crate::services::{CallEntry, Modification, OperationError, Operations, Place, Progress};
 
 /// Serves the operations from a datastore.
 #[derive(Debug)]
@@ -101,6 +104,65 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         let instance = instance(&left.map_err(Refusal::from)?);
         Ok(Response::new(wire::ForceBackTrackResponse { instance }))
     }
+
+    async fn reschedule(
+        &self,
+        request: Request<wire::RescheduleRequest>,
+    ) -> Result<Response<wire::RescheduleResponse>, Status> {
+        let caller = caller(&request, "Reschedule of actions")?;
+        let entry = self.0.reschedule(&caller, request.into_inner().id).await;
+        let call = Some(call(entry.map_err(Refusal::from)?));
+        Ok(Response::new(wire::RescheduleResponse { call }))
+    }
+
+    async fn cancel(
+        &self,
+        request: Request<wire::CancelRequest>,
+    ) -> Result<Response<wire::CancelResponse>, Status> {
+        let caller = caller(&request, "Cancel of actions")?;
+        let entry = self.0.cancel(&caller, request.into_inner().id).await;
+        let call = Some(call(entry.map_err(Refusal::from)?));
+        Ok(Response::new(wire::CancelResponse { call }))
+    }
+
+    async fn resolve(
+        &self,
+        request: Request<wire::ResolveRequest>,
+    ) -> Result<Response<wire::ResolveResponse>, Status> {
+        let caller = caller(&request, "Resolve of actions")?;
+        let wire::ResolveRequest { id, result } = request.into_inner();
+        let is_done = match wire::resolve_request::Result::try_from(result) {
+            Ok(wire::resolve_request::Result::Done) => true,
+            Ok(wire::resolve_request::Result::Failed) => false,
+            _ => return Err(Refusal::invalid("`result` is RESULT_DONE or RESULT_FAILED").into()),
+        };
+        let entry = self.0.resolve(&caller, id, is_done).await;
+        let call = Some(call(entry.map_err(Refusal::from)?));
+        Ok(Response::new(wire::ResolveResponse { call }))
+    }
+}
+
+fn call(entry: CallEntry) -> wire::Call {
+    let CallEntry { state: ClaimKey { tag, component, state }, action } = entry;
+    let status = match action.progress {
+        ActionProgress::Queued => wire::CallStatus::Queued,
+        ActionProgress::Dispatched => wire::CallStatus::Dispatched,
+        ActionProgress::Succeeded => wire::CallStatus::Succeeded,
+        ActionProgress::Failed(_) => wire::CallStatus::Failed,
+        ActionProgress::InDoubt(_) => wire::CallStatus::InDoubt,
+        ActionProgress::Cancelled(_) => wire::CallStatus::Cancelled,
+    };
+    let [component_type, component] = component.map(Into::into);
+    wire::Call {
+        id: action.id,
+        service: tag.to_string(),
+        component_type,
+        component,
+        state: state.into(),
+        status: status.into(),
+        attempts: action.attempts,
+        text: action.failure().map(ToString::to_string).unwrap_or_default(),
+    }
 }
 
 const PLACE_FORM: &str = "`component_type` and `component` go together, and `state` needs them";
@@ -138,7 +200,7 @@ fn modification(modification: Modification) -> wire::Modification {
 }
 
 fn instance(Progress { tag, plan }: &Progress) -> Option<wire::Instance> {
-    let ServicePlan { version, leaving, failure, components } = &**plan.as_ref()?;
+    let ServicePlan { version, leaving, failure, components, .. } = &**plan.as_ref()?;
     Some(wire::Instance {
         service: tag.to_string(),
         version: version.to_string(),

@@ -21,7 +21,6 @@ use holdfast_base::{Caller, ErrorChain, now_ns};
 use holdfast_bootz::cms::{self, CmsError};
 use holdfast_config::ServiceTag;
 use holdfast_core::{CommitError, CoreHandle, Datastore, Intent};
-use holdfast_platform::probe::Probes;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, Version};
 use holdfast_services::{Package, PackageFiles, ServiceTypes};
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable};
@@ -36,9 +35,10 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
+use super::actions::{self, ActionResources};
 use super::handlers::Handlers;
 use super::offered::read_archive;
-use super::{ServiceError, actions, applied, conductor, digest_text, rendering};
+use super::{ServiceError, applied, conductor, digest_text, rendering};
 use crate::executable;
 
 /// Time for the check of a package by a process of its own. The largest package takes a second.
@@ -78,7 +78,7 @@ pub struct PackageInstaller(Arc<Shared>);
 
 struct Shared {
     core: CoreHandle,
-    probes: Probes,
+    actions: ActionResources,
     handlers: Handlers,
     /// Certificates of the signers of packages, or of their authorities.
     trusted: Vec<CertificateDer<'static>>,
@@ -116,18 +116,19 @@ impl fmt::Debug for PackageInstaller {
 impl PackageInstaller {
     /// An installer beside the types of the start; their walks and actions begin.
     pub fn new(
-        (core, probes, handlers): (CoreHandle, Probes, Handlers),
+        (actions, handlers): (ActionResources, Handlers),
         (folder, trusted): (&Path, Vec<CertificateDer<'static>>),
         (types, installed): (ServiceTypes, &BTreeMap<String, Artefact>),
     ) -> Self {
         let digest = |(name, it): (&String, &Artefact)| (name.into(), digest_text(&it.content));
         let installed = installed.iter().map(digest).collect();
         sweep(folder);
+        let core = actions.core.clone();
         handlers.begin(core.clone());
-        let tasks = (!types.is_empty()).then(|| begin(&core, &probes, &handlers));
+        let tasks = (!types.is_empty()).then(|| begin(&actions, &handlers));
         let state = Mutex::new(InstallerState { types, installed, tasks });
         let folder = folder.to_path_buf();
-        Self(Arc::new(Shared { core, probes, handlers, trusted, folder, state }))
+        Self(Arc::new(Shared { core, actions, handlers, trusted, folder, state }))
     }
 
     /// Handlers of the types.
@@ -176,8 +177,7 @@ impl PackageInstaller {
         info!(service = %name, %version, digest, caller = %caller.name, "installed a type of services");
         state.types = types;
         state.installed.insert(name, digest);
-        let Shared { core, probes, handlers, .. } = &*self.0;
-        state.tasks.get_or_insert_with(|| begin(core, probes, handlers));
+        state.tasks.get_or_insert_with(|| begin(&self.0.actions, &self.0.handlers));
         Ok(summary)
     }
 
@@ -303,10 +303,11 @@ impl InstallerState {
     }
 }
 
-fn begin(core: &CoreHandle, probes: &Probes, handlers: &Handlers) -> [AbortOnDropHandle<()>; 3] {
+fn begin(resources: &ActionResources, handlers: &Handlers) -> [AbortOnDropHandle<()>; 3] {
+    let core = &resources.core;
     [
         conductor::conduct(core.clone(), handlers.clone()),
-        actions::carry_out(core.clone(), probes.clone()),
+        actions::carry_out(resources.clone()),
         applied::show(core.clone()),
     ]
 }

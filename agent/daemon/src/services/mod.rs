@@ -18,10 +18,11 @@ mod rendering;
 mod tests;
 mod waits;
 
+pub use actions::ActionResources;
 pub use handlers::Handlers;
 pub use installer::{InstallError, LoadedPackage, PackageInstaller};
 pub use offered::{load, trusted_signers};
-pub use operations::{Modification, OperationError, Operations, Place, Progress};
+pub use operations::{CallEntry, Modification, OperationError, Operations, Place, Progress};
 
 use std::fs;
 use std::io;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::{Deserialize, Serialize};
 
 use super::StateDir;
@@ -124,6 +124,30 @@ pub enum InstanceAction {
         #[arg(long)]
         acknowledge_inconsistent: bool,
     },
+    /// Ask again for an action that failed, was cancelled or is in doubt
+    Reschedule {
+        /// Identifier of the call in the queue
+        id: u64,
+    },
+    /// Cancel an action that was not dispatched
+    Cancel {
+        /// Identifier of the call in the queue
+        id: u64,
+    },
+    /// Say what came of an action that failed, was cancelled or is in doubt
+    Resolve {
+        /// Identifier of the call in the queue
+        id: u64,
+        /// What came of it
+        result: ActionResult,
+    },
+}
+
+/// What came of an action, as an operator knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub enum ActionResult {
+    Done,
+    Failed,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -1,14 +1,17 @@
 //! Actions of states: when they are asked for, and what waits for them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    ActionEvent, ActionPhase, ActionPlan, ActionUpdate, StatePlan, Surroundings,
+    ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionUpdate, Applied, CallRef,
+    StatePlan, Surroundings,
 };
 use holdfast_config::{ClaimKey, Configuration, Layers, layer_rows_diff};
 
 use super::plans::{
-    ACME, ALL_READY, ATTACHED, PORT, SIZE, SIZED, UP, acme, box_with, due, has, plan, see, settle,
+    ACME, ALL_READY, ATTACHED, FixedBox, PORT, SIZE, SIZED, UP, acme, box_with, due, has, plan,
+    see, settle,
 };
 use super::types::{made, refused, set};
 
@@ -160,4 +163,123 @@ fn actions_are_stored() {
         let (layers, unknown) = Layers::from_rows(configuration.models(), rows).unwrap();
         assert_eq!((&layers.book, unknown), (&configuration.layers().book, 0));
     }
+}
+
+/// A box whose state `attached` saves what its probe received, and whose state `sized` puts it out.
+fn saving() -> Configuration {
+    let ping = PING.replace("SYNC", "sync = true, save = { share = \"result.received\" }");
+    let outline = PORT.replace("GATE", "");
+    let line = format!("name = \"attached\"\n  action = {ping}");
+    let outline = outline.replace("name = \"attached\"", &line);
+    let size = "interface {{ component.name }}\n  mtu {{ 1000 + share * 100 }}\n";
+    see(&box_with(&outline, size), UP)
+}
+
+fn saved(configuration: &Configuration) -> String {
+    format!("{:?}", configuration.layers().book.get(&acme()).unwrap().saved)
+}
+
+#[test]
+fn values_that_an_action_saves_are_names_in_later_states() {
+    let done = ended(&set(&saving(), ACME), 4);
+    assert_eq!((made(&done), saved(&done)), (SIZED.to_owned(), r#"{"share": "4"}"#.to_owned()));
+    let rows = layer_rows_diff(done.models(), &Layers::new(), done.layers());
+    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
+    let (layers, _) = Layers::from_rows(done.models(), rows).unwrap();
+    assert_eq!(&layers.book, &done.layers().book);
+    let still = redeployed(&done);
+    assert_eq!((made(&still), saved(&still)), (SIZED.to_owned(), saved(&done)));
+
+    let missing = after(&set(&saving(), ACME), ActionEvent::Ended("{}".into()), 3);
+    assert!(action(&missing).failure().is_some(), "{:?}", action(&missing));
+    let large = format!(r#"{{"received": {:?}}}"#, "9".repeat(70_000));
+    let size = PING.replace("result.received > 0", "true");
+    let outline = PORT.replace("GATE", "");
+    let save = size.replace("SYNC", "sync = true, save = { share = \"result.received\" }");
+    let line = format!("name = \"attached\"\n  action = {save}");
+    let asked = see(&box_with(&outline.replace("name = \"attached\"", &line), SIZE), UP);
+    let refused = after(&set(&asked, ACME), ActionEvent::Ended(large.into()), 3);
+    let reason = action(&refused).failure().cloned().unwrap();
+    assert!(reason.contains("more than 65536 octets in the saved values"), "{reason}");
+    assert_eq!(saved(&refused), "{}");
+}
+
+// proves sv.B67, sv.B69, sv.B70
+#[test]
+fn operators_decide_on_calls_that_do_not_go_on() {
+    let asked = set(&create_action(true), ACME);
+    let event = |before: &Configuration, event| after(before, event, 3);
+    let cancelled = event(&asked, ActionEvent::Cancelled("cancelled by ops".into()));
+    assert_eq!(action(&cancelled).status(), "failed");
+    let still = event(&cancelled, ActionEvent::Dispatched);
+    assert_eq!(action(&still), action(&cancelled), "it does not begin any more");
+    let again = event(&cancelled, ActionEvent::Rescheduled);
+    assert_ne!(action(&again).id, action(&cancelled).id);
+    assert_eq!((action(&again).progress.name(), action(&again).attempts), ("queued", 0));
+
+    let begun = event(&again, ActionEvent::Dispatched);
+    assert_eq!((action(&begun).progress.name(), action(&begun).attempts), ("dispatched", 1));
+    for late in [ActionEvent::Cancelled("late".into()), ActionEvent::Rescheduled] {
+        assert_eq!(action(&event(&begun, late)), action(&begun), "it may have been done");
+    }
+    let lost = event(&begun, ActionEvent::Lost("the agent ended".into()));
+    assert_eq!((action(&lost).progress.name(), action(&lost).status()), ("in-doubt", "failed"));
+    assert_eq!(action(&settle(&lost, &UP)), action(&lost), "nothing repeats it");
+    assert_eq!(action(&redeployed(&lost)), action(&lost), "nor does a redeployment");
+    assert_eq!(made(&lost), ATTACHED);
+    assert_eq!(made(&event(&lost, ActionEvent::Resolved(Ok(())))), SIZED);
+    let failed = event(&lost, ActionEvent::Resolved(Err("failed, as ops says".into())));
+    assert_eq!(action(&failed).progress, ActionProgress::Failed("failed, as ops says".into()));
+    let again = event(&failed, ActionEvent::Rescheduled);
+    assert_eq!(action(&event(&again, ActionEvent::Dispatched)).attempts, 2);
+}
+
+// proves sv.B101
+#[test]
+fn an_object_that_is_refused_cancels_the_calls_that_were_not_dispatched() {
+    let asked = set(&create_action(true), ACME);
+    let refusing = |applied| FixedBox { status: "UP", unapplied: Some(("attached", applied)) };
+    let pending = settle(&asked, &refusing(Applied::Pending("link eth1".into())));
+    assert_eq!(action(&pending).progress, ActionProgress::Queued);
+    let refused = refusing(Applied::Failed("port eth1: EINVAL".into()));
+    let cancelled = settle(&asked, &refused);
+    assert_eq!(action(&cancelled).progress, ActionProgress::Cancelled("port eth1: EINVAL".into()));
+    let begun = after(&asked, ActionEvent::Dispatched, 3);
+    assert_eq!(action(&settle(&begun, &refused)).progress, ActionProgress::Dispatched);
+    let again = redeployed(&settle(&cancelled, &UP));
+    assert_eq!(action(&again).progress, ActionProgress::Queued);
+}
+
+#[test]
+fn calls_of_one_change_have_identifiers_of_their_own() {
+    let line = format!("action = {}", PING.replace("SYNC", "sync = false"));
+    let both = see(&acting(&line), UP);
+    let both = set(&both, ACME);
+    let both = set(&see(&both, UP), r#"update bolt {"port":"eth2","bridge":"br0"}"#);
+    let ids = |before: &Configuration| {
+        let plans = before.layers().book.iter();
+        plans
+            .flat_map(|(_, plan)| plan.calls().map(|it| it.action.id).collect::<Vec<_>>())
+            .collect::<BTreeSet<_>>()
+    };
+    let tags = both.layers().book.iter().map(|(tag, _)| tag.clone()).collect();
+    let failed: Vec<_> = both
+        .layers()
+        .book
+        .iter()
+        .flat_map(|(tag, plan)| {
+            let failed = |it: CallRef<'_>| ActionUpdate {
+                state: it.key(tag),
+                id: it.action.id,
+                event: ActionEvent::Failed("no".into()),
+            };
+            plan.calls().map(failed).collect::<Vec<_>>()
+        })
+        .collect();
+    let surroundings = Surroundings { actions: failed, due: tags, ..due(UP, 3) };
+    let failed = both.clone().with_surroundings(surroundings.clone()).walked().unwrap();
+    let retries =
+        Surroundings { actions: Vec::new(), retries_actions: true, now_ns: 9, ..surroundings };
+    let again = failed.with_surroundings(retries).walked().unwrap();
+    assert_eq!(ids(&again), BTreeSet::from([9, 10]));
 }

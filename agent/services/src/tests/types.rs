@@ -306,30 +306,7 @@ fn a_rollback_brings_the_claims_back_and_a_rebase_keeps_both() {
 }
 
 #[test]
-fn packages_whose_actions_save_values_are_refused() {
-    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    let staged = r#"
-[[component]]
-type = "port"
-  [[component.state]]
-  name = "attached"
-  action = { builtin = "ping", params = { destination = "'192.0.2.1'" }, save = { sent = "result.sent" } }
-  work = "main.cli"
-[[tree]]
-create = { type = "port", name = "params.port" }
-"#;
-    let staged = format!("{}{staged}", OUTLINE.replace("work = \"main.cli\"\n", ""));
-    let files = files([
-        ("service.toml", staged.as_str()),
-        ("access@2026-11-24.yang", YANG),
-        ("templates/main.cli", TEMPLATE),
-    ]);
-    let errors = types.add(&files).unwrap_err().to_string();
-    assert!(
-        errors.contains("the state has an action of a handler, or with `save`, which this version"),
-        "{errors}"
-    );
-    assert!(types.is_empty());
+fn a_template_that_reads_without_state_of_the_box_is_refused() {
     let reading = "{{ config('/interfaces/interface[name={}]/mtu', params.bridge) }}";
     let reading = fresh(&format!("interface {{{{ params.bridge }}}}\n  mtu {reading}\n"));
     refused(&reading, r#"update acme {"bridge":"br0"}"#, &["failed in access 1.0.0"]);

@@ -1,23 +1,27 @@
 //! Actions: calls for work outside of the configuration, and what comes of them.
 //!
 //! ```text
-//! state is reached, or left --> queued --> dispatched --> ended: `result` decides --> succeeded
-//!                                                   |                        ` failed
-//!                                                   ` failed
+//! state is reached, or left --> queued --> dispatched --> ended: `result` decides --> succeeded, `save`
+//!                                  |            |                        ` failed
+//!                                  |            ` failed, or in doubt after a restart
+//!                                  ` cancelled
 //! ```
 //!
 //! A walk asks for an action and notes what came of it. The queue of the agent carries it out, and reports by a walk.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionUpdate, StatePlan,
+    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress as Progress, Applied,
+    StatePlan,
 };
 use minijinja::Value as TemplateValue;
 
 use super::Walk;
 use crate::convert;
+use crate::limits::OPAQUE_SIZE;
 use crate::outline::{Action, ActionTarget, SELF, StateOutline};
 use crate::tree::Component;
 use crate::work::WorkError;
@@ -25,59 +29,141 @@ use crate::work::WorkError;
 /// Name of the result of an action in expressions.
 const RESULT: &str = "result";
 
+/// Identifiers of the calls of one change, which no two calls of the box share.
+#[derive(Debug)]
+pub(crate) struct CallIds(Cell<u64>);
+
+impl CallIds {
+    /// Identifiers from the time of the walks on. Instances are walked in one change at a time, which takes longer than
+    /// there are nanoseconds for each of its calls.
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self(Cell::new(now_ns))
+    }
+
+    fn next(&self) -> u64 {
+        let next = self.0.get();
+        self.0.set(next.saturating_add(1));
+        next
+    }
+}
+
 impl Walk<'_> {
-    /// Notes what came of actions, and asks again for those that failed where an operator wants that.
-    pub(super) fn update_actions(&mut self) -> Result<(), WorkError> {
+    /// Notes what came of actions, and asks again for those that an operator wants again. True when one has saved a value.
+    pub(super) fn update_actions(&mut self) -> Result<bool, WorkError> {
+        let before = self.own.plan().saved.clone();
         for part in self.parts.clone() {
             for (outline, state) in self.states(&part) {
                 let Some(action) = &state.action else { continue };
                 let key = self.key(&part, &state.name);
                 let updates = &self.request.surroundings.actions;
-                let update = updates.iter().find(|it| it.id == action.id && it.state == key);
-                let progress = match update {
-                    Some(update) => self.progress(&part, (&outline, action.phase), update),
-                    None if self.request.surroundings.retries_actions
-                        && action.failure().is_some() =>
-                    {
-                        let action = self.call(&part, &outline, action.phase)?;
-                        self.change(&part, &state.name, |state| state.action = action);
-                        continue;
-                    }
+                let mut updates = updates.iter().filter(|it| it.id == action.id && it.state == key);
+                let update = updates.find(|it| it.event.fits(&action.progress));
+                let retries = self.request.surroundings.retries_actions
+                    && matches!(action.progress, Progress::Failed(_) | Progress::Cancelled(_));
+                let after = match update.map(|it| &it.event) {
+                    Some(ActionEvent::Rescheduled) => self.call_again(&part, (&outline, action))?,
+                    Some(event) => Some(self.after(&part, (&outline, action), event)),
+                    None if retries => self.call_again(&part, (&outline, action))?,
                     None => continue,
                 };
-                self.change(&part, &state.name, |state| {
-                    state.action.iter_mut().for_each(|it| it.progress = progress.clone());
-                });
+                self.change(&part, &state.name, |state| state.action = after);
             }
         }
-        Ok(())
+        Ok(self.own.plan().saved != before)
     }
 
-    /// What an event makes of an action: the result is judged by the expression of its state.
-    fn progress(
+    /// The call in place of one that has not succeeded.
+    fn call_again(
+        &self,
+        part: &Component,
+        (outline, action): (&StateOutline, &ActionPlan),
+    ) -> Result<Option<ActionPlan>, WorkError> {
+        let next = self.call(part, outline, action.phase)?;
+        Ok(next.map(|next| ActionPlan { attempts: action.attempts, ..next }))
+    }
+
+    /// The call after an event that fits it.
+    fn after(
+        &self,
+        part: &Component,
+        (outline, action): (&StateOutline, &ActionPlan),
+        event: &ActionEvent,
+    ) -> ActionPlan {
+        let progress = match event {
+            ActionEvent::Dispatched => Progress::Dispatched,
+            ActionEvent::Failed(reason) | ActionEvent::Resolved(Err(reason)) => {
+                Progress::Failed(Arc::clone(reason))
+            }
+            ActionEvent::Lost(reason) => Progress::InDoubt(Arc::clone(reason)),
+            ActionEvent::Cancelled(reason) => Progress::Cancelled(Arc::clone(reason)),
+            ActionEvent::Resolved(Ok(())) => Progress::Succeeded,
+            ActionEvent::Ended(result) => match self.judge(part, (outline, action.phase), result) {
+                Ok(()) => Progress::Succeeded,
+                Err(reason) => Progress::Failed(reason),
+            },
+            ActionEvent::Rescheduled => return action.clone(),
+        };
+        let attempts = action.attempts + u64::from(progress == Progress::Dispatched);
+        let since_ns = self.request.surroundings.now_ns;
+        ActionPlan { progress, attempts, since_ns, ..action.clone() }
+    }
+
+    /// Judges the result of an action by the expression of its state, and saves what is to be kept of one that succeeds.
+    fn judge(
         &self,
         part: &Component,
         (outline, phase): (&StateOutline, ActionPhase),
-        update: &ActionUpdate,
-    ) -> ActionProgress {
-        let result = match &update.event {
-            ActionEvent::Dispatched => return ActionProgress::Dispatched,
-            ActionEvent::Failed(reason) => return ActionProgress::Failed(Arc::clone(reason)),
-            ActionEvent::Ended(result) => result,
-        };
-        let Some(condition) = action_of(outline, phase).and_then(|it| it.result.as_ref()) else {
-            return ActionProgress::Succeeded;
-        };
+        result: &str,
+    ) -> Result<(), Arc<str>> {
+        let Some(action) = action_of(outline, phase) else { return Ok(()) };
         let value = serde_json::from_str::<TemplateValue>(result).unwrap_or_default();
         let scope = self.scope_of(part).with(RESULT, value);
-        match self.instance.package.condition(condition, &scope, &self.facts) {
-            Ok(true) => ActionProgress::Succeeded,
-            Ok(false) => {
-                let text = format!("`{}` is false of {result}", condition.text);
-                ActionProgress::Failed(text.into())
+        let package = self.instance.package;
+        if let Some(condition) = &action.result {
+            let is_success = package.condition(condition, &scope, &self.facts);
+            if !is_success.map_err(|error| self.text_of(&error))? {
+                return Err(format!("`{}` is false of {result}", condition.text).into());
             }
-            Err(error) => ActionProgress::Failed(self.text_of(&error)),
         }
+        let mut saved = self.own.plan().saved.clone();
+        for (name, expression) in &action.save {
+            let value = package.evaluate(expression, &scope, &self.facts);
+            let value = value.map_err(|error| self.text_of(&error))?;
+            let text = serde_json::to_string(&value)
+                .map_err(|error| Arc::from(format!("`{name}` cannot be saved: {error}")))?;
+            saved.insert(name.clone(), text.into());
+        }
+        let size = saved.iter().map(|(name, value)| name.len() + value.len()).sum();
+        OPAQUE_SIZE.check(size).map_err(|error| Arc::from(error.to_string()))?;
+        self.own.plan().saved = saved;
+        Ok(())
+    }
+
+    /// Cancels the calls of the instance that were not dispatched, if an object of it was refused. Those that this walk
+    /// has asked for stay until the next one.
+    pub(super) fn cancel_calls(&self) {
+        let Some(refused) = self.refused_object() else { return };
+        let now_ns = self.request.surroundings.now_ns;
+        let is_earlier = |it: &&mut ActionPlan| it.progress == Progress::Queued && it.id < now_ns;
+        let mut plan = self.own.plan();
+        let states = plan.components.iter_mut().flat_map(|it| &mut it.states);
+        for action in states.filter_map(|it| it.action.as_mut()).filter(is_earlier) {
+            (action.progress, action.since_ns) = (Progress::Cancelled(refused.clone()), now_ns);
+        }
+    }
+
+    /// The first object of claims that stay as they are which was refused.
+    fn refused_object(&self) -> Option<Arc<str>> {
+        self.parts
+            .iter()
+            .flat_map(|part| self.states(part).into_iter().map(move |it| (part, it)))
+            .filter(|(_, (_, state))| state.is_reached)
+            .map(|(part, (_, state))| self.key(part, &state.name))
+            .filter(|key| !self.claims.contains_key(key))
+            .find_map(|key| match self.applied(&key) {
+                Applied::Failed(text) => Some(text),
+                Applied::Done | Applied::Pending(_) => None,
+            })
     }
 
     /// The call of the action that a state has for this phase, with its parameters as they are now.
@@ -102,8 +188,9 @@ impl Walk<'_> {
             serial: serial.into(),
             timeout_s: action.timeout.as_secs(),
         };
-        let id = self.request.surroundings.now_ns;
-        Ok(Some(ActionPlan { id, phase, progress: ActionProgress::Queued, call }))
+        let (id, since_ns) = (self.instance.calls.next(), self.request.surroundings.now_ns);
+        let (progress, attempts) = (Progress::Queued, 0);
+        Ok(Some(ActionPlan { id, phase, progress, attempts, since_ns, call }))
     }
 
     /// Delete action that keeps a component from backing out further: one that is `sync`, and where no state is left to be
@@ -117,7 +204,7 @@ impl Walk<'_> {
             let action = state.action.filter(|it| it.phase == ActionPhase::Delete)?;
             let is_sync = outline.delete.action.is_some_and(|it| it.sync);
             let is_waited_for = is_last || is_sync;
-            let is_in_the_way = action.progress != ActionProgress::Succeeded && is_waited_for;
+            let is_in_the_way = action.progress != Progress::Succeeded && is_waited_for;
             (is_in_the_way && !self.is_forced(part, &state.name)).then(|| waits_text(&state.name))
         };
         self.states(part).into_iter().find_map(in_the_way)
@@ -153,7 +240,7 @@ fn action_of(outline: &StateOutline, phase: ActionPhase) -> Option<&Action> {
 pub(super) fn in_the_way(outline: &StateOutline, state: &StatePlan) -> Option<Arc<str>> {
     outline.action.as_ref().filter(|action| action.sync)?;
     let action = state.action.as_ref()?;
-    (action.progress != ActionProgress::Succeeded).then(|| waits_text(&state.name))
+    (action.progress != Progress::Succeeded).then(|| waits_text(&state.name))
 }
 
 fn waits_text(state: &str) -> Arc<str> {

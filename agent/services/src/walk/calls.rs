@@ -166,7 +166,7 @@ impl Walk<'_> {
         let is_own = |component: &ComponentPlan, state: &StatePlan| {
             component.is(&part.component_type, &part.name) && state.name == outline.name
         };
-        let (mut others, mut own) = (Opaque::new(), "".into());
+        let (mut others, mut own) = (saved_of(&plan), "".into());
         'states: for component in &plan.components {
             for state in &component.states {
                 if is_own(component, state) {
@@ -190,12 +190,18 @@ impl Walk<'_> {
         }
     }
 
-    /// Opaque values of the instance; of two with one name, that of the later state.
+    /// Values that actions have saved, and opaque values of handlers, which hide those of their names; of two of these with
+    /// one name, that of the later state.
     pub(super) fn opaque_values(&self) -> Vec<(SmolStr, TemplateValue)> {
         let plan = self.own.plan();
         let states = plan.components.iter().flat_map(|component| &component.states);
-        states.flat_map(opaque_of).collect::<Opaque>().into_iter().collect()
+        saved_of(&plan).into_iter().chain(states.flat_map(opaque_of)).collect::<Opaque>().into_iter().collect()
     }
+}
+
+fn saved_of(plan: &ServicePlan) -> Opaque {
+    let value = |text: &str| serde_json::from_str(text).unwrap_or_default();
+    plan.saved.iter().map(|(name, text)| (name.clone(), value(text))).collect()
 }
 
 fn opaque_of(state: &StatePlan) -> Opaque {

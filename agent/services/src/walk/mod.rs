@@ -42,11 +42,14 @@ use crate::tree::{Component, Variables};
 use crate::work::{WorkError, WorkErrorKind};
 use crate::{Facts, Output};
 
+pub(crate) use self::actions::CallIds;
+
 /// Instance to be walked.
 #[derive(Debug)]
 pub(crate) struct Instance<'a> {
     pub(crate) package: &'a Package,
     pub(crate) tag: &'a ServiceTag,
+    pub(crate) calls: &'a CallIds,
     pub(crate) parameters: Parameters,
     /// Parameters as a document, of an instance that is deleted or un-deployed.
     pub(crate) leaving: Option<Arc<str>>,
@@ -125,10 +128,11 @@ pub(crate) fn walk(
 ) -> Result<Walked, WorkError> {
     let before = request.book.get(instance.tag).map(|plan| (**plan).clone()).unwrap_or_default();
     let own = Arc::new(WalkFacts::new(request, before));
+    let scope = Scope::of_instance(&instance.parameters, instance.leaving.is_some());
     let mut walk = Walk {
         instance,
         request,
-        scope: Scope::of_instance(&instance.parameters, instance.leaving.is_some()),
+        scope,
         facts: own.clone(),
         own,
         outlines: outlines(instance.package),
@@ -180,13 +184,17 @@ impl Walk<'_> {
             None => self.synthesize()?,
         }
         self.force();
-        self.update_actions()?;
+        // The tree may depend on what an action has saved.
+        if self.update_actions()? && self.instance.leaving.is_none() {
+            self.synthesize()?;
+        }
         loop {
             let mut moved = self.back_track()?;
             if self.instance.leaving.is_none() {
                 moved |= self.advance()?;
             }
             if !moved {
+                self.cancel_calls();
                 return Ok(());
             }
         }

@@ -11,6 +11,8 @@ use holdfast_platform::probe::{
 use serde::Deserialize;
 use serde_json::json;
 
+/// Name of the action.
+pub(super) const PING: &str = "ping";
 /// The most packets of one ping: a probe tells whether a host answers, and is no load.
 const MAX_COUNT: u32 = 1000;
 /// The most octets behind the ICMP header: what fits into one Ethernet frame of IPv6.

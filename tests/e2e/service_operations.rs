@@ -1,0 +1,111 @@
+//! Operations on service instances and on the queue of their actions, from clients to the kernel.
+
+use std::time::Duration;
+
+use holdfast_tests::agent::AgentProcess;
+use holdfast_tests::clients::{Gnmic, grpcurl};
+use holdfast_tests::eventually::eventually;
+use holdfast_tests::netns::Netns;
+use holdfast_tests::services::{answer_with, operate, packed, plans_with, update};
+use tempfile::TempDir;
+
+const NORTH: &str = "holdfast_native:/services/uplink[name=north]";
+const PARAMETERS: &str = r#"{"port": "eth9", "address": "192.0.2.0/31", "peer": "192.0.2.1", "prefix": ["198.51.100.0/24"]}"#;
+const QUEUE: [&str; 5] =
+    ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state/queue"];
+
+/// An agent with the package of the example `uplink`, on a box whose port is up and has a far end.
+async fn with_uplinks(net: &Netns, far: &Netns, packages: &TempDir) -> (AgentProcess, Gnmic) {
+    net.add_cable("eth9", far, "peer9");
+    far.ip("link set peer9 up");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    update(&gnmic, "holdfast_native:/interfaces/interface[name=eth9]", r#"{"enabled": true}"#)
+        .await;
+    let is_up = || net.ip_json("link show dev eth9")[0]["operstate"] == "UP";
+    eventually("the port is up", is_up).await;
+    (agent, gnmic)
+}
+
+/// The identifier of the only call in the queue.
+async fn call_id(gnmic: &Gnmic) -> String {
+    let queue = gnmic.json(&QUEUE).await.to_string();
+    let (_, id) = queue.split_once(r#":id":""#).unwrap();
+    id.split('"').next().unwrap().to_owned()
+}
+
+fn has_route(net: &Netns) -> bool {
+    net.ip("route show 198.51.100.0/24").contains("via 192.0.2.1 dev eth9")
+}
+
+// proves sv.B67
+#[tokio::test]
+async fn a_failed_action_stays_in_the_queue_until_an_operator_decides() {
+    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let (agent, gnmic) = with_uplinks(&net, &far, &packages).await;
+    update(&gnmic, NORTH, PARAMETERS).await;
+    let failed = ["status\":\"failed\"", "attempts\":\"1\"", "uplink[name='north']", "probed"];
+    answer_with(&gnmic, &QUEUE, &failed).await;
+    let first = call_id(&gnmic).await;
+    let shown = agent.show("services");
+    let line = format!(
+        "queue of actions\n  {first}  uplink[name='north'] (uplink eth9, probed)  create ping  failed, attempts 1"
+    );
+    assert!(shown.contains(&line), "{shown}");
+
+    let refused = operate(&agent, &["cancel", &first]).unwrap_err();
+    assert!(refused.contains("is failed"), "{refused}");
+    let refused = operate(&agent, &["reschedule", "7"]).unwrap_err();
+    assert!(refused.contains("there is no call 7"), "{refused}");
+    let again = operate(&agent, &["reschedule", &first]).unwrap();
+    assert!(again.contains("queued, attempts 1") && !again.contains(&first), "{again}");
+    answer_with(&gnmic, &QUEUE, &["status\":\"failed\"", "attempts\":\"2\""]).await;
+    let second = call_id(&gnmic).await;
+    assert!(!has_route(&net));
+    let request = |result: &str| format!(r#"{{"id": "{second}", "result": "{result}"}}"#);
+    let resolve = ["holdfast.services.v1.Operations/Resolve"];
+    let refused = grpcurl(&agent, &resolve, &request("RESULT_UNSET")).await.unwrap_err();
+    assert!(refused.contains("InvalidArgument"), "{refused}");
+    let done = grpcurl(&agent, &resolve, &request("RESULT_DONE")).await.unwrap();
+    assert!(done.contains("CALL_STATUS_SUCCEEDED"), "{done}");
+    eventually("the state behind it is reached", || has_route(&net)).await;
+    let gone = gnmic.json(&QUEUE).await.to_string();
+    assert!(!gone.contains("attempts"), "{gone}");
+    assert!(!agent.show("services").contains("queue"));
+}
+
+// proves sv.B70
+#[tokio::test]
+async fn a_probe_that_a_restart_cuts_off_is_repeated_because_that_does_no_harm() {
+    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let (mut agent, gnmic) = with_uplinks(&net, &far, &packages).await;
+    far.ip("address add 192.0.2.1/31 dev peer9");
+    update(&gnmic, NORTH, PARAMETERS).await;
+    answer_with(&gnmic, &QUEUE, &["status\":\"dispatched\"", "attempts\":\"1\""]).await;
+    agent.kill();
+    agent.restart().await;
+    let gnmic = Gnmic::for_admin(&agent);
+    answer_with(&gnmic, &QUEUE, &["status\":\"dispatched\"", "attempts\":\"2\""]).await;
+    eventually("the far end has answered", || has_route(&net)).await;
+}
+
+// proves sv.B76
+#[tokio::test]
+async fn actions_wait_until_a_commit_is_confirmed_and_say_so() {
+    const WINDOW: [&str; 5] =
+        ["--commit-id", "trial", "--commit-request", "--rollback-duration", "600s"];
+    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let (agent, gnmic) = with_uplinks(&net, &far, &packages).await;
+    far.ip("address add 192.0.2.1/31 dev peer9");
+    let set = ["--update-path", NORTH, "--update-value", PARAMETERS];
+    gnmic.run(&[&["-e", "json_ietf", "set"][..], &WINDOW, &set].concat()).await;
+    plans_with(&gnmic, &["the commit `trial`, which waits to be confirmed", "\"queued\""]).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    plans_with(&gnmic, &["status\":\"queued\"", "attempts\":\"0\""]).await;
+    gnmic.run(&["set", "--commit-id", "trial", "--commit-confirm"]).await;
+    eventually("the far end has answered", || has_route(&net)).await;
+    let shown = gnmic.json(&holdfast_tests::services::READ_PLANS).await.to_string();
+    assert!(!shown.contains("queue-pause"), "{shown}");
+    drop(agent);
+}
