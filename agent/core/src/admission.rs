@@ -87,7 +87,7 @@ impl CoreTask {
             }
             _ => return Ok(RequestKind::Change),
         };
-        let CommitOptions { expected_plan, confirmation, election } = &request.options;
+        let CommitOptions { expected_plan, confirmation, election, .. } = &request.options;
         let dry_run = matches!(request.reply, ReplySender::Preview(_));
         match election {
             Some(election) if dry_run => self.elections.check(election)?,

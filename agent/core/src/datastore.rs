@@ -8,7 +8,8 @@ use std::sync::Arc;
 use holdfast_base::Caller;
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Models, Value};
+use holdfast_config::services::Applied;
+use holdfast_config::{ClaimKey, Configuration, InstancePath, Models, ServiceTag, Value};
 use holdfast_scheduler::ValueStatus;
 use holdfast_telemetry::{BoundaryReceiver, Revision};
 use smol_str::SmolStr;
@@ -66,6 +67,13 @@ pub trait Datastore: Clone + Send + Sync + 'static {
         intent: Intent,
         options: CommitOptions,
     ) -> impl Future<Output = Result<Preview, CommitError>> + Send;
+
+    /// Reads the whole box again and repairs what differs; then finds the states of service instances of which some object is
+    /// not in the kernel, each with the first of these.
+    fn unapplied(
+        &self,
+        services: BTreeSet<ServiceTag>,
+    ) -> impl Future<Output = Result<Vec<(ClaimKey, Applied)>, CommitError>> + Send;
 
     /// Carries out a change of any layers as one transaction.
     fn change(

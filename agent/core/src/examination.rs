@@ -9,7 +9,7 @@ use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::Surroundings;
+use holdfast_config::services::{ChangeAuthor, Surroundings};
 use holdfast_config::tree::Child;
 use holdfast_config::{
     Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, Layers, Models,
@@ -19,7 +19,7 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
     ModelError, ObjectError, ObjectKeys, ObjectValues, Profiles, Registry, VethPairs,
 };
-use holdfast_scheduler::{Engine, IntentChange, Key, Owner, PlanError, SharedValue};
+use holdfast_scheduler::{Author, Engine, IntentChange, Key, Owner, PlanError, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use tokio::task::{JoinError, spawn_blocking};
 
@@ -128,7 +128,8 @@ impl CoreTask {
             _ => Values::new(),
         };
         let (pairs, cancel) = (Arc::clone(&self.pairs), intent.cancel());
-        let (surrounded, state) = self.with_surroundings(&intent, &commit.rounds);
+        let author = commit.reply.author();
+        let (surrounded, state) = self.with_surroundings(&intent, (&commit.rounds, &author));
         let examined = spawn_blocking(move || {
             let (intent, applied) = {
                 let applied = intent.apply(&surrounded);
@@ -167,7 +168,7 @@ impl CoreTask {
     fn with_surroundings(
         &self,
         intent: &Intent,
-        rounds: &HandlerRounds,
+        (rounds, author): (&HandlerRounds, &Author),
     ) -> (Configuration, Option<Arc<ObservedBox>>) {
         let configuration = self.configuration.clone();
         if !configuration.has_services() {
@@ -181,7 +182,9 @@ impl CoreTask {
         });
         let answers = self.answers(intent, rounds);
         let observed = Arc::<ObservedBox>::clone(&state);
-        let surroundings = intent.surroundings((observed, answers), now_ns());
+        let Author { client, trace } = author;
+        let author = ChangeAuthor { user: client.as_str().into(), trace: trace.as_str().into() };
+        let surroundings = intent.surroundings((observed, answers), author, now_ns());
         (configuration.with_surroundings(surroundings), Some(state))
     }
 }

@@ -7,7 +7,7 @@ use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    ActionUpdate, Answers, BoxState, ForcedBackTrack, Services, Surroundings,
+    ActionUpdate, Answers, BoxState, ChangeAuthor, ForcedBackTrack, Services, Surroundings,
 };
 use holdfast_config::{
     BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
@@ -68,8 +68,10 @@ pub struct Walks {
     pub forced: BTreeMap<ServiceTag, ForcedBackTrack>,
     /// What came of actions.
     pub actions: Vec<ActionUpdate>,
-    /// An operator wants it: work that fails refuses the change, as in a Set, and failed actions are asked for again.
+    /// An operator wants it, and failed actions are asked for again.
     pub is_redeployment: bool,
+    /// Work that fails is a failed state, also where an operator wants the walk; else it refuses that, as a Set.
+    pub is_lenient: bool,
 }
 
 impl Intent {
@@ -156,12 +158,15 @@ impl Intent {
     pub(super) fn surroundings(
         &self,
         (state, answers): (Arc<dyn BoxState>, Answers),
+        author: ChangeAuthor,
         now_ns: u64,
     ) -> Surroundings {
-        let Walks { due, refused, forced, actions, is_redeployment } = match self {
+        let walks = match self {
             Self::Walk(walks) => walks.clone(),
             _ => Walks::default(),
         };
+        let Walks { due, refused, forced, actions, is_redeployment, is_lenient } = walks;
+        let is_by_itself = matches!(self, Self::Walk(_)) && !is_redeployment;
         let resurrected = match self {
             Self::Resurrect { service, .. } => Some(service.clone()),
             _ => None,
@@ -170,7 +175,7 @@ impl Intent {
         let is_lenient = match self {
             Self::Boot { change, .. } => matches!(change, BootChange::GoBack),
             Self::Edit(_) | Self::Resurrect { .. } => false,
-            Self::Walk(_) => !is_redeployment,
+            Self::Walk(_) => is_lenient || !is_redeployment,
             _ => true,
         };
         Surroundings {
@@ -182,6 +187,7 @@ impl Intent {
             forced,
             resurrected,
             actions,
+            author: (!is_by_itself).then_some(author),
             retries_actions: is_redeployment,
             answers,
             may_ask: !is_lenient || matches!(self, Self::Walk(_)),

@@ -43,7 +43,10 @@ use std::sync::Arc;
 use holdfast_base::Caller;
 use holdfast_config::edit::{Edit, EditErrors};
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Models, Namespace, Value};
+use holdfast_config::services::{Applied, BoxState};
+use holdfast_config::{
+    ClaimKey, Configuration, InstancePath, Models, Namespace, ServiceTag, Value,
+};
 use holdfast_platform::Collector;
 use holdfast_platform::descriptors::credential;
 use holdfast_platform::objects::Registry;
@@ -355,6 +358,18 @@ impl Datastore for CoreHandle {
         let (answer, answered) = oneshot::channel();
         self.send(caller, intent, options, ReplySender::Preview(answer))?;
         answered.await.unwrap_or(Err(CommitError::Stopped))
+    }
+
+    async fn unapplied(
+        &self,
+        services: BTreeSet<ServiceTag>,
+    ) -> Result<Vec<(ClaimKey, Applied)>, CommitError> {
+        self.resync().await?;
+        let state = self.observed_box();
+        let claims = state.configuration().layers().claims();
+        let keys = services.iter().flat_map(|tag| claims.of_instance(tag)).map(|(key, _)| key);
+        let applied = keys.map(|key| (key.clone(), state.applied(key)));
+        Ok(applied.filter(|(_, applied)| *applied != Applied::Done).collect())
     }
 
     async fn change(&self, caller: &Caller, intent: Intent) -> Result<CommitStamp, CommitError> {

@@ -16,6 +16,8 @@ pub struct CommitOptions {
     pub confirmation: Option<Confirmation>,
     /// Role and election id of the writer, for master arbitration.
     pub election: Option<Election>,
+    /// Name that the client gives the change in logs and histories.
+    pub trace: Option<SmolStr>,
 }
 
 /// One step in the life of a commit that must be confirmed.

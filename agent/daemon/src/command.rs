@@ -18,8 +18,9 @@ use crate::{
     prompt::{self, PromptError},
     services::{self, ServiceError},
     settings::{
-        BootzAction, BootzCommandSettings, FactoryResetSettings, Position, ServiceAction,
-        ServiceSettings, ShowSettings, StateDir, SwitchSettings, UserAction, UserSettings,
+        BootzAction, BootzCommandSettings, FactoryResetSettings, InstanceAction, Position,
+        ServiceAction, ServiceSettings, ShowSettings, StateDir, SwitchSettings, UserAction,
+        UserSettings,
     },
     users::{Password, PasswordError, UserError, check_name},
 };
@@ -120,6 +121,12 @@ pub fn bootz(settings: &BootzCommandSettings) -> Result<(), CommandError> {
 /// When something is wrong with the package, a file cannot be read or written, or the agent refuses.
 pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
     let client = Client::new(&settings.state.socket());
+    if let ServiceAction::Instance(action @ InstanceAction::Watch { .. }) = &settings.action {
+        return match asynchronously(client.follow(action, print_part))? {
+            Err(ClientError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            followed => Ok(followed?),
+        };
+    }
     print(&match &settings.action {
         ServiceAction::Package(action) => services::run(action)?,
         ServiceAction::Instance(action) => asynchronously(client.operate(action))??,
@@ -228,9 +235,14 @@ fn asynchronously<T>(work: impl Future<Output = T>) -> Result<T, CommandError> {
 
 /// Prints to standard output; a reader that has seen enough is no failure.
 fn print(text: &str) -> Result<(), CommandError> {
-    let mut output = io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    match print_part(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CommandError::Print(error)),
         _ => Ok(()),
     }
+}
+
+/// Prints a part of an answer that goes on.
+fn print_part(text: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush())
 }

@@ -25,7 +25,7 @@ use crate::error::{PackageError, PackageErrors};
 use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
 use crate::parameters::ParametersError;
-use crate::walk::{self, CallIds, Instance, Walked};
+use crate::walk::{self, CallIds, Instance, Walked, record};
 use crate::work::{WorkError, WorkErrorKind};
 
 /// End of the reason to refuse what is not built.
@@ -233,8 +233,9 @@ impl ServiceType {
             let path = self.instance_path(&keys);
             let change = (request, calls);
             match self.walk_one(change, (&tag, &path), (old.as_ref(), new.as_ref())) {
-                Ok(walked) => {
+                Ok(mut walked) => {
                     let before = request.book.get(&tag).map(|plan| &**plan);
+                    record::note(&mut walked, before, request.surroundings);
                     outcome.claims.extend(walked.claims);
                     if walked.plan.as_ref() != before {
                         outcome.plans.push((tag.clone(), walked.plan));

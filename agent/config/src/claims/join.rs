@@ -1,6 +1,6 @@
 //! The join of the claims of one origin, and its ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use imbl::OrdMap;
 use smallvec::SmallVec;
@@ -236,6 +236,18 @@ impl Join {
         self.ledger.branch_mut(schema, path, &Holders::default()).given = given;
     }
 
+    /// Claims that hold something at or below a path. An entry has the holders of its keys, so that nothing below it is
+    /// looked at.
+    pub(super) fn holders_below(&self, path: &InstancePath) -> BTreeSet<ClaimNumber> {
+        let mut found: BTreeSet<_> = self.holders(path).into_iter().collect();
+        if is_container(path)
+            && let Some(NodeRef::Branch(branch)) = self.ledger.get(path)
+        {
+            collect_holders(branch, &mut found);
+        }
+        found
+    }
+
     /// Claims that hold a leaf, an entry by its keys, or a presence container.
     pub(super) fn holders(&self, path: &InstancePath) -> SmallVec<[ClaimNumber; 2]> {
         if let Some(Holders(numbers)) = self.presence.get(path) {
@@ -253,6 +265,17 @@ impl Join {
             _ => None,
         };
         leaf.map(|leaf| leaf.meta.0.clone()).unwrap_or_default()
+    }
+}
+
+/// Adds the holders of all leaves of a branch.
+fn collect_holders(branch: &Branch<Holders>, found: &mut BTreeSet<ClaimNumber>) {
+    for (_, child) in branch.children() {
+        match child {
+            Child::Leaf(leaf) => found.extend(&leaf.meta.0),
+            Child::Container(inner) => collect_holders(inner, found),
+            Child::List(list) => list.iter().for_each(|(_, entry)| collect_holders(entry, found)),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -311,6 +311,12 @@ impl Claims {
         let mut keys: Vec<_> = numbers.iter().filter_map(|it| self.names.get(it)).collect();
         keys.sort();
         keys
+    }
+
+    /// Instances that hold something at or below a path.
+    fn below(&self, origin: Origin, path: &InstancePath) -> BTreeSet<ServiceTag> {
+        let keys = self.join(origin).holders_below(path).into_iter();
+        keys.filter_map(|number| Some(self.names.get(&number)?.tag.clone())).collect()
     }
 
     /// Leaves, keys included, of which the last replacement changed the holders: what tests check instead of time.

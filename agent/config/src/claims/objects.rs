@@ -31,6 +31,15 @@ impl Claims {
         }
         objects
     }
+
+    /// Names of the instances that ask for leaves of a native object.
+    pub fn owners(&self, models: &Models, object: &InstancePath) -> BTreeSet<ServiceTag> {
+        let mut owners: BTreeSet<_> = self.below(Origin::Native, object);
+        for path in models.map.up_path(object) {
+            owners.extend(self.below(Origin::OpenConfig, &path));
+        }
+        owners
+    }
 }
 
 impl Claim {

@@ -8,14 +8,14 @@ use super::PLAN_CODE;
 use super::bytes::{self, RowReader};
 use crate::claims::ServiceTag;
 use crate::services::{
-    ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, ComponentPlan, ServicePlan,
-    StatePlan,
+    ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, ComponentPlan, InstanceRecord,
+    LogLine, ServicePlan, StatePlan,
 };
 use crate::value::Value;
 
 /// Form of the rows, the first item of each.
 const FORM: u64 = 3;
-/// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque and saved values.
+/// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque and saved values and the record.
 const EARLIER_FORMS: [u64; 2] = [1, 2];
 
 /// Key of the row of an instance.
@@ -28,7 +28,7 @@ pub(super) fn key(tag: &ServiceTag) -> Vec<u8> {
 }
 
 pub(super) fn write(plan: &ServicePlan) -> Vec<u8> {
-    let ServicePlan { version, leaving, failure, saved, components } = plan;
+    let ServicePlan { version, leaving, failure, saved, record, components } = plan;
     let mut octets = Vec::new();
     let items = [
         Value::Uint(FORM),
@@ -37,9 +37,24 @@ pub(super) fn write(plan: &ServicePlan) -> Vec<u8> {
         optional(failure.as_deref()),
         Value::List(components.iter().map(component).collect()),
         Value::List(saved.iter().flat_map(saved_value).collect()),
+        self::record(record),
     ];
     items.iter().for_each(|item| bytes::put_value(&mut octets, item));
     octets
+}
+
+fn record(record: &InstanceRecord) -> Value {
+    let InstanceRecord { created_ns, last_run_ns, last_user, trace, first_line, log } = record;
+    let line =
+        |LogLine { time_ns, text }: &LogLine| [Value::Uint(*time_ns), Value::Str((&**text).into())];
+    Value::List(Arc::new([
+        Value::Uint(*created_ns),
+        Value::Uint(*last_run_ns),
+        Value::Str(last_user.clone()),
+        Value::Str(trace.clone()),
+        Value::Uint(*first_line),
+        Value::List(log.iter().flat_map(line).collect()),
+    ]))
 }
 
 /// Name of a saved value, and its content.
@@ -130,8 +145,37 @@ pub(super) fn read(
     };
     if form == Value::Uint(FORM) {
         plan.saved = list(&items.value()?)?.chunks(2).map(read_saved).collect::<Result<_, _>>()?;
+        plan.record = read_record(&items.value()?)?;
     }
     Ok(Some((tag, plan)))
+}
+
+fn read_record(value: &Value) -> Result<InstanceRecord, &'static str> {
+    let [
+        Value::Uint(created_ns),
+        Value::Uint(last_run_ns),
+        Value::Str(last_user),
+        Value::Str(trace),
+        Value::Uint(first_line),
+        Value::List(log),
+    ] = list(value)?
+    else {
+        return Err(FIELDS);
+    };
+    let line = |pair: &[Value]| match pair {
+        [Value::Uint(time_ns), Value::Str(text)] => {
+            Ok(LogLine { time_ns: *time_ns, text: text.as_str().into() })
+        }
+        _ => Err(FIELDS),
+    };
+    Ok(InstanceRecord {
+        created_ns: *created_ns,
+        last_run_ns: *last_run_ns,
+        last_user: last_user.clone(),
+        trace: trace.clone(),
+        first_line: *first_line,
+        log: log.chunks(2).map(line).collect::<Result<_, _>>()?,
+    })
 }
 
 fn read_saved(pair: &[Value]) -> Result<(SmolStr, Arc<str>), &'static str> {

@@ -6,6 +6,7 @@
 mod action;
 mod handlers;
 mod plan;
+mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -21,6 +22,7 @@ pub use self::handlers::{
 pub use self::plan::{
     BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
 };
+pub use self::record::{ChangeAuthor, InstanceRecord, LOG_LINES, LogLine};
 use smol_str::SmolStr;
 
 use crate::claims::{Claim, ClaimChange, ClaimKey, Claims, ServiceTag};
@@ -97,6 +99,8 @@ pub struct Surroundings {
     pub resurrected: Option<ServiceTag>,
     /// What came of actions.
     pub actions: Vec<ActionUpdate>,
+    /// Who asked for the change; `None` for walks that nobody asked for.
+    pub author: Option<ChangeAuthor>,
     /// Failed actions of the instances that are due are asked for again.
     pub retries_actions: bool,
     /// Answers of handlers at hand.

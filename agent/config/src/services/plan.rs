@@ -11,6 +11,7 @@ use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use super::action::{ActionPlan, CallRef};
+use super::record::InstanceRecord;
 use crate::claims::ServiceTag;
 
 /// Progress of one instance.
@@ -24,6 +25,7 @@ pub struct ServicePlan {
     pub failure: Option<Arc<str>>,
     /// Values that actions have saved, as JSON documents, by the names that expressions use.
     pub saved: BTreeMap<SmolStr, Arc<str>>,
+    pub record: InstanceRecord,
     /// Components in the order in which they joined, `self` first.
     pub components: Vec<ComponentPlan>,
 }

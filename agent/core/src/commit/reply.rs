@@ -5,6 +5,7 @@ use std::time::Instant;
 use holdfast_base::ErrorChain;
 use holdfast_scheduler::Author;
 use holdfast_security::acctz::secrets;
+use smol_str::{SmolStr, format_smolstr};
 use tokio::sync::oneshot;
 
 use crate::intent::Intent;
@@ -15,8 +16,8 @@ use crate::{CommitError, CommitRequest, CommitStamp, ReplySender};
 /// The reply channel of a request, and its name in logs.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// Random identifier of the request, in logs and in the engine's history.
-    trace: u64,
+    /// Identifier of the request, in logs and in the engine's history: the one of its client, else a random one.
+    trace: SmolStr,
     caller: String,
     /// Name of the kind of change, for logs and the engine's history.
     name: &'static str,
@@ -25,12 +26,18 @@ pub(crate) struct Reply {
     sender: Option<ReplySender>,
 }
 
+/// A trace of 16 hexadecimal digits.
+fn random_trace() -> SmolStr {
+    let number: u64 = rand::random();
+    format_smolstr!("{number:016x}")
+}
+
 impl Reply {
     /// Splits a request into its reply, its intent and its options.
     pub(crate) fn of(request: CommitRequest) -> (Self, Intent, CommitOptions) {
         let CommitRequest { caller, intent, options, reply, .. } = request;
         let reply = Self {
-            trace: rand::random(),
+            trace: options.trace.clone().unwrap_or_else(random_trace),
             caller: caller.name.to_string(),
             name: intent.name(),
             since: Instant::now(),
@@ -43,7 +50,7 @@ impl Reply {
     pub(crate) fn to_agent(name: &'static str) -> Self {
         let (sender, _nobody) = oneshot::channel();
         let (caller, sender) = ("agent".to_owned(), Some(ReplySender::Commit(sender)));
-        Self { trace: rand::random(), caller, name, since: Instant::now(), sender }
+        Self { trace: random_trace(), caller, name, since: Instant::now(), sender }
     }
 
     pub(crate) fn is_dry_run(&self) -> bool {
@@ -56,7 +63,7 @@ impl Reply {
     }
 
     pub(crate) fn author(&self) -> Author {
-        Author { client: self.caller.clone(), trace: format!("{:016x}", self.trace) }
+        Author { client: self.caller.clone(), trace: self.trace.to_string() }
     }
 
     /// Sends and logs the result. It stands even if the client has gone.
@@ -65,15 +72,13 @@ impl Reply {
         let elapsed = self.since.elapsed();
         match &result {
             Ok(stamp) => tracing::info!(
-                trace = format_args!("{:016x}", self.trace),
-                caller = %self.caller, what = self.name, revision = stamp.revision, ?elapsed, "committed"
+                trace = %self.trace, caller = %self.caller, what = self.name, revision = stamp.revision, ?elapsed, "committed"
             ),
             Err(error) => {
                 // The text may repeat secrets that the client sent; they are left out, like in accounting records.
                 let error = secrets::message(&ErrorChain(error).to_string());
                 tracing::info!(
-                    trace = format_args!("{:016x}", self.trace),
-                    caller = %self.caller, what = self.name, error, ?elapsed, "refused"
+                    trace = %self.trace, caller = %self.caller, what = self.name, error, ?elapsed, "refused"
                 );
             }
         }

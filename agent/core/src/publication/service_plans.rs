@@ -1,12 +1,14 @@
-//! Service plans as native state: `/service-state/plan`, the queue of their actions, and the status in each instance.
+//! Service plans as native state: `/service-state/plan`, the queue of their actions, and the state in each instance; and
+//! who asks for each object, `/service-state/ownership`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::services::{
-    ActionProgress, Book, CallRef, ComponentPlan, READY, SELF, ServicePlan, StateStatus,
+    ActionProgress, Book, CallRef, ComponentPlan, InstanceRecord, LogLine, READY, SELF,
+    ServicePlan, StateStatus,
 };
 use holdfast_config::{
-    Configuration, Elem, InstancePath, Layers, Models, Name, Path, ServiceTag, Value,
+    Claims, Configuration, Elem, InstancePath, Layers, Models, Name, Path, ServiceTag, Value,
 };
 use holdfast_telemetry::{ConfigOrState, DraftTree, Mutation};
 
@@ -16,7 +18,9 @@ const WHOLE: [&str; 3] = [SELF, SELF, READY];
 /// Shows the plans that differ between two versions of the layers. The cost is in proportion to these.
 pub(super) fn follow(tree: &mut DraftTree<'_>, old: &Layers, new: &Configuration) {
     let models = new.models();
+    follow_owners(tree, old.claims(), new);
     for (tag, old, new) in Book::differences(&old.book, &new.layers().book) {
+        follow_log(tree, models, tag, [old, new]);
         let [old, new] =
             [old, new].map(|plan| plan.map(|it| items(models, tag, it)).unwrap_or_default());
         for (path, item) in &old {
@@ -80,13 +84,92 @@ fn items(
                 }
             }
             if plan.leaving.is_none() && WHOLE == [&**component_type, &**name, &*state.name] {
-                let instance = tag.path().elems.into_iter();
-                let above: Vec<Elem> = instance.chain([Elem::new("state")]).collect();
+                let above = instance_state(tag);
                 put(&mut add, &above, "status", status(state.status()));
+                let InstanceRecord { created_ns, last_run_ns, last_user, trace, .. } = &plan.record;
+                for (leaf, time) in [("created", *created_ns), ("last-run", *last_run_ns)] {
+                    if time > 0 {
+                        put(&mut add, &above, leaf, Value::Uint(time));
+                    }
+                }
+                for (leaf, name) in [("last-user", last_user), ("trace-id", trace)] {
+                    if !name.is_empty() {
+                        put(&mut add, &above, leaf, text(name));
+                    }
+                }
             }
         }
     }
     items
+}
+
+/// Path of the container with the state of an instance.
+fn instance_state(tag: &ServiceTag) -> Vec<Elem> {
+    tag.path().elems.into_iter().chain([Elem::new("state")]).collect()
+}
+
+/// Shows the lines that were added to the log of an instance, and removes those that were dropped.
+fn follow_log(
+    tree: &mut DraftTree<'_>,
+    models: &Models,
+    tag: &ServiceTag,
+    plans: [Option<&ServicePlan>; 2],
+) {
+    let shown = |plan: Option<&ServicePlan>| {
+        plan.filter(|plan| plan.leaving.is_none()).map(|plan| plan.record.clone())
+    };
+    let [old, new] = plans.map(|plan| shown(plan).unwrap_or_default());
+    let line = |number: u64| {
+        let entry = Elem::new("log").key("number", number.to_string());
+        instance_state(tag).into_iter().chain([entry]).collect::<Vec<_>>()
+    };
+    let is_gone = |number: u64| number < new.first_line || number >= new.next_line();
+    for (number, _) in old.lines_from(0).filter(|(number, _)| is_gone(*number)) {
+        if let Ok(path) = models.native.resolve_write(&Path { elems: line(number) }) {
+            tree.apply(&path, Mutation::Gone(ConfigOrState::Both));
+        }
+    }
+    for (number, LogLine { time_ns, text }) in new.lines_from(old.next_line()) {
+        let leaves = [("time", Value::Uint(*time_ns)), ("text", Value::Str((&**text).into()))];
+        for (leaf, value) in leaves {
+            let elems = line(number).into_iter().chain([Elem::new(leaf)]).collect();
+            if let Ok(path) = models.native.resolve_write(&Path { elems }) {
+                tree.apply(&path, Mutation::Set(value));
+            }
+        }
+    }
+}
+
+/// Shows who asks for the objects of claims that differ. The cost is in proportion to these.
+fn follow_owners(tree: &mut DraftTree<'_>, old: &Claims, new: &Configuration) {
+    let (models, claims) = (new.models(), new.layers().claims());
+    let changes = old.changes_to(claims);
+    let objects: BTreeSet<InstancePath> = changes
+        .iter()
+        .flat_map(|(key, after)| [old.get(key), after.as_ref()])
+        .flatten()
+        .flat_map(|claim| claim.objects(models))
+        .collect();
+    for object in objects {
+        let [before, after] = [old, claims].map(|claims| claims.owners(models, &object));
+        if before == after {
+            continue;
+        }
+        let name = object.to_path(&models.native).to_string();
+        let entry = Elem::new("object").key("path", name);
+        let mut elems = vec![Elem::new("service-state"), Elem::new("ownership"), entry];
+        let mutation = match after.is_empty() {
+            true => Mutation::Gone(ConfigOrState::Both),
+            false => {
+                elems.push(Elem::new("tag"));
+                let tags = after.iter().map(|tag| Value::Str(tag.to_string().into()));
+                Mutation::Set(Value::List(tags.collect()))
+            }
+        };
+        if let Ok(path) = models.native.resolve_write(&Path { elems }) {
+            tree.apply(&path, mutation);
+        }
+    }
 }
 
 /// Entries of `/service-state/queue`: the calls of a plan but for those that have succeeded.

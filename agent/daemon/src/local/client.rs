@@ -8,8 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use holdfast_base::Role;
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use tokio::{net::UnixStream, time::timeout};
@@ -48,6 +49,8 @@ pub enum ClientError {
     Answer(#[from] serde_json::Error),
     #[error("the password is not text, which the local socket needs")]
     Password,
+    #[error("cannot print the answer")]
+    Output(#[source] io::Error),
     /// Error message of the agent.
     #[error("{0}")]
     Refused(String),
@@ -129,6 +132,32 @@ impl Client {
         let body = serde_json::to_vec(action)?.into();
         let text = self.send_request(Method::POST, service_operations::ADDRESS, body).await?;
         Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
+    /// Carries out an operation whose answer goes on, and gives each part of it to `print`.
+    ///
+    /// # Errors
+    /// When no agent runs, it refuses or ends, or `print` fails.
+    pub async fn follow(
+        &self,
+        action: &InstanceAction,
+        mut print: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<(), ClientError> {
+        let body = serde_json::to_vec(action)?.into();
+        let response = self.begin_exchange(Method::POST, service_operations::ADDRESS, body);
+        let response =
+            timeout(ANSWER_TIMEOUT, response).await.map_err(|_| ClientError::Timeout)??;
+        let status = response.status();
+        let mut body = response.into_body();
+        if !status.is_success() {
+            return Err(refusal(status, &body.collect().await?.to_bytes()));
+        }
+        while let Some(frame) = body.frame().await {
+            if let Ok(part) = frame?.into_data() {
+                print(&String::from_utf8_lossy(&part)).map_err(ClientError::Output)?;
+            }
+        }
+        Ok(())
     }
 
     /// Installs the archive of a package of services; the answer is a text.
@@ -221,6 +250,18 @@ impl Client {
         path: &str,
         body: Bytes,
     ) -> Result<Bytes, ClientError> {
+        let response = self.begin_exchange(method, path, body).await?;
+        let status = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
+        if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
+    }
+
+    async fn begin_exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>, ClientError> {
         let stream =
             UnixStream::connect(&self.path).await.map_err(|source| match source.kind() {
                 io::ErrorKind::PermissionDenied => {
@@ -241,10 +282,7 @@ impl Client {
         request
             .headers_mut()
             .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
-        let response = sender.send_request(request).await?;
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        if status.is_success() { Ok(body) } else { Err(refusal(status, &body)) }
+        Ok(sender.send_request(request).await?)
     }
 }
 

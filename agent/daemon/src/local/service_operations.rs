@@ -1,23 +1,27 @@
 //! `holdfast service` for instances and packages: the operations, and the texts of their answers.
 
+use std::convert::Infallible;
 use std::fmt::Write as _;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use bytes::Bytes;
+use futures::StreamExt;
 use holdfast_base::{Caller, ErrorChain};
 use holdfast_config::schema::Origin;
-use holdfast_core::{Datastore, MAX_LISTED, Preview};
+use holdfast_config::services::Applied;
+use holdfast_core::{Datastore, MAX_LISTED};
 
 use serde::{Deserialize, Serialize};
 
 use super::{failure, services};
 use crate::services::{
     CallEntry, InstallError, LoadedPackage, Modification, OperationError, Operations,
-    PackageInstaller, Place, Progress,
+    PackageInstaller, Place, Progress, SyncCheck,
 };
 use crate::settings::{ActionResult, InstanceAction};
 
@@ -95,6 +99,10 @@ async fn operate<C: Datastore>(
     Extension(caller): Extension<Caller>,
     Json(action): Json<InstanceAction>,
 ) -> Response {
+    if let InstanceAction::Watch { services } = action {
+        let texts = operations.watch(services).map(|it| Ok::<_, Infallible>(progress(&it)));
+        return Body::from_stream(texts).into_response();
+    }
     match answer(&operations, &caller, action).await {
         Ok(text) => text.into_response(),
         Err(error) => {
@@ -117,10 +125,18 @@ async fn answer<C: Datastore>(
         InstanceAction::Redeploy { services, dry_run: false } => {
             operations.redeploy(caller, &services).await?.iter().map(progress).collect()
         }
-        InstanceAction::Redeploy { services, dry_run: true }
-        | InstanceAction::CheckSync { services } => {
-            preview(&operations.check_sync(caller, &services).await?)
+        InstanceAction::Redeploy { services, dry_run: true } => {
+            sync_check(&operations.check_sync(caller, &services, false).await?)
         }
+        InstanceAction::CheckSync { services, deep } => {
+            sync_check(&operations.check_sync(caller, &services, deep).await?)
+        }
+        InstanceAction::ReactiveRedeploy { services } => {
+            let tags = operations.reactive_redeploy(&services)?;
+            tags.iter().map(|tag| format!("{tag}\n")).collect()
+        }
+        // It has no end, and `operate` has taken it.
+        InstanceAction::Watch { .. } => String::new(),
         InstanceAction::GetModifications { service, component_type, component, state } => {
             let component = component_type.zip(component).map(|(of, name)| [of, name]);
             let place = component.map(|component| place(component, state));
@@ -169,12 +185,17 @@ fn progress(Progress { tag, plan }: &Progress) -> String {
     }
 }
 
-fn preview(preview: &Preview) -> String {
-    let operations = &preview.operations;
-    if operations.total == 0 {
+fn sync_check(check: &SyncCheck) -> String {
+    if check.is_in_sync() {
         return "in sync\n".to_owned();
     }
+    let operations = &check.preview.operations;
     let mut text = String::new();
+    for (key, applied) in &check.unapplied {
+        if let Applied::Pending(reason) | Applied::Failed(reason) = applied {
+            let _infallible = writeln!(text, "{key}  {reason}");
+        }
+    }
     for change in &operations.first {
         let _infallible = writeln!(text, "{}  {}", change.object, change.effect.name());
     }

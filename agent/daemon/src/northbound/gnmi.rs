@@ -14,6 +14,7 @@ use tonic::{Request, Response, Status, Streaming};
 use super::reads::ReadPool;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, IgnoredSubscriptions, SubscriberContext, Updates};
+use super::trace::trace_of;
 use super::{capabilities, get, set};
 use crate::gnsi::pathz::{PathPermissions, Pathz};
 
@@ -76,8 +77,9 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNMI Set")?;
         let rights = self.rights(&caller);
+        let trace = trace_of(request.metadata());
         let request = request.into_inner();
-        let answer = set::set(self.core(), &caller, rights.clone(), request).await;
+        let answer = set::set(self.core(), &caller, (rights.clone(), trace), request).await;
         self.publish_new_counters(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }

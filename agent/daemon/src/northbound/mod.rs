@@ -29,6 +29,7 @@ mod status;
 mod subscribe;
 #[cfg(test)]
 pub(crate) mod tests;
+mod trace;
 mod unknown_path;
 
 pub(crate) use boot_document::boot_document;

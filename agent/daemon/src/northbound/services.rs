@@ -1,9 +1,11 @@
 //! `holdfast.services.v1.Operations`: operations on service instances.
 
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use holdfast_base::Caller;
 use holdfast_config::ClaimKey;
 use holdfast_config::services::{
-    ActionProgress, ComponentPlan, ServicePlan, StatePlan, StateStatus,
+    ActionProgress, Applied, ComponentPlan, ServicePlan, StatePlan, StateStatus,
 };
 use holdfast_core::Datastore;
 use holdfast_proto::holdfast::services as wire;
@@ -12,7 +14,9 @@ use tonic::{Request, Response, Status};
 
 use super::extensions::plan::preview_message;
 use super::status::Refusal;
-use crate::services::{CallEntry, Modification, OperationError, Operations, Place, Progress};
+use crate::services::{
+    CallEntry, Modification, OperationError, Operations, Place, Progress, SyncCheck,
+};
 
 /// Serves the operations from a datastore.
 #[derive(Debug)]
@@ -48,11 +52,39 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         request: Request<wire::CheckSyncRequest>,
     ) -> Result<Response<wire::CheckSyncResponse>, Status> {
         let caller = caller(&request, "CheckSync of services")?;
-        let preview = self.0.check_sync(&caller, &request.into_inner().services).await;
-        let preview = preview.map_err(Refusal::from)?;
-        let in_sync = preview.operations.total == 0;
-        let preview = Some(preview_message(preview));
-        Ok(Response::new(wire::CheckSyncResponse { in_sync, preview }))
+        let wire::CheckSyncRequest { services, deep } = request.into_inner();
+        let check = self.0.check_sync(&caller, &services, deep).await.map_err(Refusal::from)?;
+        let in_sync = check.is_in_sync();
+        let SyncCheck { preview, unapplied } = check;
+        let (preview, unapplied) =
+            (Some(preview_message(preview)), unapplied.into_iter().filter_map(unapplied_state));
+        let unapplied = unapplied.collect();
+        Ok(Response::new(wire::CheckSyncResponse { in_sync, preview, unapplied }))
+    }
+
+    async fn reactive_redeploy(
+        &self,
+        request: Request<wire::ReactiveRedeployRequest>,
+    ) -> Result<Response<wire::ReactiveRedeployResponse>, Status> {
+        caller(&request, "ReactiveRedeploy of services")?;
+        let tags = self.0.reactive_redeploy(&request.into_inner().services);
+        let services = tags.map_err(Refusal::from)?.iter().map(ToString::to_string).collect();
+        Ok(Response::new(wire::ReactiveRedeployResponse { services }))
+    }
+
+    type WatchStream = BoxStream<'static, Result<wire::WatchResponse, Status>>;
+
+    async fn watch(
+        &self,
+        request: Request<wire::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        caller(&request, "Watch of services")?;
+        let plans = self.0.watch(request.into_inner().services);
+        let response = |progress: Progress| {
+            let (service, instance) = (progress.tag.to_string(), instance(&progress));
+            Ok(wire::WatchResponse { service, instance })
+        };
+        Ok(Response::new(plans.map(response).boxed()))
     }
 
     async fn get_modifications(
@@ -140,6 +172,18 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         let call = Some(call(entry.map_err(Refusal::from)?));
         Ok(Response::new(wire::ResolveResponse { call }))
     }
+}
+
+fn unapplied_state((key, applied): (ClaimKey, Applied)) -> Option<wire::UnappliedState> {
+    let (Applied::Pending(text) | Applied::Failed(text)) = applied else { return None };
+    let ClaimKey { tag, component: [component_type, component], state } = key;
+    Some(wire::UnappliedState {
+        service: tag.to_string(),
+        component_type: component_type.into(),
+        component: component.into(),
+        state: state.into(),
+        text: text.to_string(),
+    })
 }
 
 fn call(entry: CallEntry) -> wire::Call {

@@ -9,9 +9,10 @@ use holdfast_config::edit::{
 };
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
-use holdfast_core::{CommitError, Datastore, Intent};
+use holdfast_core::{CommitError, CommitOptions, Datastore, Intent};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
+use smol_str::SmolStr;
 
 use super::encoding::{self, SetValue};
 use super::extensions::{SetExtensions, plan};
@@ -22,7 +23,7 @@ use crate::gnsi::pathz::{PathPermissions, Scope};
 pub(super) async fn set(
     core: &impl Datastore,
     caller: &Caller,
-    rights: Option<Arc<PathPermissions>>,
+    (rights, trace): (Option<Arc<PathPermissions>>, Option<SmolStr>),
     request: gnmi::SetRequest,
 ) -> Result<gnmi::SetResponse, Refusal> {
     let wishes = SetExtensions::read(&request.extension)?;
@@ -30,6 +31,7 @@ pub(super) async fn set(
     let much = count(&request) > parallel::FEW;
     let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
     let SetExtensions { options, dry_run } = wishes;
+    let options = CommitOptions { trace, ..options };
     if let Some(rights) = &rights {
         admit(rights, dry_run)?;
         edit.authorization = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);

@@ -23,7 +23,7 @@ use holdfast_config::services::{
     BoxState,
 };
 use holdfast_config::{ClaimKey, Elem, Path, ServiceTag, Value};
-use holdfast_core::{CommitError, CoreHandle, Datastore, Intent, Walks};
+use holdfast_core::{CommitError, CoreHandle, Datastore, Walks};
 use holdfast_platform::probe::Probes;
 use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
@@ -32,6 +32,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
+use super::lenient_walk;
 use crate::process::own_caller;
 
 /// Actions that are carried out at one time.
@@ -278,37 +279,18 @@ async fn report_to_the_end(core: &CoreHandle, call: Call, event: ActionEvent) ->
 }
 
 /// Has the instance walk with news of its action. Where what follows is refused, those states fail, and the news stands.
-async fn report(core: &CoreHandle, call: &Call, event: ActionEvent) -> Result<(), CommitError> {
-    let error = match walk(core, call, event.clone(), None).await {
-        Err(error) => error,
-        Ok(()) => return Ok(()),
-    };
-    let is_refused = matches!(
-        error,
-        CommitError::Edit(_) | CommitError::Object { .. } | CommitError::Failed { .. }
-    );
-    if !is_refused {
-        return Err(error);
-    }
-    let reason: Arc<str> = ErrorChain(&error).to_string().into();
-    walk(core, call, event, Some(reason)).await
-}
-
-/// Walks the instance of a call. `refused` is the reason for which the last walk was refused.
-async fn walk(
+async fn report(
     core: &CoreHandle,
     (key, id): &Call,
     event: ActionEvent,
-    refused: Option<Arc<str>>,
 ) -> Result<(), CommitError> {
     let tag = &key.tag;
     let walks = Walks {
         due: BTreeSet::from([tag.clone()]),
-        refused: refused.map(|reason| (tag.clone(), reason)).into_iter().collect(),
         actions: vec![ActionUpdate { state: key.clone(), id: *id, event }],
         ..Walks::default()
     };
-    core.change(&own_caller(format!("service {tag}")), Intent::Walk(walks)).await.map(drop)
+    lenient_walk::walk(core, &own_caller(format!("service {tag}")), (tag, walks)).await
 }
 
 #[cfg(test)]

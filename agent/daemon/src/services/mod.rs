@@ -11,18 +11,22 @@ mod folder;
 pub mod handlers;
 mod hold_back;
 mod installer;
+mod lenient_walk;
 mod offered;
 mod operations;
+mod queue_operations;
 mod rendering;
 #[cfg(test)]
 mod tests;
 mod waits;
+mod watch;
 
 pub use actions::ActionResources;
 pub use handlers::Handlers;
 pub use installer::{InstallError, LoadedPackage, PackageInstaller};
 pub use offered::{load, trusted_signers};
-pub use operations::{CallEntry, Modification, OperationError, Operations, Place, Progress};
+pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
+pub use queue_operations::CallEntry;
 
 use std::fs;
 use std::io;

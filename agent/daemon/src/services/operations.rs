@@ -1,26 +1,32 @@
 //! Operations on instances, for which gNMI has no actions. The local socket and `holdfast.services.v1.Operations` offer
 //! them; section 10 of `agent/services/SERVICES.md` is the specification.
 //!
-//! Each change is one transaction of the core. Absent: handlers, packages, and a redeployment that is answered at once.
+//! Each change is one transaction of the core. The queue of actions has operations of its own ([`super::queue_operations`]).
+//! Absent: handlers, and left claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use holdfast_base::Caller;
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{
-    ActionEvent, ActionPlan, ActionUpdate, ForcedBackTrack, SELF, ServicePlan,
-};
+use holdfast_config::services::{Applied, ForcedBackTrack, SELF, ServicePlan};
 use holdfast_config::value::Scalar;
 use holdfast_config::{ClaimKey, Configuration, Elem, InstancePath, Path, ServiceTag};
 use holdfast_core::{CommitError, CommitOptions, Datastore, Intent, Preview, Walks};
 use smol_str::SmolStr;
+use tokio::time::sleep;
 use tracing::warn;
+
+use super::lenient_walk;
+use crate::process::own_caller;
 
 /// Leaf of each instance that says whether anything is made of it.
 const DEPLOY: &str = "deploy";
+/// Time after which a reactive redeployment asks the core again that was busy, or had a commit that waits to be confirmed.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Failure of an operation. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -57,11 +63,18 @@ pub struct Modification {
     pub others: Vec<ClaimKey>,
 }
 
-/// Entry of the queue of actions: the state that asked for the call, and how far it is.
-#[derive(Clone, Debug)]
-pub struct CallEntry {
-    pub state: ClaimKey,
-    pub action: ActionPlan,
+/// What a redeployment would change, and what is not as it should be already.
+#[derive(Debug)]
+pub struct SyncCheck {
+    pub preview: Preview,
+    /// States of which some object is not in the kernel, each with the first of these.
+    pub unapplied: Vec<(ClaimKey, Applied)>,
+}
+
+impl SyncCheck {
+    pub fn is_in_sync(&self) -> bool {
+        self.preview.operations.total == 0 && self.unapplied.is_empty()
+    }
 }
 
 /// Component of an instance, and one of its states.
@@ -94,7 +107,28 @@ impl<C: Datastore> Operations<C> {
         Ok(due.into_iter().map(|tag| progress(&configuration, tag)).collect())
     }
 
-    /// Plans a redeployment and returns its effects.
+    /// Begins to walk instances again, each in a transaction of its own and on behalf of the caller who changed it last.
+    /// Work that fails is a failed state. Returns the names of the instances at once.
+    ///
+    /// # Errors
+    /// When something that is named is not there.
+    pub fn reactive_redeploy(
+        &self,
+        services: &[String],
+    ) -> Result<Vec<ServiceTag>, OperationError> {
+        let due = selected(&self.0.configuration(), services)?;
+        let core = self.0.clone();
+        let tags = due.iter().cloned().collect();
+        tokio::spawn(async move {
+            for tag in due {
+                redeploy_as_last_user(&core, &tag).await;
+            }
+        });
+        Ok(tags)
+    }
+
+    /// Plans a redeployment and returns its effects. With `is_deep`, the whole box is read and repaired before, and the
+    /// states are named of which some object is not in the kernel then.
     ///
     /// # Errors
     /// As those of the redeployment.
@@ -102,9 +136,15 @@ impl<C: Datastore> Operations<C> {
         &self,
         caller: &Caller,
         services: &[String],
-    ) -> Result<Preview, OperationError> {
+        is_deep: bool,
+    ) -> Result<SyncCheck, OperationError> {
         let due = selected(&self.0.configuration(), services)?;
-        Ok(self.0.preview(caller, redeployment(due), CommitOptions::default()).await?)
+        let unapplied = match is_deep {
+            true => self.0.unapplied(due.clone()).await?,
+            false => Vec::new(),
+        };
+        let preview = self.0.preview(caller, redeployment(due), CommitOptions::default()).await?;
+        Ok(SyncCheck { preview, unapplied })
     }
 
     /// The leaves that an instance asks for, in the order of its claims.
@@ -201,85 +241,27 @@ impl<C: Datastore> Operations<C> {
         self.0.change(caller, Intent::Walk(walks)).await?;
         Ok(progress(&self.0.configuration(), tag))
     }
-
-    /// Asks again for an action that failed, was cancelled or is in doubt: another call takes its place.
-    ///
-    /// # Errors
-    /// When there is no such call, or it goes on by itself.
-    pub async fn reschedule(&self, caller: &Caller, id: u64) -> Result<CallEntry, OperationError> {
-        self.intervene(caller, id, ActionEvent::Rescheduled).await
-    }
-
-    /// Cancels a call that was not dispatched.
-    ///
-    /// # Errors
-    /// When there is no such call, or it was dispatched.
-    pub async fn cancel(&self, caller: &Caller, id: u64) -> Result<CallEntry, OperationError> {
-        let reason = format!("cancelled by {}", caller.name);
-        self.intervene(caller, id, ActionEvent::Cancelled(reason.into())).await
-    }
-
-    /// Notes what came of a call that failed, was cancelled or is in doubt, as the caller knows it.
-    ///
-    /// # Errors
-    /// When there is no such call, or it goes on by itself.
-    pub async fn resolve(
-        &self,
-        caller: &Caller,
-        id: u64,
-        is_done: bool,
-    ) -> Result<CallEntry, OperationError> {
-        let failed = || Err(format!("failed, as {} says", caller.name).into());
-        let result = if is_done { Ok(()) } else { failed() };
-        self.intervene(caller, id, ActionEvent::Resolved(result)).await
-    }
-
-    /// Changes a call of the queue, if it is in a state for that.
-    async fn intervene(
-        &self,
-        caller: &Caller,
-        id: u64,
-        event: ActionEvent,
-    ) -> Result<CallEntry, OperationError> {
-        let CallEntry { state, action } = call_of(&self.0.configuration(), id)?;
-        if !event.fits(&action.progress) {
-            let progress = action.progress.name();
-            let reason = format!("the call {id} of {state} is {progress}");
-            return Err(OperationError::Precondition(reason));
-        }
-        instance_path(&self.0.configuration(), &state.tag)?;
-        warn!(service = %state.tag, id, ?event, caller = %caller.name, "an operator changes the queue of actions");
-        let is_again = event == ActionEvent::Rescheduled;
-        let walks = Walks {
-            due: BTreeSet::from([state.tag.clone()]),
-            actions: vec![ActionUpdate { state: state.clone(), id, event }],
-            ..Walks::default()
-        };
-        self.0.change(caller, Intent::Walk(walks)).await?;
-        let now = self.0.configuration();
-        let after = calls(&now).find(|it| it.state == state);
-        // The walk may have gone on, and have left the state.
-        let Some(after) = after else { return Ok(CallEntry { state, action }) };
-        if is_again == (after.action.id == id)
-            || after.action.progress == action.progress && !is_again
-        {
-            let reason = format!("the call {id} of {state} has gone on meanwhile");
-            return Err(OperationError::Precondition(reason));
-        }
-        Ok(after)
-    }
 }
 
-/// All calls of a box.
-fn calls(configuration: &Configuration) -> impl Iterator<Item = CallEntry> {
-    configuration.layers().book.iter().flat_map(|(tag, plan)| {
-        plan.calls().map(|call| CallEntry { state: call.key(tag), action: call.action.clone() })
-    })
-}
-
-fn call_of(configuration: &Configuration, id: u64) -> Result<CallEntry, OperationError> {
-    let found = calls(configuration).find(|it| it.action.id == id);
-    found.ok_or_else(|| OperationError::Missing(format!("there is no call {id} of an action")))
+/// Walks an instance again, as often as the core has no time for it.
+async fn redeploy_as_last_user(core: &impl Datastore, tag: &ServiceTag) {
+    let Ok(plan) = plan_of(&core.configuration(), tag) else { return };
+    let caller = match plan.record.last_user.as_str() {
+        "" => own_caller(format!("service {tag}")),
+        user => own_caller(user),
+    };
+    let due = BTreeSet::from([tag.clone()]);
+    let walks = Walks { due, is_redeployment: true, ..Walks::default() };
+    loop {
+        match lenient_walk::walk(core, &caller, (tag, walks.clone())).await {
+            Err(CommitError::Overloaded | CommitError::Confirm(_)) => sleep(RETRY).await,
+            Err(error) => {
+                let error = ErrorChain(&error).to_string();
+                return warn!(service = %tag, error, "an instance cannot be deployed again");
+            }
+            Ok(()) => return,
+        }
+    }
 }
 
 fn redeployment(due: BTreeSet<ServiceTag>) -> Intent {
@@ -311,7 +293,7 @@ fn progress(configuration: &Configuration, tag: ServiceTag) -> Progress {
 }
 
 /// Path of an instance of which the package is loaded.
-fn instance_path(
+pub(super) fn instance_path(
     configuration: &Configuration,
     tag: &ServiceTag,
 ) -> Result<InstancePath, OperationError> {

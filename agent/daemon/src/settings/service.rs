@@ -77,8 +77,23 @@ pub enum InstanceAction {
         #[arg(long)]
         dry_run: bool,
     },
+    /// Begin to do the work of instances again, each on behalf of who changed it last, and print their names at once
+    ReactiveRedeploy {
+        /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
+        #[arg(value_name = "TAG|TYPE")]
+        services: Vec<String>,
+    },
+    /// Print how far instances are, and go on with each that changes
+    Watch {
+        /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
+        #[arg(value_name = "TAG|TYPE")]
+        services: Vec<String>,
+    },
     /// Print the objects that a redeployment would change
     CheckSync {
+        /// Read the whole box again before, and print what is not in the kernel as well
+        #[arg(long)]
+        deep: bool,
         /// Names of instances, TYPE[KEY='VALUE'], and of types; without any, all instances of the box
         #[arg(value_name = "TAG|TYPE")]
         services: Vec<String>,

@@ -14,8 +14,8 @@ use std::sync::Arc;
 
 use holdfast_config::Claim;
 use holdfast_config::services::{
-    CallPhase, CallPlace, ComponentPlan, HandlerAnswer, HandlerCall, HandlerWork, StatePlan,
-    WorkFailureKind,
+    CallPhase, CallPlace, ComponentPlan, HandlerAnswer, HandlerCall, HandlerWork, ServicePlan,
+    StatePlan, WorkFailureKind,
 };
 use minijinja::Value as TemplateValue;
 use smol_str::{SmolStr, format_smolstr};
@@ -195,7 +195,12 @@ impl Walk<'_> {
     pub(super) fn opaque_values(&self) -> Vec<(SmolStr, TemplateValue)> {
         let plan = self.own.plan();
         let states = plan.components.iter().flat_map(|component| &component.states);
-        saved_of(&plan).into_iter().chain(states.flat_map(opaque_of)).collect::<Opaque>().into_iter().collect()
+        saved_of(&plan)
+            .into_iter()
+            .chain(states.flat_map(opaque_of))
+            .collect::<Opaque>()
+            .into_iter()
+            .collect()
     }
 }
 

@@ -21,6 +21,7 @@ mod actions;
 mod calls;
 mod facts;
 mod progress;
+pub(crate) mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -7,7 +7,10 @@ use std::sync::{Arc, Mutex};
 use holdfast_base::{Caller, now_ns};
 use holdfast_config::edit::Edit;
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, InstancePath, Layers, Models, Path, Value};
+use holdfast_config::services::Applied;
+use holdfast_config::{
+    ClaimKey, Configuration, InstancePath, Layers, Models, Path, ServiceTag, Value,
+};
 use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, Datastore, Intent, PolledState, Preview, ServiceState,
 };
@@ -282,6 +285,13 @@ impl Datastore for FakeDatastore {
                 }
             }
         });
+    }
+
+    async fn unapplied(
+        &self,
+        _: BTreeSet<ServiceTag>,
+    ) -> Result<Vec<(ClaimKey, Applied)>, CommitError> {
+        Ok(Vec::new())
     }
 
     fn boundaries(&self) -> BoundaryReceiver {

@@ -1,0 +1,57 @@
+//! The trace of a request: the name that its client gives it, for logs and histories.
+
+use smol_str::SmolStr;
+use tonic::metadata::MetadataMap;
+
+/// Most octets of a trace that a client chooses freely. Those of W3C Trace Context have 32.
+const TRACE_SIZE: usize = 64;
+/// Octets of the trace id in `traceparent`.
+const TRACE_ID_SIZE: usize = 32;
+
+/// The trace in the metadata of a request: the trace id of `traceparent` (W3C Trace Context, section 3.2), else
+/// `x-trace-id`. A form that is not understood names nothing, as that recommendation asks for.
+pub(super) fn trace_of(metadata: &MetadataMap) -> Option<SmolStr> {
+    let text = |name: &str| metadata.get(name)?.to_str().ok();
+    let parent = text("traceparent").and_then(|parent| parent.split('-').nth(1));
+    let is_id = |id: &&str| {
+        let is_hex = id.bytes().all(|it| it.is_ascii_digit() || (b'a'..=b'f').contains(&it));
+        id.len() == TRACE_ID_SIZE && is_hex && id.bytes().any(|it| it != b'0')
+    };
+    let is_name = |name: &&str| {
+        let is_plain = |it: u8| it.is_ascii_alphanumeric() || b"-_.:/".contains(&it);
+        (1..=TRACE_SIZE).contains(&name.len()) && name.bytes().all(is_plain)
+    };
+    let free = || text("x-trace-id").filter(is_name);
+    parent.filter(is_id).or_else(free).map(SmolStr::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // proves sv.B96
+    #[test]
+    fn a_client_names_its_request_by_either_header() {
+        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let parent = format!("00-{id}-00f067aa0ba902b7-01");
+        let zero = parent.replace(id, &"0".repeat(32));
+        for (parent, free, trace) in [
+            (parent.as_str(), "", Some(id)),
+            (&parent, "mine", Some(id)),
+            (&zero, "mine", Some("mine")),
+            ("00-short-1-01", "", None),
+            ("", "change/7", Some("change/7")),
+            ("", "with space", None),
+            ("", &"x".repeat(65), None),
+            ("", "", None),
+        ] {
+            let mut metadata = MetadataMap::new();
+            for (name, value) in [("traceparent", parent), ("x-trace-id", free)] {
+                if !value.is_empty() {
+                    metadata.insert(name, value.parse().unwrap());
+                }
+            }
+            assert_eq!(trace_of(&metadata).as_deref(), trace, "{parent} {free}");
+        }
+    }
+}

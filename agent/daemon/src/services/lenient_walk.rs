@@ -1,0 +1,34 @@
+//! Walks that end with failed states instead of a refusal.
+
+use std::sync::Arc;
+
+use holdfast_base::{Caller, ErrorChain};
+use holdfast_config::ServiceTag;
+use holdfast_core::{CommitError, Datastore, Intent, Walks};
+
+/// Has one instance walk. Where what it makes is refused, it walks again, and the states that would change fail with the
+/// reason.
+///
+/// # Errors
+/// When the core has no time for it, or cannot record it.
+pub(super) async fn walk(
+    core: &impl Datastore,
+    caller: &Caller,
+    (tag, walks): (&ServiceTag, Walks),
+) -> Result<(), CommitError> {
+    let walks = Walks { is_lenient: true, ..walks };
+    let error = match core.change(caller, Intent::Walk(walks.clone())).await {
+        Err(error) => error,
+        Ok(_) => return Ok(()),
+    };
+    let is_refused = matches!(
+        error,
+        CommitError::Edit(_) | CommitError::Object { .. } | CommitError::Failed { .. }
+    );
+    if !is_refused {
+        return Err(error);
+    }
+    let reason: Arc<str> = ErrorChain(&error).to_string().into();
+    let refused = [(tag.clone(), reason)].into();
+    core.change(caller, Intent::Walk(Walks { refused, ..walks })).await.map(drop)
+}
