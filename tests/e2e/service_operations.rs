@@ -1,13 +1,18 @@
 //! Operations on service instances and on the queue of their actions, from clients to the kernel.
 
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 use std::time::Duration;
 
+use holdfast_proto::gnmi::SetRequest;
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::{Gnmic, grpcurl};
 use holdfast_tests::eventually::eventually;
+use holdfast_tests::gnmi::update as update_of;
 use holdfast_tests::netns::Netns;
-use holdfast_tests::services::{answer_with, operate, packed, plans_with, update};
+use holdfast_tests::services::{answer_with, operate, packed, plans_with, sized_port, update};
 use tempfile::TempDir;
+use tonic::Request;
 
 const NORTH: &str = "holdfast_native:/services/uplink[name=north]";
 const PARAMETERS: &str = r#"{"port": "eth9", "address": "192.0.2.0/31", "peer": "192.0.2.1", "prefix": ["198.51.100.0/24"]}"#;
@@ -108,4 +113,87 @@ async fn actions_wait_until_a_commit_is_confirmed_and_say_so() {
     let shown = gnmic.json(&holdfast_tests::services::READ_PLANS).await.to_string();
     assert!(!shown.contains("queue-pause"), "{shown}");
     drop(agent);
+}
+
+const SIZED: &str = "holdfast_native:/services/sized-port[name=acme]";
+const SIZED_TAG: &str = "sized-port[name='acme']";
+
+/// Sets an instance with a trace of the client.
+async fn set_with_trace(agent: &AgentProcess, path: &str, value: serde_json::Value) {
+    let update = vec![update_of(path, value)];
+    let mut request = Request::new(SetRequest { update, ..SetRequest::default() });
+    request.metadata_mut().insert("x-trace-id", "change/7".parse().unwrap());
+    agent.gnmi().await.raw().set(request).await.unwrap();
+}
+
+// proves sv.A37, sv.B93, sv.B96
+#[tokio::test]
+async fn an_instance_has_a_record_and_objects_have_owners() {
+    const STATE: &str = "holdfast_native:/services/sized-port[name=acme]/state";
+    let state = ["-e", "json_ietf", "get", "--path", STATE];
+    let owners = ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state/ownership"];
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let mut agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let value = serde_json::json!({"bridge": "br0", "port": "eth9"});
+    set_with_trace(&agent, SIZED, value).await;
+    let record = [
+        "last-user\":\"admin\"",
+        "trace-id\":\"change/7\"",
+        "port eth9, attached: reached",
+        "created\":\"",
+    ];
+    answer_with(&gnmic, &state, &record).await;
+    let bolt = "holdfast_native:/services/sized-port[name=bolt]";
+    update(&gnmic, bolt, r#"{"bridge": "br0", "port": "eth8"}"#).await;
+    let both = [SIZED_TAG, "sized-port[name='bolt']", "/interfaces/interface[name=br0]"];
+    answer_with(&gnmic, &owners, &both).await;
+
+    agent.kill();
+    agent.restart().await;
+    let gnmic = Gnmic::for_admin(&agent);
+    answer_with(&gnmic, &state, &record).await;
+    answer_with(&gnmic, &owners, &both).await;
+    gnmic.run(&["set", "--delete", bolt]).await;
+    let left = gnmic.json(&owners).await.to_string();
+    assert!(left.contains(SIZED_TAG) && !left.contains("bolt") && !left.contains("eth8"), "{left}");
+}
+
+// proves sv.B87, sv.B89
+#[tokio::test]
+async fn operators_follow_instances_and_have_them_deployed_and_checked() {
+    let net = Netns::enter();
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let mut watch = agent.command("service");
+    watch.args(["watch", "sized-port"]).stdout(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines().map(Result::unwrap);
+    update(&gnmic, SIZED, r#"{"bridge": "br0", "port": "eth9"}"#).await;
+    assert!(lines.any(|line| line.starts_with("sized-port[name='acme']  1.0.0  not-reached")));
+
+    let missing = operate(&agent, &["check-sync", "--deep", SIZED_TAG]).unwrap();
+    assert!(missing.contains("sized-port[name='acme'] (port eth9, attached)"), "{missing}");
+    assert_eq!(operate(&agent, &["check-sync", SIZED_TAG]).unwrap(), "in sync\n");
+    net.ip("link add eth9 type veth peer name peer9");
+    net.ip("link set peer9 up");
+    assert!(lines.any(|line| line == "sized-port[name='acme']  1.0.0  ready"));
+    assert_eq!(operate(&agent, &["check-sync", "--deep", SIZED_TAG]).unwrap(), "in sync\n");
+
+    let before = agent.log().matches("what=\"walk\"").count();
+    let begun = operate(&agent, &["reactive-redeploy"]).unwrap();
+    assert_eq!(begun, "sized-port[name='acme']\n");
+    let is_walked = || agent.log().matches("caller=admin what=\"walk\"").count() > 0;
+    eventually("it walks on behalf of its last user", is_walked).await;
+    assert!(agent.log().matches("what=\"walk\"").count() > before);
+    let refused = operate(&agent, &["reactive-redeploy", "none"]).unwrap_err();
+    assert!(refused.contains("there is no instance of the type `none`"), "{refused}");
+    gnmic.run(&["set", "--delete", SIZED]).await;
+    assert!(lines.any(|line| line == "sized-port[name='acme']  nothing is left of it"));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
 }

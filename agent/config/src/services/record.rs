@@ -72,3 +72,33 @@ impl InstanceRecord {
         self.first_line + self.log.len() as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_keeps_the_last_lines_under_their_numbers() {
+        let mut record = InstanceRecord::default();
+        for number in 0..=LOG_LINES as u64 {
+            record.log(number, &format!("line {number}"));
+        }
+        assert_eq!((record.log.len(), record.first_line), (LOG_LINES, 1));
+        assert_eq!(record.next_line(), LOG_LINES as u64 + 1);
+        let last: Vec<_> = record.lines_from(LOG_LINES as u64).collect();
+        let text = Arc::from(format!("line {LOG_LINES}"));
+        let line = LogLine { time_ns: LOG_LINES as u64, text };
+        assert_eq!(last, [(LOG_LINES as u64, &line)]);
+        assert_eq!(record.lines_from(0).count(), LOG_LINES);
+    }
+
+    #[test]
+    fn walks_that_nobody_asked_for_keep_the_last_user() {
+        let mut record = InstanceRecord::default();
+        let author = ChangeAuthor { user: "ops".into(), trace: "change/7".into() };
+        record.note_walk(Some(&author), 1);
+        record.note_walk(None, 2);
+        assert_eq!((record.created_ns, record.last_run_ns), (1, 2));
+        assert_eq!((record.last_user.as_str(), record.trace.as_str()), ("ops", "change/7"));
+    }
+}

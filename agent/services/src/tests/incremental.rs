@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use holdfast_config::services::{Applied, Book, ServicePlan, Services, Surroundings};
+use holdfast_config::services::{
+    Applied, Book, InstanceRecord, ServicePlan, Services, Surroundings,
+};
 use holdfast_config::{Configuration, Layers, ServiceTag, layer_rows_diff};
 use proptest::prelude::*;
 
@@ -76,12 +78,27 @@ fn settle(mut configuration: Configuration, state: &FixedBox) -> Configuration {
     panic!("the walks do not end: {:?}", configuration.layers().book);
 }
 
-/// The service plans without the times of their changes.
+/// Checks that the owners of each object are those whose claims have to do with it.
+fn check_owners(configuration: &Configuration) {
+    let (models, claims) = (configuration.models(), configuration.layers().claims());
+    let mut owners = BTreeMap::<_, BTreeSet<ServiceTag>>::new();
+    for (key, claim) in claims.iter() {
+        for object in claim.objects(models) {
+            owners.entry(object).or_default().insert(key.tag.clone());
+        }
+    }
+    for (object, tags) in owners {
+        assert_eq!(claims.owners(models, &object), tags, "{object:?}");
+    }
+}
+
+/// The service plans without the times of their changes, and what is noted of the ways there.
 fn timeless(book: &Book) -> BTreeMap<ServiceTag, ServicePlan> {
     let plan = |(tag, plan): (&ServiceTag, &Arc<ServicePlan>)| {
         let mut plan = (**plan).clone();
         let states = plan.components.iter_mut().flat_map(|it| &mut it.states);
         states.for_each(|state| state.since_ns = 0);
+        plan.record = InstanceRecord::default();
         (tag.clone(), plan)
     };
     book.iter().map(plan).collect()
@@ -138,6 +155,7 @@ proptest! {
         }
         state.unapplied = None;
         let configuration = settle(configuration, &state);
+        check_owners(&configuration);
         let whole: String =
             instances.iter().map(|(name, params)| format!("update {name} {params}\n")).collect();
         let naive = see(&EMPTY, state.clone()).edit(&edit(&whole)).unwrap();
