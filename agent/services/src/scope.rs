@@ -1,8 +1,5 @@
 //! Names that templates and expressions see.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use minijinja::Value as TemplateValue;
 use smol_str::SmolStr;
 
