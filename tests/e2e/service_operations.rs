@@ -73,7 +73,7 @@ async fn a_failed_action_stays_in_the_queue_until_an_operator_decides() {
     let refused = grpcurl(&agent, &resolve, &request("RESULT_UNSET")).await.unwrap_err();
     assert!(refused.contains("InvalidArgument"), "{refused}");
     let done = grpcurl(&agent, &resolve, &request("RESULT_DONE")).await.unwrap();
-    assert!(done.contains("CALL_STATUS_SUCCEEDED"), "{done}");
+    assert!(done.contains("QUEUE_STATUS_SUCCEEDED"), "{done}");
     eventually("the state behind it is reached", || has_route(&net)).await;
     let gone = gnmic.json(&QUEUE).await.to_string();
     assert!(!gone.contains("attempts"), "{gone}");

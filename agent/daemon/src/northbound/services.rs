@@ -143,8 +143,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
     ) -> Result<Response<wire::RescheduleResponse>, Status> {
         let caller = caller(&request, "Reschedule of actions")?;
         let entry = self.0.reschedule(&caller, request.into_inner().id).await;
-        let call = Some(call(entry.map_err(Refusal::from)?));
-        Ok(Response::new(wire::RescheduleResponse { call }))
+        let entry = Some(queue_entry(entry.map_err(Refusal::from)?));
+        Ok(Response::new(wire::RescheduleResponse { entry }))
     }
 
     async fn cancel(
@@ -153,8 +153,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
     ) -> Result<Response<wire::CancelResponse>, Status> {
         let caller = caller(&request, "Cancel of actions")?;
         let entry = self.0.cancel(&caller, request.into_inner().id).await;
-        let call = Some(call(entry.map_err(Refusal::from)?));
-        Ok(Response::new(wire::CancelResponse { call }))
+        let entry = Some(queue_entry(entry.map_err(Refusal::from)?));
+        Ok(Response::new(wire::CancelResponse { entry }))
     }
 
     async fn resolve(
@@ -169,8 +169,8 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
             _ => return Err(Refusal::invalid("`result` is RESULT_DONE or RESULT_FAILED").into()),
         };
         let entry = self.0.resolve(&caller, id, is_done).await;
-        let call = Some(call(entry.map_err(Refusal::from)?));
-        Ok(Response::new(wire::ResolveResponse { call }))
+        let entry = Some(queue_entry(entry.map_err(Refusal::from)?));
+        Ok(Response::new(wire::ResolveResponse { entry }))
     }
 }
 
@@ -186,18 +186,18 @@ fn unapplied_state((key, applied): (ClaimKey, Applied)) -> Option<wire::Unapplie
     })
 }
 
-fn call(entry: CallEntry) -> wire::Call {
+fn queue_entry(entry: CallEntry) -> wire::QueueEntry {
     let CallEntry { state: ClaimKey { tag, component, state }, action } = entry;
     let status = match action.progress {
-        ActionProgress::Queued => wire::CallStatus::Queued,
-        ActionProgress::Dispatched => wire::CallStatus::Dispatched,
-        ActionProgress::Succeeded => wire::CallStatus::Succeeded,
-        ActionProgress::Failed(_) => wire::CallStatus::Failed,
-        ActionProgress::InDoubt(_) => wire::CallStatus::InDoubt,
-        ActionProgress::Cancelled(_) => wire::CallStatus::Cancelled,
+        ActionProgress::Queued => wire::QueueStatus::Queued,
+        ActionProgress::Dispatched => wire::QueueStatus::Dispatched,
+        ActionProgress::Succeeded => wire::QueueStatus::Succeeded,
+        ActionProgress::Failed(_) => wire::QueueStatus::Failed,
+        ActionProgress::InDoubt(_) => wire::QueueStatus::InDoubt,
+        ActionProgress::Cancelled(_) => wire::QueueStatus::Cancelled,
     };
     let [component_type, component] = component.map(Into::into);
-    wire::Call {
+    wire::QueueEntry {
         id: action.id,
         service: tag.to_string(),
         component_type,
