@@ -116,15 +116,10 @@ impl ServiceTypes {
 fn unsupported(package: &Package) -> Vec<PackageError> {
     let states = package.outline.components.iter().flat_map(|component| &component.states);
     let refused = |state: &StateOutline| {
-        let what = match state {
-            StateOutline { action, delete, .. } => {
-                let mut actions = action.iter().chain(&delete.action);
-                let is_missing = |it: &Action| matches!(it.target, ActionTarget::Handler(_));
-                actions.find(|it| is_missing(it))?;
-                "an action of a handler"
-            }
-        };
-        let reason = format!("the state has {what}, {UNSUPPORTED}");
+        let mut actions = state.action.iter().chain(&state.delete.action);
+        let is_missing = |it: &Action| matches!(it.target, ActionTarget::Handler(_));
+        actions.find(|it| is_missing(it))?;
+        let reason = format!("the state has an action of a handler, {UNSUPPORTED}");
         Some(PackageError::in_line(OUTLINE, state.position, reason))
     };
     states.filter_map(refused).collect()
