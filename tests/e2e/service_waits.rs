@@ -1,11 +1,14 @@
 //! What instances of services wait for, and how clients wait for instances.
 
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::Gnmic;
 use holdfast_tests::eventually::eventually;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::services::{
-    READ_PLANS, SIZED_PORT, answer_with, plans_with, port_package, sized_port, update,
+    READ_PLANS, SIZED_PORT, answer_with, plans_with, port_package, set, sized_port, update,
 };
 
 const SIZED: &str = "holdfast_native:/services/sized-port[name=acme]";
@@ -70,4 +73,74 @@ async fn a_route_wakes_an_instance_that_waits_for_it() {
     eventually("the gate opens", || net.link("eth9").mtu == 1400).await;
     gnmic.run(&["set", "--delete", &route]).await;
     eventually("the gate closes", || net.link("eth9").mtu == 1500).await;
+}
+
+/// Sets an instance, and returns the answer that waits for what follows.
+async fn set_and_wait(gnmic: &Gnmic, wait: &str, within: &str, value: &str) -> String {
+    let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
+    let extension = format!(r#"{{"26151": {{"wait": "{wait}", "within": "{within}"}}}}"#);
+    let options = [
+        "--proto-dir",
+        protos.to_str().unwrap(),
+        "--proto-file",
+        "holdfast/wait.proto",
+        "--registered-extensions",
+        "26151:holdfast.Services",
+        "--request-extensions",
+        &extension,
+    ];
+    gnmic.run(&[&options[..], &set(SIZED, value)].concat()).await
+}
+
+#[tokio::test]
+async fn an_answer_waits_until_the_instance_is_ready_or_the_time_is_over() {
+    let net = Netns::enter();
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let value = r#"{"bridge": "br0", "port": "eth9"}"#;
+    let since = Instant::now();
+    let answer = set_and_wait(&gnmic, "WAIT_READY", "2s", value).await;
+    assert!(since.elapsed() >= Duration::from_secs(2), "it waits for as long as it may");
+    for part in ["sized-port[name='acme']", "SERVICE_STATUS_NOT_READY", "port eth9", "sized"] {
+        assert!(answer.contains(part), "`{part}` is not in {answer}");
+    }
+    assert!(!answer.contains("\"reached\": true"), "{answer}");
+    assert!(net.find_link("br0").is_some(), "the Set was committed");
+
+    let answer = set_and_wait(&gnmic, "WAIT_SETTLED", "1s", r#"{"bridge": "br1"}"#).await;
+    assert!(!answer.contains("\"reached\": true"), "the port is not there: {answer}");
+    net.ip("link add eth9 type veth peer name peer9");
+    let answer = set_and_wait(&gnmic, "WAIT_SETTLED", "60s", r#"{"bridge": "br2"}"#).await;
+    assert!(answer.contains("\"reached\": true"), "{answer}");
+    assert!(answer.contains("SERVICE_STATUS_NOT_READY"), "its link is not up: {answer}");
+    assert_eq!(net.link("eth9").master.as_deref(), Some("br2"));
+
+    let waiting = set_and_wait(&gnmic, "WAIT_READY", "60s", r#"{"bridge": "br3"}"#);
+    let plug = async {
+        eventually("the Set is committed", || net.find_link("br3").is_some()).await;
+        net.ip("link set peer9 up");
+    };
+    let (answer, ()) = tokio::join!(waiting, plug);
+    assert!(answer.contains("\"reached\": true"), "{answer}");
+    assert!(answer.contains("SERVICE_STATUS_READY"), "{answer}");
+    assert_eq!(net.link("eth9").mtu, 1400);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_while_its_answer_waits_changes_nothing() {
+    let net = Netns::enter();
+    let packages = sized_port("");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let value = r#"{"bridge": "br0", "port": "eth9"}"#;
+    tokio::select! {
+        answer = set_and_wait(&gnmic, "WAIT_READY", "60s", value) => panic!("answered: {answer}"),
+        () = eventually("the Set is committed", || net.find_link("br0").is_some()) => {}
+    }
+    plans_with(&gnmic, &["port eth9"]).await;
+    update(&gnmic, SIZED, r#"{"bridge": "br1"}"#).await;
+    eventually("others go on", || net.find_link("br1").is_some()).await;
 }

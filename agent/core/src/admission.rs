@@ -59,6 +59,9 @@ impl CoreTask {
         }
         let (kind, received) = (self.classify(&request), request.received);
         let (mut reply, intent, options) = Reply::of(request);
+        if let Some(follow_up) = options.follow_up.as_ref().filter(|_| !is_change(&kind)) {
+            follow_up.note_settled(true);
+        }
         match kind {
             Err(error) => reply.send(Err(error)),
             Ok(RequestKind::Nothing) => reply.send(Ok(self.unchanged())),
@@ -135,6 +138,11 @@ impl CoreTask {
             self.begin_change(reply, Intent::Rollback(before), CommitOptions::default());
         }
     }
+}
+
+/// True for a request whose values have to come into the system.
+fn is_change(kind: &Result<RequestKind, CommitError>) -> bool {
+    matches!(kind, Ok(RequestKind::Change))
 }
 
 /// Checks that a request fits the commit that waits. With `is_empty`, the request has no operations of its own.

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use smol_str::SmolStr;
 
+use super::follow_up::FollowUp;
+
 /// Options of one commit. The default is a plain Set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommitOptions {
@@ -18,6 +20,8 @@ pub struct CommitOptions {
     pub election: Option<Election>,
     /// Name that the client gives the change in logs and histories.
     pub trace: Option<SmolStr>,
+    /// Report of what follows the commit, if a client waits for it.
+    pub follow_up: Option<FollowUp>,
 }
 
 /// One step in the life of a commit that must be confirmed.

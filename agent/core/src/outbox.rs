@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use holdfast_base::ErrorChain;
 use holdfast_platform::pre_image;
-use holdfast_scheduler::{Completion, EngineOutput, Key, Operation, OperationError, SharedValue};
+use holdfast_scheduler::{
+    Completion, EngineOutput, Key, Operation, OperationError, SharedValue, TransactionOutcome,
+    WaitResult,
+};
 use holdfast_store::StoreError;
 
 use super::task::{CommitEvent, CoreTask, JobResult};
@@ -75,7 +78,11 @@ impl CoreTask {
             retrieve,
             deadline,
         } = step;
-        debug_assert!(reached.is_empty(), "the core starts no change that waits for a level");
+        for WaitResult { txn, in_time, .. } in reached {
+            if let Some(follow_up) = self.settling.remove(&txn) {
+                follow_up.note_settled(in_time);
+            }
+        }
         if !cancel.is_empty() {
             self.transport.cancel(cancel);
         }
@@ -94,6 +101,9 @@ impl CoreTask {
             }
         }
         self.publisher.mark_dirty(changed);
+        // Of a change that did not end well, no value is waited for.
+        let failed = finished.iter().filter(|it| !matches!(it, TransactionOutcome::Done { .. }));
+        failed.for_each(|outcome| drop(self.settling.remove(&outcome.txn())));
         self.commit_events.extend(finished.into_iter().map(CommitEvent::Outcome));
     }
 

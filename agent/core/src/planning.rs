@@ -12,7 +12,8 @@ use holdfast_config::schema::Origin;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::objects::state::Planes;
 use holdfast_scheduler::{
-    Author, Delta, Engine, IntentChange, Key, Plan, PlanError, Planning, SharedValue, sort_keys,
+    Author, Delta, Engine, IntentChange, Key, Level, Plan, PlanError, Planning, SharedValue,
+    sort_keys,
 };
 use holdfast_store::{Answer, Consent, Store, Ticket};
 use tokio::task::spawn_blocking;
@@ -21,6 +22,7 @@ use tracing::error;
 use super::CommitError;
 use super::commit::{CommitInFlight, CommitKind, Input, PlannedChange};
 use super::examination::{Candidate, EntryChange, Examiner, located_differences};
+use super::follow_up::FollowUp;
 use super::intent::Values;
 use super::options::PlanHash;
 use super::preview::{BoundedList, ConfigChange};
@@ -61,6 +63,7 @@ struct CandidatePlanner {
     is_best_effort: bool,
     is_dry_run: bool,
     expected_plan: Option<PlanHash>,
+    follow_up: Option<FollowUp>,
 }
 
 impl CoreTask {
@@ -80,6 +83,7 @@ impl CoreTask {
             is_best_effort: commit.is_best_effort,
             is_dry_run: commit.reply.is_dry_run(),
             expected_plan: commit.options.expected_plan,
+            follow_up: commit.options.follow_up.clone(),
         };
         let ticket = commit.ticket;
         let planned = spawn_blocking(move || planner.plan(candidate).map(Box::new));
@@ -163,6 +167,9 @@ impl CandidatePlanner {
         let mut delta = delta.described(self.name).by(self.author.clone());
         if self.is_best_effort {
             delta = delta.best_effort();
+        }
+        if let Some(follow_up) = self.follow_up.as_ref().filter(|_| !self.is_dry_run) {
+            delta = delta.waiting_for(Level::Converged, follow_up.within());
         }
         if self.expected_plan.is_some() || self.is_dry_run {
             delta = delta.with_beside(self.examiner.beside(changes));

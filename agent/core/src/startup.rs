@@ -1,6 +1,6 @@
 //! Start of the core from the stored layers.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use holdfast_base::RebootInhibitors;
@@ -191,6 +191,7 @@ impl Core {
             window: None,
             undertakings,
             elections: Elections::default(),
+            settling: BTreeMap::new(),
             deadline: None,
             started: Instant::now(),
             commit_rx,

@@ -15,7 +15,7 @@ use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
-use holdfast_scheduler::{Key, Now, Scope, SharedValue, TransactionOutcome};
+use holdfast_scheduler::{Key, Now, Scope, SharedValue, TransactionOutcome, TxnId};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError, Ticket};
 use holdfast_telemetry::BoundarySender;
@@ -29,6 +29,7 @@ use super::credentials::CredentialSource;
 use super::election::Elections;
 use super::events::EventSender;
 use super::examination::Examiner;
+use super::follow_up::FollowUp;
 use super::handler_calls::HandlerCalls;
 use super::outbox::Outbox;
 use super::planning::CommitPlan;
@@ -104,6 +105,8 @@ pub(super) struct CoreTask {
     pub(super) window: Option<Window>,
     pub(super) undertakings: RebootInhibitors,
     pub(super) elections: Elections,
+    /// Reports of commits whose values are not all in the system.
+    pub(super) settling: BTreeMap<TxnId, FollowUp>,
     /// Time of the next call of the engine, since `started`.
     pub(super) deadline: Option<Duration>,
     pub(super) started: Instant,

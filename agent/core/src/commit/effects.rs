@@ -75,7 +75,7 @@ impl CoreTask {
                 commit.behind = None;
             }
             Effect::Plan(candidate) => self.plan(*candidate, commit),
-            Effect::Record(planned) => self.record(*planned, commit.ticket),
+            Effect::Record(planned) => self.record(*planned, commit),
             Effect::Start(txn) => {
                 let step = self.engine.write().start_prepared(txn, self.now());
                 self.follow(step);
@@ -120,7 +120,8 @@ impl CoreTask {
     }
 
     /// Has the engine prepare the plan while the store records the change.
-    fn record(&mut self, planned: CommitPlan, ticket: Ticket) {
+    fn record(&mut self, planned: CommitPlan, commit: &CommitInFlight) {
+        let ticket = commit.ticket;
         let CommitPlan { plan, rows, change, keys, .. } = planned;
         let recorded = rows.map(|(recorded, consent)| {
             consent.give();
@@ -128,6 +129,7 @@ impl CoreTask {
         });
         self.publisher.defer(ticket, keys);
         let (txn, step) = self.engine.write().prepare(plan, self.now());
+        self.settling.extend(commit.options.follow_up.clone().map(|follow_up| (txn, follow_up)));
         self.push_input(ticket, Input::Prepared { txn, change });
         self.follow(step);
         match recorded {
@@ -186,6 +188,9 @@ impl CoreTask {
         };
         self.commits.note_applied(commit);
         let old = std::mem::replace(&mut self.configuration, configuration);
+        if let Some(follow_up) = &commit.options.follow_up {
+            follow_up.note_touched(old.changed_instances(&self.configuration));
+        }
         self.configuration_tx.send_replace(self.configuration.clone());
         self.reconcile_as(reconcile::settings(&self.examiner.registry, &changes));
         Arc::make_mut(&mut self.pairs).update(changes.iter().flat_map(EntryChange::differences));

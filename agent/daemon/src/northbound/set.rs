@@ -9,13 +9,13 @@ use holdfast_config::edit::{
 };
 use holdfast_config::limits::{JOINED_PATHS, SET_OPERATIONS};
 use holdfast_config::parallel;
-use holdfast_core::{CommitError, CommitOptions, Datastore, Intent};
+use holdfast_core::{CommitError, Datastore, FollowUp, Intent};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
 use smol_str::SmolStr;
 
 use super::encoding::{self, SetValue};
-use super::extensions::{SetExtensions, plan};
+use super::extensions::{SetExtensions, plan, wait};
 use super::path::{Access, JoinedPath, Prefix};
 use super::status::Refusal;
 use crate::gnsi::pathz::{PathPermissions, Scope};
@@ -30,28 +30,33 @@ pub(super) async fn set(
     let prefix = Prefix::read(request.prefix.clone(), Access::Write)?;
     let much = count(&request) > parallel::FEW;
     let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
-    let SetExtensions { options, dry_run } = wishes;
-    let options = CommitOptions { trace, ..options };
+    let SetExtensions { mut options, dry_run, wait } = wishes;
+    options.trace = trace;
     if let Some(rights) = &rights {
-        admit(rights, dry_run)?;
+        admit(rights, dry_run, wait.is_some())?;
         edit.authorization = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);
     }
     if dry_run {
         let preview = core.preview(caller, Intent::edit(edit), options).await?;
         // The preview may show nodes that were appended meanwhile.
         if let Some(rights) = &rights {
-            admit(&rights.for_models(&core.models()), dry_run)?;
+            admit(&rights.for_models(&core.models()), dry_run, false)?;
         }
         let answer = answer(&prefix, request, &origins, now_ns());
         return Ok(gnmi::SetResponse { extension: vec![plan::answer(preview)], ..answer });
     }
+    let wait = wait.map(|wait| (wait, FollowUp::new(wait.within)));
+    options.follow_up = wait.as_ref().map(|(_, follow_up)| follow_up.clone());
     let committed = core.commit(caller, edit, options).await;
     if let Some(rights) = &rights {
         let error = committed.as_ref().err();
         beside_others(much, || note_decisions(core, rights, &request, &origins, error));
     }
     let committed = committed?;
-    Ok(beside_others(much, || answer(&prefix, request, &origins, committed.time_ns)))
+    let answer = beside_others(much, || answer(&prefix, request, &origins, committed.time_ns));
+    let Some((wait, follow_up)) = wait else { return Ok(answer) };
+    let outcome = wait::outcome(core, wait, &follow_up).await;
+    Ok(gnmi::SetResponse { extension: vec![wait.answer(outcome)], ..answer })
 }
 
 /// The operations of a request.
@@ -99,11 +104,15 @@ fn note_decisions(
 }
 
 /// Refuses a dry run to a caller who may not read everything, because its answer shows effects and former values
-/// anywhere on the box.
-fn admit(rights: &PathPermissions, dry_run: bool) -> Result<(), Refusal> {
+/// anywhere on the box; and an answer that waits, because what services wait for can be anywhere, too.
+fn admit(rights: &PathPermissions, dry_run: bool, waits: bool) -> Result<(), Refusal> {
     let all = [Scope::OpenConfig, Scope::Native].iter().all(|scope| rights.reads_all(*scope));
     if dry_run && !all {
         let reason = "a dry run shows the whole configuration: the pathz policy must permit reading all of it";
+        return Err(Refusal::denied(reason));
+    }
+    if waits && !all {
+        let reason = "`holdfast.Services` shows what services wait for anywhere on the box: the pathz policy must permit reading all of it";
         return Err(Refusal::denied(reason));
     }
     Ok(())

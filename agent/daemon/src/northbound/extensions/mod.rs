@@ -5,6 +5,7 @@
 //! of a Set has a mistake to find. So is one that is given twice.
 
 pub(super) mod plan;
+pub(super) mod wait;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{self, Extension, commit, config_subscription, history};
 
 use self::plan::PlanOption;
+use self::wait::WaitOption;
 use super::status::Refusal;
 
 /// Time in which a commit must be confirmed if the client names none.
@@ -31,6 +33,8 @@ pub(super) struct SetExtensions {
     pub(super) options: CommitOptions,
     /// True when the effects are to be reported, and nothing is to be changed.
     pub(super) dry_run: bool,
+    /// What the answer waits for beside the commit.
+    pub(super) wait: Option<WaitOption>,
 }
 
 /// Options of a Get or Subscribe, from its extensions.
@@ -58,8 +62,13 @@ impl SetExtensions {
                 KnownExtension::Plan(PlanOption::Expected(hash)) => {
                     wishes.options.expected_plan = Some(hash)
                 }
+                KnownExtension::Wait(wait) => wishes.wait = Some(wait),
                 other => return Err(other.misplaced("a Set")),
             }
+        }
+        if wishes.dry_run && wishes.wait.is_some() {
+            let text = "a dry run commits nothing that `holdfast.Services` could wait for";
+            return Err(Refusal::invalid(text));
         }
         Ok(wishes)
     }
@@ -123,6 +132,7 @@ enum KnownExtension<'a> {
     Depth(&'a gnmi_ext::Depth),
     ConfigSubscription(&'a gnmi_ext::ConfigSubscription),
     Plan(PlanOption),
+    Wait(WaitOption),
 }
 
 fn known_extensions(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>, Refusal> {
@@ -131,6 +141,9 @@ fn known_extensions(extensions: &[Extension]) -> Result<Vec<KnownExtension<'_>>,
         let recognized = match ext {
             Ext::RegisteredExt(registered) if registered.id == plan::ID => {
                 KnownExtension::Plan(PlanOption::read(&registered.msg)?)
+            }
+            Ext::RegisteredExt(registered) if registered.id == wait::ID => {
+                KnownExtension::Wait(WaitOption::read(&registered.msg)?)
             }
             Ext::RegisteredExt(_) => continue,
             Ext::MasterArbitration(arbitration) => KnownExtension::Arbitration(arbitration),
@@ -159,6 +172,7 @@ impl KnownExtension<'_> {
             Self::Depth(_) => "depth",
             Self::ConfigSubscription(_) => "config_subscription",
             Self::Plan(_) => "holdfast.Plan",
+            Self::Wait(_) => "holdfast.Services",
         }
     }
 

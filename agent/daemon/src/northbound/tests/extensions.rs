@@ -60,6 +60,17 @@ fn extension(text: &str) -> Extension {
         }
         "preview" => plan(Some(holdfast::plan::Content::Preview(Default::default()))),
         "plan-without-content" => plan(None),
+        "wait" => {
+            let wait = holdfast::Wait::from_str_name(&format!("WAIT_{}", words[1])).unwrap();
+            let wait = holdfast::Services { wait: wait as i32, within: seconds(2), outcome: None };
+            registered(26151, &wait.encode_to_vec())
+        }
+        "waited" => {
+            let outcome = Some(Default::default());
+            let waited = holdfast::Services { outcome, ..Default::default() };
+            registered(26151, &waited.encode_to_vec())
+        }
+        "no-wait" => registered(26151, b"\xff\xff"),
         "no-plan" => registered(26150, b"\xff\xff"),
         "unknown" => registered(999, b"what is this"),
         other => panic!("no extension: {other}"),
@@ -102,6 +113,15 @@ async fn extensions_that_are_wrong_or_out_of_place_are_refused_by_name() {
         ("preview", "answer"),
         ("plan-without-content", "dry_run"),
         ("no-plan", "holdfast.Plan"),
+        ("no-wait", "holdfast.Services"),
+        ("wait UNSET 1", "must have a `wait`"),
+        ("wait READY", "above zero"),
+        ("wait READY 0", "above zero"),
+        ("wait READY -1", "above zero"),
+        ("wait SETTLED 601", "at most 600s"),
+        ("waited", "an outcome is an answer"),
+        ("wait READY 1; wait SETTLED 1", "twice"),
+        ("dry-run; wait READY 1", "dry run commits nothing"),
     ] {
         let mut request = set_request(r#"update /system/config/hostname "box""#);
         request.extension = extensions(texts);
@@ -110,7 +130,9 @@ async fn extensions_that_are_wrong_or_out_of_place_are_refused_by_name() {
         assert!(status.message().contains(word), "{texts}: {status:?}");
     }
     assert_eq!(core.revision().number, before);
-    for texts in ["config", "commit-without-action a", "begin a", "snapshot", "dry-run"] {
+    for texts in
+        ["config", "commit-without-action a", "begin a", "snapshot", "dry-run", "wait READY 1"]
+    {
         let request = gnmi::GetRequest { extension: extensions(texts), ..get_request(&["/"]) };
         let status = client.get(request).await.expect_err(texts);
         assert_eq!(status.code(), Code::InvalidArgument, "{texts}: {status:?}");
