@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::Gnmic;
-use holdfast_tests::eventually::eventually;
+use holdfast_tests::eventually::{eventually, eventually_async};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::services::{
     READ_PLANS, SIZED_PORT, answer_with, plans_with, port_package, set, sized_port, update,
@@ -75,21 +75,32 @@ async fn a_route_wakes_an_instance_that_waits_for_it() {
     eventually("the gate closes", || net.link("eth9").mtu == 1500).await;
 }
 
-/// Sets an instance, and returns the answer that waits for what follows.
-async fn set_and_wait(gnmic: &Gnmic, wait: &str, within: &str, value: &str) -> String {
+/// Runs a Set of gnmic with an extension of ours, whose message is in a file of `holdfast/`.
+async fn set_with(
+    gnmic: &Gnmic,
+    (file, message): (&str, &str),
+    extension: &str,
+    arguments: &[&str],
+) -> Result<String, String> {
     let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
-    let extension = format!(r#"{{"26151": {{"wait": "{wait}", "within": "{within}"}}}}"#);
     let options = [
         "--proto-dir",
         protos.to_str().unwrap(),
         "--proto-file",
-        "holdfast/wait.proto",
+        file,
         "--registered-extensions",
-        "26151:holdfast.Services",
+        message,
         "--request-extensions",
-        &extension,
+        extension,
     ];
-    gnmic.run(&[&options[..], &set(SIZED, value)].concat()).await
+    gnmic.outcome(&[&options[..], arguments].concat()).await
+}
+
+/// Sets the instance, and returns the answer that waits for what follows.
+async fn set_and_wait(gnmic: &Gnmic, wait: &str, within: &str, value: &str) -> String {
+    let extension = format!(r#"{{"26151": {{"wait": "{wait}", "within": "{within}"}}}}"#);
+    let message = ("holdfast/wait.proto", "26151:holdfast.Services");
+    set_with(gnmic, message, &extension, &set(SIZED, value)).await.unwrap()
 }
 
 #[tokio::test]
@@ -143,4 +154,54 @@ async fn a_client_that_goes_while_its_answer_waits_changes_nothing() {
     plans_with(&gnmic, &["port eth9"]).await;
     update(&gnmic, SIZED, r#"{"bridge": "br1"}"#).await;
     eventually("others go on", || net.find_link("br1").is_some()).await;
+}
+
+// proves sv.B113
+#[tokio::test]
+async fn a_dry_run_shows_states_and_leaves_and_its_hash_covers_gates() {
+    let net = Netns::enter().with_veth("eth9", "peer9");
+    let packages = sized_port("delete = { commit-after = true }");
+    let folder = packages.path().to_str().unwrap();
+    let agent = AgentProcess::start_with(&net, &["--services", folder]).await;
+    let gnmic = Gnmic::for_admin(&agent);
+    let plan = ("holdfast/plan.proto", "26150:holdfast.Plan");
+    let value = r#"{"bridge": "br0", "port": "eth9"}"#;
+    let dry_run = async |arguments: &[&str]| {
+        set_with(&gnmic, plan, r#"{"26150": {"dryRun": {}}}"#, arguments).await.unwrap()
+    };
+    let preview = dry_run(&set(SIZED, value)).await;
+    for part in [
+        "sized-port[name='acme']",
+        "STATE_EFFECT_REACHED",
+        "STATE_EFFECT_WAITING",
+        "gate `state(",
+        "\"partial\": \"port eth9, sized waits for gate",
+        "master",
+    ] {
+        assert!(preview.contains(part), "`{part}` is not in {preview}");
+    }
+    assert!(!preview.contains("1400"), "what comes later is not shown: {preview}");
+    assert!(net.find_link("br0").is_none(), "nothing is changed");
+
+    let hash = preview.split(r#""hash": ""#).nth(1).and_then(|it| it.split('"').next()).unwrap();
+    let expected = format!(r#"{{"26150": {{"expected": {{"hash": "{hash}"}}}}}}"#);
+    net.ip("link set peer9 up");
+    net.ip("link set eth9 up");
+    let moves = async || {
+        let preview = dry_run(&set(SIZED, value)).await;
+        preview.contains("1400") && !preview.contains("\"partial\"")
+    };
+    eventually_async("the gate is open", moves).await;
+    let refusal = set_with(&gnmic, plan, &expected, &set(SIZED, value)).await.unwrap_err();
+    assert!(refusal.contains("Aborted"), "{refusal}");
+    assert!(net.find_link("br0").is_none());
+
+    update(&gnmic, SIZED, value).await;
+    eventually("it is ready", || agent.show("services").contains("1.0.0  ready")).await;
+    let preview = dry_run(&["set", "--delete", SIZED]).await;
+    for part in ["STATE_EFFECT_LEFT", "\"partial\": \"port eth9,", "waits for the commit of sized"]
+    {
+        assert!(preview.contains(part), "`{part}` is not in {preview}");
+    }
+    assert_eq!(net.link("eth9").mtu, 1400, "nothing is changed");
 }

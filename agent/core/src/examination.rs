@@ -29,6 +29,7 @@ use super::commit::{CommitInFlight, ExaminationBase, Input};
 use super::handler_calls::{HandlerRounds, UnansweredCalls, UnansweredChange};
 use super::intent::{Intent, Values};
 use super::preview::{self, BoundedList, ConfigChange};
+use super::service_preview::{self, ServiceChange};
 use super::task::{CoreTask, JobResult};
 
 /// Translation of configuration into values.
@@ -51,6 +52,8 @@ pub(super) struct Candidate {
     pub(super) credentials: CredentialValues,
     /// For a dry run: differences in the configuration that clients see.
     pub(super) differences: BoundedList<ConfigChange>,
+    /// Differences in service plans.
+    pub(super) services: BoundedList<ServiceChange>,
 }
 
 /// Result of an examination.
@@ -269,10 +272,20 @@ impl Examiner {
         } else {
             BoundedList::default()
         };
+        let services = service_preview::changes(old, &configuration, is_dry_run);
         let credentials = CredentialValues::default();
         footprint.add_entries(pairs.other_ends(located_differences(&changes)));
         let footprint = Arc::new(footprint);
-        Ok(Candidate { intent, footprint, configuration, changes, rows, credentials, differences })
+        Ok(Candidate {
+            intent,
+            footprint,
+            configuration,
+            changes,
+            rows,
+            credentials,
+            differences,
+            services,
+        })
     }
 
     /// Entries that differ; `None` if the request was cancelled meanwhile.

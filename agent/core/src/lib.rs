@@ -32,6 +32,7 @@ mod publication;
 mod reconcile;
 mod run;
 mod secret_keeper;
+mod service_preview;
 mod shared_engine;
 mod startup;
 mod task;
@@ -77,6 +78,7 @@ pub use pending::IncompleteEntry;
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
 };
+pub use service_preview::{ServiceChange, StateChange, StateEffect};
 pub use startup::{Parts, StartError};
 pub use users::ConfiguredUsers;
 pub use view::CoreView;

@@ -27,6 +27,7 @@ use super::intent::Values;
 use super::options::PlanHash;
 use super::preview::{BoundedList, ConfigChange};
 use super::publication::as_planes;
+use super::service_preview::{self, ServiceChange};
 use super::shared_engine::{MAX_GUARD, SharedEngine};
 use super::task::{CoreTask, JobResult};
 
@@ -44,6 +45,7 @@ pub(super) struct CommitPlan {
     pub(super) keys: Arc<Vec<Key>>,
     /// For a dry run: differences in the configuration that clients see.
     pub(super) differences: BoundedList<ConfigChange>,
+    pub(super) services: BoundedList<ServiceChange>,
 }
 
 /// Planner of one candidate: shared parts of the core, and the terms of the commit.
@@ -132,11 +134,11 @@ impl CandidatePlanner {
     /// Plans while the store lays the rows out.
     fn plan(self, candidate: Candidate) -> Result<CommitPlan, CommitError> {
         let Candidate { configuration, changes, rows: differing, credentials, .. } = candidate;
-        let differences = candidate.differences;
+        let (differences, services) = (candidate.differences, candidate.services);
         if !self.is_admitted {
             self.validate_values(&changes)?;
         }
-        let mut planning = Planning::new(self.delta(&changes, &credentials.values));
+        let mut planning = Planning::new(self.delta(&changes, &credentials.values, &services));
         let (mut differing, mut rows) = (self.is_recorded.then_some(differing), None);
         let plan = loop {
             let engine = self.engine.read();
@@ -157,11 +159,16 @@ impl CandidatePlanner {
         let change = Box::new(PlannedChange { configuration, changes, credentials });
         let mut keys: Vec<Key> = plan.keys().cloned().collect();
         sort_keys(&mut keys);
-        Ok(CommitPlan { plan, rows, change, keys: Arc::new(keys), differences })
+        Ok(CommitPlan { plan, rows, change, keys: Arc::new(keys), differences, services })
     }
 
     /// The change that the engine is asked for.
-    fn delta(&self, changes: &[EntryChange], credentials: &Values) -> Delta {
+    fn delta(
+        &self,
+        changes: &[EntryChange],
+        credentials: &Values,
+        services: &BoundedList<ServiceChange>,
+    ) -> Delta {
         let credential_intent = credentials.iter().cloned().map(IntentChange::from);
         let delta = Delta::new(engine_intent(changes).chain(credential_intent).collect());
         let mut delta = delta.described(self.name).by(self.author.clone());
@@ -172,7 +179,8 @@ impl CandidatePlanner {
             delta = delta.waiting_for(Level::Converged, follow_up.within());
         }
         if self.expected_plan.is_some() || self.is_dry_run {
-            delta = delta.with_beside(self.examiner.beside(changes));
+            delta =
+                delta.with_beside(self.examiner.beside(changes) + &service_preview::text(services));
         }
         match self.expected_plan {
             Some(PlanHash(hash)) => delta.expecting_plan(hash),

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Change, NodeRef, Tree};
-use holdfast_config::{Configuration, InstancePath, Models, json};
+use holdfast_config::{Configuration, InstancePath, LeafMark, Models, json};
 use holdfast_scheduler::{Action, Cause, Engine, Key, Plan, PlannedOperation};
 
 use super::options::PlanHash;
+use super::service_preview::ServiceChange;
 
 /// Differences, objects and waiting objects that are listed, of each; the totals count all. An answer with more would
 /// exceed what clients take in one message.
@@ -22,6 +23,7 @@ pub struct Preview {
     /// In the order of the plan.
     pub operations: BoundedList<ObjectChange>,
     pub pending: BoundedList<PendingObject>,
+    pub services: BoundedList<ServiceChange>,
 }
 
 /// An object that would wait, and the labels of what it needs and what is not there.
@@ -94,7 +96,7 @@ impl<T> Default for BoundedList<T> {
 }
 
 impl<T> BoundedList<T> {
-    fn push(&mut self, item: impl FnOnce() -> T) {
+    pub(super) fn push(&mut self, item: impl FnOnce() -> T) {
         if self.first.len() < MAX_LISTED {
             self.first.push(item());
         }
@@ -109,8 +111,20 @@ pub(super) fn differences(
     new: &Configuration,
 ) -> BoundedList<ConfigChange> {
     let mut listed = BoundedList::default();
+    let trees = |origin| [old, new].map(|it| it.config_view(origin));
+    list_differences(models, trees, &mut listed);
+    listed
+}
+
+/// Differences of two trees in each origin.
+pub(super) fn list_differences<'t>(
+    models: &Models,
+    trees: impl Fn(Origin) -> [&'t Tree<LeafMark>; 2],
+    listed: &mut BoundedList<ConfigChange>,
+) {
     for origin in [Origin::OpenConfig, Origin::Native] {
-        Tree::diff(old.config_view(origin), new.config_view(origin), &mut |path, change| {
+        let [old, new] = trees(origin);
+        Tree::diff(old, new, &mut |path, change| {
             let text = |found: NodeRef<'_, _>| {
                 let schema = models.schema(origin);
                 let at = path.last().map_or(schema.root(), |step| step.node);
@@ -129,7 +143,6 @@ pub(super) fn differences(
             listed.push(|| changed(models, origin, path, before, after));
         });
     }
-    listed
 }
 
 fn changed(
@@ -148,6 +161,7 @@ impl Preview {
         engine: &Engine,
         plan: &Plan,
         configuration: BoundedList<ConfigChange>,
+        services: BoundedList<ServiceChange>,
     ) -> Self {
         let mut pending = BoundedList::default();
         for (key, needs) in plan.waiting() {
@@ -155,7 +169,7 @@ impl Preview {
             pending.push(|| PendingObject { object: label(engine, key), waits_for: waits_for() });
         }
         let hash = PlanHash(plan.hash());
-        Self { hash, configuration, operations: operations(engine, plan), pending }
+        Self { hash, configuration, operations: operations(engine, plan), pending, services }
     }
 }
 

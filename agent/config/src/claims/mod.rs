@@ -281,7 +281,7 @@ impl Claims {
     }
 
     /// The claims that are not the same memory in `old` and `new`, with both contents, ascending by name.
-    pub(crate) fn differences<'c>(
+    pub fn differences<'c>(
         old: &'c Self,
         new: &'c Self,
     ) -> impl Iterator<Item = (&'c ClaimKey, Option<&'c Claim>, Option<&'c Claim>)> {

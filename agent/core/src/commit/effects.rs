@@ -112,8 +112,8 @@ impl CoreTask {
             Effect::AnswerAhead(stamp) => self.answer_ahead(stamp, commit),
             Effect::AnswerUnchanged => commit.reply.send(Ok(self.unchanged())),
             Effect::AnswerPreview(planned) => {
-                let CommitPlan { plan, differences, .. } = *planned;
-                let preview = Preview::new(&self.engine.read(), &plan, differences);
+                let CommitPlan { plan, differences, services, .. } = *planned;
+                let preview = Preview::new(&self.engine.read(), &plan, differences, services);
                 commit.reply.send_preview(preview);
             }
         }

@@ -163,6 +163,7 @@ fn candidate() -> Box<Candidate> {
         rows: Vec::new(),
         credentials: CredentialValues::default(),
         differences: BoundedList::default(),
+        services: BoundedList::default(),
     })
 }
 

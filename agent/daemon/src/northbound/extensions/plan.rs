@@ -4,6 +4,7 @@
 
 use holdfast_core::{
     BoundedList, ConfigChange, ObjectChange, ObjectEffect, PendingObject, PlanHash, Preview,
+    ServiceChange, StateChange, StateEffect,
 };
 use holdfast_proto::gnmi_ext::extension::Ext;
 use holdfast_proto::gnmi_ext::{Extension, RegisteredExtension};
@@ -57,18 +58,20 @@ pub(in super::super) fn answer(preview: Preview) -> Extension {
 
 /// The effects of a change on the wire.
 pub(in super::super) fn preview_message(preview: Preview) -> holdfast::Preview {
-    let Preview { hash, configuration, operations, pending } = preview;
+    let Preview { hash, configuration, operations, pending, services } = preview;
     let total = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
     let totals = holdfast::Totals {
         configuration: total(configuration.total),
         operations: total(operations.total),
         pending: total(pending.total),
+        services: total(services.total),
     };
     holdfast::Preview {
         hash: hash.to_string(),
         configuration: listed(configuration, configuration_change),
         operations: listed(operations, operation),
         pending: listed(pending, pending_object),
+        services: listed(services, service_change),
         totals: Some(totals),
     }
 }
@@ -86,6 +89,28 @@ fn configuration_change(change: ConfigChange) -> holdfast::ConfigurationChange {
 fn pending_object(waiting: PendingObject) -> holdfast::Pending {
     let PendingObject { object, waits_for } = waiting;
     holdfast::Pending { object, waits_for }
+}
+
+fn service_change(change: ServiceChange) -> holdfast::ServiceChange {
+    let ServiceChange { service, states, leaves, partial } = change;
+    holdfast::ServiceChange {
+        service,
+        states: states.into_iter().map(state_change).collect(),
+        leaves: listed(leaves, configuration_change),
+        partial: partial.unwrap_or_default(),
+    }
+}
+
+fn state_change(change: StateChange) -> holdfast::StateChange {
+    let StateChange { component: [component_type, component_name], state, effect, reason } = change;
+    let effect = match effect {
+        StateEffect::Reached => holdfast::StateEffect::Reached,
+        StateEffect::Left => holdfast::StateEffect::Left,
+        StateEffect::Waiting => holdfast::StateEffect::Waiting,
+        StateEffect::Failed => holdfast::StateEffect::Failed,
+    };
+    let (effect, reason) = (effect as i32, reason.unwrap_or_default());
+    holdfast::StateChange { component_type, component_name, state, effect, reason }
 }
 
 fn operation(change: ObjectChange) -> holdfast::Operation {

@@ -1,0 +1,138 @@
+//! What a change would do to service instances, as a dry run shows it.
+
+use std::collections::BTreeMap;
+
+use holdfast_config::services::{Book, ComponentPlan, READY, ServicePlan, StatePlan};
+use holdfast_config::{Claims, Configuration, ServiceTag};
+
+use super::preview::{BoundedList, ConfigChange, list_differences};
+
+/// What a change would do to one instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceChange {
+    /// Name of the instance.
+    pub service: String,
+    /// States that would be reached, left, or still be waited for, in the order of the plan.
+    pub states: Vec<StateChange>,
+    /// Leaves that its claims would gain, change or lose.
+    pub leaves: BoundedList<ConfigChange>,
+    /// Reason for which stages would follow that the dry run does not show.
+    pub partial: Option<String>,
+}
+
+/// What a change would do to one state of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateChange {
+    /// Type and name of the component.
+    pub component: [String; 2],
+    pub state: String,
+    pub effect: StateEffect,
+    /// Condition or object that it would wait for, or the reason for which it would fail.
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateEffect {
+    Reached,
+    Left,
+    Waiting,
+    Failed,
+}
+
+/// The instances whose service plans differ after a change. For a dry run, also those whose claims do, with the leaves.
+pub(super) fn changes(
+    old: &Configuration,
+    new: &Configuration,
+    is_dry_run: bool,
+) -> BoundedList<ServiceChange> {
+    let mut found: BTreeMap<ServiceTag, ServiceChange> = BTreeMap::new();
+    let (old_layers, new_layers) = (old.layers(), new.layers());
+    for (tag, before, after) in Book::differences(&old_layers.book, &new_layers.book) {
+        let change = ServiceChange {
+            states: states(before, after),
+            partial: after.and_then(partial),
+            ..ServiceChange::default()
+        };
+        found.insert(tag.clone(), change);
+    }
+    if is_dry_run {
+        for (key, before, after) in Claims::differences(old_layers.claims(), new_layers.claims()) {
+            let change = found.entry(key.tag.clone()).or_default();
+            let (before, after) = (before.cloned(), after.cloned());
+            let claims = [before.unwrap_or_default(), after.unwrap_or_default()];
+            list_differences(
+                new.models(),
+                |origin| claims.each_ref().map(|it| it.tree(origin)),
+                &mut change.leaves,
+            );
+        }
+    }
+    let mut listed = BoundedList::default();
+    for (tag, change) in found {
+        listed.push(|| ServiceChange { service: tag.to_string(), ..change });
+    }
+    listed
+}
+
+/// Text of the states for the hash of a plan.
+pub(super) fn text(changes: &BoundedList<ServiceChange>) -> String {
+    let text = |it: &ServiceChange| format!("{} {:?} {:?};", it.service, it.states, it.partial);
+    changes.first.iter().map(text).collect()
+}
+
+fn states(before: Option<&ServicePlan>, after: Option<&ServicePlan>) -> Vec<StateChange> {
+    let state_of = |plan: Option<&ServicePlan>, component: &ComponentPlan, name: &str| {
+        let component = plan?.component(&component.component_type, &component.name)?;
+        component.state(name).cloned()
+    };
+    let mut changes = Vec::new();
+    for (component, state) in all_states(after) {
+        let was = state_of(before, component, &state.name);
+        changes.extend(effect(was.as_ref(), state).map(|it| state_change(component, state, it)));
+    }
+    // Components that are gone have left all of their states.
+    for (component, state) in all_states(before).filter(|(_, state)| state.is_reached) {
+        if state_of(after, component, &state.name).is_none() {
+            let gone = StatePlan { failure: None, waits_for: None, ..state.clone() };
+            changes.push(state_change(component, &gone, StateEffect::Left));
+        }
+    }
+    changes
+}
+
+fn all_states(plan: Option<&ServicePlan>) -> impl Iterator<Item = (&ComponentPlan, &StatePlan)> {
+    let components = plan.into_iter().flat_map(|plan| &plan.components);
+    components.flat_map(|component| component.states.iter().map(move |state| (component, state)))
+}
+
+fn effect(before: Option<&StatePlan>, after: &StatePlan) -> Option<StateEffect> {
+    let was_reached = before.is_some_and(|state| state.is_reached);
+    match (was_reached, after.is_reached) {
+        _ if after.failure.is_some() => Some(StateEffect::Failed),
+        (false, true) => Some(StateEffect::Reached),
+        (true, false) => Some(StateEffect::Left),
+        (false, false) if after.waits_for.is_some() => Some(StateEffect::Waiting),
+        (false, false) | (true, true) => None,
+    }
+}
+
+fn state_change(component: &ComponentPlan, state: &StatePlan, effect: StateEffect) -> StateChange {
+    let reason = state.failure.as_ref().or(state.waits_for.as_ref());
+    StateChange {
+        component: [&component.component_type, &component.name].map(ToString::to_string),
+        state: state.name.to_string(),
+        effect,
+        reason: reason.map(ToString::to_string),
+    }
+}
+
+/// Reason for which an instance would go on after the change: a state beside `ready` that waits, or what backs out.
+fn partial(plan: &ServicePlan) -> Option<String> {
+    let waiting = all_states(Some(plan)).find_map(|(component, state)| {
+        let waits_for = state.waits_for.as_ref().filter(|_| state.name != READY)?;
+        let ComponentPlan { component_type, name, .. } = component;
+        Some(format!("{component_type} {name}, {} waits for {waits_for}", state.name))
+    });
+    let backs_out = || plan.leaving.as_ref().map(|_| "it still backs out".to_owned());
+    waiting.or_else(backs_out)
+}
