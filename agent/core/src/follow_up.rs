@@ -1,4 +1,4 @@
-//! What follows a commit, for a client that waits for more than the commit itself.
+//! Report of what follows a commit, for a client that waits for more than the commit itself.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub struct FollowUp(Arc<Report>);
 struct Report {
     within: Duration,
     touched: OnceLock<Vec<ServiceTag>>,
-    /// Whether all values of the commit came into the system in time; `None` until that is known.
+    /// True when all values of the commit came into the system in time; `None` until that is known.
     settled: watch::Sender<Option<bool>>,
 }
 

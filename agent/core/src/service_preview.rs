@@ -1,4 +1,4 @@
-//! What a change would do to service instances, as a dry run shows it.
+//! Changes of service instances, as a dry run shows them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use holdfast_config::{Claims, Configuration, ServiceTag};
 
 use super::preview::{BoundedList, ConfigChange, list_differences};
 
-/// What a change would do to one instance.
+/// Effect of a change on one instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceChange {
     /// Name of the instance.
@@ -20,7 +20,7 @@ pub struct ServiceChange {
     pub partial: Option<String>,
 }
 
-/// What a change would do to one state of a component.
+/// Effect of a change on one state of a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateChange {
     /// Type and name of the component.
