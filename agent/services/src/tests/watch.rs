@@ -1,4 +1,4 @@
-//! What wakes instances: reads that have another answer, found without a look at anything else.
+//! Instances are woken by reads that have another answer, found without a look at anything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 

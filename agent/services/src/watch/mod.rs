@@ -1,4 +1,4 @@
-//! What instances wait for: the questions of their last walks with the answers, and which of them a revision answers
+//! Watch trie of the instances: the questions of their last walks with the answers, and which of them a revision answers
 //! otherwise.
 //!
 //! ```text
@@ -23,7 +23,7 @@ use self::trie::{Comparison, Trie};
 /// Answer to a read: the values of the leaves that exist, in the order of their paths.
 pub type Answer = Vec<Value>;
 
-/// What all instances wait for.
+/// Reads of all instances, with their last answers.
 #[derive(Debug, Default)]
 pub struct Watches {
     tries: BTreeMap<(Plane, Origin), Trie<Arc<Read>>>,
@@ -85,7 +85,7 @@ impl Watches {
         }
     }
 
-    /// What an instance waits for, in a fixed order.
+    /// Reads of an instance, in a fixed order.
     pub fn of_instance(&self, tag: &ServiceTag) -> impl Iterator<Item = Wait<'_>> {
         let reads = self.instances.get(tag).into_iter().flatten();
         reads.filter_map(move |(read, places)| {
