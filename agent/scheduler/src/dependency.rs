@@ -63,13 +63,11 @@ pub struct Dependency {
     /// Text shown to users while the dependency is unmet. Unique among the dependencies of a value.
     pub label: SmolStr,
     pub target: Target,
-    /// The value is deleted and created again whenever its target is changed in place.
-    pub recreate: bool,
 }
 
 impl Dependency {
     pub fn new(label: impl Into<SmolStr>, target: Target) -> Self {
-        Self { label: label.into(), target, recreate: false }
+        Self { label: label.into(), target }
     }
 
     /// The value with this key.
@@ -90,12 +88,6 @@ impl Dependency {
     /// Any prefix offered in `table` that contains `address`: makes a gateway reachable.
     pub fn covering(label: impl Into<SmolStr>, table: u32, address: IpAddr) -> Self {
         Self::new(label, Target::Covering { table, address })
-    }
-
-    /// Deletes and creates the value again when its target is changed in place.
-    #[must_use]
-    pub fn recreate_on_change(self) -> Self {
-        Self { recreate: true, ..self }
     }
 }
 

@@ -96,8 +96,6 @@ pub(crate) struct NodeRemoval {
     pub(crate) dependents_parked: bool,
     /// Targets that will lose this provider.
     pub(crate) going: OverlayTargetIds,
-    /// Target of its own key, while an in-place change is due.
-    pub(crate) changing: Option<OverlayTargetId>,
 }
 
 impl OverlayNode {
@@ -125,10 +123,6 @@ impl OverlayNode {
     pub(crate) fn is_going(&self) -> bool {
         self.removal.as_ref().is_some_and(|removal| !removal.going.is_empty())
     }
-
-    pub(crate) fn changing(&self) -> Option<OverlayTargetId> {
-        self.removal.as_ref().and_then(|removal| removal.changing)
-    }
 }
 
 /// Target behind an index of the overlay.
@@ -143,11 +137,8 @@ pub(crate) struct TargetRef {
 pub(crate) struct OverlayTarget {
     pub(crate) providers: u32,
     pub(crate) dependents: u32,
-    pub(crate) recreate_dependents: u32,
     /// Providers that will go: nothing new relies on them.
     pub(crate) going: u32,
-    /// True while an in-place change is due: dependents to be re-created wait for it.
-    pub(crate) changing: bool,
     /// Nodes with a new goal that needs this target.
     pub(crate) new_watchers: OverlayIdxs,
     /// Absent for most targets, which are only gained.
@@ -158,7 +149,7 @@ pub(crate) struct OverlayTarget {
     pub(crate) last_provided_by: Option<u32>,
 }
 
-/// Bookkeeping for a target that goes or changes.
+/// Bookkeeping for a target that goes.
 #[derive(Debug, Default)]
 pub(crate) struct TargetRemoval {
     /// Nodes that wait for a provider that stays.
@@ -170,9 +161,9 @@ pub(crate) struct TargetRemoval {
 }
 
 impl OverlayTarget {
-    /// True when the target has a provider that stays, and does not change where that matters.
-    pub(crate) fn stays(&self, need: &Dependency) -> bool {
-        self.providers > self.going && !(need.recreate && self.changing)
+    /// True when the target has a provider that stays.
+    pub(crate) fn stays(&self) -> bool {
+        self.providers > self.going
     }
 
     pub(crate) fn removal_mut(&mut self) -> &mut TargetRemoval {

@@ -45,19 +45,19 @@ pub(crate) use planning::{goals, plan, plan_keeping};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::dependency::{Claim, Facet, Target};
+use crate::dependency::{Claim, Facet};
 use crate::descriptor::{ChangeMethod, catch_panic};
 use crate::graph::{Goal, Graph, NodeIdx};
 use crate::key::{FixedMap, Key};
 use crate::operation::Action;
 use crate::overlay::{
-    InPlaceAction, Overlay, OverlayIdx, OverlayOf, OverlayTargetId, OverlayTargetIds, PendingAction,
+    InPlaceAction, Overlay, OverlayIdx, OverlayOf, OverlayTargetIds, PendingAction,
 };
 use crate::plan::{Cause, PlannedOperation, Unmet};
 use crate::value::SharedValue;
 use crate::value_spec::ValueSpec;
 
-use tasks::{ParkMode, Parking, Stage, Task};
+use tasks::{Stage, Task};
 
 /// Ranks of ready values. Values found in place come first, so that they count as dependents of the rest.
 const FOUND: usize = 0;
@@ -294,11 +294,7 @@ impl<'g> Planner<'g> {
         node.pending_action = PendingAction::InPlace(in_place_action);
         self.ready[rank(in_place_action)].push(oidx);
         let next = self.next(oidx);
-        self.overlay.mark_going(
-            oidx,
-            next.as_ref().map(|(_, spec)| &**spec),
-            in_place_action == InPlaceAction::Updated,
-        );
+        self.overlay.mark_going(oidx, next.as_ref().map(|(_, spec)| &**spec));
         if in_place_action != InPlaceAction::Updated {
             return;
         }
@@ -309,14 +305,6 @@ impl<'g> Planner<'g> {
             for (_, cascade) in lost {
                 self.mark_cascade(cascade, oidx);
             }
-        }
-        let target_id =
-            self.overlay.existing_target_id(&Target::Exact(self.overlay.node(oidx).key.clone()));
-        if let Some(target_id) =
-            target_id.filter(|&it| self.overlay.walked_target(it).recreate_dependents > 0)
-        {
-            let targets = vec![(target_id, true)];
-            self.follow_ups.push(Task::Park(Parking::new(ParkMode::All, oidx, targets)));
         }
     }
 
@@ -331,7 +319,7 @@ impl<'g> Planner<'g> {
         node.pending_action = PendingAction::Delete;
         let present = node.present.clone();
         self.ready[DELETES].push(oidx);
-        self.overlay.mark_going(oidx, None, false);
+        self.overlay.mark_going(oidx, None);
         if let Some(spec) = present {
             let properties = spec.property_cascades().iter().map(|(_, taken)| taken);
             for cascade in spec.cascades().iter().chain(properties) {
@@ -383,10 +371,7 @@ impl<'g> Planner<'g> {
             self.change_missing_dependency.insert(key, oidx);
             return self.note_waiting_reducible(oidx);
         }
-        let (_, mut lost) = self.overlay.provider_changes(&key, Some(&present), Some(&new));
-        if in_place_action == InPlaceAction::Updated {
-            lost.extend(self.recreate_target(&key));
-        }
+        let (_, lost) = self.overlay.provider_changes(&key, Some(&present), Some(&new));
         if !force && self.is_blocked(oidx, &present, &lost) {
             return;
         }
@@ -425,12 +410,6 @@ impl<'g> Planner<'g> {
         let applied = node.idx.is_some_and(|idx| graph.node(idx).applied.is_some());
         let is_made = applied || graph.restores.contains_key(&node.key);
         graph.made_or_marked(&node.key, is_made, node.current.as_ref())
-    }
-
-    /// Target of a key that has dependents to be re-created when it changes.
-    pub(crate) fn recreate_target(&mut self, key: &Key) -> Option<OverlayTargetId> {
-        let target_id = self.overlay.existing_target_id(&Target::Exact(key.clone()))?;
-        (self.overlay.walked_target(target_id).recreate_dependents > 0).then_some(target_id)
     }
 
     fn apply_change(
@@ -472,9 +451,6 @@ impl<'g> Planner<'g> {
             in_place_action != InPlaceAction::Released,
             Some(op),
         );
-        if let Some(target_id) = self.overlay.node(oidx).changing() {
-            self.overlay.target_mut(target_id).last_provided_by = Some(op);
-        }
         self.overlay.clear_going(oidx);
         self.take_cascaded(oidx, op);
         let node = self.overlay.node_mut(oidx);
@@ -544,8 +520,7 @@ impl<'g> Planner<'g> {
         let mut blocking = OverlayTargetIds::new();
         for &target_id in lost {
             let state = self.overlay.walked_target(target_id);
-            let last = state.providers <= 1 || state.recreate_dependents > 0;
-            if last
+            if state.providers <= 1
                 && state.dependents > 0
                 && state.dependents > self.overlay.own_dependencies(present, target_id)
             {

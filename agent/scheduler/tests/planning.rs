@@ -85,7 +85,6 @@ fn a_large_change_is_planned_in_small_stretches() {
 fn one_value_with_many_dependents_is_planned_in_small_stretches() {
     for (ours, change) in [
         ("<l", "-l"),         // parked
-        ("<!l", "l =1 +f"),   // re-created
         ("<?f", "l =1"),      // parked for want of a facet
         ("<l +g", "-l"),      // gone with it
         ("|l |m", "-l"),      // reduced

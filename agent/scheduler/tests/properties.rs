@@ -179,7 +179,7 @@ proptest! {
 #[test]
 fn a_change_with_repeated_operations_on_a_value_is_undone() {
     let before = "a =0 !0 .r(<c) <b; b =0 !0 ; m =0 !0 <A";
-    let after = "A =0 !0 <a; a =1 !0 .*s .p <b; b =1 !0 <!a <A";
+    let after = "A =0 !0 <a; a =1 !0 .*s .p <b; b =1 !0 <a <A";
     let operations = Lab::having("", before).plan(after).unwrap().operations().len();
     for at in 0..operations {
         let mut lab = Lab::default();

@@ -211,9 +211,6 @@ impl Graph {
             self.log.push(GraphChange::Watchers(id));
             let state = self.targets.of_mut(id);
             state.dependents = state.dependents.saturating_add_signed(sign);
-            state.recreate_dependents = state
-                .recreate_dependents
-                .saturating_add_signed(if need.recreate { sign } else { 0 });
         }
     }
 

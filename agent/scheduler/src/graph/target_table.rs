@@ -24,8 +24,6 @@ pub(crate) struct TargetState {
     pub(crate) providers: u32,
     /// Dependencies of present values of ours on the target.
     pub(crate) dependents: u32,
-    /// Those of them that require re-creation when the target changes.
-    pub(crate) recreate_dependents: u32,
     /// Nodes with a goal or a present value that needs the target. May hold stale entries and duplicates.
     pub(super) watchers: Watchers,
     pub(super) stale: u32,

@@ -54,7 +54,6 @@ impl Overlay<'_> {
         let state = OverlayTarget {
             providers: self.initial_provider_count(target, state),
             dependents: state.map_or(0, |state| state.dependents),
-            recreate_dependents: state.map_or(0, |state| state.recreate_dependents),
             ..OverlayTarget::default()
         };
         debug_assert!(
@@ -91,7 +90,7 @@ impl Overlay<'_> {
     }
 
     /// Marks the targets that a value will no longer provide, so that nothing new relies on it.
-    pub(crate) fn mark_going(&mut self, oidx: OverlayIdx, next: Option<&ValueSpec>, changes: bool) {
+    pub(crate) fn mark_going(&mut self, oidx: OverlayIdx, next: Option<&ValueSpec>) {
         self.clear_going(oidx);
         let key = self.node(oidx).key.clone();
         let present = self.node(oidx).present.clone();
@@ -99,15 +98,9 @@ impl Overlay<'_> {
         for &target_id in &lost {
             self.target_mut(target_id).going += 1;
         }
-        let exact = if changes { self.existing_target_id(&Target::Exact(key)) } else { None };
-        if let Some(target_id) = exact {
-            self.target_mut(target_id).changing = true;
-        }
-        self.going += lost.len() + usize::from(exact.is_some());
-        if !lost.is_empty() || exact.is_some() {
-            let removal = self.node_mut(oidx).removal_mut();
-            removal.going = lost;
-            removal.changing = exact;
+        self.going += lost.len();
+        if !lost.is_empty() {
+            self.node_mut(oidx).removal_mut().going = lost;
         }
     }
 
@@ -115,8 +108,7 @@ impl Overlay<'_> {
     pub(crate) fn clear_going(&mut self, oidx: OverlayIdx) {
         let Some(removal) = &mut self.node_mut(oidx).removal else { return };
         let lost = std::mem::take(&mut removal.going);
-        let exact = removal.changing.take();
-        self.going -= lost.len() + usize::from(exact.is_some());
+        self.going -= lost.len();
         for target_id in lost {
             let state = self.target_mut(target_id);
             state.going -= 1;
@@ -126,24 +118,18 @@ impl Overlay<'_> {
                 self.ready_changes.ready.extend(waiting);
             }
         }
-        if let Some(target_id) = exact {
-            let state = self.target_mut(target_id);
-            state.changing = false;
-            let waiting = state.take_waiting();
-            self.ready_changes.ready.extend(waiting);
-        }
     }
 
-    /// True when a target of a value is about to go or to change; the value is tried again after that.
+    /// True when a target of a value is about to go; the value is tried again after that.
     pub(crate) fn waits_for_going(&mut self, oidx: OverlayIdx, spec: &Arc<ValueSpec>) -> bool {
         if self.going == 0 {
             return false;
         }
         let mut waiting = false;
         let target_ids = self.target_ids_of(oidx, spec);
-        for (need, target_id) in spec.needs.iter().zip(target_ids) {
+        for target_id in target_ids {
             let state = &mut self.targets[target_id as usize];
-            if !state.stays(need) {
+            if !state.stays() {
                 state.removal_mut().waiting.push(oidx);
                 waiting = true;
             }
@@ -280,17 +266,14 @@ impl Overlay<'_> {
     ) {
         let Some(spec) = spec else { return };
         let target_ids = self.target_ids_of(oidx, &spec);
-        for (need, target_id) in spec.needs.iter().zip(target_ids) {
+        for target_id in target_ids {
             let state = &mut self.targets[target_id as usize];
             state.dependents = state.dependents.saturating_add_signed(sign);
-            state.recreate_dependents = state
-                .recreate_dependents
-                .saturating_add_signed(if need.recreate { sign } else { 0 });
             if sign < 0 {
                 if let Some(by) = by {
                     state.removal_mut().released_by.push(by);
                 }
-                if state.dependents == 0 || need.recreate && state.recreate_dependents == 0 {
+                if state.dependents == 0 {
                     let unblocked = state.take_blocked();
                     self.ready_changes.unblocked.extend(unblocked);
                 }

@@ -27,8 +27,6 @@ pub(crate) struct Notification {
 #[derive(Debug)]
 pub(crate) struct Gathering {
     target: Target,
-    /// True when only values that are to be re-created are looked for.
-    recreate_only: bool,
     /// Nodes with a new goal that are still to be looked at, and nodes of the graph.
     new: Vec<OverlayIdx>,
     of_graph: Vec<NodeIdx>,
@@ -169,13 +167,8 @@ impl Overlay<'_> {
         }
     }
 
-    /// Begins to look for the present nodes of ours that depend on a target; with `recreate_only`, for those to be
-    /// re-created when it changes.
-    pub(crate) fn gathering(
-        &mut self,
-        target_id: OverlayTargetId,
-        recreate_only: bool,
-    ) -> Gathering {
+    /// Begins to look for the present nodes of ours that depend on a target.
+    pub(crate) fn gathering(&mut self, target_id: OverlayTargetId) -> Gathering {
         self.note_walked(target_id);
         let graph = self.graph;
         let TargetRef { target, graph_id } = &self.target_refs[target_id as usize];
@@ -185,12 +178,12 @@ impl Overlay<'_> {
             state.map_or_else(Vec::new, |state| state.unique_watchers().into_owned());
         let new = self.target(target_id).new_watchers.to_vec();
         of_graph.reverse();
-        Gathering { target, recreate_only, new, of_graph, found: Vec::new() }
+        Gathering { target, new, of_graph, found: Vec::new() }
     }
 
     /// Looks at one watcher. At the end, gives all that may be dependents, ascending: [`Overlay::is_dependent`] tells.
     pub(crate) fn gather_next(&mut self, gathering: &mut Gathering) -> Option<Vec<OverlayIdx>> {
-        let Gathering { target, recreate_only, new, of_graph, found } = gathering;
+        let Gathering { target, new, of_graph, found } = gathering;
         if let Some(oidx) = new.pop() {
             self.edges += 1;
             found.push(oidx);
@@ -198,7 +191,7 @@ impl Overlay<'_> {
             self.edges += 1;
             let node = self.graph.node(idx);
             let present = node.present.as_ref().filter(|_| node.ours);
-            let uses = present.is_some_and(|spec| depends_on(spec, target, *recreate_only));
+            let uses = present.is_some_and(|spec| !spec.needs_of(target).is_empty());
             if uses || self.reads.by_idx.contains_key(&idx) {
                 found.push(self.touch_idx(idx).0);
             }
@@ -215,8 +208,7 @@ impl Overlay<'_> {
     pub(crate) fn is_dependent(&self, gathering: &Gathering, oidx: OverlayIdx) -> bool {
         let node = self.node(oidx);
         let present = node.present.as_ref().filter(|_| node.ours);
-        let Gathering { target, recreate_only, .. } = gathering;
-        present.is_some_and(|spec| depends_on(spec, target, *recreate_only))
+        present.is_some_and(|spec| !spec.needs_of(&gathering.target).is_empty())
     }
 
     /// Number of dependencies of this spec on a target: a value does not block itself.
@@ -224,8 +216,4 @@ impl Overlay<'_> {
         let target = &self.target_refs[target_id as usize].target;
         u32::try_from(spec.needs_of(target).len()).unwrap_or(u32::MAX)
     }
-}
-
-pub(super) fn depends_on(spec: &ValueSpec, target: &Target, recreate_only: bool) -> bool {
-    spec.needs_of(target).iter().any(|need| need.recreate || !recreate_only)
 }

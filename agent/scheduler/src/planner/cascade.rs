@@ -40,7 +40,7 @@ impl Planner<'_> {
             return;
         }
         if let Some(target_id) = self.overlay.existing_target_id(&Target::Exact(key.clone())) {
-            let targets = vec![(target_id, false)];
+            let targets = vec![target_id];
             self.follow_ups.push(Task::Park(Parking::new(ParkMode::Idle, oidx, targets)));
         }
     }

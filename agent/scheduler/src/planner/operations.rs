@@ -68,12 +68,6 @@ impl Planner<'_> {
                     .iter()
                     .filter_map(|&target_id| self.overlay.target(target_id).first_provided_by),
             );
-            let needs = node.goal.spec().map_or(&[][..], |spec| &spec.needs);
-            let recreated = needs.iter().zip(&node.need_targets).filter(|(need, _)| need.recreate);
-            before.extend(
-                recreated
-                    .filter_map(|(_, &target_id)| self.overlay.target(target_id).last_provided_by),
-            );
             let claims = node.goal.spec().filter(|spec| !spec.claims().is_empty()).cloned();
             for claim in claims.iter().flat_map(|spec| spec.claims()) {
                 before.extend(self.overlay.claim_mut(claim).released_by);

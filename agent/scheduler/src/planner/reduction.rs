@@ -98,7 +98,7 @@ impl Planner<'_> {
         for need in &full.1.needs {
             let target_id = self.overlay.target_id(&need.target);
             let state = self.overlay.target_mut(target_id);
-            if state.stays(need) {
+            if state.stays() {
                 continue;
             }
             if state.providers > 0 {

@@ -34,10 +34,7 @@ impl Planner<'_> {
         let new = next.as_ref().map(|(_, spec)| &**spec);
         let (_, lost) = self.overlay.provider_changes(key, Some(&present), new);
         let last = lost.into_iter().filter(|&it| self.overlay.target(it).providers <= 1);
-        let mut targets: Vec<_> = last.map(|target_id| (target_id, false)).collect();
-        if next.is_some() {
-            targets.extend(self.recreate_target(key).map(|target_id| (target_id, true)));
-        }
+        let targets = last.collect();
         self.follow_ups.push(Task::Park(Parking::new(ParkMode::Reduced, oidx, targets)));
     }
 

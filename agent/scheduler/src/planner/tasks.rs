@@ -136,7 +136,6 @@ pub(super) struct Batch {
 /// Way in which the dependents of a value are parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParkMode {
-    All,
     /// Those without an action of their own that cannot be reduced.
     Idle,
     /// All, or reduced where that helps.
@@ -149,18 +148,14 @@ pub(super) struct Parking {
     pub(super) mode: ParkMode,
     /// Value whose delete the dependents prevent.
     pub(super) by: OverlayIdx,
-    /// Targets whose dependents are parked; with `true`, only those to be re-created.
-    pub(super) targets: IntoIter<(OverlayTargetId, bool)>,
+    /// Targets whose dependents are parked.
+    pub(super) targets: IntoIter<OverlayTargetId>,
     /// Dependents of one target, once they are known.
     current: Option<(Gathering, Option<IntoIter<OverlayIdx>>)>,
 }
 
 impl Parking {
-    pub(super) fn new(
-        mode: ParkMode,
-        by: OverlayIdx,
-        targets: Vec<(OverlayTargetId, bool)>,
-    ) -> Self {
+    pub(super) fn new(mode: ParkMode, by: OverlayIdx, targets: Vec<OverlayTargetId>) -> Self {
         Self { mode, by, targets: targets.into_iter(), current: None }
     }
 }
@@ -356,21 +351,16 @@ impl Planner<'_> {
     }
 
     fn park_next(&mut self, mut parking: Parking) -> Option<Task> {
-        let all = parking.mode == ParkMode::All;
         match &mut parking.current {
             None => {
-                let (target_id, recreate_only) = parking.targets.next()?;
-                let gathering = self.overlay.gathering(target_id, recreate_only);
+                let gathering = self.overlay.gathering(parking.targets.next()?);
                 parking.current = Some((gathering, None));
             }
             Some((gathering, values @ None)) => {
                 *values = self.overlay.gather_next(gathering).map(Vec::into_iter);
             }
             Some((gathering, Some(values))) => match values.next() {
-                Some(oidx)
-                    if (all || oidx != parking.by)
-                        && self.overlay.is_dependent(gathering, oidx) =>
-                {
+                Some(oidx) if oidx != parking.by && self.overlay.is_dependent(gathering, oidx) => {
                     self.park_dependent(parking.mode, oidx);
                 }
                 Some(_) => {}

@@ -15,7 +15,7 @@ impl Planner<'_> {
         if self.overlay.has_unmet(oidx)
             && matches!(self.overlay.node(oidx).pending_action, PendingAction::Nothing)
         {
-            self.overlay.mark_going(oidx, None, false);
+            self.overlay.mark_going(oidx, None);
         }
     }
 

@@ -122,7 +122,7 @@ fn a_dependent_that_appears_during_a_pause_is_noticed() {
     let before = [
         CarryOut(0),
         CarryOut(0),
-        intend("a =0 !0 ; b =0 !0 .p; e =0 !0 <!a", false),
+        intend("a =0 !0 ; b =0 !0 .p; e =0 !0 <a", false),
         CarryOut(0),
         Read,
         CarryOut(0),
@@ -163,7 +163,7 @@ fn a_dependent_that_appears_during_a_pause_is_noticed() {
     for event in before {
         world.apply(event);
     }
-    let change = "-a; c =0 !0 |?f |a&b; d =2 !1 .w(|a,|b&A) <!a";
+    let change = "-a; c =0 !0 |?f |a&b; d =2 !1 .w(|a,|b&A) <a";
     let pauses = [35, 12, 87, 40, 74, 79, 14];
     let planned = plan_among_events(&mut world, (change, true), &pauses, during);
     let at_once = world.engine().plan(World::delta(change, true));

@@ -43,7 +43,7 @@ fn a_returning_value_yields_its_identity() {
             best("a =0 !0 #y"),
             WorldEvent::Foreign(0, 0),
             WorldEvent::Answer,
-            best("A =1 !1 #y <!a; B =0 !0 #y .p <d; d =2 !0; m/1 =0 !1 #y .t(.q)"),
+            best("A =1 !1 #y <a; B =0 !0 #y .p <d; d =2 !0; m/1 =0 !1 #y .t(.q)"),
             WorldEvent::Foreign(1, 2),
         ],
     );
@@ -55,7 +55,7 @@ fn a_returning_value_without_its_dependency_is_deleted() {
     ends_well(
         &[],
         vec![
-            best("m/2 =0 !0 #x <!a"),
+            best("m/2 =0 !0 #x <a"),
             best("a =0 !0 #x; b =0 !1"),
             best("c =1 !1; m/2 =0 !0"),
             atomic("a =0 !1 +f .r(<c) <b; -m"),
@@ -112,7 +112,7 @@ fn a_late_notice_does_not_hide_a_cycle() {
     ends_well(
         &[],
         vec![
-            best("a =0 !0 <!b"),
+            best("a =0 !0 <b"),
             best("A =0 !0 ; a =0 !0 .t(.q)"),
             WorldEvent::CarryOut(0),
             WorldEvent::CarryOut(0),
@@ -140,7 +140,7 @@ fn followers_are_released_once() {
     ends_well(
         &[11, 5],
         vec![
-            best("A =0 !0 <!a; c =0 !0"),
+            best("A =0 !0 <a; c =0 !0"),
             best("B =0 !0; a =0 !1 <A; -c"),
             atomic("-d; e =2 !0 .r(<c) <a"),
             best("m =1 !1 .t(.q) :up <a; m/2 =0 !1"),
@@ -179,7 +179,7 @@ fn a_parked_value_uses_another_provider() {
             best("d =0 !0 .*s <b; m/1 =0 !0 #y .t(.q)"),
             WorldEvent::Foreign(1, 1),
             best("B =1 !1 #y <?g <b; -b; e =1 !0 <?f <A"),
-            best("B =0 !1 <!d; a =2 !1 #x .*s <!A; b =0 !0 #y .t(.q)"),
+            best("B =0 !1 <d; a =2 !1 #x .*s <A; b =0 !0 #y .t(.q)"),
             best("B =2 !0 .p; a =0 !1 +10.0.0.0/8 .r(<c); -c; m/1 =1 !0 .*s"),
             best("-A; B =2 !1 #x <c; m/1 =2 !1 .p"),
         ],
@@ -207,8 +207,8 @@ fn a_parked_value_returns_during_an_atomic_change() {
         &[7, 24],
         vec![
             best("a =0 !1"),
-            best("a =0 !0 <!b; c =0 !1 .r(<c)"),
-            best("c =0 !1 .r(<c) <m/; d =0 !0 ; m/2 =0 !0 <!a"),
+            best("a =0 !0 <b; c =0 !1 .r(<c)"),
+            best("c =0 !1 .r(<c) <m/; d =0 !0 ; m/2 =0 !0 <a"),
             best("a =1 !0 +f +g :up; -d; e =2 !1 .p .r(<c)"),
             atomic("B =2 !1 <b:up; d =2 !1 .*s"),
         ],
@@ -259,7 +259,7 @@ fn a_value_is_created_when_the_object_in_its_way_is_gone() {
             WorldEvent::CarryOut(0),
             WorldEvent::Notice,
             atomic("-b; e =1 !1 .p <b; m =1 !0 :up <?f; m/1 =2 !0"),
-            best("B =1 !1 <!e; e =1 !1; m =0 !0 .p :up"),
+            best("B =1 !1 <e; e =1 !1; m =0 !0 .p :up"),
             WorldEvent::Time,
             best("A =1 !1 :up <a; a =2 !1 +g; m =0 !0 ; m/1 =1 !0 <A <a"),
             WorldEvent::Read,
@@ -285,7 +285,7 @@ fn values_of_a_crashed_process_do_not_outlive_their_dependencies() {
         &[4],
         vec![
             best("a =0 !1 <b; b =0 !0 #y"),
-            atomic("a =2 !1 ; c =0 !0 #x <!e; -d; e =2 !0 <b:up"),
+            atomic("a =2 !1 ; c =0 !0 #x <e; -d; e =2 !0 <b:up"),
             WorldEvent::CarryOut(0),
             WorldEvent::CarryOut(0),
             WorldEvent::Answer,
@@ -336,7 +336,7 @@ fn an_absent_value_of_a_skipped_operation_counts_as_absent() {
             WorldEvent::Read,
             WorldEvent::Answer,
             best(
-                "A =2 !0 +f <!b; B =0 !0 <e <m; c =1 !0 .t(.q) <?f <B; e =1 !1 .*s .r(<c) .t(.q); -m/1",
+                "A =2 !0 +f <b; B =0 !0 <e <m; c =1 !0 .t(.q) <?f <B; e =1 !1 .*s .r(<c) .t(.q); -m/1",
             ),
             WorldEvent::Time,
             WorldEvent::CarryOut(1),
@@ -423,7 +423,7 @@ fn a_failed_delete_is_retried_after_an_older_failure() {
             WorldEvent::CarryOut(1),
             best("a =0 !0 ; e =2 !1 .p <b:up; m/1 =2 !1 .r(<c) <?g; m/2 =2 !0 <@10.0.0.1 <A"),
             WorldEvent::Answer,
-            best("A =1 !1 <!a; b =1 !0 #y; -c; m/1 =0 !1 .r(<c) <a"),
+            best("A =1 !1 <a; b =1 !0 #y; -c; m/1 =0 !1 .r(<c) <a"),
             WorldEvent::Foreign(0, 1),
             WorldEvent::Read,
             WorldEvent::CarryOut(0),

@@ -41,7 +41,6 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
             let members = proptest::sample::select(&MEMBERS[..]);
             tokens.push((12, members.prop_map(str::to_owned).boxed()));
         }
-        tokens.push((1, anyone.prop_map(|name| format!("<!{name}")).boxed()));
         let provider = proptest::sample::select(&PROVIDERS[..]);
         match (PROVIDERS.contains(&name), name.starts_with('m')) {
             (true, _) => tokens.extend(fixed(&["+f", "+f", "+g", "+10.0.0.0/8"])),
@@ -55,7 +54,6 @@ pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = Str
     let tokens =
         proptest::collection::btree_set(proptest::strategy::Union::new_weighted(tokens), 0..4);
     (0u32..3, 0u32..2, tokens).prop_map(move |(content, shape, tokens)| {
-        // Labels are unique: `<b` and `<!b` may occur together, since they differ as text.
         let tokens: Vec<String> = tokens.into_iter().collect();
         format!("{name} ={content} !{shape} {}", tokens.join(" "))
     })

@@ -177,7 +177,6 @@ fn need(text: &str) -> Dependency {
     match text.split_at(1) {
         ("?", name) => Dependency::any_of(text, facet(name)),
         ("@", ip) => Dependency::covering(text, 0, ip.parse().expect("an address")),
-        ("!", name) => Dependency::exact(text, key(name)).recreate_on_change(),
         _ if text.ends_with('/') => Dependency::under(text, key(text.trim_end_matches('/'))),
         _ if text.contains(':') => Dependency::exact(text, property(text)),
         _ => Dependency::exact(text, key(text)),

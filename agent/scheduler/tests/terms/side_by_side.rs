@@ -63,7 +63,6 @@ fn conflicting_changes_wait() {
         ("", "a #x", "b #x"),
         ("", "m/1", "b <m/"),
         ("", "a +10.0.0.0/8", "b <@10.0.0.1"),
-        ("a", "a =1", "b <!a"),
         ("", "a .*s=1", "b .*s=1"),
     ] {
         check_side_by_side(ours, hangs, other, true);
