@@ -1,7 +1,8 @@
 //! Encoding of the original state of objects, for the database.
 //!
 //! Only values from [`Descriptor::restore`](holdfast_scheduler::Descriptor::restore) are stored: the attributes to
-//! put back when a port, a setting or a file is given up.
+//! put back when a port, a setting or a file is given up. Rows outlive the version that wrote them, so their form is kept
+//! apart from the types of values. [`value_json`](crate::value_json) follows these types, and may change with them.
 
 use std::net::IpAddr;
 use std::sync::Arc;

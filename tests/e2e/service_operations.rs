@@ -53,11 +53,11 @@ async fn a_failed_action_stays_in_the_queue_until_an_operator_decides() {
     let failed = ["status\":\"failed\"", "attempts\":\"1\"", "uplink[name='north']", "probed"];
     answer_with(&gnmic, &QUEUE, &failed).await;
     let first = call_id(&gnmic).await;
-    let shown = agent.show("services");
+    let output = agent.show("services");
     let line = format!(
         "queue of actions\n  {first}  uplink[name='north'] (uplink eth9, probed)  create ping  failed, attempts 1"
     );
-    assert!(shown.contains(&line), "{shown}");
+    assert!(output.contains(&line), "{output}");
 
     let refused = operate(&agent, &["cancel", &first]).unwrap_err();
     assert!(refused.contains("is failed"), "{refused}");
@@ -110,8 +110,8 @@ async fn actions_wait_until_a_commit_is_confirmed_and_say_so() {
     plans_with(&gnmic, &["status\":\"queued\"", "attempts\":\"0\""]).await;
     gnmic.run(&["set", "--commit-id", "trial", "--commit-confirm"]).await;
     eventually("the far end has answered", || has_route(&net)).await;
-    let shown = gnmic.json(&holdfast_tests::services::READ_PLANS).await.to_string();
-    assert!(!shown.contains("queue-pause"), "{shown}");
+    let output = gnmic.json(&holdfast_tests::services::READ_PLANS).await.to_string();
+    assert!(!output.contains("queue-pause"), "{output}");
     drop(agent);
 }
 

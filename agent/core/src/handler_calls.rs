@@ -86,7 +86,7 @@ pub(super) struct UnansweredCalls {
 /// What one change has asked of handlers so far.
 #[derive(Debug, Default)]
 pub(super) struct HandlerRounds {
-    asked: BTreeMap<CallPlace, usize>,
+    ask_counts: BTreeMap<CallPlace, usize>,
     answers: Vec<(HandlerCall, HandlerAnswer)>,
     transactions: Vec<Box<dyn HandlerTransaction>>,
 }
@@ -98,9 +98,9 @@ impl HandlerRounds {
     /// When one was asked too often: what it depends on changes faster than handlers answer.
     fn begin(&mut self, calls: &[HandlerCall]) -> Result<(), CommitError> {
         for call in calls {
-            let asked = self.asked.entry(call.place.clone()).or_default();
-            *asked += 1;
-            if *asked > MAX_ROUNDS {
+            let count = self.ask_counts.entry(call.place.clone()).or_default();
+            *count += 1;
+            if *count > MAX_ROUNDS {
                 return Err(CommitError::Unsettled { service: call.place.state.tag.to_string() });
             }
         }
@@ -138,7 +138,7 @@ impl CoreTask {
             return self.push_input(commit.ticket, Input::Answered(Err(error)));
         };
         let author = commit.reply.author();
-        let asked = handlers.ask(HandlerQuestion {
+        let reply = handlers.ask(HandlerQuestion {
             needed,
             state,
             author: author.client,
@@ -147,14 +147,14 @@ impl CoreTask {
             is_dry_run: commit.reply.is_dry_run(),
         });
         let (ticket, cancel) = (commit.ticket, commit.cancel.clone());
-        self.jobs.push(answered(ticket, asked, cancel));
+        self.jobs.push(answered(ticket, reply, cancel));
     }
 }
 
 /// The answers, unless the client goes before they are there.
 async fn answered(
     ticket: Ticket,
-    asked: BoxFuture<'static, HandlerReply>,
+    reply: BoxFuture<'static, HandlerReply>,
     cancel: CancelToken,
 ) -> JobResult {
     let gone = async {
@@ -163,7 +163,7 @@ async fn answered(
         }
     };
     let input = tokio::select! {
-        reply = asked => Input::Answered(Ok(reply)),
+        reply = reply => Input::Answered(Ok(reply)),
         () = gone => Input::Cancel,
     };
     JobResult::Commit(ticket, input)

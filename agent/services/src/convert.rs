@@ -50,14 +50,14 @@ pub(crate) fn branch<E: StoredMeta, S: StoredMeta>(
         if !child.config {
             return None;
         }
-        let held = effective.and_then(|it| it.child(*id));
+        let existing = effective.and_then(|it| it.child(*id));
         let value = match &child.kind {
             NodeKind::Root => return None,
-            NodeKind::Leaf => match held? {
+            NodeKind::Leaf => match existing? {
                 Child::Leaf(leaf) => value(&leaf.value),
                 Child::Container(_) | Child::List(_) => return None,
             },
-            NodeKind::LeafList => match held {
+            NodeKind::LeafList => match existing {
                 Some(Child::Leaf(leaf)) => value(&leaf.value),
                 _ => TemplateValue::from(Vec::<TemplateValue>::new()),
             },

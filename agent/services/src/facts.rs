@@ -187,11 +187,11 @@ fn fill(path: &str, arguments: &[TemplateValue]) -> Result<String, Error> {
             .next()
             .ok_or_else(|| wrong(format!("`{path}` has more `{{}}` than arguments follow it")))?;
         let text = convert::scalar_text(argument).filter(|text| text != ANY).ok_or_else(|| {
-            let shown = match argument.as_str() {
+            let printed = match argument.as_str() {
                 Some(text) => format!("`{text}`"),
                 None => argument.kind().to_string(),
             };
-            wrong(format!("{shown} is no value of a key in `{path}`"))
+            wrong(format!("{printed} is no value of a key in `{path}`"))
         })?;
         for c in text.chars() {
             match c {

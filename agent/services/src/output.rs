@@ -111,8 +111,8 @@ fn command_lines(
     let schema = &models.native;
     let statements = cli::parse(schema, text).map_err(|errors| match errors.first() {
         Some(first) => {
-            let shown = excerpt(&first.text);
-            OutputError::failed(Some(first.line), format!("`{shown}`: {}", first.reason))
+            let quoted = excerpt(&first.text);
+            OutputError::failed(Some(first.line), format!("`{quoted}`: {}", first.reason))
         }
         None => OutputError::failed(None, "it cannot be read"),
     })?;
@@ -184,17 +184,17 @@ fn syntax_line(error: &JsonError) -> Option<usize> {
 /// Holds a path against the grants and what no package may write.
 fn admit(schema: &Schema, grants: &Grants, path: &InstancePath) -> Result<Admission, String> {
     let Some(last) = path.last() else { return Ok(Admission::OnTheWay) };
-    let shown = || excerpt(&path.to_path(schema));
+    let quoted = || excerpt(&path.to_path(schema));
     if is_of_services(schema, last.node) {
-        return Err(format!("`{}`: services neither read nor write services", shown()));
+        return Err(format!("`{}`: services neither read nor write services", quoted()));
     }
     if schema.origin() == Origin::OpenConfig
         && let Some(row) = reserved::row(schema, last.node)
     {
-        return Err(format!("`{}` is reserved for {}: {}", shown(), row.service, row.why));
+        return Err(format!("`{}` is reserved for {}: {}", quoted(), row.service, row.why));
     }
     match grants.admission(schema, path) {
-        Admission::Refused => Err(format!("`{}` is not in the grants to write", shown())),
+        Admission::Refused => Err(format!("`{}` is not in the grants to write", quoted())),
         admission => Ok(admission),
     }
 }

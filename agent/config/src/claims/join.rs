@@ -148,8 +148,8 @@ impl Join {
                 self.hold_presence(schema, &path, number);
                 continue;
             };
-            if let Some(held) = self.hold_leaf(schema, &path, &value, number) {
-                contradictions.entry(path).or_insert([held, (number, value)]);
+            if let Some(existing) = self.hold_leaf(schema, &path, &value, number) {
+                contradictions.entry(path).or_insert([existing, (number, value)]);
             }
         }
         self.layer = std::mem::take(&mut self.layer).sharing(&before.0);
@@ -166,8 +166,8 @@ impl Join {
         value: &Value,
         number: ClaimNumber,
     ) -> Option<(ClaimNumber, Value)> {
-        let held = self.ledger.leaf(path);
-        let mut holders = match held {
+        let existing = self.ledger.leaf(path);
+        let mut holders = match existing {
             Some(leaf) if leaf.value != *value => {
                 let holder = leaf.meta.0.first().copied().unwrap_or(number);
                 return Some((holder, leaf.value.clone()));

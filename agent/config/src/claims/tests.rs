@@ -58,11 +58,11 @@ fn naive(claims: &BTreeMap<ClaimKey, Claim>) -> Option<Ledger> {
         for origin in [Origin::Native, Origin::OpenConfig] {
             claim.tree(origin).walk(&mut |path, leaf| {
                 let value = format!("{:?}", leaf.value);
-                let held = ledger
+                let existing = ledger
                     .entry(path_text(origin, path))
                     .or_insert_with(|| (value.clone(), BTreeSet::new()));
-                agree &= held.0 == value;
-                held.1.insert(key.to_string());
+                agree &= existing.0 == value;
+                existing.1.insert(key.to_string());
             });
         }
     }

@@ -209,9 +209,9 @@ fn check_document(schema: &Schema, text: &str, flavour: Flavour) {
             else {
                 return;
             };
-            let shown = String::from_utf8_lossy(&printed);
-            let again = read(&printed).unwrap_or_else(|error| panic!("{shown}: {error}"));
-            assert_eq!(tree(again.content), tree_read, "{shown}");
+            let text = String::from_utf8_lossy(&printed);
+            let again = read(&printed).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(tree(again.content), tree_read, "{text}");
         }
         Err(error) => {
             assert!(

@@ -107,14 +107,14 @@ impl AppliedStates {
             }
             let is_shown = paths.iter().any(|path| observed.shows(path));
             let values = match before.get_mut(key).filter(|_| is_shown) {
-                Some(shown) => std::mem::take(&mut shown.values),
+                Some(earlier) => std::mem::take(&mut earlier.values),
                 None => [None, None],
             };
             self.claims.insert(key.clone(), ShownClaim { keys, paths, values });
             self.dirty.insert(key.clone());
         }
-        let shown = before.into_values().flat_map(|it| it.paths.into_iter().zip(it.values));
-        shown.filter(|(_, value)| value.is_some()).map(|(path, _)| (path, None)).collect()
+        let gone = before.into_values().flat_map(|it| it.paths.into_iter().zip(it.values));
+        gone.filter(|(_, value)| value.is_some()).map(|(path, _)| (path, None)).collect()
     }
 
     /// Takes the claims of an instance out.

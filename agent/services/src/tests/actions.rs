@@ -63,13 +63,13 @@ fn redeployed(before: &Configuration) -> Configuration {
 // proves sv.B63, sv.B65, sv.B66, sv.B68, sv.B69, sv.B70, sv.B73
 #[test]
 fn a_sync_action_stops_its_component_until_it_succeeds() {
-    let asked = set(&create_action(true), ACME);
-    assert_eq!(made(&asked), ATTACHED);
-    assert_eq!(action(&asked).call.params, Arc::from(r#"{"destination":"br0"}"#));
-    assert_eq!(action(&asked).status(), "create-init");
-    let waiting = settle(&asked, &UP);
+    let queued = set(&create_action(true), ACME);
+    assert_eq!(made(&queued), ATTACHED);
+    assert_eq!(action(&queued).call.params, Arc::from(r#"{"destination":"br0"}"#));
+    assert_eq!(action(&queued).status(), "create-init");
+    let waiting = settle(&queued, &UP);
     has(&waiting, &["attached reached, sized not-reached (the action of attached)"]);
-    assert_eq!(action(&waiting).id, action(&asked).id, "a walk asks for it once");
+    assert_eq!(action(&waiting).id, action(&queued).id, "a walk asks for it once");
 
     let begun = after(&waiting, ActionEvent::Dispatched, 3);
     assert_eq!(action(&begun).status(), "create-init");
@@ -106,11 +106,11 @@ fn a_sync_action_stops_its_component_until_it_succeeds() {
 // proves sv.B6, sv.B64
 #[test]
 fn an_action_that_is_not_sync_keeps_the_instance_alone_from_being_ready() {
-    let asked = settle(&set(&create_action(false), ACME), &UP);
-    assert_eq!(made(&asked), SIZED);
-    has(&asked, &["ready not-reached (the action of attached of port eth1)"]);
-    has(&asked, &["sized reached, ready reached"]);
-    let done = after(&asked, ActionEvent::Failed("no route".into()), 3);
+    let queued = settle(&set(&create_action(false), ACME), &UP);
+    assert_eq!(made(&queued), SIZED);
+    has(&queued, &["ready not-reached (the action of attached of port eth1)"]);
+    has(&queued, &["sized reached, ready reached"]);
+    let done = after(&queued, ActionEvent::Failed("no route".into()), 3);
     has(&done, &["ready failed (port eth1, attached: action: no route)"]);
     assert_eq!(plan(&settle(&ended(&redeployed(&done), 5), &UP)), ALL_READY);
 }
@@ -122,9 +122,9 @@ fn gates_see_the_status_of_actions() {
     let line = format!("action = {}", PING.replace("SYNC", "sync = false"));
     let outline = PORT.replace("GATE", gate);
     let outline = outline.replace("name = \"attached\"", &format!("name = \"attached\"\n  {line}"));
-    let asked = settle(&set(&see(&box_with(&outline, SIZE), UP), ACME), &UP);
-    assert_eq!(made(&asked), ATTACHED);
-    assert_eq!(made(&ended(&asked, 1)), SIZED);
+    let queued = settle(&set(&see(&box_with(&outline, SIZE), UP), ACME), &UP);
+    assert_eq!(made(&queued), ATTACHED);
+    assert_eq!(made(&ended(&queued, 1)), SIZED);
 }
 
 // proves sv.B7, sv.B80
@@ -197,8 +197,8 @@ fn values_that_an_action_saves_are_names_in_later_states() {
     let outline = PORT.replace("GATE", "");
     let save = size.replace("SYNC", "sync = true, save = { share = \"result.received\" }");
     let line = format!("name = \"attached\"\n  action = {save}");
-    let asked = see(&box_with(&outline.replace("name = \"attached\"", &line), SIZE), UP);
-    let refused = after(&set(&asked, ACME), ActionEvent::Ended(large.into()), 3);
+    let queued = see(&box_with(&outline.replace("name = \"attached\"", &line), SIZE), UP);
+    let refused = after(&set(&queued, ACME), ActionEvent::Ended(large.into()), 3);
     let reason = action(&refused).failure().cloned().unwrap();
     assert!(reason.contains("more than 65536 octets in the saved values"), "{reason}");
     assert_eq!(saved(&refused), "{}");
@@ -207,9 +207,9 @@ fn values_that_an_action_saves_are_names_in_later_states() {
 // proves sv.B67, sv.B69, sv.B70
 #[test]
 fn operators_decide_on_calls_that_do_not_go_on() {
-    let asked = set(&create_action(true), ACME);
+    let queued = set(&create_action(true), ACME);
     let event = |before: &Configuration, event| after(before, event, 3);
-    let cancelled = event(&asked, ActionEvent::Cancelled("cancelled by ops".into()));
+    let cancelled = event(&queued, ActionEvent::Cancelled("cancelled by ops".into()));
     assert_eq!(action(&cancelled).status(), "failed");
     let still = event(&cancelled, ActionEvent::Dispatched);
     assert_eq!(action(&still), action(&cancelled), "it does not begin any more");
@@ -237,14 +237,14 @@ fn operators_decide_on_calls_that_do_not_go_on() {
 // proves sv.B101
 #[test]
 fn an_object_that_is_refused_cancels_the_calls_that_were_not_dispatched() {
-    let asked = set(&create_action(true), ACME);
+    let queued = set(&create_action(true), ACME);
     let refusing = |applied| FixedBox { status: "UP", unapplied: Some(("attached", applied)) };
-    let pending = settle(&asked, &refusing(Applied::Pending("link eth1".into())));
+    let pending = settle(&queued, &refusing(Applied::Pending("link eth1".into())));
     assert_eq!(action(&pending).progress, ActionProgress::Queued);
     let refused = refusing(Applied::Failed("port eth1: EINVAL".into()));
-    let cancelled = settle(&asked, &refused);
+    let cancelled = settle(&queued, &refused);
     assert_eq!(action(&cancelled).progress, ActionProgress::Cancelled("port eth1: EINVAL".into()));
-    let begun = after(&asked, ActionEvent::Dispatched, 3);
+    let begun = after(&queued, ActionEvent::Dispatched, 3);
     assert_eq!(action(&settle(&begun, &refused)).progress, ActionProgress::Dispatched);
     let again = redeployed(&settle(&cancelled, &UP));
     assert_eq!(action(&again).progress, ActionProgress::Queued);

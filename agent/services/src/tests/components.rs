@@ -12,12 +12,12 @@ fn components(tree: &str) -> Result<Vec<String>, WorkError> {
     let template = "interface {{ component.name }}\n  description {{ note }}\n";
     let package = staged(&format!("{TYPES}{tree}"), &[("templates/made.cli", template)]).unwrap();
     let found = package.components(&scope(&package, INSTANCE), &no_facts())?;
-    let shown = |it: &crate::Component| {
+    let line = |it: &crate::Component| {
         let replaced: Vec<String> =
             it.replaces.iter().map(|(kind, name)| format!(" for {kind} {name}")).collect();
         format!("{} {}{}", it.component_type, it.name, replaced.concat())
     };
-    Ok(found.iter().map(shown).collect())
+    Ok(found.iter().map(line).collect())
 }
 
 #[track_caller]

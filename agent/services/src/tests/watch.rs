@@ -161,7 +161,7 @@ proptest! {
     ) {
         let (mut before, mut now) = (Tree::new(), Tree::new());
         let mut watches = Watches::default();
-        let mut asked: BTreeMap<ServiceTag, BTreeSet<Read>> = BTreeMap::new();
+        let mut reads_by_instance: BTreeMap<ServiceTag, BTreeSet<Read>> = BTreeMap::new();
         for event in events {
             match event {
                 Event::Set(at, to) => set(&mut now, &at, to),
@@ -173,15 +173,15 @@ proptest! {
                     let reads: BTreeSet<Read> = paths.iter().map(|it| read(it)).collect();
                     let noted = reads.iter().map(|it| (it.clone(), BTreeSet::new())).collect();
                     watches.replace(&tag(name), noted, |read| answer(&before, read));
-                    asked.insert(tag(name), reads);
+                    reads_by_instance.insert(tag(name), reads);
                 }
                 Event::Unwatch(name) => {
                     watches.remove(&tag(name));
-                    asked.remove(&tag(name));
+                    reads_by_instance.remove(&tag(name));
                 }
                 Event::Revision => {
                     let differs = |read: &Read| answer(&before, read) != answer(&now, read);
-                    let naive = asked.iter().filter(|(_, reads)| reads.iter().any(differs));
+                    let naive = reads_by_instance.iter().filter(|(_, reads)| reads.iter().any(differs));
                     let naive: BTreeSet<ServiceTag> = naive.map(|(tag, _)| tag.clone()).collect();
                     prop_assert_eq!(wake(&mut watches, &before, &now).0, naive);
                     before = now.clone();
