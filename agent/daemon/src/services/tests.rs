@@ -145,7 +145,7 @@ fn errors_of_a_package_have_file_line_and_column() {
     assert!(errors.contains("\ntemplates/routes.cli:"), "{errors}");
     change("templates/routes.cli", "{% for prefix in params.prefix %}", "");
     let errors = check(package.clone()).unwrap_err().to_string();
-    assert!(errors.ends_with("service.toml:20:57: syntax error: unexpected end of input, expected identifier or integer"), "{errors}");
+    assert!(errors.ends_with("service.toml:18:57: syntax error: unexpected end of input, expected identifier or integer"), "{errors}");
 }
 
 #[test]
