@@ -3,17 +3,21 @@
 //! Every process of the box may connect: the kernel tells the user of the peer, and the outline of a type names the user who
 //! may serve it. The AAA layer asks the authz policy and accounts for each call, as on the listener.
 
+mod connections;
+
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use tokio::net::UnixListener;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
 use tracing::error;
 
+use self::connections::Connections;
 use crate::aaa;
 use crate::gnsi::Gnsi;
 use crate::northbound;
@@ -55,11 +59,15 @@ pub fn start(
     gnsi: Gnsi,
 ) -> Result<ServiceSocket, ServiceSocketError> {
     let listener = bind(path).map_err(|source| ServiceSocketError { path: path.into(), source })?;
+    let connections = Connections::default();
+    // One that is not admitted is closed.
+    let admitted = UnixListenerStream::new(listener)
+        .filter_map(move |stream| stream.map(|stream| connections.admit(stream)).transpose());
     let server = Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .layer(aaa::Layer::of_socket(gnsi))
         .add_routes(northbound::handler_routes(handlers))
-        .serve_with_incoming(UnixListenerStream::new(listener));
+        .serve_with_incoming(admitted);
     let task = tokio::spawn(async move {
         if let Err(error) = server.await {
             error!(%error, "handlers of services are not served any more");
