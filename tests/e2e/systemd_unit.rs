@@ -27,6 +27,8 @@ use crate::ping_traceroute::{System, collect_ping, ping};
 /// The largest exposure of the plain unit by `systemd-analyze security`, in tenths: 2.1 with version 252, each point of
 /// which is explained in the user guide; later versions differ slightly.
 const MAX_EXPOSURE: u32 = 25;
+/// The largest exposure of the unit of handlers, in tenths: 0.4 with version 252.
+const MAX_HANDLER_EXPOSURE: u32 = 10;
 /// The capability that the agent gives up, as a bit of `CapEff`.
 const SYS_ADMIN: u64 = 1 << 21;
 
@@ -202,17 +204,31 @@ fn the_unit_gives_what_its_drop_ins_say() {
 
 #[test]
 fn the_plain_unit_is_hardly_exposed() {
+    check_exposure("holdfast.service", "holdfast.service", MAX_EXPOSURE);
+}
+
+#[test]
+fn the_unit_of_handlers_is_exposed_least() {
+    let instance = "holdfast-service@example.service";
+    check_exposure("holdfast-service@.service", instance, MAX_HANDLER_EXPOSURE);
+}
+
+/// Checks a packaged unit under the name that it has on a box. The threshold is in tenths.
+fn check_exposure(file: &str, name: &str, threshold: u32) {
     // Drop-ins beside the file would count as well.
     let folder = tempfile::tempdir().unwrap();
-    let unit = folder.path().join("holdfast.service");
-    fs::copy(packaging_folder().join("holdfast.service"), &unit).unwrap();
+    let unit = folder.path().join(name);
+    fs::copy(packaging_folder().join(file), &unit).unwrap();
     let analyzed = Command::new("systemd-analyze")
         .args(["security", "--offline=yes", "--no-pager"])
-        .arg(format!("--threshold={MAX_EXPOSURE}"))
+        .arg(format!("--threshold={threshold}"))
         .arg(unit)
         .output()
         .expect("systemd-analyze is there: tests/scripts/setup.sh test installs it");
     let report = String::from_utf8_lossy(&analyzed.stdout);
-    assert!(report.contains("Overall exposure level for holdfast.service"), "{analyzed:?}");
+    assert!(report.contains(&format!("Overall exposure level for {name}")), "{analyzed:?}");
     assert!(analyzed.status.success(), "{report}");
+    // A line that the service manager does not know would protect nothing.
+    let unknown = String::from_utf8_lossy(&analyzed.stderr).contains("Unknown");
+    assert!(!unknown, "{analyzed:?}");
 }

@@ -1,5 +1,6 @@
 //! The parameters of an instance: a document of its type, checked, with defaults in use.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::json::{self, Flavour};
@@ -11,6 +12,7 @@ use holdfast_config::{
     Payload, Provenance, ProvenanceKind, ServiceTag,
 };
 use minijinja::Value as TemplateValue;
+use serde_json::value::RawValue;
 use smol_str::SmolStr;
 
 use crate::convert;
@@ -100,7 +102,14 @@ impl Package {
         let entry = Arc::new(entry.clone());
         let root = NodeRef::Branch(&entry);
         let document = json::print(&models.native, *list, root, Flavour::Ietf, &|_| true);
-        String::from_utf8(document.unwrap_or_default()).unwrap_or_default().into()
+        let members: BTreeMap<String, Box<RawValue>> =
+            serde_json::from_slice(&document.unwrap_or_default()).unwrap_or_default();
+        // As within its list: names have no prefix there, because all are of one module.
+        let prefix = format!("{}:", self.outline.name.text);
+        let bare = |name: &str| name.strip_prefix(&prefix).unwrap_or(name).to_owned();
+        let members: BTreeMap<String, Box<RawValue>> =
+            members.into_iter().map(|(name, value)| (bare(&name), value)).collect();
+        serde_json::to_string(&members).unwrap_or_default().into()
     }
 
     /// Path of the instance with this key; `None` for a text that is no key of the type.

@@ -23,7 +23,9 @@ class Handler:
     """One attached handler: what it says waits in `outbox`, and gRPC takes it from there."""
 
     def __init__(self, socket, service):
-        self.stub = services.HandlerStub(grpc.insecure_channel(f"unix:{socket}"))
+        # The path of a socket, which gRPC would send otherwise, is no name of a host.
+        options = [("grpc.default_authority", "localhost")]
+        self.stub = services.HandlerStub(grpc.insecure_channel(f"unix:{socket}", options))
         self.service = service
         self.outbox = queue.SimpleQueue()
 

@@ -69,14 +69,14 @@ pub struct Layer {
 #[derive(Clone, Debug)]
 enum Callers {
     /// Credentials and certificates of connections.
-    Logins(Authenticator),
+    Logins(Box<Authenticator>),
     /// The kernel, which knows the user of the peer of a socket.
     Kernel,
 }
 
 impl Layer {
     pub fn new(authenticator: Authenticator, gnsi: Gnsi) -> Self {
-        Self::of(Callers::Logins(authenticator), gnsi)
+        Self::of(Callers::Logins(Box::new(authenticator)), gnsi)
     }
 
     /// A layer in front of a socket of the box.
@@ -127,7 +127,7 @@ impl Layer {
         authorize(&self.gnsi, &login.caller, request)?;
         let caller = login.caller.clone();
         let permission = CallPermission::of_call(Call {
-            authenticator: authenticator.clone(),
+            authenticator: (**authenticator).clone(),
             gnsi: self.gnsi.clone(),
             login,
             peer,

@@ -1,5 +1,6 @@
 //! The whole agent below gRPC on the simulated kernel: a change with every kind of accident.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use holdfast_base::{AuthMethod, Caller, Role};
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
+use holdfast_config::services::Services;
 use holdfast_config::tree::NodeRef;
 use holdfast_config::{Models, Namespace, json, parallel};
 use holdfast_core::{
@@ -16,6 +18,7 @@ use holdfast_platform::objects::GrpcEndpoint;
 use holdfast_platform::probe::Probes;
 use holdfast_platform::transport::{Fault, SimulatedKernel, Transport};
 use holdfast_scheduler::{Key, ValueState};
+use holdfast_services::ServiceTypes;
 use holdfast_store::{ArtefactTable, Store, faults};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -25,6 +28,7 @@ use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
 use crate::reboot::{RebootScope, Reboots};
+use crate::services::{ActionResources, Handlers, PackageInstaller};
 use crate::settings::UnknownPaths;
 use crate::slots::Slots;
 use crate::software::{RunningVersion, Software, this_boot};
@@ -66,6 +70,7 @@ pub(crate) struct Agent {
     pub(crate) device: Device,
     pub(crate) gnsi: Gnsi,
     pub(crate) ignored: Arc<IgnoredSubscriptions>,
+    pub(crate) services: PackageInstaller,
     _following: [AbortOnDropHandle<()>; 2],
     store: Store,
 }
@@ -73,10 +78,20 @@ pub(crate) struct Agent {
 impl Agent {
     /// Starts an agent. A file `program` in the folder manages the images of the box.
     pub(crate) async fn start(kernel: &SimulatedKernel, folder: &std::path::Path) -> Self {
+        Self::start_with(kernel, folder, ServiceTypes::new(Arc::new(Models::load().unwrap()))).await
+    }
+
+    /// Starts an agent with types of services.
+    pub(crate) async fn start_with(
+        kernel: &SimulatedKernel,
+        folder: &std::path::Path,
+        types: ServiceTypes,
+    ) -> Self {
         let (store, loaded) = Store::open(folder).unwrap();
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
-        let models = Arc::new(Models::load().unwrap());
+        let models = Arc::clone(types.models());
+        let handlers = Handlers::default();
         let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::Agent);
         let stored = loaded.artefacts.get(&ArtefactTable::Certz).cloned().unwrap_or_default();
         let profiles = TlsProfiles::of_box(folder, &stored);
@@ -114,8 +129,8 @@ impl Agent {
             store: store.clone(),
             loaded,
             listening: GrpcEndpoint::default(),
-            services: None,
-            handlers: None,
+            services: (!types.is_empty()).then(|| Arc::new(types.clone()) as Arc<dyn Services>),
+            handlers: Some(Arc::new(handlers.clone())),
             factory: None,
             software_version: software.running().to_owned(),
             credential_source: Some(Arc::new(gnsi.logins.clone())),
@@ -133,7 +148,16 @@ impl Agent {
         ];
         resume_activation(&core.handle(), &gnsi, &software).await.unwrap();
         let device = Device { reboots, probes: Probes::here(), packages, software };
-        Self { handle: core.handle(), core, device, gnsi, ignored, _following, store }
+        let actions = ActionResources {
+            core: core.handle(),
+            probes: device.probes.clone(),
+            undertakings: device.reboots.undertakings().clone(),
+        };
+        let managed = (actions, handlers);
+        let services =
+            PackageInstaller::new(managed, (folder, Vec::new()), (types, &BTreeMap::new()));
+        let handle = core.handle();
+        Self { handle, core, device, gnsi, ignored, services, _following, store }
     }
 
     pub(crate) fn store(&self) -> Store {

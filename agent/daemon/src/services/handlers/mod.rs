@@ -17,6 +17,8 @@
 mod messages;
 mod publishing;
 mod registry;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};

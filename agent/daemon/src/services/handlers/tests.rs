@@ -1,0 +1,375 @@
+//! Handlers beside the agent on the simulated kernel, with a clock of the test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_base::Role;
+use holdfast_config::edit::{Edit, EditTarget, Payload};
+use holdfast_config::services::{ServedCall, WorkFailureKind};
+use holdfast_config::{EditCause, Models};
+use holdfast_core::{CommitError, CommitOptions, CommitStamp, ConfirmAction, Confirmation, Intent};
+use holdfast_platform::transport::SimulatedKernel;
+use holdfast_services::{PackageFiles, ServiceTypes};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::*;
+use crate::agent_tests::Agent;
+
+const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
+  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
+  revision 2026-11-25 { description "First."; }
+  augment "/svc:services" { list access { key name; uses svc:service-instance;
+    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
+    container seen { config false; leaf peer { type string; } } } } }"#;
+
+const OUTLINE: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/interfaces/interface"]
+[handler]
+user = "USER"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "sized"
+  work = "handler"
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+
+/// An agent with the type `access`, and the folder that it lives in.
+async fn agent() -> (Agent, TempDir) {
+    let user = User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
+    let outline = OUTLINE.replace("USER", &user);
+    let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
+    let files = [("service.toml", outline.as_str()), ("access@2026-11-25.yang", MODULE)];
+    let files = PackageFiles::new(files.into_iter().map(file)).unwrap();
+    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
+    types.add(&files).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    (Agent::start_with(&kernel, folder.path(), types).await, folder)
+}
+
+fn user(name: &str) -> Caller {
+    let uid = nix::unistd::geteuid().as_raw();
+    let auth_method = AuthMethod::Local { uid };
+    Caller { name: name.into(), role: Role::Admin, auth_method, peer: None }
+}
+
+fn edit(path: &str, json: &str) -> Edit {
+    let target = EditTarget { origin: Origin::Native, path: path.parse().unwrap() };
+    let payload = Payload::Json { text: json.as_bytes().to_vec().into(), ietf: true };
+    Edit { updates: vec![(target, payload)], ..Edit::default() }
+}
+
+/// A Set under way.
+type Pending = JoinHandle<Result<CommitStamp, CommitError>>;
+
+fn set_with(agent: &Agent, path: &str, json: &str, options: CommitOptions) -> Pending {
+    let (core, edit) = (agent.handle.clone(), edit(path, json));
+    tokio::spawn(async move { core.commit(&user("ada"), edit, options).await })
+}
+
+fn set(agent: &Agent, path: &str, json: &str) -> Pending {
+    set_with(agent, path, json, CommitOptions::default())
+}
+
+const ACME: &str = "/services/access[name=acme]";
+const BOLT: &str = "/services/access[name=bolt]";
+const ETH1: &str = r#"{"port":"eth1"}"#;
+const MTU: &str = "/interfaces/interface[name=eth1]/mtu";
+const OTHER_MTU: &str = "/interfaces/interface[name=eth0]/mtu";
+
+/// An attached handler that does what a test says.
+struct TestHandler {
+    handlers: Handlers,
+    message_tx: Option<mpsc::Sender<Result<HandlerMessage, HandlerError>>>,
+    outbox_rx: mpsc::Receiver<Outgoing>,
+}
+
+fn registration() -> Registration {
+    let call = ServedCall {
+        service: "access".into(),
+        component: None,
+        state: None,
+        phase: CallPhase::Create,
+    };
+    Registration { name: "shelf".into(), calls: BTreeSet::from([call]) }
+}
+
+impl TestHandler {
+    async fn attach(agent: &Agent) -> Self {
+        let handlers = agent.services.handlers().clone();
+        let (session, outbox_rx) = handlers.attach(&user("shelf"), registration()).unwrap();
+        let (message_tx, message_rx) = mpsc::channel(16);
+        tokio::spawn(session.serve(ReceiverStream::new(message_rx)));
+        let mut handler = Self { handlers, message_tx: Some(message_tx), outbox_rx };
+        handler.next(|it| matches!(it, AgentMessage::Synced).then_some(())).await;
+        handler
+    }
+
+    async fn say(&self, message: HandlerMessage) {
+        self.message_tx.as_ref().unwrap().send(Ok(message)).await.unwrap();
+    }
+
+    /// The next message that is wanted; pings are left unanswered.
+    async fn next<T>(&mut self, wanted: impl Fn(&AgentMessage) -> Option<T>) -> T {
+        loop {
+            let message = self.outbox_rx.recv().await.expect("the stream is open").unwrap();
+            if let Some(found) = wanted(&message) {
+                return found;
+            }
+        }
+    }
+
+    /// The next transaction: its number, and whether it is a dry run.
+    async fn commit(&mut self) -> (u64, bool) {
+        let commit = |it: &AgentMessage| match it {
+            AgentMessage::ServicesCommit { tid, is_dry_run, .. } => Some((*tid, *is_dry_run)),
+            _ => None,
+        };
+        self.next(commit).await
+    }
+
+    /// Result of the next transaction that ends.
+    async fn closed(&mut self) -> Result<(), String> {
+        let closed = |it: &AgentMessage| match it {
+            AgentMessage::Closed { result, .. } => Some(result.clone()),
+            _ => None,
+        };
+        self.next(closed).await
+    }
+
+    /// Class of the next refusal.
+    async fn refusal(&mut self) -> HandlerErrorKind {
+        let refused = |it: &AgentMessage| match it {
+            AgentMessage::Refused { error, .. } => Some(error.kind),
+            _ => None,
+        };
+        self.next(refused).await
+    }
+
+    /// Asks for more time, and returns when the agent knows. It answers the pings so far.
+    async fn say_more(&mut self, tid: u64, seconds: u32) {
+        self.say(HandlerMessage::Pong).await;
+        self.say(HandlerMessage::More { tid, seconds }).await;
+        self.say(HandlerMessage::Done { tid: 0, served: Vec::new() }).await;
+        assert_eq!(self.refusal().await, HandlerErrorKind::Unknown);
+    }
+
+    fn read(&self, tid: u64, path: &str) -> Vec<(String, String)> {
+        let source = ReadSource::Call(tid, 0);
+        let question = ReadQuestion { source, plane: Plane::Ground, path: path.to_owned() };
+        self.handlers.read(&user("shelf"), &question).unwrap()
+    }
+
+    /// Sizes the port, and ends the work.
+    async fn done(&self, tid: u64) {
+        let path = "/interfaces/interface[name=eth1]/enabled".to_owned();
+        let content = OwnedEdit::Document { path, value: "true".to_owned() };
+        let creator = String::new();
+        self.say(HandlerMessage::Edit { tid, call: 0, content, creator }).await;
+        let work = ServedWork { call: 0, opaque: String::new(), keep: String::new() };
+        self.say(HandlerMessage::Done { tid, served: vec![work] }).await;
+    }
+}
+
+#[track_caller]
+fn failure(result: Result<CommitStamp, CommitError>) -> (WorkFailureKind, String) {
+    let Err(CommitError::Edit(errors)) = result else { panic!("{result:?}") };
+    let EditCause::Work { kind, text } = errors.first().cause.clone() else { panic!("{errors}") };
+    (kind, text)
+}
+
+// proves sv.A21
+#[tokio::test]
+async fn a_handler_has_its_time_and_may_ask_for_more() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let late = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    agent.pass(WORK_TIME - Duration::from_secs(2)).await;
+    assert!(!late.is_finished());
+    agent.pass(Duration::from_secs(3)).await;
+    let (kind, text) = failure(late.await.unwrap());
+    assert_eq!(kind, WorkFailureKind::Late, "{text}");
+    // What comes late is applied to nothing.
+    handler.done(tid).await;
+    assert_eq!(handler.refusal().await, HandlerErrorKind::Unknown);
+
+    let long = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    handler.say_more(tid, 100).await;
+    agent.pass(WORK_TIME + Duration::from_secs(5)).await;
+    handler.done(tid).await;
+    long.await.unwrap().unwrap();
+    assert_eq!(handler.closed().await, Ok(()));
+
+    let longest = set(&agent, BOLT, r#"{"port":"eth0"}"#);
+    let (tid, _) = handler.commit().await;
+    handler.say_more(tid, 10_000).await;
+    agent.pass(MOST_WORK_TIME - Duration::from_secs(5)).await;
+    assert!(!longest.is_finished());
+    agent.pass(Duration::from_secs(6)).await;
+    let (kind, _) = failure(longest.await.unwrap());
+    assert_eq!(kind, WorkFailureKind::Late);
+}
+
+// proves sv.A44
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_silent_or_gone_has_its_calls_fail() {
+    let (agent, _folder) = agent().await;
+    for is_silent in [true, false] {
+        let mut handler = TestHandler::attach(&agent).await;
+        let lost = set(&agent, ACME, ETH1);
+        handler.commit().await;
+        let started = Instant::now();
+        if !is_silent {
+            handler.message_tx = None;
+        }
+        let (kind, text) = failure(lost.await.unwrap());
+        assert_eq!(kind, WorkFailureKind::Unavailable);
+        assert!(text.contains("handler lost"), "{text}");
+        let silent = u64::from(is_silent) * 4 * PING_INTERVAL.as_secs();
+        assert_eq!(started.elapsed().as_secs(), silent);
+    }
+    assert!(agent.handle.configuration().layers().book.is_empty(), "nothing stays");
+}
+
+// proves sv.A22, sv.A23
+#[tokio::test]
+async fn nobody_waits_for_a_handler_and_what_it_has_read_is_held_against_the_newest() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+
+    // What it has not read: asked once.
+    let made = set(&agent, ACME, ETH1);
+    let (tid, is_dry_run) = handler.commit().await;
+    assert!(!is_dry_run);
+    set(&agent, OTHER_MTU, "1300").await.unwrap().unwrap();
+    handler.done(tid).await;
+    made.await.unwrap().unwrap();
+    assert_eq!(handler.closed().await, Ok(()));
+
+    // What it has read, changed once: asked again.
+    let made = set(&agent, BOLT, ETH1);
+    let (tid, _) = handler.commit().await;
+    assert_eq!(handler.read(tid, MTU), []);
+    set(&agent, MTU, "1300").await.unwrap().unwrap();
+    assert_eq!(handler.read(tid, MTU), [], "a call sees one moment");
+    handler.done(tid).await;
+    let (tid, _) = handler.commit().await;
+    assert_eq!(handler.read(tid, MTU), [(MTU.to_owned(), "1300".to_owned())]);
+    handler.done(tid).await;
+    made.await.unwrap().unwrap();
+
+    // Changed each time: given up. The instance before has read it as well, and would be walked.
+    let bolt = EditTarget { origin: Origin::Native, path: BOLT.parse().unwrap() };
+    let edit = Edit { deletes: vec![bolt], ..Edit::default() };
+    agent.handle.commit(&user("ada"), edit, CommitOptions::default()).await.unwrap();
+    let unsettled = set(&agent, "/services/access[name=coop]", ETH1);
+    for mtu in ["1310", "1320"] {
+        let (tid, _) = handler.commit().await;
+        handler.read(tid, MTU);
+        set(&agent, MTU, mtu).await.unwrap().unwrap();
+        handler.done(tid).await;
+    }
+    let error = unsettled.await.unwrap().unwrap_err();
+    assert!(matches!(error, CommitError::Unsettled { .. }), "{error}");
+    assert!(error.to_string().contains("the configuration kept changing"), "{error}");
+}
+
+// proves sv.A13
+#[tokio::test]
+async fn a_dry_run_asks_and_says_so() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let core = agent.handle.clone();
+    let preview = tokio::spawn(async move {
+        let intent = Intent::edit(edit(ACME, ETH1));
+        core.preview(&user("ada"), intent, CommitOptions::default()).await
+    });
+    let (tid, is_dry_run) = handler.commit().await;
+    assert!(is_dry_run);
+    handler.done(tid).await;
+    preview.await.unwrap().unwrap();
+    assert!(handler.closed().await.is_err(), "it is not committed");
+    assert!(agent.handle.configuration().layers().book.is_empty());
+}
+
+#[tokio::test]
+async fn a_commit_to_be_confirmed_lets_others_pass_while_its_handler_thinks() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let action = ConfirmAction::Begin { rollback_after: Duration::from_secs(600) };
+    let confirmation = Some(Confirmation { id: "a".into(), action });
+    let options = CommitOptions { confirmation, ..CommitOptions::default() };
+    let begun = set_with(&agent, ACME, ETH1, options);
+    let (tid, _) = handler.commit().await;
+    set(&agent, OTHER_MTU, "1300").await.unwrap().unwrap();
+    handler.done(tid).await;
+    begun.await.unwrap().unwrap();
+    let refused = set(&agent, OTHER_MTU, "1310").await.unwrap().unwrap_err();
+    assert!(matches!(refused, CommitError::Confirm(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn a_published_leaf_is_state_of_its_instance() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    handler.done(tid).await;
+    made.await.unwrap().unwrap();
+    let publish = |path: &str, json: &str| HandlerMessage::Publish {
+        path: path.to_owned(),
+        json: json.to_owned(),
+    };
+    let peer = format!("{ACME}/seen/peer");
+    handler.say(publish(&peer, "\"core1\"")).await;
+    let models = agent.handle.models();
+    let path = models.native.resolve_write(&peer.parse().unwrap()).unwrap();
+    let is_shown = || agent.handle.revision().native.find_leaf(&path).is_some();
+    while !is_shown() {
+        tokio::task::yield_now().await;
+    }
+    handler.say(publish("/interfaces/interface[name=eth1]/state/oper-status", "\"UP\"")).await;
+    assert_eq!(handler.refusal().await, HandlerErrorKind::Denied);
+    handler.say(publish(&peer, "")).await;
+    while is_shown() {
+        tokio::task::yield_now().await;
+    }
+}
+
+// proves sv.A11
+#[tokio::test]
+async fn registrations_are_held_against_the_outline() {
+    let (agent, _folder) = agent().await;
+    let _handler = TestHandler::attach(&agent).await;
+    let handlers = agent.services.handlers();
+    let refused =
+        |caller: &Caller, registration| handlers.attach(caller, registration).unwrap_err();
+    let taken = refused(&user("other"), registration());
+    assert_eq!(taken.kind, HandlerErrorKind::Exists);
+    assert!(taken.text.contains("`shelf`"), "{taken}");
+    let password = Caller { auth_method: AuthMethod::Password, ..user("root") };
+    assert_eq!(refused(&password, registration()).kind, HandlerErrorKind::Denied);
+    let other = |change: fn(&mut ServedCall)| {
+        let mut registration = registration();
+        let mut call = registration.calls.pop_first().unwrap();
+        change(&mut call);
+        registration.calls.insert(call);
+        registration
+    };
+    let unknown_type = other(|call| call.service = "none".into());
+    let unmarked_state = other(|call| call.state = Some("init".into()));
+    let unmarked_phase = other(|call| call.phase = CallPhase::Delete);
+    for registration in [unknown_type, unmarked_state, unmarked_phase] {
+        assert_eq!(refused(&user("shelf"), registration).kind, HandlerErrorKind::Invalid);
+    }
+}
