@@ -98,7 +98,7 @@ fn known(mut answers: Answers, call: &HandlerCall, answer: HandlerAnswer) -> Ans
     answers
 }
 
-// proves sv.A15, sv.B22, sv.B40
+// proves sv.A15, sv.A17, sv.B22
 #[test]
 fn a_walk_names_the_calls_that_it_needs_and_goes_on_with_their_answers() {
     let types = types("fail", "");
@@ -195,7 +195,6 @@ fn the_word_of_a_handler_refuses_a_request_and_fails_a_state_of_other_walks() {
     assert!(state.failure.as_ref().unwrap().contains("there is no power"));
 }
 
-// proves sv.B52
 #[test]
 fn a_delete_call_may_keep_a_state_until_it_may_be_left() {
     let types = types("fail", "delete = { work = \"handler\" }");

@@ -241,7 +241,7 @@ async fn a_handler_that_is_silent_or_gone_has_its_calls_fail() {
     assert!(agent.handle.configuration().layers().book.is_empty(), "nothing stays");
 }
 
-// proves sv.A22, sv.A23
+// proves sv.A22
 #[tokio::test]
 async fn nobody_waits_for_a_handler_and_what_it_has_read_is_held_against_the_newest() {
     let (agent, _folder) = agent().await;
@@ -346,7 +346,7 @@ async fn a_published_leaf_is_state_of_its_instance() {
     }
 }
 
-// proves sv.A11
+// proves sv.A11, sv.B42
 #[tokio::test]
 async fn registrations_are_held_against_the_outline() {
     let (agent, _folder) = agent().await;
