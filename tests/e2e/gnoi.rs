@@ -207,7 +207,7 @@ async fn kill_process_reloads_or_restarts_the_agent() {
     let refused = client().await.kill_process(tell(Signal::Kill, true)).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
     client().await.kill_process(tell(Signal::Hup, true)).await.unwrap();
-    eventually("it reloads", || count("told to reload") == 1).await;
+    eventually("it reloads", || count("reloading") == 1).await;
     let before = count("listening");
     client().await.kill_process(tell(Signal::Term, true)).await.unwrap();
     eventually("it listens anew", || count("listening") > before).await;

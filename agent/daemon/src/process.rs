@@ -118,8 +118,8 @@ impl Signals {
         };
         info!(
             signal = name,
-            "told to {}",
-            if received == SignalAction::End { "end" } else { "reload" }
+            "{}",
+            if received == SignalAction::End { "ending" } else { "reloading" }
         );
         received
     }

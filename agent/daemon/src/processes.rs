@@ -44,7 +44,9 @@ pub enum KillError {
     Several { name: String, pids: Vec<u32> },
     #[error("process {pid} (`{name}`) is neither the agent nor started by it")]
     NotOurs { pid: u32, name: String },
-    #[error("the agent can only be told to reload (HUP), or to end in order (TERM) with `restart`")]
+    #[error(
+        "the agent takes HUP, to reload, and TERM with `restart`, to end in order; no other signal"
+    )]
     Agent,
     #[error("`{0}` cannot be restarted: what began it begins it again when it is needed")]
     NoRestart(String),
