@@ -116,12 +116,12 @@ impl Tally {
 
 /// Counts of the operations that a record leaves out.
 #[derive(Debug, Default)]
-pub(crate) struct Omitted {
+pub(crate) struct OmittedItems {
     pub(crate) count: usize,
     tallies: Vec<((KindId, Action), Tally)>,
 }
 
-impl Omitted {
+impl OmittedItems {
     pub(crate) fn add(&mut self, kind: KindId, action: Action, result: &OperationResult) {
         self.count += 1;
         if *result == OperationResult::NotTried {
@@ -224,7 +224,7 @@ impl History {
     }
 
     /// Adds the counts of operations that a record leaves out.
-    pub(crate) fn count_omitted(&mut self, omitted: &Omitted) {
+    pub(crate) fn count_omitted(&mut self, omitted: &OmittedItems) {
         for (sort, tally) in &omitted.tallies {
             let all = self.operations.entry(*sort).or_default();
             all.count += tally.count;

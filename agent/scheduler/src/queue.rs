@@ -22,11 +22,11 @@ const QUESTIONS: usize = 8;
 
 /// Changes in the order in which they came.
 #[derive(Debug, Default)]
-pub(crate) struct ChangeQueue(VecDeque<Queued>);
+pub(crate) struct ChangeQueue(VecDeque<QueuedTransaction>);
 
 /// A change in the queue.
 #[derive(Debug)]
-struct Queued {
+struct QueuedTransaction {
     txn: TxnId,
     plan: QueuedPlan,
     /// True when the change is to begin without submitting anything: see [`Engine::prepare`].
@@ -59,7 +59,13 @@ impl ChangeQueue {
     /// Appends a change.
     pub(crate) fn push(&mut self, txn: TxnId, plan: Plan, prepared: bool) {
         let plan = QueuedPlan::Made(Box::new(plan));
-        self.0.push_back(Queued { txn, plan, prepared, behind: None, conflict_set: None });
+        self.0.push_back(QueuedTransaction {
+            txn,
+            plan,
+            prepared,
+            behind: None,
+            conflict_set: None,
+        });
     }
 
     /// Lets a prepared change submit its operations when it begins. False if it is not in the queue.

@@ -34,7 +34,7 @@ use crate::dependency::Claim;
 use crate::engine::{Engine, EngineOutput, TransactionOutcome};
 use crate::graph::NodeIdx;
 use crate::history::{
-    Author, OPERATIONS_KEPT, Omitted, OperationResult, RecordedOperation, TransactionRecord,
+    Author, OPERATIONS_KEPT, OmittedItems, OperationResult, RecordedOperation, TransactionRecord,
     Trigger,
 };
 use crate::key::{FixedMap, Key};
@@ -113,7 +113,7 @@ pub(crate) struct Transaction {
     awaited: BTreeSet<NodeIdx>,
     /// Operations of the change, once the rollback has begun.
     past: Vec<RecordedOperation>,
-    omitted: Omitted,
+    omitted: OmittedItems,
     started: Now,
 }
 
@@ -308,7 +308,7 @@ impl Engine {
             claims_before: FixedMap::default(),
             awaited: BTreeSet::new(),
             past: Vec::new(),
-            omitted: Omitted::default(),
+            omitted: OmittedItems::default(),
             started: now,
         };
         self.graph.counters.transactions += 1;

@@ -21,7 +21,7 @@ use smol_str::SmolStr;
 use crate::convert;
 use crate::error::{PackageError, Position};
 use crate::limits::{EXPRESSION_FUEL, RECURSION_DEPTH, TEMPLATE_FUEL, TEMPLATE_SIZE};
-use crate::outline::{Located, OUTLINE, TEMPLATES};
+use crate::outline::{LocatedText, OUTLINE, TEMPLATES};
 use crate::work::{WorkError, WorkErrorKind};
 
 /// Form of what a template puts out, by the end of its name.
@@ -57,7 +57,7 @@ pub(crate) struct Engine {
 
 /// Text that a template wrote, and where each part of it comes from.
 #[derive(Debug)]
-pub(crate) struct Rendered {
+pub(crate) struct RenderedTemplate {
     pub(crate) text: String,
     kind: TemplateKind,
     spans: Vec<OutputSpan>,
@@ -110,7 +110,7 @@ impl Engine {
     }
 
     /// Checks the form of an expression.
-    pub(crate) fn check_expression(&self, expression: &Located) -> Result<(), PackageError> {
+    pub(crate) fn check_expression(&self, expression: &LocatedText) -> Result<(), PackageError> {
         nesting::check(&expression.text, true)
             .map_err(|error| PackageError::in_line(OUTLINE, expression.position, error.limit))?;
         let compiled = self.expressions.compile_expression_owned(expression.text.to_string());
@@ -120,7 +120,7 @@ impl Engine {
 
     pub(crate) fn evaluate(
         &self,
-        expression: &Located,
+        expression: &LocatedText,
         names: &BTreeMap<SmolStr, Value>,
     ) -> Result<Value, WorkError> {
         let compiled = self.expressions.compile_expression_owned(expression.text.to_string());
@@ -138,12 +138,12 @@ impl Engine {
         path: &str,
         kind: TemplateKind,
         names: &BTreeMap<SmolStr, Value>,
-    ) -> Result<Rendered, WorkError> {
+    ) -> Result<RenderedTemplate, WorkError> {
         let environment = self.environment(kind);
         let done =
             environment.get_template(path).and_then(|it| it.render_with_spans(context(names)));
         let (text, spans) = done.map_err(|error| failed(environment, path, &error))?;
-        let rendered = Rendered { text, kind, spans };
+        let rendered = RenderedTemplate { text, kind, spans };
         match rendered.value_in_quotes() {
             Some(span) => Err(self.in_quotes(span)),
             None => Ok(rendered),
@@ -161,7 +161,11 @@ impl Engine {
     }
 
     /// File and place in it that the first word of a line of the text comes from.
-    pub(crate) fn origin(&self, rendered: &Rendered, line: usize) -> Option<(SmolStr, Position)> {
+    pub(crate) fn origin(
+        &self,
+        rendered: &RenderedTemplate,
+        line: usize,
+    ) -> Option<(SmolStr, Position)> {
         let before = rendered.text.split_inclusive('\n').take(line.saturating_sub(1));
         let line_start: usize = before.map(str::len).sum();
         let rest = rendered.text.get(line_start..)?;
@@ -186,7 +190,7 @@ impl Engine {
     }
 }
 
-impl Rendered {
+impl RenderedTemplate {
     /// The first inserted value of a document that is no JSON value by itself, because it stands in a text of the
     /// template or beside one.
     fn value_in_quotes(&self) -> Option<&OutputSpan> {

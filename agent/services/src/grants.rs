@@ -7,7 +7,7 @@ use holdfast_config::{InstancePath, Models, NodeId, Path, PathPattern, Schema};
 
 use crate::error::PackageError;
 use crate::facts::{Plane, Read};
-use crate::outline::{Located, OUTLINE, Outline};
+use crate::outline::{LocatedText, OUTLINE, Outline};
 use crate::yang::SERVICES_MODULE;
 
 /// The nodes that a package may read and write.
@@ -30,7 +30,7 @@ impl Grants {
     /// Looks the grants of an outline up in the models.
     pub(crate) fn new(models: &Models, outline: &Outline) -> Result<Self, Vec<PackageError>> {
         let mut errors = Vec::new();
-        let mut nodes = |paths: &[Located], writable: bool| {
+        let mut nodes = |paths: &[LocatedText], writable: bool| {
             let mut found = Vec::new();
             for path in paths {
                 match node(models, &path.text, writable) {

@@ -16,7 +16,7 @@ use crate::engine::{Engine, TemplateKind};
 use crate::error::{PackageError, PackageErrors};
 use crate::facts::{self, Facts, Plane, Read};
 use crate::grants::{self, Grants};
-use crate::outline::{Located, OUTLINE, Outline, TEMPLATES, Version, Work};
+use crate::outline::{LocatedText, OUTLINE, Outline, TEMPLATES, Version, Work};
 use crate::output::{self, Output, OutputError};
 use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
@@ -91,7 +91,7 @@ impl Package {
         let engine = engine.map_err(&mut note).ok();
         note(missing_work(&outline, files));
         if let Some(engine) = &engine {
-            let check = |it: &Located| engine.check_expression(it).err();
+            let check = |it: &LocatedText| engine.check_expression(it).err();
             note(outline.expressions().into_iter().filter_map(check).collect());
         }
         let known = list.as_ref().map_or(models, |list| &list.models);
@@ -164,7 +164,7 @@ impl Package {
     /// When the evaluation fails, or gives anything but a boolean.
     pub fn condition(
         &self,
-        condition: &Located,
+        condition: &LocatedText,
         scope: &Scope,
         facts: &Arc<dyn Facts>,
     ) -> Result<bool, WorkError> {
@@ -180,7 +180,7 @@ impl Package {
 
     pub(crate) fn evaluate(
         &self,
-        expression: &Located,
+        expression: &LocatedText,
         scope: &Scope,
         facts: &Arc<dyn Facts>,
     ) -> Result<TemplateValue, WorkError> {
@@ -192,7 +192,7 @@ impl Package {
     }
 
     /// Failure of an expression of the outline.
-    pub(crate) fn failed(&self, expression: &Located, reason: String) -> WorkError {
+    pub(crate) fn failed(&self, expression: &LocatedText, reason: String) -> WorkError {
         WorkError {
             kind: WorkErrorKind::Failed,
             file: OUTLINE.into(),
@@ -256,7 +256,7 @@ fn templates(files: &PackageFiles) -> Result<Vec<(&str, &str)>, Vec<PackageError
 
 /// Templates that states name and that are not there, or whose names do not tell what they put out.
 fn missing_work(outline: &Outline, files: &PackageFiles) -> Vec<PackageError> {
-    let refused = |template: &Located| {
+    let refused = |template: &LocatedText| {
         let reason = match (files.get(&template.text), TemplateKind::of(&template.text)) {
             (None, _) => format!("there is no `{}`", template.text),
             (Some(_), None) => format!(

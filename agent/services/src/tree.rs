@@ -14,7 +14,7 @@ use smol_str::SmolStr;
 use crate::convert;
 use crate::facts::Facts;
 use crate::limits::{COMPONENTS, TREE_VISITS};
-use crate::outline::{Located, NodeContent, OUTLINE, SELF, TreeNode};
+use crate::outline::{LocatedText, NodeContent, OUTLINE, SELF, TreeNode};
 use crate::package::Package;
 use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
@@ -123,7 +123,7 @@ impl Synthesis<'_> {
         Ok(())
     }
 
-    fn items(&self, items: &Located, scope: &Scope) -> Result<Vec<TemplateValue>, WorkError> {
+    fn items(&self, items: &LocatedText, scope: &Scope) -> Result<Vec<TemplateValue>, WorkError> {
         let value = self.evaluate(items, scope)?;
         let is_list = matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
         let found = value.try_iter().ok().filter(|_| is_list);
@@ -159,7 +159,7 @@ impl Synthesis<'_> {
                     let reason = format!("there are two components `{component_type} {name}`");
                     return Err(self.package.failed(at, reason));
                 }
-                let replaced = |(kind, name): &(SmolStr, Located)| {
+                let replaced = |(kind, name): &(SmolStr, LocatedText)| {
                     Ok((kind.clone(), self.name(name, &inner)?))
                 };
                 let replaces = replaces.iter().map(replaced).collect::<Result<_, WorkError>>()?;
@@ -171,7 +171,7 @@ impl Synthesis<'_> {
         }
     }
 
-    fn name(&self, expression: &Located, scope: &Scope) -> Result<SmolStr, WorkError> {
+    fn name(&self, expression: &LocatedText, scope: &Scope) -> Result<SmolStr, WorkError> {
         let value = self.evaluate(expression, scope)?;
         let name = convert::scalar_text(&value).filter(|name| !name.is_empty());
         let name = name.filter(|name| name.len() <= NAME_LENGTH).map(SmolStr::from);
@@ -184,7 +184,11 @@ impl Synthesis<'_> {
         })
     }
 
-    fn evaluate(&self, expression: &Located, scope: &Scope) -> Result<TemplateValue, WorkError> {
+    fn evaluate(
+        &self,
+        expression: &LocatedText,
+        scope: &Scope,
+    ) -> Result<TemplateValue, WorkError> {
         self.package.evaluate(expression, scope, self.facts)
     }
 }

@@ -25,7 +25,7 @@ use crate::error::{PackageError, PackageErrors};
 use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline, Work};
 use crate::package::Package;
 use crate::parameters::ParametersError;
-use crate::walk::{self, CallIds, Instance, Walked, record};
+use crate::walk::{self, CallIds, Instance, WalkResult, record};
 use crate::work::{WorkError, WorkErrorKind};
 
 /// End of the reason to refuse what is not built.
@@ -284,7 +284,7 @@ impl ServiceType {
         (request, calls): Change<'_>,
         (tag, path): (&ServiceTag, &InstancePath),
         (old, new): (Option<&Entry>, Option<&Entry>),
-    ) -> Result<Walked, WorkFailure> {
+    ) -> Result<WalkResult, WorkFailure> {
         let before = request.book.get(tag).map(|plan| &**plan);
         let deployed = new.filter(|entry| self.is_deployed(entry));
         let comes_back = request.surroundings.resurrected.as_ref() == Some(tag);
@@ -310,7 +310,7 @@ impl ServiceType {
                 let text = self.refused(path, tag, &errors).text;
                 let reason = (text.into(), request.surroundings.now_ns);
                 let plan = Some(walk::failed_plan(&self.package, before, reason));
-                return Ok(Walked { plan, ..Walked::default() });
+                return Ok(WalkResult { plan, ..WalkResult::default() });
             }
             Err(errors) => return Err(self.refused(path, tag, &errors)),
         };
@@ -322,7 +322,10 @@ impl ServiceType {
         if is_stored_alone {
             let plan = before.cloned();
             let new = || walk::stored_plan(&self.package, surroundings.now_ns);
-            return Ok(Walked { plan: Some(plan.unwrap_or_else(new)), ..Walked::default() });
+            return Ok(WalkResult {
+                plan: Some(plan.unwrap_or_else(new)),
+                ..WalkResult::default()
+            });
         }
         let leaving = None;
         let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
@@ -335,7 +338,7 @@ impl ServiceType {
         (request, calls): Change<'_>,
         (tag, path): (&ServiceTag, &InstancePath),
         (old, leaving): (Option<&Entry>, Option<Arc<str>>),
-    ) -> Result<Walked, WorkFailure> {
+    ) -> Result<WalkResult, WorkFailure> {
         let view = request.old.config_view(Origin::Native).branch(path).map(|it| &**it);
         let is_staged = self.has_staged_deletes && request.book.get(tag).is_some();
         let document = leaving.or_else(|| self.package.document_of(old?, view));
@@ -347,7 +350,7 @@ impl ServiceType {
             return walk::walk(&instance, request).map_err(|error| self.failed(path, &error));
         }
         let claims = request.claims.of_instance(tag).map(|(key, _)| (key.clone(), None)).collect();
-        Ok(Walked { claims, ..Walked::default() })
+        Ok(WalkResult { claims, ..WalkResult::default() })
     }
 
     fn instance_path(&self, keys: &Keys) -> InstancePath {

@@ -19,12 +19,12 @@ pub(super) struct DatabaseThread {
     database: Database,
     command_rx: mpsc::Receiver<Command>,
     /// Transactions without a decision, in the order in which they came.
-    undecided: VecDeque<Undecided>,
+    undecided: VecDeque<UndecidedTransaction>,
 }
 
 /// A transaction that is prepared once there is consent.
 #[derive(Debug)]
-struct Undecided {
+struct UndecidedTransaction {
     ticket: Ticket,
     changes: Vec<Change>,
     answer: Reply<()>,
@@ -73,7 +73,7 @@ impl DatabaseThread {
             return false;
         };
         next.was_laid_out = true;
-        let Undecided { ticket, changes, .. } = next;
+        let UndecidedTransaction { ticket, changes, .. } = next;
         let laid_out = attempt(&mut self.database, |database| database.lay_out(*ticket, changes));
         if let Err(error) = laid_out {
             // It is tried again once there is consent, and answered then.
@@ -86,7 +86,8 @@ impl DatabaseThread {
         let database = &mut self.database;
         match command {
             Command::Prepare { ticket, changes, answer } => {
-                let undecided = Undecided { ticket, changes, answer, was_laid_out: false };
+                let undecided =
+                    UndecidedTransaction { ticket, changes, answer, was_laid_out: false };
                 self.undecided.push_back(undecided);
             }
             Command::Decide { ticket, is_wanted } => self.decide(ticket, is_wanted),
@@ -128,7 +129,10 @@ impl DatabaseThread {
     /// Prepares a transaction that waited for this decision, or gives it up.
     fn decide(&mut self, ticket: Ticket, is_wanted: bool) {
         let Some(place) = self.undecided.iter().position(|it| it.ticket == ticket) else { return };
-        let Some(Undecided { changes, answer, .. }) = self.undecided.remove(place) else { return };
+        let Some(UndecidedTransaction { changes, answer, .. }) = self.undecided.remove(place)
+        else {
+            return;
+        };
         if is_wanted {
             answer_with(&mut self.database, answer, |database| database.prepare(ticket, &changes));
         } else {

@@ -279,16 +279,16 @@ impl Type {
     ) -> Result<Value, ValueError> {
         let whole = [(0, u64::MAX)];
         if lengths != whole && !within(lengths, text.chars().count() as u64) {
-            return Err(self.misfit(Quoted(text)));
+            return Err(self.misfit(QuotedText(text)));
         }
         if !text.chars().all(is_yang_char) {
             return Err(ValueError(format!(
                 "{} has a character that no YANG text may have",
-                excerpt(&Quoted(text))
+                excerpt(&QuotedText(text))
             )));
         }
         match patterns.iter().find(|p| !p.accepts(text)) {
-            Some(_) => Err(self.misfit(Quoted(text))),
+            Some(_) => Err(self.misfit(QuotedText(text))),
             None => Ok(Value::Str(self.canonical(text.into()))),
         }
     }
@@ -366,9 +366,9 @@ impl Pattern {
 }
 
 /// A quoted text, which is shortened in messages.
-struct Quoted<'a>(&'a str);
+struct QuotedText<'a>(&'a str);
 
-impl fmt::Display for Quoted<'_> {
+impl fmt::Display for QuotedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         /// Characters of an invalid value that a message quotes.
         const SHOWN: usize = 80;

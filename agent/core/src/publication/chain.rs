@@ -31,19 +31,19 @@ const REVISIONS_BETWEEN: u64 = 1 << 16;
 /// The newest revision, and what others than the core have shown in it. Clones of its `Arc` share it.
 #[derive(Debug)]
 pub(crate) struct RevisionChain {
-    amended: Mutex<Amended>,
+    amended: Mutex<Amendments>,
     revision_tx: watch::Sender<Arc<Revision>>,
 }
 
 #[derive(Debug, Default)]
-struct Amended {
+struct Amendments {
     /// State leaves of services, by native path; no key of the engine has them.
     services: OrdMap<InstancePath, Value>,
     /// Number of the revision that will show a commit in force.
     reserved: Option<u64>,
 }
 
-impl Amended {
+impl Amendments {
     /// Number of the revision after this one.
     fn number_after(&self, newest: &Revision) -> u64 {
         let next = newest.number + 1;
@@ -132,7 +132,7 @@ impl RevisionChain {
         added
     }
 
-    fn lock(&self) -> MutexGuard<'_, Amended> {
+    fn lock(&self) -> MutexGuard<'_, Amendments> {
         self.amended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -11,7 +11,7 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::messages::{Exceeded, Frames};
+use super::messages::{ExceededLimit, Frames};
 use super::permission::Revocation;
 use super::record::{CallEnd, CallRecord};
 
@@ -90,7 +90,7 @@ pub(super) struct ResponseBody {
     body: Option<Body>,
     /// `None` for a unary call, which is never cut.
     revocation: Option<Revocation>,
-    exceeded: Exceeded,
+    exceeded: ExceededLimit,
     end: CallEnd,
 }
 
@@ -98,7 +98,7 @@ impl ResponseBody {
     pub(super) fn new(
         body: Body,
         revocation: Option<Revocation>,
-        exceeded: Exceeded,
+        exceeded: ExceededLimit,
         end: CallEnd,
     ) -> Self {
         Self { body: Some(body), revocation, exceeded, end }

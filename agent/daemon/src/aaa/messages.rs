@@ -21,9 +21,9 @@ const MAX_HEADER: usize = ERROR_TEXT.figure * 3 / 2;
 
 /// The limit that ended a call. Kept apart, because the handler of a stream may drop the error of its request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Exceeded(Arc<OnceLock<LimitExceeded>>);
+pub(super) struct ExceededLimit(Arc<OnceLock<LimitExceeded>>);
 
-impl Exceeded {
+impl ExceededLimit {
     /// Replaces a status by the limit that was exceeded, or cuts its text. Headers without a status stay as they are.
     pub(super) fn restate(&self, headers: &mut HeaderMap) {
         if !headers.contains_key(CODE) {
@@ -72,7 +72,7 @@ pub(super) fn cut(status: Status) -> Status {
 #[derive(Debug)]
 pub(super) struct Frames {
     limit: &'static Limit,
-    exceeded: Exceeded,
+    exceeded: ExceededLimit,
     header: [u8; FRAME],
     /// Octets of the next frame that have arrived.
     known: usize,
@@ -81,7 +81,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    pub(super) fn new(limit: &'static Limit, exceeded: Exceeded) -> Self {
+    pub(super) fn new(limit: &'static Limit, exceeded: ExceededLimit) -> Self {
         Self { limit, exceeded, header: [0; FRAME], known: 0, left: 0 }
     }
 
@@ -148,7 +148,7 @@ mod tests {
             ([message(3), message(0), message(300), frame(most + 1)].concat(), false),
         ] {
             for piece in [1, 2, 5, 7, 4096] {
-                let mut frames = Frames::new(&READ_MESSAGE_SIZE, Exceeded::default());
+                let mut frames = Frames::new(&READ_MESSAGE_SIZE, ExceededLimit::default());
                 let got = octets.chunks(piece).try_for_each(|octets| frames.read(octets));
                 assert_eq!(got.is_ok(), fits, "{} octets in pieces of {piece}", octets.len());
             }
@@ -160,7 +160,7 @@ mod tests {
         for (text, whole) in [("x".repeat(4096), true), ("\u{20ac}".repeat(20_000), false)] {
             let mut headers = HeaderMap::new();
             put_status(&mut headers, &Status::not_found(text.clone()));
-            Exceeded::default().restate(&mut headers);
+            ExceededLimit::default().restate(&mut headers);
             assert!(headers[MESSAGE].len() <= MAX_HEADER, "{}", headers[MESSAGE].len());
             let status = Status::from_header_map(&headers).unwrap();
             assert_eq!(status.code(), Code::NotFound);

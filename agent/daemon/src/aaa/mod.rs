@@ -48,7 +48,7 @@ use tracing::info;
 
 use self::body::{RequestBody, ResponseBody};
 use self::login::take_credentials;
-use self::messages::{Exceeded, Frames};
+use self::messages::{ExceededLimit, Frames};
 pub(crate) use self::permission::CallPermission;
 use self::permission::{Call, Revocation};
 use self::record::{CallEnd, CallRecord};
@@ -210,7 +210,7 @@ where
                 Ok(permission) => permission,
                 Err(status) => return Ok(end.refuse(messages::cut(status))),
             };
-            let exceeded = Exceeded::default();
+            let exceeded = ExceededLimit::default();
             let is_unary = record.is_unary();
             let revocation = Revocation::of(permission.clone());
             let frames = Frames::new(rules.message_limit, exceeded.clone());

@@ -110,7 +110,7 @@ impl Rig {
         let layer = Layer::new(self.authenticator.clone(), self.gnsi.clone());
         let request = Request::builder().uri(path).body(Body::empty()).unwrap();
         let record = Arc::new(layer.record(&request));
-        let frames = Frames::new(layer.methods.rules(path).message_limit, Exceeded::default());
+        let frames = Frames::new(layer.methods.rules(path).message_limit, ExceededLimit::default());
         RequestBody::new(body, record, Revocation::of(permission), frames)
     }
 

@@ -23,7 +23,7 @@ use super::{ServiceError, folder};
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A package that is offered.
-struct Offered {
+struct OfferedPackage {
     version: Version,
     /// File of the archive; `None` for a package that was installed.
     path: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub fn load(
     for (name, artefact) in installed {
         match read_archive(Path::new(name), &artefact.content) {
             Ok((outline, files)) => {
-                let package = Offered { version: outline.version, path: None, files };
+                let package = OfferedPackage { version: outline.version, path: None, files };
                 keep_highest(&mut offered, outline.name.text, package);
             }
             Err(error) => {
@@ -56,7 +56,7 @@ pub fn load(
             }
         }
     }
-    for (name, Offered { version, path, files }) in offered {
+    for (name, OfferedPackage { version, path, files }) in offered {
         let path = path.as_deref().map_or("the database".into(), Path::to_string_lossy);
         match types.add(&files) {
             Ok(warnings) => {
@@ -90,7 +90,7 @@ pub fn trusted_signers(file: Option<&Path>) -> Result<Vec<CertificateDer<'static
 }
 
 /// The highest version of each type in a folder.
-fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, Offered>, ServiceError> {
+fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, OfferedPackage>, ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: folder.to_owned(), source };
     let metadata = fs::metadata(folder).map_err(failed)?;
     check_owner(folder, &metadata)?;
@@ -110,7 +110,11 @@ fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, Offered>, ServiceError> 
     Ok(offered)
 }
 
-fn keep_highest(offered: &mut BTreeMap<SmolStr, Offered>, name: SmolStr, package: Offered) {
+fn keep_highest(
+    offered: &mut BTreeMap<SmolStr, OfferedPackage>,
+    name: SmolStr,
+    package: OfferedPackage,
+) {
     match offered.get(&name) {
         Some(other) if other.version >= package.version => {}
         _ => drop(offered.insert(name, package)),
@@ -118,7 +122,7 @@ fn keep_highest(offered: &mut BTreeMap<SmolStr, Offered>, name: SmolStr, package
 }
 
 /// Reads an archive whose name says what is in it.
-fn read(path: &Path) -> Result<(SmolStr, Offered), ServiceError> {
+fn read(path: &Path) -> Result<(SmolStr, OfferedPackage), ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
     check_owner(path, &metadata)?;
@@ -129,7 +133,7 @@ fn read(path: &Path) -> Result<(SmolStr, Offered), ServiceError> {
         let errors = PackageError::of_file("", reason).into();
         return Err(ServiceError::Package { path: path.to_owned(), errors });
     }
-    let offered = Offered { version: outline.version, path: Some(path.to_owned()), files };
+    let offered = OfferedPackage { version: outline.version, path: Some(path.to_owned()), files };
     Ok((outline.name.text, offered))
 }
 

@@ -7,7 +7,7 @@ use holdfast_config::cli;
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::NodeRef;
-use holdfast_services::outline::{ComponentType, Located, StateOutline, Work};
+use holdfast_services::outline::{ComponentType, LocatedText, StateOutline, Work};
 use holdfast_services::{
     Component, Facts, NoFacts, Output, Package, PackageError, Parameters, Scope, WorkError,
 };
@@ -119,7 +119,7 @@ fn state(state: &StateOutline) -> String {
     }
 }
 
-fn gate(when: &Option<Located>) -> String {
+fn gate(when: &Option<LocatedText>) -> String {
     when.as_ref().map_or(String::new(), |when| format!(", when {}", when.text))
 }
 

@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::raw::{self, Text};
 use super::{
-    Action, ActionTarget, ComponentType, DeleteOutline, Handler, INIT, Located, NodeContent,
+    Action, ActionTarget, ComponentType, DeleteOutline, Handler, INIT, LocatedText, NodeContent,
     OUTLINE, Outline, READY, SELF, StateOutline, TEMPLATES, TreeNode, Version, Work,
 };
 use crate::error::{PackageError, PackageErrors, Position};
@@ -61,8 +61,8 @@ impl OutlineCheck<'_> {
         Position::of(self.text, span.start)
     }
 
-    fn located(&self, text: &Text) -> Located {
-        Located { text: text.get_ref().into(), position: self.position(&text.span()) }
+    fn located(&self, text: &Text) -> LocatedText {
+        LocatedText { text: text.get_ref().into(), position: self.position(&text.span()) }
     }
 
     fn document(&mut self, document: raw::Document) -> Outline {
@@ -217,9 +217,9 @@ impl OutlineCheck<'_> {
             }
             return Some(Work::Handler);
         }
-        let Located { text, position } = self.located(work);
+        let LocatedText { text, position } = self.located(work);
         let text = smol_str::format_smolstr!("{TEMPLATES}/{text}");
-        Some(Work::Template(Located { text, position }))
+        Some(Work::Template(LocatedText { text, position }))
     }
 
     fn action(&mut self, action: Spanned<raw::Action>) -> Option<Action> {
@@ -318,14 +318,15 @@ impl OutlineCheck<'_> {
             let reason = format!("there is no component type `{name}`");
             self.fail(&create.component_type.span(), reason);
         }
-        let replaced =
-            |it: &raw::Replaced| (it.component_type.get_ref().into(), self.expression(&it.name));
+        let replaced = |it: &raw::ReplacedComponent| {
+            (it.component_type.get_ref().into(), self.expression(&it.name))
+        };
         let replaces = create.replaces.iter().map(replaced).collect();
         NodeContent::Create { component_type: name, name: self.expression(&create.name), replaces }
     }
 
     /// Expressions by the names that their values get.
-    fn bindings(&mut self, bindings: &BTreeMap<Text, Text>) -> Vec<(SmolStr, Located)> {
+    fn bindings(&mut self, bindings: &BTreeMap<Text, Text>) -> Vec<(SmolStr, LocatedText)> {
         let mut found = Vec::new();
         for (name, value) in bindings {
             self.variable(name);
@@ -334,7 +335,7 @@ impl OutlineCheck<'_> {
         found
     }
 
-    fn expression(&mut self, text: &Text) -> Located {
+    fn expression(&mut self, text: &Text) -> LocatedText {
         if let Err(error) = EXPRESSION_SIZE.check(text.get_ref().len()) {
             self.fail(&text.span(), error);
         }

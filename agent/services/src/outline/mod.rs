@@ -30,12 +30,12 @@ pub const INIT: &str = "init";
 /// All that an outline says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
-    pub name: Located,
+    pub name: LocatedText,
     pub version: Version,
     pub converge: Converge,
     pub missing_handler: MissingHandler,
-    pub write: Vec<Located>,
-    pub read: Vec<Located>,
+    pub write: Vec<LocatedText>,
+    pub read: Vec<LocatedText>,
     pub handler: Option<Handler>,
     /// The component types; of a plain type, `self` alone.
     pub components: Vec<ComponentType>,
@@ -44,7 +44,7 @@ pub struct Outline {
 
 /// A text of the outline, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct LocatedText {
     pub text: SmolStr,
     pub position: Position,
 }
@@ -74,7 +74,7 @@ pub struct StateOutline {
     pub name: SmolStr,
     pub position: Position,
     /// Gate of the state.
-    pub when: Option<Located>,
+    pub when: Option<LocatedText>,
     /// The gate is not asked again once the state is reached.
     pub sticky: bool,
     /// Time before this state after which it is failed.
@@ -88,7 +88,7 @@ pub struct StateOutline {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeleteOutline {
-    pub when: Option<Located>,
+    pub when: Option<LocatedText>,
     pub commit_after: bool,
     /// The handler is called.
     pub handler: bool,
@@ -99,7 +99,7 @@ pub struct DeleteOutline {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Path of a template in the package.
-    Template(Located),
+    Template(LocatedText),
     Handler,
 }
 
@@ -108,15 +108,15 @@ pub enum Work {
 pub struct Action {
     pub target: ActionTarget,
     /// Expressions, by the name of the parameter.
-    pub params: BTreeMap<SmolStr, Located>,
+    pub params: BTreeMap<SmolStr, LocatedText>,
     /// The component goes no further before the end of it.
     pub sync: bool,
     /// Condition on `result` that decides success.
-    pub result: Option<Located>,
+    pub result: Option<LocatedText>,
     /// Actions with equal values run one after the other.
-    pub serial: Option<Located>,
+    pub serial: Option<LocatedText>,
     /// Expressions on `result`, by the name of the opaque value that each becomes.
-    pub save: BTreeMap<SmolStr, Located>,
+    pub save: BTreeMap<SmolStr, LocatedText>,
     pub timeout: Duration,
 }
 
@@ -131,11 +131,11 @@ pub enum ActionTarget {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeNode {
     pub position: Position,
-    pub condition: Option<Located>,
-    pub observe: Vec<Located>,
+    pub condition: Option<LocatedText>,
+    pub observe: Vec<LocatedText>,
     /// The items, and the name that each is bound to.
-    pub foreach: Option<(Located, SmolStr)>,
-    pub vars: Vec<(SmolStr, Located)>,
+    pub foreach: Option<(LocatedText, SmolStr)>,
+    pub vars: Vec<(SmolStr, LocatedText)>,
     pub content: NodeContent,
 }
 
@@ -143,9 +143,9 @@ pub struct TreeNode {
 pub enum NodeContent {
     Create {
         component_type: SmolStr,
-        name: Located,
+        name: LocatedText,
         /// Types and names of the components whose claims it takes over.
-        replaces: Vec<(SmolStr, Located)>,
+        replaces: Vec<(SmolStr, LocatedText)>,
     },
     Nodes(Vec<TreeNode>),
 }
@@ -178,7 +178,7 @@ impl Outline {
     }
 
     /// The templates that states name.
-    pub fn templates(&self) -> impl Iterator<Item = &Located> {
+    pub fn templates(&self) -> impl Iterator<Item = &LocatedText> {
         let states = self.components.iter().flat_map(|component| &component.states);
         states.filter_map(|state| match &state.work {
             Some(Work::Template(path)) => Some(path),
@@ -187,7 +187,7 @@ impl Outline {
     }
 
     /// Every expression of the outline.
-    pub fn expressions(&self) -> Vec<&Located> {
+    pub fn expressions(&self) -> Vec<&LocatedText> {
         let mut found = Vec::new();
         for state in self.components.iter().flat_map(|component| &component.states) {
             found.extend(state.when.iter().chain(&state.delete.when));
@@ -208,7 +208,7 @@ impl ComponentType {
 }
 
 impl TreeNode {
-    fn add_expressions<'a>(&'a self, found: &mut Vec<&'a Located>) {
+    fn add_expressions<'a>(&'a self, found: &mut Vec<&'a LocatedText>) {
         found.extend(self.condition.iter().chain(&self.observe));
         found.extend(self.foreach.iter().map(|(items, _)| items));
         found.extend(self.vars.iter().map(|(_, value)| value));

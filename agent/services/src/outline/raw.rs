@@ -147,12 +147,12 @@ pub(super) struct Create {
     pub(super) component_type: Text,
     pub(super) name: Text,
     #[serde(default)]
-    pub(super) replaces: Vec<Replaced>,
+    pub(super) replaces: Vec<ReplacedComponent>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Replaced {
+pub(super) struct ReplacedComponent {
     #[serde(rename = "type")]
     pub(super) component_type: Text,
     pub(super) name: Text,

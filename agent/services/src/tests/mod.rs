@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use holdfast_config::Models;
 
 use crate::facts::{Facts, NoFacts};
-use crate::outline::Located;
+use crate::outline::LocatedText;
 use crate::{
     Output, Package, PackageError, PackageErrors, PackageFiles, Position, Scope, WorkError,
 };
@@ -94,8 +94,8 @@ fn put_out(template: &str, text: &str, document: &str) -> Result<Output, WorkErr
     package.render(init, &scope, &no_facts()).map(Option::unwrap)
 }
 
-fn located(text: &str) -> Located {
-    Located { text: text.into(), position: Position { line: 7, column: 8 } }
+fn located(text: &str) -> LocatedText {
+    LocatedText { text: text.into(), position: Position { line: 7, column: 8 } }
 }
 
 fn messages(errors: PackageErrors) -> Vec<String> {

@@ -35,7 +35,7 @@ use holdfast_config::{Claim, ClaimKey, ServiceTag};
 use smol_str::SmolStr;
 
 use self::facts::WalkFacts;
-use crate::outline::{ComponentType, INIT, Located, OUTLINE, READY, SELF, StateOutline};
+use crate::outline::{ComponentType, INIT, LocatedText, OUTLINE, READY, SELF, StateOutline};
 use crate::package::Package;
 use crate::parameters::Parameters;
 use crate::scope::Scope;
@@ -58,7 +58,7 @@ pub(crate) struct Instance<'a> {
 
 /// Result of one walk.
 #[derive(Debug, Default)]
-pub(crate) struct Walked {
+pub(crate) struct WalkResult {
     /// Content of every claim that the walk made or dropped.
     pub(crate) claims: BTreeMap<ClaimKey, Option<Claim>>,
     /// The next service plan; `None` when nothing is left of the instance.
@@ -126,7 +126,7 @@ pub(crate) fn stored_plan(package: &Package, now_ns: u64) -> ServicePlan {
 pub(crate) fn walk(
     instance: &Instance<'_>,
     request: &WalkRequest<'_>,
-) -> Result<Walked, WorkError> {
+) -> Result<WalkResult, WorkError> {
     let before = request.book.get(instance.tag).map(|plan| (**plan).clone()).unwrap_or_default();
     let own = Arc::new(WalkFacts::new(request, before));
     let scope = Scope::of_instance(&instance.parameters, instance.leaving.is_some());
@@ -160,7 +160,7 @@ pub(crate) fn walk(
     let plan = (!plan.components.is_empty()).then_some(plan);
     let (reads, wake_at_ns) = (walk.own.take_reads(), walk.wake_at_ns);
     let calls = walk.calls.into_values().collect();
-    Ok(Walked { claims: walk.claims, plan, reads, calls, wake_at_ns })
+    Ok(WalkResult { claims: walk.claims, plan, reads, calls, wake_at_ns })
 }
 
 /// The component types of a package by name. Of `self`, packages with components say nothing.
@@ -329,7 +329,7 @@ impl Walk<'_> {
     /// Judges a gate of a state.
     fn is_true(
         &self,
-        gate: &Located,
+        gate: &LocatedText,
         (part, state): (&Component, &str),
     ) -> Result<bool, WorkError> {
         self.begin(part, state, &progress::gate_text(gate));

@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 
 use super::calls::{LeaveVerdict, StateWork};
 use super::{Walk, actions, is_reached};
-use crate::outline::{Located, READY, SELF, StateOutline};
+use crate::outline::{LocatedText, READY, SELF, StateOutline};
 use crate::tree::Component;
 use crate::work::WorkError;
 
@@ -456,7 +456,7 @@ fn duration_ns(duration: Duration) -> u64 {
 }
 
 /// Text for a state that waits for its gate.
-pub(super) fn gate_text(gate: &Located) -> Arc<str> {
+pub(super) fn gate_text(gate: &LocatedText) -> Arc<str> {
     format!("gate `{}`", excerpt(&gate.text)).into()
 }
 

@@ -4,10 +4,14 @@ use holdfast_config::services::{
     ComponentPlan, InstanceRecord, ServicePlan, StatePlan, Surroundings,
 };
 
-use super::Walked;
+use super::WalkResult;
 
 /// Notes a walk in the record of its instance, unless nobody asked for it and it changed nothing.
-pub(crate) fn note(walked: &mut Walked, before: Option<&ServicePlan>, surroundings: &Surroundings) {
+pub(crate) fn note(
+    walked: &mut WalkResult,
+    before: Option<&ServicePlan>,
+    surroundings: &Surroundings,
+) {
     let is_changed = walked.plan.as_ref() != before || !walked.claims.is_empty();
     let Some(plan) = walked.plan.as_mut() else { return };
     let author = surroundings.author.as_ref();

@@ -48,7 +48,7 @@ pub use self::messages::{
     AgentMessage, HandlerError, HandlerErrorKind, HandlerMessage, OwnedEdit, ReadQuestion,
     ReadSource, Registration, ServedWork,
 };
-use self::publishing::Published;
+use self::publishing::PublishedLeaves;
 use self::registry::{
     BegunTransaction, CallSnapshot, MAX_OPEN_CALLS, MOST_WORK_TIME, Outgoing, Registry, SentCalls,
     SessionId, WORK_TIME, failed,
@@ -70,7 +70,7 @@ pub struct Handlers(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     registry: Mutex<Registry>,
-    published: Published,
+    published: PublishedLeaves,
     /// Moves when a handler was attached.
     attached_tx: watch::Sender<u64>,
     core: OnceLock<CoreHandle>,
@@ -85,7 +85,8 @@ pub struct AttachedSession {
 
 impl Default for Handlers {
     fn default() -> Self {
-        let (registry, published, core) = (Mutex::default(), Published::default(), OnceLock::new());
+        let (registry, published, core) =
+            (Mutex::default(), PublishedLeaves::default(), OnceLock::new());
         let attached_tx = watch::Sender::new(0);
         Self(Arc::new(Shared { registry, published, attached_tx, core }))
     }

@@ -20,9 +20,9 @@ const MAX_PUBLISHED: usize = 100_000;
 
 /// Published leaves, each with the session that published it last.
 #[derive(Debug, Default)]
-pub(super) struct Published(Mutex<BTreeMap<InstancePath, SessionId>>);
+pub(super) struct PublishedLeaves(Mutex<BTreeMap<InstancePath, SessionId>>);
 
-impl Published {
+impl PublishedLeaves {
     fn owners(&self) -> MutexGuard<'_, BTreeMap<InstancePath, SessionId>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
