@@ -42,19 +42,19 @@ pub enum ActionPhase {
 /// How far a call is. The texts are reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionProgress {
-    /// It waits for the objects of its state, or for its turn.
+    /// Waits for the objects of its state, or for its turn.
     Queued,
-    /// It may have begun.
+    /// Recorded as about to begin, so it may have begun.
     Dispatched,
     Succeeded,
     Failed(Arc<str>),
-    /// It may have been done, and nobody knows.
+    /// Interrupted where its end cannot be found out: done or not.
     InDoubt(Arc<str>),
-    /// It was not begun, and will not be.
+    /// Given up before it began.
     Cancelled(Arc<str>),
 }
 
-/// What is asked of the action, fixed when its state was reached or left.
+/// Request for the action, fixed when its state was reached or left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionCall {
     /// Name of the builtin action.
@@ -79,11 +79,11 @@ pub struct ActionUpdate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ActionEvent {
-    /// It is about to begin.
+    /// Beginning of the action, recorded before it.
     Dispatched,
-    /// It has ended, with this result: a JSON document.
+    /// End of the action with this result, a JSON document.
     Ended(Arc<str>),
-    /// It could not be done, for this reason.
+    /// Failure of the action, with the reason.
     Failed(Arc<str>),
     /// It was under way, and nobody can tell what came of it.
     Lost(Arc<str>),
