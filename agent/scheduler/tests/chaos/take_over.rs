@@ -13,6 +13,21 @@ fn resting(ours: &str, portion: usize) -> World {
     world
 }
 
+/// A change with exact dependencies alone, beside which changes with all kinds of them may come: its members need no reducible
+/// value either.
+fn exact_change() -> impl Strategy<Value = String> {
+    let without_circles = |item: &str| {
+        let name = item.split(' ').next().unwrap_or_default();
+        let is_kept = |token: &&str| {
+            !generate::is_member(name)
+                || token.strip_prefix('<').is_none_or(|it| generate::PROVIDERS.contains(&it))
+        };
+        item.split(' ').filter(is_kept).collect::<Vec<_>>().join(" ")
+    };
+    change(false)
+        .prop_map(move |text| text.split("; ").map(without_circles).collect::<Vec<_>>().join("; "))
+}
+
 /// Facts, and what others do to the system.
 fn outside_events() -> impl Strategy<Value = Vec<WorldEvent>> {
     let names = proptest::sample::select(&generate::NAMES[..]);
@@ -44,7 +59,7 @@ proptest! {
     /// The invariant of the take-over: what comes between two portions is judged as if it came after the last one.
     #[test]
     fn a_take_over_in_portions_ends_like_one_in_one_piece(
-        ours in change(false),
+        ours in exact_change(),
         change in change(true),
         atomic in any::<bool>(),
         is_cancelled in any::<bool>(),

@@ -12,7 +12,7 @@ pub(crate) fn cases(few: u32) -> ProptestConfig {
 /// Names of the values in a random system.
 pub(crate) const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "m", "m/1", "m/2", "A", "B"];
 /// Values that offer facets. They need only one another, so no facet supports itself.
-const PROVIDERS: [&str; 3] = ["a", "b", "A"];
+pub(crate) const PROVIDERS: [&str; 3] = ["a", "b", "A"];
 
 /// Reducible values. They have no parts, and the targets of their members never depend on them.
 const REDUCIBLE: [&str; 2] = ["c", "B"];
@@ -20,10 +20,14 @@ const REDUCIBLE: [&str; 2] = ["c", "B"];
 /// Members with targets that may come and go.
 const MEMBERS: [&str; 8] = ["|a", "|b", "|A", "|m/1", "|?f", "|a&b", "|b:up", "|@10.0.0.1"];
 
+/// True for a value that a reducible one may have as a member.
+pub(crate) fn is_member(name: &str) -> bool {
+    PROVIDERS.contains(&name) || name.starts_with('m')
+}
+
 /// One value as text.
 pub(crate) fn value(name: &'static str, rich: bool) -> impl Strategy<Value = String> {
-    let tame = PROVIDERS.contains(&name) || name.starts_with('m');
-    let names = if rich && tame { &PROVIDERS[..] } else { &NAMES[..] };
+    let names = if rich && is_member(name) { &PROVIDERS[..] } else { &NAMES[..] };
     let other =
         proptest::sample::select(names).prop_filter("not itself", move |other| *other != name);
     let anyone = if rich { other.boxed() } else { proptest::sample::select(&NAMES[..]).boxed() };
