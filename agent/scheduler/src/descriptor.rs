@@ -170,6 +170,14 @@ pub trait Descriptor: Debug + Send + Sync + 'static {
         None
     }
 
+    /// True when an observed value is on an object, so that a reading of what is on that object ([`Scope::On`]) has it.
+    ///
+    /// [`Scope::On`]: crate::Scope::On
+    fn is_on(&self, observed: &Self::Value, object: &Key) -> bool {
+        let _ = (observed, object);
+        false
+    }
+
     /// False for kinds that cannot be read back: their operations count as verified when they are completed.
     fn observable(&self) -> bool {
         true
@@ -218,6 +226,7 @@ pub trait AnyDescriptor: Debug + Send + Sync {
         new: &dyn ObjectValue,
         before: Option<&dyn ObjectValue>,
     ) -> Option<SharedValue>;
+    fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool;
     fn observable(&self) -> bool;
     fn classify(&self, error: &OperationError) -> ErrorClass;
 }
@@ -328,6 +337,10 @@ impl<D: Descriptor> AnyDescriptor for D {
         let value =
             Descriptor::restoring_update(self, typed(self, applied), typed(self, new), before)?;
         Some(Arc::new(value))
+    }
+
+    fn is_on(&self, observed: &dyn ObjectValue, object: &Key) -> bool {
+        Descriptor::is_on(self, typed(self, observed), object)
     }
 
     fn observable(&self) -> bool {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::descriptor::Registry;
-use crate::graph::{Goal, Graph, NodeIdx};
+use crate::graph::{Goal, Graph, Node, NodeIdx};
 use crate::history::{History, Trigger};
 use crate::key::{Key, KindId, sort_keys};
 use crate::operation::{
@@ -102,14 +102,26 @@ pub enum Scope {
     Everything,
     Kinds(Vec<KindId>),
     Under(Key),
+    /// Values of a kind that are on an object, as [`Descriptor::is_on`](crate::Descriptor::is_on) says of the observed ones.
+    On {
+        kind: KindId,
+        object: Key,
+    },
 }
 
 impl Scope {
-    pub(crate) fn holds(&self, key: &Key) -> bool {
+    pub(crate) fn holds(&self, node: &Node, registry: &Registry) -> bool {
+        let key = &node.key;
         match self {
             Self::Everything => true,
             Self::Kinds(kinds) => kinds.contains(&key.kind()),
             Self::Under(prefix) => key.starts_with(prefix),
+            Self::On { kind, object } if key.kind() == *kind => {
+                let descriptor = registry.descriptor(*kind);
+                let observed = node.observed.as_deref();
+                descriptor.zip(observed).is_some_and(|(it, value)| it.is_on(value, object))
+            }
+            Self::On { .. } => false,
         }
     }
 }

@@ -224,7 +224,8 @@ impl Engine {
             self.observe(fact, now, true, step);
             in_snapshot.extend(self.graph.find(&key).map(|idx| (idx, ())));
         }
-        let nodes = self.graph.nodes().filter(|(_, node)| scope.holds(&node.key));
+        let registry = &self.graph.registry;
+        let nodes = self.graph.nodes().filter(|(_, node)| scope.holds(node, registry));
         let (here, missed): (Vec<NodeIdx>, Vec<NodeIdx>) =
             nodes.map(|(idx, _)| idx).partition(|idx| in_snapshot.contains_key(idx));
         for &idx in &missed {

@@ -108,6 +108,12 @@ impl Descriptor for RouteDescriptor {
         }
     }
 
+    /// A route is on each link of its next hops. The kernel names the link of every one.
+    fn is_on(&self, observed: &KernelRoute, object: &Key) -> bool {
+        let RouteTarget::Hops(hops) = &observed.target else { return false };
+        hops.iter().filter_map(|hop| hop.link.as_ref()).any(|name| link::key(name) == *object)
+    }
+
     /// Always true, because only routes with our protocol number are observed.
     fn owned(&self, _: &KernelRoute) -> bool {
         true

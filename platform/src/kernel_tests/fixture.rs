@@ -129,13 +129,21 @@ impl ManagedNetns {
             Event::Retrieved { scope, facts } => {
                 // Objects that the list does not name are gone, as for the engine.
                 let is_reported = |key: &Key| facts.iter().any(|fact| fact.key == *key);
-                let covered = |key: &Key| match &scope {
+                let registry = registry();
+                let covered = |fact: &Fact| match &scope {
                     Scope::Everything => true,
-                    Scope::Kinds(kinds) => kinds.contains(&key.kind()),
-                    Scope::Under(prefix) => key.starts_with(prefix),
+                    Scope::Kinds(kinds) => kinds.contains(&fact.key.kind()),
+                    Scope::Under(prefix) => fact.key.starts_with(prefix),
+                    Scope::On { kind, object } => {
+                        let value = fact.value.as_deref().filter(|_| fact.key.kind() == *kind);
+                        registry
+                            .descriptor(*kind)
+                            .zip(value)
+                            .is_some_and(|(it, value)| it.is_on(value, object))
+                    }
                 };
                 let mut deleted: Vec<Fact> =
-                    self.facts.iter().filter(|it| covered(&it.key)).cloned().collect();
+                    self.facts.iter().filter(|it| covered(it)).cloned().collect();
                 deleted.retain(|fact| !is_reported(&fact.key));
                 deleted.iter_mut().for_each(|fact| fact.value = None);
                 self.facts.extend(deleted);

@@ -162,15 +162,52 @@ fn foreign_routes_are_filtered_unless_they_replace_ours() {
 
 #[test]
 fn routes_dropped_without_notification_are_detected() {
-    for (cause, after) in [("link set eth0 down", "link down"), ("link del eth0", "link gone")] {
+    let all = Scope::Kinds(vec![descriptors::kinds::ROUTE]);
+    let on_link = Scope::On { kind: descriptors::kinds::ROUTE, object: link::key("eth0") };
+    for (cause, after, scopes) in [
+        ("link set eth0 down", "link down", vec![&on_link]),
+        ("address del 10.0.0.1/24 dev eth0", "no address", vec![&on_link]),
+        // A link that is deleted goes down first.
+        ("link del eth0", "link gone", vec![&on_link, &all]),
+    ] {
         let mut net = ManagedNetns::with(&CABLE);
         let prefix = "172.16.0.0/12";
         let ours = net.create(route(prefix, GATEWAY));
         assert_eq!(net.run(vec![ours]), [Ok(())]);
         ip(cause);
         net.until(after, |net| net.is_gone(&route_key(prefix)).then_some(()));
-        assert_eq!(net.lists.last(), Some(&Scope::Kinds(vec![descriptors::kinds::ROUTE])));
+        assert!(net.lists.last().is_some_and(|last| scopes.contains(&last)), "{:?}", net.lists);
     }
+}
+
+#[test]
+fn a_link_that_goes_down_has_its_own_routes_read_alone() {
+    let mut net = ManagedNetns::with(&CABLE);
+    ip("link add eth9 type veth peer name peer9");
+    ip("address add 10.9.0.1/24 dev eth9");
+    ip("link set peer9 up");
+    ip("link set eth9 up");
+    let (here, beside) = ("172.16.0.0/12", "172.32.0.0/12");
+    let routes = [net.create(route(here, GATEWAY)), net.create(route(beside, "10.9.0.2"))];
+    assert_eq!(net.run(routes.into()), [Ok(()), Ok(())]);
+    net.lists.clear();
+    ip("link set eth9 down");
+    net.until("the end of its route", |net| net.is_gone(&route_key(beside)).then_some(()));
+    assert!(!net.is_gone(&route_key(here)));
+    assert!(net.lists.iter().all(|scope| matches!(scope, Scope::On { .. })), "{:?}", net.lists);
+}
+
+#[test]
+fn routes_are_read_again_when_their_link_gets_another_name() {
+    let mut net = ManagedNetns::with(&CABLE);
+    let prefix = "172.16.0.0/12";
+    let ours = net.create(route(prefix, GATEWAY));
+    assert_eq!(net.run(vec![ours]), [Ok(())]);
+    net.lists.clear();
+    ip("link set eth0 down");
+    ip("link set eth0 name eth8");
+    let all = Scope::Kinds(vec![descriptors::kinds::ROUTE]);
+    net.until("a list of all routes", |net| net.lists.contains(&all).then_some(()));
 }
 
 // proves kv.X22

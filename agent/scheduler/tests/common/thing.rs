@@ -265,6 +265,10 @@ impl Descriptor for ThingDescriptor {
         *expected == observed
     }
 
+    fn is_on(&self, observed: &Thing, object: &Key) -> bool {
+        observed.starting("<").any(|name| key(name) == *object)
+    }
+
     fn owned(&self, observed: &Thing) -> bool {
         observed.has("mine")
     }

@@ -97,6 +97,20 @@ fn a_scoped_resync_reconciles_its_scope_and_dependents() {
     );
 }
 
+#[test]
+fn a_resync_of_what_is_on_an_object_leaves_the_rest_as_it_was() {
+    let mut lab = Lab::having("", "m; n; a <m; b <m; c <n; d <n; E <m");
+    lab.strict = false;
+    lab.change_outside_silently("-a; -c; -E; d <n x");
+    let on = Scope::On { kind: key("a").kind(), object: key("m") };
+    let here = lab.facts().into_iter().filter(|fact| fact.key == key("b")).collect();
+    let step = lab.engine.retrieved(&on, here, lab.now());
+    lab.follow(step);
+    assert_eq!(lab.log(), "create a");
+    lab.resync();
+    assert_eq!(lab.log(), "create c; create E; update d");
+}
+
 // proves kv.V12
 #[test]
 fn a_failed_delete_keeps_its_dependencies() {

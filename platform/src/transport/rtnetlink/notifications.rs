@@ -1,6 +1,6 @@
 //! Conversion of kernel notifications to facts.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast_base::now_ns;
@@ -22,6 +22,8 @@ use crate::values::OperState;
 /// `struct ifinfomsg`: offsets of index and flags.
 const LINK_INDEX: usize = 4;
 const LINK_FLAGS: usize = 8;
+/// `struct ifaddrmsg`: offset of the index of the link.
+const ADDRESS_LINK: usize = 4;
 /// `IFF_UP`: administratively up.
 const UP: u32 = 1;
 
@@ -30,11 +32,40 @@ const UP: u32 = 1;
 const ON_LINKS: [ObjectClass; 4] =
     [ObjectClass::Links, ObjectClass::Forwarding, ObjectClass::Addresses, ObjectClass::Neighbors];
 
+/// Links whose routes are listed one by one. The kernel walks all routes for each of these lists.
+const MAX_LINKS_SINGLY: usize = 8;
+
+/// Routes that have to be read again.
+#[derive(Debug, Default)]
+pub(super) enum StaleRoutes {
+    #[default]
+    None,
+    /// Those through links, by index.
+    Through(BTreeMap<u32, SmolStr>),
+    All,
+}
+
+impl StaleRoutes {
+    /// Adds those through a link; all when its name is not known.
+    fn add(&mut self, index: u32, name: Option<&SmolStr>) {
+        let Some(name) = name else { return *self = Self::All };
+        if let Self::None = self {
+            *self = Self::Through(BTreeMap::new());
+        }
+        if let Self::Through(links) = self {
+            links.insert(index, name.clone());
+            if links.len() > MAX_LINKS_SINGLY {
+                *self = Self::All;
+            }
+        }
+    }
+}
+
 /// Classes of objects that have to be read again.
 #[derive(Debug, Default)]
 pub(super) struct StaleClasses {
     everything: bool,
-    routes: bool,
+    routes: StaleRoutes,
     /// Administrative state of links by index: a link going down shows only as the difference of two messages.
     up: HashMap<u32, bool>,
     /// A complete list of our routes was empty and none was added since, so no route can vanish.
@@ -43,7 +74,7 @@ pub(super) struct StaleClasses {
 
 impl StaleClasses {
     pub(super) fn any(&self) -> bool {
-        self.everything || self.routes
+        self.everything || !matches!(self.routes, StaleRoutes::None)
     }
 
     pub(super) fn all(&mut self) {
@@ -55,24 +86,40 @@ impl StaleClasses {
         self.no_routes = count == 0;
     }
 
-    /// Records whether a message puts routes in doubt. The kernel drops IPv4 gateway routes without notification
-    /// when their link goes down or away, or when the address of the gateway's prefix goes.
-    pub(super) fn note(&mut self, frame: &Frame<'_>) {
+    /// Records whether a message puts routes in doubt. The kernel drops IPv4 gateway routes without notification when their
+    /// link goes down or away, or loses its last address. A link that goes away may be one of several next hops that was dead
+    /// before, which no observed route names.
+    pub(super) fn note(&mut self, frame: &Frame<'_>, links: &LinkIndex) {
         match frame.kind {
             RTM_NEWROUTE => self.no_routes = false,
             RTM_NEWLINK if !is_bridge_port(frame) => {
                 let (index, up) = link_state(frame);
                 let was_up = self.up.insert(index, up).unwrap_or(false);
-                self.routes |= was_up && !up && !self.no_routes;
+                if was_up && !up {
+                    self.add_routes(index, links);
+                }
             }
             RTM_DELLINK if !is_bridge_port(frame) => {
                 self.up.remove(&link_state(frame).0);
-                self.routes |= !self.no_routes;
+                self.add_all_routes();
             }
             RTM_DELADDR if frame.payload.first() == Some(&AddressFamily::Inet.into()) => {
-                self.routes |= !self.no_routes;
+                self.add_routes(u32_at(frame.payload, ADDRESS_LINK).unwrap_or(0), links);
             }
             _ => {}
+        }
+    }
+
+    fn add_routes(&mut self, link: u32, links: &LinkIndex) {
+        if !self.no_routes {
+            self.routes.add(link, links.name(link));
+        }
+    }
+
+    /// Has all routes read again. Those that were seen before their link got another name are on the old name.
+    fn add_all_routes(&mut self) {
+        if !self.no_routes {
+            self.routes = StaleRoutes::All;
         }
     }
 }
@@ -87,10 +134,13 @@ impl Task {
             // Links whose carrier may have changed, and with it their speed.
             let mut changed = Vec::new();
             let drained = self.listener.drain(&mut self.buffer, &mut |frame| {
-                doubts.note(&frame);
+                doubts.note(&frame, links);
                 let before = (name_of(&frame, links), oper_of(&frame, links));
                 facts_of(&frame, codecs, links, time_ns, &mut facts);
                 let name = name_of(&frame, links);
+                if before.0.is_some() && name != before.0 && name.is_some() {
+                    doubts.add_all_routes();
+                }
                 if name != before.0 || oper_of(&frame, links) != before.1 {
                     changed.extend(name.clone());
                 }
@@ -122,14 +172,18 @@ impl Task {
     /// Reads all classes in doubt as a whole, so that vanished objects are noticed.
     pub(super) fn reread_stale(&mut self) {
         if std::mem::take(&mut self.stale.everything) {
-            self.stale.routes = false;
+            self.stale.routes = StaleRoutes::None;
             self.read_classes(&ObjectClass::ALL);
         } else {
             if self.links.take_dropped_early() {
                 self.read_classes(&ON_LINKS);
             }
-            if std::mem::take(&mut self.stale.routes) {
-                self.read_classes(&[ObjectClass::Routes]);
+            match std::mem::take(&mut self.stale.routes) {
+                StaleRoutes::None => {}
+                StaleRoutes::Through(links) => {
+                    links.iter().for_each(|(index, name)| self.read_routes_through(*index, name));
+                }
+                StaleRoutes::All => self.read_classes(&[ObjectClass::Routes]),
             }
         }
         // Objects on links that these lists dropped were listed after them.

@@ -15,6 +15,7 @@ use tracing::warn;
 use super::notifications::facts_of;
 use super::query::{self, Listing, QueryError};
 use super::{Event, LinkCounters, Task};
+use crate::descriptors::{kinds, link};
 use crate::transport::codecs::{self, ObjectClass, ReadQuery};
 use crate::transport::sysctl;
 use crate::values::{Ethernet, Family, Forwarding};
@@ -158,14 +159,34 @@ impl Task {
     }
 
     fn list_routes(&mut self) -> QueryResult {
-        let mut facts = Vec::new();
-        for family in FAMILIES {
-            let listed = none_if_refused(self.list(&query::our_routes(family, 0)), NO_FAMILY);
-            // The kernel creates table main with the first route.
-            facts.extend(none_if_refused(listed, &[Errno::ENOENT])?);
-        }
+        let facts = self.list_routes_through(0)?;
         self.stale.record_route_count(facts.len());
         Ok(facts)
+    }
+
+    /// Lists our routes through a link, which may be gone, or through all (`link` 0).
+    fn list_routes_through(&mut self, link: u32) -> QueryResult {
+        let mut facts = Vec::new();
+        for family in FAMILIES {
+            let listed = none_if_refused(self.list(&query::our_routes(family, link)), NO_FAMILY);
+            // The kernel creates table main with the first route.
+            facts.extend(none_if_refused(listed, &[Errno::ENOENT, Errno::ENODEV])?);
+        }
+        Ok(facts)
+    }
+
+    /// Reads our routes through a link, and reports them as complete.
+    pub(super) fn read_routes_through(&mut self, index: u32, name: &str) {
+        match self.list_routes_through(index) {
+            Ok(facts) => {
+                let scope = Scope::On { kind: kinds::ROUTE, object: link::key(name) };
+                self.mailbox.post(Event::Retrieved { scope, facts });
+            }
+            Err(error) => {
+                warn!(link = name, %error, "cannot list the routes through a link; reading all routes");
+                self.read_classes(&[ObjectClass::Routes]);
+            }
+        }
     }
 
     /// Lists the links. All names are recorded before any message is decoded, because links may refer to later
@@ -176,7 +197,7 @@ impl Task {
         asker.list(&query::links(), buffer, &mut |listing| match listing {
             Listing::Begin => messages.clear(),
             Listing::Object(frame) => {
-                doubts.note(&frame);
+                doubts.note(&frame, links);
                 messages.extend(frame.decode());
             }
         })?;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use holdfast_scheduler::{
-    Completion, Fact, Key, KindId, OpId, Operation, OperationError, Scope, SharedValue,
+    Completion, Key, KindId, OpId, Operation, OperationError, Scope, SharedValue,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
@@ -31,15 +31,16 @@ mod links;
 mod model;
 #[cfg(test)]
 mod properties;
+mod reports;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use super::mailbox::{Mailbox, mailbox};
 use super::{Event, Events, Transport};
 use crate::codec::{Request, Requests};
-use crate::descriptors::{self, credential, forwarding, kinds, system};
+use crate::descriptors::{self, credential, kinds};
 use crate::links::{FIRST_OUR_INDEX, LinkIndex};
-use crate::values::{Content, Ethernet, Family, Forwarding, Hostname, Link, MAIN_TABLE, TextFile};
+use crate::values::{Ethernet, Family, Forwarding, Link, MAIN_TABLE};
 use links::{SimLink, SimLinkKind};
 use model::{KernelModel, SimulatedRefusal};
 
@@ -482,87 +483,6 @@ impl State {
             std::panic::catch_unwind(|| std::panic::panic_any(format!("asked to, at {request:?}")));
         debug_assert!(unwound.is_err(), "a panic unwinds");
         OperationError::message("the transport panicked")
-    }
-
-    /// Posts the notifications of the model as facts.
-    fn post_notifications(&mut self) {
-        let notes = std::mem::take(&mut self.machine.notes);
-        let mut states = Vec::new();
-        for (message, flags) in notes {
-            self.time_ns += 1;
-            states.extend(descriptors::decode(&message, flags, self.time_ns, &mut self.links));
-        }
-        states.extend(self.sysctls_of(&states));
-        let facts = self.facts(states);
-        self.post(Event::Observed(facts));
-        if std::mem::take(&mut self.machine.routes_dropped_silently) {
-            let routes: Vec<RouteNetlinkMessage> = self.machine.list_routes().collect();
-            let mut states = Vec::new();
-            for message in routes {
-                states.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
-            }
-            let facts = self.facts(states);
-            self.post(Event::Retrieved { scope: Scope::Kinds(vec![kinds::ROUTE]), facts });
-        }
-    }
-
-    /// Sysctls of the links that were announced.
-    fn sysctls_of(&self, states: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
-        let links =
-            states.iter().filter_map(|(_, value)| value.as_ref()?.as_any().downcast_ref::<Link>());
-        links.flat_map(|link| self.forwarding(&link.name)).collect()
-    }
-
-    fn forwarding(&self, link: &str) -> Vec<(Key, Option<SharedValue>)> {
-        let ours = self.links.is_ours(link);
-        let part = |family| {
-            let text = self.machine.sysctls.get(&forwarding_path(link, family));
-            let value = text.and_then(|text| forwarding::observed(link, family, text, ours));
-            (forwarding::key(link, family), value.map(|value| Arc::new(value) as SharedValue))
-        };
-        [Family::V4, Family::V6].map(part).into()
-    }
-
-    /// All objects, decoded.
-    fn everything(&mut self) -> Vec<(Key, SharedValue)> {
-        let messages = self.machine.list();
-        // Two passes, so that a link can refer to another in any order.
-        for message in &messages {
-            descriptors::decode(message, 0, self.time_ns, &mut self.links);
-        }
-        let mut states = Vec::new();
-        for message in &messages {
-            states.extend(descriptors::decode(message, 0, self.time_ns, &mut self.links));
-        }
-        let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
-        states.extend(names.iter().flat_map(|name| self.forwarding(name)));
-        let cables = self.machine.links.values().filter_map(|link| link.ethernet.clone());
-        states.extend(
-            cables.map(|it| {
-                (descriptors::ethernet::key(&it.link), Some(Arc::new(it) as SharedValue))
-            }),
-        );
-        let hostname = Hostname { name: self.machine.hostname.clone() };
-        states.push((system::hostname_key(), Some(Arc::new(hostname))));
-        for (path, _) in system::FILES {
-            let content = self.machine.files.get(path).cloned().unwrap_or(Content::Absent);
-            let file = TextFile { path: path.into(), content };
-            states.push((system::file_key(path), Some(Arc::new(file))));
-        }
-        let states = states.into_iter().filter_map(|(key, value)| Some((key, value?)));
-        states.chain(self.machine.credentials.everything()).collect()
-    }
-
-    fn facts(&mut self, states: Vec<(Key, Option<SharedValue>)>) -> Vec<Fact> {
-        self.time_ns += 1;
-        let time_ns = self.time_ns;
-        states.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect()
-    }
-
-    fn post(&mut self, event: Event) {
-        if let Some(mailbox) = &self.mailbox {
-            mailbox.post(event);
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Requests are the same messages as the kernel's, and so are the errors, where they matter for ordering.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -59,7 +59,9 @@ pub(super) struct KernelModel {
     pub(super) credentials: super::credentials::SimulatedCredentials,
     /// Notifications that were not fetched yet.
     pub(super) notes: Vec<KernelNotification>,
-    /// IPv4 routes were dropped without notification, so routes have to be read again.
+    /// Links whose IPv4 routes were dropped without notification, so that they have to be read again.
+    pub(super) links_without_routes: BTreeSet<u32>,
+    /// IPv4 routes through a link that is gone were dropped without notification, so all have to be read again.
     pub(super) routes_dropped_silently: bool,
     pub(super) last_index: u32,
 }
@@ -275,7 +277,10 @@ impl KernelModel {
             let Some(mut route) = self.routes.remove(&key) else { continue };
             let (old, ipv4) = (route.clone(), key.1.addr().is_ipv4());
             let stays = mark(&mut route, index, true) && !(away && ipv4);
-            self.routes_dropped_silently |= ipv4;
+            if ipv4 && !away {
+                self.links_without_routes.insert(index);
+            }
+            self.routes_dropped_silently |= ipv4 && away;
             if !stays && !ipv4 {
                 self.notes.push((RouteNetlinkMessage::DelRoute(old), 0));
             } else if stays && away {
@@ -348,6 +353,14 @@ impl KernelModel {
 
     pub(super) fn list_routes(&self) -> impl Iterator<Item = RouteNetlinkMessage> + '_ {
         self.routes.values().cloned().map(RouteNetlinkMessage::NewRoute)
+    }
+
+    pub(super) fn list_routes_through(
+        &self,
+        link: u32,
+    ) -> impl Iterator<Item = RouteNetlinkMessage> + '_ {
+        let routes = self.routes.values().filter(move |route| hop_links(route).contains(&link));
+        routes.cloned().map(RouteNetlinkMessage::NewRoute)
     }
 
     pub(super) fn kind(&self, index: u32) -> Option<&SimLinkKind> {

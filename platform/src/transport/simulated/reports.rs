@@ -1,0 +1,105 @@
+//! Reports of the simulated kernel: what changed, what was dropped without notification, and everything.
+
+use std::sync::Arc;
+
+use holdfast_scheduler::{Fact, Key, Scope, SharedValue};
+use netlink_packet_route::RouteNetlinkMessage;
+
+use super::{Event, State, forwarding_path};
+use crate::descriptors::{self, forwarding, kinds, system};
+use crate::values::{Content, Family, Hostname, Link, TextFile};
+
+impl State {
+    /// Posts the notifications of the model as facts.
+    pub(super) fn post_notifications(&mut self) {
+        let notes = std::mem::take(&mut self.machine.notes);
+        let mut states = Vec::new();
+        for (message, flags) in notes {
+            self.time_ns += 1;
+            states.extend(descriptors::decode(&message, flags, self.time_ns, &mut self.links));
+        }
+        states.extend(self.sysctls_of(&states));
+        let facts = self.facts(states);
+        self.post(Event::Observed(facts));
+        let links = std::mem::take(&mut self.machine.links_without_routes);
+        if std::mem::take(&mut self.machine.routes_dropped_silently) {
+            let routes = self.machine.list_routes().collect();
+            self.post_routes(Scope::Kinds(vec![kinds::ROUTE]), routes);
+            return;
+        }
+        for index in links {
+            let Some(name) = self.links.name(index) else { continue };
+            let object = descriptors::link::key(name);
+            let routes = self.machine.list_routes_through(index).collect();
+            self.post_routes(Scope::On { kind: kinds::ROUTE, object }, routes);
+        }
+    }
+
+    fn post_routes(&mut self, scope: Scope, routes: Vec<RouteNetlinkMessage>) {
+        let mut states = Vec::new();
+        for message in routes {
+            states.extend(descriptors::decode(&message, 0, self.time_ns, &mut self.links));
+        }
+        let facts = self.facts(states);
+        self.post(Event::Retrieved { scope, facts });
+    }
+
+    /// Sysctls of the links that were announced.
+    fn sysctls_of(&self, states: &[(Key, Option<SharedValue>)]) -> Vec<(Key, Option<SharedValue>)> {
+        let links =
+            states.iter().filter_map(|(_, value)| value.as_ref()?.as_any().downcast_ref::<Link>());
+        links.flat_map(|link| self.forwarding(&link.name)).collect()
+    }
+
+    pub(super) fn forwarding(&self, link: &str) -> Vec<(Key, Option<SharedValue>)> {
+        let ours = self.links.is_ours(link);
+        let part = |family| {
+            let text = self.machine.sysctls.get(&forwarding_path(link, family));
+            let value = text.and_then(|text| forwarding::observed(link, family, text, ours));
+            (forwarding::key(link, family), value.map(|value| Arc::new(value) as SharedValue))
+        };
+        [Family::V4, Family::V6].map(part).into()
+    }
+
+    /// All objects, decoded.
+    pub(super) fn everything(&mut self) -> Vec<(Key, SharedValue)> {
+        let messages = self.machine.list();
+        // Two passes, so that a link can refer to another in any order.
+        for message in &messages {
+            descriptors::decode(message, 0, self.time_ns, &mut self.links);
+        }
+        let mut states = Vec::new();
+        for message in &messages {
+            states.extend(descriptors::decode(message, 0, self.time_ns, &mut self.links));
+        }
+        let names: Vec<_> = self.machine.links.values().map(|link| link.name.clone()).collect();
+        states.extend(names.iter().flat_map(|name| self.forwarding(name)));
+        let cables = self.machine.links.values().filter_map(|link| link.ethernet.clone());
+        states.extend(
+            cables.map(|it| {
+                (descriptors::ethernet::key(&it.link), Some(Arc::new(it) as SharedValue))
+            }),
+        );
+        let hostname = Hostname { name: self.machine.hostname.clone() };
+        states.push((system::hostname_key(), Some(Arc::new(hostname))));
+        for (path, _) in system::FILES {
+            let content = self.machine.files.get(path).cloned().unwrap_or(Content::Absent);
+            let file = TextFile { path: path.into(), content };
+            states.push((system::file_key(path), Some(Arc::new(file))));
+        }
+        let states = states.into_iter().filter_map(|(key, value)| Some((key, value?)));
+        states.chain(self.machine.credentials.everything()).collect()
+    }
+
+    pub(super) fn facts(&mut self, states: Vec<(Key, Option<SharedValue>)>) -> Vec<Fact> {
+        self.time_ns += 1;
+        let time_ns = self.time_ns;
+        states.into_iter().map(|(key, value)| Fact { key, value, time_ns }).collect()
+    }
+
+    pub(super) fn post(&mut self, event: Event) {
+        if let Some(mailbox) = &self.mailbox {
+            mailbox.post(event);
+        }
+    }
+}
