@@ -76,6 +76,7 @@ impl CoreTask {
             reached,
             changed,
             retrieve,
+            is_complete,
             deadline,
         } = step;
         for WaitResult { txn, in_time, .. } in reached {
@@ -105,6 +106,9 @@ impl CoreTask {
         let failed = finished.iter().filter(|it| !matches!(it, TransactionOutcome::Done { .. }));
         failed.for_each(|outcome| drop(self.settling.remove(&outcome.txn())));
         self.commit_events.extend(finished.into_iter().map(CommitEvent::Outcome));
+        if is_complete {
+            self.note_complete_reading();
+        }
     }
 
     fn submit(&mut self, batch: Batch) {

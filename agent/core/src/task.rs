@@ -15,7 +15,7 @@ use holdfast_base::{RebootInhibitors, now_ns};
 use holdfast_config::Configuration;
 use holdfast_platform::objects::VethPairs;
 use holdfast_platform::transport::{self, Events, Transport};
-use holdfast_scheduler::{Key, Now, Scope, SharedValue, TransactionOutcome, TxnId};
+use holdfast_scheduler::{Key, Now, SharedValue, TransactionOutcome, TxnId};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{Store, StoreError, Ticket};
 use holdfast_telemetry::BoundarySender;
@@ -210,20 +210,8 @@ impl CoreTask {
 
     fn handle_platform_event(&mut self, event: transport::Event) {
         let now = self.now();
-        let complete =
-            matches!(&event, transport::Event::Retrieved { scope: Scope::Everything, .. });
         let step = event.report_to(&mut self.engine.write(), now);
         self.follow(step);
-        if complete {
-            self.note_complete_reading();
-        }
-        if complete && let Some(ready) = self.ready_tx.take() {
-            // Values that were pending before the restart too are no change for the engine, but no revision shows them
-            // yet.
-            let waiting = self.engine.read().pending();
-            self.publisher.mark_dirty(waiting.into_iter().map(|status| status.key).collect());
-            self.shown_tx = Some(ready);
-        }
     }
 
     /// Completes the start once revisions show the state of the box.

@@ -72,10 +72,17 @@ impl CoreTask {
         }
     }
 
-    /// Notes that a complete reading of the box was handled.
+    /// Notes that a complete reading of the box was taken in.
     pub(super) fn note_complete_reading(&mut self) {
         for resync in &mut self.resyncs {
             resync.is_read = true;
+        }
+        if let Some(ready) = self.ready_tx.take() {
+            // Values that were pending before the restart too are no change for the engine, but no revision shows them
+            // yet.
+            let waiting = self.engine.read().pending();
+            self.publisher.mark_dirty(waiting.into_iter().map(|status| status.key).collect());
+            self.shown_tx = Some(ready);
         }
     }
 

@@ -11,8 +11,8 @@
 //!                                              (both wait for conflicting transactions)
 //! ```
 //!
-//! No call takes longer than some ten milliseconds because a change is large: a plan is taken over, and the nodes of its
-//! transaction are released, in portions, of which [`Engine::due`] is told when the next one is due.
+//! No call takes longer than some ten milliseconds because a change or a reading is large: a plan is taken over, the nodes of its
+//! transaction are released, and a reading is taken in, in portions, of which [`Engine::due`] is told when the next one is due.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -29,6 +29,7 @@ use crate::operation::{
 use crate::plan::{Delta, IntentChange, Plan, PlanError};
 use crate::planner::{self, Planning};
 use crate::queue::ChangeQueue;
+use crate::reading::Reading;
 use crate::retry_state::JitterRng;
 use crate::status::Counters;
 use crate::transaction::{InFlight, Releases, Transaction, TransportQueue};
@@ -54,6 +55,8 @@ pub struct EngineOutput {
     pub reached: Vec<WaitResult>,
     /// True when everything is to be retrieved and given to [`Engine::resync`].
     pub retrieve: bool,
+    /// True when a complete set of facts for everything is taken in.
+    pub is_complete: bool,
     /// Keys of which a plane or the status changed.
     pub changed: Vec<Key>,
     /// Time to call [`Engine::due`], on the clock of [`Now::monotonic`]. Replaces that of earlier steps.
@@ -129,8 +132,8 @@ impl Scope {
 /// Transactions in flight at a time. Further ones wait: this many are a sign that a transport hangs.
 const IN_FLIGHT_MOST: usize = 16;
 /// Operations submitted before the transports get them: they begin with the first ones of a large change while the
-/// engine prepares the next. Also items of a large plan that are taken over, and nodes of a large change that are released,
-/// before facts get their turn: some ten milliseconds of work.
+/// engine prepares the next. Also items of a large plan that are taken over, those of a large reading that are taken in, and
+/// nodes of a large change that are released, before facts get their turn: some ten milliseconds of work.
 const PORTION: usize = 4096;
 /// Number of conflicting dirty values up to which each is planned for by itself.
 const DIRTY_SINGLY: usize = 64;
@@ -155,9 +158,11 @@ pub struct Engine {
     convergence_first: bool,
     pub(crate) history: History,
     pub(crate) jitter_rng: JitterRng,
-    /// Operations submitted, items taken over and nodes released, at a time.
+    /// Operations submitted, items taken over or in, and nodes released, at a time.
     pub(crate) portion: usize,
     pub(crate) waits: Waits,
+    /// Complete set of facts that is being taken in.
+    pub(crate) reading: Option<Box<Reading>>,
     /// Time between two retrievals of everything, and the time of the next one.
     pub(crate) resync_period: Option<Duration>,
     pub(crate) resync_due: Option<Duration>,
@@ -180,6 +185,7 @@ impl Engine {
             jitter_rng: JitterRng::default(),
             portion: PORTION,
             waits: Waits::default(),
+            reading: None,
             resync_period: None,
             resync_due: None,
         }
@@ -192,7 +198,7 @@ impl Engine {
         self
     }
 
-    /// Submits and takes over less, and releases fewer nodes, at a time than is good for speed: for tests.
+    /// Submits, takes over and takes in less, and releases fewer nodes, at a time than is good for speed: for tests.
     #[must_use]
     pub fn in_portions(mut self, operations: NonZeroUsize) -> Self {
         self.portion = operations.get();
@@ -327,6 +333,7 @@ impl Engine {
     pub fn due(&mut self, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
         self.continue_take_over(now, &mut step);
+        self.continue_reading(now, &mut step);
         self.plan_queued_again(&mut step);
         for txn in self.running.numbers() {
             self.dispatch(txn, now, &mut step);
@@ -352,19 +359,26 @@ impl Engine {
 
     /// Takes in a complete set of facts; only differences become operations.
     pub fn resync(&mut self, facts: Vec<Fact>, now: Now) -> EngineOutput {
-        self.retrieved(&Scope::Everything, facts, now)
+        self.retrieved(Scope::Everything, facts, now)
     }
 
-    /// Takes in a complete set of facts for a part of the system: keys in `scope` without a fact are absent.
-    pub fn retrieved(&mut self, scope: &Scope, facts: Vec<Fact>, now: Now) -> EngineOutput {
+    /// Takes in a complete set of facts for a part of the system: keys in `scope` without a fact are absent. Of a large one,
+    /// the first portion is taken in now, the others by [`Engine::due`].
+    pub fn retrieved(&mut self, scope: Scope, facts: Vec<Fact>, now: Now) -> EngineOutput {
         let mut step = EngineOutput::default();
-        self.apply_snapshot(scope, facts, now, &mut step);
+        self.begin_reading(scope, facts, now, &mut step);
         self.advance(step, now)
     }
 
-    /// True when no transaction is in flight or queued, and all that have ended are released.
+    /// True when no transaction is in flight or queued, all that have ended are released, and no reading is being taken in.
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.queue.is_empty() && self.releases.is_empty()
+        let has_transactions = !self.running.is_empty() || !self.queue.is_empty();
+        !has_transactions && self.releases.is_empty() && self.reading.is_none()
+    }
+
+    /// True while half of a plan is taken over, or half of a reading is taken in: nothing is planned from that.
+    pub(crate) fn is_between_portions(&self) -> bool {
+        self.running.in_take_over().is_some() || self.reading.is_some()
     }
 
     /// Planes of a key: intended (in full), applied, observed. Cheaper than [`Engine::status`].
@@ -397,7 +411,9 @@ impl Engine {
     pub(crate) fn advance(&mut self, mut step: EngineOutput, now: Now) -> EngineOutput {
         self.release_portion(now);
         loop {
-            self.check_lost_dependencies(now, &mut step);
+            if self.reading.is_none() {
+                self.check_lost_dependencies(now, &mut step);
+            }
             self.schedule_triggered_retries(now, &mut step);
             let mut moved = false;
             for txn in self.running.numbers() {
@@ -425,7 +441,7 @@ impl Engine {
 
     /// Starts the next transaction that may start. Changes and convergence take turns.
     fn start_next(&mut self, now: Now, step: &mut EngineOutput) -> bool {
-        if self.running.len() >= IN_FLIGHT_MOST || self.running.in_take_over().is_some() {
+        if self.running.len() >= IN_FLIGHT_MOST || self.is_between_portions() {
             return false;
         }
         let convergence_first = self.convergence_first || self.queue.is_empty();
@@ -527,6 +543,7 @@ impl Engine {
         let transactions = self.running.iter().filter_map(Transaction::deadline).min();
         let engine = timer.into_iter().chain(transactions).chain(queue).chain(self.resync_due);
         let engine = engine.chain(self.releases.deadline()).chain(self.queue.deadline());
-        engine.chain(self.waits.deadline()).min()
+        let reading = self.reading.as_ref().map(|_| Duration::ZERO);
+        engine.chain(self.waits.deadline()).chain(reading).min()
     }
 }

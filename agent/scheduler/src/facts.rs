@@ -17,9 +17,8 @@
 //!            foreign: becomes a provider; dirty if intended under this key
 //! ```
 
-use crate::engine::{Engine, EngineOutput, Scope};
+use crate::engine::{Engine, EngineOutput};
 use crate::graph::{Goal, NodeIdx};
-use crate::key::FixedMap;
 use crate::operation::{Fact, Now};
 use crate::value::{SharedValue, same};
 use crate::value_spec::ValueSpec;
@@ -32,6 +31,7 @@ impl Engine {
     /// for at once.
     pub(crate) fn observe(&mut self, fact: Fact, now: Now, urgent: bool, step: &mut EngineOutput) {
         self.graph.counters.facts += 1;
+        self.read_ahead(&fact.key, now, step);
         self.take_over_key(&fact.key, step);
         let is_known_kind = self.graph.registry.descriptor(fact.key.kind()).is_some();
         let idx = match (self.graph.find(&fact.key), &fact.value) {
@@ -56,7 +56,7 @@ impl Engine {
     }
 
     /// Records the observed value of a key without an operation in flight.
-    fn record_fact(
+    pub(crate) fn record_fact(
         &mut self,
         idx: NodeIdx,
         value: Option<SharedValue>,
@@ -204,52 +204,6 @@ impl Engine {
             let node = self.graph.node(idx);
             if node.running_op().is_none() && node.unmet > 0 && self.graph.is_ours(idx) {
                 self.schedule_drift_check(idx, now, false, step);
-            }
-        }
-    }
-
-    /// Takes in a complete set of facts: keys in `scope` without a fact are absent, and every difference is planned
-    /// for.
-    pub(crate) fn apply_snapshot(
-        &mut self,
-        scope: &Scope,
-        facts: Vec<Fact>,
-        now: Now,
-        step: &mut EngineOutput,
-    ) {
-        let mut in_snapshot: FixedMap<NodeIdx, ()> = FixedMap::default();
-        in_snapshot.reserve(facts.len());
-        for fact in facts {
-            let key = fact.key.clone();
-            self.observe(fact, now, true, step);
-            in_snapshot.extend(self.graph.find(&key).map(|idx| (idx, ())));
-        }
-        let registry = &self.graph.registry;
-        let nodes = self.graph.nodes().filter(|(_, node)| scope.holds(node, registry));
-        let (here, missed): (Vec<NodeIdx>, Vec<NodeIdx>) =
-            nodes.map(|(idx, _)| idx).partition(|idx| in_snapshot.contains_key(idx));
-        for &idx in &missed {
-            if self.running.in_take_over().is_some() {
-                self.take_over_key(&self.graph.node(idx).key.clone(), step);
-            }
-            let node = self.graph.node(idx);
-            let descriptor = self.graph.registry.descriptor(node.key.kind());
-            if !descriptor.is_some_and(|descriptor| descriptor.observable()) {
-                continue;
-            }
-            match node.running_op() {
-                Some(op) => {
-                    self.graph.set_observed(idx, None);
-                    self.try_verify(op, now, step);
-                }
-                None => self.record_fact(idx, None, now, true, step),
-            }
-        }
-        for idx in
-            std::mem::take(&mut self.graph.lost_dependency).into_iter().chain(here).chain(missed)
-        {
-            if self.graph.is_out_of_place(idx) {
-                self.graph.mark_dirty(idx);
             }
         }
     }

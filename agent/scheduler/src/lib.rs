@@ -37,6 +37,7 @@ mod overlay;
 mod plan;
 mod planner;
 mod queue;
+mod reading;
 mod resync;
 mod retry_state;
 mod retry_triggers;

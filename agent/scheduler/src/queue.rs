@@ -170,9 +170,10 @@ impl Engine {
         }
     }
 
-    /// Goes on with a plan that is made again, unless the graph is about to change by a plan that is being taken over.
+    /// Goes on with a plan that is made again, unless the graph is about to change by a plan that is being taken over, or by a
+    /// reading that is being taken in.
     pub(crate) fn plan_queued_again(&mut self, step: &mut EngineOutput) {
-        if self.running.in_take_over().is_some() {
+        if self.is_between_portions() {
             return;
         }
         let Some(at) = self.queue.in_the_making() else { return };

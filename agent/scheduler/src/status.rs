@@ -139,6 +139,8 @@ pub struct Counters {
     pub transactions: u64,
     /// Items of plans that were taken over: values, operations, pre-images. One call does a portion of them.
     pub taken_over: u64,
+    /// Items of complete readings that were taken in. One call does a portion of them.
+    pub read_in: u64,
     pub facts: u64,
     pub facts_ignored: u64,
     pub reads: u64,

@@ -364,7 +364,7 @@ impl Engine {
         now: Now,
         step: &mut EngineOutput,
     ) -> bool {
-        let is_taking_over = self.running.in_take_over().is_some();
+        let is_between_portions = self.is_between_portions();
         let Some(transaction) = self.running.get(txn) else { return false };
         match transaction.phase {
             _ if transaction.take_over.is_some() => false,
@@ -379,7 +379,7 @@ impl Engine {
             Phase::Settling { until, behind } => {
                 let hears = !transaction.awaited.is_empty() && now.monotonic < until;
                 let waits = behind.is_some_and(|other| self.running.get(other).is_some());
-                !hears && !waits && !is_taking_over && self.undo(txn, now, step)
+                !hears && !waits && !is_between_portions && self.undo(txn, now, step)
             }
             Phase::Executing | Phase::Undoing => {
                 if transaction.open > 0 {

@@ -167,20 +167,44 @@ fn a_resync_in_sync_plans_nothing() {
 }
 
 /// Calls of [`Engine::due`](holdfast_scheduler::Engine::due) as long as one is due at once, with facts about another value
-/// in between. Returns their number, and the most items that one of them took over.
+/// in between. Returns their number, and the most items of a plan or a reading that one of them took over or in.
 fn work_off(lab: &mut Lab) -> (usize, u64) {
     let (mut calls, mut most) = (0, 0);
+    let items = |lab: &Lab| lab.engine.counters().taken_over + lab.engine.counters().read_in;
     while lab.deadline == Some(Duration::ZERO) {
         calls += 1;
-        let before = lab.engine.counters().taken_over;
+        let before = items(lab);
         let step = lab.engine.due(lab.now());
-        most = most.max(lab.engine.counters().taken_over - before);
-        lab.deadline = step.deadline;
-        let before = lab.engine.counters().taken_over;
+        most = most.max(items(lab) - before);
+        lab.follow(step);
+        let before = items(lab);
         lab.outside(&format!("other ={} +x", calls % 7));
-        assert_eq!(lab.engine.counters().taken_over, before, "a fact waits for no portion");
+        assert_eq!(items(lab), before, "a fact waits for no portion");
     }
     (calls, most)
+}
+
+#[test]
+fn a_large_reading_is_taken_in_in_portions_of_bounded_size() {
+    const COUNT: usize = 1000;
+    const PORTION: usize = 100;
+    let mut lab = quick();
+    lab.engine = lab.engine.in_portions(NonZeroUsize::new(PORTION).unwrap());
+    lab.commit(&many(COUNT, |n| format!("v{n} <l"))).unwrap();
+    lab.commit("l").unwrap();
+    lab.change_outside_silently("-v5; -v6");
+    let before = lab.engine.counters();
+    let step = lab.engine.resync(lab.facts(), lab.now());
+    assert!(!step.is_complete);
+    lab.deadline = step.deadline;
+    let (calls, most) = work_off(&mut lab);
+    assert_eq!(most, PORTION as u64);
+    assert!(calls >= 2 * COUNT / PORTION - 2, "facts and checks, in {calls} calls");
+    lab.run_until_idle(Duration::from_secs(10));
+    let after = lab.engine.counters();
+    assert_eq!(after.plans - before.plans, 1, "one plan for all differences, at the end");
+    assert_eq!(after.operations_planned - before.operations_planned, 2);
+    lab.engine.audit().unwrap();
 }
 
 #[test]
@@ -316,7 +340,10 @@ fn times() {
         assert_eq!(step.finished.len(), 1);
         drop(step);
         let begun3 = Cpu::now();
-        let _ = engine.resync(again, quick().now());
+        let mut step = engine.resync(again, quick().now());
+        while !step.is_complete {
+            step = engine.due(quick().now());
+        }
         let resync = begun3.elapsed();
         let begun4 = Cpu::now();
         for n in 0..1000 {

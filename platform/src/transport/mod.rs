@@ -79,7 +79,7 @@ impl Event {
         match self {
             Self::Completed(completions) => engine.completed(completions, now),
             Self::Observed(facts) => engine.observed(facts, now),
-            Self::Retrieved { scope, facts } => engine.retrieved(&scope, facts, now),
+            Self::Retrieved { scope, facts } => engine.retrieved(scope, facts, now),
         }
     }
 }

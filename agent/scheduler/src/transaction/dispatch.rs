@@ -8,6 +8,7 @@ use super::{OpState, Phase, Transaction};
 use crate::engine::{Engine, EngineOutput};
 use crate::graph::Graph;
 use crate::history::Trigger;
+use crate::key::Key;
 use crate::operation::{
     Action, Completion, Fact, Now, OpId, Operation, OperationError, TransportId, TxnId,
 };
@@ -170,6 +171,13 @@ impl Engine {
         now: Now,
         step: &mut EngineOutput,
     ) {
+        let Some(transaction) = self.running.of(op) else { return };
+        if self.reading.is_some() {
+            let operation = transaction.operation(op);
+            let keys: Vec<Key> =
+                operation.cascaded.iter().chain([&operation.key]).cloned().collect();
+            keys.iter().for_each(|key| self.read_ahead(key, now, step));
+        }
         let Some(transaction) = self.running.of(op) else { return };
         transaction.outstanding -= 1;
         transaction.last_progress = now.monotonic;

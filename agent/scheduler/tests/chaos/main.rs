@@ -8,6 +8,7 @@ mod common;
 #[path = "../common/generate.rs"]
 mod generate;
 mod planning;
+mod reading;
 mod regressions;
 mod take_over;
 
@@ -30,6 +31,7 @@ fn moves(outside: bool) -> impl Strategy<Value = Vec<WorldEvent>> {
         (4, Just(WorldEvent::Notice).boxed()),
         (1, Just(WorldEvent::Time).boxed()),
         (4, Just(WorldEvent::TakeOver).boxed()),
+        (1, Just(WorldEvent::Resync).boxed()),
         (3, intent().boxed()),
         (
             1,

@@ -46,8 +46,10 @@ pub enum WorldEvent {
     Notice,
     /// Lets the next deadline pass.
     Time,
-    /// Takes the next portion of a plan over, if one is under way.
+    /// Does the next portion of a plan that is taken over, or of a reading that is taken in, if one is under way.
     TakeOver,
+    /// Reads the whole system.
+    Resync,
     /// Kills the process and starts another one.
     Crash,
     /// Removes a value from the system, if it is there.
@@ -150,6 +152,7 @@ impl World {
             WorldEvent::Time => {}
             WorldEvent::TakeOver if self.is_taking_over() => self.pass_time(),
             WorldEvent::TakeOver => {}
+            WorldEvent::Resync => self.resync(),
             WorldEvent::RemoveValue(name) => {
                 if self.lab.system.remove(&key(name)).is_some() {
                     self.notices.push_back(fact(&key(name), None));
@@ -165,6 +168,13 @@ impl World {
             }
             WorldEvent::Foreign(which, state) => self.foreign(which, state),
         }
+    }
+
+    /// Applies an event of which nobody is told.
+    pub fn apply_silently(&mut self, step: WorldEvent) {
+        let told = self.notices.len();
+        self.apply(step);
+        self.notices.truncate(told);
     }
 
     fn intend(
@@ -331,6 +341,10 @@ impl World {
             let state = watched(&self.lab.engine, &status.key);
             self.lab.watched.insert(status.key, state);
         }
+        self.resync();
+    }
+
+    fn resync(&mut self) {
         let step = self.lab.engine.resync(self.lab.facts(), self.lab.now());
         self.take(step);
     }

@@ -62,7 +62,7 @@ fn a_resync_detects_values_that_vanished() {
     lab.strict = false;
     let things =
         lab.facts().into_iter().filter(|fact| fact.key.kind() == key("a").kind()).collect();
-    let step = lab.engine.retrieved(&Scope::Kinds(vec![key("a").kind()]), things, lab.now());
+    let step = lab.engine.retrieved(Scope::Kinds(vec![key("a").kind()]), things, lab.now());
     lab.follow(step);
     lab.run_until_idle(SECOND);
     assert_eq!(lab.system_text(), "a");

@@ -125,7 +125,7 @@ fn kinds_outside_the_scope_keep_their_state() {
     // The other transport did not answer: its kind is not in the scope.
     let kinds = vec![key("a").kind()];
     let facts = lab.facts().into_iter().filter(|fact| kinds.contains(&fact.key.kind())).collect();
-    let step = lab.engine.retrieved(&Scope::Kinds(kinds), facts, lab.now());
+    let step = lab.engine.retrieved(Scope::Kinds(kinds), facts, lab.now());
     lab.follow(step);
     assert_eq!(lab.log(), "create a", "neither `C` made blindly nor `d` deleted");
     check_states(&lab, "a CONFIGURED, C CONFIGURED, d CONFIGURED");

@@ -1,0 +1,80 @@
+//! Complete readings that are taken in in portions, with events in between.
+
+use std::collections::BTreeMap;
+
+use holdfast_scheduler::Key;
+use proptest::prelude::*;
+
+use crate::common::world::{World, WorldEvent};
+use crate::generate::{self, cases, change};
+
+/// Changes of the system that nobody announces.
+fn silent_events() -> impl Strategy<Value = Vec<WorldEvent>> {
+    let names = proptest::sample::select(&generate::NAMES[..]);
+    let event = prop_oneof![
+        3 => names.prop_map(WorldEvent::RemoveValue),
+        2 => (0..2u8, 0..3u32).prop_map(|(which, state)| WorldEvent::Foreign(which, state)),
+    ];
+    proptest::collection::vec(event, 0..6)
+}
+
+/// Events that come while a reading is taken in: facts, answers, and what others do.
+fn events_meanwhile() -> impl Strategy<Value = Vec<WorldEvent>> {
+    let names = proptest::sample::select(&generate::NAMES[..]);
+    let event = prop_oneof![
+        3 => (0..2u8).prop_map(WorldEvent::CarryOut),
+        3 => Just(WorldEvent::Answer),
+        4 => Just(WorldEvent::Notice),
+        1 => Just(WorldEvent::Read),
+        1 => names.prop_map(WorldEvent::RemoveValue),
+        1 => (0..2u8, 0..3u32).prop_map(|(which, state)| WorldEvent::Foreign(which, state)),
+    ];
+    proptest::collection::vec(event, 0..30)
+}
+
+/// State of each value. Whether one that waits was there in between is a matter of time.
+fn states(world: &World) -> BTreeMap<Key, String> {
+    let states = world.states().into_iter();
+    states.map(|(key, state)| (key, state.split(' ').next().unwrap_or_default().into())).collect()
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// The invariant of readings: what comes between two portions is judged as if it came after the last one.
+    #[test]
+    fn a_reading_in_portions_ends_like_one_in_one_piece(
+        ours in change(true),
+        under_way in change(true),
+        silent in silent_events(),
+        meanwhile in events_meanwhile(),
+        portion in 1usize..4,
+    ) {
+        let mut ended = Vec::new();
+        for portion in [1000, portion] {
+            let mut world = World::default().in_portions(portion);
+            world.apply(WorldEvent::Intend { change: ours.clone(), atomic: false });
+            world.rest();
+            world.apply(WorldEvent::Intend { change: under_way.clone(), atomic: false });
+            while world.is_taking_over() {
+                world.apply(WorldEvent::TakeOver);
+            }
+            silent.iter().for_each(|event| world.apply_silently(event.clone()));
+            world.apply(WorldEvent::Resync);
+            for event in meanwhile.clone() {
+                world.apply(event);
+                world.audit();
+                world.apply(WorldEvent::TakeOver);
+                world.audit();
+            }
+            world.check();
+            ended.push(world);
+        }
+        // Of two values with one identity, whichever was planned for first has it.
+        if !format!("{ours} {under_way}").contains('#') {
+            let [one_piece, in_portions] = &ended[..] else { unreachable!() };
+            let stories = format!("{}\nand in portions\n{}", one_piece.story(), in_portions.story());
+            prop_assert_eq!(states(one_piece), states(in_portions), "{}", stories);
+        }
+    }
+}
