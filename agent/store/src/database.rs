@@ -9,7 +9,7 @@ use smol_str::SmolStr;
 use tracing::{info, warn};
 
 use super::{
-    ArtefactChange, Change, StoreError, StoredState, Table, Unconfirmed, User,
+    ArtefactChange, Change, FinalContent, StoreError, StoredState, Table, Unconfirmed, User,
     accounts::ACCOUNTS_NAME,
     artefacts,
     folder::{
@@ -220,22 +220,23 @@ impl Database {
         number: u64,
         unconfirmed: Unconfirmed,
     ) -> Result<(), StoreError> {
-        self.commit_with(ticket, number, unconfirmed, &[])
+        self.commit_with(ticket, number, unconfirmed, &FinalContent::default())
     }
 
-    /// Makes a prepared transaction final, and writes gNSI artefacts in the same durable write.
+    /// Makes a prepared transaction final, with this content in the same durable write.
     ///
     /// # Errors
-    /// The errors of [`Self::commit`]; no artefact is written then.
+    /// The errors of [`Self::commit`]; or when the transaction has not prepared one of the rows. Nothing of the content is
+    /// written then.
     pub fn commit_with(
         &mut self,
         ticket: Ticket,
         number: u64,
         unconfirmed: Unconfirmed,
-        artefacts: &[ArtefactChange],
+        content: &FinalContent,
     ) -> Result<(), StoreError> {
         self.expect_prepared("commit", ticket)?;
-        let written = self.make_final(ticket, number, unconfirmed, artefacts);
+        let written = self.make_final(ticket, number, unconfirmed, content);
         // The disk may have completed the write before it failed.
         if written.is_err() && !self.was_made_final(ticket) {
             self.prepared.mark_aborted(ticket);
@@ -257,9 +258,13 @@ impl Database {
         ticket: Ticket,
         number: u64,
         unconfirmed: Unconfirmed,
-        artefacts: &[ArtefactChange],
+        content: &FinalContent,
     ) -> Result<(), StoreError> {
         const ATTEMPT: &str = "commit a transaction";
+        if let Some(row) = self.prepared.row_not_of(ticket, &content.rows) {
+            let state = format!("it has not prepared the row `{row}` of its last write");
+            return Err(StoreError::out_of_order("commit", ticket, state));
+        }
         if unconfirmed != Unconfirmed::Stays
             && let Some(other) = self.prepared.other_than(ticket)
         {
@@ -270,7 +275,8 @@ impl Database {
         }
         let write = self.begin(ATTEMPT)?;
         give_number(&write, ticket, number)?;
-        artefacts::write(&write, artefacts).map_err(StoreError::accessing(ATTEMPT))?;
+        artefacts::write(&write, &content.artefacts).map_err(StoreError::accessing(ATTEMPT))?;
+        apply(&write, &content.rows, &mut self.block_work)?;
         match unconfirmed {
             Unconfirmed::Stays => {}
             Unconfirmed::Begins => unconfirmed::keep(&write, ticket, number)?,

@@ -5,11 +5,11 @@
 //! run it takes its turn when the decision comes.
 //!
 //! A transaction is two durable writes. [`Store::prepare`] applies its rows and records their previous content;
-//! [`Store::commit`] drops that record, [`Store::abort`] restores from it. Several transactions can be prepared at the
-//! same time, as long as none writes a row of another one; they end in any order. A [`Ticket`] names each until it is
-//! final, and its number is the order of committing. Those that are found prepared when the database is opened were
-//! never answered, so they are rolled back first. After them, a commit that waits to be confirmed is rolled back:
-//! [`Unconfirmed`] says how one begins and ends.
+//! [`Store::commit`] drops that record, and may give its rows a later content ([`FinalContent`]); [`Store::abort`] restores
+//! from the record. Several transactions can be prepared at the same time, as long as none writes a row of another one;
+//! they end in any order. A [`Ticket`] names each until it is final, and its number is the order of committing. Those that
+//! are found prepared when the database is opened were never answered, so they are rolled back first. After them, a commit that waits to be confirmed is
+//! rolled back: [`Unconfirmed`] says how one begins and ends.
 
 pub mod accounts;
 mod artefacts;
@@ -125,6 +125,15 @@ pub enum Unconfirmed {
     Begins,
     /// This commit has rolled back the one that waited.
     Ends,
+}
+
+/// Content of the write that makes a transaction final, beside the end of its record.
+#[derive(Clone, Debug, Default)]
+pub struct FinalContent {
+    /// gNSI artefacts.
+    pub artefacts: Vec<ArtefactChange>,
+    /// Later content of rows that the transaction has prepared. Its record keeps what was there before it.
+    pub rows: Vec<Change>,
 }
 
 /// Key and value of one row.
@@ -290,7 +299,7 @@ enum Command {
         ticket: Ticket,
         number: u64,
         unconfirmed: Unconfirmed,
-        artefacts: Vec<ArtefactChange>,
+        content: FinalContent,
         answer: Reply<()>,
     },
     Confirm {
@@ -381,11 +390,11 @@ impl Store {
 
     /// Makes a prepared transaction final. Durable once answered.
     pub fn commit(&self, ticket: Ticket, number: u64, unconfirmed: Unconfirmed) -> Answer<()> {
-        self.commit_with(ticket, number, unconfirmed, Vec::new())
+        self.commit_with(ticket, number, unconfirmed, FinalContent::default())
     }
 
-    /// Makes a prepared transaction final, and writes gNSI artefacts in the same durable write. The `number` of the
-    /// transaction must be above that of the one before.
+    /// Makes a prepared transaction final, with this content in the same durable write. The `number` of the transaction
+    /// must be above that of the one before.
     ///
     /// After an error the transaction is rolled back.
     pub fn commit_with(
@@ -393,9 +402,9 @@ impl Store {
         ticket: Ticket,
         number: u64,
         unconfirmed: Unconfirmed,
-        artefacts: Vec<ArtefactChange>,
+        content: FinalContent,
     ) -> Answer<()> {
-        self.send(|answer| Command::Commit { ticket, number, unconfirmed, artefacts, answer })
+        self.send(|answer| Command::Commit { ticket, number, unconfirmed, content, answer })
     }
 
     /// Makes the commit final that waits to be confirmed. Durable once answered.

@@ -60,7 +60,7 @@ impl PreparedSet {
     ) -> Result<RowDigests, StoreError> {
         let mut rows = Vec::with_capacity(changes.len());
         for change in changes {
-            let row = self.hasher.hash_one((change.table, &change.key));
+            let row = self.digest(change);
             if let Some(ticket) = self.writer_of(row) {
                 let row = excerpt(&change.key.escape_ascii());
                 return Err(StoreError::RowInUse { attempt, row, ticket });
@@ -71,9 +71,21 @@ impl PreparedSet {
         Ok(rows)
     }
 
+    fn digest(&self, change: &Change) -> u64 {
+        self.hasher.hash_one((change.table, &change.key))
+    }
+
     fn writer_of(&self, row: u64) -> Option<Ticket> {
         let mut all = self.by_ticket.iter();
         all.find_map(|(ticket, it)| it.rows.binary_search(&row).is_ok().then_some(*ticket))
+    }
+
+    /// The first of these rows that a transaction has not prepared.
+    pub(super) fn row_not_of(&self, ticket: Ticket, changes: &[Change]) -> Option<String> {
+        let prepared = self.by_ticket.get(&ticket).map(|it| it.rows.as_slice()).unwrap_or_default();
+        let is_missing = |it: &&Change| prepared.binary_search(&self.digest(it)).is_err();
+        let missing = changes.iter().find(is_missing)?;
+        Some(excerpt(&missing.key.escape_ascii()))
     }
 
     pub(super) fn insert(&mut self, ticket: Ticket, rows: RowDigests) {

@@ -91,9 +91,9 @@ impl DatabaseThread {
                 self.undecided.push_back(undecided);
             }
             Command::Decide { ticket, is_wanted } => self.decide(ticket, is_wanted),
-            Command::Commit { ticket, number, unconfirmed, artefacts, answer } => {
+            Command::Commit { ticket, number, unconfirmed, content, answer } => {
                 answer_with(database, answer, |database| {
-                    database.commit_with(ticket, number, unconfirmed, &artefacts)
+                    database.commit_with(ticket, number, unconfirmed, &content)
                 });
             }
             Command::Confirm { answer } => answer_with(database, answer, Database::confirm),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use holdfast_base::{ErrorChain, now_ns};
-use holdfast_store::{StoreError, Ticket};
+use holdfast_store::{FinalContent, StoreError, Ticket};
 use tracing::error;
 
 use super::{AppliedChange, CommitInFlight, Effect, Input, PlannedChange};
@@ -149,7 +149,8 @@ impl CoreTask {
         self.next_number += 1;
         commit.number = Some(number);
         let (ticket, artefacts) = (commit.ticket, std::mem::take(&mut commit.artefacts));
-        let finalized = self.store.commit_with(ticket, number, commit.unconfirmed(), artefacts);
+        let content = FinalContent { artefacts, ..FinalContent::default() };
+        let finalized = self.store.commit_with(ticket, number, commit.unconfirmed(), content);
         self.jobs.push(async move { finished(ticket, finalized.await) });
     }
 

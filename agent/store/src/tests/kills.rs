@@ -29,9 +29,10 @@ fn kill() -> ! {
     unreachable!("the signal cannot be caught")
 }
 
-/// Every pair of ends of two transactions side by side; another one begins between them.
-const ENDS: [[&str; 2]; 8] = [
+/// Every pair of ends of two transactions side by side; another one begins between them. One last write has rows.
+const ENDS: [[&str; 2]; 9] = [
     ["c2:2", "c3:3"],
+    ["c2:2 a=7 n=", "c3:3"],
     ["c3:2", "c2:3"],
     ["c2:2", "a3"],
     ["a3", "c2:2"],
@@ -51,7 +52,8 @@ fn committed(steps: &[&str]) -> String {
     for ticket in steps.iter().filter_map(|step| step.strip_prefix('c')) {
         let begins = format!("p{} ", &ticket[..1]);
         let changes = steps.iter().find_map(|step| step.strip_prefix(&begins)).unwrap();
-        for change in changes.split(' ').map(change) {
+        let later = ticket.split(' ').skip(1);
+        for change in changes.split(' ').chain(later).map(change) {
             match change.value {
                 Some(value) => drop(rows.insert(change.key, value)),
                 None => drop(rows.remove(&change.key)),
@@ -94,7 +96,7 @@ fn run_and_kill<'s>(folder: &str, steps: impl Iterator<Item = &'s str>) {
         let changes: Vec<_> = words.map(change).collect();
         match verb {
             "p" => database.prepare(Ticket(numbers.parse().unwrap()), &changes).unwrap(),
-            "c" => commit(&mut database, numbers, Unconfirmed::Stays).unwrap(),
+            "c" => commit(&mut database, (numbers, changes), Unconfirmed::Stays).unwrap(),
             _ => database.abort(Ticket(numbers.parse().unwrap())).unwrap(),
         }
     }
@@ -116,8 +118,9 @@ fn a_full_disk_leaves_what_was_answered() {
         return fill_and_end(Path::new(&folder), &env::var(CHILD_STEPS).unwrap());
     }
     let mut refused = BTreeSet::new();
-    for (least, ends) in
-        [100_000, 60_000, 8_000, 1_000, 100, 10].into_iter().zip(ENDS.iter().cycle())
+    for (least, ends) in [100_000, 60_000, 8_000, 1_000, 100, 10]
+        .into_iter()
+        .zip(ENDS.iter().filter(|it| !it[0].contains(' ')).cycle())
     {
         let folder = TempDir::new().unwrap();
         let first = format!("trap '' XFSZ; ulimit -f {FILE_LIMIT};");
@@ -193,7 +196,8 @@ fn fill_and_end(folder: &Path, steps: &str) {
                 let ticket = Ticket(ticket.parse().unwrap());
                 let content = "a".repeat(LARGE);
                 let large = artefact(ArtefactTable::Certz, numbers, Some(&content));
-                database.commit_with(ticket, number.parse().unwrap(), Unconfirmed::Stays, &[large])
+                let content = FinalContent { artefacts: vec![large], ..FinalContent::default() };
+                database.commit_with(ticket, number.parse().unwrap(), Unconfirmed::Stays, &content)
             }
             _ => database.abort(Ticket(numbers.parse().unwrap())),
         });

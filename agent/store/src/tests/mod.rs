@@ -68,6 +68,17 @@ fn rows_follow_prepare_commit_and_abort() {
     check(&["p1 a=1", "p2 b=2", "a1", "p3 a=3", "c3", "a2"], "a=3");
 }
 
+#[test]
+fn a_commit_may_write_its_rows_once_more() {
+    check(&["p1 a=1 b=1", "c1 a=2"], "a=2 b=1");
+    check(&["p1 a=1 b=1", "c1 a=2", "reopen"], "a=2 b=1");
+    check(&["p1 a=1", "c1", "p2 a=2 b=2", "c2 a= b=3"], "b=3");
+    // what was there before the transaction comes back
+    check(&["p1 a=1", "c1", "p2 a=2", "u2 a=3"], "a=3");
+    check(&["p1 a=1", "c1", "p2 a=2", "u2 a=3", "reopen"], "a=1");
+    check(&["p1 a=1", "c1", "p2 a=2", "u2 a=3", "k", "reopen"], "a=3");
+}
+
 // proves 1.135
 #[test]
 fn an_unconfirmed_commit_is_rolled_back_at_the_next_opening() {
@@ -127,6 +138,10 @@ fn steps_out_of_order_are_refused() {
             &["p1 a=1", "u1", "p2 b=2", "u2"],
             "cannot commit the transaction of ticket 2: commit 1 waits to be confirmed",
         ),
+        (
+            &["p1 a=1", "p2 b=2", "c1 a=2 b=3"],
+            "cannot commit the transaction of ticket 1: it has not prepared the row `b` of its last write",
+        ),
     ] {
         let folder = TempDir::new().unwrap();
         let (last, before) = steps.split_last().unwrap();
@@ -157,23 +172,25 @@ fn run(folder: &TempDir, database: &mut Option<Database>, step: &str) -> Result<
     let open = database.as_mut().unwrap();
     match verb.split_at(1) {
         ("p", ticket) => open.prepare(Ticket(ticket.parse().unwrap()), &changes),
-        ("c", numbers) => commit(open, numbers, Unconfirmed::Stays),
-        ("u", numbers) => commit(open, numbers, Unconfirmed::Begins),
-        ("e", numbers) => commit(open, numbers, Unconfirmed::Ends),
+        ("c", numbers) => commit(open, (numbers, changes), Unconfirmed::Stays),
+        ("u", numbers) => commit(open, (numbers, changes), Unconfirmed::Begins),
+        ("e", numbers) => commit(open, (numbers, changes), Unconfirmed::Ends),
         ("k", "") => open.confirm(),
         ("a", ticket) => open.abort(Ticket(ticket.parse().unwrap())),
         _ => open.write(&changes),
     }
 }
 
-/// Commits a ticket, under the number behind the colon or its own.
+/// Commits a ticket with rows of its last write, under the number behind the colon or its own.
 fn commit(
     database: &mut Database,
-    numbers: &str,
+    (numbers, rows): (&str, Vec<Change>),
     unconfirmed: Unconfirmed,
 ) -> Result<(), StoreError> {
     let (ticket, number) = numbers.split_once(':').unwrap_or((numbers, numbers));
-    database.commit(Ticket(ticket.parse().unwrap()), number.parse().unwrap(), unconfirmed)
+    let (ticket, number) = (Ticket(ticket.parse().unwrap()), number.parse().unwrap());
+    let content = FinalContent { rows, ..FinalContent::default() };
+    database.commit_with(ticket, number, unconfirmed, &content)
 }
 
 fn change(text: &str) -> Change {

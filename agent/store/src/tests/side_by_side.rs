@@ -69,12 +69,21 @@ impl Model {
         }
     }
 
+    /// Every second row that a transaction has prepared, with another content.
+    fn later_rows(&self, ticket: Ticket, octets: Option<usize>) -> Vec<Change> {
+        let prepared = self.prepared.get(&ticket).into_iter().flatten().step_by(2);
+        let rows = prepared.filter_map(|((table, key), _)| {
+            Some(Change { table: *table, key: key.clone(), value: Some(vec![b'z'; octets?]) })
+        });
+        rows.collect()
+    }
+
     /// Ends a transaction; true when it becomes final.
     fn commit(
         &mut self,
-        ticket: Ticket,
-        number: u64,
+        (ticket, number): (Ticket, u64),
         unconfirmed: Unconfirmed,
+        later: &[Change],
         is_lost: bool,
     ) -> bool {
         let is_alone = self.prepared.len() == 1;
@@ -88,6 +97,7 @@ impl Model {
             self.restore(before);
             return false;
         }
+        self.apply(later);
         match unconfirmed {
             Unconfirmed::Stays => {}
             Unconfirmed::Begins => self.waiting = Some(before),
@@ -111,7 +121,8 @@ struct Bench {
 #[derive(Clone, Debug)]
 enum Step {
     Prepare(usize, Vec<RowOp>, Option<Fault>),
-    Commit(usize, Unconfirmed, Option<Fault>),
+    /// With octets, rows have another content from the last write on.
+    Commit(usize, Unconfirmed, Option<usize>, Option<Fault>),
     Abort(usize, Option<Fault>),
     Write(Vec<RowOp>, Option<Fault>),
     /// A layout that some other write gives up, unless its transaction is prepared next.
@@ -173,15 +184,19 @@ impl Bench {
                     self.prepare(*slot, &changes(ops), *fault);
                 }
             }
-            Step::Commit(slot, unconfirmed, fault) => {
+            Step::Commit(slot, unconfirmed, octets, fault) => {
                 let ticket = self.slots[*slot].take().unwrap_or(Ticket(0));
                 self.last_number += 1;
                 database.fault = *fault;
                 let number = self.last_number;
-                let result =
-                    attempt(database, |database| database.commit(ticket, number, *unconfirmed));
+                let rows = self.model.later_rows(ticket, *octets);
+                let content = FinalContent { rows, ..FinalContent::default() };
+                let result = attempt(database, |database| {
+                    database.commit_with(ticket, number, *unconfirmed, &content)
+                });
                 let is_lost = *fault == Some(Fault::Lost);
-                let want = self.model.commit(ticket, number, *unconfirmed, is_lost);
+                let want =
+                    self.model.commit((ticket, number), *unconfirmed, &content.rows, is_lost);
                 assert_eq!(result.is_ok(), want, "{step:?}: {result:?}");
             }
             Step::Abort(slot, fault) => {
@@ -301,7 +316,8 @@ fn some_step() -> impl Strategy<Value = Step> {
     let of_write = some_fault([Fault::Unwritten, Fault::Unwritten]);
     prop_oneof![
         10 => (own_ops(), of_prepare).prop_map(|((slot, ops), fault)| Step::Prepare(slot, ops, fault)),
-        6 => (slot(), unconfirmed, of_commit).prop_map(|(slot, it, fault)| Step::Commit(slot, it, fault)),
+        6 => (slot(), unconfirmed, prop::option::of(0..50_usize), of_commit)
+            .prop_map(|(slot, it, octets, fault)| Step::Commit(slot, it, octets, fault)),
         4 => (slot(), of_abort).prop_map(|(slot, fault)| Step::Abort(slot, fault)),
         2 => (some_ops(SLOTS), of_write).prop_map(|(ops, fault)| Step::Write(ops, fault)),
         2 => own_ops().prop_map(|(slot, ops)| Step::LayOut(slot, ops)),
