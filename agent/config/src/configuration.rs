@@ -195,6 +195,19 @@ impl Configuration {
         services.walk(&WalkRequest { old: &ground, new: &ground, claims, book, surroundings })
     }
 
+    /// The configuration in which `ready` of the instances that are due is judged again, by the state of their objects.
+    /// Only service plans differ in it.
+    #[must_use]
+    pub fn with_ready_judged(&self, surroundings: &Surroundings) -> Self {
+        let Some(services) = &self.services else { return self.clone() };
+        let ground = Ground(self.ground.clone());
+        let (claims, book) = (self.layers.claims(), &self.layers.book);
+        let request = WalkRequest { old: &ground, new: &ground, claims, book, surroundings };
+        let mut judged = self.clone();
+        services.judge_ready(&request).into_iter().for_each(|it| judged.layers.book.set(it));
+        judged
+    }
+
     /// Names of the service instances whose parameters differ in another version.
     pub fn changed_instances(&self, new: &Self) -> Vec<ServiceTag> {
         let services = self.services.as_ref().or(new.services.as_ref());

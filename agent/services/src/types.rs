@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    CallPhase, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, Plane, ServicePlan,
-    Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
+    CallPhase, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, PlanChange, Plane,
+    ServicePlan, Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{
     Branch, Claim, InstancePath, Keys, List, Models, NodeId, Provenance, ServiceTag, Step, Value,
@@ -133,6 +133,12 @@ impl Services for ServiceTypes {
             it.walk((request, &calls), &mut outcome);
         }
         outcome
+    }
+
+    fn judge_ready(&self, request: &WalkRequest<'_>) -> Vec<PlanChange> {
+        let calls = CallIds::new(request.surroundings.now_ns);
+        let judge = |tag| self.types.iter().find_map(|it| it.judge_ready((request, &calls), tag));
+        request.surroundings.due.iter().filter_map(judge).collect()
     }
 
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag> {
@@ -330,6 +336,24 @@ impl ServiceType {
         let leaving = None;
         let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
         walk::walk(&instance, request).map_err(|error| self.failed(path, &error))
+    }
+
+    /// The service plan of an instance of this type with `ready` as the box has it now, if it differs.
+    fn judge_ready(&self, (request, calls): Change<'_>, tag: &ServiceTag) -> Option<PlanChange> {
+        let before = &**request.book.get(tag)?;
+        if before.leaving.is_some() || before.failure.is_some() {
+            return None;
+        }
+        let path = self.path_of(tag)?;
+        let entry = self.instance(request.new, path.0.last()?.keys.as_ref()?)?;
+        let view = request.new.config_view(Origin::Native).branch(&path).map(|it| &**it);
+        // What cannot be read or judged now is a matter of the walk that follows.
+        let parameters = self.package.parameters_of(&tag.key, &path, (&entry, view)).ok()?;
+        let leaving = None;
+        let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
+        let mut judged = walk::judge_ready(&instance, request).ok()?;
+        record::note(&mut judged, Some(before), request.surroundings);
+        (judged.plan.as_ref() != Some(before)).then(|| (tag.clone(), judged.plan))
     }
 
     /// Backs out an instance that is deleted or un-deployed: at once, unless it may have to do so in stages.

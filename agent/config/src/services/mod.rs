@@ -250,6 +250,10 @@ pub trait Services: Debug + Send + Sync {
     /// arguments.
     fn walk(&self, request: &WalkRequest<'_>) -> WalkOutcome;
 
+    /// Judges `ready` of the instances that are due, whose objects are verified now. No claim changes. A function of its
+    /// arguments.
+    fn judge_ready(&self, request: &WalkRequest<'_>) -> Vec<PlanChange>;
+
     /// Names of the instances that differ between two versions of the ground.
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag>;
 

@@ -36,6 +36,8 @@ enum Event {
     Pending(bool),
     /// One walk of one instance.
     Walk(&'static str),
+    /// The objects of all instances are verified.
+    Verify,
     /// Everything is stored and read again.
     Restart,
 }
@@ -57,6 +59,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => any::<bool>().prop_map(Event::Links),
         1 => any::<bool>().prop_map(Event::Pending),
         3 => name.prop_map(Event::Walk),
+        2 => Just(Event::Verify),
         1 => Just(Event::Restart),
     ]
 }
@@ -149,6 +152,11 @@ proptest! {
                     let surroundings =
                         Surroundings { due: BTreeSet::from([tag(name)]), ..due(state.clone(), 2) };
                     configuration = configuration.with_surroundings(surroundings).walked().unwrap();
+                }
+                Event::Verify => {
+                    let due = ["acme", "bolt", "cord"].map(tag).into();
+                    let surroundings = Surroundings { due, ..self::due(state.clone(), 2) };
+                    configuration = configuration.with_ready_judged(&surroundings);
                 }
                 Event::Restart => configuration = restarted(&configuration),
             }

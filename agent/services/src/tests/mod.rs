@@ -10,6 +10,7 @@ mod outputs;
 mod packages;
 mod parameters;
 mod plans;
+mod ready;
 mod types;
 mod watch;
 

@@ -21,6 +21,7 @@ mod actions;
 mod calls;
 mod facts;
 mod progress;
+mod ready;
 pub(crate) mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -127,25 +128,7 @@ pub(crate) fn walk(
     instance: &Instance<'_>,
     request: &WalkRequest<'_>,
 ) -> Result<WalkResult, WorkError> {
-    let before = request.book.get(instance.tag).map(|plan| (**plan).clone()).unwrap_or_default();
-    let own = Arc::new(WalkFacts::new(request, before));
-    let scope = Scope::of_instance(&instance.parameters, instance.leaving.is_some());
-    let mut walk = Walk {
-        instance,
-        request,
-        scope,
-        facts: own.clone(),
-        own,
-        outlines: outlines(instance.package),
-        parts: Vec::new(),
-        going: 0,
-        claims: BTreeMap::new(),
-        left: BTreeSet::new(),
-        redone: BTreeSet::new(),
-        ended: BTreeMap::new(),
-        calls: BTreeMap::new(),
-        wake_at_ns: None,
-    };
+    let mut walk = Walk::new(instance, request);
     let failed = walk.run().and_then(|()| walk.answered()).err();
     // What the answers are may mend the failure.
     if let Some(error) = failed.filter(|_| walk.calls.is_empty()) {
@@ -163,6 +146,21 @@ pub(crate) fn walk(
     Ok(WalkResult { claims: walk.claims, plan, reads, calls, wake_at_ns })
 }
 
+/// Judges `ready` of an instance, without any work. Only the plan of the result has a meaning.
+///
+/// # Errors
+/// When a condition asks for something that nothing answers.
+pub(crate) fn judge_ready(
+    instance: &Instance<'_>,
+    request: &WalkRequest<'_>,
+) -> Result<WalkResult, WorkError> {
+    let mut walk = Walk::new(instance, request);
+    walk.judge_ready()?;
+    walk.answered()?;
+    let plan = walk.own.plan().clone();
+    Ok(WalkResult { plan: Some(plan), ..WalkResult::default() })
+}
+
 /// The component types of a package by name. Of `self`, packages with components say nothing.
 fn outlines(package: &Package) -> BTreeMap<SmolStr, ComponentType> {
     let position = package.outline.name.position;
@@ -172,7 +170,28 @@ fn outlines(package: &Package) -> BTreeMap<SmolStr, ComponentType> {
     types.map(|it| (it.name.clone(), it.clone())).collect()
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(instance: &'a Instance<'a>, request: &'a WalkRequest<'a>) -> Self {
+        let before = request.book.get(instance.tag).map(|plan| (**plan).clone());
+        let own = Arc::new(WalkFacts::new(request, before.unwrap_or_default()));
+        Walk {
+            instance,
+            request,
+            scope: Scope::of_instance(&instance.parameters, instance.leaving.is_some()),
+            facts: own.clone(),
+            own,
+            outlines: outlines(instance.package),
+            parts: Vec::new(),
+            going: 0,
+            claims: BTreeMap::new(),
+            left: BTreeSet::new(),
+            redone: BTreeSet::new(),
+            ended: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            wake_at_ns: None,
+        }
+    }
+
     fn run(&mut self) -> Result<(), WorkError> {
         {
             let mut plan = self.own.plan();

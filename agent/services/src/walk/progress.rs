@@ -162,14 +162,14 @@ impl Walk<'_> {
         Ok(moved)
     }
 
-    fn is_backing_out(&self, part: &Component) -> bool {
+    pub(super) fn is_backing_out(&self, part: &Component) -> bool {
         let plan = self.own.plan();
         let component = plan.component(&part.component_type, &part.name);
         component.is_none_or(|it| it.back_track.is_some())
     }
 
     /// The first reached state whose gate is closed, unless that state is sticky.
-    fn closed_gate(&self, part: &Component) -> Result<Option<SmolStr>, WorkError> {
+    pub(super) fn closed_gate(&self, part: &Component) -> Result<Option<SmolStr>, WorkError> {
         for (outline, state) in self.states(part) {
             let Some(gate) = outline.when.as_ref().filter(|_| state.is_reached && !outline.sticky)
             else {
@@ -209,7 +209,7 @@ impl Walk<'_> {
     }
 
     /// Enters state after state. True when one was entered.
-    fn go_on(&mut self, part: &Component) -> Result<bool, WorkError> {
+    pub(super) fn go_on(&mut self, part: &Component) -> Result<bool, WorkError> {
         let mut moved = false;
         while !self.is_asking(part) {
             let mut states = self.states(part);
@@ -363,7 +363,7 @@ impl Walk<'_> {
     }
 
     /// Judges `ready` of `self`: that of all components.
-    fn judge_whole(&mut self, part: &Component) -> bool {
+    pub(super) fn judge_whole(&mut self, part: &Component) -> bool {
         let (was_ready, failure, behind) = {
             let plan = self.own.plan();
             let Some(itself) = plan.component(SELF, SELF) else { return false };
