@@ -41,6 +41,7 @@ mod restart;
 mod routes;
 mod scenarios;
 mod service_cases;
+mod service_commits;
 mod service_handlers;
 mod service_operations;
 mod service_waits;

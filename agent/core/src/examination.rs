@@ -2,6 +2,7 @@
 //!
 //! An examination reads no plane of the engine, and runs on a thread of its own, since its time grows with the request.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_base::{ErrorChain, now_ns};
@@ -9,11 +10,11 @@ use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{ChangeAuthor, Surroundings};
+use holdfast_config::services::{Book, ChangeAuthor, Surroundings};
 use holdfast_config::tree::Child;
 use holdfast_config::{
     Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, Layers, Models,
-    ObjectChange, Provenance, parallel,
+    ObjectChange, Provenance, ServiceTag, parallel,
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::{
@@ -54,6 +55,8 @@ pub(super) struct Candidate {
     pub(super) differences: BoundedList<ConfigChange>,
     /// Differences in service plans.
     pub(super) services: BoundedList<ServiceChange>,
+    /// Instances that may be ready once the objects of the change are verified.
+    pub(super) unready: BTreeSet<ServiceTag>,
 }
 
 /// Result of an examination.
@@ -110,6 +113,13 @@ pub(super) struct CredentialValues {
     pub(super) values: Values,
     /// The credentials of credentialz from then on.
     pub(super) credentials: Option<Arc<Credentials>>,
+}
+
+/// Instances that a change has walked and that are not ready.
+fn unready(old: &Configuration, new: &Configuration) -> BTreeSet<ServiceTag> {
+    let walked = Book::differences(&old.layers().book, &new.layers().book);
+    let unready = walked.filter(|(.., plan)| plan.is_some_and(|plan| !plan.is_ready()));
+    unready.map(|(tag, ..)| tag.clone()).collect()
 }
 
 impl CoreTask {
@@ -273,6 +283,11 @@ impl Examiner {
             BoundedList::default()
         };
         let services = service_preview::changes(old, &configuration, is_dry_run);
+        // What was accepted earlier comes back as it was.
+        let unready = match intent.is_admitted() {
+            true => BTreeSet::new(),
+            false => unready(old, &configuration),
+        };
         let credentials = CredentialValues::default();
         footprint.add_entries(pairs.other_ends(located_differences(&changes)));
         let footprint = Arc::new(footprint);
@@ -285,6 +300,7 @@ impl Examiner {
             credentials,
             differences,
             services,
+            unready,
         })
     }
 

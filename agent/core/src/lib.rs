@@ -29,6 +29,7 @@ mod pending;
 mod planning;
 mod preview;
 mod publication;
+mod readiness;
 mod reconcile;
 mod run;
 mod secret_keeper;

@@ -116,7 +116,7 @@ impl CoreTask {
         change: &PlannedChange,
         commit: &CommitInFlight,
     ) -> Result<Plan, CommitError> {
-        let PlannedChange { configuration, changes: _, credentials } = change;
+        let PlannedChange { configuration, credentials, .. } = change;
         // Beside its own entries, the configuration in force may differ from that which the change was made of.
         let before = commit.base.as_ref().map_or(&self.configuration, |base| &base.configuration);
         let changes = self.examiner.entry_changes(configuration, before, true);
@@ -135,6 +135,7 @@ impl CandidatePlanner {
     fn plan(self, candidate: Candidate) -> Result<CommitPlan, CommitError> {
         let Candidate { configuration, changes, rows: differing, credentials, .. } = candidate;
         let (differences, services) = (candidate.differences, candidate.services);
+        let unready = candidate.unready;
         if !self.is_admitted {
             self.validate_values(&changes)?;
         }
@@ -156,7 +157,7 @@ impl CandidatePlanner {
                 })?;
             }
         };
-        let change = Box::new(PlannedChange { configuration, changes, credentials });
+        let change = Box::new(PlannedChange { configuration, changes, credentials, unready });
         let mut keys: Vec<Key> = plan.keys().cloned().collect();
         sort_keys(&mut keys);
         Ok(CommitPlan { plan, rows, change, keys: Arc::new(keys), differences, services })

@@ -84,7 +84,13 @@ impl CoreTask {
                 let step = self.engine.write().cancel(txn, self.now());
                 self.follow(step);
             }
-            Effect::Finalize => self.commits.queue_to_finalize(commit.ticket),
+            Effect::Judge(configuration, due) => {
+                self.judge_ready(commit.ticket, (*configuration, due));
+            }
+            Effect::Finalize(rows) => {
+                commit.rows = rows;
+                self.commits.queue_to_finalize(commit.ticket);
+            }
             Effect::Abort => self.abort(commit.ticket),
             Effect::Undo(change) => {
                 self.commits.pass_over(commit.ticket);
@@ -148,8 +154,11 @@ impl CoreTask {
         // A number is not used again: the disk may have taken what it reported as refused.
         self.next_number += 1;
         commit.number = Some(number);
-        let (ticket, artefacts) = (commit.ticket, std::mem::take(&mut commit.artefacts));
-        let content = FinalContent { artefacts, ..FinalContent::default() };
+        let content = FinalContent {
+            artefacts: std::mem::take(&mut commit.artefacts),
+            rows: std::mem::take(&mut commit.rows),
+        };
+        let ticket = commit.ticket;
         let finalized = self.store.commit_with(ticket, number, commit.unconfirmed(), content);
         self.jobs.push(async move { finished(ticket, finalized.await) });
     }

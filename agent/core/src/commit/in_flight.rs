@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::{CancelToken, Configuration, Footprint};
-use holdfast_store::{ArtefactChange, Ticket, Unconfirmed};
+use holdfast_store::{ArtefactChange, Change, Ticket, Unconfirmed};
 
 use super::{Commit, CommitKind, Reply, runs_alone};
 use crate::handler_calls::HandlerRounds;
@@ -45,6 +45,8 @@ pub(crate) struct CommitInFlight {
     pub(crate) origin: Origin,
     /// gNSI artefacts that become final with the commit.
     pub(crate) artefacts: Vec<ArtefactChange>,
+    /// Rows that have another content from the write on that makes the commit final.
+    pub(crate) rows: Vec<Change>,
     /// What handlers were asked, and have answered.
     pub(crate) rounds: HandlerRounds,
 }
@@ -93,6 +95,7 @@ impl CommitInFlight {
             is_best_effort: intent.is_best_effort(),
             origin: intent.origin(),
             artefacts,
+            rows: Vec::new(),
             rounds: HandlerRounds::default(),
         }
     }
@@ -117,6 +120,7 @@ impl CommitInFlight {
             is_best_effort: false,
             origin: Origin::OpenConfig,
             artefacts: Vec::new(),
+            rows: Vec::new(),
             rounds: HandlerRounds::default(),
         }
     }

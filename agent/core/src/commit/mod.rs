@@ -28,6 +28,8 @@
 //!     | Recorded: start
 //!     v          failed, and run back: abort
 //! Executing -----------------------> Aborting -- Finished --> Ended (1)
+//!     | |        service instances may be ready now: judge
+//!     | +--------------------------> Judging -- Judged: finalize --> Finalizing
 //!     | Engine: finalize
 //!     v          the disk refuses: undo
 //! Finalizing ----------------------> StartingUndo -- UndoStarted --> Reverting -- Engine --> Ended (1)
@@ -51,6 +53,9 @@
 //! An examination that needs the work of handlers asks first, and is repeated with the answers: Asking, then Answered
 //! ([`handler_calls`](super::handler_calls)).
 //!
+//! Of a change that has walked instances of services, `ready` is judged again once its objects are verified, and goes into
+//! the write that makes it final ([`readiness`](super::readiness)).
+//!
 //! Absent on purpose: time, the store, the engine and the reply channel, which the effects have.
 
 mod effects;
@@ -60,11 +65,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use holdfast_config::{Configuration, Footprint, parallel};
+use holdfast_config::{Configuration, Footprint, ServiceTag, parallel};
 use holdfast_scheduler::{TransactionOutcome, TxnId};
-use holdfast_store::StoreError;
+use holdfast_store::{Change, StoreError};
 use smol_str::SmolStr;
 
 pub(super) use self::in_flight::{CommitInFlight, ExaminationBase};
@@ -74,6 +80,7 @@ use super::examination::{Candidate, CredentialValues, EntryChange};
 use super::handler_calls::{HandlerReply, UnansweredCalls, UnansweredChange};
 use super::intent::Intent;
 use super::publication::{BuilderPanicked, BuiltRevision};
+use super::readiness::JudgedChange;
 use super::{CommitError, CommitStamp};
 
 /// The state machine of one commit.
@@ -126,6 +133,10 @@ enum State {
     /// The engine carries out the plan.
     Executing {
         txn: TxnId,
+        change: Box<PlannedChange>,
+    },
+    /// A thread judges which instances of services are ready.
+    Judging {
         change: Box<PlannedChange>,
     },
     /// The store makes the change final.
@@ -185,6 +196,8 @@ pub(super) enum Input<P> {
     Recorded(Result<(), StoreError>),
     /// Outcome of a transaction of the engine, of this commit or another one.
     Engine(TransactionOutcome),
+    /// The change with `ready` judged; `None` if that failed, which the walk that follows makes good.
+    Judged(Option<Box<JudgedChange>>),
     /// Result of making the change final, or of taking it back, in the store.
     Finished(Result<(), StoreError>),
     /// Start of the plan that takes the change back; `None` if there can be no such plan.
@@ -214,8 +227,10 @@ pub(super) enum Effect<P> {
     Start(TxnId),
     /// Has the engine take back the plan that could not be recorded.
     Cancel(TxnId),
-    /// Makes the change final in the store.
-    Finalize,
+    /// Judges which of these instances are ready in a configuration.
+    Judge(Box<Configuration>, BTreeSet<ServiceTag>),
+    /// Makes the change final in the store, with rows that differ since they were prepared.
+    Finalize(Vec<Change>),
     /// Takes the change back in the store.
     Abort,
     /// Takes back in the kernel what the store could not make final.
@@ -249,6 +264,8 @@ pub(super) struct PlannedChange {
     pub(super) configuration: Configuration,
     pub(super) changes: Vec<EntryChange>,
     pub(super) credentials: CredentialValues,
+    /// Instances of services that may be ready once the change is carried out.
+    pub(super) unready: BTreeSet<ServiceTag>,
 }
 
 /// A change that is in force, and that no revision shows yet.
@@ -374,6 +391,7 @@ impl Commit {
             (State::Executing { txn, change }, Input::Engine(outcome)) if outcome.txn() == txn => {
                 self.after_execution(outcome, change)
             }
+            (State::Judging { change }, Input::Judged(judged)) => after_judgement(change, judged),
             (State::Finalizing { change }, Input::Finished(Ok(()))) => after_finalize(change),
             (State::Finalizing { change }, Input::Finished(Err(error))) => {
                 (State::StartingUndo { error }, vec![Effect::Undo(change)])
@@ -432,7 +450,14 @@ impl Commit {
     ) -> (State, Vec<Effect<P>>) {
         let is_recorded = self.kind == CommitKind::Recorded;
         match failure(outcome) {
-            None if is_recorded => (State::Finalizing { change }, vec![Effect::Finalize]),
+            None if is_recorded && !change.unready.is_empty() => {
+                let configuration = Box::new(change.configuration.clone());
+                let judge = Effect::Judge(configuration, change.unready.clone());
+                (State::Judging { change }, vec![judge])
+            }
+            None if is_recorded => {
+                (State::Finalizing { change }, vec![Effect::Finalize(Vec::new())])
+            }
             None => {
                 let set = Effect::SetCredentials(change.credentials);
                 (State::Ended, vec![set, Effect::Release, Effect::AnswerUnchanged])
@@ -462,6 +487,18 @@ fn while_recording<P>(
         }
         _ => (State::Recording { txn, change }, Vec::new()),
     }
+}
+
+/// Has a change made final in which instances are ready.
+fn after_judgement<P>(
+    mut change: Box<PlannedChange>,
+    judged: Option<Box<JudgedChange>>,
+) -> (State, Vec<Effect<P>>) {
+    let rows = judged.map(|judged| {
+        change.configuration = judged.configuration;
+        judged.rows
+    });
+    (State::Finalizing { change }, vec![Effect::Finalize(rows.unwrap_or_default())])
 }
 
 /// Puts a final change in force.

@@ -1,6 +1,6 @@
 //! Rows of the state machine: state and input, next state and effects.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
@@ -25,7 +25,7 @@ static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().
 const TXN: TxnId = TxnId(7);
 const OTHER: TxnId = TxnId(8);
 
-const STATES: [&str; 20] = [
+const STATES: [&str; 21] = [
     "Admitted",
     "Examining",
     "Asking",
@@ -36,6 +36,7 @@ const STATES: [&str; 20] = [
     "Recording",
     "GivenUp",
     "Executing",
+    "Judging",
     "Finalizing",
     "Aborting",
     "StartingUndo",
@@ -48,7 +49,7 @@ const STATES: [&str; 20] = [
     "Ended",
 ];
 
-const INPUTS: [&str; 29] = [
+const INPUTS: [&str; 30] = [
     "unanswered",
     "answered",
     "answered: refused",
@@ -71,6 +72,7 @@ const INPUTS: [&str; 29] = [
     "cancelled",
     "other done",
     "other failed",
+    "judged",
     "finished",
     "finished: disk",
     "undo started",
@@ -106,6 +108,7 @@ const ROWS: &[(&str, &str, &str, &str)] = &[
     ("GivenUp", "recorded", "Aborting", "abort"),
     ("GivenUp", "recorded: disk", "Ended", "release, answer disk"),
     ("Executing", "done", "Finalizing", "finalize"),
+    ("Judging", "judged", "Finalizing", "finalize with 1 row"),
     ("Executing", "failed", "Aborting", "abort"),
     ("Executing", "cancelled", "Aborting", "abort"),
     ("Finalizing", "finished", "Applying", "set credentials, apply"),
@@ -164,6 +167,7 @@ fn candidate() -> Box<Candidate> {
         credentials: CredentialValues::default(),
         differences: BoundedList::default(),
         services: BoundedList::default(),
+        unready: BTreeSet::new(),
     })
 }
 
@@ -192,7 +196,20 @@ fn reply() -> HandlerReply {
 
 fn planned(configuration: Configuration) -> Box<PlannedChange> {
     let credentials = CredentialValues::default();
-    Box::new(PlannedChange { configuration, changes: Vec::new(), credentials })
+    let (changes, unready) = (Vec::new(), BTreeSet::new());
+    Box::new(PlannedChange { configuration, changes, credentials, unready })
+}
+
+/// A change that has walked an instance of a service.
+fn walked() -> Box<PlannedChange> {
+    let unready = BTreeSet::from(["access[name='acme']".parse().unwrap()]);
+    Box::new(PlannedChange { unready, ..*planned(configuration()) })
+}
+
+/// The change in which that instance is ready: another configuration, and a row.
+fn judged() -> Box<JudgedChange> {
+    let rows = vec![Change::layer(b"plan".into(), Some(b"ready".into()))];
+    Box::new(JudgedChange { configuration: large(), rows })
 }
 
 fn applied() -> Arc<AppliedChange> {
@@ -228,6 +245,9 @@ fn state(name: &str) -> State {
         "GivenUp" => State::GivenUp { outcome: failed(txn), change },
         "GivenUp, done" => State::GivenUp { outcome: done(txn), change },
         "Executing" => State::Executing { txn, change },
+        "Executing walk" => State::Executing { txn, change: walked() },
+        "GivenUp walk, done" => State::GivenUp { outcome: done(txn), change: walked() },
+        "Judging" => State::Judging { change: walked() },
         "Finalizing" => State::Finalizing { change },
         "Finalizing large" => State::Finalizing { change: planned(large()) },
         "Aborting" => State::Aborting { error: failure(failed(txn)).unwrap() },
@@ -255,6 +275,7 @@ fn name(state: &State) -> &'static str {
         State::Recording { txn: TXN, .. } => "Recording",
         State::GivenUp { .. } => "GivenUp",
         State::Executing { txn: TXN, .. } => "Executing",
+        State::Judging { .. } => "Judging",
         State::Finalizing { .. } => "Finalizing",
         State::Aborting { .. } => "Aborting",
         State::StartingUndo { .. } => "StartingUndo",
@@ -295,6 +316,8 @@ fn input(name: &str) -> Input<()> {
         "cancelled" => Input::Engine(TransactionOutcome::Cancelled { txn: TXN, undone: true }),
         "other done" => Input::Engine(done(OTHER)),
         "other failed" => Input::Engine(failed(OTHER)),
+        "judged" => Input::Judged(Some(judged())),
+        "not judged" => Input::Judged(None),
         "finished" => Input::Finished(Ok(())),
         "finished: disk" => Input::Finished(Err(StoreError::Stopped)),
         "undo started" => Input::UndoStarted(Some(TXN)),
@@ -323,7 +346,9 @@ fn text(effect: &Effect<()>) -> String {
         Effect::Record(()) => "record".into(),
         Effect::Start(txn) => format!("start {}", txn.0),
         Effect::Cancel(txn) => format!("cancel {}", txn.0),
-        Effect::Finalize => "finalize".into(),
+        Effect::Judge(_, due) => format!("judge {}", due.len()),
+        Effect::Finalize(rows) if rows.is_empty() => "finalize".into(),
+        Effect::Finalize(rows) => format!("finalize with {} row", rows.len()),
         Effect::Abort => "abort".into(),
         Effect::Undo(_) => "undo".into(),
         Effect::SetCredentials(_) => "set credentials".into(),
@@ -412,6 +437,24 @@ fn credentials_alone_skip_the_disk() {
 fn a_plan_that_ends_before_its_record_is_judged_after_it() {
     let rows = [("GivenUp, done", "recorded", "Finalizing", "finalize")];
     check(CommitKind::Recorded, &rows);
+}
+
+#[test]
+fn walked_instances_are_judged_before_the_commit_is_final() {
+    check(
+        CommitKind::Recorded,
+        &[
+            ("Executing walk", "done", "Judging", "judge 1"),
+            ("Executing walk", "failed", "Aborting", "abort"),
+            ("GivenUp walk, done", "recorded", "Judging", "judge 1"),
+            ("Judging", "judged", "Finalizing", "finalize with 1 row"),
+            ("Judging", "not judged", "Finalizing", "finalize"),
+        ],
+    );
+    let mut commit = Commit { kind: CommitKind::Recorded, state: state("Judging") };
+    commit.on(input("judged"));
+    let State::Finalizing { change } = &commit.state else { panic!("it is made final") };
+    assert!(change.configuration.entries() > 0, "the judged configuration comes into force");
 }
 
 #[test]

@@ -38,8 +38,10 @@ mod abandon;
 mod admission;
 mod ports;
 mod publication;
+mod readiness;
 mod reconcile;
 mod routes;
+mod services;
 mod side_by_side;
 
 /// A port with an MTU and an address, and a route through it.

@@ -1,0 +1,121 @@
+//! A type of services for tests of the agent on the simulated kernel.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast_config::edit::{Edit, EditTarget, Payload};
+use holdfast_config::schema::Origin;
+use holdfast_config::services::ServicePlan;
+use holdfast_config::{Models, ServiceTag};
+use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore};
+use holdfast_platform::transport::SimulatedKernel;
+use holdfast_services::{PackageFiles, ServiceTypes};
+use holdfast_telemetry::Revision;
+
+use super::{Agent, caller};
+
+const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
+  import holdfast-services { prefix svc; } import holdfast { prefix hf; }
+  revision 2026-11-25 { description "First."; }
+  augment "/svc:services" { list access { key name; uses svc:service-instance;
+    leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
+    leaf bridge { type hf:interface-name; mandatory true; } } } }"#;
+
+/// A component that attaches a port, and gives it a size once it is up. `LINES` belong to the second state.
+const OUTLINE: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/interfaces/interface/state/oper-status"]
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "attached"
+  work = "attach.cli"
+  [[component.state]]
+  name = "sized"
+  work = "size.cli"
+  LINES
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+
+/// The gate of a port that is up.
+pub(super) const LINK_UP: &str =
+    r#"when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'""#;
+
+const ATTACH: &str = "interface {{ params.bridge }}\n  type bridge\ninterface {{ params.port }}\n  master {{ params.bridge }}\n";
+const SIZE: &str = "interface {{ params.port }}\n  mtu 1400\n";
+
+/// An agent with the type `access`.
+pub(super) async fn start(kernel: &SimulatedKernel, folder: &Path, lines: &str) -> Agent {
+    let outline = OUTLINE.replace("LINES", lines);
+    let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
+    let files = PackageFiles::new(
+        [
+            ("service.toml", outline.as_str()),
+            ("access@2026-11-25.yang", MODULE),
+            ("templates/attach.cli", ATTACH),
+            ("templates/size.cli", SIZE),
+        ]
+        .into_iter()
+        .map(file),
+    );
+    let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
+    types.add(&files.unwrap()).unwrap();
+    Agent::start_with(kernel, folder, types).await
+}
+
+pub(super) fn tag(name: &str) -> ServiceTag {
+    format!("access[name='{name}']").parse().unwrap()
+}
+
+fn target(name: &str) -> EditTarget {
+    let path = format!("/services/access[name={name}]").parse().unwrap();
+    EditTarget { origin: Origin::Native, path }
+}
+
+/// The Set of an instance on a port.
+pub(super) fn instance(name: &str, port: &str) -> Edit {
+    let text = format!(r#"{{"port": "{port}", "bridge": "br0"}}"#);
+    let payload = Payload::Json { text: text.into_bytes().into(), ietf: true };
+    Edit { updates: vec![(target(name), payload)], ..Edit::default() }
+}
+
+/// The deletion of an instance.
+pub(super) fn removal(name: &str) -> Edit {
+    Edit { deletes: vec![target(name)], ..Edit::default() }
+}
+
+pub(super) async fn commit(agent: &Agent, edit: Edit) -> Result<CommitStamp, CommitError> {
+    agent.handle.commit(&caller(), edit, CommitOptions::default()).await
+}
+
+/// The service plan of an instance, in the newest configuration.
+pub(super) fn plan(agent: &Agent, name: &str) -> Option<Arc<ServicePlan>> {
+    agent.handle.configuration().layers().book.get(&tag(name)).cloned()
+}
+
+/// Status of each state of an instance in a revision: `attached reached, ...`.
+pub(super) fn shown(revision: &Revision, name: &str) -> String {
+    let schema = revision.schema(Origin::Native);
+    let path = format!(
+        "/service-state/plan[service=access[name='{name}'\\]]/component/state[name=*]/status"
+    );
+    let patterns = schema.resolve_read(&path.parse().unwrap()).unwrap();
+    let leaves = patterns.iter().flat_map(|it| revision.tree(Origin::Native).leaves(it));
+    let text = leaves.map(|(path, value)| {
+        let state = path.0.iter().rev().find_map(|step| step.keys.as_ref()).unwrap();
+        format!("{} {value}", state.last().unwrap())
+    });
+    text.collect::<Vec<_>>().join(", ")
+}
+
+/// Waits until the service plan of an instance is one that is wanted.
+pub(super) async fn until(agent: &Agent, name: &str, is_wanted: impl Fn(&ServicePlan) -> bool) {
+    let mut revisions = agent.handle.watch();
+    while !plan(agent, name).is_some_and(|plan| is_wanted(&plan)) {
+        revisions.changed().await.unwrap();
+    }
+}
