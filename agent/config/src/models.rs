@@ -5,15 +5,15 @@ use crate::rows::{HashCollision, NodeHashes};
 use crate::schema::{Origin, Schema, SchemaError, YangModule};
 
 /// All models: one version of them, which a configuration and all that is read from it have in common. In a later version
-/// every node has the same number.
+/// every node has the same number; some may be unlinked.
 #[derive(Debug)]
 pub struct Models {
     pub openconfig: Schema,
     pub native: Schema,
     pub map: Map,
     names: [NodeHashes; 2],
-    /// Number of times that nodes were appended since the start.
-    appends: u32,
+    /// Number of versions before this one since the start.
+    versions: u32,
 }
 
 /// Reason why models could not be loaded.
@@ -36,28 +36,40 @@ impl Models {
         Self::of(Schema::openconfig()?, Schema::native()?)
     }
 
-    /// These models with the nodes of more modules of one origin appended.
+    /// These models with more modules of one origin, and with other texts of those that were appended before.
     ///
     /// # Errors
-    /// When the modules cannot be compiled, see [`Schema::appended`], or their nodes cannot be told apart in stored rows.
-    pub fn appended(&self, origin: Origin, modules: &[YangModule]) -> Result<Self, ModelsError> {
-        let schema = self.schema(origin).appended(modules)?;
-        let models = match origin {
+    /// When the modules cannot be compiled, see [`Schema::with_modules`], or their nodes cannot be told apart in stored
+    /// rows.
+    pub fn with_modules(&self, origin: Origin, modules: &[YangModule]) -> Result<Self, ModelsError> {
+        self.with_schema(self.schema(origin).with_modules(modules)?)
+    }
+
+    /// These models without an appended module of one origin.
+    ///
+    /// # Errors
+    /// When the others cannot be compiled without it.
+    pub fn without_module(&self, origin: Origin, name: &str) -> Result<Self, ModelsError> {
+        self.with_schema(self.schema(origin).without_module(name)?)
+    }
+
+    fn with_schema(&self, schema: Schema) -> Result<Self, ModelsError> {
+        let models = match schema.origin() {
             Origin::OpenConfig => Self::of(schema, self.native.clone()),
             Origin::Native => Self::of(self.openconfig.clone(), schema),
         };
-        Ok(Self { appends: self.appends + 1, ..models? })
+        Ok(Self { versions: self.versions + 1, ..models? })
     }
 
     /// True when these models have all nodes of `other`: they are `other`, or a later version of it.
     pub fn includes(&self, other: &Self) -> bool {
-        std::ptr::eq(self, other) || self.appends > other.appends
+        std::ptr::eq(self, other) || self.versions > other.versions
     }
 
     fn of(openconfig: Schema, native: Schema) -> Result<Self, ModelsError> {
         let map = Map::new(&openconfig, &native)?;
         let names = [NodeHashes::new(&openconfig)?, NodeHashes::new(&native)?];
-        Ok(Self { openconfig, native, map, names, appends: 0 })
+        Ok(Self { openconfig, native, map, names, versions: 0 })
     }
 
     /// Names of a schema's nodes in stored rows.

@@ -279,7 +279,7 @@ fn a_cursor_tells_of_appended_nodes() {
         augment "/hf:interfaces/hf:interface" { leaf colour { type string; } }
         container things { leaf size { type uint32; } } }"#;
     let module = YangModule { name: "things".into(), text: MODULE.into() };
-    let grown = Arc::new(MODELS.appended(Origin::Native, &[module]).unwrap());
+    let grown = Arc::new(MODELS.with_modules(Origin::Native, &[module]).unwrap());
     let all = |models: &Models| {
         let filter = Filter::default();
         let patterns = vec![PathPattern::default()];

@@ -93,10 +93,13 @@ impl NodeHashes {
         for node in schema.nodes() {
             let path = full_name(schema, node.id);
             let name = fnv1a(path.as_bytes());
+            names.by_node.push(name);
+            if node.is_unlinked {
+                continue;
+            }
             if let Some(other) = names.by_name.insert(name, node.id) {
                 return Err(HashCollision { one: path, other: full_name(schema, other) });
             }
-            names.by_node.push(name);
         }
         Ok(names)
     }

@@ -1,11 +1,10 @@
-//! A schema with more modules, in which every node keeps its number.
+//! A schema with other modules beside those in the binary, in which every node keeps its number.
 //!
 //! All modules are compiled together, as libyang needs it for augments, types and identities, and the result is
-//! renumbered: a node that the schema has had keeps its number, and so does a module. The others follow, parents before
-//! children, and last among the children of their parent. Trees, paths and selections of the schema before are those of
-//! the new one, therefore.
-
-use std::collections::HashMap;
+//! renumbered: a node of the same path and kind keeps its number, and so does a module. The others follow, parents before
+//! children, and last among the children of their parent. A node that no module has any more is *unlinked*: it keeps its
+//! number and its name, for the readers of earlier trees, and is no child of its parent. Paths and selections of the
+//! schema before mean the same in the new one, therefore.
 
 use smol_str::SmolStr;
 
@@ -19,41 +18,69 @@ pub struct YangModule {
 }
 
 impl Schema {
-    /// This schema with the nodes of `modules` appended.
+    /// This schema with these modules: those that are new are appended, and those of a name that it has among the appended
+    /// ones take their place.
     ///
     /// # Errors
-    /// When the modules cannot be compiled together with those that the schema has, or take one of its nodes away.
-    pub fn appended(&self, modules: &[YangModule]) -> Result<Self, SchemaError> {
-        let appended: Vec<YangModule> = self.appended.iter().chain(modules).cloned().collect();
+    /// When the modules cannot be compiled together with those that the schema has, or take a node of the binary's away.
+    pub fn with_modules(&self, modules: &[YangModule]) -> Result<Self, SchemaError> {
+        let mut appended = self.appended.clone();
+        for module in modules {
+            match appended.iter_mut().find(|it| it.name == module.name) {
+                Some(earlier) => *earlier = module.clone(),
+                None => appended.push(module.clone()),
+            }
+        }
+        self.recompiled(appended)
+    }
+
+    /// This schema without an appended module, whose nodes are unlinked.
+    ///
+    /// # Errors
+    /// When the others cannot be compiled without it.
+    pub fn without_module(&self, name: &str) -> Result<Self, SchemaError> {
+        let appended = self.appended.iter().filter(|it| it.name != name).cloned().collect();
+        self.recompiled(appended)
+    }
+
+    fn recompiled(&self, appended: Vec<YangModule>) -> Result<Self, SchemaError> {
         let fresh = compile::compile(self.origin, sources(self.origin), &appended)?;
-        let mut schema = Renumbering::of(self, &fresh)?.schema(fresh);
+        let renumbering = Renumbering::of(self, &fresh);
+        let mut schema = renumbering.schema(self, fresh);
         schema.appended = appended;
-        Ok(schema)
+        match schema.nodes.iter().find(|node| node.is_unlinked && !self.is_appended(node)) {
+            Some(node) => Err(SchemaError {
+                origin: self.origin,
+                reason: format!("`{}` is missing in the models with other modules", node.name),
+            }),
+            None => Ok(schema),
+        }
+    }
+
+    /// True for a node of a module that is not in the binary.
+    fn is_appended(&self, node: &Node) -> bool {
+        let module = self.modules.get(usize::from(node.module.0));
+        module.is_some_and(|it| {
+            it.is_unlinked || self.appended.iter().any(|appended| appended.name == it.name)
+        })
     }
 }
 
-/// Node and module numbers of the earlier schema, by those of the recompiled one.
+/// Node and module numbers by those of the recompiled schema.
 struct Renumbering {
     nodes: Vec<NodeId>,
     modules: Vec<ModuleId>,
 }
 
 impl Renumbering {
-    fn of(before: &Schema, fresh: &Schema) -> Result<Self, SchemaError> {
-        let missing_node = |what: &str| SchemaError {
-            origin: before.origin,
-            reason: format!("`{what}` is missing in the models with more modules"),
-        };
-        let module = |schema: &Schema, name: &str| {
-            let found = schema.modules.iter().position(|module| module.name == name);
+    fn of(before: &Schema, fresh: &Schema) -> Self {
+        let known = |name: &str| {
+            let found = before.modules.iter().position(|module| module.name == name);
             found.and_then(|at| u16::try_from(at).ok()).map(ModuleId)
         };
-        for it in &before.modules {
-            module(fresh, &it.name).ok_or_else(|| missing_node(&it.name))?;
-        }
         let (mut modules, mut next) = (Vec::new(), before.modules.len());
         for it in &fresh.modules {
-            modules.push(module(before, &it.name).unwrap_or_else(|| {
+            modules.push(known(&it.name).unwrap_or_else(|| {
                 next += 1;
                 ModuleId(u16::try_from(next - 1).unwrap_or(u16::MAX))
             }));
@@ -61,32 +88,41 @@ impl Renumbering {
         // Parents come before their children, so the number of a node's parent is known.
         let mut nodes = vec![before.root(); fresh.nodes.len()];
         let mut next = before.nodes.len();
-        let mut found_again = 1;
         for node in &fresh.nodes[1..] {
             let parent = node.parent.map(|it| nodes[it.0 as usize]);
             let earlier = parent
                 .filter(|it| (it.0 as usize) < before.nodes.len())
-                .and_then(|it| before.child(it, Some(&fresh.module(node.module).name), &node.name));
-            found_again += usize::from(earlier.is_some());
+                .and_then(|it| before.child(it, Some(&fresh.module(node.module).name), &node.name))
+                .filter(|it| is_of_same_kind((before, before.node(*it)), (fresh, node)));
             nodes[node.id.0 as usize] = earlier.unwrap_or_else(|| {
                 next += 1;
                 NodeId(u32::try_from(next - 1).unwrap_or(u32::MAX))
             });
         }
-        if found_again < before.nodes.len() {
-            let left: HashMap<NodeId, ()> = nodes.iter().map(|it| (*it, ())).collect();
-            let missing = before.nodes.iter().find(|node| !left.contains_key(&node.id));
-            return Err(missing_node(missing.map_or("", |node| &node.name)));
-        }
-        Ok(Self { nodes, modules })
+        Self { nodes, modules }
     }
 
-    fn schema(&self, fresh: Schema) -> Schema {
-        let mut nodes: Vec<Node> = fresh.nodes.into_iter().map(|node| self.node(node)).collect();
-        nodes.sort_by_key(|node| node.id);
-        let mut modules: Vec<_> = self.modules.iter().zip(fresh.modules).collect();
-        modules.sort_by_key(|(number, _)| **number);
-        let modules = modules.into_iter().map(|(_, module)| module).collect();
+    fn schema(&self, before: &Schema, fresh: Schema) -> Schema {
+        let mut nodes = unlinked(&before.nodes);
+        let mut renumbered: Vec<Node> =
+            fresh.nodes.into_iter().map(|node| self.node(node)).collect();
+        renumbered.sort_by_key(|node| node.id);
+        for node in renumbered {
+            match nodes.get_mut(node.id.0 as usize) {
+                Some(earlier) => *earlier = node,
+                None => nodes.push(node),
+            }
+        }
+        let mut modules = before.modules.clone();
+        modules.iter_mut().for_each(|module| module.is_unlinked = true);
+        let mut numbered: Vec<_> = self.modules.iter().zip(fresh.modules).collect();
+        numbered.sort_by_key(|(number, _)| **number);
+        for (number, module) in numbered {
+            match modules.get_mut(usize::from(number.0)) {
+                Some(earlier) => *earlier = module,
+                None => modules.push(module),
+            }
+        }
         Schema { nodes, modules, ..fresh }
     }
 
@@ -107,8 +143,31 @@ impl Renumbering {
     }
 }
 
+/// All nodes as those that no module has any more.
+fn unlinked(nodes: &[Node]) -> Vec<Node> {
+    nodes.iter().map(|node| Node { is_unlinked: true, ..node.clone() }).collect()
+}
+
+/// True when a value of one node can be a value of the other, but for its type: equal kind, and equal keys.
+fn is_of_same_kind((before, old): (&Schema, &Node), (fresh, new): (&Schema, &Node)) -> bool {
+    let keys = |schema: &Schema, keys: &[NodeId]| -> Vec<SmolStr> {
+        keys.iter().map(|key| schema.node(*key).name.clone()).collect()
+    };
+    let is_alike = match (&old.kind, &new.kind) {
+        (NodeKind::List { keys: old }, NodeKind::List { keys: new }) => {
+            keys(before, old) == keys(fresh, new)
+        }
+        (old, new) => old == new,
+    };
+    is_alike && old.config == new.config
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     const MODULE: &str = r#"module extra { yang-version 1.1; namespace "urn:extra"; prefix x;
@@ -159,7 +218,7 @@ mod tests {
     #[test]
     fn nodes_keep_their_numbers() {
         let before = Schema::native().unwrap();
-        let after = before.appended(&[module("extra", MODULE)]).unwrap();
+        let after = before.with_modules(&[module("extra", MODULE)]).unwrap();
         check_kept(&before, &after);
         let find = |path: &str| after.find(path).unwrap();
         let thing = find("/things/thing");
@@ -171,17 +230,110 @@ mod tests {
         let test = beside.whens[0].test.as_ref().unwrap();
         assert_eq!(test.down, [find("/interfaces/interface/colour")]);
         assert_eq!(after.module(beside.module).name, "extra");
-        let more = after.appended(&[module("other", OTHER)]).unwrap();
+        let more = after.with_modules(&[module("other", OTHER)]).unwrap();
         check_kept(&after, &more);
         assert!(more.find("/things/thing/other:weight").is_some());
+    }
+
+    /// Paths of the linked nodes below the root with their kinds, keys by name.
+    fn linked(schema: &Schema) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let mut open = vec![(schema.root(), String::new())];
+        while let Some((at, path)) = open.pop() {
+            for child in &schema.node(at).children {
+                let node = schema.node(*child);
+                assert!(!node.is_unlinked && node.parent == Some(at), "{}", node.name);
+                let path = format!("{path}/{}:{}", schema.module(node.module).name, node.name);
+                let keys: Vec<_> =
+                    schema.keys(*child).iter().map(|key| &schema.node(*key).name).collect();
+                let kind = std::mem::discriminant(&node.kind);
+                let ty = node.leaf.as_ref().map(|leaf| leaf.ty.to_string());
+                found.insert(format!("{path} {kind:?} {keys:?} {} {ty:?}", node.config));
+                open.push((*child, path));
+            }
+        }
+        found
+    }
+
+    /// A module with the chosen ones of these nodes.
+    fn variant(nodes: &[usize]) -> YangModule {
+        const NODES: [&str; 9] = [
+            "leaf a { type string; }",
+            "leaf a { type uint8; }",
+            "container a { leaf x { type string; } }",
+            "container b { leaf x { type string; } leaf y { type uint8; } }",
+            "container b { presence p; leaf x { type string; } }",
+            "list c { key k; leaf k { type string; } leaf v { type string; } }",
+            "list c { key k; leaf k { type string; } leaf v { type leafref { path \"../k\"; } } }",
+            "list c { key v; leaf k { type string; } leaf v { type string; } }",
+            "leaf a { config false; type string; }",
+        ];
+        let mut names = BTreeSet::new();
+        let chosen = nodes.iter().map(|at| NODES[at % NODES.len()]);
+        let chosen = chosen.filter(|node| names.insert(node.split(' ').nth(1)));
+        let body: Vec<&str> = chosen.collect();
+        let text = format!(
+            "module extra {{ yang-version 1.1; namespace \"urn:extra\"; prefix x; \
+             revision 2026-11-23 {{ description \"\"; }} container top {{ {} }} }}",
+            body.join(" ")
+        );
+        module("extra", &text)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// After any exchanges, the linked nodes are those of a schema that is compiled from scratch, a node that stays
+        /// has its number, and no number is used again.
+        #[test]
+        fn exchanged_modules_are_those_of_a_schema_from_scratch(
+            versions in prop::collection::vec(prop::collection::vec(0usize..9, 0..4), 1..6),
+            removed in prop::collection::vec(any::<bool>(), 6),
+        ) {
+            let base = Schema::native().unwrap();
+            let mut schema = base.clone();
+            for (nodes, is_removed) in versions.iter().zip(removed) {
+                let before = schema.clone();
+                let scratch = if is_removed {
+                    schema = schema.without_module("extra").unwrap();
+                    base.clone()
+                } else {
+                    schema = schema.with_modules(&[variant(nodes)]).unwrap();
+                    base.with_modules(&[variant(nodes)]).unwrap()
+                };
+                prop_assert_eq!(linked(&schema), linked(&scratch));
+                let names = |it: &Schema| -> Vec<_> {
+                    it.modules().map(|(_, module)| module.name.clone()).collect()
+                };
+                prop_assert_eq!(names(&schema), names(&scratch));
+                for (old, new) in before.nodes.iter().zip(&schema.nodes) {
+                    prop_assert_eq!((old.id, &old.name, old.parent), (new.id, &new.name, new.parent));
+                    prop_assert!(!old.is_unlinked || new.is_unlinked, "{} comes back", old.name);
+                    if !new.is_unlinked {
+                        prop_assert!(is_of_same_kind((&before, old), (&schema, new)));
+                    }
+                }
+                // What stays in its place stays the same node.
+                for (at, node) in before.nodes.iter().enumerate().filter(|(_, it)| !it.is_unlinked) {
+                    let again = node.parent.and_then(|parent| {
+                        let module = &before.module(node.module).name;
+                        schema.child(parent, Some(module), &node.name)
+                    });
+                    let stays = again.is_some_and(|it| {
+                        is_of_same_kind((&before, node), (&schema, schema.node(it)))
+                    });
+                    prop_assert!(!stays || again == Some(NodeId(u32::try_from(at).unwrap())));
+                }
+            }
+        }
     }
 
     #[test]
     fn what_does_not_compile_is_refused() {
         let before = Schema::native().unwrap();
-        assert!(before.appended(&[module("other", OTHER)]).is_err(), "an import is missing");
-        assert!(before.appended(&[module("extra", "module extra {")]).is_err());
-        assert!(before.appended(&[module("another", MODULE)]).is_err(), "another name");
-        assert!(before.appended(&[module("extra", "module \0")]).is_err());
+        assert!(before.with_modules(&[module("other", OTHER)]).is_err(), "an import is missing");
+        assert!(before.with_modules(&[module("extra", "module extra {")]).is_err());
+        assert!(before.with_modules(&[module("another", MODULE)]).is_err(), "another name");
+        assert!(before.with_modules(&[module("extra", "module \0")]).is_err());
     }
 }

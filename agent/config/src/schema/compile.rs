@@ -99,6 +99,7 @@ fn module(module: &SchemaModule<'_>) -> Module {
         namespace: module.namespace().into(),
         organization: module.organization().unwrap_or_default().into(),
         version: version.unwrap_or_else(|| module.revision().unwrap_or_default().into()),
+        is_unlinked: false,
     }
 }
 
@@ -369,6 +370,7 @@ fn root() -> Node {
         object: None,
         one_of: Vec::new(),
         polled: false,
+        is_unlinked: false,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Compiled schemas: the nodes of each origin and the types of their values.
 //!
-//! A schema is compiled from the YANG modules at start, and again when modules are appended ([`Schema::appended`]).
+//! A schema is compiled from the YANG modules at start, and again when the modules beside them differ
+//! ([`Schema::with_modules`]).
 
 mod append;
 mod compile;
@@ -87,6 +88,8 @@ pub struct Module {
     pub organization: SmolStr,
     /// Value of `openconfig-version`, or the revision date of a module without one.
     pub version: SmolStr,
+    /// The module is there no more.
+    pub is_unlinked: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +132,8 @@ pub struct Node {
     pub one_of: Vec<SmolStr>,
     /// Changes without an event (counters, clocks), so the value is read on demand and never cached.
     pub polled: bool,
+    /// No module has the node any more; nothing leads to it.
+    pub is_unlinked: bool,
 }
 
 /// Type and attributes of a leaf's or leaf-list's value.
@@ -212,7 +217,7 @@ impl Schema {
         NodeId(0)
     }
 
-    /// All nodes, parents before children.
+    /// All nodes, unlinked ones too, parents before children.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -284,8 +289,10 @@ impl Schema {
         self.node(leaf).parent.is_some_and(|parent| self.keys(parent).contains(&leaf))
     }
 
-    pub fn modules(&self) -> &[Module] {
-        &self.modules
+    /// The modules that are there, with their numbers.
+    pub fn modules(&self) -> impl Iterator<Item = (ModuleId, &Module)> {
+        let numbered = (0..).map(ModuleId).zip(&self.modules);
+        numbered.filter(|(_, module)| !module.is_unlinked)
     }
 }
 
@@ -309,7 +316,7 @@ mod tests {
         let ty = &schema.leaf(prefix.unwrap()).ty;
         assert_eq!(ty.parse_text("2001:DB8:0::/32"), Ok(Value::Str("2001:db8::/32".into())));
         assert_eq!(
-            schema.modules().iter().find(|m| m.name == "openconfig-interfaces").unwrap().version,
+            schema.modules().find(|(_, m)| m.name == "openconfig-interfaces").unwrap().1.version,
             "3.8.1"
         );
     }

@@ -13,7 +13,7 @@ const MODULE: &str = r#"module things { yang-version 1.1; namespace "urn:things"
 
 fn grown() -> Arc<Models> {
     let module = YangModule { name: "things".into(), text: MODULE.into() };
-    Arc::new(models().appended(Origin::Native, &[module]).unwrap())
+    Arc::new(models().with_modules(Origin::Native, &[module]).unwrap())
 }
 
 #[test]

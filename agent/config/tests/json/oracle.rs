@@ -208,7 +208,7 @@ fn with_models(origin: Origin, check: impl FnOnce(&Schema, &Context)) {
 fn context(schema: &Schema) -> Context {
     let mut context = Context::new(ContextFlags::NO_YANGLIBRARY).unwrap();
     context.set_searchdir(concat!(env!("CARGO_MANIFEST_DIR"), "/yang")).unwrap();
-    for module in schema.modules() {
+    for (_, module) in schema.modules() {
         context.load_module(&module.name, None, &[]).unwrap();
     }
     context

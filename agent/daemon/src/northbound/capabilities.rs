@@ -23,7 +23,7 @@ pub(super) fn capabilities(
     for model in [&all_models.openconfig, &all_models.native]
         .into_iter()
         .flat_map(|schema| schema.modules())
-        .map(model)
+        .map(|(_, module)| model(module))
     {
         // Both schemas import some modules, which are listed once.
         if !models.contains(&model) {
@@ -61,9 +61,9 @@ pub(super) fn use_models(
     for model in models {
         let mut found = false;
         for (schema, chosen) in schemas.iter().zip(&mut chosen) {
-            for (number, module) in (0..).zip(schema.modules()) {
+            for (number, module) in schema.modules() {
                 if is(module, model) {
-                    chosen.insert(ModuleId(number));
+                    chosen.insert(number);
                     found = true;
                 }
             }

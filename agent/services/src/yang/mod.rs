@@ -91,7 +91,7 @@ impl ServiceModule<'_> {
             let ours = YangModule { name: SERVICES_MODULE.into(), text: SERVICES_YANG.into() };
             modules.insert(0, ours);
         }
-        let models = models.appended(Origin::Native, &modules);
+        let models = models.with_modules(Origin::Native, &modules);
         let models = models.map_err(|error| match error {
             ModelsError::Schema(error) => vec![self.located(error.reason)],
             error => fail(error.to_string()),
@@ -139,7 +139,7 @@ impl ServiceModule<'_> {
 }
 
 fn has_module(schema: &Schema, name: &str) -> bool {
-    schema.modules().iter().any(|module| module.name == name)
+    schema.modules().any(|(_, module)| module.name == name)
 }
 
 /// Pairs of children whose names are one and the same in templates, where `-` is `_`.
@@ -249,9 +249,9 @@ impl ModuleCheck<'_> {
         let schemas = [&self.models.native, &self.models.openconfig];
         let mut known = schemas.iter().flat_map(|schema| schema.modules());
         // The same module twice is a second package of the type, which is said elsewhere.
-        let owner =
-            known.find(|it| it.namespace == statement.argument && it.name != module.argument);
-        if let Some(owner) = owner {
+        let owner = known
+            .find(|(_, it)| it.namespace == statement.argument && it.name != module.argument);
+        if let Some((_, owner)) = owner {
             let reason = format!("the namespace is that of the module `{}`", owner.name);
             self.fail(statement, reason);
         }

@@ -22,7 +22,7 @@ const MODULE: &str = r#"module things { yang-version 1.1; namespace "urn:things"
 /// [`MODELS`] with the nodes of a module `things` appended to the native model.
 pub(crate) static GROWN: LazyLock<Arc<Models>> = LazyLock::new(|| {
     let module = YangModule { name: "things".into(), text: MODULE.into() };
-    Arc::new(MODELS.appended(Origin::Native, &[module]).unwrap())
+    Arc::new(MODELS.with_modules(Origin::Native, &[module]).unwrap())
 });
 
 /// Rules of ada for reading, by models to which their paths were appended after the policy was accepted.
