@@ -90,15 +90,15 @@ impl ObjectDiff<'_> {
         self.path.0.pop();
     }
 
-    /// True when the own leaves of an object are equal; those of objects within it do not count.
+    /// True when the own leaves of an object are equal; those of objects within it do not count. A container of nothing but
+    /// other objects is as one that is absent.
     fn same(
         &self,
         old: OptionalBranch<'_, Provenance>,
         new: OptionalBranch<'_, Provenance>,
     ) -> bool {
-        let (Some(old), Some(new)) = (old, new) else { return old.is_none() && new.is_none() };
-        Arc::ptr_eq(old, new)
-            || beside(Some(old), Some(new))
+        matches!((old, new), (Some(old), Some(new)) if Arc::ptr_eq(old, new))
+            || beside(old.map(|it| &**it), new.map(|it| &**it))
                 .filter(|(node, ..)| self.schema.node(*node).object.is_none())
                 .all(|(_, old, new)| self.own_children_equal(old, new))
     }
@@ -112,15 +112,11 @@ impl ObjectDiff<'_> {
             (Some(Child::Leaf(old)), Some(Child::Leaf(new))) => {
                 old.value == new.value && old.meta.is_leased() == new.meta.is_leased()
             }
-            (Some(Child::Container(old)), Some(Child::Container(new))) => {
-                self.same(Some(old), Some(new))
-            }
             (Some(Child::List(old)), Some(Child::List(new))) => {
                 List::differences(old, new).all(|it| self.same(it.old, it.new))
             }
-            // A container of nothing but other objects does not matter to this one.
-            (Some(Child::Container(only)), None) | (None, Some(Child::Container(only))) => {
-                self.same(Some(only), Some(&Arc::new(Branch::default())))
+            (Some(Child::Container(_)), _) | (_, Some(Child::Container(_))) => {
+                self.same(old.and_then(Child::container), new.and_then(Child::container))
             }
             _ => false,
         }

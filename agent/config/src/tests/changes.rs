@@ -42,6 +42,10 @@ fn an_object_changes_when_its_own_leaves_do() {
     );
     check(&[address], "delete native:/interfaces", &["-link name=eth0]", "-address ip=10.0.0.1]"]);
     check(&[], "update native:/system/hostname \"a\"", &["+system /system"]);
+    // A container that only other objects are in is none itself.
+    let user = "update native:/system/user[username=u]/role \"admin\"";
+    check(&[], user, &["+user username=u]"]);
+    check(&[user], "delete native:/system", &["-user username=u]"]);
     check(&[address], address, &[]);
     let hop = format!(
         "update {ROUTES}/static[prefix=10.0.0.0/8]/next-hops/next-hop[index=a]/config/next-hop \"192.0.2.1\""
