@@ -276,19 +276,19 @@ impl Layers {
     /// True when both are known to be equal, trees and secrets by their memory.
     pub fn is_same(&self, other: &Self) -> bool {
         self.trees.iter().zip(&other.trees).all(|(one, other)| one.is_same(other))
-            && self.has_same_parts(other)
+            && self.secrets.is_same(&other.secrets)
+            && self.annotation == other.annotation
+            && self.claims.is_same(&other.claims)
+            && self.book.is_same(&other.book)
+            && self.has_same_boot(other)
     }
 
-    /// True when all but the trees is equal.
-    pub(crate) fn has_same_parts(&self, other: &Self) -> bool {
-        self.secrets.is_same(&other.secrets)
-            && self.annotation == other.annotation
-            && self.boot == other.boot
+    /// True when both have the same boot configuration and factory text, and the same owners switched off.
+    pub(crate) fn has_same_boot(&self, other: &Self) -> bool {
+        self.boot == other.boot
             && self.boot_before == other.boot_before
             && self.factory_text == other.factory_text
             && self.off == other.off
-            && self.claims.is_same(&other.claims)
-            && self.book.is_same(&other.book)
     }
 
     /// These layers with all that differs between `base` and `theirs` laid under their own changes: the trees by

@@ -253,6 +253,8 @@ impl EditSession<'_> {
                 self.refuse(operation, path.to_path(schema), cause);
                 return None;
             }
+            // The secret may be the one that the user has, and then nothing differs.
+            self.scope.add_payload(origin, &place.entry(keys.clone()), &Arc::default());
             self.secret_users.insert(keys);
         }
         if rest.is_none() {
@@ -367,11 +369,11 @@ impl EditSession<'_> {
 /// with the box.
 fn has_client_user(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
     let keys = Keys::single(Value::Str(user.clone()));
-    let openconfig = SecretNodes::find(&models.openconfig).map(|place| place.entry(keys.clone()));
+    let openconfig = SecretNodes::find(&models.openconfig).map(|place| place.entry(keys));
     let openconfig = openconfig
         .is_some_and(|path| layers.tree(LayerKey::CLIENT_OPENCONFIG).get(&path).is_some());
     openconfig
-        || native_entry(models, keys).is_some_and(|path| {
+        || native_user(models, user).is_some_and(|path| {
             let entry = layers.tree(LayerKey::CLIENT_NATIVE).branch(&path);
             let mut explicit = false;
             if let Some(entry) = entry {
@@ -383,9 +385,11 @@ fn has_client_user(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
         })
 }
 
-fn native_entry(models: &Models, keys: Keys) -> Option<InstancePath> {
+/// The native entry of a user.
+pub(crate) fn native_user(models: &Models, name: &SmolStr) -> Option<InstancePath> {
     let system = models.native.find("/system")?;
     let user = models.native.find("/system/user")?;
+    let keys = Keys::single(Value::Str(name.clone()));
     Some(InstancePath(vec![Step::node(system), Step::entry(user, keys)]))
 }
 
@@ -419,12 +423,12 @@ fn without_role(before: &Configuration, after: &Configuration) -> Vec<InstancePa
     let users: BTreeSet<&SmolStr> = new.secrets.iter().map(|(user, ..)| user).collect();
     let lacking = users.into_iter().filter_map(|user| {
         let keys = Keys::single(Value::Str(user.clone()));
-        let entry = place.entry(keys.clone());
+        let entry = place.entry(keys);
         let has_new = SecretLeaf::ALL
             .into_iter()
             .any(|leaf| old.secrets.get(user, leaf) != new.secrets.get(user, leaf));
         let differs = old.tree(client).branch(&entry) != new.tree(client).branch(&entry);
-        let native = native_entry(models, keys)?.join(role.clone());
+        let native = native_user(models, user)?.join(role.clone());
         let lacks = after.effective().leaf(&native).is_none();
         (lacks && (has_new || differs)).then_some(entry)
     });

@@ -15,7 +15,7 @@ use super::secrets::SecretEdits;
 use super::text::Negation;
 use super::{Edit, EditCause, EditError, EditErrors, EditOperation, EditTarget, Payload};
 use crate::configuration::Configuration;
-use crate::footprint::EditScope;
+use crate::footprint::{EditScope, Part};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::limits::{WILDCARD_DELETES, excerpt};
@@ -196,6 +196,7 @@ impl<'a> EditSession<'a> {
     fn clear(&mut self, origin: Origin, pattern: &PathPattern) {
         let layer = LayerKey::client(origin);
         if pattern.0.is_empty() && origin == Origin::OpenConfig {
+            self.scope.add_part(Part::Annotation);
             self.layers.annotation = None;
         }
         let found = self.layers.tree(layer).select(pattern);
@@ -325,6 +326,7 @@ impl<'a> EditSession<'a> {
             }
             ParsedPayload::Branch { branch, annotation, .. } => {
                 if replace && path.is_root() || annotation.is_some() {
+                    self.scope.add_part(Part::Annotation);
                     self.layers.annotation = annotation;
                 }
                 self.write_branch(operation, target.origin, &path, branch, replace);

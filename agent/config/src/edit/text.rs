@@ -37,7 +37,6 @@ impl EditSession<'_> {
             let reason = "CLI text has no path".to_owned();
             return self.fail(operation, target, EditCause::Malformed(reason));
         }
-        self.scope.add_everything();
         if !self.may_send_cli_text(operation, target) {
             return;
         }
@@ -55,6 +54,7 @@ impl EditSession<'_> {
             }
         };
         if !matches!(operation, EditOperation::Update(_)) {
+            self.scope.add_subtree(Origin::Native, &PathPattern::default());
             *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.before.factory().clone();
         }
         let text = CliText::new(operation, text, statements);
@@ -62,6 +62,7 @@ impl EditSession<'_> {
             if self.must_stop(operation) {
                 return;
             }
+            self.scope.add_statement(statement);
             let result = self.admit(statement).and_then(|()| self.statement(statement));
             if let Err(cause) = result {
                 self.refuse(operation, text.quoted(statement.line), cause);

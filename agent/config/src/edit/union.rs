@@ -13,6 +13,7 @@ use super::payload::ParsedPayload;
 use super::session::EditSession;
 use super::text::is_text;
 use super::{Conflict, Edit, EditCause, EditOperation, EditTarget, Payload};
+use crate::footprint::Part;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark};
 use crate::limits::excerpt;
@@ -28,6 +29,7 @@ impl EditSession<'_> {
         let entries = &edit.union_replace;
         *self.layers.tree_mut(LayerKey::CLIENT_OPENCONFIG) = Tree::new();
         *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = Tree::new();
+        self.scope.add_part(Part::Annotation);
         self.layers.annotation = None;
         for (at, (target, payload)) in entries.iter().enumerate() {
             if self.must_stop(EditOperation::UnionReplace(at)) {
@@ -39,13 +41,13 @@ impl EditSession<'_> {
             return;
         }
         self.flush_additions();
-        if !entries.iter().any(is_native_path) {
-            self.scope.add_everything();
-        }
         if entries.iter().any(is_native_path) {
             self.merge_onto_running(entries);
-        } else if !entries.iter().any(|(_, payload)| is_text(payload)) {
-            *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.before.factory().clone();
+        } else {
+            self.scope.add_subtree(Origin::OpenConfig, &PathPattern::default());
+            if !entries.iter().any(|(_, payload)| is_text(payload)) {
+                *self.layers.tree_mut(LayerKey::CLIENT_NATIVE) = self.before.factory().clone();
+            }
         }
         self.check_negations(true);
         self.share_memory(LayerKey::CLIENT_OPENCONFIG);

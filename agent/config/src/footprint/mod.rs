@@ -22,31 +22,38 @@
 //! | a delete or replace in an entry that the factory knows (its ports come back by themselves) | the outermost entry, read |
 //! | something on a link with leased addresses differs (an address there hides leases) | the link, written |
 //! | leases differ | their links, read |
-//! | entries are gained | their number, as far as all of those under way could come near [`LIST_ENTRIES`] |
+//! | entries are gained, as far as all of those under way could come near [`LIST_ENTRIES`] |
+//! | a line of CLI text names a node | the leaf or entry that it makes as for an update, what `no` names as for a delete |
+//! | a replace by CLI text, or a union_replace without native paths | the whole of the layers that it starts anew, read |
+//! | a secret of a user differs | the user, and all secrets as one [`Part`], written: the files of the box have several users |
+//! | the annotation differs, or the request could have set it | this [`Part`], written or read |
 //!
 //! Conditions of defaults (`when`), mandatory leaves, `one-of` and reservations read leaves of the same entry, or boot
-//! layers. Switches, secrets, the annotation, boot configuration, factory state, models, CLI text and a union_replace
-//! without native paths have everything as their footprint. So must a roll-back, which names no nodes and overwrites all
-//! of the clients' layers ([`Footprint::everything`]). Values that exclude one another in the kernel are the engine's
-//! business, not this module's. A conflict that is none costs time, and a missed one is a
-//! wrong result, so whatever is in doubt is a conflict.
+//! layers. Switches, boot configuration, factory state and models have everything as their footprint. So must a
+//! roll-back, which names no nodes and overwrites all of the clients' layers ([`Footprint::everything`]). Values that
+//! exclude one another in the kernel are the engine's business, not this module's. A conflict that is none costs time,
+//! and a missed one is a wrong result, so whatever is in doubt is a conflict.
 
 mod paths;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::cli::{Statement, StatementAction};
 use crate::configuration::Configuration;
+use crate::edit::native_user;
 use crate::instance::InstancePath;
-use crate::layer::{LayerKey, LeafMark};
-use crate::limits::LIST_ENTRIES;
+use crate::layer::{LayerKey, Layers, LeafMark};
+use crate::limits::{LIST_ENTRIES, Limit};
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::Origin;
-use crate::tree::Branch;
+use crate::secrets::Secrets;
+use crate::tree::{Branch, StoredMeta, Tree};
 use crate::union::leased_links;
 
-use paths::{Access, TouchedPaths};
+use paths::{Access, TouchedItems, TouchedPaths};
 use walk::Walk;
 
 /// Changes under way that have room within the limit of entries together: each may take this part of the limit.
@@ -59,7 +66,17 @@ pub struct Footprint {
     native: TouchedPaths,
     /// OpenConfig paths without native counterparts.
     unmapped: TouchedPaths,
+    parts: TouchedItems<Part>,
     growth: Growth,
+}
+
+/// A part of the configuration that is in no tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// The annotation of the root.
+    Annotation,
+    /// The secrets of all users.
+    Secrets,
 }
 
 /// Entries that a change adds, and the number that there was room for.
@@ -72,7 +89,8 @@ struct Growth {
 /// Nodes that the operations of a request named, for its [`Footprint`].
 #[derive(Clone, Debug, Default)]
 pub struct EditScope {
-    everything: bool,
+    /// Parts that the result depends on, whether or not they differ.
+    parts: BTreeSet<Part>,
     named: Vec<NamedNodes>,
 }
 
@@ -87,8 +105,19 @@ enum NamedNodes {
 }
 
 impl EditScope {
-    pub(crate) fn add_everything(&mut self) {
-        self.everything = true;
+    pub(crate) fn add_part(&mut self, part: Part) {
+        self.parts.insert(part);
+    }
+
+    /// Adds what one line of CLI text names.
+    pub(crate) fn add_statement(&mut self, statement: &Statement) {
+        let (origin, path) = (Origin::Native, &statement.path);
+        match statement.act {
+            StatementAction::Set(_) => self.add_leaf(origin, path),
+            StatementAction::Create => self.add_payload(origin, path, &Arc::default()),
+            // With the OpenConfig counterparts, on which its error depends: an entry and its counterpart are one object.
+            StatementAction::No => self.add_subtree(origin, &PathPattern::from(path)),
+        }
     }
 
     pub(crate) fn add_subtree(&mut self, origin: Origin, pattern: &PathPattern) {
@@ -119,15 +148,19 @@ impl Footprint {
     /// cost is in proportion to the change and the request.
     pub fn of(base: &Configuration, candidate: &Configuration, scope: &EditScope) -> Self {
         let (old, new) = (base.layers(), candidate.layers());
-        let alone = scope.everything
-            || !old.has_same_parts(new)
+        let alone = !old.has_same_boot(new)
+            || !old.claims().is_same(new.claims())
+            || !old.book.is_same(&new.book)
             || !base.factory().is_same(candidate.factory())
             || !Arc::ptr_eq(base.shared_models(), candidate.shared_models());
         if alone {
             return Self::everything();
         }
         let models = base.models();
-        let mut footprint = Self { growth: Growth::of(base, candidate), ..Self::default() };
+        let mut footprint = Self {
+            growth: Growth::of([base, candidate].map(Configuration::entries), &LIST_ENTRIES),
+            ..Self::default()
+        };
         for layer in LayerKey::ALL {
             let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
             if !Arc::ptr_eq(old, new) {
@@ -135,13 +168,9 @@ impl Footprint {
                 walk.differences(Some(old), Some(new));
             }
         }
-        let before = base.effective().root();
-        let after = candidate.effective().root();
-        if !Arc::ptr_eq(before, after) {
-            let mut walk = Walk::new(models, Origin::Native, false, &mut footprint);
-            walk.differences(Some(before), Some(after));
-        }
+        footprint.add_native(models, base.effective(), candidate.effective());
         footprint.add_scope(base, scope);
+        footprint.add_parts(models, old, new);
         footprint.add_leases(models, base, candidate);
         footprint
     }
@@ -160,10 +189,32 @@ impl Footprint {
             && self.growth.keeps_clear_of(other.growth)
             && self.native.keeps_clear_of(&other.native)
             && self.unmapped.keeps_clear_of(&other.unmapped)
+            && self.parts.keeps_clear_of(&other.parts)
+    }
+
+    /// Adds what differs between two native trees.
+    fn add_native<M: StoredMeta>(&mut self, models: &Models, old: &Tree<M>, new: &Tree<M>) {
+        if !Arc::ptr_eq(old.root(), new.root()) {
+            let mut walk = Walk::new(models, Origin::Native, false, self);
+            walk.differences(Some(old.root()), Some(new.root()));
+        }
+    }
+
+    /// Adds the parts that differ.
+    fn add_parts(&mut self, models: &Models, old: &Layers, new: &Layers) {
+        if old.annotation != new.annotation {
+            self.parts.add(Part::Annotation, Access::Write);
+        }
+        for (user, ..) in Secrets::differences(&old.secrets, &new.secrets) {
+            self.parts.add(Part::Secrets, Access::Write);
+            let entry = native_user(models, user);
+            entry.iter().for_each(|entry| self.native.add(&entry.0, Access::Write));
+        }
     }
 
     fn add_scope(&mut self, base: &Configuration, scope: &EditScope) {
         let models = base.models();
+        scope.parts.iter().for_each(|part| self.parts.add(*part, Access::Read));
         for named in &scope.named {
             match named {
                 NamedNodes::Subtree(origin, pattern) => {
@@ -200,11 +251,9 @@ impl Footprint {
 }
 
 impl Growth {
-    fn of(base: &Configuration, candidate: &Configuration) -> Self {
-        Self {
-            gained: candidate.entries().saturating_sub(base.entries()),
-            room: LIST_ENTRIES.figure.saturating_sub(base.entries()),
-        }
+    /// Growth from one number to another, with this limit.
+    fn of([old, new]: [usize; 2], limit: &Limit) -> Self {
+        Self { gained: new.saturating_sub(old), room: limit.figure.saturating_sub(old) }
     }
 
     fn is_small(self) -> bool {

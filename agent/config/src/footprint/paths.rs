@@ -1,12 +1,12 @@
-//! Sets of paths that are read and written, as one tree.
+//! Sets of paths that are read and written, as one tree, and sets of other things.
 
 use std::collections::BTreeMap;
 
 use crate::instance::{Keys, Step};
 use crate::schema::NodeId;
 
-/// Use of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Use of a path, or of another thing. The second one is the stronger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Access {
     Read,
     Write,
@@ -87,7 +87,8 @@ impl TouchedPaths {
         // Two that only read have nothing to look for.
         !conflict
             && (!self.writes_within && !other.writes_within
-                || are_clear(&self.nodes, &other.nodes) && are_clear(&self.entries, &other.entries))
+                || all_in_both(&self.nodes, &other.nodes, Self::keeps_clear_of)
+                    && all_in_both(&self.entries, &other.entries, Self::keeps_clear_of))
     }
 
     fn is_touched(&self) -> bool {
@@ -95,8 +96,36 @@ impl TouchedPaths {
     }
 }
 
-/// Compares what both have, by the keys of the smaller one.
-fn are_clear<K: Ord>(one: &BTreeMap<K, TouchedPaths>, other: &BTreeMap<K, TouchedPaths>) -> bool {
+/// True when `check` holds for the values of all keys that both have, by the keys of the smaller one.
+fn all_in_both<K: Ord, V>(
+    one: &BTreeMap<K, V>,
+    other: &BTreeMap<K, V>,
+    check: impl Fn(&V, &V) -> bool,
+) -> bool {
     let (few, many) = if one.len() <= other.len() { (one, other) } else { (other, one) };
-    few.iter().all(|(key, mine)| many.get(key).is_none_or(|theirs| mine.keeps_clear_of(theirs)))
+    few.iter().all(|(key, mine)| many.get(key).is_none_or(|theirs| check(mine, theirs)))
+}
+
+/// Things without parts that are read or written.
+#[derive(Clone, Debug)]
+pub(super) struct TouchedItems<K>(BTreeMap<K, Access>);
+
+impl<K> Default for TouchedItems<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord> TouchedItems<K> {
+    pub(super) fn add(&mut self, item: K, access: Access) {
+        let present = self.0.entry(item).or_insert(access);
+        *present = access.max(*present);
+    }
+
+    /// True when nothing that one of them writes is read or written by the other.
+    pub(super) fn keeps_clear_of(&self, other: &Self) -> bool {
+        all_in_both(&self.0, &other.0, |mine, theirs| {
+            (mine, theirs) == (&Access::Read, &Access::Read)
+        })
+    }
 }

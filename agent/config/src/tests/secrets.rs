@@ -33,7 +33,7 @@ impl SecretKeeper for Lengths {
     }
 }
 
-fn edit_with(request: &str) -> Edit {
+pub(super) fn edit_with(request: &str) -> Edit {
     Edit { keeper: SecretKeeperHandle::new(Arc::new(Lengths)), ..edit(request) }
 }
 
