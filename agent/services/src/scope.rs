@@ -67,13 +67,13 @@ impl Scope {
         Self { component: Some(names), vars: component.vars.0.clone(), ..self.clone() }
     }
 
-    /// With the opaque values of the instance, which variables hide.
+    /// With the opaque values of the instance, which hide variables.
     #[must_use]
     pub(crate) fn with_opaque(&self, opaque: Vec<(SmolStr, TemplateValue)>) -> Self {
         Self { opaque, ..self.clone() }
     }
 
-    /// With one more variable, which hides others of its name.
+    /// With one more variable, which hides those above it.
     #[must_use]
     pub(crate) fn with(&self, name: &str, value: TemplateValue) -> Self {
         let mut scope = self.clone();
@@ -87,8 +87,8 @@ impl Scope {
 
     /// Everything by its name.
     pub(crate) fn names(&self) -> Vec<(SmolStr, TemplateValue)> {
-        let mut names = self.opaque.clone();
-        names.extend(self.vars.iter().cloned());
+        let mut names = self.vars.clone();
+        names.extend(self.opaque.iter().cloned());
         names.push(("params".into(), self.params.clone()));
         names.push(("service".into(), self.service.clone()));
         names.extend(self.component.clone().map(|it| ("component".into(), it)));

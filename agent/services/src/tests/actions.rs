@@ -165,10 +165,12 @@ fn actions_are_stored() {
     }
 }
 
-/// A box whose state `attached` saves what its probe received, and whose state `sized` puts it out.
+/// A box whose state `attached` saves what its probe received, and whose state `sized` puts it out. The tree has a variable of
+/// the same name, which is second.
 fn saving() -> Configuration {
     let ping = PING.replace("SYNC", "sync = true, save = { share = \"result.received\" }");
-    let outline = PORT.replace("GATE", "");
+    let outline =
+        PORT.replace("GATE", "").replace("create =", "vars = { share = \"9\" }\ncreate =");
     let line = format!("name = \"attached\"\n  action = {ping}");
     let outline = outline.replace("name = \"attached\"", &line);
     let size = "interface {{ component.name }}\n  mtu {{ 1000 + share * 100 }}\n";
@@ -179,6 +181,7 @@ fn saved(configuration: &Configuration) -> String {
     format!("{:?}", configuration.layers().book.get(&acme()).unwrap().saved)
 }
 
+// proves sv.B46, sv.B48
 #[test]
 fn values_that_an_action_saves_are_names_in_later_states() {
     let done = ended(&set(&saving(), ACME), 4);
