@@ -41,7 +41,11 @@ impl Models {
     /// # Errors
     /// When the modules cannot be compiled, see [`Schema::with_modules`], or their nodes cannot be told apart in stored
     /// rows.
-    pub fn with_modules(&self, origin: Origin, modules: &[YangModule]) -> Result<Self, ModelsError> {
+    pub fn with_modules(
+        &self,
+        origin: Origin,
+        modules: &[YangModule],
+    ) -> Result<Self, ModelsError> {
         self.with_schema(self.schema(origin).with_modules(modules)?)
     }
 

@@ -63,7 +63,8 @@ mod tests {
     #[test]
     fn rules_of_appended_modules_are_evaluated() {
         let module = YangModule { name: "rules".into(), text: MODULE.into() };
-        let validator = Schema::native().unwrap().with_modules(&[module]).unwrap().validator().unwrap();
+        let validator =
+            Schema::native().unwrap().with_modules(&[module]).unwrap().validator().unwrap();
         for (things, breaks) in [
             (r#"[{"name":"a","colour":"red","shade":"dark","like":"a"}]"#, ""),
             (r#"[{"name":"red","colour":"red"}]"#, "Must"),

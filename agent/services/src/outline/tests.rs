@@ -73,6 +73,7 @@ fn what_is_no_toml_or_has_unknown_names_is_refused_with_its_place() {
     );
 }
 
+// proves sv.B2
 #[test]
 fn header_and_shape_are_checked() {
     let named = |name: &str, version: &str| {

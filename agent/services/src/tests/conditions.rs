@@ -80,6 +80,7 @@ fn fails(condition: &str, want: &str) {
     assert!(error.starts_with("service.toml line 7: ") && error.contains(want), "{error}");
 }
 
+// proves sv.B21
 #[test]
 fn conditions_combine_values_of_the_ground_and_of_state() {
     check("state('STATUS', params.port) == 'UP'", true, &["state native eth1"]);

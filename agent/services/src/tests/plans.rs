@@ -197,7 +197,7 @@ fn a_closed_gate_stops_its_component_until_it_opens() {
     assert_eq!((made(&opened), plan(&opened)), (SIZED.to_owned(), ALL_READY.to_owned()));
 }
 
-// proves sv.B57, sv.B61
+// proves sv.B51, sv.B57, sv.B61
 #[test]
 fn a_gate_that_closes_backs_its_state_out_unless_it_is_sticky() {
     let ready = settle(&set(&gated(LINK_UP, UP), ACME), &UP);

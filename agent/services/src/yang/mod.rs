@@ -249,8 +249,8 @@ impl ModuleCheck<'_> {
         let schemas = [&self.models.native, &self.models.openconfig];
         let mut known = schemas.iter().flat_map(|schema| schema.modules());
         // The same module twice is a second package of the type, which is said elsewhere.
-        let owner = known
-            .find(|(_, it)| it.namespace == statement.argument && it.name != module.argument);
+        let owner =
+            known.find(|(_, it)| it.namespace == statement.argument && it.name != module.argument);
         if let Some((_, owner)) = owner {
             let reason = format!("the namespace is that of the module `{}`", owner.name);
             self.fail(statement, reason);
