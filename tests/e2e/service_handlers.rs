@@ -168,12 +168,31 @@ async fn a_handler_that_is_killed_during_a_set_refuses_it_at_once_and_others_go_
     assert!(!config.contains("acme"), "{config}");
 }
 
+// proves sv.A21
 #[tokio::test]
-async fn what_a_handler_has_read_is_asked_again_when_it_has_changed_meanwhile() {
+async fn a_handler_has_no_more_time_than_the_client_waits() {
+    let on = ServedBox::start(OUTLINE).await;
+    let mut handler = HandlerProcess::python(&on.socket, &[("THINK", "60")]).await;
+    // The first request checks the password, which takes its time.
+    let request = [&["--timeout", "8s"][..], &set(ACME, PARAMS)].concat();
+    let refused = on.gnmic.refused(&request).await;
+    assert!(
+        refused.contains("DeadlineExceeded") && refused.contains("did not answer in time"),
+        "{refused}"
+    );
+    handler.heard("abort").await;
+    assert_eq!(on.master(), None);
+}
+
+#[tokio::test]
+async fn a_handler_is_asked_again_when_what_it_has_read_has_changed_meanwhile() {
     let on = ServedBox::start(OUTLINE).await;
     let variables = [("THINK", "2"), ("READ", "1")];
     let mut handler = HandlerProcess::python(&on.socket, &variables).await;
+    let status = || on.net.ip_json("link show dev eth1")[0]["operstate"].clone();
+    on.net.ip("link set eth1 up");
     on.net.ip("link set peer1 up");
+    eventually("the port is up", || status() == "UP").await;
     let request = set(ACME, PARAMS);
     let made = on.gnmic.run(&request);
     tokio::pin!(made);
@@ -181,9 +200,9 @@ async fn what_a_handler_has_read_is_asked_again_when_it_has_changed_meanwhile() 
         _ = &mut made => panic!("the handler thinks"),
         _ = handler.heard("read") => {}
     }
-    // The status changes after the handler has read it, and before the answer is used or after: both end well.
     on.net.ip("link set peer1 down");
-    made.await;
+    // The first question was asked before its answer was read.
+    tokio::join!(made, handler.heard("services_commit"));
     assert_eq!(on.master().as_deref(), Some("br0"));
 }
 

@@ -18,7 +18,7 @@ use holdfast_config::CancelToken;
 use holdfast_config::services::{Answers, CallPlace, HandlerAnswer, HandlerCall, NeededCalls};
 use holdfast_security::acctz::secrets;
 use holdfast_store::Ticket;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::CommitError;
 use super::box_state::ObservedBox;
@@ -28,6 +28,8 @@ use super::task::{CoreTask, JobResult};
 
 /// Number of times that one change asks for the work of one state. What the answer depends on has changed after each.
 const MAX_ROUNDS: usize = 2;
+/// Time that the rest of a change and its answer need before the deadline of the client.
+const ANSWER_TIME: Duration = Duration::from_millis(500);
 /// Time between two looks for a client that has gone while handlers think.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -54,6 +56,8 @@ pub struct HandlerQuestion {
     /// Name of the kind of change.
     pub cause: &'static str,
     pub is_dry_run: bool,
+    /// Time at which the answers are too late for the client of the change.
+    pub deadline: Option<Instant>,
 }
 
 /// Answers to the calls of one question.
@@ -145,6 +149,7 @@ impl CoreTask {
             trace: author.trace,
             cause: commit.reply.name(),
             is_dry_run: commit.reply.is_dry_run(),
+            deadline: commit.options.deadline.and_then(|at| at.checked_sub(ANSWER_TIME)),
         });
         let (ticket, cancel) = (commit.ticket, commit.cancel.clone());
         self.jobs.push(answered(ticket, reply, cancel));

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use smol_str::SmolStr;
+use tokio::time::Instant;
 
 use super::follow_up::FollowUp;
 
@@ -20,6 +21,8 @@ pub struct CommitOptions {
     pub election: Option<Election>,
     /// Name that the client gives the change in logs and histories.
     pub trace: Option<SmolStr>,
+    /// Time until which the client waits for the answer.
+    pub deadline: Option<Instant>,
     /// Report of what follows the commit, if a client waits for it.
     pub follow_up: Option<FollowUp>,
 }

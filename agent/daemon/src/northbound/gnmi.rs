@@ -9,8 +9,10 @@ use holdfast_proto::gnmi::{
     CapabilityRequest, CapabilityResponse, GetRequest, GetResponse, SetRequest, SetResponse,
     SubscribeRequest,
 };
+use tokio::time::Instant;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::deadline::deadline_of;
 use super::reads::ReadPool;
 use super::subscribe::sampler::Sampler;
 use super::subscribe::{self, IgnoredSubscriptions, SubscriberContext, Updates};
@@ -77,9 +79,12 @@ impl<D: Datastore> GNmi for GnmiService<D> {
         let caller = Caller::authenticated(&request)?;
         caller.require_admin("gNMI Set")?;
         let rights = self.rights(&caller);
-        let trace = trace_of(request.metadata());
-        let request = request.into_inner();
-        let answer = set::set(self.core(), &caller, (rights.clone(), trace), request).await;
+        let own = set::RequestOptions {
+            rights: rights.clone(),
+            trace: trace_of(request.metadata()),
+            deadline: deadline_of(request.metadata(), Instant::now()),
+        };
+        let answer = set::set(self.core(), &caller, own, request.into_inner()).await;
         self.publish_new_counters(rights.as_deref()).await;
         Ok(Response::new(answer?))
     }

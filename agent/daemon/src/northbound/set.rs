@@ -13,6 +13,7 @@ use holdfast_core::{CommitError, Datastore, FollowUp, Intent};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnmi::update_result;
 use smol_str::SmolStr;
+use tokio::time::Instant;
 
 use super::encoding::{self, SetValue};
 use super::extensions::{SetExtensions, plan, wait};
@@ -20,10 +21,20 @@ use super::path::{Access, JoinedPath, Prefix};
 use super::status::Refusal;
 use crate::gnsi::pathz::{PathPermissions, Scope};
 
+/// What a request has beside its message.
+#[derive(Debug, Default)]
+pub(super) struct RequestOptions {
+    /// Rights on paths; `None` where no policy restricts them.
+    pub(super) rights: Option<Arc<PathPermissions>>,
+    pub(super) trace: Option<SmolStr>,
+    /// Time until which the client waits.
+    pub(super) deadline: Option<Instant>,
+}
+
 pub(super) async fn set(
     core: &impl Datastore,
     caller: &Caller,
-    (rights, trace): (Option<Arc<PathPermissions>>, Option<SmolStr>),
+    RequestOptions { rights, trace, deadline }: RequestOptions,
     request: gnmi::SetRequest,
 ) -> Result<gnmi::SetResponse, Refusal> {
     let wishes = SetExtensions::read(&request.extension)?;
@@ -31,7 +42,7 @@ pub(super) async fn set(
     let much = count(&request) > parallel::FEW;
     let (mut edit, origins) = beside_others(much, || read_edit(&prefix, &request))?;
     let SetExtensions { mut options, dry_run, wait } = wishes;
-    options.trace = trace;
+    (options.trace, options.deadline) = (trace, deadline);
     if let Some(rights) = &rights {
         admit(rights, dry_run, wait.is_some())?;
         edit.authorization = EditAuthorization::new(Arc::clone(rights) as Arc<dyn EditAuthorizer>);

@@ -279,7 +279,8 @@ impl Registry {
             return Err(failed(WorkFailureKind::Unavailable, "the handler was lost"));
         }
         let (answer_tx, answer_rx) = oneshot::channel();
-        let (deadline_tx, deadline_rx) = watch::channel(now + WORK_TIME);
+        let bounded = |at: Instant| question.deadline.map_or(at, |deadline| deadline.min(at));
+        let (deadline_tx, deadline_rx) = watch::channel(bounded(now + WORK_TIME));
         let open = |call: &HandlerCall| OpenCall {
             call: call.clone(),
             claim: Claim::default(),
@@ -290,7 +291,7 @@ impl Registry {
             calls: calls.iter().map(open).collect(),
             answer_tx: Some(answer_tx),
             deadline_tx,
-            latest: now + MOST_WORK_TIME,
+            latest: bounded(now + MOST_WORK_TIME),
         };
         if let Some(transaction) = self.transactions.get_mut(&tid) {
             transaction.parts.insert(id, part);

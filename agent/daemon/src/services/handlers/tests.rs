@@ -220,6 +220,24 @@ async fn a_handler_has_its_time_and_may_ask_for_more() {
     assert_eq!(kind, WorkFailureKind::Late);
 }
 
+// proves sv.A21
+#[tokio::test]
+async fn the_deadline_of_the_client_bounds_the_time_of_a_handler() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let deadline = Some(Instant::now() + Duration::from_secs(10));
+    let options = CommitOptions { deadline, ..CommitOptions::default() };
+    let late = set_with(&agent, ACME, ETH1, options);
+    let (tid, _) = handler.commit().await;
+    handler.say_more(tid, 100).await;
+    agent.pass(Duration::from_secs(9)).await;
+    assert!(!late.is_finished());
+    agent.pass(Duration::from_millis(600)).await;
+    let (kind, text) = failure(late.await.unwrap());
+    assert_eq!(kind, WorkFailureKind::Late, "{text}");
+    assert!(Some(Instant::now()) < deadline, "the client still waits");
+}
+
 // proves sv.A44
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_is_silent_or_gone_has_its_calls_fail() {
