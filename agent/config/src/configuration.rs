@@ -1,5 +1,6 @@
 //! One immutable version of the configuration: all layers, and their union.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::claims::{ClaimError, Claims, ServiceTag};
@@ -14,7 +15,7 @@ use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
 use crate::services::{
-    Ground, NeededCalls, Services, Surroundings, Unanswered, WalkOutcome, WalkRequest,
+    Ground, NeededCalls, Reads, Services, Surroundings, Unanswered, WalkOutcome, WalkRequest,
 };
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
@@ -31,6 +32,8 @@ pub struct Configuration {
     services: Option<Arc<dyn Services>>,
     /// State that walks see, for the time of an examination.
     surroundings: Surroundings,
+    /// Instances that were walked for this version, with what they read.
+    walks: Arc<BTreeMap<ServiceTag, Reads>>,
     /// Factory configuration, the base of union_replace. All of it is marked [`LeafMark::Factory`].
     factory: Tree<LeafMark>,
     /// Some leaf of client native may stem from the factory. Once true it stays true.
@@ -59,6 +62,7 @@ impl Configuration {
             ground,
             services: None,
             surroundings: Surroundings::default(),
+            walks: Arc::default(),
             factory: Tree::new(),
             has_factory,
             entries,
@@ -146,15 +150,22 @@ impl Configuration {
         if !self.has_services() && layers.claims().is_empty() {
             let old = (&self.layers, &self.images);
             let (images, problems, work) = unite(&self.models, old, &layers, cancel);
-            let ground = images.clone();
-            return (Self { layers, images, ground, entries, work, ..self.clone() }, problems);
+            let (ground, walks) = (images.clone(), Arc::default());
+            return (
+                Self { layers, images, ground, walks, entries, work, ..self.clone() },
+                problems,
+            );
         }
         let old = (&self.layers.without_claims(), &self.ground);
         let without = layers.without_claims();
         let (mut ground, mut problems, mut work) = unite(&self.models, old, &without, cancel);
+        let mut walks = BTreeMap::new();
         if problems.is_empty() && !cancel.is_cancelled() {
             let before = layers.clone();
-            problems = self.walk(&ground, &mut layers);
+            match self.walk(&ground, &mut layers) {
+                Ok(reads) => walks = reads,
+                Err(found) => problems = found,
+            }
             entries = entries_after(entries, &before, &layers);
         }
         let mut images = ground.clone();
@@ -170,7 +181,8 @@ impl Configuration {
         if layers.claims().is_empty() {
             ground = images.clone();
         }
-        (Self { layers, images, ground, entries, work, ..self.clone() }, problems)
+        let walks = Arc::new(walks);
+        (Self { layers, images, ground, walks, entries, work, ..self.clone() }, problems)
     }
 
     /// True when there are types of services, or claims of instances.
@@ -233,9 +245,18 @@ impl Configuration {
         Self { surroundings, ..self }
     }
 
-    /// Has the instances walked that differ in a new ground, and joins their claims.
-    fn walk(&self, ground: &Images, layers: &mut Layers) -> Vec<Problem> {
-        let Some(services) = &self.services else { return Vec::new() };
+    /// Instances that were walked for this version, each with what it read.
+    pub(crate) fn walks(&self) -> &BTreeMap<ServiceTag, Reads> {
+        &self.walks
+    }
+
+    /// Has the instances walked that differ in a new ground, and joins their claims. Returns what they read.
+    fn walk(
+        &self,
+        ground: &Images,
+        layers: &mut Layers,
+    ) -> Result<BTreeMap<ServiceTag, Reads>, Vec<Problem>> {
+        let Some(services) = &self.services else { return Ok(BTreeMap::new()) };
         let outcome = services.walk(&WalkRequest {
             old: &Ground(self.ground.clone()),
             new: &Ground(ground.clone()),
@@ -244,23 +265,25 @@ impl Configuration {
             surroundings: &self.surroundings,
         });
         if !outcome.failures.is_empty() {
-            return outcome.failures.into_iter().map(Problem::Work).collect();
+            return Err(outcome.failures.into_iter().map(Problem::Work).collect());
         }
         if !outcome.calls.is_empty() {
             let (calls, ground) = (outcome.calls, Ground(ground.clone()));
-            return vec![Problem::Unanswered(Unanswered(Arc::new(NeededCalls { calls, ground })))];
+            let needed = Arc::new(NeededCalls { calls, ground });
+            return Err(vec![Problem::Unanswered(Unanswered(needed))]);
         }
         if !outcome.claims.is_empty() {
             match layers.claims().replaced(&self.models, outcome.claims) {
                 Ok(claims) => layers.set_claims(claims),
                 Err(ClaimError::Disagreements(found)) => {
-                    return found.into_iter().map(Box::new).map(Problem::Disagreement).collect();
+                    let found = found.into_iter().map(Box::new);
+                    return Err(found.map(Problem::Disagreement).collect());
                 }
-                Err(ClaimError::Limit(error)) => return vec![Problem::Limit(error)],
+                Err(ClaimError::Limit(error)) => return Err(vec![Problem::Limit(error)]),
             }
         }
         outcome.plans.into_iter().for_each(|change| layers.book.set(change));
-        Vec::new()
+        Ok(outcome.reads)
     }
 
     /// Sets the types of services. The claims of their instances stay as they are until the instances differ.
@@ -307,6 +330,7 @@ impl Configuration {
             models: from.models.clone(),
             services: from.services.clone(),
             surroundings: from.surroundings.clone(),
+            walks: Arc::default(),
             layers,
             images,
             ground,

@@ -128,19 +128,17 @@ impl Intent {
     /// # Errors
     /// When the change cannot be applied, or its result contradicts itself.
     pub fn apply(&self, old: &Configuration) -> Result<(Configuration, Footprint), EditErrors> {
+        let of_edit = |(new, scope): (Configuration, EditScope)| {
+            let footprint = Footprint::of(old, &new, &scope);
+            (new, footprint)
+        };
+        let without_scope = |new| of_edit((new, EditScope::default()));
         let new = match self {
-            Self::Edit(edit) => {
-                let (new, scope) = old.examined(edit)?;
-                let footprint = Footprint::of(old, &new, &scope);
-                return Ok((new, footprint));
+            Self::Edit(edit) | Self::Resurrect { edit, .. } => {
+                return old.examined(edit).map(of_edit);
             }
-            Self::Lease(ports) => {
-                let new = old.leased(ports)?;
-                let footprint = Footprint::of(old, &new, &EditScope::default());
-                return Ok((new, footprint));
-            }
-            Self::Walk(_) => old.walked()?,
-            Self::Resurrect { edit, .. } => old.examined(edit)?.0,
+            Self::Lease(ports) => return old.leased(ports).map(without_scope),
+            Self::Walk(_) => return old.walked().map(without_scope),
             Self::Package { services, models, .. } => {
                 let new = old.with_models(Arc::clone(models));
                 new.with_services(Some(Arc::clone(services)))

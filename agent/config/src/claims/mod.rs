@@ -215,9 +215,13 @@ impl Claims {
         if !found.is_empty() {
             return Err(ClaimError::Disagreements(found));
         }
-        let leaves = claims.native.leaves + claims.openconfig.leaves;
-        CLAIMED_LEAVES.check(leaves).map_err(ClaimError::Limit)?;
+        CLAIMED_LEAVES.check(claims.leaves()).map_err(ClaimError::Limit)?;
         Ok(claims)
+    }
+
+    /// Number of leaves of both layers, keys included.
+    pub(crate) fn leaves(&self) -> usize {
+        self.native.leaves + self.openconfig.leaves
     }
 
     /// Registers the content of a claim, sharing memory with its content before.

@@ -22,7 +22,10 @@
 //! | a delete or replace in an entry that the factory knows (its ports come back by themselves) | the outermost entry, read |
 //! | something on a link with leased addresses differs (an address there hides leases) | the link, written |
 //! | leases differ | their links, read |
-//! | entries are gained, as far as all of those under way could come near [`LIST_ENTRIES`] |
+//! | an instance of a service is walked | its entry and its service plan, read, and written if the plan differs |
+//! | the walk reads the configuration, or whether another instance is ready | this pattern, or that plan, read |
+//! | a claim differs | the entries in which it does, written, whoever else holds them |
+//! | entries are gained, as far as all of those under way could come near [`LIST_ENTRIES`]; leaves of claims likewise |
 //! | a line of CLI text names a node | the leaf or entry that it makes as for an update, what `no` names as for a delete |
 //! | a replace by CLI text, or a union_replace without native paths | the whole of the layers that it starts anew, read |
 //! | a secret of a user differs | the user, and all secrets as one [`Part`], written: the files of the box have several users |
@@ -35,17 +38,19 @@
 //! and a missed one is a wrong result, so whatever is in doubt is a conflict.
 
 mod paths;
+mod services;
 mod walk;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::claims::ServiceTag;
 use crate::cli::{Statement, StatementAction};
 use crate::configuration::Configuration;
 use crate::edit::native_user;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark};
-use crate::limits::{LIST_ENTRIES, Limit};
+use crate::limits::{CLAIMED_LEAVES, LIST_ENTRIES, Limit};
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::Origin;
@@ -67,7 +72,11 @@ pub struct Footprint {
     /// OpenConfig paths without native counterparts.
     unmapped: TouchedPaths,
     parts: TouchedItems<Part>,
+    /// Service plans, by the names of their instances.
+    plans: TouchedItems<ServiceTag>,
     growth: Growth,
+    /// The same of leaves of claims.
+    claim_growth: Growth,
 }
 
 /// A part of the configuration that is in no tree.
@@ -79,7 +88,7 @@ pub(crate) enum Part {
     Secrets,
 }
 
-/// Entries that a change adds, and the number that there was room for.
+/// Entries or leaves that a change adds, and the number that there was room for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Growth {
     gained: usize,
@@ -149,16 +158,16 @@ impl Footprint {
     pub fn of(base: &Configuration, candidate: &Configuration, scope: &EditScope) -> Self {
         let (old, new) = (base.layers(), candidate.layers());
         let alone = !old.has_same_boot(new)
-            || !old.claims().is_same(new.claims())
-            || !old.book.is_same(&new.book)
             || !base.factory().is_same(candidate.factory())
             || !Arc::ptr_eq(base.shared_models(), candidate.shared_models());
         if alone {
             return Self::everything();
         }
         let models = base.models();
+        let leaves = [old, new].map(|layers| layers.claims().leaves());
         let mut footprint = Self {
             growth: Growth::of([base, candidate].map(Configuration::entries), &LIST_ENTRIES),
+            claim_growth: Growth::of(leaves, &CLAIMED_LEAVES),
             ..Self::default()
         };
         for layer in LayerKey::ALL {
@@ -169,7 +178,13 @@ impl Footprint {
             }
         }
         footprint.add_native(models, base.effective(), candidate.effective());
+        if !old.claims().is_empty() || !new.claims().is_empty() {
+            let [before, after] = [base, candidate].map(Configuration::ground);
+            footprint.add_native(models, before.effective(), after.effective());
+        }
         footprint.add_scope(base, scope);
+        footprint.add_walks(candidate);
+        footprint.add_claims(models, old, new);
         footprint.add_parts(models, old, new);
         footprint.add_leases(models, base, candidate);
         footprint
@@ -187,9 +202,11 @@ impl Footprint {
         !self.everything
             && !other.everything
             && self.growth.keeps_clear_of(other.growth)
+            && self.claim_growth.keeps_clear_of(other.claim_growth)
             && self.native.keeps_clear_of(&other.native)
             && self.unmapped.keeps_clear_of(&other.unmapped)
             && self.parts.keeps_clear_of(&other.parts)
+            && self.plans.keeps_clear_of(&other.plans)
     }
 
     /// Adds what differs between two native trees.

@@ -82,7 +82,7 @@ fn settle(mut configuration: Configuration, state: &FixedBox) -> Configuration {
 }
 
 /// Checks that the owners of each object are those whose claims have to do with it.
-fn check_owners(configuration: &Configuration) {
+pub(super) fn check_owners(configuration: &Configuration) {
     let (models, claims) = (configuration.models(), configuration.layers().claims());
     let mut owners = BTreeMap::<_, BTreeSet<ServiceTag>>::new();
     for (key, claim) in claims.iter() {

@@ -11,6 +11,7 @@ mod packages;
 mod parameters;
 mod plans;
 mod ready;
+mod side_by_side;
 mod trees;
 mod types;
 mod watch;

@@ -128,10 +128,7 @@ impl Walk<'_> {
         let surroundings = self.request.surroundings;
         let found = surroundings.answers.get(&call, surroundings.is_lenient);
         match found.filter(|answer| self.is_current(answer)) {
-            Some(HandlerAnswer::Done(work)) => {
-                work.reads.iter().for_each(|(read, _)| drop(self.facts.read(read)));
-                return Ok(Some(work.clone()));
-            }
+            Some(HandlerAnswer::Done(work)) => return Ok(Some(work.clone())),
             Some(HandlerAnswer::Failed { kind, text }) => {
                 return Err(call_error(part, outline, (work_error_kind(*kind), text)));
             }
@@ -149,11 +146,10 @@ impl Walk<'_> {
         Err(call_error(part, outline, (WorkErrorKind::Unavailable, text)))
     }
 
-    /// True while what the handler has read for an answer is the same.
+    /// True while what the handler has read for an answer is the same. The walk reads it, too.
     fn is_current(&self, answer: &HandlerAnswer) -> bool {
         let HandlerAnswer::Done(work) = answer else { return true };
-        let state = self.request.surroundings.state.as_deref();
-        work.reads.iter().all(|(read, values)| read.values(self.request.new, state) == *values)
+        work.reads.iter().all(|(read, values)| self.facts.read(read) == *values)
     }
 
     fn handler_call(
