@@ -107,6 +107,24 @@ async fn a_handler_in_python_makes_what_an_instance_asks_for() {
     assert!(on.net.find_link("br0").is_none());
 }
 
+// proves sv.J20
+#[tokio::test]
+async fn a_start_asks_no_handler_for_what_is_as_it_was() {
+    let mut on = ServedBox::start(OUTLINE).await;
+    let mut handler = HandlerProcess::python(&on.socket, &[]).await;
+    update(&on.gnmic, ACME, PARAMS).await;
+    handler.heard("closed").await;
+    on.agent.kill();
+    on.agent.restart().await;
+    let gnmic = Gnmic::for_admin(&on.agent);
+    let mut again = HandlerProcess::python(&on.socket, &[]).await;
+    // The first call that it hears is that of a change.
+    update(&gnmic, ACME, r#"{"bridge": "br7"}"#).await;
+    let work = again.heard("services_commit").await;
+    assert!(work.contains("br7"), "{work}");
+    assert_eq!(on.master().as_deref(), Some("br7"));
+}
+
 #[tokio::test]
 async fn a_handler_in_go_makes_what_an_instance_asks_for() {
     let on = ServedBox::start(OUTLINE).await;

@@ -8,13 +8,15 @@ use super::PLAN_CODE;
 use super::bytes::{self, RowReader};
 use crate::claims::ServiceTag;
 use crate::services::{
-    ActionCall, ActionPhase, ActionPlan, ActionProgress, BackTrack, ComponentPlan, InstanceRecord,
-    LogLine, ServicePlan, StatePlan,
+    ActionCall, ActionPhase, ActionPlan, ActionProgress, AnswerInput, BackTrack, ComponentPlan,
+    InstanceRecord, LogLine, Plane, ReadInput, ServicePlan, StatePlan,
 };
 use crate::value::Value;
 
 /// Form of the rows, the first item of each.
-const FORM: u64 = 3;
+const FORM: u64 = 4;
+/// The form whose states lack what the answers of their handlers depended on.
+const WITHOUT_ANSWERS: u64 = 3;
 /// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque and saved values and the record.
 const EARLIER_FORMS: [u64; 2] = [1, 2];
 
@@ -79,7 +81,8 @@ fn component(component: &ComponentPlan) -> Value {
 }
 
 fn state(state: &StatePlan) -> Value {
-    let StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque } = state;
+    let StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque, answer } =
+        state;
     Value::List(Arc::new([
         Value::Str(name.clone()),
         Value::Bool(*is_reached),
@@ -88,7 +91,15 @@ fn state(state: &StatePlan) -> Value {
         Value::Uint(*since_ns),
         action.as_ref().map_or(Value::Empty, self::action),
         Value::Str((&**opaque).into()),
+        answer.as_ref().map_or(Value::Empty, answer_input),
     ]))
+}
+
+fn answer_input(AnswerInput { call, reads }: &AnswerInput) -> Value {
+    let read = |ReadInput { plane, path, values }: &ReadInput| {
+        [Value::Bool(*plane == Plane::State), Value::Str((&**path).into()), Value::Uint(*values)]
+    };
+    Value::List([Value::Uint(*call)].into_iter().chain(reads.iter().flat_map(read)).collect())
 }
 
 fn action(ActionPlan { id, phase, progress, attempts, since_ns, call }: &ActionPlan) -> Value {
@@ -133,7 +144,8 @@ pub(super) fn read(
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     let mut items = RowReader(value);
     let form = items.value()?;
-    if form != Value::Uint(FORM) && !EARLIER_FORMS.map(Value::Uint).contains(&form) {
+    let is_whole = [FORM, WITHOUT_ANSWERS].map(Value::Uint).contains(&form);
+    if !is_whole && !EARLIER_FORMS.map(Value::Uint).contains(&form) {
         return Ok(None);
     }
     let mut plan = ServicePlan {
@@ -143,7 +155,7 @@ pub(super) fn read(
         components: list(&items.value()?)?.iter().map(read_component).collect::<Result<_, _>>()?,
         ..ServicePlan::default()
     };
-    if form == Value::Uint(FORM) {
+    if is_whole {
         plan.saved = list(&items.value()?)?.chunks(2).map(read_saved).collect::<Result<_, _>>()?;
         plan.record = read_record(&items.value()?)?;
     }
@@ -203,15 +215,28 @@ fn read_state(value: &Value) -> Result<StatePlan, &'static str> {
     let [name, Value::Bool(is_reached), failure, waits_for, Value::Uint(since_ns)] = fields else {
         return Err(FIELDS);
     };
-    let (action, opaque) = match later {
-        [] => (None, "".into()),
-        [action] => (read_action(action)?, "".into()),
-        [action, opaque] => (read_action(action)?, text(opaque.clone())?.as_str().into()),
-        _ => return Err(FIELDS),
-    };
+    let [action, opaque, answer] = std::array::from_fn(|at| later.get(at));
+    let action = action.map(read_action).transpose()?.flatten();
+    let opaque = opaque.map_or(Ok(SmolStr::default()), |it| text(it.clone()))?;
+    let answer = answer.filter(|it| **it != Value::Empty).map(read_answer).transpose()?;
     let (failure, waits_for) = (read_optional(failure)?, read_optional(waits_for)?);
     let (name, is_reached, since_ns) = (text(name.clone())?, *is_reached, *since_ns);
-    Ok(StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque })
+    let opaque = opaque.as_str().into();
+    Ok(StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque, answer })
+}
+
+fn read_answer(value: &Value) -> Result<AnswerInput, &'static str> {
+    let [Value::Uint(call), reads @ ..] = list(value)? else { return Err(FIELDS) };
+    let read = |fields: &[Value]| match fields {
+        [Value::Bool(is_state), Value::Str(path), Value::Uint(values)] => Ok(ReadInput {
+            plane: if *is_state { Plane::State } else { Plane::Ground },
+            path: path.as_str().into(),
+            values: *values,
+        }),
+        _ => Err(FIELDS),
+    };
+    let reads = reads.chunks(3).map(read).collect::<Result<_, _>>()?;
+    Ok(AnswerInput { call: *call, reads })
 }
 
 fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {

@@ -5,12 +5,13 @@
 //! and what the handler has read.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use smol_str::SmolStr;
 
-use super::{Ground, LeafRead, WorkFailureKind};
+use super::{Ground, LeafRead, Plane, WorkFailureKind};
 use crate::claims::{Claim, ClaimKey};
 use crate::value::Value;
 
@@ -56,6 +57,44 @@ impl HandlerCall {
         };
         input(self) == input(other)
     }
+
+    /// Digest of what an answer depends on, but for what its handler reads.
+    pub fn input_digest(&self) -> u64 {
+        let Self { place: _, version, params, vars, opaque, own_opaque: _ } = self;
+        digest((version, params, vars, opaque))
+    }
+}
+
+/// What an answer depended on: while it is the same, the claim of the state counts, and its handler is not asked, also
+/// after a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerInput {
+    /// Digest of the input of the call.
+    pub call: u64,
+    /// Leaves that the handler has read.
+    pub reads: Vec<ReadInput>,
+}
+
+/// Leaves of one path that a handler has read for an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadInput {
+    pub plane: Plane,
+    /// Path as a handler names it.
+    pub path: Arc<str>,
+    /// Digest of the values.
+    pub values: u64,
+}
+
+/// Digest of the values of a read.
+pub fn digest_of(values: &[Value]) -> u64 {
+    digest(values)
+}
+
+/// A digest of 64 bits. Should another version of the agent compute another one, handlers are asked once more.
+fn digest(content: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Answer of a handler, or the reason for which there is none.
@@ -120,6 +159,8 @@ pub struct Answers {
     /// Answers that were asked for on behalf of the change.
     own: OrdMap<CallPlace, Arc<(HandlerCall, HandlerAnswer)>>,
     served: Arc<BTreeSet<ServedCall>>,
+    /// Each call is asked, whatever is known.
+    asks_all: bool,
 }
 
 impl Answers {
@@ -153,7 +194,12 @@ impl Answers {
     /// These without those of earlier changes: each call is asked.
     #[must_use]
     pub fn without_known(self) -> Self {
-        Self { known: OrdMap::new(), ..self }
+        Self { known: OrdMap::new(), asks_all: true, ..self }
+    }
+
+    /// True when each call is asked, although its answer is known or stored.
+    pub fn asks_all(&self) -> bool {
+        self.asks_all
     }
 
     /// The answer to a call. A failure of an earlier change counts `with_failures` alone.

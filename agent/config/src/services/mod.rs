@@ -16,8 +16,9 @@ pub use self::action::{
     ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionUpdate, CallRef,
 };
 pub use self::handlers::{
-    Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline,
-    HandlerRefusal, HandlerWork, NeededCalls, ServedCall, Unanswered,
+    AnswerInput, Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall,
+    HandlerOutline, HandlerRefusal, HandlerWork, NeededCalls, ReadInput, ServedCall, Unanswered,
+    digest_of,
 };
 pub use self::plan::{
     BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,

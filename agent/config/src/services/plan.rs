@@ -11,6 +11,7 @@ use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use super::action::{ActionPlan, CallRef};
+use super::handlers::AnswerInput;
 use super::record::InstanceRecord;
 use crate::claims::ServiceTag;
 
@@ -67,6 +68,8 @@ pub struct StatePlan {
     pub action: Option<ActionPlan>,
     /// Values that its handler keeps with it: a JSON object, empty for none.
     pub opaque: Arc<str>,
+    /// What the answer depended on that its claim stems from, where a handler does its work.
+    pub answer: Option<AnswerInput>,
 }
 
 /// Status of a state, as readers see it.
@@ -80,7 +83,8 @@ pub enum StateStatus {
 impl StatePlan {
     pub fn new(name: SmolStr, now_ns: u64) -> Self {
         let (is_reached, failure, waits_for, action) = (false, None, None, None);
-        Self { name, is_reached, failure, waits_for, since_ns: now_ns, action, opaque: "".into() }
+        let (since_ns, opaque, answer) = (now_ns, "".into(), None);
+        Self { name, is_reached, failure, waits_for, since_ns, action, opaque, answer }
     }
 
     pub fn status(&self) -> StateStatus {

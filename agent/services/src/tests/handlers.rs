@@ -6,9 +6,11 @@ use holdfast_config::services::{
     Answers, CallPhase, EditContent, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, Plane,
     ServedCall, Services, Surroundings, WorkFailureKind,
 };
-use holdfast_config::{Claim, Configuration, EditCause, EditErrors, Value};
+use holdfast_config::{
+    Claim, Configuration, EditCause, EditErrors, Layers, Value, layer_rows_diff,
+};
 
-use super::plans::{ACME, UP, acme, box_of, types_with};
+use super::plans::{ACME, FixedBox, UP, acme, box_of, types_with};
 use super::types::{edit, made};
 use super::*;
 use crate::ServiceTypes;
@@ -123,11 +125,50 @@ fn a_walk_names_the_calls_that_it_needs_and_goes_on_with_their_answers() {
     let mut again = surroundings(known(served(), &call, done), true);
     again.due = BTreeSet::from([acme()]);
     assert_eq!(after.trial(&again).calls, []);
-    again.answers = served();
+    again.answers = served().without_known();
     let asked = after.trial(&again).calls;
-    assert_eq!(asked.len(), 1, "without the answer it is asked again");
+    assert_eq!(asked.len(), 1, "an operator has it asked again");
     assert_eq!(&*asked[0].own_opaque, "{\"mtu\":1450}");
     assert!(asked[0].has_same_input(&call));
+}
+
+/// The configuration as a start finds it.
+fn restarted(before: &Configuration, types: &Arc<ServiceTypes>) -> Configuration {
+    let rows = layer_rows_diff(before.models(), &Layers::new(), before.layers());
+    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
+    let (layers, _) = Layers::from_rows(before.models(), rows).unwrap();
+    let new = Configuration::new(Arc::clone(types.models()), layers);
+    new.with_services(Some(Arc::<ServiceTypes>::clone(types)))
+}
+
+// proves sv.J20
+#[test]
+fn after_a_start_a_handler_is_asked_where_something_differs_that_its_answer_depended_on() {
+    let types = types("fail", "");
+    let before = box_of(Arc::clone(&types));
+    let call = needed(&before, served(), ACME);
+    let mut read_by_handler = work(&types, 1450);
+    let path = "/interfaces/interface[name=eth1]/state/oper-status";
+    let read = types.readable("access", Plane::State, path).unwrap();
+    read_by_handler.reads = vec![(read, vec![Value::Str("UP".into())])];
+    let own = served().with_own([(call, HandlerAnswer::Done(read_by_handler))]);
+    let made_before = set_with(&before, own, ACME).unwrap();
+
+    let started = restarted(&made_before, &types);
+    let mut looked = surroundings(served(), true);
+    looked.due = BTreeSet::from([acme()]);
+    let outcome = started.trial(&looked);
+    assert_eq!((outcome.calls, outcome.claims.len()), (Vec::new(), 0), "nothing differs");
+    assert!(
+        !outcome.reads[&acme()].is_empty(),
+        "what the handler has read still wakes the instance"
+    );
+
+    let mut down = looked.clone();
+    down.state = Some(Arc::new(FixedBox { status: "DOWN", unapplied: None }));
+    assert_eq!(started.trial(&down).calls.len(), 1, "what it has read differs");
+    let changed = set_with(&started, served(), r#"update acme {"bridge":"br7"}"#).unwrap_err();
+    assert_eq!(changed.needed_calls().unwrap().calls.len(), 1, "a parameter differs");
 }
 
 #[test]

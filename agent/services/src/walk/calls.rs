@@ -3,20 +3,23 @@
 //! ```text
 //! work of a state, or leaving it
 //!    | an answer at hand counts         -> its claim and opaque values, or its verdict
+//!    | the state is reached, and what its answer depended on is the same -> it has what the answer gave
 //!    | a handler takes such calls       -> the call is noted, and the component goes no further
 //!    ` nobody does                      -> the state waits; a request is refused, unless the type defers
 //! ```
 //!
-//! An answer counts while the call has the same input, and what its handler has read is the same.
+//! An answer counts while the call has the same input, and what its handler has read is the same. Of an answer that is in
+//! force, digests of both are stored with the state, so a start of the agent asks nobody
+//! ([decision 034](../../../decisions/034-answers-that-are-stored.md)).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use holdfast_config::Claim;
 use holdfast_config::services::{
-    CallPhase, CallPlace, ComponentPlan, HandlerAnswer, HandlerCall, HandlerWork, ServicePlan,
-    StatePlan, WorkFailureKind,
+    AnswerInput, CallPhase, CallPlace, ComponentPlan, HandlerAnswer, HandlerCall, HandlerWork,
+    LeafRead, ReadInput, ServicePlan, StatePlan, WorkFailureKind, digest_of,
 };
+use holdfast_config::{Claim, Value};
 use minijinja::Value as TemplateValue;
 use smol_str::{SmolStr, format_smolstr};
 
@@ -69,11 +72,14 @@ impl Walk<'_> {
         part: &Component,
         outline: &StateOutline,
     ) -> Result<StateWork, WorkError> {
-        match self.answer(part, outline, CallPhase::Create)? {
-            Some(HandlerWork { claim, opaque, .. }) => {
-                if let Some(opaque) = opaque {
-                    self.change(part, &outline.name, |state| state.opaque = opaque);
-                }
+        let call = self.handler_call(part, outline, CallPhase::Create);
+        match self.answer(part, outline, &call)? {
+            Some(HandlerWork { claim, opaque, reads, .. }) => {
+                let answer = Some(self.answer_input(&call, &reads));
+                self.change(part, &outline.name, |state| {
+                    state.answer = answer;
+                    opaque.into_iter().for_each(|opaque| state.opaque = opaque);
+                });
                 Ok(StateWork::Output(Some(claim)))
             }
             None if self.is_asking(part) => Ok(StateWork::Open),
@@ -93,7 +99,8 @@ impl Walk<'_> {
         outline: &StateOutline,
     ) -> Result<LeaveVerdict, WorkError> {
         self.begin(part, &outline.name, "delete work");
-        Ok(match self.answer(part, outline, CallPhase::Delete)? {
+        let call = self.handler_call(part, outline, CallPhase::Delete);
+        Ok(match self.answer(part, outline, &call)? {
             Some(HandlerWork { keeps: Some(reason), .. }) => LeaveVerdict::Keep(reason),
             Some(_) => LeaveVerdict::Leave,
             None if self.is_asking(part) => LeaveVerdict::Open,
@@ -122,11 +129,10 @@ impl Walk<'_> {
         &mut self,
         part: &Component,
         outline: &StateOutline,
-        phase: CallPhase,
+        call: &HandlerCall,
     ) -> Result<Option<HandlerWork>, WorkError> {
-        let call = self.handler_call(part, outline, phase);
         let surroundings = self.request.surroundings;
-        let found = surroundings.answers.get(&call, surroundings.is_lenient);
+        let found = surroundings.answers.get(call, surroundings.is_lenient);
         match found.filter(|answer| self.is_current(answer)) {
             Some(HandlerAnswer::Done(work)) => return Ok(Some(work.clone())),
             Some(HandlerAnswer::Failed { kind, text }) => {
@@ -134,8 +140,12 @@ impl Walk<'_> {
             }
             None => {}
         }
-        if surroundings.may_ask && surroundings.answers.is_served(&call) {
-            self.calls.insert(call.place.clone(), call);
+        if let Some(work) = self.work_in_force(part, outline, call) {
+            work.reads.iter().for_each(|(read, _)| drop(self.facts.read(read)));
+            return Ok(Some(work));
+        }
+        if surroundings.may_ask && surroundings.answers.is_served(call) {
+            self.calls.insert(call.place.clone(), call.clone());
             return Ok(None);
         }
         let defers = self.instance.package.outline.missing_handler == MissingHandler::Defer;
@@ -144,6 +154,54 @@ impl Walk<'_> {
         }
         let text = "no handler is attached that does its work";
         Err(call_error(part, outline, (WorkErrorKind::Unavailable, text)))
+    }
+
+    /// The work that a reached state has from an answer, while what that depended on is the same.
+    fn work_in_force(
+        &self,
+        part: &Component,
+        outline: &StateOutline,
+        call: &HandlerCall,
+    ) -> Option<HandlerWork> {
+        if call.place.phase != CallPhase::Create || self.request.surroundings.answers.asks_all() {
+            return None;
+        }
+        let answer = {
+            let plan = self.own.plan();
+            let state = plan.component(&part.component_type, &part.name)?.state(&outline.name)?;
+            state.answer.clone().filter(|_| state.is_reached)?
+        };
+        if answer.call != call.input_digest() {
+            return None;
+        }
+        let mut reads = Vec::new();
+        for ReadInput { plane, path, values } in &answer.reads {
+            let read = self.instance.package.readable(*plane, path).ok()?;
+            let found = read.values(self.request.new, self.request.surroundings.state.as_deref());
+            if digest_of(&found) != *values {
+                return None;
+            }
+            reads.push((read, found));
+        }
+        let claim = self.request.claims.get(&call.place.state).cloned().unwrap_or_default();
+        Some(HandlerWork { claim, opaque: None, keeps: None, reads })
+    }
+
+    /// What an answer depends on. Each path of a read stands for itself.
+    fn answer_input(&self, call: &HandlerCall, reads: &[(LeafRead, Vec<Value>)]) -> AnswerInput {
+        let models = &self.instance.package.list.models;
+        let state = self.request.surroundings.state.as_deref();
+        let paths = reads.iter().flat_map(|(read, _)| {
+            read.patterns
+                .iter()
+                .map(|pattern| LeafRead { patterns: vec![pattern.clone()], ..read.clone() })
+        });
+        let input = |read: LeafRead| ReadInput {
+            plane: read.plane,
+            path: read.to_text(models).into(),
+            values: digest_of(&read.values(self.request.new, state)),
+        };
+        AnswerInput { call: call.input_digest(), reads: paths.map(input).collect() }
     }
 
     /// True while what the handler has read for an answer is the same. The walk reads it, too.

@@ -107,7 +107,7 @@ impl Walk<'_> {
         }
         self.change(part, &state, |state| {
             (state.is_reached, state.failure, state.waits_for) = (false, None, None);
-            (state.action, state.opaque) = (action, "".into());
+            (state.action, state.opaque, state.answer) = (action, "".into(), None);
         });
         Ok(true)
     }
