@@ -1,5 +1,7 @@
 //! Commits that run at the same time.
 
+mod services;
+
 use std::sync::Arc;
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
@@ -47,6 +49,18 @@ fn openconfig_mtu(port: &str, mtu: u32) -> Edit {
 fn delete(origin: Origin, path: &str) -> Edit {
     let target = EditTarget { origin, path: path.parse().unwrap() };
     Edit { deletes: vec![target], ..Edit::default() }
+}
+
+/// A Set by CLI text, which is added to what there is.
+fn lines(text: &str) -> Edit {
+    let target = EditTarget { origin: Origin::Native, path: "/".parse().unwrap() };
+    Edit { updates: vec![(target, Payload::Cli { text: text.to_owned() })], ..Edit::default() }
+}
+
+/// A Set by CLI text alone, which replaces what there is.
+fn replace_by_lines(text: &str) -> Edit {
+    let replaces = lines(text).updates;
+    Edit { replaces, ..Edit::default() }
 }
 
 fn begin(handle: &CoreHandle, edit: Edit, options: CommitOptions) -> JoinHandle<Answer> {
@@ -106,6 +120,33 @@ async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
     let requests = kernel.requests();
     let agent = Agent::start(&kernel, folder.path()).await;
     assert_eq!(kernel.requests(), requests, "the store has what the kernel has");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn lines_on_other_objects_go_on_beside_a_change_that_hangs() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let (agent, hung) = hung(&kernel, folder.path()).await;
+    let options = CommitOptions::default;
+    for (edit, shown) in [
+        (lines("interface eth0\n  mtu 1300"), true),
+        (lines("interface eth1\n  mtu 1300\ninterface eth0\n  no mtu"), false),
+    ] {
+        agent.handle.commit(&caller(), edit, options()).await.unwrap();
+        let contents = kernel.contents();
+        let is_set = |it: &String| it.contains("eth0") && it.contains("1300");
+        assert_eq!(contents.iter().any(is_set), shown, "{contents:#?}");
+    }
+    let same = begin(&agent.handle, lines("system hostname second"), options());
+    let replaced = begin(&agent.handle, replace_by_lines("interface eth0\n  mtu 1400"), options());
+    turns().await;
+    assert!(!hung.is_finished() && !same.is_finished() && !replaced.is_finished());
+    kernel.resume();
+    let [hung, same, replaced] = [hung, same, replaced].map(|it| async { it.await.unwrap() });
+    let answers = [hung.await.unwrap(), same.await.unwrap(), replaced.await.unwrap()];
+    assert!(answers.is_sorted_by_key(|it| it.revision));
+    let published = agent.published_text();
+    assert!(published.contains("\"mtu\":1400") && !published.contains("second"), "{published}");
     agent.stop().await;
 }
 
@@ -194,12 +235,17 @@ fn edit(number: usize) -> Edit {
             port(name, &format!("ipv4/address[ip=192.0.2.{}]/prefix-length", 1 + number % 2), "24")
         }
         7 => delete(Origin::Native, "/"),
+        8 => lines(&format!("interface {name}\n  mtu {}", 1300 + number % 3)),
+        9 => lines(&format!("interface {name}\n  no mtu\n  description lines")),
+        10 => lines(&format!("no interface {name}")),
+        11 => lines(&format!("system hostname host{}", number % 2)),
+        12 => replace_by_lines(&format!("interface {name}\n  mtu 1300")),
         _ => port(name, "description", &format!("\"text{number}\"")),
     }
 }
 
 /// Number of edits of [`edit`].
-const EDITS: usize = 18;
+const EDITS: usize = 28;
 
 fn schedule() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
@@ -211,11 +257,16 @@ fn schedule() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..20)
 }
 
-/// Runs a schedule, and compares answers, layers and kernel with those of the accepted edits one after the other, in the
-/// order of their revisions.
-async fn run(schedule: &[Event]) {
-    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
-    let agent = Agent::start(&kernel, folder.path()).await;
+/// A Set under way, by its number.
+type Begun = Vec<(usize, JoinHandle<Answer>)>;
+
+/// Runs a schedule of edits, and lets the kernel answer in the end.
+async fn play(
+    schedule: &[Event],
+    agent: &Agent,
+    kernel: &SimulatedKernel,
+    edit: fn(usize) -> Edit,
+) -> Begun {
     let mut begun = Vec::new();
     for event in schedule {
         match event {
@@ -229,6 +280,12 @@ async fn run(schedule: &[Event]) {
         }
     }
     kernel.resume();
+    begun
+}
+
+/// The configuration after the accepted edits one after the other, in the order of their revisions. Each refused one is
+/// refused somewhere in that order.
+async fn serial_of(begun: Begun, start: Configuration, edit: fn(usize) -> Edit) -> Configuration {
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     for (number, task) in begun {
         match task.await.unwrap() {
@@ -237,9 +294,7 @@ async fn run(schedule: &[Event]) {
         }
     }
     accepted.sort_unstable();
-
-    let models = Arc::new(Models::load().unwrap());
-    let mut serial = vec![Configuration::new(models, Layers::new())];
+    let mut serial = vec![start];
     for (_, number) in &accepted {
         let before = &serial[serial.len() - 1];
         serial.push(before.edit(&edit(*number)).expect("the serial order accepts it as well"));
@@ -248,7 +303,16 @@ async fn run(schedule: &[Event]) {
         let agrees = serial.iter().any(|it| it.edit(&edit(number)).is_err());
         assert!(agrees, "edit {number} is refused at no place of the serial order: {error}");
     }
-    let last = &serial[serial.len() - 1];
+    serial.pop().expect("it begins with the start")
+}
+
+/// Runs a schedule, and compares answers, layers and kernel with those of the serial order.
+async fn run(schedule: &[Event]) {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let begun = play(schedule, &agent, &kernel, edit).await;
+    let models = Arc::new(Models::load().unwrap());
+    let last = serial_of(begun, Configuration::new(models, Layers::new()), edit).await;
     assert_eq!(agent.handle.configuration().layers(), last.layers());
     agent.handle.wait_until_idle().await.unwrap();
     let (contents, published) = (kernel.contents(), agent.published_text());
