@@ -52,7 +52,7 @@ pub use path::{Elem, Path};
 pub use pending::PendingEntry;
 pub use progress::{CancelToken, ParseProgress, StopReason};
 pub use resolve::{KeyPattern, MissingNode, PathError, PathPattern, PatternStep};
-pub use rows::{LayersReader, RowChange, RowError, is_secret_row, layer_rows_diff};
+pub use rows::{LayersReader, RowChange, RowError, is_secret_row, is_service_row, layer_rows_diff};
 pub use schema::{NodeId, Schema};
 pub use secrets::{SecretLeaf, SecretRef, Secrets};
 pub use tree::{Branch, Child, LeafMeta, List, NodeRef, StoredMeta, Tree};

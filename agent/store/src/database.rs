@@ -23,7 +23,7 @@ use super::{
     notes::{self, NOTES},
     prepared::{self, PreparedSet, RowDigests, Ticket},
     tables::{LAYER, RESTORE, SECRETS, apply, apply_recording, put_back, rows},
-    unconfirmed,
+    unconfirmed::{self, JoinedRows},
 };
 
 /// File name within the state folder.
@@ -50,6 +50,8 @@ pub struct Database {
     /// A write was refused, so `redb` does not answer until it is reopened.
     failed: bool,
     prepared: PreparedSet,
+    /// Rows that commits have added to the record of the one that waits to be confirmed.
+    joined: JoinedRows,
     rolled_back: usize,
     /// Rows of the layers that opening the file rolled back, with their content before that.
     taken_back: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
@@ -88,6 +90,7 @@ impl Database {
             redb,
             failed: false,
             prepared: PreparedSet::default(),
+            joined: JoinedRows::default(),
             rolled_back: 0,
             taken_back: BTreeMap::new(),
             block_work: BlockWork::default(),
@@ -236,11 +239,14 @@ impl Database {
         content: &FinalContent,
     ) -> Result<(), StoreError> {
         self.expect_prepared("commit", ticket)?;
-        let written = self.make_final(ticket, number, unconfirmed, content);
-        // The disk may have completed the write before it failed.
-        if written.is_err() && !self.was_made_final(ticket) {
-            self.prepared.mark_aborted(ticket);
-            return written;
+        match self.make_final(ticket, number, unconfirmed, content) {
+            Ok(joined) => self.joined.extend(joined),
+            // The disk may have completed the write before it failed.
+            Err(error) if !self.was_made_final(ticket) => {
+                self.prepared.mark_aborted(ticket);
+                return Err(error);
+            }
+            Err(_) => {}
         }
         self.prepared.remove(ticket);
         Ok(())
@@ -253,19 +259,20 @@ impl Database {
         recorded.is_ok_and(|recorded| !recorded.contains(&ticket))
     }
 
+    /// Returns the keys of rows that joined the record of the commit that waits to be confirmed.
     fn make_final(
         &mut self,
         ticket: Ticket,
         number: u64,
         unconfirmed: Unconfirmed,
         content: &FinalContent,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
         const ATTEMPT: &str = "commit a transaction";
         if let Some(row) = self.prepared.row_not_of(ticket, &content.rows) {
             let state = format!("it has not prepared the row `{row}` of its last write");
             return Err(StoreError::out_of_order("commit", ticket, state));
         }
-        if unconfirmed != Unconfirmed::Stays
+        if matches!(unconfirmed, Unconfirmed::Begins | Unconfirmed::Ends)
             && let Some(other) = self.prepared.other_than(ticket)
         {
             let state = format!(
@@ -277,17 +284,22 @@ impl Database {
         give_number(&write, ticket, number)?;
         artefacts::write(&write, &content.artefacts).map_err(StoreError::accessing(ATTEMPT))?;
         apply(&write, &content.rows, &mut self.block_work)?;
+        let mut joined = Vec::new();
         match unconfirmed {
             Unconfirmed::Stays => {}
-            Unconfirmed::Begins => unconfirmed::keep(&write, ticket, number)?,
+            Unconfirmed::Begins => {
+                unconfirmed::keep(&write, ticket, number)?;
+                self.joined.clear();
+            }
+            Unconfirmed::Joins => joined = unconfirmed::join(&write, ticket, &self.joined)?,
             Unconfirmed::Ends => unconfirmed::forget(&write)?,
         }
         prepared::forget(&write, ticket)?;
         #[cfg(any(test, feature = "faults"))]
         if let Some(fault) = self.fault.take_if(|it| it.is_of_commit()) {
-            return fault.strike(write);
+            return fault.strike(write).map(|()| joined);
         }
-        finish(write, ATTEMPT)
+        finish(write, ATTEMPT).map(|()| joined)
     }
 
     /// Makes the commit final that waits to be confirmed.

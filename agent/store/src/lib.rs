@@ -113,8 +113,8 @@ impl fmt::Debug for Change {
     }
 }
 
-/// Effect of a commit on the one that waits to be confirmed. A commit that has one is alone: no other transaction is
-/// prepared when it is made final.
+/// Effect of a commit on the one that waits to be confirmed. One that begins or ends a wait is alone: no other
+/// transaction is prepared when it is made final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unconfirmed {
     /// None.
@@ -123,6 +123,9 @@ pub enum Unconfirmed {
     /// This commit waits from now on: the previous content of its rows is kept until it is confirmed or rolled
     /// back, and a restart rolls it back.
     Begins,
+    /// Rows of services in this commit belong to the one that waits: their previous content is kept with its record,
+    /// of each row the oldest. All other rows stay, whatever becomes of that commit.
+    Joins,
     /// This commit has rolled back the one that waited.
     Ends,
 }

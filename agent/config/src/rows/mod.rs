@@ -40,6 +40,12 @@ pub fn is_secret_row(key: &[u8]) -> bool {
     key.starts_with(META_SECRET)
 }
 
+/// True of the key of a row that holds a part of a claim, or a service plan.
+pub fn is_service_row(key: &[u8]) -> bool {
+    let codes = [claim_code(Origin::Native), claim_code(Origin::OpenConfig), PLAN_CODE];
+    key.first().is_some_and(|code| codes.contains(code))
+}
+
 impl std::fmt::Debug for RowChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let value = self

@@ -101,6 +101,28 @@ fn an_unconfirmed_commit_is_rolled_back_at_the_next_opening() {
     check(&["p1 a=1", "u1", "p2 y=1", "p3 z=1", "k", "c3:2", "reopen"], "a=1 z=1");
 }
 
+// proves sv.J17
+#[test]
+fn rows_of_services_join_the_commit_that_waits() {
+    let begun = ["p1 a=1 ~x=1", "c1", "p2 a=2 ~y=2", "u2"];
+    let after = |steps: &[&'static str], want| check(&[&begun[..], steps].concat(), want);
+    after(&["p3 ~x=3 ~z=3", "j3"], "~x=3 ~y=2 ~z=3 a=2");
+    after(&["p3 ~x=3 ~z=3", "j3", "reopen"], "~x=1 a=1");
+    // of each row the oldest content comes back, also of those that the waiting commit has written itself
+    after(&["p3 ~x=3 ~y=", "j3", "p4 ~x= ~y=4", "j4", "reopen"], "~x=1 a=1");
+    after(&["p3 ~x=3", "j3 ~x=4", "p4 ~x=5", "j4", "reopen", "reopen"], "~x=1 a=1");
+    // rows of other layers stay, and so does all that is confirmed
+    after(&["p3 ~x=3 b=3", "j3", "reopen"], "~x=1 a=1 b=3");
+    after(&["p3 ~x=3 b=3", "j3", "k", "reopen"], "~x=3 ~y=2 a=2 b=3");
+    // what has not joined before a kill is rolled back first
+    after(&["p3 ~x=3", "j3", "p4 ~x=4 b=4", "reopen"], "~x=1 a=1");
+    after(&["p3 ~x=3", "j3", "p4 ~x=4", "a4", "reopen"], "~x=1 a=1");
+    // those that join run side by side, and a later wait begins anew
+    after(&["p3 ~x=3", "p4 ~z=4", "j4:3", "j3:4", "reopen"], "~x=1 a=1");
+    after(&["p3 ~x=3", "j3", "k", "p4 b=4", "u4", "p5 ~x=5", "j5", "reopen"], "~x=3 ~y=2 a=2");
+    after(&["p3 ~x=3", "j3", "p4 a=1 ~x=1 ~y=", "e4", "p5 ~x=5", "c5", "reopen"], "~x=5 a=1");
+}
+
 #[test]
 fn steps_out_of_order_are_refused() {
     for (steps, want) in [
@@ -133,6 +155,10 @@ fn steps_out_of_order_are_refused() {
         (
             &["p1 a=1", "u1", "p2 b=2", "p3 c=2", "e2"],
             "cannot commit the transaction of ticket 2: ticket 3 is prepared, and what begins or ends a wait for confirmation is alone",
+        ),
+        (
+            &["p1 ~x=1", "j1"],
+            "cannot commit the transaction of ticket 1: no commit waits to be confirmed that it could join",
         ),
         (
             &["p1 a=1", "u1", "p2 b=2", "u2"],
@@ -174,6 +200,7 @@ fn run(folder: &TempDir, database: &mut Option<Database>, step: &str) -> Result<
         ("p", ticket) => open.prepare(Ticket(ticket.parse().unwrap()), &changes),
         ("c", numbers) => commit(open, (numbers, changes), Unconfirmed::Stays),
         ("u", numbers) => commit(open, (numbers, changes), Unconfirmed::Begins),
+        ("j", numbers) => commit(open, (numbers, changes), Unconfirmed::Joins),
         ("e", numbers) => commit(open, (numbers, changes), Unconfirmed::Ends),
         ("k", "") => open.confirm(),
         ("a", ticket) => open.abort(Ticket(ticket.parse().unwrap())),
@@ -193,9 +220,11 @@ fn commit(
     database.commit_with(ticket, number, unconfirmed, &content)
 }
 
+/// A change of a row; that of a service plan has a `~` for the first octet of its key.
 fn change(text: &str) -> Change {
     let (key, value) = text.split_once('=').unwrap();
-    Change::layer(key.into(), (!value.is_empty()).then(|| value.into()))
+    let key = key.replace('~', "\u{c}").into_bytes();
+    Change::layer(key, (!value.is_empty()).then(|| value.into()))
 }
 
 fn layers(loaded: &StoredState) -> String {
@@ -212,7 +241,8 @@ fn text(rows: &[Row]) -> String {
     let rows: Vec<_> = rows
         .iter()
         .map(|(key, value)| {
-            format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))
+            let key = String::from_utf8_lossy(key).replace('\u{c}', "~");
+            format!("{key}={}", String::from_utf8_lossy(value))
         })
         .collect();
     rows.join(" ")

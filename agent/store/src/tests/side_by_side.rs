@@ -12,6 +12,9 @@ use super::*;
 const SLOTS: usize = 4;
 /// Numbers of rows for which there are four tables; most are of the layers.
 const ROWS: usize = 130;
+/// Numbers of rows that are service plans, and the first octet of their keys.
+const PLANS: std::ops::Range<usize> = 80..120;
+const PLAN: u8 = 12;
 
 type RowKey = (Table, Vec<u8>);
 /// Content of rows before a change.
@@ -91,6 +94,7 @@ impl Model {
         let fits = match unconfirmed {
             Unconfirmed::Stays => true,
             Unconfirmed::Begins => is_alone && self.waiting.is_none(),
+            Unconfirmed::Joins => self.waiting.is_some(),
             Unconfirmed::Ends => is_alone,
         };
         if !fits || is_lost {
@@ -101,6 +105,12 @@ impl Model {
         match unconfirmed {
             Unconfirmed::Stays => {}
             Unconfirmed::Begins => self.waiting = Some(before),
+            Unconfirmed::Joins => {
+                let waiting = self.waiting.get_or_insert_default();
+                for (row, earlier) in before.into_iter().filter(|((_, key), _)| key[0] == PLAN) {
+                    waiting.entry(row).or_insert(earlier);
+                }
+            }
             Unconfirmed::Ends => self.waiting = None,
         }
         self.last_transaction = number;
@@ -147,7 +157,10 @@ impl RowOp {
             124..127 => Table::Note,
             _ => Table::Restore,
         };
-        let key = format!("a list, {:03}, {}", self.number, self.slot).into_bytes();
+        let mut key = format!("a list, {:03}, {}", self.number, self.slot).into_bytes();
+        if PLANS.contains(&self.number) {
+            key[0] = PLAN;
+        }
         let letter = b'a' + u8::try_from(self.slot).unwrap();
         Change { table, key, value: self.octets.map(|octets| vec![letter; octets]) }
     }
@@ -308,7 +321,7 @@ fn some_step() -> impl Strategy<Value = Step> {
     let slot = || 0..SLOTS;
     let own_ops = || slot().prop_flat_map(|slot| (Just(slot), some_ops(slot)));
     let unconfirmed = prop_oneof![
-        6 => Just(Unconfirmed::Stays), 1 => Just(Unconfirmed::Begins), 1 => Just(Unconfirmed::Ends)
+        5 => Just(Unconfirmed::Stays), 2 => Just(Unconfirmed::Joins), 1 => Just(Unconfirmed::Begins), 1 => Just(Unconfirmed::Ends)
     ];
     let of_prepare = some_fault([Fault::Unprepared, Fault::MisreportedPrepare]);
     let of_commit = some_fault([Fault::Lost, Fault::Misreported]);
