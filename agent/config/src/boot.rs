@@ -168,7 +168,7 @@ impl Configuration {
         let mut layers = bare.clone();
         *layers.tree_mut(LayerKey::CLIENT_NATIVE) = factory.clone();
         let bare = Self::new(models.clone(), bare).with_services(services).with_factory(factory);
-        bare.with_client_of(&layers)
+        bare.unchecked(layers)
     }
 }
 

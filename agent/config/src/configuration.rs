@@ -369,9 +369,8 @@ impl Configuration {
     }
 
     /// Computes the configuration with the client's layers, the annotation of the root, and the claims and plans of
-    /// services, from another version.
-    /// There are no checks: a configuration that was accepted once must be restorable, whatever has changed in
-    /// other layers.
+    /// services, from another version. There are no checks and no walks: a configuration that was accepted once must be
+    /// restorable as it was, whatever has changed in other layers.
     #[must_use]
     pub fn with_client_of(&self, other: &Layers) -> Self {
         let mut layers = self.layers.clone();
@@ -383,6 +382,12 @@ impl Configuration {
         layers.secrets = other.secrets.clone();
         layers.set_claims(other.claims().clone());
         layers.book = other.book.clone();
+        let unwalked = Self { services: None, ..self.clone() };
+        unwalked.unchecked(layers).with_services(self.services.clone())
+    }
+
+    /// Computes the configuration with other layers, whatever problems it has.
+    pub(crate) fn unchecked(&self, layers: Layers) -> Self {
         let entries = entries_after(self.entries, &self.layers, &layers);
         self.advanced(layers, entries, &CancelToken::default()).0
     }
