@@ -1,8 +1,9 @@
 //! Admission of requests: the door of every commit.
 //!
 //! A client's request passes if its client still waits, if the writer is the master of its role, and if it fits the
-//! commit that waits to be confirmed. Walks of services wait until none does. Other changes by the agent itself (boot,
-//! leases, switches, credentials, a factory reset) always pass.
+//! commit that waits to be confirmed. Operations on service instances, news of their actions and packages wait until none
+//! does; walks that instances need by themselves join it. Other changes by the agent itself (boot, leases, switches,
+//! credentials, a factory reset) always pass.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ enum RequestKind {
 impl CoreTask {
     /// True when the next request may be taken from the queue.
     pub(super) fn may_receive(&self) -> bool {
-        self.request_alone.is_none() && self.commits.has_room()
+        self.request_alone.is_none() && self.commits.has_room() && !self.is_rollback_overdue()
     }
 
     /// Begins a request, now or when no commit is in flight.
@@ -84,7 +85,7 @@ impl CoreTask {
     fn classify(&mut self, request: &CommitRequest) -> Result<RequestKind, CommitError> {
         let edit = match &request.intent {
             Intent::Edit(edit) => edit,
-            // Its rows would not go back with the commit that waits to be confirmed.
+            it if it.is_reactive_walk() => return Ok(RequestKind::Change),
             Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package { .. } => {
                 return Ok(unoccupied(self.window.as_ref())?);
             }
@@ -114,11 +115,12 @@ impl CoreTask {
 
     /// Examines a change with the answers of handlers, unless a commit waits to be confirmed since it was admitted.
     pub(super) fn examine_answered(&mut self, intent: Box<Intent>, commit: &mut CommitInFlight) {
-        let is_of_request = matches!(
-            *intent,
-            Intent::Edit(_) | Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package { .. }
-        );
-        match unoccupied(self.window.as_ref().filter(|_| is_of_request)) {
+        let waits = match &*intent {
+            it if it.is_reactive_walk() => false,
+            Intent::Edit(_) | Intent::Walk(_) => true,
+            it => matches!(it, Intent::Resurrect { .. } | Intent::Package { .. }),
+        };
+        match unoccupied(self.window.as_ref().filter(|_| waits)) {
             Ok(_) => self.examine(intent, commit),
             Err(error) => {
                 self.push_input(commit.ticket, Input::Examined(Err(error.into())));

@@ -2,6 +2,10 @@
 //!
 //! The store keeps the layers that the commit replaced until it is confirmed or taken back; a start that finds such a
 //! record takes the commit back before anything is read. Changes of other layers (boot, leases, switches) stay.
+//!
+//! Walks that instances of services need meanwhile join the commit: whatever changes claims or service plans is taken back
+//! with it, in memory by the layers before it, on disk by the rows that join its record
+//! ([decision 032](../../decisions/032-walks-inside-a-window.md)).
 
 use std::time::Duration;
 
@@ -20,7 +24,7 @@ const ROLLBACK_RETRY: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Window {
     pub(super) id: SmolStr,
-    /// Layers before the commit; only the client's two are brought back.
+    /// Layers before the commit. The client's two are brought back, with the claims and plans of services.
     pub(super) before: Layers,
     /// Time of the rollback, since the start of the core.
     pub(super) until: Duration,
@@ -49,9 +53,16 @@ pub enum ConfirmError {
 }
 
 impl CoreTask {
-    /// Time of the rollback, since the start of the core. `None` while another commit is under way.
+    /// Time of the rollback, since the start of the core. `None` while another commit is under way. One that handlers are
+    /// asked for holds nothing up: it is examined again on what it finds then.
     pub(super) fn rollback_due(&self) -> Option<Duration> {
-        self.window.as_ref().filter(|_| self.commits.is_empty()).map(|window| window.until)
+        self.window.as_ref().filter(|_| self.commits.is_quiet()).map(|window| window.until)
+    }
+
+    /// True for a rollback whose time has come while commits are under way. Until they have ended, no other one begins.
+    pub(super) fn is_rollback_overdue(&self) -> bool {
+        let now = self.started.elapsed();
+        self.window.as_ref().is_some_and(|window| window.until <= now) && !self.commits.is_quiet()
     }
 
     /// Takes back the commit that was not confirmed in time; due again after [`ROLLBACK_RETRY`] if that fails.
@@ -65,10 +76,13 @@ impl CoreTask {
     }
 
     /// Opens or closes the window with a commit, before its configuration is in force. Returns the id of the commit
-    /// that must be confirmed, if this commit is the one or takes it back.
+    /// that must be confirmed, if this commit is the one, belongs to it or takes it back.
     pub(super) fn open_or_close_window(&mut self, commit: &CommitInFlight) -> Option<SmolStr> {
         if commit.is_rollback {
             return self.window.take().map(|window| window.id);
+        }
+        if commit.is_reactive_walk {
+            return self.window.as_ref().map(|window| window.id.clone());
         }
         let Confirmation { id, action } = commit.options.confirmation.as_ref()?;
         let ConfirmAction::Begin { rollback_after } = *action else { return None };

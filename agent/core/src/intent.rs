@@ -74,6 +74,13 @@ pub struct Walks {
     pub is_lenient: bool,
 }
 
+impl Walks {
+    /// True for walks that instances need by themselves: no operator wants them, and no action has news.
+    pub(super) fn is_reactive(&self) -> bool {
+        !self.is_redeployment && self.forced.is_empty() && self.actions.is_empty()
+    }
+}
+
 impl Intent {
     /// A Set of a client, with the keeper of the secrets of users in it.
     pub fn edit(edit: Edit) -> Self {
@@ -190,6 +197,12 @@ impl Intent {
             answers,
             may_ask: !is_lenient || matches!(self, Self::Walk(_)),
         }
+    }
+
+    /// True for walks that instances need by themselves. They go on while a commit waits to be confirmed, and belong to
+    /// that commit.
+    pub(super) fn is_reactive_walk(&self) -> bool {
+        matches!(self, Self::Walk(walks) if walks.is_reactive())
     }
 
     /// True for walks that an operator wants, in which all work is done again.

@@ -18,7 +18,7 @@ pub struct Boundary {
     pub revision: Arc<Revision>,
     /// Number of the transaction: ascending, also across restarts.
     pub transaction: u64,
-    /// Client's id of a commit to be confirmed; also set for the roll-back of that commit.
+    /// Client's id of a commit to be confirmed; also set for walks that belong to that commit, and for its roll-back.
     pub confirm_id: Option<SmolStr>,
 }
 

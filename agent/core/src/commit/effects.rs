@@ -158,8 +158,8 @@ impl CoreTask {
             artefacts: std::mem::take(&mut commit.artefacts),
             rows: std::mem::take(&mut commit.rows),
         };
-        let ticket = commit.ticket;
-        let finalized = self.store.commit_with(ticket, number, commit.unconfirmed(), content);
+        let (ticket, unconfirmed) = (commit.ticket, commit.unconfirmed(self.window.is_some()));
+        let finalized = self.store.commit_with(ticket, number, unconfirmed, content);
         self.jobs.push(async move { finished(ticket, finalized.await) });
     }
 

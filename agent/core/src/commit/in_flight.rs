@@ -37,6 +37,8 @@ pub(crate) struct CommitInFlight {
     pub(crate) options: CommitOptions,
     /// True when the commit that waits to be confirmed is taken back, by a rollback or a factory reset.
     pub(crate) is_rollback: bool,
+    /// True for walks that instances of services need by themselves.
+    pub(crate) is_reactive_walk: bool,
     /// True when earlier, accepted configuration is restored, which is not checked against the present state of the box.
     pub(crate) is_admitted: bool,
     /// True when an earlier state comes back, as far as possible, like at a start.
@@ -91,6 +93,7 @@ impl CommitInFlight {
             reply,
             options,
             is_rollback: intent.is_rollback(),
+            is_reactive_walk: intent.is_reactive_walk(),
             is_admitted: intent.is_admitted(),
             is_best_effort: intent.is_best_effort(),
             origin: intent.origin(),
@@ -116,6 +119,7 @@ impl CommitInFlight {
             reply,
             options,
             is_rollback: false,
+            is_reactive_walk: false,
             is_admitted: false,
             is_best_effort: false,
             origin: Origin::OpenConfig,
@@ -132,11 +136,12 @@ impl CommitInFlight {
         !(self.is_lease && other.is_lease) && own.keeps_clear_of(others)
     }
 
-    /// Effect of the commit on the record of the commit that waits to be confirmed.
-    pub(super) fn unconfirmed(&self) -> Unconfirmed {
+    /// Effect of the commit on the record of the commit that waits to be confirmed, if one does.
+    pub(super) fn unconfirmed(&self, waits: bool) -> Unconfirmed {
         match &self.options.confirmation {
             _ if self.is_rollback => Unconfirmed::Ends,
             Some(Confirmation { action: ConfirmAction::Begin { .. }, .. }) => Unconfirmed::Begins,
+            _ if waits => Unconfirmed::Joins,
             _ => Unconfirmed::Stays,
         }
     }

@@ -274,7 +274,7 @@ pub(super) struct AppliedChange {
     /// The configuration before the commit.
     pub(super) old: Configuration,
     pub(super) changes: Vec<EntryChange>,
-    /// Id of the commit that must be confirmed, if this commit is the one or takes it back.
+    /// Id of the commit that must be confirmed, if this commit is the one, belongs to it or takes it back.
     pub(super) confirm_id: Option<SmolStr>,
     pub(super) stamp: CommitStamp,
 }

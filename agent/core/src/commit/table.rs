@@ -217,7 +217,9 @@ impl CommitTable {
     fn conflicting(&self, ticket: Ticket) -> Option<Ticket> {
         let commit = self.commits.get(&ticket)?;
         let is_ahead = |it: &&CommitInFlight| it.is_clear || it.ticket < ticket;
-        let mut others = self.commits.values().filter(|it| it.ticket != ticket);
+        // One that handlers are asked for holds up nobody, although it may have been examined before.
+        let is_other = |it: &&CommitInFlight| it.ticket != ticket && !it.machine.is_asking();
+        let mut others = self.commits.values().filter(is_other);
         others.find(|it| is_ahead(it) && !commit.keeps_clear_of(it)).map(|it| it.ticket)
     }
 

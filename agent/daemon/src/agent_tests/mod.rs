@@ -43,6 +43,7 @@ mod reconcile;
 mod routes;
 mod services;
 mod side_by_side;
+mod windows;
 
 /// A port with an MTU and an address, and a route through it.
 pub(crate) const BOX: &str = r#"{

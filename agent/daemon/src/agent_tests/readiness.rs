@@ -17,7 +17,6 @@ async fn shown_next(boundaries: &mut BoundaryReceiver, name: &str) -> (String, u
     (shown(&boundary.revision, name), boundary.revision.number)
 }
 
-// proves sv.A25
 #[tokio::test]
 async fn what_has_nothing_to_wait_for_is_ready_in_the_revision_of_the_answer() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
@@ -56,7 +55,7 @@ async fn a_gate_that_is_closed_keeps_ready_for_the_walk_that_opens_it() {
         "{answer}"
     );
     assert!(!answer.contains("ready reached"), "{answer}");
-    kernel.set_up("eth1", true);
+    // The port is up because of the Set itself.
     let (walk, _) = shown_next(&mut boundaries, "acme").await;
     assert_eq!(walk, READY, "the walk has its own last write");
     agent.stop().await;

@@ -45,7 +45,7 @@ use crate::process::own_caller;
 
 /// Instances that walk in one transaction.
 const BATCH: usize = 64;
-/// Time after which a walk is tried again that found the core busy, or a commit that waits to be confirmed.
+/// Time after which a walk is tried again that found the core busy.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Longest time until an instance with a timeout is tried again: the clock of the box may be set meanwhile.
@@ -163,11 +163,13 @@ impl Conductor {
             timeouts: BTreeMap::new(),
             retry_at: None,
         };
-        // At the start all conditions are judged once. Instances from before there were plans have claims alone.
+        // At the start all conditions are judged once. Instances from before there were plans have claims alone; those of a
+        // boot configuration may have neither, where a commit was taken back in which they were walked.
         let configuration = conductor.view.configuration().clone();
         let with_claims = configuration.layers().claims().iter().map(|(key, _)| key.tag.clone());
         let with_plans = configuration.layers().book.iter().map(|(tag, _)| tag.clone());
-        conductor.note_plans(with_claims.chain(with_plans).collect());
+        let known = with_claims.chain(with_plans).chain(configuration.instances());
+        conductor.note_plans(known.collect());
         conductor
     }
 
@@ -423,7 +425,7 @@ impl Conductor {
                 }
             }
             Err(CommitError::Stopped) => return false,
-            Err(CommitError::Overloaded | CommitError::Confirm(_)) => {
+            Err(CommitError::Overloaded) => {
                 self.retry_at = Some(Instant::now() + RETRY);
                 self.dirty.extend(due);
             }

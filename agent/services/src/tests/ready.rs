@@ -32,7 +32,7 @@ fn unapplied(state: &'static str, applied: Applied) -> FixedBox {
     FixedBox { unapplied: Some((state, applied)), ..UP }
 }
 
-// proves sv.A25, sv.B6
+// proves sv.B6
 #[test]
 fn an_instance_with_nothing_to_wait_for_is_ready_when_its_objects_are_verified() {
     let made = made_with(LINK_UP);

@@ -336,6 +336,42 @@ async fn a_commit_to_be_confirmed_lets_others_pass_while_its_handler_thinks() {
     assert!(matches!(refused, CommitError::Confirm(_)), "{refused}");
 }
 
+// proves sv.J17
+#[tokio::test]
+async fn walks_ask_handlers_while_a_commit_waits_and_its_rollback_does_not_wait_for_them() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, _) = handler.commit().await;
+    handler.read(tid, MTU);
+    handler.done(tid).await;
+    made.await.unwrap().unwrap();
+    let before = agent.handle.configuration().layers().clone();
+    let confirmation = |action| CommitOptions {
+        confirmation: Some(Confirmation { id: "a".into(), action }),
+        ..CommitOptions::default()
+    };
+    let begin = ConfirmAction::Begin { rollback_after: Duration::from_secs(600) };
+    // What the handler has read is another one each time, so that no answer is at hand.
+    for (mtu, answers_in_time) in [("1300", true), ("1310", false)] {
+        set_with(&agent, MTU, mtu, confirmation(begin)).await.unwrap().unwrap();
+        let mut boundaries = agent.handle.boundaries();
+        let (tid, _) = handler.commit().await;
+        handler.read(tid, MTU);
+        if answers_in_time {
+            handler.done(tid).await;
+            let boundary = boundaries.recv().await.unwrap();
+            assert_eq!(boundary.confirm_id.as_deref(), Some("a"));
+        }
+        let cancel = confirmation(ConfirmAction::Cancel);
+        agent.handle.commit(&user("ada"), Edit::default(), cancel).await.unwrap();
+        assert!(*agent.handle.configuration().layers() == before, "all is as it was");
+        if !answers_in_time {
+            handler.done(tid).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_published_leaf_is_state_of_its_instance() {
     let (agent, _folder) = agent().await;
