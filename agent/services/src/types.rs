@@ -6,8 +6,6 @@
 //!    | checked                    -> walked
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
-//!
-//! Types with actions of handlers are refused: nothing does these yet.
 
 use std::sync::Arc;
 
@@ -22,14 +20,11 @@ use holdfast_config::{
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
-use crate::outline::{Action, ActionTarget, Converge, DeleteOutline, OUTLINE, StateOutline, Work};
+use crate::outline::{ActionTarget, Converge, DeleteOutline, Work};
 use crate::package::Package;
 use crate::parameters::ParametersError;
 use crate::walk::{self, CallIds, Instance, WalkResult, record};
 use crate::work::{WorkError, WorkErrorKind};
-
-/// End of the reason to refuse what is not built.
-const UNSUPPORTED: &str = "which this version of the agent does not support yet";
 
 /// The types of services of a box, with the models that have all of their lists. A clone shares all memory.
 #[derive(Clone, Debug)]
@@ -60,13 +55,9 @@ impl ServiceTypes {
     /// Adds the type of a package; its list is appended to the models. The second value has what an author is warned of.
     ///
     /// # Errors
-    /// When the package is wrong, has a type that is there already, or needs what this version does not do.
+    /// When the package is wrong, or has a type that is there already.
     pub fn add(&mut self, files: &PackageFiles) -> Result<Vec<PackageError>, PackageErrors> {
         let (package, warnings) = Package::read(&self.models, files)?;
-        let missing = unsupported(&package);
-        if !missing.is_empty() {
-            return Err(PackageErrors(missing));
-        }
         let schema = &package.list.models.native;
         let path = schema.steps(package.list.list);
         let children = &schema.node(package.list.list).children;
@@ -112,19 +103,6 @@ impl ServiceTypes {
     }
 }
 
-/// Everything of an outline that this version does not do.
-fn unsupported(package: &Package) -> Vec<PackageError> {
-    let states = package.outline.components.iter().flat_map(|component| &component.states);
-    let refused = |state: &StateOutline| {
-        let mut actions = state.action.iter().chain(&state.delete.action);
-        let is_missing = |it: &Action| matches!(it.target, ActionTarget::Handler(_));
-        actions.find(|it| is_missing(it))?;
-        let reason = format!("the state has an action of a handler, {UNSUPPORTED}");
-        Some(PackageError::in_line(OUTLINE, state.position, reason))
-    };
-    states.filter_map(refused).collect()
-}
-
 impl Services for ServiceTypes {
     fn walk(&self, request: &WalkRequest<'_>) -> WalkOutcome {
         let mut outcome = WalkOutcome::default();
@@ -160,7 +138,12 @@ impl Services for ServiceTypes {
             let create = works.then(|| call(CallPhase::Create));
             create.into_iter().chain(state.delete.handler.then(|| call(CallPhase::Delete)))
         });
+        let actions = outline.actions().filter_map(|action| match &action.target {
+            ActionTarget::Handler(name) => Some(name.clone()),
+            ActionTarget::Builtin(_) => None,
+        });
         Some(HandlerOutline {
+            actions: actions.collect(),
             user: handler.user.clone(),
             identities: handler.identities.clone(),
             calls: calls.collect(),

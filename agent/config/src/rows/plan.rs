@@ -8,8 +8,8 @@ use super::PLAN_CODE;
 use super::bytes::{self, RowReader};
 use crate::claims::ServiceTag;
 use crate::services::{
-    ActionCall, ActionPhase, ActionPlan, ActionProgress, AnswerInput, BackTrack, ComponentPlan,
-    InstanceRecord, LogLine, Plane, ReadInput, ServicePlan, StatePlan,
+    ActionCall, ActionPhase, ActionPlan, ActionProgress, ActionTarget, AnswerInput, BackTrack,
+    ComponentPlan, InstanceRecord, LogLine, Plane, ReadInput, ServicePlan, StatePlan,
 };
 use crate::value::Value;
 
@@ -103,7 +103,11 @@ fn answer_input(AnswerInput { call, reads }: &AnswerInput) -> Value {
 }
 
 fn action(ActionPlan { id, phase, progress, attempts, since_ns, call }: &ActionPlan) -> Value {
-    let ActionCall { builtin, params, serial, timeout_s } = call;
+    let ActionCall { target, params, serial, timeout_s } = call;
+    let target = match target {
+        ActionTarget::Builtin(name) => Value::Str(name.clone()),
+        ActionTarget::Handler(name) => Value::List(Arc::new([Value::Str(name.clone())])),
+    };
     let progress = match progress {
         ActionProgress::Queued => Value::Bool(false),
         ActionProgress::Dispatched => Value::Bool(true),
@@ -116,7 +120,7 @@ fn action(ActionPlan { id, phase, progress, attempts, since_ns, call }: &ActionP
         Value::Uint(*id),
         Value::Bool(*phase == ActionPhase::Delete),
         progress,
-        Value::Str(builtin.clone()),
+        target,
         Value::Str((&**params).into()),
         Value::Str((&**serial).into()),
         Value::Uint(*timeout_s),
@@ -244,7 +248,7 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
         return Ok(None);
     }
     let fields = list(value)?;
-    let [id, is_delete, progress, builtin, params, serial, timeout, later @ ..] = fields else {
+    let [id, is_delete, progress, target, params, serial, timeout, later @ ..] = fields else {
         return Err(FIELDS);
     };
     let (Value::Uint(id), Value::Bool(is_delete), Value::Uint(timeout_s)) =
@@ -272,8 +276,15 @@ fn read_action(value: &Value) -> Result<Option<ActionPlan>, &'static str> {
         },
         reason => ActionProgress::Failed(text(reason.clone())?.as_str().into()),
     };
+    let target = match target {
+        Value::Str(name) => ActionTarget::Builtin(name.clone()),
+        handler => match list(handler)? {
+            [name] => ActionTarget::Handler(text(name.clone())?),
+            _ => return Err(FIELDS),
+        },
+    };
     let call = ActionCall {
-        builtin: text(builtin.clone())?,
+        target,
         params: text(params.clone())?.as_str().into(),
         serial: text(serial.clone())?.as_str().into(),
         timeout_s: *timeout_s,

@@ -57,14 +57,22 @@ pub enum ActionProgress {
 /// Request for the action, fixed when its state was reached or left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionCall {
-    /// Name of the builtin action.
-    pub builtin: SmolStr,
+    pub target: ActionTarget,
     /// Values by the names of the parameters: a JSON object.
     pub params: Arc<str>,
     /// Actions with equal texts run one after the other; empty for none.
     pub serial: Arc<str>,
     /// Longest time that it may take, in seconds.
     pub timeout_s: u64,
+}
+
+/// Program that carries an action out, with the name of the action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionTarget {
+    /// The agent itself.
+    Builtin(SmolStr),
+    /// A handler that is attached for this action of the type.
+    Handler(SmolStr),
 }
 
 /// News of an action that a state asked for.
@@ -134,6 +142,19 @@ impl ActionProgress {
             Self::Failed(reason) | Self::InDoubt(reason) | Self::Cancelled(reason) => Some(reason),
             Self::Queued | Self::Dispatched | Self::Succeeded => None,
         }
+    }
+}
+
+impl ActionTarget {
+    /// Name of the action.
+    pub fn name(&self) -> &SmolStr {
+        match self {
+            Self::Builtin(name) | Self::Handler(name) => name,
+        }
+    }
+
+    pub fn is_of_handler(&self) -> bool {
+        matches!(self, Self::Handler(_))
     }
 }
 

@@ -226,6 +226,8 @@ pub struct HandlerOutline {
     pub identities: Vec<SmolStr>,
     /// Component types and states with work for a handler.
     pub calls: Vec<(SmolStr, SmolStr, CallPhase)>,
+    /// Names of the actions for a handler.
+    pub actions: BTreeSet<SmolStr>,
 }
 
 /// Content of one edit of a handler.

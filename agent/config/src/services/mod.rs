@@ -13,7 +13,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 pub use self::action::{
-    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionUpdate, CallRef,
+    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget, ActionUpdate,
+    CallRef,
 };
 pub use self::handlers::{
     AnswerInput, Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall,

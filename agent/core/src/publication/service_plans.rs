@@ -189,7 +189,7 @@ fn queue_items(
             ("component", text(&component.name)),
             ("state", text(&state.name)),
             ("phase", Value::Enum(Name::of(action.phase.name()))),
-            ("action", text(&action.call.builtin)),
+            ("action", text(action.call.target.name())),
             ("status", Value::Enum(Name::of(action.progress.name()))),
             ("attempts", Value::Uint(action.attempts)),
             ("since", Value::Uint(action.since_ns)),

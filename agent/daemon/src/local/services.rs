@@ -27,8 +27,8 @@ pub(super) fn table(book: &Book) -> String {
 pub(super) fn queue_line(state: &ClaimKey, action: &ActionPlan) -> String {
     let ActionPlan { id, phase, progress, attempts, call, .. } = action;
     let reason = progress.failure().map(|it| format!("  ({it})")).unwrap_or_default();
-    let (phase, name, builtin) = (phase.name(), progress.name(), &call.builtin);
-    format!("  {id}  {state}  {phase} {builtin}  {name}, attempts {attempts}{reason}\n")
+    let (phase, name, action) = (phase.name(), progress.name(), call.target.name());
+    format!("  {id}  {state}  {phase} {action}  {name}, attempts {attempts}{reason}\n")
 }
 
 /// The service plan of one instance.

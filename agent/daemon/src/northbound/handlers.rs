@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
 use holdfast_base::Caller;
-use holdfast_config::services::{CallPhase, HandlerCall, Plane, ServedCall};
+use holdfast_config::services::{ActionPhase, CallPhase, HandlerCall, Plane, ServedCall};
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::handler_server::{Handler as HandlerRpc, HandlerServer};
+use smol_str::SmolStr;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::service::Routes;
@@ -15,8 +16,9 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::status::Refusal;
 use crate::services::handlers::{
-    AgentMessage, BOUNDS, HandlerError, HandlerErrorKind, HandlerMessage, Handlers, OwnedEdit,
-    ReadQuestion, ReadSource, Registration, ServedWork,
+    ActionName, ActionNews, ActionRequest, AgentMessage, BOUNDS, HandlerError, HandlerErrorKind,
+    HandlerMessage, Handlers, OwnedEdit, ReadQuestion, ReadSource, Registration, ReportedProgress,
+    ServedWork,
 };
 
 /// Time for the first message of a stream, which says what the handler serves.
@@ -123,10 +125,18 @@ fn registration(
     wire::Register { name, types }: wire::Register,
 ) -> Result<Registration, HandlerError> {
     let name_of = |name: String| (name != ANY).then(|| name.into());
-    let mut calls = std::collections::BTreeSet::new();
-    for wire::ServedType { r#type, calls: served } in types {
-        for wire::ServedCalls { component, state, phase } in served {
-            calls.insert(ServedCall {
+    let mut registration = Registration { name: name.into(), ..Registration::default() };
+    for wire::ServedType { r#type, calls, actions, idempotent_actions } in types {
+        let names = |names: Vec<String>| {
+            let service: SmolStr = r#type.as_str().into();
+            names
+                .into_iter()
+                .map(move |it| ActionName { service: service.clone(), action: it.into() })
+        };
+        registration.actions.extend(names(actions));
+        registration.idempotent_actions.extend(names(idempotent_actions));
+        for wire::ServedCalls { component, state, phase } in calls {
+            registration.calls.insert(ServedCall {
                 service: r#type.as_str().into(),
                 component: name_of(component),
                 state: name_of(state),
@@ -134,7 +144,7 @@ fn registration(
             });
         }
     }
-    Ok(Registration { name: name.into(), calls })
+    Ok(registration)
 }
 
 fn read_phase(phase: i32) -> Result<CallPhase, HandlerError> {
@@ -180,8 +190,32 @@ fn handler_message(message: wire::FromHandler) -> Result<HandlerMessage, Handler
         Some(Message::Publish(wire::Publish { path, json })) => {
             HandlerMessage::Publish { path, json }
         }
+        Some(Message::ActionAccepted(wire::ActionAccepted { id })) => {
+            HandlerMessage::Action { id, news: ActionNews::Accepted }
+        }
+        Some(Message::ActionResult(wire::ActionResult { id, json, error })) => {
+            HandlerMessage::Action { id, news: ActionNews::Ended(action_result(json, error)) }
+        }
+        Some(Message::ActionStatus(status)) => action_status(status),
         Some(Message::Pong(wire::Pong {})) => HandlerMessage::Pong,
     })
+}
+
+fn action_result(json: String, error: String) -> Result<String, String> {
+    if error.is_empty() { Ok(json) } else { Err(error) }
+}
+
+fn action_status(
+    wire::ActionStatus { id, progress, json, error }: wire::ActionStatus,
+) -> HandlerMessage {
+    let progress = match wire::ActionProgress::try_from(progress) {
+        // Nor can the agent tell what another value means.
+        Ok(wire::ActionProgress::Unknown) | Err(_) => ReportedProgress::Unknown,
+        Ok(wire::ActionProgress::NeverSeen) => ReportedProgress::NeverSeen,
+        Ok(wire::ActionProgress::Running) => ReportedProgress::Running,
+        Ok(wire::ActionProgress::Ended) => ReportedProgress::Ended(action_result(json, error)),
+    };
+    HandlerMessage::Action { id, news: ActionNews::Status(progress) }
 }
 
 fn agent_message(message: AgentMessage) -> wire::ToHandler {
@@ -209,15 +243,44 @@ fn agent_message(message: AgentMessage) -> wire::ToHandler {
             let (committed, reason) = (result.is_ok(), result.err().unwrap_or_default());
             Message::Closed(wire::Closed { tid, committed, reason })
         }
-        AgentMessage::Refused { tid, error } => {
+        AgentMessage::Refused { tid, action, error } => {
             let status = Status::from(Refusal::from(error));
             let code = u32::try_from(i32::from(status.code())).unwrap_or_default();
-            Message::Refused(wire::Refused { tid, code, text: status.message().to_owned() })
+            let text = status.message().to_owned();
+            Message::Refused(wire::Refused { tid, code, text, action })
+        }
+        AgentMessage::Action(request) => Message::Action(action(request)),
+        AgentMessage::QueryAction { id, tag, action } => {
+            let (r#type, tag) = (tag.service.to_string(), tag.to_string());
+            Message::QueryAction(wire::QueryAction { id, r#type, tag, action: action.into() })
         }
         AgentMessage::Drain => Message::Drain(wire::Drain {}),
         AgentMessage::Ping => Message::Ping(wire::Ping {}),
     };
     wire::ToHandler { message: Some(message) }
+}
+
+fn action(request: ActionRequest) -> wire::Action {
+    let ActionRequest { id, state, phase, action, params, vars, trace, timeout_s } = request;
+    let [component_type, component] = state.component;
+    let phase = match phase {
+        ActionPhase::Create => wire::Phase::Create,
+        ActionPhase::Delete => wire::Phase::Delete,
+    };
+    wire::Action {
+        id,
+        trace: trace.into(),
+        r#type: state.tag.service.to_string(),
+        tag: state.tag.to_string(),
+        component_type: component_type.into(),
+        component: component.into(),
+        state: state.state.into(),
+        phase: phase.into(),
+        action: action.into(),
+        params: params.to_string(),
+        vars: vars.to_string(),
+        seconds: u32::try_from(timeout_s).unwrap_or(u32::MAX),
+    }
 }
 
 fn call(number: usize, call: HandlerCall) -> wire::Call {

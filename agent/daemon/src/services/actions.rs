@@ -7,11 +7,13 @@
 //! carried out --> the result, or a failure, in a walk of the instance
 //! ```
 //!
-//! The plans are the queue, so it is as durable as they are. A call that a start finds dispatched may have been done: it is
-//! carried out again if that does no harm, and is in doubt otherwise. The queue begins after the first complete reading of
-//! the box, and pauses during a bootstrap and while a commit waits to be confirmed.
+//! The plans are the queue, so it is as durable as they are. A call that a start finds dispatched may have been done: its
+//! handler is asked; a builtin action is carried out again if that does no harm, and is in doubt otherwise. The queue begins
+//! after the first complete reading of the box, and pauses during a bootstrap and while a commit waits to be confirmed. A
+//! call of a handler that is not attached stays queued.
 
 mod probe;
+mod shown_waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,8 +21,8 @@ use std::time::Duration;
 
 use holdfast_base::{ErrorChain, RebootInhibitors};
 use holdfast_config::services::{
-    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionUpdate, Applied, Book,
-    BoxState,
+    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget, ActionUpdate,
+    Applied, Book, BoxState,
 };
 use holdfast_config::{ClaimKey, Elem, Path, ServiceTag, Value};
 use holdfast_core::{CommitError, CoreHandle, Datastore, Walks};
@@ -32,6 +34,8 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info, warn};
 
+use self::shown_waits::ShownWaits;
+use super::handlers::{ActionName, ActionRequest, Handlers};
 use super::lenient_walk;
 use crate::process::own_caller;
 
@@ -52,8 +56,8 @@ pub struct ActionResources {
 }
 
 /// Carries out actions for as long as the handle is kept.
-pub(super) fn carry_out(resources: ActionResources) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(ActionQueue::new(resources).run()))
+pub(super) fn carry_out(resources: ActionResources, handlers: Handlers) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(ActionQueue::new(resources, handlers).run()))
 }
 
 /// One call: the state that asked for it, and its identifier.
@@ -61,6 +65,7 @@ type Call = (ClaimKey, u64);
 
 struct ActionQueue {
     resources: ActionResources,
+    handlers: Handlers,
     /// The plans as they were looked at last.
     book: Book,
     /// Calls that are not done, the oldest first in each instance.
@@ -70,6 +75,9 @@ struct ActionQueue {
     retry_at: Option<Instant>,
     /// Reason for a pause that is shown.
     pause: Option<SmolStr>,
+    waits: ShownWaits,
+    /// Calls or handlers have changed since the waits were shown.
+    has_moved: bool,
 }
 
 /// End of one attempt.
@@ -81,25 +89,34 @@ enum Outcome {
 }
 
 impl ActionQueue {
-    fn new(resources: ActionResources) -> Self {
+    fn new(resources: ActionResources, handlers: Handlers) -> Self {
         Self {
             resources,
+            handlers,
             book: Book::default(),
             open: BTreeMap::new(),
             running: BTreeMap::new(),
             tasks: JoinSet::new(),
             retry_at: None,
             pause: None,
+            waits: ShownWaits::default(),
+            has_moved: false,
         }
     }
 
     async fn run(mut self) {
         let core = self.resources.core.clone();
         let (mut events, mut revisions) = (core.listen(), core.watch());
+        let mut moved = self.handlers.watch();
         loop {
             self.look();
+            self.resume();
             if !self.pauses().await {
+                self.handlers.send_unsent();
                 self.dispatch();
+            }
+            if std::mem::take(&mut self.has_moved) {
+                self.show_waits().await;
             }
             let is_open = !self.open.is_empty();
             let retry_at = self.retry_at;
@@ -107,6 +124,10 @@ impl ActionQueue {
                 changed = revisions.changed() => if changed.is_err() { return },
                 // An object of a state may have come.
                 event = events.recv(), if is_open => if let Err(RecvError::Closed) = event { return },
+                changed = moved.changed() => match changed {
+                    Ok(()) => self.has_moved = true,
+                    Err(_) => return,
+                },
                 Some(ended) = self.tasks.join_next() => if !self.note_end(ended) { return },
                 () = sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
                     self.retry_at = None;
@@ -124,6 +145,7 @@ impl ActionQueue {
         if changed.is_empty() {
             return;
         }
+        self.has_moved = true;
         self.open.retain(|(key, _), _| !changed.contains(&key.tag));
         for tag in changed {
             let calls = self.book.get(&tag).into_iter().flat_map(|plan| plan.calls());
@@ -135,7 +157,7 @@ impl ActionQueue {
 
     /// True while nothing may be dispatched. The reason is shown while something waits for it.
     async fn pauses(&mut self) -> bool {
-        let is_waiting = self.open.len() > self.running.len();
+        let is_waiting = self.open.len() > self.running.len() || self.handlers.has_unsent();
         let inhibitor = self.resources.undertakings.inhibitor_of_actions();
         let pause = inhibitor.filter(|_| is_waiting);
         if pause.is_some() {
@@ -157,14 +179,79 @@ impl ActionQueue {
         }
     }
 
+    /// Has handlers asked for the calls that were dispatched before this start.
+    fn resume(&mut self) {
+        let dispatched = self.open.iter().filter(|(call, action)| {
+            Next::of(action) == Next::Resume && !self.running.contains_key(call)
+        });
+        for (call, action) in
+            dispatched.map(|(call, it)| (call.clone(), it.clone())).collect::<Vec<_>>()
+        {
+            let wait = self.handlers.resume_action(self.request(&call, &action));
+            self.running.insert(call.clone(), Arc::clone(&action.call.serial));
+            let (core, handlers) = (self.resources.core.clone(), self.handlers.clone());
+            self.tasks.spawn(async move {
+                let event = handlers.end_of(wait).await;
+                report_to_the_end(&core, call, event).await
+            });
+        }
+        self.handlers.note_resumed();
+    }
+
+    /// The call as its handler gets it.
+    fn request(&self, (key, id): &Call, action: &ActionPlan) -> ActionRequest {
+        let plan = self.book.get(&key.tag);
+        let [component_type, name] = &key.component;
+        let component = plan.and_then(|plan| plan.component(component_type, name));
+        ActionRequest {
+            id: *id,
+            state: key.clone(),
+            phase: action.phase,
+            action: action.call.target.name().clone(),
+            params: Arc::clone(&action.call.params),
+            vars: component.map(|it| Arc::clone(&it.vars)).unwrap_or_default(),
+            trace: plan.map(|plan| plan.record.trace.clone()).unwrap_or_default(),
+            timeout_s: action.call.timeout_s,
+        }
+    }
+
+    /// True for a call whose handler is not attached.
+    fn lacks_handler(&self, (key, _): &Call, action: &ActionPlan) -> bool {
+        match handled(key, action) {
+            Some(name) => !self.handlers.carries_out(&name),
+            None => false,
+        }
+    }
+
+    /// Shows which calls wait for a handler.
+    async fn show_waits(&mut self) {
+        let is_queued = |(call, _): &(&Call, _)| !self.running.contains_key(*call);
+        let of_handlers = self.open.iter().filter(|(_, it)| it.call.target.is_of_handler());
+        let unattended = self.handlers.unattended();
+        let waiting = of_handlers.filter(|entry| match is_queued(entry) {
+            true => self.lacks_handler(entry.0, entry.1),
+            false => unattended.contains(&entry.0.1),
+        });
+        let waiting =
+            waiting.filter_map(|((key, _), action)| Some((key.clone(), handled(key, action)?)));
+        let core = &self.resources.core;
+        let changes = self.waits.update(&core.models().native, waiting.collect());
+        if !changes.is_empty() {
+            core.show_state(changes).await;
+        }
+    }
+
     /// Begins what can begin.
     fn dispatch(&mut self) {
         if self.retry_at.is_some() || self.open.is_empty() {
             return;
         }
         let state = self.resources.core.observed_box();
+        // Those that wait for a handler that was lost are no load.
+        let idle = self.handlers.unattended();
+        let mut busy = self.running.keys().filter(|(_, id)| !idle.contains(id)).count();
         for ((key, id), action) in &self.open {
-            if self.running.len() >= AT_ONCE {
+            if busy >= AT_ONCE {
                 return;
             }
             let call = (key.clone(), *id);
@@ -173,11 +260,15 @@ impl ActionQueue {
             // What is left has no objects any more.
             let is_settled =
                 action.phase == ActionPhase::Delete || state.applied(key) == Applied::Done;
-            if self.running.contains_key(&call) || is_taken || !is_settled {
+            let is_running = self.running.contains_key(&call);
+            if is_running || is_taken || !is_settled || self.lacks_handler(&call, action) {
                 continue;
             }
+            let request = self.request(&call, action);
             self.running.insert(call.clone(), Arc::clone(serial));
-            self.tasks.spawn(carry_out_one(self.resources.clone(), call, action.clone()));
+            busy += 1;
+            let means = (self.resources.clone(), self.handlers.clone());
+            self.tasks.spawn(carry_out_one(means, call, action.clone(), request));
         }
     }
 
@@ -203,31 +294,46 @@ impl ActionQueue {
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Begin,
+    /// Its handler is asked how far it is.
+    Resume,
     /// It may have been done.
     GiveUp,
 }
 
 impl Next {
-    /// A call that was dispatched before this start is repeated if that does no harm.
+    /// What a call comes to that was dispatched before this start is asked, or it is repeated if that does no harm.
     fn of(action: &ActionPlan) -> Self {
-        match action.progress == ActionProgress::Dispatched && !is_idempotent(&action.call) {
-            true => Self::GiveUp,
-            false => Self::Begin,
+        let is_dispatched = action.progress == ActionProgress::Dispatched;
+        match &action.call.target {
+            ActionTarget::Handler(_) if is_dispatched => Self::Resume,
+            ActionTarget::Builtin(name) if is_dispatched && !is_idempotent(name) => Self::GiveUp,
+            ActionTarget::Builtin(_) | ActionTarget::Handler(_) => Self::Begin,
         }
     }
 }
 
-/// True when a call that is done twice comes to the same as one that is done once. A probe changes nothing. Of actions of
-/// other versions of the agent nothing is known.
-fn is_idempotent(call: &ActionCall) -> bool {
-    call.builtin == probe::PING
+/// True when a builtin action that is done twice comes to the same as one that is done once. A probe changes nothing. Of
+/// actions of other versions of the agent nothing is known.
+fn is_idempotent(builtin: &str) -> bool {
+    builtin == probe::PING
+}
+
+/// Name of the action of a call for a handler.
+fn handled(key: &ClaimKey, action: &ActionPlan) -> Option<ActionName> {
+    match &action.call.target {
+        ActionTarget::Handler(name) => {
+            Some(ActionName { service: key.tag.service.clone(), action: name.clone() })
+        }
+        ActionTarget::Builtin(_) => None,
+    }
 }
 
 /// Carries out one call, and reports.
 async fn carry_out_one(
-    ActionResources { core, probes, .. }: ActionResources,
+    (ActionResources { core, probes, .. }, handlers): (ActionResources, Handlers),
     call: Call,
     action: ActionPlan,
+    request: ActionRequest,
 ) -> (Call, Outcome) {
     if Next::of(&action) == Next::GiveUp {
         let reason = "it was under way when the agent ended";
@@ -240,17 +346,34 @@ async fn carry_out_one(
         };
         return (call, outcome);
     }
-    let (key, id) = &call;
-    info!(service = %key.tag, state = %key.state, action = %action.call.builtin, id, "an action begins");
-    let event = match action.call.builtin == probe::PING {
-        true => ping(&probes, &action.call).await,
-        false => {
-            let reason =
-                format!("this version of the agent has no action `{}`", action.call.builtin);
+    if !is_dispatched(&core, &call) {
+        // It was cancelled, or its state left, before it began.
+        return (call, Outcome::Done);
+    }
+    let ((key, id), name) = (&call, action.call.target.name());
+    info!(service = %key.tag, state = %key.state, action = %name, id, "an action begins");
+    let event = match &action.call.target {
+        ActionTarget::Handler(_) => match handlers.begin_action(request) {
+            Ok(wait) => handlers.end_of(wait).await,
+            Err(event) => event,
+        },
+        ActionTarget::Builtin(name) if name == probe::PING => ping(&probes, &action.call).await,
+        ActionTarget::Builtin(name) => {
+            let reason = format!("this version of the agent has no action `{name}`");
             ActionEvent::Failed(reason.into())
         }
     };
     report_to_the_end(&core, call, event).await
+}
+
+/// True while the plan of an instance has a call as dispatched.
+fn is_dispatched(core: &CoreHandle, (key, id): &Call) -> bool {
+    let [component_type, name] = &key.component;
+    let configuration = core.configuration();
+    let plan = configuration.layers().book.get(&key.tag);
+    let component = plan.and_then(|plan| plan.component(component_type, name));
+    let action = component.and_then(|it| it.state(&key.state)).and_then(|it| it.action.as_ref());
+    action.is_some_and(|it| it.id == *id && it.progress == ActionProgress::Dispatched)
 }
 
 async fn ping(probes: &Probes, call: &ActionCall) -> ActionEvent {
@@ -297,9 +420,9 @@ async fn report(
 mod tests {
     use super::*;
 
-    fn plan(builtin: &str, progress: ActionProgress) -> ActionPlan {
+    fn plan(target: ActionTarget, progress: ActionProgress) -> ActionPlan {
         let (params, serial, timeout_s) = ("{}".into(), "".into(), 1);
-        let call = ActionCall { builtin: builtin.into(), params, serial, timeout_s };
+        let call = ActionCall { target, params, serial, timeout_s };
         let (id, phase, attempts, since_ns) = (1, ActionPhase::Create, 0, 1);
         ActionPlan { id, phase, progress, attempts, since_ns, call }
     }
@@ -308,13 +431,18 @@ mod tests {
     #[test]
     fn a_call_that_was_dispatched_before_a_start_is_repeated_if_that_does_no_harm() {
         use ActionProgress::{Dispatched, Queued};
-        for (builtin, progress, next) in [
-            ("ping", Queued, Next::Begin),
-            ("ping", Dispatched, Next::Begin),
-            ("other", Queued, Next::Begin),
-            ("other", Dispatched, Next::GiveUp),
+        let builtin = |name: &str| ActionTarget::Builtin(name.into());
+        let handler = || ActionTarget::Handler("ping".into());
+        for (target, progress, next) in [
+            (builtin("ping"), Queued, Next::Begin),
+            (builtin("ping"), Dispatched, Next::Begin),
+            (builtin("other"), Queued, Next::Begin),
+            (builtin("other"), Dispatched, Next::GiveUp),
+            (handler(), Queued, Next::Begin),
+            (handler(), Dispatched, Next::Resume),
         ] {
-            assert_eq!(Next::of(&plan(builtin, progress.clone())), next, "{builtin} {progress:?}");
+            let plan = plan(target.clone(), progress.clone());
+            assert_eq!(Next::of(&plan), next, "{target:?} {progress:?}");
         }
     }
 }

@@ -307,7 +307,7 @@ fn begin(resources: &ActionResources, handlers: &Handlers) -> [AbortOnDropHandle
     let core = &resources.core;
     [
         conductor::conduct(core.clone(), handlers.clone()),
-        actions::carry_out(resources.clone()),
+        actions::carry_out(resources.clone(), handlers.clone()),
         applied::show(core.clone()),
     ]
 }

@@ -10,7 +10,7 @@ use toml::Spanned;
 use super::raw::{self, Text};
 use super::{
     Action, ActionTarget, ComponentType, DeleteOutline, Handler, INIT, LocatedText, NodeContent,
-    OUTLINE, Outline, READY, SELF, StateOutline, TEMPLATES, TreeNode, Version, Work,
+    OUTLINE, Outline, PING, READY, SELF, StateOutline, TEMPLATES, TreeNode, Version, Work,
 };
 use crate::error::{PackageError, PackageErrors, Position};
 use crate::limits::{COMPONENT_STATES, EXPRESSION_SIZE, TREE_DEPTH, WARNED_TREE_DEPTH};
@@ -22,7 +22,7 @@ const ACTION_TIME: Duration = Duration::from_secs(300);
 const ACTION_SECONDS: std::ops::RangeInclusive<i64> = 1..=24 * 60 * 60;
 /// Bounds of the time before a state, in seconds: a year.
 const TIMEOUT_SECONDS: std::ops::RangeInclusive<i64> = 1..=365 * 24 * 60 * 60;
-/// Longest name of a component type or state, in octets. They are keys of state paths.
+/// Longest name of a component type, state or action, in octets. They are keys of state paths, or parts of messages.
 const NAME_LENGTH: usize = 64;
 
 pub(super) fn outline(
@@ -230,12 +230,17 @@ impl OutlineCheck<'_> {
                 if !self.has_handler {
                     self.fail(&handler.span(), "there is no [handler] to do this action");
                 }
+                self.name(&handler, "an action");
                 ActionTarget::Handler(handler.into_inner().into())
             }
-            (None, Some(builtin)) if builtin.get_ref() == "ping" => ActionTarget::Ping,
+            (None, Some(builtin)) if builtin.get_ref() == PING => {
+                ActionTarget::Builtin(PING.into())
+            }
             (None, Some(builtin)) => {
-                let reason =
-                    format!("there is no builtin action `{}`: there is `ping`", builtin.get_ref());
+                let reason = format!(
+                    "there is no builtin action `{}`: there is `{PING}`",
+                    builtin.get_ref()
+                );
                 self.fail(&builtin.span(), reason);
                 return None;
             }
@@ -354,7 +359,7 @@ impl OutlineCheck<'_> {
         u64::try_from(*given.get_ref()).ok().map(Duration::from_secs)
     }
 
-    /// Checks the name of a component type or a state.
+    /// Checks the name of a component type, a state or an action.
     fn name(&mut self, name: &Text, of: &str) {
         let text = name.get_ref();
         let fits = text.starts_with(|c: char| c.is_ascii_lowercase())

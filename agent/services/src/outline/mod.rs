@@ -15,7 +15,7 @@ use smol_str::SmolStr;
 
 use crate::error::{PackageError, PackageErrors, Position};
 
-pub use holdfast_config::services::{READY, SELF};
+pub use holdfast_config::services::{ActionTarget, READY, SELF};
 pub use raw::{Converge, MissingHandler};
 
 /// File with the outline.
@@ -26,6 +26,8 @@ pub const TEMPLATES: &str = "templates";
 pub const ARCHIVE_EXTENSION: &str = "hfs";
 /// First state of every component.
 pub const INIT: &str = "init";
+/// Builtin action: the probe of gNOI Ping.
+const PING: &str = "ping";
 
 /// All that an outline says.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,13 +122,6 @@ pub struct Action {
     pub timeout: Duration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ActionTarget {
-    Handler(SmolStr),
-    /// The probe of gNOI Ping.
-    Ping,
-}
-
 /// A node of the tree from which components are made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeNode {
@@ -172,6 +167,12 @@ impl Outline {
         self.components.iter().find(|component| component.name == name)
     }
 
+    /// The actions of all states.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        let states = self.components.iter().flat_map(|component| &component.states);
+        states.flat_map(|state| state.action.iter().chain(&state.delete.action))
+    }
+
     /// True for a type without components, whose work is that of `self`.
     pub fn is_plain(&self) -> bool {
         self.tree.is_empty()
@@ -191,10 +192,10 @@ impl Outline {
         let mut found = Vec::new();
         for state in self.components.iter().flat_map(|component| &component.states) {
             found.extend(state.when.iter().chain(&state.delete.when));
-            for action in state.action.iter().chain(&state.delete.action) {
-                found.extend(action.params.values().chain(action.save.values()));
-                found.extend(action.result.iter().chain(&action.serial));
-            }
+        }
+        for action in self.actions() {
+            found.extend(action.params.values().chain(action.save.values()));
+            found.extend(action.result.iter().chain(&action.serial));
         }
         self.tree.iter().for_each(|node| node.add_expressions(&mut found));
         found

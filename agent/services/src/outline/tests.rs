@@ -40,7 +40,7 @@ fn the_outline_of_a_staged_type_is_read_whole() {
     assert!(routed.sticky && routed.delete.commit_after && !routed.commit_after);
     assert_eq!(routed.timeout, Some(Duration::from_secs(600)));
     let action = routed.action.as_ref().unwrap();
-    assert!(action.sync && action.target == ActionTarget::Ping);
+    assert!(action.sync && action.target == ActionTarget::Builtin("ping".into()));
     assert_eq!(action.params["destination"].text, "params.via");
     assert_eq!(
         outline.templates().map(|it| it.text.as_str()).collect::<Vec<_>>(),

@@ -22,7 +22,7 @@ use minijinja::Value as TemplateValue;
 use super::Walk;
 use crate::convert;
 use crate::limits::OPAQUE_SIZE;
-use crate::outline::{Action, ActionTarget, SELF, StateOutline};
+use crate::outline::{Action, SELF, StateOutline};
 use crate::tree::Component;
 use crate::work::WorkError;
 
@@ -174,7 +174,6 @@ impl Walk<'_> {
         phase: ActionPhase,
     ) -> Result<Option<ActionPlan>, WorkError> {
         let Some(action) = action_of(outline, phase) else { return Ok(None) };
-        let ActionTarget::Ping = &action.target else { return Ok(None) };
         self.begin(part, &outline.name, "action");
         let (package, scope) = (self.instance.package, self.scope_of(part));
         let value = |expression| package.evaluate(expression, &scope, &self.facts);
@@ -183,7 +182,7 @@ impl Walk<'_> {
         let serial = action.serial.as_ref().map(value).transpose()?;
         let serial = serial.and_then(|it| convert::scalar_text(&it)).unwrap_or_default();
         let call = ActionCall {
-            builtin: PING.into(),
+            target: action.target.clone(),
             params: serde_json::to_string(&params).unwrap_or_default().into(),
             serial: serial.into(),
             timeout_s: action.timeout.as_secs(),
@@ -225,9 +224,6 @@ impl Walk<'_> {
         Some(format!("the action of {}{of}", state.name).into())
     }
 }
-
-/// Name of the builtin action that probes a host.
-const PING: &str = "ping";
 
 fn action_of(outline: &StateOutline, phase: ActionPhase) -> Option<&Action> {
     match phase {

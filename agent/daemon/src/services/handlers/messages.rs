@@ -1,16 +1,63 @@
 //! Messages between the agent and its handlers, without their form on the wire.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 
-use holdfast_config::services::{HandlerCall, HandlerRefusal, Plane, ServedCall, WorkFailureKind};
+use holdfast_config::services::{
+    ActionPhase, HandlerCall, HandlerRefusal, Plane, ServedCall, WorkFailureKind,
+};
+use holdfast_config::{ClaimKey, ServiceTag};
 use smol_str::SmolStr;
 
 /// Request of a process to be a handler.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Registration {
     /// Name of the process, for messages and logs.
     pub name: SmolStr,
     pub calls: BTreeSet<ServedCall>,
+    pub actions: BTreeSet<ActionName>,
+    /// Those of the actions that may be done twice.
+    pub idempotent_actions: BTreeSet<ActionName>,
+}
+
+/// An action of a service type.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ActionName {
+    pub service: SmolStr,
+    pub action: SmolStr,
+}
+
+impl fmt::Display for ActionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the action `{}` of `{}`", self.action, self.service)
+    }
+}
+
+/// Call of an action.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionRequest {
+    /// Identifies the call among those of all instances.
+    pub id: u64,
+    /// State that asked for it, by the name of its claim.
+    pub state: ClaimKey,
+    pub phase: ActionPhase,
+    /// Name of the action.
+    pub action: SmolStr,
+    /// Values by the names of the parameters: a JSON object.
+    pub params: Arc<str>,
+    /// Variables of the tree nodes that made the component: a JSON object, empty for none.
+    pub vars: Arc<str>,
+    /// Trace of the request that changed the instance last.
+    pub trace: SmolStr,
+    /// Longest time that it may take, in seconds.
+    pub timeout_s: u64,
+}
+
+impl ActionRequest {
+    pub fn name(&self) -> ActionName {
+        ActionName { service: self.state.tag.service.clone(), action: self.action.clone() }
+    }
 }
 
 /// Message of a handler.
@@ -42,7 +89,46 @@ pub enum HandlerMessage {
         path: String,
         json: String,
     },
+    /// News of the action with this identifier.
+    Action {
+        id: u64,
+        news: ActionNews,
+    },
     Pong,
+}
+
+/// News of an action. A result is JSON, empty for none; a failure has its reason.
+#[derive(Clone, Debug)]
+pub enum ActionNews {
+    /// The handler will know of it when it is asked.
+    Accepted,
+    Ended(Result<String, String>),
+    /// Answer to a query.
+    Status(ReportedProgress),
+}
+
+/// How far an action is, as its handler says.
+#[derive(Clone, Debug)]
+pub enum ReportedProgress {
+    /// The handler cannot tell.
+    Unknown,
+    NeverSeen,
+    Running,
+    Ended(Result<String, String>),
+}
+
+impl ActionNews {
+    /// Name for logs.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Ended(_) => "ended",
+            Self::Status(ReportedProgress::Unknown) => "cannot tell",
+            Self::Status(ReportedProgress::NeverSeen) => "never seen",
+            Self::Status(ReportedProgress::Running) => "running",
+            Self::Status(ReportedProgress::Ended(_)) => "ended before",
+        }
+    }
 }
 
 /// Content of one edit.
@@ -88,7 +174,18 @@ pub enum AgentMessage {
     /// A message was not accepted.
     Refused {
         tid: u64,
+        /// Identifier of the action that it was about; 0 for none.
+        action: u64,
         error: HandlerError,
+    },
+    /// An action is to be carried out.
+    Action(ActionRequest),
+    /// The agent asks how far an action is.
+    QueryAction {
+        id: u64,
+        tag: ServiceTag,
+        /// Name of the action.
+        action: SmolStr,
     },
     /// The agent is about to stop.
     Drain,

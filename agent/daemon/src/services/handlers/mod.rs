@@ -12,8 +12,11 @@
 //! [`registry`] knows who takes what, and never waits. The agent starts no handler: the service manager of the box does.
 //! A handler that is lost has its open calls fail at once; what its services made stays.
 //!
-//! Absent: actions, and calls before and after a walk.
+//! Actions have a way of their own ([`actions`]): they are sent one by one, and outlive their handler and the agent.
+//!
+//! Absent: calls before and after a walk.
 
+mod actions;
 mod messages;
 mod publishing;
 mod registry;
@@ -45,8 +48,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
 pub use self::messages::{
-    AgentMessage, HandlerError, HandlerErrorKind, HandlerMessage, OwnedEdit, ReadQuestion,
-    ReadSource, Registration, ServedWork,
+    ActionName, ActionNews, ActionRequest, AgentMessage, HandlerError, HandlerErrorKind,
+    HandlerMessage, OwnedEdit, ReadQuestion, ReadSource, Registration, ReportedProgress,
+    ServedWork,
 };
 use self::publishing::PublishedLeaves;
 use self::registry::{
@@ -71,8 +75,8 @@ pub struct Handlers(Arc<Shared>);
 struct Shared {
     registry: Mutex<Registry>,
     published: PublishedLeaves,
-    /// Moves when a handler was attached.
-    attached_tx: watch::Sender<u64>,
+    /// Moves when a handler was attached or is gone, and when an action has to be sent again.
+    moved_tx: watch::Sender<u64>,
     core: OnceLock<CoreHandle>,
 }
 
@@ -87,8 +91,8 @@ impl Default for Handlers {
     fn default() -> Self {
         let (registry, published, core) =
             (Mutex::default(), PublishedLeaves::default(), OnceLock::new());
-        let attached_tx = watch::Sender::new(0);
-        Self(Arc::new(Shared { registry, published, attached_tx, core }))
+        let moved_tx = watch::Sender::new(0);
+        Self(Arc::new(Shared { registry, published, moved_tx, core }))
     }
 }
 
@@ -126,7 +130,7 @@ impl Handlers {
         let name = registration.name.clone();
         let (id, outbox_rx) = self.registry().attach(caller.name.clone(), registration)?;
         info!(handler = %name, caller = %caller.name, "a handler of services is attached");
-        self.0.attached_tx.send_modify(|number| *number += 1);
+        self.note_moved();
         Ok((AttachedSession { handlers: self.clone(), id }, outbox_rx))
     }
 
@@ -167,9 +171,13 @@ impl Handlers {
         Ok(leaves.iter().map(|leaf| shown(configuration.models(), read.origin, leaf)).collect())
     }
 
-    /// A receiver that moves when a handler was attached.
+    /// A receiver that moves when a handler was attached or is gone, and when an action has to be sent again.
     pub(super) fn watch(&self) -> watch::Receiver<u64> {
-        self.0.attached_tx.subscribe()
+        self.0.moved_tx.subscribe()
+    }
+
+    fn note_moved(&self) {
+        self.0.moved_tx.send_modify(|number| *number += 1);
     }
 
     /// Types of the handlers that wait for their first calls.
@@ -259,8 +267,9 @@ fn check_registration(
     caller: &Caller,
     registration: &Registration,
 ) -> Result<(), HandlerError> {
-    if registration.name.is_empty() || registration.calls.is_empty() {
-        let text = "a registration has a name and calls";
+    let is_empty = registration.calls.is_empty() && registration.actions.is_empty();
+    if registration.name.is_empty() || is_empty {
+        let text = "a registration has a name, and calls or actions";
         return Err(HandlerError::new(HandlerErrorKind::Invalid, text));
     }
     for served in &registration.calls {
@@ -277,7 +286,20 @@ fn check_registration(
             return Err(HandlerError::new(HandlerErrorKind::Invalid, text));
         }
     }
-    Ok(())
+    for name in &registration.actions {
+        let outline = check_caller(configuration, caller, &name.service)?;
+        if !outline.actions.contains(&name.action) {
+            let text = format!("the outline has no {name} for a handler");
+            return Err(HandlerError::new(HandlerErrorKind::Invalid, text));
+        }
+    }
+    match registration.idempotent_actions.difference(&registration.actions).next() {
+        None => Ok(()),
+        Some(name) => {
+            let text = format!("{name} is among the idempotent actions, and not among the actions");
+            Err(HandlerError::new(HandlerErrorKind::Invalid, text))
+        }
+    }
 }
 
 impl AttachedSession {
@@ -314,15 +336,16 @@ impl AttachedSession {
     }
 
     async fn receive(&self, message: HandlerMessage) {
-        let tid = match &message {
+        let (tid, action) = match &message {
             HandlerMessage::Edit { tid, .. }
             | HandlerMessage::Done { tid, .. }
             | HandlerMessage::Error { tid, .. }
-            | HandlerMessage::More { tid, .. } => *tid,
-            HandlerMessage::Publish { .. } | HandlerMessage::Pong => 0,
+            | HandlerMessage::More { tid, .. } => (*tid, 0),
+            HandlerMessage::Action { id, .. } => (0, *id),
+            HandlerMessage::Publish { .. } | HandlerMessage::Pong => (0, 0),
         };
         if let Err(error) = self.handle(message).await {
-            self.handlers.registry().send(self.id, AgentMessage::Refused { tid, error });
+            self.handlers.registry().send(self.id, AgentMessage::Refused { tid, action, error });
         }
     }
 
@@ -349,6 +372,9 @@ impl AttachedSession {
                 let core = self.handlers.core()?;
                 let served = self.handlers.registry().services(id);
                 self.handlers.0.published.publish(core, (id, &served), &path, &json).await
+            }
+            HandlerMessage::Action { id: action, news } => {
+                self.handlers.note_news(id, action, news)
             }
             HandlerMessage::Pong => Ok(()),
         }
@@ -393,6 +419,7 @@ impl AttachedSession {
 impl Drop for AttachedSession {
     fn drop(&mut self) {
         self.handlers.registry().detach(self.id, None);
+        self.handlers.note_moved();
         if let Some(core) = self.handlers.0.core.get() {
             let (handlers, core, id) = (self.handlers.clone(), core.clone(), self.id);
             // At the end of the process there is nobody who would see the leaves.

@@ -15,14 +15,15 @@ use smol_str::SmolStr;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
+use super::actions::{Addressed, OpenActions};
 use super::messages::{AgentMessage, HandlerError, HandlerErrorKind, Registration, ServedWork};
 
 /// Handlers that are attached at a time. A box has a few types, and a handler serves several.
 const MAX_HANDLERS: usize = 64;
 /// Calls that are open at a time, of all transactions.
 pub(super) const MAX_OPEN_CALLS: usize = 1024;
-/// Octets of the calls of one message: what gRPC clients accept by default, less the names.
-const MAX_MESSAGE: usize = 3 << 20;
+/// Octets of the calls or the action of one message: what gRPC clients accept by default, less the names.
+pub(super) const MAX_MESSAGE: usize = 3 << 20;
 /// Octets of the opaque values of one state: they are stored with the plan, and sent with each call.
 const MAX_OPAQUE: usize = 64 << 10;
 /// Messages that wait for a handler to read. One that leaves so many unread has stopped.
@@ -40,6 +41,7 @@ pub(super) type Outgoing = Result<AgentMessage, HandlerError>;
 pub(super) struct Registry {
     sessions: BTreeMap<SessionId, Session>,
     transactions: BTreeMap<u64, Transaction>,
+    pub(super) actions: OpenActions,
     /// Number of sessions and transactions so far.
     numbers: u64,
     answers: Answers,
@@ -132,7 +134,7 @@ impl Registry {
     pub(super) fn attach(
         &mut self,
         caller: SmolStr,
-        Registration { name, calls }: Registration,
+        registration: Registration,
     ) -> Result<(SessionId, mpsc::Receiver<Outgoing>), HandlerError> {
         if self.is_draining {
             let text = "the agent is stopping";
@@ -142,6 +144,11 @@ impl Registry {
             let text = format!("{MAX_HANDLERS} handlers are attached already");
             return Err(HandlerError::new(HandlerErrorKind::Exhausted, text));
         }
+        if let Some((holder, action)) = self.actions.holder(&registration) {
+            let text = format!("the handler `{}` carries out {action} already", self.name(holder));
+            return Err(HandlerError::new(HandlerErrorKind::Exists, text));
+        }
+        let calls = &registration.calls;
         let holders = self.sessions.values();
         let mut taken = holders.flat_map(|it| it.served.iter().map(move |call| (it, call)));
         if let Some((holder, call)) = taken.find(|(_, it)| calls.iter().any(|own| own.overlaps(it)))
@@ -156,9 +163,12 @@ impl Registry {
         });
         let (outbox, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
         let id = self.next_number();
-        let session = Session { name, caller, served: calls, outbox, synced: Sync::Due };
+        let queries = self.actions.attach(id, &registration);
+        let Registration { name, calls: served, .. } = registration;
+        let session = Session { name, caller, served, outbox, synced: Sync::Due };
         self.sessions.insert(id, session);
         self.send(id, AgentMessage::Registered);
+        self.send_all(queries);
         Ok((id, outbox_rx))
     }
 
@@ -174,6 +184,7 @@ impl Registry {
                 part.answer_tx = None;
             }
         }
+        self.actions.detach(id);
     }
 
     /// Name of a handler.
@@ -184,7 +195,7 @@ impl Registry {
     /// Service types of a handler.
     pub(super) fn services(&self, id: SessionId) -> BTreeSet<SmolStr> {
         let served = self.sessions.get(&id).into_iter().flat_map(|session| &session.served);
-        served.map(|call| call.service.clone()).collect()
+        served.map(|call| call.service.clone()).chain(self.actions.services(id)).collect()
     }
 
     /// Sends a message to a handler; one that leaves its messages unread is removed.
@@ -195,6 +206,12 @@ impl Registry {
             self.detach(id, None);
         }
         is_sent
+    }
+
+    pub(super) fn send_all(&mut self, messages: impl IntoIterator<Item = Addressed>) {
+        for (id, message) in messages {
+            self.send(id, message);
+        }
     }
 
     /// Answers of earlier transactions, and the calls that handlers take.
@@ -486,7 +503,7 @@ impl Registry {
         for (id, session) in &mut self.sessions {
             if let Sync::Awaiting(awaited) = &mut session.synced {
                 awaited.retain(|tag| !tags.contains(tag));
-                if awaited.is_empty() {
+                if awaited.is_empty() && self.actions.is_complete() {
                     session.synced = Sync::Done;
                     complete.push(*id);
                 }

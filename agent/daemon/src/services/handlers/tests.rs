@@ -99,7 +99,8 @@ fn registration() -> Registration {
         state: None,
         phase: CallPhase::Create,
     };
-    Registration { name: "shelf".into(), calls: BTreeSet::from([call]) }
+    let calls = BTreeSet::from([call]);
+    Registration { name: "shelf".into(), calls, ..Registration::default() }
 }
 
 impl TestHandler {
