@@ -2,17 +2,22 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::ServicePlan;
-use holdfast_config::{Models, ServiceTag};
+use holdfast_config::{Layers, Models, ServiceTag};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, Datastore};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_services::{PackageFiles, ServiceTypes};
 use holdfast_telemetry::Revision;
+use tokio::time::timeout;
 
 use super::{Agent, caller};
+
+/// Longest time until something comes that has to come.
+const LIMIT: Duration = Duration::from_secs(60);
 
 const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"; prefix a;
   import holdfast-services { prefix svc; } import holdfast { prefix hf; }
@@ -112,10 +117,19 @@ pub(super) fn shown(revision: &Revision, name: &str) -> String {
     text.collect::<Vec<_>>().join(", ")
 }
 
+/// Waits until the layers are what is wanted.
+pub(super) async fn until_layers(agent: &Agent, is_wanted: impl Fn(&Layers) -> bool) {
+    let mut revisions = agent.handle.watch();
+    let waiting = async {
+        while !is_wanted(agent.handle.configuration().layers()) {
+            revisions.changed().await.unwrap();
+        }
+    };
+    timeout(LIMIT, waiting).await.expect("it comes in time");
+}
+
 /// Waits until the service plan of an instance is one that is wanted.
 pub(super) async fn until(agent: &Agent, name: &str, is_wanted: impl Fn(&ServicePlan) -> bool) {
-    let mut revisions = agent.handle.watch();
-    while !plan(agent, name).is_some_and(|plan| is_wanted(&plan)) {
-        revisions.changed().await.unwrap();
-    }
+    let tag = tag(name);
+    until_layers(agent, |layers| layers.book.get(&tag).is_some_and(|plan| is_wanted(plan))).await;
 }
