@@ -113,7 +113,8 @@ impl RawHandler {
         let (outbox_tx, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
         let phase = wire::Phase::Create.into();
         let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
-        let types = vec![wire::ServedType { r#type: "sized-port".into(), calls }];
+        let r#type = "sized-port".into();
+        let types = vec![wire::ServedType { r#type, calls, ..wire::ServedType::default() }];
         let register = Said::Register(wire::Register { name: "raw".into(), types });
         let register = wire::FromHandler { message: Some(register) };
         outbox_tx.send(register).await.expect("there is room");
