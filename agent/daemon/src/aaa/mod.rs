@@ -50,7 +50,7 @@ use self::body::{RequestBody, ResponseBody};
 use self::login::take_credentials;
 use self::messages::{ExceededLimit, Frames};
 pub(crate) use self::permission::CallPermission;
-use self::permission::{Call, Revocation};
+use self::permission::{Call, CallOrigin, Revocation};
 use self::record::{CallEnd, CallRecord};
 use crate::auth::{Authenticator, Credentials, LoginRefusal};
 use crate::gnsi::Gnsi;
@@ -126,11 +126,10 @@ impl Layer {
         rules.require_role(&login.caller, path)?;
         authorize(&self.gnsi, &login.caller, request)?;
         let caller = login.caller.clone();
+        let authenticator = (**authenticator).clone();
         let permission = CallPermission::of_call(Call {
-            authenticator: (**authenticator).clone(),
             gnsi: self.gnsi.clone(),
-            login,
-            peer,
+            by: CallOrigin::Login { authenticator, login, peer },
             path: path.to_owned(),
             rules,
             headers: request.headers().clone(),
@@ -140,7 +139,7 @@ impl Layer {
         Ok(permission)
     }
 
-    /// Identifies a caller by the user of its process, and authorizes the call. The user of a process does not change.
+    /// Identifies a caller by the user of its process, and authorizes the call.
     fn admit_local(
         &self,
         record: &CallRecord,
@@ -155,9 +154,17 @@ impl Layer {
         let (name, role) = (name.into(), Role::ReadOnly);
         let caller = Caller { name, role, auth_method: AuthMethod::Local { uid }, peer: None };
         record.identified(&caller);
-        rules.require_role(&caller, request.uri().path())?;
+        let epoch = self.gnsi.access().number();
+        let path = request.uri().path();
+        rules.require_role(&caller, path)?;
         authorize(&self.gnsi, &caller, request)?;
-        let permission = CallPermission::permanent();
+        let permission = CallPermission::of_call(Call {
+            gnsi: self.gnsi.clone(),
+            by: CallOrigin::Process { caller: caller.clone(), epoch },
+            path: path.to_owned(),
+            rules,
+            headers: request.headers().clone(),
+        });
         request.extensions_mut().insert(caller);
         request.extensions_mut().insert(permission.clone());
         Ok(permission)

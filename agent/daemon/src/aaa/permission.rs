@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use holdfast_base::AccessEpoch;
+use holdfast_base::{AccessEpoch, Caller};
 use http::HeaderMap;
 use rustls_pki_types::UnixTime;
 use tokio::time::timeout;
@@ -31,7 +31,7 @@ pub(crate) struct CallPermission(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     epoch: AccessEpoch,
-    /// Absent where a permission is never revoked: on a socket of the box.
+    /// Absent where a permission is never revoked: in tests of services without the layer.
     call: Option<Call>,
     state: Mutex<State>,
 }
@@ -39,14 +39,28 @@ struct Shared {
 /// A call as it began, with the services that decide about it.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) authenticator: Authenticator,
     pub(super) gnsi: Gnsi,
-    pub(super) login: LoginContext,
-    pub(super) peer: Peer,
+    pub(super) by: CallOrigin,
     pub(super) path: String,
     pub(super) rules: MethodRules,
     /// Headers without the password.
     pub(super) headers: HeaderMap,
+}
+
+/// Who began a call, and how that is known.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all calls are begun by a login")]
+pub(super) enum CallOrigin {
+    Login {
+        authenticator: Authenticator,
+        login: LoginContext,
+        peer: Peer,
+    },
+    /// A process of the box, whose user the kernel has told. `epoch` is that of before the call was authorized.
+    Process {
+        caller: Caller,
+        epoch: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -64,13 +78,13 @@ struct State {
 impl CallPermission {
     pub(super) fn of_call(call: Call) -> Self {
         let epoch = call.gnsi.access().clone();
-        let until = call.authenticator.certificate_until(&call.peer);
-        let began = call.login.epoch;
-        let state = State { epoch: began, until, revocation: None, is_ending: false };
+        let until = call.by.certificate_until();
+        let state = State { epoch: call.by.epoch(), until, revocation: None, is_ending: false };
         Self(Arc::new(Shared { epoch, call: Some(call), state: Mutex::new(state) }))
     }
 
     /// Makes a permission that is never revoked.
+    #[cfg(test)]
     pub(crate) fn permanent() -> Self {
         let state = State { epoch: 0, until: None, revocation: None, is_ending: false };
         let (epoch, state) = (AccessEpoch::default(), Mutex::new(state));
@@ -157,11 +171,11 @@ impl CallPermission {
         match call.could_begin() {
             Ok(()) => {
                 state.epoch = epoch;
-                state.until = call.authenticator.certificate_until(&call.peer);
+                state.until = call.by.certificate_until();
                 Ok(())
             }
             Err(status) => {
-                let caller = &call.login.caller.name;
+                let caller = call.by.name();
                 info!(%caller, rpc = call.path, reason = status.message(), "the permission of a call is revoked");
                 state.revocation = Some(status.clone());
                 Err(status)
@@ -182,14 +196,44 @@ impl CallPermission {
 impl Call {
     /// Repeats the checks of the beginning, in their order.
     fn could_begin(&self) -> Result<(), Status> {
-        let Self { authenticator, gnsi, login, peer, path, rules, headers } = self;
-        let caller = authenticator.reauthenticate(login, peer)?;
+        let Self { gnsi, by, path, rules, headers } = self;
+        let (caller, peer) = match by {
+            CallOrigin::Login { authenticator, login, peer } => {
+                (authenticator.reauthenticate(login, peer)?, Some(peer))
+            }
+            // The user of a process does not change.
+            CallOrigin::Process { caller, .. } => (caller.clone(), None),
+        };
         rules.require_role(&caller, path)?;
-        gnsi.authz.reauthorize(&caller, peer, path, headers)?;
+        gnsi.authz.reauthorize((&caller, peer), path, headers)?;
         if path.starts_with(GNSI) && !gnsi.is_on() {
             return Err(Status::failed_precondition("gNSI is switched off on this box"));
         }
         Ok(())
+    }
+}
+
+impl CallOrigin {
+    fn name(&self) -> &str {
+        match self {
+            Self::Login { login, .. } => &login.caller.name,
+            Self::Process { caller, .. } => &caller.name,
+        }
+    }
+
+    /// Epoch of access at which the call began.
+    fn epoch(&self) -> u64 {
+        match self {
+            Self::Login { login, .. } => login.epoch,
+            Self::Process { epoch, .. } => *epoch,
+        }
+    }
+
+    fn certificate_until(&self) -> Option<UnixTime> {
+        match self {
+            Self::Login { authenticator, peer, .. } => authenticator.certificate_until(peer),
+            Self::Process { .. } => None,
+        }
     }
 }
 

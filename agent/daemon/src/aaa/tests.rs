@@ -94,11 +94,22 @@ impl Rig {
         };
         let peer = Peer::of(([127, 0, 0, 1], 1).into(), certificate);
         let login = self.authenticator.login(credentials, &peer).await.unwrap();
+        let authenticator = self.authenticator.clone();
+        self.permission(path, CallOrigin::Login { authenticator, login, peer })
+    }
+
+    /// The call of a process on the socket for handlers.
+    fn call_of_process(&self, path: &str, name: &str) -> CallPermission {
+        let auth_method = AuthMethod::Local { uid: 7 };
+        let caller = Caller { name: name.into(), role: Role::ReadOnly, auth_method, peer: None };
+        let epoch = self.gnsi.access().number();
+        self.permission(path, CallOrigin::Process { caller, epoch })
+    }
+
+    fn permission(&self, path: &str, by: CallOrigin) -> CallPermission {
         CallPermission::of_call(Call {
-            authenticator: self.authenticator.clone(),
             gnsi: self.gnsi.clone(),
-            login,
-            peer,
+            by,
             path: path.to_owned(),
             rules: Methods::new().rules(path),
             headers: HeaderMap::new(),
@@ -232,6 +243,24 @@ async fn a_call_goes_on_as_long_as_its_caller_could_begin_it() {
         assert_eq!(code(permission.check()), want, "{changes}: {path}");
         assert_eq!(code(permission.recheck()), want, "{changes}: {path}");
         assert_eq!(permission.revocation().map(|status| status.code()), want.err());
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_a_process_goes_on_as_long_as_the_policy_permits_it() {
+    const ATTACH: &str = "/holdfast.services.v1.Handler/Attach";
+    for (changes, want) in [
+        ("delete ada", Ok(())),
+        ("try-policy www-data *, keep-policy", Ok(())),
+        ("try-policy ada *, keep-policy", Err(Code::PermissionDenied)),
+    ] {
+        let rig = Rig::new().await;
+        let permission = rig.call_of_process(ATTACH, "www-data");
+        assert_eq!(code(permission.check()), Ok(()));
+        for change in changes.split(", ") {
+            rig.change(change).await;
+        }
+        assert_eq!(code(permission.check()), want, "{changes}");
     }
 }
 

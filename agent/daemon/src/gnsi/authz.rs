@@ -132,12 +132,11 @@ impl Authz {
     /// `PERMISSION_DENIED` with the reason, when the call is denied.
     pub(crate) fn reauthorize(
         &self,
-        caller: &Caller,
-        peer: &Peer,
+        caller: (&Caller, Option<&Peer>),
         rpc: &str,
         headers: &HeaderMap,
     ) -> Result<(), Status> {
-        let verdict_of = |state: &State| verdict(state, (caller, Some(peer)), rpc, headers);
+        let verdict_of = |state: &State| verdict(state, caller, rpc, headers);
         let last = || if self.switch.is_on() { self.last() } else { None };
         let allowed =
             verdict_of(&self.enforced()).or_else(|denied| verdict_of(&last()).map_err(|_| denied));
