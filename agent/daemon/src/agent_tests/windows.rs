@@ -140,7 +140,7 @@ impl Bench {
     }
 
     /// Checks that all is as it was, and that `bolt` goes on when its port comes again.
-    async fn is_taken_back(self) {
+    async fn check_taken_back(self) {
         let Self { kernel, folder, agent, before, rows_before, .. } = self;
         until_layers(&agent, |layers| *layers == before).await;
         turns(&agent).await;
@@ -167,7 +167,7 @@ async fn a_cancelled_commit_takes_the_walks_inside_of_it_along() {
     }
     bench.unplug().await;
     confirmation(&bench.agent, Edit::default(), ConfirmAction::Cancel).await.unwrap();
-    bench.is_taken_back().await;
+    bench.check_taken_back().await;
 }
 
 // proves sv.J17
@@ -176,7 +176,7 @@ async fn a_commit_that_is_not_confirmed_in_time_takes_them_along() {
     let bench = Bench::new().await;
     bench.unplug().await;
     bench.agent.pass(ROLLBACK_AFTER).await;
-    bench.is_taken_back().await;
+    bench.check_taken_back().await;
 }
 
 // proves sv.J17
@@ -192,7 +192,7 @@ async fn a_kill_takes_them_along() {
         let agent = start(&kernel, killed.path(), &acting()).await;
         Bench { kernel, folder: killed, agent, boundaries, before, rows_before }
     };
-    agent.is_taken_back().await;
+    agent.check_taken_back().await;
 }
 
 // proves sv.J17
