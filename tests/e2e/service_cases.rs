@@ -175,7 +175,7 @@ async fn clients_and_services_hold_objects_together() {
 
 // proves sv.A26, sv.J4
 #[tokio::test]
-async fn what_a_client_reads_and_sends_back_changes_nothing() {
+async fn content_that_a_client_reads_and_sends_back_changes_nothing() {
     let net = Netns::enter().with_veth("eth1", "peer1").with_veth("eth2", "peer2");
     let (_packages, _agent, client) = with_accesses(&net).await;
     let attached = |port: &str| json!({"port": port, "bridge": "br0", "gateway": "10.0.0.1/24"});

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_is_refused() {
+    fn a_module_that_does_not_compile_is_refused() {
         let before = Schema::native().unwrap();
         assert!(before.with_modules(&[module("other", OTHER)]).is_err(), "an import is missing");
         assert!(before.with_modules(&[module("extra", "module extra {")]).is_err());

@@ -226,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_amended_while_a_commit_is_built_stays(events in prop::collection::vec(event(), 1..30)) {
+        fn state_that_is_amended_while_a_commit_is_built_stays(events in prop::collection::vec(event(), 1..30)) {
             let chain = RevisionChain::new(Revision::new(Arc::clone(&MODELS), DerivedLists::default()));
             let mut watched = chain.watch();
             let mut building: Option<(Arc<Revision>, Revision, u64, usize, u8)> = None;

@@ -18,7 +18,7 @@ async fn shown_next(boundaries: &mut BoundaryReceiver, name: &str) -> (String, u
 }
 
 #[tokio::test]
-async fn what_has_nothing_to_wait_for_is_ready_in_the_revision_of_the_answer() {
+async fn an_instance_with_nothing_to_wait_for_is_ready_in_the_revision_of_the_answer() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth1"]), tempfile::tempdir().unwrap());
     let agent = start(&kernel, folder.path(), "").await;
     let mut boundaries = agent.handle.boundaries();

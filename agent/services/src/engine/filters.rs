@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_fails_with_its_text() {
+    fn text_that_is_no_address_fails_with_that_text() {
         let mut environment = Environment::new();
         add(&mut environment);
         for (expression, reason) in [

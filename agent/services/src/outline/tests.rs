@@ -58,7 +58,7 @@ fn a_plain_type_has_the_work_of_self() {
 }
 
 #[test]
-fn what_is_no_toml_or_has_unknown_names_is_refused_with_its_place() {
+fn wrong_toml_and_unknown_names_are_refused_with_their_place() {
     check("[service", &["service.toml:1:9: "]);
     check("[service]\nname = 1\n", &["service.toml:2:8: "]);
     check(&format!("{SERVICE}colour = \"red\"\n"), &["service.toml:4:1: unknown field `colour`"]);

@@ -94,7 +94,7 @@ fn the_variables_of_its_nodes_are_those_of_a_component() {
 }
 
 #[test]
-fn what_fails_names_the_expression() {
+fn a_failure_names_the_expression() {
     fails(&(creates("", "'a'") + &creates("", "'a'")), "`'a'`: there are two components `c a`");
     fails(&creates("if = \"params.name\"", "'a'"), "a condition is true or false");
     fails(

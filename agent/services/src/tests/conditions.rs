@@ -123,7 +123,7 @@ fn conditions_read_other_states_components_and_services() {
 }
 
 #[test]
-fn what_is_no_boolean_is_a_failure() {
+fn a_condition_that_is_no_boolean_fails() {
     fails("params.name", "`params.name`: a condition is true or false, and this is string");
     fails("1", "this is number");
     fails("none", "this is none");

@@ -83,7 +83,7 @@ fn a_gate_that_closed_meanwhile_leaves_all_to_the_walk_that_follows() {
 
 /// `ready` has a gate and an action of its own.
 #[test]
-fn what_ready_asks_for_is_asked_for_with_it() {
+fn the_action_of_ready_is_asked_for_with_it() {
     let ping = "action = { builtin = \"ping\", params = { destination = \"'192.0.2.1'\" } }";
     let named =
         format!("  [[component.state]]\n  name = \"ready\"\n  {LINK_UP}\n  {ping}\n[[tree]]");

@@ -261,7 +261,7 @@ fn a_box_without_instances_does_the_work_of_one_without_types() {
 
 // proves sv.A7
 #[test]
-fn what_is_wrong_with_an_instance_refuses_the_request() {
+fn a_wrong_instance_refuses_the_request() {
     let box_ = fresh(TEMPLATE);
     refused(&box_, r#"update acme {"port":"eth1"}"#, &["bridge"]);
     let must = refused(&box_, r#"update acme {"bridge":"lo"}"#, &["access[name='acme']", "Must"]);

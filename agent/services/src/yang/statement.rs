@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_statement_is_refused_with_its_place() {
+    fn text_that_is_no_statement_is_refused_with_its_place() {
         for (text, octet, reason) in [
             ("", 0, "a word is expected"),
             ("a", 1, "a word is expected"),
