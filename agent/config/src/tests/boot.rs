@@ -361,6 +361,27 @@ fn boot_text_negates_items() {
     assert!(clash.to_string().contains("/system/config/hostname"), "{clash}");
 }
 
+/// What is in an entry that a boot text removes is hidden with it, and all of it is back once the text does not.
+#[test]
+fn what_was_in_a_removed_entry_comes_back_with_it() {
+    let native = "native:/interfaces/interface[name=eth9]";
+    let clients = [
+        &format!("update {native}/ipv4/address[ip=10.0.0.1]/prefix-length 24")[..],
+        "update /interfaces/interface[name=eth9]/subinterfaces/subinterface[index=0]/ipv4/addresses/address[ip=10.0.0.2]/config/prefix-length 24",
+    ];
+    let before = after(&clients);
+    let removed = before.booted(Some(&boot("no interface eth9\n", ""))).unwrap();
+    assert!(below(&lines_effective(&removed), "/interfaces").is_empty());
+    let other = boot("interface eth9\n  description back\n", "");
+    for (boot, gained) in [(None, 0), (Some(&other), 1)] {
+        let back = removed.booted(boot).unwrap();
+        let scratch = Configuration::new(models().clone(), back.layers().clone());
+        assert_eq!(back.effective(), scratch.effective());
+        let lines = lines_effective(&back);
+        assert_eq!(lines.len(), lines_effective(&before).len() + gained, "{lines:#?}");
+    }
+}
+
 #[test]
 fn a_factory_configuration_may_be_text() {
     let text = "system\n  hostname factory\n  user admin\n    role admin\n";

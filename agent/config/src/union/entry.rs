@@ -27,7 +27,8 @@ impl<'a> Union<'a> {
         inputs: &[EntryVersions<'a>],
         old: &EntryResult,
     ) -> EntryResult {
-        if inputs.iter().all(EntryVersions::is_same) || self.cancel.is_cancelled() {
+        let is_same = !self.is_rebuilding && inputs.iter().all(EntryVersions::is_same);
+        if is_same || self.cancel.is_cancelled() {
             return old.clone();
         }
         self.work.entries += 1;
@@ -40,8 +41,12 @@ impl<'a> Union<'a> {
         let effective_inputs = without_shell.as_deref().unwrap_or(inputs);
         let absent = self.is_absent(it, effective_inputs);
         let problems = self.problems.len();
+        let was_removed = || old.effective.is_none() && inputs.iter().any(|it| it.old.is_some());
+        let outer = self.is_rebuilding;
+        self.is_rebuilding |= self.boot && !absent && was_removed();
         let lists: Vec<ListResult> =
             it.children.iter().map(|child| self.list(*child, inputs, old)).collect();
+        self.is_rebuilding = outer;
         let mut effective = Branch::with_capacity(it.leaves.len());
         effective.given = anchor != 0;
         let mut overlays = Overlays::default();

@@ -203,18 +203,27 @@ impl<'a> Union<'a> {
             let counterpart =
                 anchor.openconfig.as_ref().filter(|_| self.slots[slot].is_openconfig());
             changes.reserve(List::differ_by(lists.old, lists.new));
-            for it in List::differences(lists.old, lists.new) {
+            let mut note = |keys: &Keys, pair| {
                 let keys = match counterpart {
-                    Some(counterpart) => counterpart.native_keys(it.keys),
-                    None => Some(it.keys.clone()),
+                    Some(counterpart) => counterpart.native_keys(keys),
+                    None => Some(keys.clone()),
                 };
-                let pair = EntryVersions { old: it.old, new: it.new };
                 changes.extend(keys.map(|keys| ChangedEntry { keys, slot, pair }));
+            };
+            for it in List::differences(lists.old, lists.new) {
+                if it.new.is_none() || !self.is_rebuilding {
+                    note(it.keys, EntryVersions { old: it.old, new: it.new });
+                }
+            }
+            if self.is_rebuilding {
+                for (keys, entry) in lists.new.iter() {
+                    note(keys, EntryVersions { old: lists.old.get(keys), new: Some(entry) });
+                }
             }
             contributors += usize::from(changes.len() > before);
         }
         // The changes of a single layer are sorted already.
-        if contributors > 1 {
+        if contributors > 1 || self.is_rebuilding {
             changes.sort_by(|one, other| one.keys.cmp(&other.keys));
         }
         changes

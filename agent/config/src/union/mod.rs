@@ -187,6 +187,9 @@ struct Union<'a> {
     cancel: &'a CancelToken,
     /// Native entries on the way to the current place.
     place: Vec<(AnchorId, Keys)>,
+    /// True below an entry that comes back because a boot layer does not remove it any more: what is in it is in no earlier
+    /// result, and is computed whether or not it differs.
+    is_rebuilding: bool,
     problems: Vec<Problem>,
     work: WorkCount,
     /// The last list that was computed from nothing.
@@ -214,6 +217,7 @@ impl<'a> Union<'a> {
             empty,
             cancel,
             place: Vec::new(),
+            is_rebuilding: false,
             problems: Vec::new(),
             work: WorkCount::default(),
             last_list: None,
