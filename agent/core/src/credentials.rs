@@ -17,8 +17,10 @@ pub trait CredentialSource: Debug + Send + Sync {
     /// Initial values for the engine, with these layers.
     fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)>;
 
-    /// Values that differ between two states, each of credentialz and of the layers. The secrets of both can be written
-    /// from then on.
+    /// Has transports find the secrets of two states, each of credentialz and of the layers, instead of those of before.
+    fn hold(&self, from: (&Arc<Credentials>, &Layers), to: (&Arc<Credentials>, &Layers));
+
+    /// Values that differ between two states.
     fn difference(
         &self,
         from: (&Arc<Credentials>, &Layers),

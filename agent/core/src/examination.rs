@@ -111,6 +111,8 @@ pub(super) fn located_differences(
 #[derive(Debug, Default)]
 pub(super) struct CredentialValues {
     pub(super) values: Values,
+    /// The states of credentialz between which they differ.
+    pub(super) states: Option<[Arc<Credentials>; 2]>,
     /// The credentials of credentialz from then on.
     pub(super) credentials: Option<Arc<Credentials>>,
 }
@@ -156,13 +158,13 @@ impl CoreTask {
             let mut candidate =
                 examiner.examine(&configuration, applied, (&pairs, intent, is_dry_run))?;
             let mut values = removed;
-            if let Some(source) = source {
-                let (old, new) = (&configuration, &candidate.configuration);
-                let intent = &candidate.intent;
-                values.extend(intent.credential_values(&*source, &credentials, old, new));
+            let states = candidate.intent.credential_states(&credentials);
+            if let (Some(source), Some([from, to])) = (source, &states) {
+                let (old, new) = (configuration.layers(), candidate.configuration.layers());
+                values.extend(source.difference((from, old), (to, new)));
             }
             let credentials = candidate.intent.credentials();
-            candidate.credentials = CredentialValues { values, credentials };
+            candidate.credentials = CredentialValues { values, states, credentials };
             Ok(Examined::Candidate(Box::new(candidate)))
         });
         self.jobs.push(async move {

@@ -17,7 +17,6 @@ use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
 use holdfast_store::{ArtefactChange, Change};
 
-use super::credentials::CredentialSource;
 use super::secret_keeper::UserSecrets;
 
 /// Values that differ, by key; `None` removes the value.
@@ -210,19 +209,15 @@ impl Intent {
         matches!(self, Self::Walk(walks) if walks.is_redeployment)
     }
 
-    /// Credentials that differ after it, as values: `given` are those of credentialz before.
-    pub(super) fn credential_values(
+    /// The credentials of credentialz before and after it, given those in force; `None` when all that there are go.
+    pub(super) fn credential_states(
         &self,
-        source: &dyn CredentialSource,
         in_force: &Arc<Credentials>,
-        old: &Configuration,
-        new: &Configuration,
-    ) -> Values {
-        let (old, new) = (old.layers(), new.layers());
+    ) -> Option<[Arc<Credentials>; 2]> {
         match self {
-            Self::FactoryReset { .. } => Values::new(), // all that there are go
-            Self::Credentials(change) => source.difference((&change.from, old), (&change.to, new)),
-            _ => source.difference((in_force, old), (in_force, new)),
+            Self::FactoryReset { .. } => None,
+            Self::Credentials(change) => Some([Arc::clone(&change.from), Arc::clone(&change.to)]),
+            _ => Some([Arc::clone(in_force), Arc::clone(in_force)]),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_base::ErrorChain;
+use holdfast_config::Configuration;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_platform::objects::VethPairs;
@@ -21,7 +22,8 @@ use tracing::error;
 
 use super::CommitError;
 use super::commit::{CommitInFlight, CommitKind, Input, PlannedChange};
-use super::examination::{Candidate, EntryChange, Examiner, located_differences};
+use super::credentials::CredentialSource;
+use super::examination::{Candidate, CredentialValues, EntryChange, Examiner, located_differences};
 use super::follow_up::FollowUp;
 use super::intent::Values;
 use super::options::PlanHash;
@@ -66,6 +68,9 @@ struct CandidatePlanner {
     is_dry_run: bool,
     expected_plan: Option<PlanHash>,
     follow_up: Option<FollowUp>,
+    credential_source: Option<Arc<dyn CredentialSource>>,
+    /// Configuration of the examination.
+    base: Option<Configuration>,
 }
 
 impl CoreTask {
@@ -86,6 +91,8 @@ impl CoreTask {
             is_dry_run: commit.reply.is_dry_run(),
             expected_plan: commit.options.expected_plan,
             follow_up: commit.options.follow_up.clone(),
+            credential_source: self.credential_source.clone(),
+            base: commit.base.as_ref().map(|base| base.configuration.clone()),
         };
         let ticket = commit.ticket;
         let planned = spawn_blocking(move || planner.plan(candidate).map(Box::new));
@@ -139,6 +146,9 @@ impl CandidatePlanner {
         if !self.is_admitted {
             self.validate_values(&changes)?;
         }
+        if !self.is_dry_run {
+            self.hold_secrets(&configuration, &credentials);
+        }
         let mut planning = Planning::new(self.delta(&changes, &credentials.values, &services));
         let (mut differing, mut rows) = (self.is_recorded.then_some(differing), None);
         let plan = loop {
@@ -161,6 +171,16 @@ impl CandidatePlanner {
         let mut keys: Vec<Key> = plan.keys().cloned().collect();
         sort_keys(&mut keys);
         Ok(CommitPlan { plan, rows, change, keys: Arc::new(keys), differences, services })
+    }
+
+    /// Has transports find the secrets of a change. One with secrets is planned when no other one is under way.
+    fn hold_secrets(&self, new: &Configuration, credentials: &CredentialValues) {
+        let states = credentials.states.as_ref().filter(|_| !credentials.values.is_empty());
+        if let (Some(source), Some([from, to]), Some(old)) =
+            (&self.credential_source, states, &self.base)
+        {
+            source.hold((from, old.layers()), (to, new.layers()));
+        }
     }
 
     /// The change that the engine is asked for.

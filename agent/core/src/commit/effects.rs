@@ -174,7 +174,7 @@ impl CoreTask {
         });
     }
 
-    fn set_credentials(&mut self, CredentialValues { values, credentials }: CredentialValues) {
+    fn set_credentials(&mut self, CredentialValues { values, credentials, .. }: CredentialValues) {
         for (key, value) in values {
             match value {
                 Some(value) => self.credential_values.insert(key, value),

@@ -160,6 +160,15 @@ impl CredentialSource for CredentialState {
         values(&rendered).into_iter().collect()
     }
 
+    fn hold(
+        &self,
+        (from, old): (&Arc<Credentials>, &Layers),
+        (to, new): (&Arc<Credentials>, &Layers),
+    ) {
+        let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
+        self.0.vault.set_in_force([&from, &to]);
+    }
+
     fn difference(
         &self,
         (from, old): (&Arc<Credentials>, &Layers),
@@ -169,9 +178,7 @@ impl CredentialSource for CredentialState {
         if Arc::ptr_eq(from, to) && !switched && old.secrets.is_same(&new.secrets) {
             return Values::new();
         }
-        let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
-        self.0.vault.set_in_force([&from, &to]);
-        difference(&from, &to)
+        difference(&in_force(from, old).render(), &in_force(to, new).render())
     }
 }
 

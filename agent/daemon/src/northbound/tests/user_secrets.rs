@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
 use holdfast_core::{Datastore, Intent};
+use holdfast_platform::descriptors::kinds;
 use holdfast_platform::transport::{Fault, SimulatedKernel};
 use holdfast_proto::gnmi;
 use holdfast_proto::gnsi::credentialz;
@@ -222,4 +223,28 @@ async fn a_factory_reset_leaves_no_secret() {
     assert!(!rig.is_in("one").await);
     assert_eq!(rig.credentials(), fresh);
     assert!(rig.agent.handle.configuration().layers().secrets.is_empty());
+}
+
+/// What transports are given belongs to the change that is carried out, whatever others ask for meanwhile.
+#[tokio::test]
+async fn a_request_that_waits_takes_no_secret_away_from_the_one_before() {
+    let mut rig = Rig::new().await;
+    rig.kernel.hang_at(kinds::PASSWORD);
+    let mut client = rig.client.clone();
+    let request = set_request(&user_request("one"));
+    let first = tokio::spawn(async move { client.set(request).await.map(drop) });
+    while rig.kernel.hanging() == 0 {
+        tokio::task::yield_now().await;
+    }
+    rig.set(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap_err();
+    rig.set(&user_request("two"), "dry-run").await.unwrap();
+    let (mut client, request) = (rig.client.clone(), set_request(&user_request("three")));
+    let third = tokio::spawn(async move { client.set(request).await.map(drop) });
+    // Another object has nothing to do with them.
+    rig.apply(r#"update /interfaces/interface[name=eth0]/config/description "text""#).await;
+    assert!(!first.is_finished() && !third.is_finished());
+    rig.kernel.resume();
+    first.await.unwrap().unwrap();
+    third.await.unwrap().unwrap();
+    assert!(rig.is_in("three").await && !rig.is_in("one").await);
 }
