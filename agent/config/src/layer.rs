@@ -280,12 +280,7 @@ impl Layers {
             && self.annotation == other.annotation
             && self.claims.is_same(&other.claims)
             && self.book.is_same(&other.book)
-            && self.has_same_boot(other)
-    }
-
-    /// True when both have the same boot configuration and factory text, and the same owners switched off.
-    pub(crate) fn has_same_boot(&self, other: &Self) -> bool {
-        self.boot == other.boot
+            && self.boot == other.boot
             && self.boot_before == other.boot_before
             && self.factory_text == other.factory_text
             && self.off == other.off

@@ -134,25 +134,34 @@ impl Intent {
     /// # Errors
     /// When the change cannot be applied, or its result contradicts itself.
     pub fn apply(&self, old: &Configuration) -> Result<(Configuration, Footprint), EditErrors> {
-        let of_edit = |(new, scope): (Configuration, EditScope)| {
+        let with_footprint = |new: Configuration, scope: EditScope| {
             let footprint = Footprint::of(old, &new, &scope);
             (new, footprint)
         };
-        let without_scope = |new| of_edit((new, EditScope::default()));
         let new = match self {
             Self::Edit(edit) | Self::Resurrect { edit, .. } => {
-                return old.examined(edit).map(of_edit);
+                return old.examined(edit).map(|(new, scope)| with_footprint(new, scope));
             }
-            Self::Lease(ports) => return old.leased(ports).map(without_scope),
-            Self::Walk(_) => return old.walked().map(without_scope),
+            Self::Lease(ports) => {
+                return Ok(with_footprint(old.leased(ports)?, EditScope::default()));
+            }
+            Self::Walk(_) => return Ok(with_footprint(old.walked()?, EditScope::default())),
             Self::Package { services, models, .. } => {
                 let new = old.with_models(Arc::clone(models));
                 new.with_services(Some(Arc::clone(services)))
             }
-            Self::Boot { change, .. } => old.boot_changed(change)?,
-            Self::Switch { service, on } => old.switched(*service, *on),
+            // The second step of a bootstrap says nothing of what the walks of the first one have read.
+            Self::Boot { change: change @ BootChange::Bootstrap(..), .. } => {
+                old.boot_changed(change)?
+            }
+            Self::Boot { change, .. } => {
+                return Ok(with_footprint(old.boot_changed(change)?, EditScope::of_box()));
+            }
+            Self::Switch { service, on } => {
+                return Ok(with_footprint(old.switched(*service, *on), EditScope::of_box()));
+            }
             Self::Rollback(before) => old.with_client_of(before),
-            Self::Credentials(_) => old.clone(),
+            Self::Credentials(_) => return Ok((old.clone(), Footprint::of_credentials())),
             Self::FactoryReset { .. } => old.factory_reset(),
         };
         Ok((new, Footprint::everything()))

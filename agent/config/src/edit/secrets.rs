@@ -15,10 +15,12 @@ use super::payload::ParsedPayload;
 use super::session::EditSession;
 use super::{EditCause, EditError, EditErrors, EditOperation};
 use crate::configuration::Configuration;
+use crate::footprint::Part;
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::NEW_SECRETS;
 use crate::models::Models;
+use crate::reserved;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::secrets::{SecretLeaf, SecretRef};
@@ -254,6 +256,7 @@ impl EditSession<'_> {
                 return None;
             }
             // The secret may be the one that the user has, and then nothing differs.
+            self.scope.add_part(Part::Secrets);
             self.scope.add_payload(origin, &place.entry(keys.clone()), &Arc::default());
             self.secret_users.insert(keys);
         }
@@ -333,10 +336,16 @@ impl EditSession<'_> {
 
     /// Forgets the secrets that a delete names or covers.
     pub(super) fn clear_secrets(&mut self, origin: Origin, pattern: &PathPattern) {
-        if origin != Origin::OpenConfig || self.layers.secrets.is_empty() {
+        if origin != Origin::OpenConfig {
             return;
         }
-        let Some(place) = self.secret_nodes() else { return };
+        // While gNSI is on, the leaf is its own.
+        if pattern.last().is_some_and(|it| reserved::row(&self.models().openconfig, it).is_some()) {
+            self.scope.add_part(Part::Secrets);
+        }
+        let Some(place) = self.secret_nodes().filter(|_| !self.layers.secrets.is_empty()) else {
+            return;
+        };
         let covers = |user: &SmolStr, leaf: SecretLeaf| {
             place.leaf(user, leaf).is_some_and(|path| pattern.covers(&path))
         };

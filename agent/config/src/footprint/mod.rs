@@ -30,10 +30,13 @@
 //! | a replace by CLI text, or a union_replace without native paths | the whole of the layers that it starts anew, read |
 //! | a secret of a user differs | the user, and all secrets as one [`Part`], written: the files of the box have several users |
 //! | the annotation differs, or the request could have set it | this [`Part`], written or read |
+//! | the boot configuration is set, or a service is switched | both parts, read |
+//! | the boot configuration differs | its part, written, beside what differs in its layers |
+//! | a service is switched to the other side | this part, and all that its layers have, written; with gNSI the secrets |
 //!
-//! Conditions of defaults (`when`), mandatory leaves, `one-of` and reservations read leaves of the same entry, or boot
-//! layers. Switches, boot configuration, factory state and models have everything as their footprint. So must a
-//! roll-back, which names no nodes and overwrites all of the clients' layers ([`Footprint::everything`]). Values that
+//! Conditions of defaults (`when`), mandatory leaves, `one-of` and reservations read leaves of the same entry, which
+//! boot layers may have, too. Factory state and models have everything as their footprint. So must a roll-back, which
+//! names no nodes and overwrites all of the clients' layers ([`Footprint::everything`]). Values that
 //! exclude one another in the kernel are the engine's business, not this module's. A conflict that is none costs time,
 //! and a missed one is a wrong result, so whatever is in doubt is a conflict.
 
@@ -49,7 +52,7 @@ use crate::cli::{Statement, StatementAction};
 use crate::configuration::Configuration;
 use crate::edit::native_user;
 use crate::instance::InstancePath;
-use crate::layer::{LayerKey, Layers, LeafMark};
+use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::{CLAIMED_LEAVES, LIST_ENTRIES, Limit};
 use crate::models::Models;
 use crate::resolve::PathPattern;
@@ -84,8 +87,12 @@ pub struct Footprint {
 pub(crate) enum Part {
     /// The annotation of the root.
     Annotation,
-    /// The secrets of all users.
+    /// The secrets of all users, and whether they are the clients' to give.
     Secrets,
+    /// The boot configuration, and the one before a trial.
+    Boot,
+    /// Owners that are switched off.
+    Switches,
 }
 
 /// Entries or leaves that a change adds, and the number that there was room for.
@@ -114,6 +121,11 @@ enum NamedNodes {
 }
 
 impl EditScope {
+    /// Scope of a change of the boot configuration, or of a switch, which gives what the other one writes its rank.
+    pub fn of_box() -> Self {
+        Self { parts: [Part::Boot, Part::Switches].into(), ..Self::default() }
+    }
+
     pub(crate) fn add_part(&mut self, part: Part) {
         self.parts.insert(part);
     }
@@ -153,11 +165,18 @@ impl Footprint {
         Self { everything: true, ..Self::default() }
     }
 
+    /// Footprint of a change of credentials, which no layer holds.
+    pub fn of_credentials() -> Self {
+        let mut footprint = Self::default();
+        footprint.parts.add(Part::Secrets, Access::Write);
+        footprint
+    }
+
     /// Footprint of the change from `base` to `candidate` by a request whose operations named the nodes of `scope`. The
     /// cost is in proportion to the change and the request.
     pub fn of(base: &Configuration, candidate: &Configuration, scope: &EditScope) -> Self {
         let (old, new) = (base.layers(), candidate.layers());
-        let alone = !old.has_same_boot(new)
+        let alone = old.factory_text != new.factory_text
             || !base.factory().is_same(candidate.factory())
             || !Arc::ptr_eq(base.shared_models(), candidate.shared_models());
         if alone {
@@ -226,6 +245,25 @@ impl Footprint {
             self.parts.add(Part::Secrets, Access::Write);
             let entry = native_user(models, user);
             entry.iter().for_each(|entry| self.native.add(&entry.0, Access::Write));
+        }
+        if old.boot != new.boot || old.boot_before != new.boot_before {
+            self.parts.add(Part::Boot, Access::Write);
+        }
+        for service in Namespace::ALL.into_iter().filter(|it| old.is_on(*it) != new.is_on(*it)) {
+            self.add_switch(models, new, service);
+        }
+    }
+
+    /// Adds the switch of a service, with all that its layers have: the rank of that is another one.
+    fn add_switch(&mut self, models: &Models, layers: &Layers, service: Namespace) {
+        self.parts.add(Part::Switches, Access::Write);
+        if service == Namespace::Gnsi {
+            self.parts.add(Part::Secrets, Access::Write);
+        }
+        let nothing = Tree::new();
+        for layer in service.layers().iter() {
+            let mut walk = Walk::new(models, layer.origin, false, self);
+            walk.differences(Some(nothing.root()), Some(layers.tree(layer).root()));
         }
     }
 

@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
-use self::requests::{any_request, some_box};
-use super::secrets::edit_with;
+use self::requests::{any_request, apply, some_box};
 use super::stack::{PORTS_DISABLED, factory, with_layer};
 use super::*;
 use crate::footprint::{EditScope, Footprint};
@@ -27,7 +26,7 @@ struct Examined {
 }
 
 fn examine(base: &Configuration, request: &str) -> Option<Examined> {
-    let (candidate, scope) = base.examined(&edit_with(request)).ok()?;
+    let (candidate, scope) = apply(base, request).ok()?;
     let footprint = Footprint::of(base, &candidate, &scope);
     Some(Examined { request: request.to_owned(), candidate, footprint })
 }
@@ -116,8 +115,8 @@ fn check_rebased(base: &Configuration, requests: &[&Examined]) {
         let names: Vec<&str> = requests.iter().map(|it| it.request.as_str()).collect();
         let why = format!("{} of {names:#?}", it.request);
         let rebased = it.candidate.rebased(base, &current);
-        let serial = match current.edit(&edit_with(&it.request)) {
-            Ok(serial) => serial,
+        let serial = match apply(&current, &it.request) {
+            Ok((serial, _)) => serial,
             Err(errors) => panic!("{why}: {errors}"),
         };
         check_equal(&rebased, &serial, &why);
@@ -138,7 +137,14 @@ struct Tally(RefCell<BTreeMap<&'static str, [u32; 2]>>);
 impl Tally {
     /// Counts a pair for each kind that one of it is of.
     fn note(&self, requests: [&str; 2], keeps_clear: bool) {
-        let kinds = [("any", ""), ("text", "cli:"), ("secret", "password"), ("union", "union ")];
+        let kinds = [
+            ("any", ""),
+            ("text", "cli:"),
+            ("secret", "password"),
+            ("union", "union "),
+            ("boot", "boot: "),
+            ("switch", "switch: "),
+        ];
         for (kind, part) in kinds {
             if requests.iter().any(|request| request.contains(part)) {
                 self.0.borrow_mut().entry(kind).or_default()[usize::from(keeps_clear)] += 1;
@@ -178,7 +184,7 @@ fn disjoint_footprints_commute() {
             check_rebased(&base, &[&one, &other]);
             check_rebased(&base, &[&other, &one]);
             let ends = [(&one, &other), (&other, &one)]
-                .map(|(first, second)| first.candidate.edit(&edit_with(&second.request)).unwrap());
+                .map(|(first, second)| apply(&first.candidate, &second.request).unwrap().0);
             check_equal(&ends[0], &ends[1], "the orders");
             Ok(())
         })
@@ -187,6 +193,8 @@ fn disjoint_footprints_commute() {
     tally.check("text", CASES / 8, [25, 10]);
     tally.check("secret", CASES / 12, [25, 10]);
     tally.check("union", CASES / 80, [0, 50]);
+    tally.check("boot", CASES / 20, [25, 10]);
+    tally.check("switch", CASES / 40, [25, 5]);
 }
 
 /// Several changes at once, each clear of each other.
@@ -318,10 +326,44 @@ fn footprints_meet_or_are_disjoint() {
     );
     let leased = Footprint::of(&base, &base.leased(&[lease]).unwrap(), &scope);
     assert!(!leased.keeps_clear_of(&candidate.footprint), "an address hides a lease");
-    let switched = Footprint::of(&base, &base.switched(Namespace::Gnsi, false), &scope);
     let nothing = Footprint::of(&base, &base, &scope);
-    assert!(!switched.keeps_clear_of(&nothing) && nothing.keeps_clear_of(&nothing));
+    assert!(nothing.keeps_clear_of(&nothing) && !Footprint::everything().keeps_clear_of(&nothing));
     assert!(!Footprint::everything().keeps_clear_of(&candidate.footprint));
+}
+
+/// Switches, and changes of the boot configuration, on a box that has one.
+#[test]
+fn changes_of_the_box_meet_what_their_layers_have() {
+    let (base, _) = apply(&empty(), "boot: interface a\n  mtu 1300").unwrap();
+    let check = |one: &str, other: &str, clear: bool| {
+        let (first, second) = (examine(&base, one).unwrap(), examine(&base, other).unwrap());
+        assert_eq!(first.footprint.keeps_clear_of(&second.footprint), clear, "{one}, {other}");
+    };
+    let [mtu, address] = ["mtu 1400", "ipv4/address[ip=10.0.0.1]/prefix-length 24"];
+    let [of_a, of_b] = ["a", "b"].map(|it| format!("native:/interfaces/interface[name={it}]"));
+    // All that the layers have gets another rank.
+    check("switch: bootz false", &format!("update {of_a}/{address}"), false);
+    check("switch: bootz false", &format!("update {of_b}/{mtu}"), true);
+    check("switch: bootz false", "switch: gnsi false", false);
+    check("switch: bootz false", "boot: ", false);
+    // One that changes nothing now would after the other one.
+    check("switch: bootz false", "switch: bootz true", false);
+    check("switch: gnsi false", &format!("update {of_a}/{address}"), true);
+    check("boot: interface a\n  mtu 1301", &format!("update {of_a}/{address}"), false);
+    check("boot: interface a\n  mtu 1301", &format!("update {of_b}/{mtu}"), true);
+    check("boot: no interface b\ninterface a\n  mtu 1300", &format!("update {of_b}/{mtu}"), false);
+    check("boot: interface c\ninterface a\n  mtu 1300", &format!("delete {of_b}"), true);
+    check("boot: interface a\n  mtu 1300", "boot: interface a\n  mtu 1301", false);
+    let credentials = Footprint::of_credentials();
+    for (request, clear) in [
+        ("switch: gnsi false".to_owned(), false),
+        ("switch: bootz false".to_owned(), true),
+        (format!("update {of_b}/{mtu}"), true),
+    ] {
+        let found = examine(&base, &request).unwrap().footprint;
+        assert_eq!(found.keeps_clear_of(&credentials), clear, "{request}");
+    }
+    assert!(!credentials.keeps_clear_of(&credentials));
 }
 
 /// Random cases of each property.

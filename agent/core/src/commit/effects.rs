@@ -96,7 +96,10 @@ impl CoreTask {
                 self.commits.pass_over(commit.ticket);
                 self.undo(&change, commit);
             }
-            Effect::SetCredentials(credentials) => self.set_credentials(credentials),
+            Effect::SetCredentials(credentials) => {
+                self.set_credentials(credentials);
+                self.commits.note_applied(commit);
+            }
             Effect::Apply(change) => self.apply(*change, commit),
             Effect::Build(applied) => self.build_revision(commit.ticket, &applied),
             Effect::Publish(applied, built) => {
@@ -196,7 +199,6 @@ impl CoreTask {
             Some(base) => configuration.rebased(&base.configuration, &self.configuration),
             None => configuration,
         };
-        self.commits.note_applied(commit);
         let old = std::mem::replace(&mut self.configuration, configuration);
         if let Some(follow_up) = &commit.options.follow_up {
             follow_up.note_touched(old.changed_instances(&self.configuration));

@@ -235,7 +235,7 @@ pub(super) enum Effect<P> {
     Abort,
     /// Takes back in the kernel what the store could not make final.
     Undo(Box<PlannedChange>),
-    /// Puts changed credentials in force.
+    /// Puts changed credentials in force, and notes that the change is.
     SetCredentials(CredentialValues),
     /// Puts the configuration in force.
     Apply(Box<PlannedChange>),

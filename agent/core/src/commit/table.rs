@@ -24,7 +24,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use holdfast_config::Footprint;
+use holdfast_config::{BootChange, Footprint};
 use holdfast_scheduler::TxnId;
 use holdfast_store::Ticket;
 
@@ -69,14 +69,15 @@ pub(crate) enum Turn {
     Abandoned,
 }
 
-/// True for a change that has to do with everything: commits that must be confirmed, and what ends their wait; switches,
-/// boot configurations, credentials and types of services; going back, and a factory reset.
+/// True for a change that has to do with everything: commits that must be confirmed, and what ends their wait; a
+/// bootstrap, and types of services; going back, and a factory reset.
 pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
     match intent {
         Intent::Edit(_) => options.confirmation.is_some(),
+        Intent::Boot { change, .. } => matches!(change, BootChange::Bootstrap(..)),
         Intent::Lease(_) | Intent::Walk(_) | Intent::Resurrect { .. } => false,
-        Intent::Boot { .. } | Intent::Switch { .. } | Intent::Rollback(_) => true,
-        Intent::Credentials(_) | Intent::FactoryReset { .. } | Intent::Package { .. } => true,
+        Intent::Switch { .. } | Intent::Credentials(_) => false,
+        Intent::Rollback(_) | Intent::FactoryReset { .. } | Intent::Package { .. } => true,
     }
 }
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
-use holdfast_config::{Configuration, Layers, Models};
+use holdfast_config::{BootChange, BootConfiguration, Configuration, Layers, Models, Namespace};
 use holdfast_core::{
     CommitError, CommitOptions, CommitStamp, ConfirmAction, Confirmation, CoreHandle, Datastore,
+    Intent,
 };
 use holdfast_platform::descriptors::kinds;
 use holdfast_platform::transport::SimulatedKernel;
@@ -66,6 +67,27 @@ fn replace_by_lines(text: &str) -> Edit {
 fn begin(handle: &CoreHandle, edit: Edit, options: CommitOptions) -> JoinHandle<Answer> {
     let handle = handle.clone();
     tokio::spawn(async move { handle.commit(&caller(), edit, options).await })
+}
+
+fn begin_change(handle: &CoreHandle, change: Intent) -> JoinHandle<Answer> {
+    let handle = handle.clone();
+    tokio::spawn(async move {
+        match change {
+            Intent::Edit(edit) => handle.commit(&caller(), edit, CommitOptions::default()).await,
+            other => handle.change(&caller(), other).await,
+        }
+    })
+}
+
+/// A change to this boot configuration, as CLI text; empty for none.
+fn boot(vendor: &str) -> Intent {
+    let vendor = vendor.as_bytes().to_vec();
+    let boot = BootConfiguration { vendor, ..BootConfiguration::default() };
+    Intent::boot(BootChange::Set((!boot.vendor.is_empty()).then(|| Arc::new(boot))))
+}
+
+fn switch(service: Namespace, on: bool) -> Intent {
+    Intent::Switch { service, on }
 }
 
 async fn turns() {
@@ -151,6 +173,34 @@ async fn lines_on_other_objects_go_on_beside_a_change_that_hangs() {
 }
 
 #[tokio::test]
+async fn switches_and_boot_configurations_go_on_beside_a_change_that_hangs() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
+    let (agent, hung) = hung(&kernel, folder.path()).await;
+    let is_set = |mtu: &str| kernel.contents().iter().any(|it| it.contains(mtu));
+    for (change, shown) in [
+        (boot("interface eth0\n  mtu 1300"), true),
+        (switch(Namespace::Bootz, false), true),
+        (switch(Namespace::Gnsi, false), true),
+        (Intent::Edit(port("eth0", "mtu", "1400")), false),
+        (switch(Namespace::Bootz, true), true),
+        (boot(""), false),
+    ] {
+        begin_change(&agent.handle, change.clone()).await.unwrap().unwrap();
+        assert_eq!(is_set("1300"), shown, "{change:?}: {:#?}", kernel.contents());
+    }
+    let same = begin_change(&agent.handle, boot("system hostname boot"));
+    turns().await;
+    let switched = begin_change(&agent.handle, switch(Namespace::Bootz, false));
+    turns().await;
+    assert!(!hung.is_finished() && !same.is_finished() && !switched.is_finished());
+    kernel.resume();
+    let first = hung.await.unwrap().unwrap();
+    let [same, switched] = [same.await.unwrap().unwrap(), switched.await.unwrap().unwrap()];
+    assert!(first.revision < same.revision && same.revision < switched.revision);
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn a_kill_beside_a_change_that_hangs_keeps_what_was_answered() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
     let (agent, hung) = hung(&kernel, folder.path()).await;
@@ -221,10 +271,10 @@ enum Event {
     Turns,
 }
 
-/// Edits, some of which have to do with one another, and some contradict one another.
-fn edit(number: usize) -> Edit {
+/// Changes, some of which have to do with one another, and some contradict one another.
+fn change(number: usize) -> Intent {
     let name = ["eth0", "eth1"][number % 2];
-    match number / 2 {
+    Intent::Edit(match number / 2 {
         0 => port(name, "mtu", "1300"),
         1 => openconfig_mtu(name, 1300),
         2 => openconfig_mtu(name, 1314),
@@ -240,16 +290,21 @@ fn edit(number: usize) -> Edit {
         10 => lines(&format!("no interface {name}")),
         11 => lines(&format!("system hostname host{}", number % 2)),
         12 => replace_by_lines(&format!("interface {name}\n  mtu 1300")),
+        13 => return boot(["", "system hostname boot"][number % 2]),
+        14 => return boot(&format!("interface {name}\n  mtu 1300")),
+        15 => return boot(&format!("no interface {name}")),
+        16 => return switch(Namespace::Bootz, number % 2 == 0),
+        17 => return switch(Namespace::Gnsi, number % 2 == 0),
         _ => port(name, "description", &format!("\"text{number}\"")),
-    }
+    })
 }
 
-/// Number of edits of [`edit`].
-const EDITS: usize = 28;
+/// Number of changes of [`change`].
+const CHANGES: usize = 38;
 
 fn schedule() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
-        6 => (0..EDITS).prop_map(Event::Begin),
+        6 => (0..CHANGES).prop_map(Event::Begin),
         1 => Just(Event::Hang),
         1 => Just(Event::Resume),
         2 => Just(Event::Turns),
@@ -257,22 +312,21 @@ fn schedule() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event, 1..20)
 }
 
-/// A Set under way, by its number.
+/// A change under way, by its number.
 type Begun = Vec<(usize, JoinHandle<Answer>)>;
 
-/// Runs a schedule of edits, and lets the kernel answer in the end.
+/// Runs a schedule of changes, and lets the kernel answer in the end.
 async fn play(
     schedule: &[Event],
     agent: &Agent,
     kernel: &SimulatedKernel,
-    edit: fn(usize) -> Edit,
+    change: fn(usize) -> Intent,
 ) -> Begun {
     let mut begun = Vec::new();
     for event in schedule {
         match event {
             Event::Begin(number) => {
-                let task = begin(&agent.handle, edit(*number), CommitOptions::default());
-                begun.push((*number, task));
+                begun.push((*number, begin_change(&agent.handle, change(*number))));
             }
             Event::Hang => kernel.hang_at(kinds::HOSTNAME),
             Event::Resume => kernel.resume(),
@@ -283,9 +337,13 @@ async fn play(
     begun
 }
 
-/// The configuration after the accepted edits one after the other, in the order of their revisions. Each refused one is
+/// The configuration after the accepted changes one after the other, in the order of their revisions. Each refused one is
 /// refused somewhere in that order.
-async fn serial_of(begun: Begun, start: Configuration, edit: fn(usize) -> Edit) -> Configuration {
+async fn serial_of(
+    begun: Begun,
+    start: Configuration,
+    change: fn(usize) -> Intent,
+) -> Configuration {
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
     for (number, task) in begun {
         match task.await.unwrap() {
@@ -296,12 +354,12 @@ async fn serial_of(begun: Begun, start: Configuration, edit: fn(usize) -> Edit) 
     accepted.sort_unstable();
     let mut serial = vec![start];
     for (_, number) in &accepted {
-        let before = &serial[serial.len() - 1];
-        serial.push(before.edit(&edit(*number)).expect("the serial order accepts it as well"));
+        let applied = change(*number).apply(&serial[serial.len() - 1]);
+        serial.push(applied.expect("the serial order accepts it as well").0);
     }
     for (number, error) in refused {
-        let agrees = serial.iter().any(|it| it.edit(&edit(number)).is_err());
-        assert!(agrees, "edit {number} is refused at no place of the serial order: {error}");
+        let agrees = serial.iter().any(|it| change(number).apply(it).is_err());
+        assert!(agrees, "change {number} is refused at no place of the serial order: {error}");
     }
     serial.pop().expect("it begins with the start")
 }
@@ -310,9 +368,9 @@ async fn serial_of(begun: Begun, start: Configuration, edit: fn(usize) -> Edit) 
 async fn run(schedule: &[Event]) {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
     let agent = Agent::start(&kernel, folder.path()).await;
-    let begun = play(schedule, &agent, &kernel, edit).await;
+    let begun = play(schedule, &agent, &kernel, change).await;
     let models = Arc::new(Models::load().unwrap());
-    let last = serial_of(begun, Configuration::new(models, Layers::new()), edit).await;
+    let last = serial_of(begun, Configuration::new(models, Layers::new()), change).await;
     assert_eq!(agent.handle.configuration().layers(), last.layers());
     agent.handle.wait_until_idle().await.unwrap();
     let (contents, published) = (kernel.contents(), agent.published_text());

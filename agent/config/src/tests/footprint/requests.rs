@@ -136,11 +136,71 @@ fn hidden_request() -> impl Strategy<Value = String> {
     ]
 }
 
-pub(super) fn any_request() -> impl Strategy<Value = String> {
-    let one = || prop_oneof![2 => some_request(), 6 => other_request(), 3 => text_request(), 3 => hidden_request()];
+/// Changes of the boot configuration, and switches, with the same names.
+fn box_request() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        3 => (prop::sample::select(vec!["a", "b", "c"]), 0..2u32)
+            .prop_map(|(port, n)| format!("interface {port}\n  mtu {}", 1300 + n)),
+        2 => prop::sample::select(vec!["a", "b", "eth0"]).prop_map(|port| format!("no interface {port}")),
+        1 => Just("interface b\n  no description".to_owned()),
+        2 => prop::sample::select(vec!["10.0.0.1", "10.0.0.2"]).prop_map(|ip| format!(
+            "interface a\n  ipv4 address {ip}\n    prefix-length 24"
+        )),
+        1 => Just("network-instance DEFAULT static s route 10.0.0.0/8\n  description boot".to_owned()),
+        1 => Just("system motd-banner boot".to_owned()),
+        1 => Just("system user u\n  role admin".to_owned()),
+    ];
+    let text = prop::collection::vec(line, 0..3).prop_map(|lines| lines.join("\n"));
     prop_oneof![
-        3 => one(),
-        1 => (one(), one()).prop_map(|(one, other)| format!("{one}; {other}")),
+        6 => text.clone().prop_map(|text| format!("boot: {text}")),
+        2 => text.prop_map(|text| format!("try: {text}")),
+        1 => Just("confirm: ".to_owned()),
+        1 => Just("back: ".to_owned()),
+        3 => (prop::sample::select(vec!["gnsi", "bootz"]), any::<bool>())
+            .prop_map(|(service, on)| format!("switch: {service} {on}")),
+    ]
+}
+
+/// The configuration after a request, with what it named.
+pub(super) fn apply(
+    base: &Configuration,
+    request: &str,
+) -> Result<(Configuration, EditScope), EditErrors> {
+    let (kind, rest) = request.split_once(": ").unwrap_or_default();
+    let boot = || {
+        let vendor = rest.as_bytes().to_vec();
+        Arc::new(BootConfiguration { vendor, ..BootConfiguration::default() })
+    };
+    let change = match kind {
+        "boot" if rest.is_empty() => BootChange::Set(None),
+        "boot" => BootChange::Set(Some(boot())),
+        "try" => BootChange::Try(boot()),
+        "confirm" => BootChange::Confirm,
+        "back" => BootChange::GoBack,
+        "switch" => {
+            let service =
+                Namespace::ALL.into_iter().find(|it| rest.starts_with(it.name())).unwrap();
+            return Ok((base.switched(service, rest.ends_with("true")), EditScope::of_box()));
+        }
+        _ => return base.examined(&edit_with(request)),
+    };
+    Ok((base.boot_changed(&change)?, EditScope::of_box()))
+}
+
+/// A request of a client, or a change of the box.
+pub(super) fn any_request() -> impl Strategy<Value = String> {
+    let one = || {
+        prop_oneof![
+            2 => some_request(),
+            6 => other_request(),
+            3 => text_request(),
+            3 => hidden_request(),
+        ]
+    };
+    prop_oneof![
+        8 => one(),
+        3 => (one(), one()).prop_map(|(one, other)| format!("{one}; {other}")),
+        2 => box_request(),
     ]
 }
 
@@ -200,7 +260,7 @@ impl Start {
         }
         let start = start.switched(Namespace::Gnsi, !self.is_gnsi_off);
         self.requests.iter().fold(start, |configuration, request| {
-            configuration.edit(&edit_with(request)).unwrap_or(configuration)
+            apply(&configuration, request).map_or(configuration, |(after, _)| after)
         })
     }
 }

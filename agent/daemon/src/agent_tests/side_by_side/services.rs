@@ -86,10 +86,10 @@ async fn an_instance_that_hangs_holds_up_neither_others_nor_plain_sets() {
     agent.stop().await;
 }
 
-/// Sets of instances and of what they share with clients, and the edits of the other schedules.
-fn edit_with_instances(number: usize) -> Edit {
+/// Sets of instances and of what they share with clients, and the changes of the other schedules.
+fn change_with_instances(number: usize) -> Intent {
     let (name, port) = (["acme", "bolt"][number % 2], ["eth0", "eth1"][number % 2]);
-    match number / 2 {
+    Intent::Edit(match number / 2 {
         0 => instance(name, &format!(r#""port":"{port}""#)),
         1 => instance(name, r#""port":"eth0""#),
         2 => instance(name, r#""host":"both""#),
@@ -97,14 +97,14 @@ fn edit_with_instances(number: usize) -> Edit {
         4 => instance(name, r#""deploy":false"#),
         5 => delete_instance(name),
         6 => lines(&format!("services access {name}\n  port {port}")),
-        _ => edit(number - 14),
-    }
+        _ => return change(number - 14),
+    })
 }
 
 fn schedule_with_instances() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0..14usize).prop_map(Event::Begin),
-        2 => (14..14 + EDITS).prop_map(Event::Begin),
+        2 => (14..14 + CHANGES).prop_map(Event::Begin),
         1 => Just(Event::Hang),
         1 => Just(Event::Resume),
         2 => Just(Event::Turns),
@@ -128,10 +128,10 @@ async fn run_with_instances(schedule: &[Event]) {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());
     let types = types();
     let agent = Agent::start_with(&kernel, folder.path(), types.clone()).await;
-    let begun = play(schedule, &agent, &kernel, edit_with_instances).await;
+    let begun = play(schedule, &agent, &kernel, change_with_instances).await;
     let start = Configuration::new(Arc::clone(types.models()), Layers::new());
     let services: Arc<dyn Services> = Arc::new(types.clone());
-    let serial = serial_of(begun, start.with_services(Some(services)), edit_with_instances).await;
+    let serial = serial_of(begun, start.with_services(Some(services)), change_with_instances).await;
     agent.handle.wait_until_idle().await.unwrap();
     check_layers(agent.handle.configuration().layers(), serial.layers());
     let contents = kernel.contents();
