@@ -1,16 +1,19 @@
 //! Passwords and keys that clients give users, through a real channel, over the core and the simulated box.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use holdfast_base::Role;
 use holdfast_config::layer::Namespace;
-use holdfast_core::{Datastore, Intent};
-use holdfast_platform::descriptors::kinds;
+use holdfast_core::{CredentialChange, Datastore, Intent};
+use holdfast_platform::descriptors::{credential, kinds};
 use holdfast_platform::transport::{Fault, SimulatedKernel};
+use holdfast_platform::values;
 use holdfast_proto::gnmi;
 use holdfast_proto::gnsi::credentialz;
 use holdfast_proto::gnsi::credentialz::credentialz_client::CredentialzClient;
 use holdfast_proto::gnsi::credentialz::rotate_account_credentials_request::Request;
+use holdfast_security::credentialz::{AuthorizedKey, Freshness, PublicKey, Versioned};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -236,15 +239,55 @@ async fn a_request_that_waits_takes_no_secret_away_from_the_one_before() {
     while rig.kernel.hanging() == 0 {
         tokio::task::yield_now().await;
     }
-    rig.set(&format!(r#"{PASSWORD} "two""#), "dry-run").await.unwrap_err();
     rig.set(&user_request("two"), "dry-run").await.unwrap();
     let (mut client, request) = (rig.client.clone(), set_request(&user_request("three")));
     let third = tokio::spawn(async move { client.set(request).await.map(drop) });
     // Another object has nothing to do with them.
     rig.apply(r#"update /interfaces/interface[name=eth0]/config/description "text""#).await;
     assert!(!first.is_finished() && !third.is_finished());
+    third.abort();
     rig.kernel.resume();
     first.await.unwrap().unwrap();
-    third.await.unwrap().unwrap();
-    assert!(rig.is_in("three").await && !rig.is_in("one").await);
+    assert!(rig.is_in("one").await);
+    let observed = rig.kernel.observed(&credential::password_key("alice")).unwrap();
+    let written: &values::Password = observed.as_any().downcast_ref().unwrap();
+    assert!(rig.agent.gnsi.logins.vault().find(&written.digest).is_some());
+}
+
+/// A rotation of gNSI that the box does not answer holds up clients with secrets, and nobody else. What they give comes on
+/// top of it: the SSH server has one file for all.
+#[tokio::test]
+async fn secrets_of_clients_wait_for_credentials_that_hang() {
+    let mut rig = Rig::new().await;
+    rig.kernel.add_account("bob", "!");
+    rig.apply(&format!(r#"update {USER}/config {{"role":"admin","password":"one"}}"#)).await;
+    let from = rig.agent.gnsi.logins.last();
+    let mut to = (*from).clone();
+    let key = PublicKey::parse(KEY.as_bytes(), None).unwrap();
+    let key = AuthorizedKey { key, options: Vec::new(), description: String::new() };
+    let keys = Versioned { stamp: Freshness::default(), value: vec![key] };
+    to.accounts.entry("bob".into()).or_default().keys = Some(keys);
+    let to = Arc::new(to);
+    rig.agent.gnsi.logins.retain_secrets(&[&from, &to]);
+    rig.kernel.hang_at(kinds::SSH_SERVER);
+    let change = CredentialChange { from, to, is_restored: false };
+    let core = rig.agent.handle.clone();
+    let rotated = tokio::spawn(async move {
+        core.change(&caller("operator", Role::Admin), Intent::Credentials(change)).await
+    });
+    while rig.kernel.hanging() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let (mut client, request) = (rig.client.clone(), set_request(&user_request("one")));
+    let second = tokio::spawn(async move { client.set(request).await.map(drop) });
+    rig.apply(r#"update /interfaces/interface[name=eth0]/config/description "text""#).await;
+    assert!(!rotated.is_finished() && !second.is_finished());
+    rig.kernel.resume();
+    rotated.await.unwrap().unwrap();
+    second.await.unwrap().unwrap();
+    let observed = rig.kernel.observed(&credential::server_key()).unwrap();
+    let server: &values::SshServer = observed.as_any().downcast_ref().unwrap();
+    for user in ["alice", "bob"] {
+        assert!(server.text.contains(&format!("Match User {user}")), "{}", server.text);
+    }
 }
