@@ -293,8 +293,8 @@ fn change(number: usize) -> Intent {
         13 => return boot(["", "system hostname boot"][number % 2]),
         14 => return boot(&format!("interface {name}\n  mtu 1300")),
         15 => return boot(&format!("no interface {name}")),
-        16 => return switch(Namespace::Bootz, number % 2 == 0),
-        17 => return switch(Namespace::Gnsi, number % 2 == 0),
+        16 => return switch(Namespace::Bootz, number.is_multiple_of(2)),
+        17 => return switch(Namespace::Gnsi, number.is_multiple_of(2)),
         _ => port(name, "description", &format!("\"text{number}\"")),
     })
 }

@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{Applied, Surroundings};
 use holdfast_config::{
-    Configuration, EditScope, Footprint, LayerKey, Layers, ServiceTag, layer_rows_diff,
+    Configuration, EditScope, Footprint, InstancePath, LayerKey, Layers, ServiceTag,
+    changed_objects, layer_rows_diff,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -95,7 +96,7 @@ fn change() -> impl Strategy<Value = Change> {
     let port = || prop::sample::select(PORTS.to_vec());
     let params = (
         prop::option::weighted(0.9, port()),
-        prop::option::weighted(0.4, prop::sample::select(vec!["br0", "br1"])),
+        prop::option::weighted(0.6, prop::sample::select(vec!["br0", "br0", "br1"])),
         prop::option::weighted(0.3, prop::sample::select(vec!["10.0.0.1/24", "10.0.0.2/24"])),
         prop::option::weighted(0.3, name()),
         prop::bool::weighted(0.9),
@@ -200,6 +201,12 @@ fn check_claims(it: &Configuration, why: &str) {
     }
 }
 
+/// The objects that differ, with whether they are there before and after: what a plan is made for.
+fn object_changes(old: &Configuration, new: &Configuration) -> Vec<(InstancePath, [bool; 2])> {
+    let changes = changed_objects(old, new).into_iter();
+    changes.map(|it| (it.path, [it.old.is_some(), it.new.is_some()])).collect()
+}
+
 /// Commits changes one after the other, each rebased, and compares each step with an examination of its own.
 fn check_rebased(base: &Configuration, changes: &[&Examined]) {
     let mut current = base.clone();
@@ -210,6 +217,11 @@ fn check_rebased(base: &Configuration, changes: &[&Examined]) {
         let Some((serial, _)) = change.examine(&current) else { panic!("refused: {why}") };
         check_equal(&rebased, &serial, &why);
         check_claims(&rebased, &why);
+        assert_eq!(
+            object_changes(base, candidate),
+            object_changes(&current, &rebased),
+            "another plan: {why}"
+        );
         current = rebased;
     }
 }
@@ -225,7 +237,7 @@ fn box_after(changes: &[Change]) -> Configuration {
     })
 }
 
-const CASES: u32 = 300;
+const CASES: u32 = 400;
 
 /// Changes with instances that keep clear of one another commute, and can be rebased.
 #[test]
