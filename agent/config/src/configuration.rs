@@ -15,7 +15,7 @@ use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
 use crate::services::{
-    Ground, NeededCalls, Reads, Services, Surroundings, Unanswered, WalkOutcome, WalkRequest,
+    Ground, NeededCalls, Read, Reads, Services, Surroundings, Unanswered, WalkOutcome, WalkRequest,
 };
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
@@ -208,15 +208,25 @@ impl Configuration {
     }
 
     /// The configuration in which `ready` of the instances that are due is judged again, by the state of their objects.
-    /// Only service plans differ in it.
+    /// Only service plans differ in it. What depends on configuration that the walks for this version have not read is left
+    /// as it is: a change beside this one may be about to change that.
     #[must_use]
     pub fn with_ready_judged(&self, surroundings: &Surroundings) -> Self {
         let Some(services) = &self.services else { return self.clone() };
         let ground = Ground(self.ground.clone());
         let (claims, book) = (self.layers.claims(), &self.layers.book);
         let request = WalkRequest { old: &ground, new: &ground, claims, book, surroundings };
+        let outcome = services.judge_ready(&request);
+        let has_read = |tag: &ServiceTag, read: &Read| {
+            self.walks.get(tag).is_some_and(|reads| reads.contains_key(read))
+        };
         let mut judged = self.clone();
-        services.judge_ready(&request).into_iter().for_each(|it| judged.layers.book.set(it));
+        for (tag, plan) in outcome.plans {
+            let mut reads = outcome.reads.get(&tag).into_iter().flat_map(BTreeMap::keys);
+            if reads.all(|read| !read.is_of_configuration() || has_read(&tag, read)) {
+                judged.layers.book.set((tag, plan));
+            }
+        }
         judged
     }
 

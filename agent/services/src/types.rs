@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    CallPhase, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, PlanChange, Plane,
-    ServicePlan, Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
+    CallPhase, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, Plane, ServicePlan,
+    Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{
     Branch, Claim, InstancePath, Keys, List, Models, NodeId, Provenance, ServiceTag, Step, Value,
@@ -113,10 +113,16 @@ impl Services for ServiceTypes {
         outcome
     }
 
-    fn judge_ready(&self, request: &WalkRequest<'_>) -> Vec<PlanChange> {
+    fn judge_ready(&self, request: &WalkRequest<'_>) -> WalkOutcome {
+        let mut outcome = WalkOutcome::default();
         let calls = CallIds::new(request.surroundings.now_ns);
-        let judge = |tag| self.types.iter().find_map(|it| it.judge_ready((request, &calls), tag));
-        request.surroundings.due.iter().filter_map(judge).collect()
+        for tag in &request.surroundings.due {
+            let judged = self.types.iter().find_map(|it| it.judge_ready((request, &calls), tag));
+            let Some(WalkResult { plan, reads, .. }) = judged else { continue };
+            outcome.plans.push((tag.clone(), plan));
+            outcome.reads.insert(tag.clone(), reads);
+        }
+        outcome
     }
 
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag> {
@@ -322,7 +328,7 @@ impl ServiceType {
     }
 
     /// The service plan of an instance of this type with `ready` as the box has it now, if it differs.
-    fn judge_ready(&self, (request, calls): Change<'_>, tag: &ServiceTag) -> Option<PlanChange> {
+    fn judge_ready(&self, (request, calls): Change<'_>, tag: &ServiceTag) -> Option<WalkResult> {
         let before = &**request.book.get(tag)?;
         if before.leaving.is_some() || before.failure.is_some() {
             return None;
@@ -336,7 +342,7 @@ impl ServiceType {
         let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
         let mut judged = walk::judge_ready(&instance, request).ok()?;
         record::note(&mut judged, Some(before), request.surroundings);
-        (judged.plan.as_ref() != Some(before)).then(|| (tag.clone(), judged.plan))
+        (judged.plan.as_ref() != Some(before)).then_some(judged)
     }
 
     /// Backs out an instance that is deleted or un-deployed: at once, unless it may have to do so in stages.

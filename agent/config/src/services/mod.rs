@@ -210,6 +210,13 @@ pub enum Read {
     Service(ServiceTag),
 }
 
+impl Read {
+    /// True for a question about the configuration or other instances, which changes side by side must not answer anew.
+    pub(crate) fn is_of_configuration(&self) -> bool {
+        !matches!(self, Self::Leaves(LeafRead { plane: Plane::State, .. }))
+    }
+}
+
 /// Questions of one walk, each with the places in the package that ask it.
 pub type Reads = BTreeMap<Read, BTreeSet<Arc<str>>>;
 
@@ -252,9 +259,9 @@ pub trait Services: Debug + Send + Sync {
     /// arguments.
     fn walk(&self, request: &WalkRequest<'_>) -> WalkOutcome;
 
-    /// Judges `ready` of the instances that are due, whose objects are verified now. No claim changes. A function of its
-    /// arguments.
-    fn judge_ready(&self, request: &WalkRequest<'_>) -> Vec<PlanChange>;
+    /// Judges `ready` of the instances that are due, whose objects are verified now. The outcome has plans that differ and
+    /// reads, no claims. A function of its arguments.
+    fn judge_ready(&self, request: &WalkRequest<'_>) -> WalkOutcome;
 
     /// Names of the instances that differ between two versions of the ground.
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag>;

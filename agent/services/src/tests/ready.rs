@@ -81,13 +81,32 @@ fn a_gate_that_closed_meanwhile_leaves_all_to_the_walk_that_follows() {
     has(&judged(&made, &down), &["sized reached, ready not-reached"]);
 }
 
+/// An outline whose `ready` has these lines.
+fn with_ready(lines: &str) -> String {
+    let named = format!("  [[component.state]]\n  name = \"ready\"\n  {lines}\n[[tree]]");
+    PORT.replace("[[tree]]", &named)
+}
+
+/// A change beside this one may be about to change what the walks have not read.
+#[test]
+fn a_gate_on_other_configuration_is_left_to_the_walk_that_follows() {
+    let mtu = "when = \"config('/interfaces/interface[name=eth7]/mtu') is none\"";
+    let outline = with_ready(mtu)
+        .replace("GATE", "")
+        .replace("read = [", "read = [\"/interfaces/interface/mtu\", ");
+    let made = set(&see(&box_with(&outline, SIZE), UP), ACME);
+    assert!(judged(&made, &UP).is_same(&made));
+    assert_eq!(plan(&settle(&made, &UP)), ALL_READY);
+    let outline = outline.replace("work = \"size.cli\"", &format!("{mtu}\n  work = \"size.cli\""));
+    let made = set(&see(&box_with(&outline, SIZE), UP), ACME);
+    assert_eq!(plan(&judged(&made, &UP)), ALL_READY, "the walk has read it for another state");
+}
+
 /// `ready` has a gate and an action of its own.
 #[test]
 fn the_action_of_ready_is_asked_for_with_it() {
     let ping = "action = { builtin = \"ping\", params = { destination = \"'192.0.2.1'\" } }";
-    let named =
-        format!("  [[component.state]]\n  name = \"ready\"\n  {LINK_UP}\n  {ping}\n[[tree]]");
-    let outline = PORT.replace("GATE", "").replace("[[tree]]", &named);
+    let outline = with_ready(&format!("{LINK_UP}\n  {ping}")).replace("GATE", "");
     let made = set(&see(&box_with(&outline, SIZE), UP), ACME);
     let ready = judged(&made, &UP);
     has(&ready, &["sized reached, ready reached"]);

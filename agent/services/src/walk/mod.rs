@@ -146,7 +146,7 @@ pub(crate) fn walk(
     Ok(WalkResult { claims: walk.claims, plan, reads, calls, wake_at_ns })
 }
 
-/// Judges `ready` of an instance, without any work. Only the plan of the result has a meaning.
+/// Judges `ready` of an instance, without any work. The result has its plan, and what conditions have read.
 ///
 /// # Errors
 /// When a condition asks for something that nothing answers.
@@ -157,8 +157,8 @@ pub(crate) fn judge_ready(
     let mut walk = Walk::new(instance, request);
     walk.judge_ready()?;
     walk.answered()?;
-    let plan = walk.own.plan().clone();
-    Ok(WalkResult { plan: Some(plan), ..WalkResult::default() })
+    let (plan, reads) = (walk.own.plan().clone(), walk.own.take_reads());
+    Ok(WalkResult { plan: Some(plan), reads, ..WalkResult::default() })
 }
 
 /// The component types of a package by name. Of `self`, packages with components say nothing.
