@@ -43,6 +43,7 @@ mod scenarios;
 mod service_cases;
 mod service_commits;
 mod service_handlers;
+mod service_kills;
 mod service_operations;
 mod service_waits;
 mod services;
