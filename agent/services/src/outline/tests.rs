@@ -113,6 +113,8 @@ fn components_and_states_are_checked() {
         &["8:22: there is no builtin action `reboot`"],
     );
     check(&state("name = \"a\"\naction = { handler = \"h\" }"), &["8:22: there is no [handler]"]);
+    let named = state("name = \"a\"\naction = { handler = \"H 1\" }");
+    check(&named, &["8:22: there is no [handler]", "8:22: the name of an action is"]);
     check(
         &state("name = \"a\"\naction = { builtin = \"ping\", timeout = 90000 }"),
         &["seconds are within 1..86400"],

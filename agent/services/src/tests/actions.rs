@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionUpdate, Applied, CallRef,
-    StatePlan, Surroundings,
+    ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget, ActionUpdate, Applied,
+    CallRef, Services, StatePlan, Surroundings,
 };
 use holdfast_config::{ClaimKey, Configuration, Layers, layer_rows_diff};
 
 use super::plans::{
-    ACME, ALL_READY, ATTACHED, FixedBox, PORT, SIZE, SIZED, UP, acme, box_with, due, has, plan,
-    see, settle,
+    ACME, ALL_READY, ATTACHED, FixedBox, PORT, SIZE, SIZED, UP, acme, box_of, box_with, due, has,
+    plan, see, settle, types_with,
 };
 use super::types::{made, refused, set};
 
@@ -251,6 +251,28 @@ fn an_object_that_is_refused_cancels_the_calls_that_were_not_dispatched() {
     assert_eq!(action(&settle(&begun, &refused)).progress, ActionProgress::Dispatched);
     let again = redeployed(&settle(&cancelled, &UP));
     assert_eq!(action(&again).progress, ActionProgress::Queued);
+}
+
+#[test]
+fn an_action_of_a_handler_is_asked_for_with_its_name_and_is_stored() {
+    let line =
+        r#"action = { handler = "prepare", params = { port = "params.port" }, sync = true }"#;
+    let outline = PORT
+        .replace("GATE", "")
+        .replace("[[component]]", "[handler]\nuser = \"root\"\n[[component]]");
+    let outline = outline.replace("name = \"attached\"", &format!("name = \"attached\"\n  {line}"));
+    let types = types_with(&outline, SIZE);
+    let handler = types.handler("access").unwrap();
+    assert_eq!(handler.actions, BTreeSet::from(["prepare".into()]));
+    let queued = set(&see(&box_of(types), UP), ACME);
+    assert_eq!(made(&queued), ATTACHED, "the next state waits for it");
+    let call = action(&queued).call;
+    assert_eq!(call.target, ActionTarget::Handler("prepare".into()));
+    assert_eq!(call.params, Arc::from(r#"{"port":"eth1"}"#));
+    let rows = layer_rows_diff(queued.models(), &Layers::new(), queued.layers());
+    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
+    let (layers, unknown) = Layers::from_rows(queued.models(), rows).unwrap();
+    assert_eq!((&layers.book, unknown), (&queued.layers().book, 0));
 }
 
 #[test]

@@ -16,6 +16,9 @@
 //! for its end. A call that may have reached a handler is sent again only after the handler has said that it never saw it,
 //! or has registered the action as one that may be done twice.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
