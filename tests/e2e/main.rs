@@ -40,6 +40,7 @@ mod reserved_items;
 mod restart;
 mod routes;
 mod scenarios;
+mod service_actions;
 mod service_cases;
 mod service_commits;
 mod service_handlers;

@@ -48,9 +48,33 @@ impl HandlerProcess {
         Self::start(Command::new(client("handler")), socket, variables).await
     }
 
-    async fn start(mut command: Command, socket: &Path, variables: &[(&str, &str)]) -> Self {
-        let protos = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos");
-        command.arg(socket).arg("sized-port").env("PROTO_PATH", protos);
+    /// Starts the handler that is beside the example package of its type, with a folder that outlasts it.
+    ///
+    /// # Panics
+    /// When it ends instead.
+    pub async fn shipped(
+        socket: &Path,
+        example: &str,
+        folder: &Path,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/services");
+        let mut command = Command::new(client("venv/bin/python"));
+        command.arg(examples.join(example).join("handler.py"));
+        command.env("HOLDFAST_PROTO", protos()).env("STATE_DIRECTORY", folder);
+        Self::start_for(command, (socket, example), variables).await
+    }
+
+    async fn start(command: Command, socket: &Path, variables: &[(&str, &str)]) -> Self {
+        Self::start_for(command, (socket, "sized-port"), variables).await
+    }
+
+    async fn start_for(
+        mut command: Command,
+        (socket, service): (&Path, &str),
+        variables: &[(&str, &str)],
+    ) -> Self {
+        command.arg(socket).arg(service).env("PROTO_PATH", protos());
         command.envs(variables.iter().copied());
         let child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn();
         let mut child = child.expect("the handler starts");
@@ -85,6 +109,10 @@ impl HandlerProcess {
     }
 }
 
+fn protos() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto/protos")
+}
+
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
 }
@@ -106,22 +134,34 @@ impl RawHandler {
     /// # Panics
     /// When the socket is not there.
     pub async fn attach(socket: &Path) -> Result<Self, Status> {
+        let phase = wire::Phase::Create.into();
+        let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
+        let mut handler =
+            Self::attach_for(socket, wire::ServedType { calls, ..wire::ServedType::default() })
+                .await?;
+        handler.next(|it| matches!(it, Heard::Synced(_)).then_some(())).await;
+        Ok(handler)
+    }
+
+    /// Attaches a handler for this of the type `sized-port`, and takes no message yet.
+    ///
+    /// # Errors
+    /// The status that the agent answers with.
+    ///
+    /// # Panics
+    /// When the socket is not there.
+    pub async fn attach_for(socket: &Path, served: wire::ServedType) -> Result<Self, Status> {
         let address = format!("unix:{}", socket.display());
         let endpoint = Endpoint::from_shared(address).expect("the path is plain");
         let channel = endpoint.connect().await.expect("the socket is there");
         let mut client = HandlerClient::new(channel);
         let (outbox_tx, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
-        let phase = wire::Phase::Create.into();
-        let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
-        let r#type = "sized-port".into();
-        let types = vec![wire::ServedType { r#type, calls, ..wire::ServedType::default() }];
+        let types = vec![wire::ServedType { r#type: "sized-port".into(), ..served }];
         let register = Said::Register(wire::Register { name: "raw".into(), types });
         let register = wire::FromHandler { message: Some(register) };
         outbox_tx.send(register).await.expect("there is room");
         let inbox = client.attach(ReceiverStream::new(outbox_rx)).await?.into_inner();
-        let mut handler = Self { outbox_tx, inbox, client };
-        handler.next(|it| matches!(it, Heard::Synced(_)).then_some(())).await;
-        Ok(handler)
+        Ok(Self { outbox_tx, inbox, client })
     }
 
     /// Says something.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	"github.com/jhump/protoreflect/desc"
 	"github.com/jhump/protoreflect/desc/protoparse"
@@ -30,10 +31,11 @@ func main() {
 	}
 }
 
-// handler is one attached handler.
+// handler is one attached handler, with the results of its actions by their identifiers.
 type handler struct {
 	stream  *grpcdynamic.BidiStream
 	message *desc.MessageDescriptor
+	results map[string]string
 }
 
 func run(socket, service string) error {
@@ -51,10 +53,12 @@ func run(socket, service string) error {
 	if err != nil {
 		return err
 	}
-	h := handler{stream, attach.GetInputType()}
-	calls := []object{{"component": "*", "state": "*", "phase": "PHASE_CREATE"}}
-	types := []object{{"type": service, "calls": calls}}
-	if err := h.say("register", object{"name": service + "-handler", "types": types}); err != nil {
+	h := handler{stream, attach.GetInputType(), map[string]string{}}
+	serves := object{"type": service, "calls": []object{{"component": "*", "state": "*", "phase": "PHASE_CREATE"}}}
+	if actions := strings.Fields(os.Getenv("ACTIONS")); len(actions) > 0 {
+		serves = object{"type": service, "actions": actions}
+	}
+	if err := h.say("register", object{"name": service + "-handler", "types": []object{serves}}); err != nil {
 		return err
 	}
 	for {
@@ -69,6 +73,10 @@ func run(socket, service string) error {
 				err = h.say("pong", object{})
 			case "servicesCommit":
 				err = h.work(content.(object))
+			case "action":
+				err = h.act(content.(object))
+			case "queryAction":
+				err = h.tell(content.(object)["id"].(string))
 			}
 			if err != nil {
 				return err
@@ -100,6 +108,24 @@ func (h handler) hear() (object, error) {
 	}
 	var heard object
 	return heard, json.Unmarshal(text, &heard)
+}
+
+// act carries an action out: its result has its parameters.
+func (h handler) act(action object) error {
+	id := action["id"].(string)
+	if err := h.say("actionAccepted", object{"id": id}); err != nil {
+		return err
+	}
+	h.results[id] = action["params"].(string)
+	return h.say("actionResult", object{"id": id, "json": h.results[id]})
+}
+
+// tell says how far an action is.
+func (h handler) tell(id string) error {
+	if result, is := h.results[id]; is {
+		return h.say("actionStatus", object{"id": id, "progress": "ACTION_PROGRESS_ENDED", "json": result})
+	}
+	return h.say("actionStatus", object{"id": id, "progress": "ACTION_PROGRESS_NEVER_SEEN"})
 }
 
 // work bridges the port of each instance.

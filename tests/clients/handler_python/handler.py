@@ -1,6 +1,7 @@
 """A handler of services: it bridges ports. `handler.py SOCKET TYPE`, with PROTO_PATH as the folder of `holdfast/handler.proto`.
 
-THINK has it wait so many seconds before it answers, and READ has it read the status of the port first.
+THINK has it wait so many seconds before it answers, and READ has it read the status of the port first. ACTIONS are the names
+of actions that it carries out: it counts how often.
 """
 
 import json
@@ -28,6 +29,7 @@ class Handler:
         self.stub = services.HandlerStub(grpc.insecure_channel(f"unix:{socket}", options))
         self.service = service
         self.outbox = queue.SimpleQueue()
+        self.results = {}
 
     def run(self):
         phases = (messages.PHASE_CREATE, messages.PHASE_DELETE)
@@ -37,7 +39,8 @@ class Handler:
             for phase, name in zip(phases, ("create", "delete"))
             if name in wanted
         ]
-        served = messages.ServedType(type=self.service, calls=calls)
+        actions = os.environ.get("ACTIONS", "").split()
+        served = messages.ServedType(type=self.service, calls=calls, actions=actions)
         self.say(register=messages.Register(name=f"{self.service}-handler", types=[served]))
         for message in self.stub.Attach(iter(self.outbox.get, None)):
             kind = message.WhichOneof("message")
@@ -47,9 +50,27 @@ class Handler:
             elif kind == "services_commit":
                 # Work takes time, and pings are answered meanwhile.
                 threading.Thread(target=self.work, args=(message.services_commit,), daemon=True).start()
+            elif kind == "action":
+                self.act(message.action)
+            elif kind == "query_action":
+                self.tell(message.query_action.id)
 
     def say(self, **message):
         self.outbox.put(messages.FromHandler(**message))
+
+    def act(self, action):
+        self.say(action_accepted=messages.ActionAccepted(id=action.id))
+        number = len(self.results) + 1
+        result = json.dumps({"number": number, **json.loads(action.params)})
+        self.results[action.id] = result
+        self.say(action_result=messages.ActionResult(id=action.id, json=result))
+
+    def tell(self, number):
+        status = messages.ActionStatus(id=number, progress=messages.ACTION_PROGRESS_NEVER_SEEN)
+        if number in self.results:
+            status.progress = messages.ACTION_PROGRESS_ENDED
+            status.json = self.results[number]
+        self.say(action_status=status)
 
     def work(self, commit):
         time.sleep(THINK)
