@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::claims::{ClaimError, Claims, ServiceTag};
+use crate::claims::{ClaimKey, Claims, ServiceTag};
 use crate::edit::{
     Attribution, Edit, EditCause, EditErrors, EditOperation, EditSession, check_roles,
 };
@@ -109,7 +109,7 @@ impl Configuration {
     }
 
     /// Computes the configuration with a later version of the models, in which its nodes have their numbers. Nodes that
-    /// are new may bring defaults, so the union starts from scratch; what comes out the same shares memory.
+    /// come or go may bring or take defaults, so the union starts from scratch; what comes out the same shares memory.
     #[must_use]
     pub fn with_models(&self, models: Arc<Models>) -> Self {
         let new = Self::new(models, self.layers.clone());
@@ -199,6 +199,20 @@ impl Configuration {
         self.with_layers(self.layers.clone(), &attribution, &CancelToken::default())
     }
 
+    /// Computes the configuration without a claim that no instance owns any more.
+    ///
+    /// # Errors
+    /// When what is left contradicts itself.
+    pub fn purged(&self, claim: &ClaimKey) -> Result<Self, EditErrors> {
+        let attribution = Attribution::of_trees(&self.models, |_| EditOperation::Walk);
+        let mut layers = self.layers.clone();
+        let claims = layers.claims().replaced(&self.models, [(claim.clone(), None)]);
+        let claims = claims
+            .map_err(|error| attribution.errors(Problem::of_claims(error), layers.claims()))?;
+        layers.set_claims(claims);
+        self.with_layers(layers, &attribution, &CancelToken::default())
+    }
+
     /// Walks instances as a change would, without its effects.
     pub fn trial(&self, surroundings: &Surroundings) -> WalkOutcome {
         let Some(services) = &self.services else { return WalkOutcome::default() };
@@ -255,6 +269,18 @@ impl Configuration {
         Self { surroundings, ..self }
     }
 
+    /// The state that walks see.
+    pub(crate) fn surroundings(&self) -> &Surroundings {
+        &self.surroundings
+    }
+
+    /// Sets layers and factory configuration with instances that were read anew. The union is left for new models to
+    /// compute.
+    pub(crate) fn with_read_instances(&self, layers: Layers, factory: Tree<LeafMark>) -> Self {
+        let entries = entries_after(self.entries, &self.layers, &layers);
+        Self { layers, factory, entries, ..self.clone() }
+    }
+
     /// Instances that were walked for this version, each with what it read.
     pub(crate) fn walks(&self) -> &BTreeMap<ServiceTag, Reads> {
         &self.walks
@@ -285,11 +311,7 @@ impl Configuration {
         if !outcome.claims.is_empty() {
             match layers.claims().replaced(&self.models, outcome.claims) {
                 Ok(claims) => layers.set_claims(claims),
-                Err(ClaimError::Disagreements(found)) => {
-                    let found = found.into_iter().map(Box::new);
-                    return Err(found.map(Problem::Disagreement).collect());
-                }
-                Err(ClaimError::Limit(error)) => return Err(vec![Problem::Limit(error)]),
+                Err(error) => return Err(Problem::of_claims(error)),
             }
         }
         outcome.plans.into_iter().for_each(|change| layers.book.set(change));

@@ -86,7 +86,7 @@ impl CoreTask {
         let edit = match &request.intent {
             Intent::Edit(edit) => edit,
             it if it.is_reactive_walk() => return Ok(RequestKind::Change),
-            Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package { .. } => {
+            Intent::Walk(_) | Intent::Resurrect { .. } | Intent::Package(_) | Intent::Purge(_) => {
                 return Ok(unoccupied(self.window.as_ref())?);
             }
             _ => return Ok(RequestKind::Change),
@@ -118,7 +118,7 @@ impl CoreTask {
         let waits = match &*intent {
             it if it.is_reactive_walk() => false,
             Intent::Edit(_) | Intent::Walk(_) => true,
-            it => matches!(it, Intent::Resurrect { .. } | Intent::Package { .. }),
+            it => matches!(it, Intent::Resurrect { .. } | Intent::Package(_)),
         };
         match unoccupied(self.window.as_ref().filter(|_| waits)) {
             Ok(_) => self.examine(intent, commit),

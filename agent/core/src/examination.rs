@@ -10,7 +10,7 @@ use holdfast_config::changes::changed_objects;
 use holdfast_config::limits::excerpt;
 use holdfast_config::rows::layer_rows_diff;
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{Book, ChangeAuthor, Surroundings};
+use holdfast_config::services::{Book, ChangeAuthor, PackageChange, Surroundings};
 use holdfast_config::tree::Child;
 use holdfast_config::{
     Branch, CancelToken, Configuration, EditErrors, Footprint, InstancePath, Layers, Models,
@@ -57,6 +57,8 @@ pub(super) struct Candidate {
     pub(super) services: BoundedList<ServiceChange>,
     /// Instances that may be ready once the objects of the change are verified.
     pub(super) unready: BTreeSet<ServiceTag>,
+    /// Packages of services that the database has to keep from then on, or no longer.
+    pub(super) packages: Vec<PackageChange>,
 }
 
 /// Result of an examination.
@@ -290,6 +292,11 @@ impl Examiner {
             true => BTreeSet::new(),
             false => unready(old, &configuration),
         };
+        let packages = old.package_changes(&configuration);
+        // Whether a type is used by others depends on all of its instances.
+        if !packages.is_empty() {
+            footprint = Footprint::everything();
+        }
         let credentials = CredentialValues::default();
         footprint.add_entries(pairs.other_ends(located_differences(&changes)));
         let footprint = Arc::new(footprint);
@@ -303,6 +310,7 @@ impl Examiner {
             differences,
             services,
             unready,
+            packages,
         })
     }
 

@@ -7,11 +7,11 @@ use holdfast_config::edit::Edit;
 use holdfast_config::layer::Namespace;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    ActionUpdate, Answers, BoxState, ChangeAuthor, ForcedBackTrack, Services, Surroundings,
+    ActionUpdate, Answers, BoxState, ChangeAuthor, ForcedBackTrack, Surroundings, TypeExchange,
 };
 use holdfast_config::{
-    BootChange, CancelToken, Configuration, EditErrors, EditScope, Footprint, Layers, LeasedPort,
-    Models, ServiceTag,
+    BootChange, CancelToken, ClaimKey, Configuration, EditErrors, EditScope, Footprint, Layers,
+    LeasedPort, ServiceTag,
 };
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
@@ -49,8 +49,10 @@ pub enum Intent {
     Lease(Vec<LeasedPort>),
     /// Walks of service instances, without a change of their parameters.
     Walk(Walks),
-    /// Types of services that differ, with the models that have their lists, and the package that is written or removed.
-    Package { services: Arc<dyn Services>, models: Arc<Models>, package: ArtefactChange },
+    /// Types of services that differ, and what becomes of the instances of one of them.
+    Package(TypeExchange),
+    /// Takes back a claim that no service instance owns any more.
+    Purge(ClaimKey),
     /// A deleted service instance that still backs out and comes back: the edit writes its parameters.
     Resurrect { service: ServiceTag, edit: Edit },
     /// Removes all layers but the factory configuration. State outside of the layers is removed at the next start.
@@ -71,6 +73,8 @@ pub struct Walks {
     pub is_redeployment: bool,
     /// Work that fails is a failed state, also where an operator wants the walk; else it refuses that, as a Set.
     pub is_lenient: bool,
+    /// Instances that keep the version of their package that they were walked with, with the reason.
+    pub left_behind: BTreeMap<ServiceTag, Arc<str>>,
 }
 
 impl Walks {
@@ -100,7 +104,8 @@ impl Intent {
             Self::Credentials(_) | Self::Lease(_) | Self::FactoryReset { .. } => {
                 CancelToken::default()
             }
-            Self::Walk(_) | Self::Resurrect { .. } | Self::Package { .. } => CancelToken::default(),
+            Self::Walk(_) | Self::Resurrect { .. } => CancelToken::default(),
+            Self::Package(_) | Self::Purge(_) => CancelToken::default(),
         }
     }
 
@@ -115,7 +120,8 @@ impl Intent {
             Self::Lease(_) => "lease",
             Self::Walk(_) => "walk",
             Self::Resurrect { .. } => "resurrect",
-            Self::Package { .. } => "package",
+            Self::Package(_) => "package",
+            Self::Purge(_) => "purge",
             Self::FactoryReset { .. } => "factory reset",
         }
     }
@@ -125,6 +131,7 @@ impl Intent {
         match self {
             Self::Edit(edit) if edit.origins().eq([Origin::Native]) => Origin::Native,
             Self::Walk(_) | Self::Resurrect { .. } => Origin::Native,
+            Self::Package(_) | Self::Purge(_) => Origin::Native,
             _ => Origin::OpenConfig,
         }
     }
@@ -146,10 +153,8 @@ impl Intent {
                 return Ok(with_footprint(old.leased(ports)?, EditScope::default()));
             }
             Self::Walk(_) => return Ok(with_footprint(old.walked()?, EditScope::default())),
-            Self::Package { services, models, .. } => {
-                let new = old.with_models(Arc::clone(models));
-                new.with_services(Some(Arc::clone(services)))
-            }
+            Self::Package(exchange) => old.exchanged(exchange)?,
+            Self::Purge(claim) => old.purged(claim)?,
             // The second step of a bootstrap says nothing of what the walks of the first one have read.
             Self::Boot { change: change @ BootChange::Bootstrap(..), .. } => {
                 old.boot_changed(change)?
@@ -178,7 +183,8 @@ impl Intent {
             Self::Walk(walks) => walks.clone(),
             _ => Walks::default(),
         };
-        let Walks { due, refused, forced, actions, is_redeployment, is_lenient } = walks;
+        let Walks { due, refused, forced, actions, is_redeployment, is_lenient, left_behind } =
+            walks;
         let is_by_itself = matches!(self, Self::Walk(_)) && !is_redeployment;
         let resurrected = match self {
             Self::Resurrect { service, .. } => Some(service.clone()),
@@ -187,8 +193,9 @@ impl Intent {
         // Only requests and a boot configuration may be refused for what a service puts out.
         let is_lenient = match self {
             Self::Boot { change, .. } => matches!(change, BootChange::GoBack),
-            Self::Edit(_) | Self::Resurrect { .. } => false,
+            Self::Edit(_) | Self::Resurrect { .. } | Self::Purge(_) => false,
             Self::Walk(_) => is_lenient || !is_redeployment,
+            Self::Package(exchange) => exchange.is_lenient,
             _ => true,
         };
         Surroundings {
@@ -202,6 +209,9 @@ impl Intent {
             actions,
             author: (!is_by_itself).then_some(author),
             retries_actions: is_redeployment,
+            upgrades: is_redeployment,
+            drops_components: false,
+            left_behind,
             answers,
             may_ask: !is_lenient || matches!(self, Self::Walk(_)),
         }
@@ -216,6 +226,14 @@ impl Intent {
     /// True for walks that an operator wants, in which all work is done again.
     pub(super) fn is_redeployment(&self) -> bool {
         matches!(self, Self::Walk(walks) if walks.is_redeployment)
+    }
+
+    /// Part of the hash of its plan beside what it changes.
+    pub(super) fn hash_text(&self) -> String {
+        match self {
+            Self::Package(TypeExchange { service, digest, .. }) => format!("{service} {digest};"),
+            _ => String::new(),
+        }
     }
 
     /// The credentials of credentialz before and after it, given those in force; `None` when all that there are go.
@@ -247,7 +265,7 @@ impl Intent {
             Self::Edit(_) | Self::Boot { .. } | Self::Switch { .. } => Vec::new(),
             Self::Rollback(_) | Self::Credentials(_) => Vec::new(),
             Self::Lease(_) | Self::Walk(_) | Self::Resurrect { .. } => Vec::new(),
-            Self::Package { .. } => Vec::new(),
+            Self::Package(_) | Self::Purge(_) => Vec::new(),
         }
     }
 

@@ -25,6 +25,7 @@ mod handler_calls;
 mod intent;
 mod options;
 mod outbox;
+mod packages;
 mod pending;
 mod planning;
 mod preview;
@@ -75,6 +76,7 @@ pub use follow_up::FollowUp;
 pub use handler_calls::{HandlerCalls, HandlerQuestion, HandlerReply, HandlerTransaction};
 pub use intent::{CredentialChange, Intent, Values, Walks};
 pub use options::{CommitOptions, ConfirmAction, Confirmation, Election, PlanHash};
+pub use packages::package_row;
 pub use pending::IncompleteEntry;
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
@@ -261,7 +263,11 @@ impl CoreHandle {
         AccessChanges::new(&self.models(), self.configuration_rx.clone())
     }
 
-    async fn change_with(
+    /// Carries out a change as one transaction, if it has the plan that the options expect.
+    ///
+    /// # Errors
+    /// When the change is refused, or cannot be recorded or carried out.
+    pub async fn change_with(
         &self,
         caller: &Caller,
         intent: Intent,

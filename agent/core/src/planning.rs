@@ -143,13 +143,14 @@ impl CandidatePlanner {
         let Candidate { configuration, changes, rows: differing, credentials, .. } = candidate;
         let (differences, services) = (candidate.differences, candidate.services);
         let unready = candidate.unready;
+        let beside = candidate.intent.hash_text() + &service_preview::text(&services);
         if !self.is_admitted {
             self.validate_values(&changes)?;
         }
         if !self.is_dry_run {
             self.hold_secrets(&configuration, &credentials);
         }
-        let mut planning = Planning::new(self.delta(&changes, &credentials.values, &services));
+        let mut planning = Planning::new(self.delta(&changes, &credentials.values, &beside));
         let (mut differing, mut rows) = (self.is_recorded.then_some(differing), None);
         let plan = loop {
             let engine = self.engine.read();
@@ -183,13 +184,8 @@ impl CandidatePlanner {
         }
     }
 
-    /// The change that the engine is asked for.
-    fn delta(
-        &self,
-        changes: &[EntryChange],
-        credentials: &Values,
-        services: &BoundedList<ServiceChange>,
-    ) -> Delta {
+    /// The change that the engine is asked for. `beside` is text for its hash of what the engine does not see.
+    fn delta(&self, changes: &[EntryChange], credentials: &Values, beside: &str) -> Delta {
         let credential_intent = credentials.iter().cloned().map(IntentChange::from);
         let delta = Delta::new(engine_intent(changes).chain(credential_intent).collect());
         let mut delta = delta.described(self.name).by(self.author.clone());
@@ -200,8 +196,7 @@ impl CandidatePlanner {
             delta = delta.waiting_for(Level::Converged, follow_up.within());
         }
         if self.expected_plan.is_some() || self.is_dry_run {
-            delta =
-                delta.with_beside(self.examiner.beside(changes) + &service_preview::text(services));
+            delta = delta.with_beside(self.examiner.beside(changes) + beside);
         }
         match self.expected_plan {
             Some(PlanHash(hash)) => delta.expecting_plan(hash),

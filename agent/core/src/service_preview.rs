@@ -16,6 +16,8 @@ pub struct ServiceChange {
     pub states: Vec<StateChange>,
     /// Leaves that its claims would gain, change or lose.
     pub leaves: BoundedList<ConfigChange>,
+    /// Reason for which nothing of it could be evaluated.
+    pub failure: Option<String>,
     /// Reason for which stages would follow that the dry run does not show.
     pub partial: Option<String>,
 }
@@ -39,6 +41,18 @@ pub enum StateEffect {
     Failed,
 }
 
+impl StateEffect {
+    /// Name in texts.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reached => "reached",
+            Self::Left => "left",
+            Self::Waiting => "waiting",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The instances whose service plans differ after a change. For a dry run, also those whose claims do, with the leaves.
 pub(super) fn changes(
     old: &Configuration,
@@ -50,6 +64,7 @@ pub(super) fn changes(
     for (tag, before, after) in Book::differences(&old_layers.book, &new_layers.book) {
         let change = ServiceChange {
             states: states(before, after),
+            failure: after.and_then(|plan| plan.failure.as_ref()).map(ToString::to_string),
             partial: after.and_then(partial),
             ..ServiceChange::default()
         };
@@ -76,7 +91,9 @@ pub(super) fn changes(
 
 /// Text of the states for the hash of a plan.
 pub(super) fn text(changes: &BoundedList<ServiceChange>) -> String {
-    let text = |it: &ServiceChange| format!("{} {:?} {:?};", it.service, it.states, it.partial);
+    let text = |it: &ServiceChange| {
+        format!("{} {:?} {:?} {:?};", it.service, it.states, it.failure, it.partial)
+    };
     changes.first.iter().map(text).collect()
 }
 

@@ -130,10 +130,12 @@ pub fn service(settings: &ServiceSettings) -> Result<(), CommandError> {
     print(&match &settings.action {
         ServiceAction::Package(action) => services::run(action)?,
         ServiceAction::Instance(action) => asynchronously(client.operate(action))??,
-        ServiceAction::Install { archive } => {
-            asynchronously(client.install_package(services::read_file(archive)?))??
+        ServiceAction::Install { archive, terms } => {
+            asynchronously(client.install_package(services::read_file(archive)?, terms))??
         }
-        ServiceAction::Remove { name } => asynchronously(client.remove_package(name))??,
+        ServiceAction::Remove { name, force } => {
+            asynchronously(client.remove_package(name, *force))??
+        }
         ServiceAction::List => asynchronously(client.packages())??,
     })
 }

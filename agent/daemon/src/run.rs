@@ -17,7 +17,7 @@ use axum::Router;
 use holdfast_base::{ErrorChain, now_ns};
 use holdfast_config::services::Services;
 use holdfast_config::{MissingNode, Models, ModelsError, Namespace};
-use holdfast_core::{Core, CoreHandle, CredentialSource, Parts, StartError};
+use holdfast_core::{Core, CoreHandle, CredentialSource, Datastore, Parts, StartError};
 use holdfast_introspect::{tcp, tcp::TcpError};
 use holdfast_platform::hostname::HostnameWriter;
 use holdfast_platform::netns::{Netns, NetnsError, NetnsSetting};
@@ -379,7 +379,7 @@ async fn start_core(
         packages,
         software: software.clone(),
     };
-    let (store, transport) = (store.clone(), Box::new(platform));
+    let (kept, store, transport) = (store.clone(), store.clone(), Box::new(platform));
     let listening = listening(addresses);
     let factory = settings.factory.as_ref().map(|path| read_factory(path)).transpose()?;
     let journal = Journal::open(settings.state.path())?;
@@ -416,7 +416,8 @@ async fn start_core(
     let managed = (actions, handlers.clone());
     let trusted = services::trusted_signers(settings.service_trust.as_deref())?;
     let folder = settings.state.path();
-    let installer = PackageInstaller::new(managed, (folder, trusted), (types, &installed));
+    services::reconcile(&kept, &installed, (&types, &core.handle().configuration())).await?;
+    let installer = PackageInstaller::new(managed, (folder, trusted), types);
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;

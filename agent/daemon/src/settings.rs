@@ -18,7 +18,8 @@ use smol_str::SmolStr;
 use crate::reboot::RebootScope;
 
 pub use service::{
-    ActionResult, InstanceAction, PackageAction, ServiceAction, ServiceRender, ServiceSettings,
+    ActionResult, InstallSettings, InstanceAction, PackageAction, ServiceAction, ServiceRender,
+    ServiceSettings,
 };
 pub use show::{Show, ShowContent, ShowSettings};
 

@@ -26,6 +26,7 @@ pub mod scope;
 pub mod starter;
 pub mod tree;
 pub mod types;
+mod versions;
 mod walk;
 pub mod watch;
 pub mod work;
@@ -41,6 +42,7 @@ pub use parameters::{Parameters, ParametersError};
 pub use scope::Scope;
 pub use tree::Component;
 pub use types::ServiceTypes;
+pub use versions::{PackageSource, PackageVersion};
 pub use watch::{TouchedReads, Watches};
 pub use work::{WorkError, WorkErrorKind};
 

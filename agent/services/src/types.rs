@@ -7,24 +7,27 @@
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    CallPhase, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, Plane, ServicePlan,
-    Services, WalkOutcome, WalkRequest, WorkFailure, WorkFailureKind,
+    Book, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, PackageArchive, Plane,
+    Services, WalkOutcome, WalkRequest, WorkFailureKind,
 };
 use holdfast_config::{
-    Branch, Claim, InstancePath, Keys, List, Models, NodeId, Provenance, ServiceTag, Step, Value,
+    Branch, Claim, InstancePath, Keys, List, Models, ModelsError, NodeId, Provenance, ServiceTag,
+    Step, Value,
 };
+use smol_str::{SmolStr, format_smolstr};
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
-use crate::outline::{ActionTarget, Converge, DeleteOutline, Work};
+use crate::outline::ActionTarget;
 use crate::package::Package;
-use crate::parameters::ParametersError;
-use crate::walk::{self, CallIds, Instance, WalkResult, record};
-use crate::work::{WorkError, WorkErrorKind};
+use crate::versions::{InstanceWalk, PackageSource, PackageVersion};
+use crate::walk::{CallIds, WalkResult, record};
+use crate::work::WorkErrorKind;
 
 /// The types of services of a box, with the models that have all of their lists. A clone shares all memory.
 #[derive(Clone, Debug)]
@@ -34,16 +37,15 @@ pub struct ServiceTypes {
 }
 
 #[derive(Clone, Debug)]
-struct ServiceType {
-    package: Arc<Package>,
-    /// The package was removed. Its list stays in the models until the next start, and no instance can be made.
-    is_removed: bool,
+pub(crate) struct ServiceType {
+    /// The version that instances are made with.
+    pub(crate) newest: Arc<PackageVersion>,
+    /// Other versions, with which instances were walked that were left behind or back out.
+    others: Vec<Arc<PackageVersion>>,
     /// Path of the list of instances.
     path: Vec<Step>,
     /// The leaf that says whether anything is made of an instance.
     deploy: Option<NodeId>,
-    /// Some state has a delete gate, a delete call or a delete action, or ends the transaction in which it is left.
-    has_staged_deletes: bool,
 }
 
 impl ServiceTypes {
@@ -52,36 +54,60 @@ impl ServiceTypes {
         Self { models, types: Vec::new() }
     }
 
-    /// Adds the type of a package; its list is appended to the models. The second value has what an author is warned of.
+    /// Loads a package that no archive is kept of.
     ///
     /// # Errors
-    /// When the package is wrong, or has a type that is there already.
+    /// As [`ServiceTypes::load`].
     pub fn add(&mut self, files: &PackageFiles) -> Result<Vec<PackageError>, PackageErrors> {
+        self.load(files, None)
+    }
+
+    /// Loads a package; its list is appended to the models, or takes the place of that of another version. Instances of
+    /// that keep it until they are walked with this one. The second value has what an author is warned of.
+    ///
+    /// # Errors
+    /// When the package is wrong, or needs what this version of the agent does not do.
+    pub fn load(
+        &mut self,
+        files: &PackageFiles,
+        source: Option<PackageSource>,
+    ) -> Result<Vec<PackageError>, PackageErrors> {
         let (package, warnings) = Package::read(&self.models, files)?;
         let schema = &package.list.models.native;
         let path = schema.steps(package.list.list);
         let children = &schema.node(package.list.list).children;
         let deploy = children.iter().copied().find(|node| schema.node(*node).name == "deploy");
         self.models = Arc::clone(&package.list.models);
-        let states = package.outline.components.iter().flat_map(|it| &it.states);
-        let is_staged = |it: &DeleteOutline| {
-            it.when.is_some() || it.commit_after || it.handler || it.action.is_some()
+        let newest = Arc::new(PackageVersion::new(package, source));
+        let name = &newest.package.outline.name.text;
+        let known = self.types.iter_mut().find(|it| it.name() == name);
+        let Some(known) = known else {
+            self.types.push(ServiceType { newest, others: Vec::new(), path, deploy });
+            return Ok(warnings);
         };
-        let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
-        let (package, is_removed) = (Arc::new(package), false);
-        self.types.push(ServiceType { package, is_removed, path, deploy, has_staged_deletes });
+        let before = std::mem::replace(&mut known.newest, newest);
+        known.others.push(before);
+        let version = known.newest.package.version();
+        known.others.retain(|it| it.package.version() != version);
+        (known.path, known.deploy) = (path, deploy);
         Ok(warnings)
     }
 
-    /// Removes a type: no instance of it can be made from now on.
-    pub fn remove(&mut self, name: &str) {
-        let named = self.types.iter_mut().filter(|it| it.package.outline.name.text == *name);
-        named.for_each(|it| it.is_removed = true);
+    /// Forgets the other versions of a type that no instance was walked with.
+    pub fn forget_unused(&mut self, service: &str, book: &Book) {
+        for known in self.types.iter_mut().filter(|it| it.name() == service) {
+            known.others.retain(|it| book.uses(service, &it.package.version().to_string()));
+        }
     }
 
-    /// True for a type that was removed and whose list is still in the models.
-    pub fn is_removed(&self, name: &str) -> bool {
-        self.types.iter().any(|it| it.is_removed && it.package.outline.name.text == *name)
+    /// Removes a type, and its list from the models.
+    ///
+    /// # Errors
+    /// When the models of the other types cannot be compiled without it.
+    pub fn remove(&mut self, service: &str) -> Result<(), ModelsError> {
+        self.models = Arc::new(self.models.without_module(Origin::Native, service)?);
+        self.types.retain(|it| it.name() != service);
+        Ok(())
     }
 
     /// The models with the lists of all types.
@@ -89,15 +115,22 @@ impl ServiceTypes {
         &self.models
     }
 
+    /// The packages with which instances are made.
     pub fn packages(&self) -> impl Iterator<Item = &Package> {
-        self.types.iter().map(|it| &*it.package)
+        self.types.iter().map(|it| &it.newest.package)
+    }
+
+    /// The versions of a type, with which instances are made or were walked: the newest first.
+    pub fn versions(&self, service: &str) -> impl Iterator<Item = &PackageVersion> {
+        let known = self.types.iter().filter(move |it| it.name() == service);
+        known.flat_map(ServiceType::versions)
     }
 
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
 
-    /// The package of a type that is loaded.
+    /// The package with which instances of a type are made.
     fn package(&self, service: &str) -> Option<&Package> {
         self.packages().find(|it| it.outline.name.text == *service)
     }
@@ -128,32 +161,31 @@ impl Services for ServiceTypes {
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag> {
         let changed = |it: &ServiceType| {
             let keys = it.differing(old, new).into_iter().map(|(keys, ..)| keys);
-            keys.map(|keys| it.package.tag(&key_text(&keys))).collect::<Vec<_>>()
+            keys.map(|keys| it.newest.package.tag(&key_text(&keys))).collect::<Vec<_>>()
         };
         self.types.iter().flat_map(changed).collect()
     }
 
+    fn packages(&self, ground: &Ground, book: &Book) -> BTreeMap<SmolStr, Arc<PackageArchive>> {
+        self.types.iter().flat_map(|it| it.archives(ground, book)).collect()
+    }
+
     fn handler(&self, service: &str) -> Option<HandlerOutline> {
-        let outline = &self.package(service)?.outline;
-        let handler = outline.handler.as_ref()?;
-        let states =
-            outline.components.iter().flat_map(|it| it.states.iter().map(move |s| (it, s)));
-        let calls = states.flat_map(|(component, state)| {
-            let works = state.work == Some(Work::Handler);
-            let call = |phase| (component.name.clone(), state.name.clone(), phase);
-            let create = works.then(|| call(CallPhase::Create));
-            create.into_iter().chain(state.delete.handler.then(|| call(CallPhase::Delete)))
-        });
-        let actions = outline.actions().filter_map(|action| match &action.target {
-            ActionTarget::Handler(name) => Some(name.clone()),
-            ActionTarget::Builtin(_) => None,
-        });
-        Some(HandlerOutline {
-            actions: actions.collect(),
-            user: handler.user.clone(),
-            identities: handler.identities.clone(),
-            calls: calls.collect(),
-        })
+        let handler = self.package(service)?.outline.handler.as_ref()?;
+        let (mut calls, mut actions) = (Vec::new(), BTreeSet::new());
+        for version in self.versions(service) {
+            for call in version.handler_calls() {
+                if !calls.contains(&call) {
+                    calls.push(call);
+                }
+            }
+            actions.extend(version.package.outline.actions().filter_map(|it| match &it.target {
+                ActionTarget::Handler(name) => Some(name.clone()),
+                ActionTarget::Builtin(_) => None,
+            }));
+        }
+        let (user, identities) = (handler.user.clone(), handler.identities.clone());
+        Some(HandlerOutline { actions: actions.into_iter().collect(), user, identities, calls })
     }
 
     fn add_edit(
@@ -190,7 +222,7 @@ fn unknown_type(service: &str) -> HandlerRefusal {
     HandlerRefusal { kind: WorkFailureKind::Parameters, text }
 }
 
-fn failure_kind(kind: WorkErrorKind) -> WorkFailureKind {
+pub(crate) fn failure_kind(kind: WorkErrorKind) -> WorkFailureKind {
     match kind {
         WorkErrorKind::Failed => WorkFailureKind::Work,
         WorkErrorKind::Limit => WorkFailureKind::Limit,
@@ -207,6 +239,46 @@ type Entry = Arc<Branch<Provenance>>;
 type Change<'a> = (&'a WalkRequest<'a>, &'a CallIds);
 
 impl ServiceType {
+    fn name(&self) -> &SmolStr {
+        &self.newest.package.outline.name.text
+    }
+
+    /// All versions, the newest first.
+    fn versions(&self) -> impl Iterator<Item = &PackageVersion> {
+        std::iter::once(&self.newest).chain(&self.others).map(|it| &**it)
+    }
+
+    /// The version that an instance is walked with: the one of its last walk, unless it is to have the newest.
+    fn version_of(&self, tag: &ServiceTag, request: &WalkRequest<'_>) -> &PackageVersion {
+        let Some(plan) = request.book.get(tag) else { return &self.newest };
+        let surroundings = request.surroundings;
+        if surroundings.upgrades && surroundings.due.contains(tag) && plan.leaving.is_none() {
+            return &self.newest;
+        }
+        let walked_with = |it: &&PackageVersion| plan.version == it.package.version().to_string();
+        self.versions().find(walked_with).unwrap_or(&self.newest)
+    }
+
+    /// The archives that the database has to keep.
+    fn archives(&self, ground: &Ground, book: &Book) -> Vec<(SmolStr, Arc<PackageArchive>)> {
+        let name = self.name();
+        let mut kept = Vec::new();
+        for version in self.versions() {
+            let Some(source) = &version.source else { continue };
+            let text = version.package.version().to_string();
+            let is_newest = std::ptr::eq(version, &*self.newest);
+            // An instance that is not deployed has no plan, and its parameters need the module.
+            let has_instances = || self.instances(ground).is_some_and(|list| !list.is_empty());
+            let is_kept = match is_newest {
+                true => source.is_installed || book.uses(name, &text) || has_instances(),
+                false => book.uses(name, &text),
+            };
+            let row = if is_newest { name.clone() } else { format_smolstr!("{name}/{text}") };
+            kept.extend(is_kept.then(|| (row, Arc::clone(&source.archive))));
+        }
+        kept
+    }
+
     /// Walks the instances of the type that differ, and those that are due.
     fn walk(&self, (request, calls): Change<'_>, outcome: &mut WalkOutcome) {
         let mut instances = self.differing(request.old, request.new);
@@ -219,10 +291,17 @@ impl ServiceType {
             }
         }
         for (keys, old, new) in instances {
-            let tag = self.package.tag(&key_text(&keys));
-            let path = self.instance_path(&keys);
-            let change = (request, calls);
-            match self.walk_one(change, (&tag, &path), (old.as_ref(), new.as_ref())) {
+            let tag = self.newest.package.tag(&key_text(&keys));
+            let version = self.version_of(&tag, request);
+            let walk = InstanceWalk {
+                of: self,
+                version,
+                request,
+                calls,
+                tag: &tag,
+                path: self.instance_path(&keys),
+            };
+            match walk.walk(old.as_ref(), new.as_ref()) {
                 Ok(mut walked) => {
                     let before = request.book.get(&tag).map(|plan| &**plan);
                     record::note(&mut walked, before, request.surroundings);
@@ -252,8 +331,8 @@ impl ServiceType {
 
     /// Path of an instance of this type.
     fn path_of(&self, tag: &ServiceTag) -> Option<InstancePath> {
-        let is_of_type = tag.service == self.package.outline.name.text;
-        is_of_type.then(|| self.package.instance_path(&tag.key)).flatten()
+        let is_of_type = tag.service == *self.name();
+        is_of_type.then(|| self.newest.package.instance_path(&tag.key)).flatten()
     }
 
     fn instances<'g>(&self, ground: &'g Ground) -> Option<&'g List<Provenance>> {
@@ -268,102 +347,18 @@ impl ServiceType {
         self.instances(ground)?.get(keys).cloned()
     }
 
-    fn is_deployed(&self, entry: &Branch<Provenance>) -> bool {
+    pub(crate) fn is_deployed(&self, entry: &Branch<Provenance>) -> bool {
         let deploy = self.deploy.and_then(|node| entry.value(node));
         deploy.is_none_or(|value| *value == Value::Bool(true))
     }
 
-    /// Walks one instance, whose entry was `old` and is `new`.
-    fn walk_one(
-        &self,
-        (request, calls): Change<'_>,
-        (tag, path): (&ServiceTag, &InstancePath),
-        (old, new): (Option<&Entry>, Option<&Entry>),
-    ) -> Result<WalkResult, WorkFailure> {
-        let before = request.book.get(tag).map(|plan| &**plan);
-        let deployed = new.filter(|entry| self.is_deployed(entry));
-        let comes_back = request.surroundings.resurrected.as_ref() == Some(tag);
-        let leaving = before.filter(|_| !comes_back).and_then(|plan| plan.leaving.clone());
-        let Some(entry) = deployed.filter(|_| leaving.is_none()) else {
-            if let (Some(_), Some(plan), false) =
-                (deployed, before, request.surroundings.is_lenient)
-            {
-                return Err(in_the_way(tag, path, plan));
-            }
-            return self.leave((request, calls), (tag, path), (old, leaving));
-        };
-        if self.is_removed && before.is_none() && !request.surroundings.is_lenient {
-            let text = format!("{tag}: the package of this type was removed");
-            let kind = WorkFailureKind::TypeRemoved;
-            return Err(WorkFailure { instance: path.clone(), kind, text });
-        }
-        let view = request.new.config_view(Origin::Native).branch(path).map(|it| &**it);
-        let parameters = self.package.parameters_of(&tag.key, path, (entry, view));
-        let parameters = match parameters {
-            Ok(parameters) => parameters,
-            Err(errors) if request.surroundings.is_lenient => {
-                let text = self.refused(path, tag, &errors).text;
-                let reason = (text.into(), request.surroundings.now_ns);
-                let plan = Some(walk::failed_plan(&self.package, before, reason));
-                return Ok(WalkResult { plan, ..WalkResult::default() });
-            }
-            Err(errors) => return Err(self.refused(path, tag, &errors)),
-        };
-        let surroundings = request.surroundings;
-        let is_stored_alone = self.package.outline.converge == Converge::After
-            && !surroundings.is_lenient
-            && !surroundings.due.contains(tag)
-            && !comes_back;
-        if is_stored_alone {
-            let plan = before.cloned();
-            let new = || walk::stored_plan(&self.package, surroundings.now_ns);
-            return Ok(WalkResult {
-                plan: Some(plan.unwrap_or_else(new)),
-                ..WalkResult::default()
-            });
-        }
-        let leaving = None;
-        let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
-        walk::walk(&instance, request).map_err(|error| self.failed(path, &error))
-    }
-
     /// The service plan of an instance of this type with `ready` as the box has it now, if it differs.
     fn judge_ready(&self, (request, calls): Change<'_>, tag: &ServiceTag) -> Option<WalkResult> {
-        let before = &**request.book.get(tag)?;
-        if before.leaving.is_some() || before.failure.is_some() {
-            return None;
-        }
         let path = self.path_of(tag)?;
         let entry = self.instance(request.new, path.0.last()?.keys.as_ref()?)?;
-        let view = request.new.config_view(Origin::Native).branch(&path).map(|it| &**it);
-        // What cannot be read or judged now is a matter of the walk that follows.
-        let parameters = self.package.parameters_of(&tag.key, &path, (&entry, view)).ok()?;
-        let leaving = None;
-        let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
-        let mut judged = walk::judge_ready(&instance, request).ok()?;
-        record::note(&mut judged, Some(before), request.surroundings);
-        (judged.plan.as_ref() != Some(before)).then_some(judged)
-    }
-
-    /// Backs out an instance that is deleted or un-deployed: at once, unless it may have to do so in stages.
-    fn leave(
-        &self,
-        (request, calls): Change<'_>,
-        (tag, path): (&ServiceTag, &InstancePath),
-        (old, leaving): (Option<&Entry>, Option<Arc<str>>),
-    ) -> Result<WalkResult, WorkFailure> {
-        let view = request.old.config_view(Origin::Native).branch(path).map(|it| &**it);
-        let is_staged = self.has_staged_deletes && request.book.get(tag).is_some();
-        let document = leaving.or_else(|| self.package.document_of(old?, view));
-        if let Some(document) = document.filter(|_| is_staged)
-            && let Ok(parameters) = self.package.parameters(document.as_bytes())
-        {
-            let leaving = Some(document);
-            let instance = Instance { package: &self.package, tag, calls, parameters, leaving };
-            return walk::walk(&instance, request).map_err(|error| self.failed(path, &error));
-        }
-        let claims = request.claims.of_instance(tag).map(|(key, _)| (key.clone(), None)).collect();
-        Ok(WalkResult { claims, ..WalkResult::default() })
+        let version = self.version_of(tag, request);
+        let walk = InstanceWalk { of: self, version, request, calls, tag, path };
+        walk.judge_ready(&entry)
     }
 
     fn instance_path(&self, keys: &Keys) -> InstancePath {
@@ -373,42 +368,6 @@ impl ServiceType {
         }
         path
     }
-
-    fn refused(
-        &self,
-        instance: &InstancePath,
-        tag: &ServiceTag,
-        errors: &[ParametersError],
-    ) -> WorkFailure {
-        let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let text = format!("{tag}: {}", reasons.join("; "));
-        WorkFailure { instance: instance.clone(), kind: WorkFailureKind::Parameters, text }
-    }
-
-    fn failed(&self, instance: &InstancePath, error: &WorkError) -> WorkFailure {
-        let kind = failure_kind(error.kind);
-        let (name, version) = (&self.package.outline.name.text, self.package.version());
-        let text = format!("failed in {name} {version}: {error}");
-        WorkFailure { instance: instance.clone(), kind, text }
-    }
-}
-
-/// Failure of a change that makes an instance again which still backs out.
-fn in_the_way(tag: &ServiceTag, path: &InstancePath, plan: &ServicePlan) -> WorkFailure {
-    let states =
-        plan.components.iter().rev().flat_map(|component| {
-            component.states.iter().rev().map(move |state| (component, state))
-        });
-    let waiting = states.filter_map(|(component, state)| {
-        let waits_for = state.waits_for.as_ref()?;
-        Some(format!(
-            "{} {}, {} waits for {waits_for}",
-            component.component_type, component.name, state.name
-        ))
-    });
-    let reason = waiting.into_iter().next().unwrap_or_else(|| "it still backs out".to_owned());
-    let text = format!("zombie of {tag}: {reason}");
-    WorkFailure { instance: path.clone(), kind: WorkFailureKind::Leaving, text }
 }
 
 fn key_text(keys: &Keys) -> String {

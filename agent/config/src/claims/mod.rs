@@ -70,7 +70,7 @@ impl std::str::FromStr for ServiceTag {
     }
 }
 
-/// Name of a claim: one state of one component of an instance.
+/// Name of a claim: one state of one component of an instance, or one that no state owns any more.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClaimKey {
     pub tag: ServiceTag,
@@ -79,9 +79,39 @@ pub struct ClaimKey {
     pub state: SmolStr,
 }
 
+/// Stands before the name of the instance whose components were dropped by force, in the name of what they left. It has the
+/// place of a component's type, which has no colon.
+const ORPHAN: &str = "orphan:";
+
+impl ClaimKey {
+    /// Name of all that components of an instance left when they were dropped by force.
+    pub fn orphan(tag: ServiceTag) -> Self {
+        let none = SmolStr::default;
+        Self { tag, component: [ORPHAN.into(), none()], state: none() }
+    }
+
+    /// True for a claim that no state owns.
+    pub fn is_left(&self) -> bool {
+        self.component[0].ends_with(':')
+    }
+
+    /// Reads the name of a claim that no state owns.
+    ///
+    /// # Errors
+    /// With the form of such a name.
+    pub fn parse_left(text: &str) -> Result<Self, &'static str> {
+        const FORM: &str = "the name of a left claim is orphan:TYPE[KEY='VALUE']";
+        let tag = text.strip_prefix(ORPHAN).ok_or(FORM)?;
+        tag.parse().map(Self::orphan).map_err(|_| FORM)
+    }
+}
+
 impl fmt::Display for ClaimKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [component_type, name] = &self.component;
+        if self.is_left() {
+            return write!(f, "{component_type}{}", self.tag);
+        }
         write!(f, "{} ({component_type}", self.tag)?;
         if name != component_type {
             write!(f, " {name}")?;
@@ -273,7 +303,7 @@ impl Claims {
         self.records.get(key).map(|record| &*record.claim)
     }
 
-    /// The claims of one instance.
+    /// The claims that states of one instance own.
     pub fn of_instance<'c>(
         &'c self,
         tag: &'c ServiceTag,
@@ -281,7 +311,32 @@ impl Claims {
         let none = || SmolStr::default();
         let first = ClaimKey { tag: tag.clone(), component: [none(), none()], state: none() };
         let records = self.records.range(first..).take_while(move |(key, _)| key.tag == *tag);
-        records.map(|(key, record)| (key, &*record.claim))
+        let owned = records.filter(|(key, _)| !key.is_left());
+        owned.map(|(key, record)| (key, &*record.claim))
+    }
+
+    /// The changes by which claims of an instance lose their owners: their content joins what such claims have left.
+    pub fn orphaned<'c>(
+        &self,
+        tag: &ServiceTag,
+        keys: impl Iterator<Item = &'c ClaimKey>,
+    ) -> Vec<ClaimChange> {
+        let orphan = ClaimKey::orphan(tag.clone());
+        let mut left = self.get(&orphan).cloned().unwrap_or_default();
+        let mut changes = Vec::new();
+        for key in keys {
+            let Some(claim) = self.get(key) else { continue };
+            for origin in [Origin::Native, Origin::OpenConfig] {
+                let tree = left.tree_mut(origin);
+                // Claims that are in force agree, so the order does not matter.
+                *tree = Tree::merged(&Tree::new(), tree, claim.tree(origin)).0;
+            }
+            changes.push((key.clone(), None));
+        }
+        if !changes.is_empty() {
+            changes.push((orphan, Some(left)));
+        }
+        changes
     }
 
     /// The claims that are not the same memory in `old` and `new`, with both contents, ascending by name.

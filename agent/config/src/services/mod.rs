@@ -4,6 +4,7 @@
 //! parameters differ in it and those that are due, joins their claims, and makes the effective tree of all layers.
 
 mod action;
+mod exchange;
 mod handlers;
 mod plan;
 mod record;
@@ -16,6 +17,7 @@ pub use self::action::{
     ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget, ActionUpdate,
     CallRef,
 };
+pub use self::exchange::{ExchangeMode, PackageArchive, PackageChange, TypeExchange};
 pub use self::handlers::{
     AnswerInput, Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall,
     HandlerOutline, HandlerRefusal, HandlerWork, NeededCalls, ReadInput, ServedCall, Unanswered,
@@ -101,6 +103,13 @@ pub struct Surroundings {
     pub resurrected: Option<ServiceTag>,
     /// What came of actions.
     pub actions: Vec<ActionUpdate>,
+    /// Instances that are due and whose last walk was with another version of their package are walked with the newest one;
+    /// else they keep theirs.
+    pub upgrades: bool,
+    /// Components whose type the newest version lacks are dropped without being undone; else they refuse the walk.
+    pub drops_components: bool,
+    /// Instances that keep another version of their package, with the reason.
+    pub left_behind: BTreeMap<ServiceTag, Arc<str>>,
     /// Who asked for the change; `None` for walks that nobody asked for.
     pub author: Option<ChangeAuthor>,
     /// Failed actions of the instances that are due are asked for again.
@@ -243,13 +252,11 @@ pub enum WorkFailureKind {
     Denied,
     /// An instance of this name is still being deleted.
     Leaving,
-    /// The package of the type was removed.
-    TypeRemoved,
     /// No handler does the work, or it was lost while it did.
     Unavailable,
     /// A handler did not answer in time.
     Late,
-    /// A handler cannot be asked now.
+    /// A handler cannot be asked now, or a component is in the way.
     Precondition,
 }
 
@@ -265,6 +272,9 @@ pub trait Services: Debug + Send + Sync {
 
     /// Names of the instances that differ between two versions of the ground.
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag>;
+
+    /// The packages that the database has to keep, by the names of their rows: installed ones, and those that instances use.
+    fn packages(&self, ground: &Ground, book: &Book) -> BTreeMap<SmolStr, Arc<PackageArchive>>;
 
     /// What the outline of a type says of its handlers; `None` for a type that has none.
     fn handler(&self, service: &str) -> Option<HandlerOutline>;

@@ -155,32 +155,60 @@ pub type PlanChange = (ServiceTag, Option<ServicePlan>);
 
 /// The service plans of all instances. A clone shares all memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Book(OrdMap<ServiceTag, Arc<ServicePlan>>);
+pub struct Book {
+    plans: OrdMap<ServiceTag, Arc<ServicePlan>>,
+    /// Number of plans by type and version of its package.
+    versions: OrdMap<[SmolStr; 2], usize>,
+}
 
 impl Book {
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.plans.is_empty()
     }
 
     pub fn get(&self, tag: &ServiceTag) -> Option<&Arc<ServicePlan>> {
-        self.0.get(tag)
+        self.plans.get(tag)
     }
 
     /// All plans, ascending by name.
     pub fn iter(&self) -> impl Iterator<Item = (&ServiceTag, &Arc<ServicePlan>)> {
-        self.0.iter()
+        self.plans.iter()
+    }
+
+    /// The plans of the instances of a type, ascending by name.
+    pub fn of_type<'b>(
+        &'b self,
+        service: &'b str,
+    ) -> impl Iterator<Item = (&'b ServiceTag, &'b Arc<ServicePlan>)> {
+        let none = SmolStr::default;
+        let first = ServiceTag { service: service.into(), key_name: none(), key: none() };
+        self.plans.range(first..).take_while(move |(tag, _)| tag.service == service)
+    }
+
+    /// True when some instance of a type was last walked with this version of its package.
+    pub fn uses(&self, service: &str, version: &str) -> bool {
+        self.versions.contains_key(&[service.into(), version.into()])
     }
 
     pub fn set(&mut self, (tag, plan): PlanChange) {
-        match plan {
-            Some(plan) => drop(self.0.insert(tag, Arc::new(plan))),
-            None => drop(self.0.remove(&tag)),
+        if let Some(plan) = &plan {
+            *self.versions.entry([tag.service.clone(), plan.version.clone()]).or_default() += 1;
+        }
+        let before = match plan {
+            Some(plan) => self.plans.insert(tag.clone(), Arc::new(plan)),
+            None => self.plans.remove(&tag),
+        };
+        let Some(before) = before else { return };
+        let version = [tag.service, before.version.clone()];
+        match self.versions.get_mut(&version) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.versions.remove(&version)),
         }
     }
 
     /// True when both are known to be equal, by their memory.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.0.ptr_eq(&other.0)
+        self.plans.ptr_eq(&other.plans)
     }
 
     /// The plans that differ, with both versions, ascending by name.
@@ -189,7 +217,7 @@ impl Book {
         new: &'b Self,
     ) -> impl Iterator<Item = (&'b ServiceTag, Option<&'b ServicePlan>, Option<&'b ServicePlan>)>
     {
-        old.0.diff(&new.0).map(|item| match item {
+        old.plans.diff(&new.plans).map(|item| match item {
             DiffItem::Add(tag, new) => (tag, None, Some(&**new)),
             DiffItem::Update { old: (_, old), new: (tag, new) } => {
                 (tag, Some(&**old), Some(&**new))

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) use lease::leased_links;
 pub(crate) use list::{native_list, openconfig_list};
 
-use crate::claims::Disagreement;
+use crate::claims::{ClaimError, Disagreement};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::layer::{LayerKey, LayerSet, Layers, LeafMark, Namespace, Owner};
 use crate::limits::LimitExceeded;
@@ -119,6 +119,18 @@ pub(crate) enum Problem {
     Disagreement(Box<Disagreement>),
     /// All services together ask for too much.
     Limit(LimitExceeded),
+}
+
+impl Problem {
+    /// Problems of claims that cannot be joined.
+    pub(crate) fn of_claims(error: ClaimError) -> Vec<Self> {
+        match error {
+            ClaimError::Disagreements(found) => {
+                found.into_iter().map(Box::new).map(Self::Disagreement).collect()
+            }
+            ClaimError::Limit(error) => vec![Self::Limit(error)],
+        }
+    }
 }
 
 /// Computes the result for `new`, given that for `old`. After a cancellation the result is unusable.

@@ -12,6 +12,7 @@ use tracing::error;
 use super::{AppliedChange, CommitInFlight, Effect, Input, PlannedChange};
 use crate::CommitStamp;
 use crate::examination::{CredentialValues, EntryChange};
+use crate::packages::package_row;
 use crate::planning::CommitPlan;
 use crate::preview::Preview;
 use crate::reconcile;
@@ -74,7 +75,10 @@ impl CoreTask {
                 commit.footprint = Some(footprint);
                 commit.behind = None;
             }
-            Effect::Plan(candidate) => self.plan(*candidate, commit),
+            Effect::Plan(mut candidate) => {
+                commit.packages = std::mem::take(&mut candidate.packages);
+                self.plan(*candidate, commit);
+            }
             Effect::Record(planned) => self.record(*planned, commit),
             Effect::Start(txn) => {
                 let step = self.engine.write().start_prepared(txn, self.now());
@@ -157,10 +161,9 @@ impl CoreTask {
         // A number is not used again: the disk may have taken what it reported as refused.
         self.next_number += 1;
         commit.number = Some(number);
-        let content = FinalContent {
-            artefacts: std::mem::take(&mut commit.artefacts),
-            rows: std::mem::take(&mut commit.rows),
-        };
+        let mut artefacts = std::mem::take(&mut commit.artefacts);
+        artefacts.extend(std::mem::take(&mut commit.packages).into_iter().map(package_row));
+        let content = FinalContent { artefacts, rows: std::mem::take(&mut commit.rows) };
         let (ticket, unconfirmed) = (commit.ticket, commit.unconfirmed(self.window.is_some()));
         let finalized = self.store.commit_with(ticket, number, unconfirmed, content);
         self.jobs.push(async move { finished(ticket, finalized.await) });

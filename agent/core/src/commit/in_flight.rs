@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
+use holdfast_config::services::PackageChange;
 use holdfast_config::{CancelToken, Configuration, Footprint};
 use holdfast_store::{ArtefactChange, Change, Ticket, Unconfirmed};
 
@@ -49,6 +50,8 @@ pub(crate) struct CommitInFlight {
     pub(crate) artefacts: Vec<ArtefactChange>,
     /// Rows that have another content from the write on that makes the commit final.
     pub(crate) rows: Vec<Change>,
+    /// Packages of services that the database keeps from then on, or no longer: those of the last examination.
+    pub(crate) packages: Vec<PackageChange>,
     /// What handlers were asked, and have answered.
     pub(crate) rounds: HandlerRounds,
 }
@@ -76,7 +79,6 @@ impl CommitInFlight {
         };
         let artefacts = match intent {
             Intent::Boot { artefacts, .. } => std::mem::take(artefacts),
-            Intent::Package { package, .. } => vec![package.clone()],
             _ => Vec::new(),
         };
         Self {
@@ -99,6 +101,7 @@ impl CommitInFlight {
             origin: intent.origin(),
             artefacts,
             rows: Vec::new(),
+            packages: Vec::new(),
             rounds: HandlerRounds::default(),
         }
     }
@@ -125,6 +128,7 @@ impl CommitInFlight {
             origin: Origin::OpenConfig,
             artefacts: Vec::new(),
             rows: Vec::new(),
+            packages: Vec::new(),
             rounds: HandlerRounds::default(),
         }
     }

@@ -76,8 +76,8 @@ pub(crate) fn runs_alone(intent: &Intent, options: &CommitOptions) -> bool {
         Intent::Edit(_) => options.confirmation.is_some(),
         Intent::Boot { change, .. } => matches!(change, BootChange::Bootstrap(..)),
         Intent::Lease(_) | Intent::Walk(_) | Intent::Resurrect { .. } => false,
-        Intent::Switch { .. } | Intent::Credentials(_) => false,
-        Intent::Rollback(_) | Intent::FactoryReset { .. } | Intent::Package { .. } => true,
+        Intent::Switch { .. } | Intent::Credentials(_) | Intent::Purge(_) => false,
+        Intent::Rollback(_) | Intent::FactoryReset { .. } | Intent::Package(_) => true,
     }
 }
 

@@ -168,6 +168,7 @@ fn candidate() -> Box<Candidate> {
         differences: BoundedList::default(),
         services: BoundedList::default(),
         unready: BTreeSet::new(),
+        packages: Vec::new(),
     })
 }
 

@@ -1,6 +1,5 @@
 //! The whole agent below gRPC on the simulated kernel: a change with every kind of accident.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +27,7 @@ use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
 use crate::reboot::{RebootScope, Reboots};
-use crate::services::{ActionResources, Handlers, PackageInstaller};
+use crate::services::{ActionResources, Handlers, PackageInstaller, reconcile};
 use crate::settings::UnknownPaths;
 use crate::slots::Slots;
 use crate::software::{RunningVersion, Software, this_boot};
@@ -94,6 +93,8 @@ impl Agent {
         let (mut transport, events) = kernel.connect();
         transport.retrieve();
         let models = Arc::clone(types.models());
+        let installed = loaded.artefacts.get(&ArtefactTable::ServicePackages).cloned();
+        let installed = installed.unwrap_or_default();
         let handlers = Handlers::default();
         let reboots = Reboots::new(&loaded.notes, store.clone(), RebootScope::Agent);
         let stored = loaded.artefacts.get(&ArtefactTable::Certz).cloned().unwrap_or_default();
@@ -140,6 +141,8 @@ impl Agent {
             undertakings: reboots.undertakings().clone(),
         };
         let core = Core::start(parts).await.unwrap();
+        let configuration = core.handle().configuration();
+        reconcile(&store, &installed, (&types, &configuration)).await.unwrap();
         if let Some(configured) = core.handle().users() {
             users.follow(configured);
         }
@@ -157,8 +160,7 @@ impl Agent {
             undertakings: device.reboots.undertakings().clone(),
         };
         let managed = (actions, handlers);
-        let services =
-            PackageInstaller::new(managed, (folder, Vec::new()), (types, &BTreeMap::new()));
+        let services = PackageInstaller::new(managed, (folder, Vec::new()), types);
         let handle = core.handle();
         Self { handle, core, device, gnsi, ignored, services, _following, store }
     }

@@ -17,11 +17,12 @@ use tokio::{net::UnixStream, time::timeout};
 use zeroize::Zeroizing;
 
 use super::maintenance::FactoryResetRequest;
-use super::service_operations::{self, PackageName};
+use super::packages::{self, Removal};
+use super::service_operations;
 use super::{
     BootzStartRequest, DeleteUserRequest, Failure, SetUserRequest, SwitchEntry, UserSummary,
 };
-use crate::settings::InstanceAction;
+use crate::settings::{InstallSettings, InstanceAction};
 use crate::users::Password;
 
 /// Time limit for an answer. The state of a large box takes longest.
@@ -164,9 +165,13 @@ impl Client {
     ///
     /// # Errors
     /// When no agent runs, or it refuses.
-    pub async fn install_package(&self, archive: Vec<u8>) -> Result<String, ClientError> {
-        let address = service_operations::PACKAGES;
-        let text = self.send_request(Method::POST, address, archive.into()).await?;
+    pub async fn install_package(
+        &self,
+        archive: Vec<u8>,
+        terms: &InstallSettings,
+    ) -> Result<String, ClientError> {
+        let address = packages::install_address(terms);
+        let text = self.send_request(Method::POST, &address, archive.into()).await?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 
@@ -174,9 +179,9 @@ impl Client {
     ///
     /// # Errors
     /// When no agent runs, or it refuses.
-    pub async fn remove_package(&self, name: &str) -> Result<String, ClientError> {
-        let body = serde_json::to_vec(&PackageName { name: name.to_owned() })?.into();
-        let address = service_operations::REMOVE_PACKAGE;
+    pub async fn remove_package(&self, name: &str, force: bool) -> Result<String, ClientError> {
+        let body = serde_json::to_vec(&Removal { name: name.to_owned(), force })?.into();
+        let address = packages::REMOVE_PACKAGE;
         let text = self.send_request(Method::POST, address, body).await?;
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
@@ -186,7 +191,7 @@ impl Client {
     /// # Errors
     /// When no agent runs.
     pub async fn packages(&self) -> Result<String, ClientError> {
-        self.text(service_operations::PACKAGES).await
+        self.text(packages::PACKAGES).await
     }
 
     /// Resets the box to factory state.

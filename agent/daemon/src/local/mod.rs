@@ -9,6 +9,7 @@ mod bootz;
 mod client;
 mod inspect;
 mod maintenance;
+mod packages;
 mod service_operations;
 mod service_waits;
 mod services;

@@ -1,4 +1,4 @@
-//! `holdfast service` for instances and packages: the operations, and the texts of their answers.
+//! `holdfast service` for instances: the operations, and the texts of their answers.
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -7,91 +7,28 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::post;
 use axum::{Extension, Json, Router};
-use bytes::Bytes;
 use futures::StreamExt;
 use holdfast_base::{Caller, ErrorChain};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::Applied;
 use holdfast_core::{Datastore, MAX_LISTED};
 
-use serde::{Deserialize, Serialize};
-
-use super::{failure, services};
+use super::{failure, packages, services};
 use crate::services::{
-    CallEntry, InstallError, LoadedPackage, Modification, OperationError, Operations,
-    PackageInstaller, Place, Progress, SyncCheck,
+    CallEntry, Modification, OperationError, Operations, PackageInstaller, Place, Progress,
+    SyncCheck,
 };
 use crate::settings::{ActionResult, InstanceAction};
 
 /// Address of all operations on instances; the body is an [`InstanceAction`].
 pub(super) const ADDRESS: &str = "/services";
 
-/// Address of the loaded packages; a body is an archive to be installed.
-pub(super) const PACKAGES: &str = "/services/packages";
-/// Address to remove a package; the body is a [`PackageName`].
-pub(super) const REMOVE_PACKAGE: &str = "/services/packages/remove";
-
-/// Name of a type of services, in the wire format of the socket.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct PackageName {
-    pub(super) name: String,
-}
-
 /// Routes of the operations on instances and packages, for [`super::start`].
 pub fn service_routes<C: Datastore>(core: C, installer: PackageInstaller) -> Router {
-    let packages = Router::new()
-        .route(PACKAGES, get(list_packages).post(install_package))
-        .route(REMOVE_PACKAGE, post(remove_package))
-        .with_state(installer);
     let instances = Router::new().route(ADDRESS, post(operate::<C>)).with_state(Operations(core));
-    instances.merge(packages)
-}
-
-/// A line for each type: name, version, number of instances, and where it comes from.
-async fn list_packages(State(installer): State<PackageInstaller>) -> String {
-    let mut text = String::new();
-    for LoadedPackage { name, version, instances, digest, is_removed } in installer.list().await {
-        let source = match digest {
-            Some(digest) => format!("installed, {digest}"),
-            None if is_removed => "removed".to_owned(),
-            None => "from --services".to_owned(),
-        };
-        let _infallible = writeln!(text, "{name}  {version}  {instances} instances  {source}");
-    }
-    text
-}
-
-async fn install_package(
-    State(installer): State<PackageInstaller>,
-    Extension(caller): Extension<Caller>,
-    archive: Bytes,
-) -> Response {
-    installed(installer.install(&caller, archive.to_vec()).await)
-}
-
-async fn remove_package(
-    State(installer): State<PackageInstaller>,
-    Extension(caller): Extension<Caller>,
-    Json(PackageName { name }): Json<PackageName>,
-) -> Response {
-    installed(installer.remove(&caller, &name).await)
-}
-
-fn installed(result: Result<String, InstallError>) -> Response {
-    match result {
-        Ok(text) => text.into_response(),
-        Err(error) => {
-            let status = match error {
-                InstallError::Package(_) | InstallError::Check(_) => StatusCode::BAD_REQUEST,
-                InstallError::Missing(_) => StatusCode::NOT_FOUND,
-                InstallError::Precondition(_) | InstallError::Commit(_) => StatusCode::CONFLICT,
-                _ => StatusCode::INTERNAL_SERVER_ERROR,
-            };
-            failure(status, ErrorChain(&error).to_string())
-        }
-    }
+    instances.merge(packages::routes(installer))
 }
 
 async fn operate<C: Datastore>(
@@ -166,6 +103,10 @@ async fn answer<C: Datastore>(
         InstanceAction::Resolve { id, result } => {
             let is_done = result == ActionResult::Done;
             call(&operations.resolve(caller, id, is_done).await?)
+        }
+        InstanceAction::Purge { claim } => {
+            let purged = operations.purge(caller, &claim).await?;
+            format!("{purged} is taken back\n")
         }
     })
 }

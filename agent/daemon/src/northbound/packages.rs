@@ -3,10 +3,11 @@
 use holdfast_base::{Caller, ErrorChain};
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::packages_server::Packages;
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
+use super::extensions::plan::preview_message;
 use super::status::Refusal;
-use crate::services::{InstallError, LoadedPackage, PackageInstaller};
+use crate::services::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
 
 /// Serves the packages of one agent.
 #[derive(Debug)]
@@ -40,10 +41,13 @@ impl Packages for PackagesService {
         request: Request<wire::InstallRequest>,
     ) -> Result<Response<wire::InstallResponse>, Status> {
         let (caller, installer) = self.admit(&request, "Install of services")?;
-        let wire::InstallRequest { archive, signature } = request.into_inner();
-        let installed = installer.install_signed(&caller, archive.to_vec(), &signature).await;
-        let summary = installed.map_err(Refusal::from)?;
-        Ok(Response::new(wire::InstallResponse { summary }))
+        let request = request.into_inner();
+        let terms = terms(&request)?;
+        let signed = (&*request.archive, &*request.signature);
+        let installed = installer.install_signed(&caller, signed, terms).await;
+        let Installation { summary, preview } = installed.map_err(Refusal::from)?;
+        let preview = preview.map(preview_message);
+        Ok(Response::new(wire::InstallResponse { summary, preview }))
     }
 
     async fn remove(
@@ -51,7 +55,8 @@ impl Packages for PackagesService {
         request: Request<wire::RemoveRequest>,
     ) -> Result<Response<wire::RemoveResponse>, Status> {
         let (caller, installer) = self.admit(&request, "Remove of services")?;
-        installer.remove(&caller, &request.get_ref().name).await.map_err(Refusal::from)?;
+        let wire::RemoveRequest { name, force } = request.get_ref();
+        installer.remove(&caller, name, *force).await.map_err(Refusal::from)?;
         Ok(Response::new(wire::RemoveResponse {}))
     }
 
@@ -65,14 +70,27 @@ impl Packages for PackagesService {
     }
 }
 
+fn terms(request: &wire::InstallRequest) -> Result<InstallTerms, Refusal> {
+    let expected = match request.expected.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|error| {
+            Refusal::invalid(format!("`{text}` is not the hash of a plan: {error}"))
+        })?),
+    };
+    let wire::InstallRequest { dry_run: is_dry_run, each, force, downgrade, .. } = *request;
+    Ok(InstallTerms { is_dry_run, expected, each, force, downgrade })
+}
+
 fn package(package: LoadedPackage) -> wire::Package {
-    let LoadedPackage { name, version, instances, digest, is_removed } = package;
+    let LoadedPackage { name, version, instances, digest, is_installed, signer, others } = package;
     wire::Package {
         name: name.into(),
         version: version.to_string(),
         instances: u64::try_from(instances).unwrap_or(u64::MAX),
-        digest: digest.unwrap_or_default(),
-        removed: is_removed,
+        digest,
+        installed: is_installed,
+        signer: signer.unwrap_or_default(),
+        other_versions: others.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -84,6 +102,7 @@ impl From<InstallError> for Refusal {
             InstallError::Signature(_) => Self::denied(text),
             InstallError::Missing(_) => Self::missing(text),
             InstallError::Precondition(_) => Self::precondition(text),
+            InstallError::Exists(_) => Self::new(Code::AlreadyExists, text),
             InstallError::Process(_) => Self::internal(text),
             InstallError::Commit(error) => error.into(),
         }

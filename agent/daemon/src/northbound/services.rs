@@ -137,6 +137,15 @@ impl<C: Datastore> OperationsRpc for OperationsService<C> {
         Ok(Response::new(wire::ForceBackTrackResponse { instance }))
     }
 
+    async fn purge(
+        &self,
+        request: Request<wire::PurgeRequest>,
+    ) -> Result<Response<wire::PurgeResponse>, Status> {
+        let caller = caller(&request, "Purge of services")?;
+        self.0.purge(&caller, &request.into_inner().claim).await.map_err(Refusal::from)?;
+        Ok(Response::new(wire::PurgeResponse {}))
+    }
+
     async fn reschedule(
         &self,
         request: Request<wire::RescheduleRequest>,

@@ -47,7 +47,7 @@ pub(super) struct Violation {
 }
 
 impl Refusal {
-    fn new(code: Code, text: impl Into<String>) -> Self {
+    pub(super) fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: cut(text.into()), violations: Vec::new(), more: None }
     }
 
@@ -233,9 +233,9 @@ impl From<&EditErrors> for Refusal {
                 WorkFailureKind::Work => Code::Aborted,
                 WorkFailureKind::Limit => Code::ResourceExhausted,
                 WorkFailureKind::Denied => Code::PermissionDenied,
-                WorkFailureKind::Leaving
-                | WorkFailureKind::TypeRemoved
-                | WorkFailureKind::Precondition => Code::FailedPrecondition,
+                WorkFailureKind::Leaving | WorkFailureKind::Precondition => {
+                    Code::FailedPrecondition
+                }
                 WorkFailureKind::Unavailable => Code::Unavailable,
                 WorkFailureKind::Late => Code::DeadlineExceeded,
             },

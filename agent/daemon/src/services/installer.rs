@@ -1,14 +1,14 @@
 //! Packages that are installed and removed while the agent runs.
 //!
 //! ```text
-//! archive --> read --> checked by a process of its own --> list appended to the models --> one commit: models, types
-//!                                                                                        and the archive in the database
+//! archive --> read --> checked by a process of its own --> compiled with the models --> one commit: models, types, the
+//!                                                             |                         instances, and the archive
+//!                                                             ` with instances: a dry run, whose hash has to be named
 //! ```
 //!
-//! A module that kills libyang kills the process that checks it. Over the network, packages have to be signed. Absent:
-//! other versions of a type that is loaded.
+//! A module that kills libyang kills the process that checks it. Over the network, packages have to be signed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
@@ -17,13 +17,13 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_base::{Caller, ErrorChain, now_ns};
+use holdfast_base::{Caller, ErrorChain};
 use holdfast_bootz::cms::{self, CmsError};
-use holdfast_config::ServiceTag;
-use holdfast_core::{CommitError, CoreHandle, Datastore, Intent};
+use holdfast_config::services::{ExchangeMode, TypeExchange};
+use holdfast_config::{ClaimKey, ServiceTag};
+use holdfast_core::{CommitError, CoreHandle, Datastore, Intent, PlanHash, Preview};
 use holdfast_services::outline::{ARCHIVE_EXTENSION, Version};
-use holdfast_services::{Package, PackageFiles, ServiceTypes};
-use holdfast_store::{Artefact, ArtefactChange, ArtefactTable};
+use holdfast_services::{Package, PackageFiles, PackageSource, PackageVersion, ServiceTypes};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 use tempfile::Builder;
@@ -33,11 +33,12 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
-use zeroize::Zeroizing;
 
 use super::actions::{self, ActionResources};
 use super::handlers::Handlers;
 use super::offered::read_archive;
+use super::stored::{self, PackageOrigin};
+use super::upgrade::Upgrade;
 use super::{ServiceError, applied, conductor, digest_text, rendering};
 use crate::executable;
 
@@ -47,7 +48,6 @@ const CHECK_TIMEOUT: Duration = Duration::from_secs(60);
 const CHECK_FOLDER: &str = ".service-check-";
 /// Instances that the refusal of a removal names.
 const NAMED_INSTANCES: usize = 10;
-const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Failure of an installation or a removal. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +68,9 @@ pub enum InstallError {
     /// The box is not in a state for it.
     #[error("{0}")]
     Precondition(String),
+    /// Another package has this name and version.
+    #[error("{0}")]
+    Exists(String),
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -89,8 +92,6 @@ struct Shared {
 
 struct InstallerState {
     types: ServiceTypes,
-    /// Digests of the installed archives.
-    installed: BTreeMap<SmolStr, String>,
     /// Tasks that begin with the first type: walks, actions, and what the system shows of states.
     tasks: Option<[AbortOnDropHandle<()>; 3]>,
 }
@@ -99,12 +100,41 @@ struct InstallerState {
 #[derive(Clone, Debug)]
 pub struct LoadedPackage {
     pub name: SmolStr,
+    /// Version with which instances are made.
     pub version: Version,
     /// Number of instances, those that are not deployed and zombies among them.
     pub instances: usize,
-    /// SHA-256 of an installed archive.
-    pub digest: Option<String>,
-    pub is_removed: bool,
+    /// SHA-256 of the archive.
+    pub digest: String,
+    pub is_installed: bool,
+    /// Signer of a package that came over the network.
+    pub signer: Option<String>,
+    /// Other versions, with which instances were walked last.
+    pub others: Vec<Version>,
+}
+
+/// Terms of an installation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InstallTerms {
+    /// Nothing changes; the answer is what would.
+    pub is_dry_run: bool,
+    /// The hash of the dry run of the same installation.
+    pub expected: Option<PlanHash>,
+    /// Each instance is walked in a change of its own. One that fails keeps its version.
+    pub each: bool,
+    /// Components of types that the new version lacks are dropped without being undone.
+    pub force: bool,
+    /// A lower version than the loaded one is wanted.
+    pub downgrade: bool,
+}
+
+/// Answer to an installation.
+#[derive(Debug)]
+pub struct Installation {
+    /// Name, states and grants, and what became of instances.
+    pub summary: String,
+    /// Of a dry run.
+    pub preview: Option<Preview>,
 }
 
 impl fmt::Debug for PackageInstaller {
@@ -118,15 +148,13 @@ impl PackageInstaller {
     pub fn new(
         (actions, handlers): (ActionResources, Handlers),
         (folder, trusted): (&Path, Vec<CertificateDer<'static>>),
-        (types, installed): (ServiceTypes, &BTreeMap<String, Artefact>),
+        types: ServiceTypes,
     ) -> Self {
-        let digest = |(name, it): (&String, &Artefact)| (name.into(), digest_text(&it.content));
-        let installed = installed.iter().map(digest).collect();
         sweep(folder);
         let core = actions.core.clone();
         handlers.begin(core.clone());
         let tasks = (!types.is_empty()).then(|| begin(&actions, &handlers));
-        let state = Mutex::new(InstallerState { types, installed, tasks });
+        let state = Mutex::new(InstallerState { types, tasks });
         let folder = folder.to_path_buf();
         Self(Arc::new(Shared { core, actions, handlers, trusted, folder, state }))
     }
@@ -143,60 +171,104 @@ impl PackageInstaller {
     pub async fn install_signed(
         &self,
         caller: &Caller,
-        archive: Vec<u8>,
-        signature: &[u8],
-    ) -> Result<String, InstallError> {
+        (archive, signature): (&[u8], &[u8]),
+        terms: InstallTerms,
+    ) -> Result<Installation, InstallError> {
         if self.0.trusted.is_empty() {
             let reason = "no signers of packages are trusted: see --service-trust";
             return Err(InstallError::Precondition(reason.to_owned()));
         }
-        let signer = cms::verify_detached(signature, &archive, &self.0.trusted, UnixTime::now())?;
+        let signer = cms::verify_detached(signature, archive, &self.0.trusted, UnixTime::now())?;
         info!(signer, "a package of services is signed");
-        self.install(caller, archive).await
+        self.install_from(caller, (archive, Some(&signer)), terms).await
     }
 
-    /// Installs the type of a package: its lists are in the models from then on, also after a restart. Returns its name,
-    /// states and grants.
+    /// Installs the type of a package: its list is in the models from then on, also after a restart. It takes the place of
+    /// another version, and walks the instances of that.
     ///
     /// # Errors
-    /// When the package is wrong, or another one of its type is loaded.
-    pub async fn install(&self, caller: &Caller, archive: Vec<u8>) -> Result<String, InstallError> {
-        let (outline, files) = read_archive(Path::new("the archive"), &archive)?;
-        let (name, version) = (outline.name.text, outline.version);
-        let mut state = self.0.state.lock().await;
-        let digest = digest_text(&archive);
-        if let Some(text) = state.verdict(&name, version, &digest)? {
-            return Ok(text);
-        }
-        self.check(&archive, &format!("{name}-{version}.{ARCHIVE_EXTENSION}")).await?;
-        let (types, summary) = added(state.types.clone(), files).await?;
-        let content = Zeroizing::new(archive);
-        let created_on = now_ns() / NANOS_PER_SECOND;
-        let artefact = Artefact { version: version.to_string(), created_on, content };
-        self.change(caller, (&types, &name), Some(artefact)).await?;
-        info!(service = %name, %version, digest, caller = %caller.name, "installed a type of services");
-        state.types = types;
-        state.installed.insert(name, digest);
-        state.tasks.get_or_insert_with(|| begin(&self.0.actions, &self.0.handlers));
-        Ok(summary)
+    /// When the package is wrong or too low, has instances that it does not fit, or is not what a dry run has shown.
+    pub async fn install(
+        &self,
+        caller: &Caller,
+        archive: &[u8],
+        terms: InstallTerms,
+    ) -> Result<Installation, InstallError> {
+        self.install_from(caller, (archive, None), terms).await
     }
 
-    /// Removes an installed type without instances. Its empty list stays in the models until the next start.
+    async fn install_from(
+        &self,
+        caller: &Caller,
+        (archive, signer): (&[u8], Option<&str>),
+        terms: InstallTerms,
+    ) -> Result<Installation, InstallError> {
+        let (outline, files) = read_archive(Path::new("the archive"), archive)?;
+        let (name, version) = (outline.name.text, outline.version);
+        let mut state = self.0.state.lock().await;
+        let digest = digest_text(archive);
+        if let Some(summary) = state.verdict((&name, version), archive, terms.downgrade)? {
+            return Ok(Installation { summary, preview: None });
+        }
+        let is_upgrade = state.newest(&name).is_some_and(|it| it.package.version() != version)
+            && !self.instances(&name).is_empty();
+        if is_upgrade && terms.expected.is_none() && !terms.is_dry_run {
+            return Err(needs_dry_run(&name, version));
+        }
+        self.check(archive, &format!("{name}-{version}.{ARCHIVE_EXTENSION}")).await?;
+        let source = stored::source(PackageOrigin::Installed(signer), version, archive);
+        let mut types = state.types.clone();
+        types.forget_unused(&name, &self.0.core.configuration().layers().book);
+        let (types, summary) = loaded(types, files, (source, name.clone())).await?;
+        let upgrade = Upgrade {
+            core: &self.0.core,
+            caller,
+            exchange: TypeExchange {
+                services: Arc::new(types.clone()),
+                models: Arc::clone(types.models()),
+                service: name.clone(),
+                digest: digest.as_str().into(),
+                mode: ExchangeMode::Together,
+                is_forced: terms.force,
+                is_lenient: false,
+            },
+            version,
+        };
+        if terms.is_dry_run {
+            let preview = Some(upgrade.preview(terms.each).await?);
+            return Ok(Installation { summary, preview });
+        }
+        let left = match terms.each && is_upgrade {
+            true => upgrade.each(terms.expected).await?,
+            false => upgrade.together(terms.expected).await?,
+        };
+        info!(service = %name, %version, digest, caller = %caller.name, "installed a type of services");
+        state.types = types;
+        state.tasks.get_or_insert_with(|| begin(&self.0.actions, &self.0.handlers));
+        Ok(Installation { summary: summary + &left, preview: None })
+    }
+
+    /// Removes an installed type, and its list from the models. Instances refuse that, unless it is forced: they go then,
+    /// and what they made is left to nobody.
     ///
     /// # Errors
     /// When the type is not there, was not installed, or has instances.
-    pub async fn remove(&self, caller: &Caller, name: &str) -> Result<String, InstallError> {
+    pub async fn remove(
+        &self,
+        caller: &Caller,
+        name: &str,
+        is_forced: bool,
+    ) -> Result<String, InstallError> {
         let mut state = self.0.state.lock().await;
-        if !state.installed.contains_key(name) {
-            return Err(match state.types.packages().any(|it| it.outline.name.text == *name) {
-                true => InstallError::Precondition(format!(
-                    "`{name}` was not installed: it comes from the folder of --services, or was removed"
-                )),
-                false => InstallError::Missing(name.to_owned()),
-            });
+        let missing = || InstallError::Missing(name.to_owned());
+        let newest = state.newest(name).ok_or_else(missing)?;
+        if !newest.source.as_ref().is_some_and(|it| it.is_installed) {
+            let reason =
+                format!("`{name}` was not installed: it comes from the folder of --services");
+            return Err(InstallError::Precondition(reason));
         }
         let used = self.instances(name);
-        if !used.is_empty() {
+        if !used.is_empty() && !is_forced {
             let named: Vec<_> =
                 used.iter().take(NAMED_INSTANCES).map(ToString::to_string).collect();
             let (count, named) = (used.len(), named.join(", "));
@@ -204,12 +276,22 @@ impl PackageInstaller {
             return Err(InstallError::Precondition(reason));
         }
         let mut types = state.types.clone();
-        types.remove(name);
-        self.change(caller, (&types, name), None).await?;
+        types.remove(name).map_err(|error| InstallError::Check(ErrorChain(&error).to_string()))?;
+        let exchange = TypeExchange {
+            services: Arc::new(types.clone()),
+            models: Arc::clone(types.models()),
+            service: name.into(),
+            digest: SmolStr::default(),
+            mode: ExchangeMode::Remove,
+            is_forced,
+            is_lenient: false,
+        };
+        self.0.core.change(caller, Intent::Package(exchange)).await?;
         info!(service = name, caller = %caller.name, "removed a type of services");
         state.types = types;
-        state.installed.remove(name);
-        Ok(format!("{name} is removed; its empty list goes with the next start\n"))
+        let left: String =
+            used.into_iter().map(|tag| format!("{} is left\n", ClaimKey::orphan(tag))).collect();
+        Ok(format!("{name} is removed\n{left}"))
     }
 
     /// The loaded types, in the order in which they were.
@@ -217,11 +299,15 @@ impl PackageInstaller {
         let state = self.0.state.lock().await;
         let loaded = |package: &Package| {
             let name = package.outline.name.text.clone();
+            let source = state.newest(&name).and_then(|it| it.source.as_ref());
+            let others = state.types.versions(&name).skip(1).map(|it| it.package.version());
             LoadedPackage {
                 version: package.version(),
                 instances: self.instances(&name).len(),
-                digest: state.installed.get(&name).cloned(),
-                is_removed: state.types.is_removed(&name),
+                digest: source.map(|it| digest_text(&it.archive.octets)).unwrap_or_default(),
+                is_installed: source.is_some_and(|it| it.is_installed),
+                signer: source.and_then(stored::signer).map(ToOwned::to_owned),
+                others: others.collect(),
                 name,
             }
         };
@@ -234,19 +320,6 @@ impl PackageInstaller {
         let with_plans = configuration.layers().book.iter().map(|(tag, _)| tag.clone());
         let tags = configuration.instances().into_iter().chain(with_plans);
         tags.filter(|tag| tag.service == *name).collect()
-    }
-
-    async fn change(
-        &self,
-        caller: &Caller,
-        (types, name): (&ServiceTypes, &str),
-        artefact: Option<Artefact>,
-    ) -> Result<(), InstallError> {
-        let table = ArtefactTable::ServicePackages;
-        let package = ArtefactChange { table, name: name.to_owned(), artefact };
-        let (services, models) = (Arc::new(types.clone()), Arc::clone(types.models()));
-        self.0.core.change(caller, Intent::Package { services, models, package }).await?;
-        Ok(())
     }
 
     /// Has another process check the package, as `holdfast service check` does.
@@ -276,31 +349,46 @@ impl PackageInstaller {
 }
 
 impl InstallerState {
-    /// The answer to an installation of what is installed already; `None` for a type that is not loaded.
+    fn newest(&self, name: &str) -> Option<&PackageVersion> {
+        self.types.versions(name).next()
+    }
+
+    /// The answer to an installation of what is installed already; `None` for what may be installed.
     fn verdict(
         &self,
-        name: &SmolStr,
-        version: Version,
-        digest: &str,
+        (name, version): (&str, Version),
+        archive: &[u8],
+        downgrade: bool,
     ) -> Result<Option<String>, InstallError> {
-        let loaded = self.types.packages().find(|it| it.outline.name.text == *name);
-        let Some(loaded) = loaded else { return Ok(None) };
-        if self.installed.get(name).is_some_and(|it| it == digest) {
-            return Ok(Some(format!("{name} {version} is installed already\n")));
+        let Some(newest) = self.newest(name) else { return Ok(None) };
+        let mut versions = self.types.versions(name);
+        let same = versions.find(|it| it.package.version() == version);
+        let source = same.and_then(|it| it.source.as_ref());
+        if let Some(source) = source {
+            if source.archive.octets[..] != *archive {
+                let reason = format!("`{name}` {version} is loaded, with other content");
+                return Err(InstallError::Exists(reason));
+            }
+            if source.is_installed && newest.package.version() == version {
+                return Ok(Some(format!("{name} {version} is installed already\n")));
+            }
         }
-        let reason = match (self.types.is_removed(name), loaded.version()) {
-            (true, _) => {
-                format!("`{name}` was removed: it can be installed again after the next start")
-            }
-            (false, other) if other == version => {
-                format!("`{name}` {version} is loaded, with other content or from --services")
-            }
-            (false, other) => format!(
-                "`{name}` {other} is loaded: this version of the agent exchanges a type that is loaded at a start alone"
-            ),
-        };
-        Err(InstallError::Precondition(reason))
+        let loaded = newest.package.version();
+        if version < loaded && !downgrade {
+            let reason = format!(
+                "`{name}` {loaded} is loaded: a lower version is installed with `downgrade` alone"
+            );
+            return Err(InstallError::Precondition(reason));
+        }
+        Ok(None)
     }
+}
+
+fn needs_dry_run(name: &str, version: Version) -> InstallError {
+    InstallError::Precondition(format!(
+        "`{name}` has instances: {version} is installed with the hash of its own dry run alone, \
+         see `holdfast service install --dry-run` and `--expected`"
+    ))
 }
 
 fn begin(resources: &ActionResources, handlers: &Handlers) -> [AbortOnDropHandle<()>; 3] {
@@ -324,19 +412,22 @@ fn sweep(folder: &Path) {
     }
 }
 
-/// Types with that of a package, and the text that tells of it. Compiling takes long.
-async fn added(
+/// Types with this version of a package, and the text that tells of it. Compiling takes long.
+async fn loaded(
     mut types: ServiceTypes,
     files: PackageFiles,
+    (source, name): (PackageSource, SmolStr),
 ) -> Result<(ServiceTypes, String), InstallError> {
-    let added = spawn_blocking(move || {
-        let warnings = types.add(&files).map_err(|errors| {
+    let loaded = spawn_blocking(move || {
+        let warnings = types.load(&files, Some(source)).map_err(|errors| {
             let path = PathBuf::from("the archive");
             ServiceError::Package { path, errors }
         })?;
-        let summary = types.packages().last().map(|it| rendering::summary(it, &warnings));
-        Ok((types, summary.unwrap_or_default()))
+        let newest = types.versions(&name).next();
+        let summary = newest.map(|it| rendering::summary(&it.package, &warnings));
+        let summary = summary.unwrap_or_default();
+        Ok((types, summary))
     });
-    let ended = added.await;
+    let ended = loaded.await;
     ended.unwrap_or_else(|error| Err(InstallError::Check(ErrorChain(&error).to_string())))
 }

@@ -16,17 +16,20 @@ mod offered;
 mod operations;
 mod queue_operations;
 mod rendering;
+mod stored;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod waits;
 mod watch;
 
 pub use actions::ActionResources;
 pub use handlers::Handlers;
-pub use installer::{InstallError, LoadedPackage, PackageInstaller};
+pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
 pub use offered::{load, trusted_signers};
 pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
 pub use queue_operations::CallEntry;
+pub use stored::reconcile;
 
 use std::fs;
 use std::io;

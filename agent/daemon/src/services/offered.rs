@@ -1,4 +1,4 @@
-//! The packages that the agent loads at its start: those of a folder (`--services`), and those that were installed.
+//! The packages that the agent loads at its start: those of the database, and those of a folder (`--services`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -10,67 +10,75 @@ use std::sync::Arc;
 use holdfast_base::ErrorChain;
 use holdfast_config::Models;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
-use holdfast_services::{Outline, PackageError, PackageFiles, ServiceTypes};
+use holdfast_services::{Outline, PackageError, PackageFiles, PackageSource, ServiceTypes};
 use holdfast_store::Artefact;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use smol_str::SmolStr;
 use tracing::{error, info, warn};
 
+use super::stored::{self, PackageOrigin};
 use super::{ServiceError, folder};
 
 /// Bits of a file's mode by which others than its owner can write it.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// A package that is offered.
-struct OfferedPackage {
-    version: Version,
-    /// File of the archive; `None` for a package that was installed.
-    path: Option<PathBuf>,
-    files: PackageFiles,
+/// A package that may be loaded.
+pub(super) struct OfferedPackage {
+    pub(super) name: SmolStr,
+    pub(super) version: Version,
+    /// File of the archive; `None` for a package of the database.
+    pub(super) path: Option<PathBuf>,
+    pub(super) files: PackageFiles,
+    pub(super) source: PackageSource,
 }
 
-/// Loads the highest version of each type in a folder and among the installed packages. A package that is refused is
-/// logged, and the others are loaded: the box has to come up without it.
+/// Loads the packages of the database, and of the folder the highest version of each other type. A package that is refused
+/// is logged, and the others are loaded: the box has to come up without it.
 ///
 /// # Errors
 /// When the folder cannot be read, or others could put packages into it.
 pub fn load(
     folder: Option<&Path>,
-    installed: &BTreeMap<String, Artefact>,
+    stored: &BTreeMap<String, Artefact>,
     models: Arc<Models>,
 ) -> Result<ServiceTypes, ServiceError> {
     let mut types = ServiceTypes::new(models);
-    let mut offered = match folder {
+    let offered = match folder {
         Some(folder) => of_folder(folder)?,
         None => BTreeMap::new(),
     };
-    for (name, artefact) in installed {
-        match read_archive(Path::new(name), &artefact.content) {
-            Ok((outline, files)) => {
-                let package = OfferedPackage { version: outline.version, path: None, files };
-                keep_highest(&mut offered, outline.name.text, package);
-            }
-            Err(error) => {
-                error!(service = name, error = %ErrorChain(&error), "an installed package of services is not loaded");
-            }
-        }
+    for package in stored::read(stored) {
+        load_one(&mut types, package);
     }
-    for (name, OfferedPackage { version, path, files }) in offered {
-        let path = path.as_deref().map_or("the database".into(), Path::to_string_lossy);
-        match types.add(&files) {
-            Ok(warnings) => {
-                info!(service = %name, %version, "loaded a type of services");
-                for warning in warnings {
-                    warn!(package = %path, %warning, "a package of services");
-                }
+    for (name, package) in offered {
+        let version = types.versions(&name).next().map(|it| it.package.version());
+        match version {
+            None => load_one(&mut types, package),
+            Some(loaded) if loaded < package.version => {
+                let offered = package.version;
+                info!(service = %name, %loaded, %offered, "a newer version of a type of services is offered, and can be installed");
             }
-            Err(errors) => {
-                error!(package = %path, %errors, "a package of services is not loaded");
-            }
+            Some(_) => {}
         }
     }
     Ok(types)
+}
+
+fn load_one(types: &mut ServiceTypes, package: OfferedPackage) {
+    let OfferedPackage { name, version, path, files, source } = package;
+    let path = path.as_deref().map_or("the database".into(), Path::to_string_lossy);
+    match types.load(&files, Some(source)) {
+        Ok(warnings) => {
+            info!(service = %name, %version, "loaded a type of services");
+            for warning in warnings {
+                warn!(package = %path, %warning, "a package of services");
+            }
+        }
+        Err(errors) => {
+            error!(package = %path, %errors, "a package of services is not loaded");
+        }
+    }
 }
 
 /// Certificates of those who may sign packages, or of their authorities.
@@ -101,7 +109,7 @@ fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, OfferedPackage>, Service
             continue;
         }
         match read(&path) {
-            Ok((name, package)) => keep_highest(&mut offered, name, package),
+            Ok(package) => keep_highest(&mut offered, package),
             Err(error) => {
                 error!(package = %path.display(), error = %ErrorChain(&error), "a package of services is not loaded");
             }
@@ -110,31 +118,29 @@ fn of_folder(folder: &Path) -> Result<BTreeMap<SmolStr, OfferedPackage>, Service
     Ok(offered)
 }
 
-fn keep_highest(
-    offered: &mut BTreeMap<SmolStr, OfferedPackage>,
-    name: SmolStr,
-    package: OfferedPackage,
-) {
-    match offered.get(&name) {
+fn keep_highest(offered: &mut BTreeMap<SmolStr, OfferedPackage>, package: OfferedPackage) {
+    match offered.get(&package.name) {
         Some(other) if other.version >= package.version => {}
-        _ => drop(offered.insert(name, package)),
+        _ => drop(offered.insert(package.name.clone(), package)),
     }
 }
 
 /// Reads an archive whose name says what is in it.
-fn read(path: &Path) -> Result<(SmolStr, OfferedPackage), ServiceError> {
+fn read(path: &Path) -> Result<OfferedPackage, ServiceError> {
     let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
     check_owner(path, &metadata)?;
-    let (outline, files) = read_archive(path, &folder::bounded(path)?)?;
+    let octets = folder::bounded(path)?;
+    let (outline, files) = read_archive(path, &octets)?;
     let wanted = outline.archive_name();
     if path.file_name().is_none_or(|name| *name != *wanted) {
         let reason = format!("it holds `{wanted}`, and is called otherwise");
         let errors = PackageError::of_file("", reason).into();
         return Err(ServiceError::Package { path: path.to_owned(), errors });
     }
-    let offered = OfferedPackage { version: outline.version, path: Some(path.to_owned()), files };
-    Ok((outline.name.text, offered))
+    let source = stored::source(PackageOrigin::Folder, outline.version, &octets);
+    let (name, version) = (outline.name.text, outline.version);
+    Ok(OfferedPackage { name, version, path: Some(path.to_owned()), files, source })
 }
 
 /// Reads the outline and the files of an archive; `path` names it in errors.

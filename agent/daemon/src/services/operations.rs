@@ -208,6 +208,20 @@ impl<C: Datastore> Operations<C> {
         Ok(progress(&self.0.configuration(), tag))
     }
 
+    /// Takes back what a claim asks for that no instance owns any more. Returns its name.
+    ///
+    /// # Errors
+    /// When there is no such claim.
+    pub async fn purge(&self, caller: &Caller, claim: &str) -> Result<ClaimKey, OperationError> {
+        let key = ClaimKey::parse_left(claim)
+            .map_err(|form| OperationError::Argument(format!("`{claim}`: {form}")))?;
+        if self.0.configuration().layers().claims().get(&key).is_none() {
+            return Err(OperationError::Missing(format!("there is no claim `{key}`")));
+        }
+        self.0.change(caller, Intent::Purge(key.clone())).await?;
+        Ok(key)
+    }
+
     /// Has a component leave its states whatever its delete gates say; of those, the given one and all after it.
     ///
     /// # Errors

@@ -26,15 +26,41 @@ pub enum ServiceAction {
         /// Archive NAME-VERSION.hfs
         #[arg(value_name = "FILE")]
         archive: PathBuf,
+        #[command(flatten)]
+        terms: InstallSettings,
     },
-    /// Remove an installed package that has no instances
+    /// Remove an installed package
     Remove {
         /// Name of the service type
         #[arg(value_name = "TYPE")]
         name: String,
+        /// Remove its instances with it, and leave what they made as orphan:TAG, see `purge`
+        #[arg(long)]
+        force: bool,
     },
     /// Print the packages that the running agent has loaded
     List,
+}
+
+/// Terms of an installation. The wire format of the local socket.
+#[derive(Clone, Debug, Default, Args, Serialize, Deserialize)]
+pub struct InstallSettings {
+    /// Print what would become of instances, with a hash, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Install only what the dry run with this hash has shown: needed for another version of a type that has instances
+    #[arg(long, value_name = "HASH", default_value = "")]
+    #[serde(default)]
+    pub expected: String,
+    /// Walk each instance in a change of its own; one that fails keeps its version
+    #[arg(long)]
+    pub each: bool,
+    /// Drop components of types that the new version lacks, and leave what they made as orphan:TAG, see `purge`
+    #[arg(long)]
+    pub force: bool,
+    /// Install a lower version than the loaded one
+    #[arg(long)]
+    pub downgrade: bool,
 }
 
 /// Commands for packages, for which no agent is asked.
@@ -155,6 +181,12 @@ pub enum InstanceAction {
         id: u64,
         /// What came of it
         result: ActionResult,
+    },
+    /// Take back what a claim asks for that no instance owns any more
+    Purge {
+        /// orphan:TAG
+        #[arg(value_name = "CLAIM")]
+        claim: String,
     },
 }
 

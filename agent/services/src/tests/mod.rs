@@ -14,6 +14,7 @@ mod ready;
 mod side_by_side;
 mod trees;
 mod types;
+mod upgrade;
 mod watch;
 
 use std::sync::{Arc, OnceLock};

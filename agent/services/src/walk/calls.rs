@@ -290,9 +290,8 @@ fn work_error_kind(kind: WorkFailureKind) -> WorkErrorKind {
         WorkFailureKind::Unavailable => WorkErrorKind::Unavailable,
         WorkFailureKind::Late => WorkErrorKind::Late,
         WorkFailureKind::Precondition => WorkErrorKind::Precondition,
-        WorkFailureKind::Work
-        | WorkFailureKind::Parameters
-        | WorkFailureKind::Leaving
-        | WorkFailureKind::TypeRemoved => WorkErrorKind::Failed,
+        WorkFailureKind::Work | WorkFailureKind::Parameters | WorkFailureKind::Leaving => {
+            WorkErrorKind::Failed
+        }
     }
 }

@@ -23,6 +23,7 @@ mod facts;
 mod progress;
 mod ready;
 pub(crate) mod record;
+mod replacement;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,10 +33,11 @@ use holdfast_config::services::{
     Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, Reads, ServicePlan,
     StatePlan, StateStatus, WalkRequest,
 };
-use holdfast_config::{Claim, ClaimKey, ServiceTag};
+use holdfast_config::{Claim, ClaimChange, ClaimKey, ServiceTag};
 use smol_str::SmolStr;
 
 use self::facts::WalkFacts;
+use self::replacement::{Replacement, id};
 use crate::outline::{ComponentType, INIT, LocatedText, OUTLINE, READY, SELF, StateOutline};
 use crate::package::Package;
 use crate::parameters::Parameters;
@@ -55,6 +57,8 @@ pub(crate) struct Instance<'a> {
     pub(crate) parameters: Parameters,
     /// Parameters as a document, of an instance that is deleted or un-deployed.
     pub(crate) leaving: Option<Arc<str>>,
+    /// It was left behind at another version than the newest one of its package, and stays failed for that.
+    pub(crate) is_left_behind: bool,
 }
 
 /// Result of one walk.
@@ -84,6 +88,10 @@ struct Walk<'a> {
     parts: Vec<Component>,
     /// Number of the former.
     going: usize,
+    /// Components of the tree wait for others, which they replace, to have backed out.
+    has_waiting: bool,
+    /// Components that are dropped without being undone.
+    dropped: BTreeSet<[SmolStr; 2]>,
     claims: BTreeMap<ClaimKey, Option<Claim>>,
     /// States that were backed out.
     left: BTreeSet<ClaimKey>,
@@ -137,7 +145,7 @@ pub(crate) fn walk(
         }
         walk.fail(&error);
     }
-    walk.claims.extend(walk.orphans());
+    walk.claims.extend(walk.unowned());
     walk.claims.retain(|key, claim| request.claims.get(key) != claim.as_ref());
     let plan = walk.own.plan().clone();
     let plan = (!plan.components.is_empty()).then_some(plan);
@@ -183,6 +191,8 @@ impl<'a> Walk<'a> {
             outlines: outlines(instance.package),
             parts: Vec::new(),
             going: 0,
+            has_waiting: false,
+            dropped: BTreeSet::new(),
             claims: BTreeMap::new(),
             left: BTreeSet::new(),
             redone: BTreeSet::new(),
@@ -197,7 +207,7 @@ impl<'a> Walk<'a> {
             let mut plan = self.own.plan();
             plan.version = self.instance.package.version().to_string().into();
             plan.leaving.clone_from(&self.instance.leaving);
-            plan.failure = None;
+            plan.failure = plan.failure.take().filter(|_| self.instance.is_left_behind);
         }
         match self.instance.leaving {
             Some(_) => self.leave(),
@@ -210,6 +220,9 @@ impl<'a> Walk<'a> {
         }
         loop {
             let mut moved = self.back_track()?;
+            if moved && self.has_waiting {
+                self.synthesize()?;
+            }
             if self.instance.leaving.is_none() {
                 moved |= self.advance()?;
             }
@@ -236,16 +249,18 @@ impl<'a> Walk<'a> {
         Err(WorkError { kind: WorkErrorKind::Failed, file: OUTLINE.into(), position: None, reason })
     }
 
-    /// Claims of earlier walks that no state of a component has.
-    fn orphans(&self) -> Vec<(ClaimKey, Option<Claim>)> {
+    /// Claims of earlier walks that no state of a component has. Those of dropped components are left to nobody.
+    fn unowned(&self) -> Vec<ClaimChange> {
         let plan = self.own.plan();
         let is_of_state = |key: &ClaimKey| {
             let [component_type, name] = &key.component;
             let component = plan.component(component_type, name);
             component.is_some_and(|it| it.state(&key.state).is_some())
         };
-        let claims = self.request.claims.of_instance(self.instance.tag).map(|(key, _)| key);
-        claims.filter(|key| !is_of_state(key)).map(|key| (key.clone(), None)).collect()
+        let keys = || self.request.claims.of_instance(self.instance.tag).map(|(key, _)| key);
+        let gone = keys().filter(|key| !is_of_state(key)).map(|key| (key.clone(), None));
+        let dropped = keys().filter(|key| self.dropped.contains(&key.component));
+        gone.chain(self.request.claims.orphaned(self.instance.tag, dropped)).collect()
     }
 
     /// Has every component back out.
@@ -290,8 +305,17 @@ impl<'a> Walk<'a> {
         let wanted = self.instance.package.components(&scope, &self.facts)?;
         let mut plan = self.own.plan().clone();
         let is_of = |it: &ComponentPlan, part: &Component| it.is(&part.component_type, &part.name);
+        let replacement = Replacement::of(&plan, &wanted);
+        plan.components.retain(|it| !replacement.handed_over.contains(&id(it)));
+        self.drop_unknown(&mut plan, &replacement)?;
+        let wanted: Vec<Component> =
+            wanted.into_iter().filter(|part| !replacement.waiting.contains(&part.id())).collect();
+        self.has_waiting = !replacement.waiting.is_empty();
         let comes_back = self.request.surroundings.resurrected.as_ref() == Some(self.instance.tag);
         for component in &mut plan.components {
+            if replacement.held.contains(&id(component)) {
+                continue;
+            }
             let part = wanted.iter().find(|part| is_of(component, part));
             let same_states = self.has_states_of_outline(component);
             match part {
@@ -302,8 +326,11 @@ impl<'a> Walk<'a> {
                 _ => component.back_track = Some(BackTrack::Whole),
             }
         }
-        let is_wanted = |it: &ComponentPlan| wanted.iter().any(|part| is_of(it, part));
-        self.parts = plan.components.iter().filter(|it| !is_wanted(it)).map(part).collect();
+        let goes = |it: &ComponentPlan| {
+            let is_wanted = wanted.iter().any(|part| is_of(it, part));
+            !is_wanted && !replacement.held.contains(&id(it))
+        };
+        self.parts = plan.components.iter().filter(|it| goes(it)).map(part).collect();
         self.going = self.parts.len();
         self.parts.extend(wanted);
         *self.own.plan() = plan;
@@ -313,16 +340,19 @@ impl<'a> Walk<'a> {
 
     /// Adds the components of the tree that are not there: new ones, and those that had to go because they had other
     /// states. True when there were some.
-    fn join(&self) -> bool {
-        let mut moved = false;
-        for part in &self.parts[self.going..] {
-            if self.own.plan().component(&part.component_type, &part.name).is_none() {
-                let component = self.new_component(part);
-                self.own.plan().components.push(component);
-                moved = true;
-            }
+    fn join(&mut self) -> bool {
+        let is_there = |part: &&Component| {
+            self.own.plan().component(&part.component_type, &part.name).is_some()
+        };
+        let parts = self.parts[self.going..].iter();
+        let new: Vec<Component> = parts.filter(|part| !is_there(part)).cloned().collect();
+        for part in &new {
+            let component = self.new_component(part);
+            self.own.plan().components.push(component);
+            // It has the states of the outline, so it does not go for that again.
+            self.left.retain(|key| key.component != part.id());
         }
-        moved
+        !new.is_empty()
     }
 
     fn has_states_of_outline(&self, component: &ComponentPlan) -> bool {

@@ -73,18 +73,16 @@ pub struct ServiceModule<'a> {
 }
 
 impl ServiceModule<'_> {
-    /// Appends the module, and the one of ours that it augments, to the models.
+    /// Appends the module, and the one of ours that it augments, to the models. It takes the place of another version.
     ///
     /// # Errors
     /// With what libyang says, and when instances could not be told apart or be named in templates.
     pub fn compile(&self, models: &Models) -> Result<ServiceList, Vec<PackageError>> {
         let fail = |reason: String| vec![PackageError::of_file(self.file, reason)];
-        if has_module(&models.native, self.name) || has_module(&models.openconfig, self.name) {
-            let list = models.native.find(&self.path());
-            return Err(fail(match list {
-                Some(_) => format!("there is a package of the type `{}` already", self.name),
-                None => format!("the agent has a module `{}` of its own", self.name),
-            }));
+        let is_known = [&models.native, &models.openconfig].map(|it| has_module(it, self.name));
+        // The module of another version of the type gives way.
+        if is_known.contains(&true) && models.native.find(&self.path()).is_none() {
+            return Err(fail(format!("the agent has a module `{}` of its own", self.name)));
         }
         let mut modules = vec![YangModule { name: self.name.into(), text: self.text.into() }];
         if !has_module(&models.native, SERVICES_MODULE) {

@@ -53,13 +53,15 @@ fn refused(text: &str, want: &[&str]) {
 fn a_module_of_one_list_is_appended_to_the_models() {
     let text = with(&list(LEAVES));
     let module = check(models(), "s", FILE, &text).unwrap();
-    let ServiceList { models: more, list, key, .. } = module.compile(models()).unwrap();
-    assert!(list.0 as usize >= models().native.nodes().len());
+    let ServiceList { models: more, list: of_type, key, .. } = module.compile(models()).unwrap();
+    assert!(of_type.0 as usize >= models().native.nodes().len());
     assert_eq!(more.native.node(key).name, "name");
-    let deploy = more.native.child(list, None, "deploy").unwrap();
+    let deploy = more.native.child(of_type, None, "deploy").unwrap();
     assert_eq!(more.native.leaf(deploy).default.as_ref().unwrap().to_string(), "true");
-    let again = module.compile(&more).unwrap_err();
-    assert!(again[0].reason.contains("a package of the type `s` already"), "{again:?}");
+    let other = with(&list(&format!("{LEAVES} leaf more {{ type string; }}")));
+    let again = check(&more, "s", FILE, &other).unwrap().compile(&more).unwrap();
+    assert_eq!(again.list, of_type, "another version takes its place");
+    assert!(again.models.native.child(of_type, None, "more").is_some());
     let other = text
         .replace("module s ", "module t ")
         .replace("urn:s", "urn:t")

@@ -92,12 +92,13 @@ fn pending_object(waiting: PendingObject) -> holdfast::Pending {
 }
 
 fn service_change(change: ServiceChange) -> holdfast::ServiceChange {
-    let ServiceChange { service, states, leaves, partial } = change;
+    let ServiceChange { service, states, leaves, failure, partial } = change;
     holdfast::ServiceChange {
         service,
         states: states.into_iter().map(state_change).collect(),
         leaves: listed(leaves, configuration_change),
         partial: partial.unwrap_or_default(),
+        failure: failure.unwrap_or_default(),
     }
 }
 

@@ -1,0 +1,16 @@
+//! Rows of packages of services in the database: those that were installed, and those that instances use.
+//!
+//! They are written and removed in the commit write of the change that makes the difference.
+
+use holdfast_config::services::PackageChange;
+use holdfast_store::{Artefact, ArtefactChange, ArtefactTable};
+
+/// The row of a package that is written, or removed.
+pub fn package_row((name, archive): PackageChange) -> ArtefactChange {
+    let artefact = archive.map(|archive| Artefact {
+        version: archive.label.to_string(),
+        created_on: archive.loaded_on,
+        content: archive.octets.to_vec().into(),
+    });
+    ArtefactChange { table: ArtefactTable::ServicePackages, name: name.into(), artefact }
+}

@@ -1,0 +1,80 @@
+//! Exchange of the package of a type: its dry run, and the walks of its instances with the new version.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use holdfast_base::{Caller, ErrorChain};
+use holdfast_config::ServiceTag;
+use holdfast_config::services::{ExchangeMode, TypeExchange};
+use holdfast_core::{
+    CommitError, CommitOptions, CoreHandle, Datastore, Intent, PlanHash, Preview, Walks,
+};
+use holdfast_services::outline::Version;
+use tracing::warn;
+
+#[cfg(test)]
+mod tests;
+
+/// One exchange of a package.
+pub(super) struct Upgrade<'a> {
+    pub(super) core: &'a CoreHandle,
+    pub(super) caller: &'a Caller,
+    pub(super) exchange: TypeExchange,
+    pub(super) version: Version,
+}
+
+impl Upgrade<'_> {
+    /// The effects of the exchange. Where each instance is walked alone, what fails is shown as failed.
+    pub(super) async fn preview(&self, each: bool) -> Result<Preview, CommitError> {
+        let exchange = TypeExchange { is_lenient: each, ..self.exchange.clone() };
+        let intent = Intent::Package(exchange);
+        self.core.preview(self.caller, intent, CommitOptions::default()).await
+    }
+
+    /// Makes the exchange with the walks of all instances, in one change.
+    pub(super) async fn together(&self, expected: Option<PlanHash>) -> Result<String, CommitError> {
+        let options = CommitOptions { expected_plan: expected, ..CommitOptions::default() };
+        let intent = Intent::Package(self.exchange.clone());
+        self.core.change_with(self.caller, intent, options).await?;
+        Ok(String::new())
+    }
+
+    /// Makes the exchange, then walks each instance in a change of its own. Those that fail keep the version that they have.
+    /// Returns a line for each of them.
+    pub(super) async fn each(&self, expected: Option<PlanHash>) -> Result<String, CommitError> {
+        let found = self.preview(true).await?.hash;
+        if let Some(expected) = expected.filter(|it| *it != found) {
+            return Err(CommitError::PlanDiffers { expected, found });
+        }
+        let exchange = TypeExchange { mode: ExchangeMode::Each, ..self.exchange.clone() };
+        self.core.change(self.caller, Intent::Package(exchange)).await?;
+        let configuration = self.core.configuration();
+        let plans = configuration.layers().book.of_type(&self.exchange.service);
+        let due: Vec<ServiceTag> =
+            plans.filter(|(_, plan)| plan.leaving.is_none()).map(|(tag, _)| tag.clone()).collect();
+        let mut left = String::new();
+        for tag in due {
+            if let Err(error) = self.walk(&tag).await {
+                let reason = ErrorChain(&error).to_string();
+                warn!(service = %tag, error = reason, "an instance keeps the earlier version of its package");
+                let _infallible = writeln!(left, "{tag} keeps its version: {reason}");
+            }
+        }
+        Ok(left)
+    }
+
+    async fn walk(&self, tag: &ServiceTag) -> Result<(), CommitError> {
+        let due = BTreeSet::from([tag.clone()]);
+        let walks = Walks { due: due.clone(), is_redeployment: true, ..Walks::default() };
+        let Err(error) = self.core.change(self.caller, Intent::Walk(walks)).await else {
+            return Ok(());
+        };
+        let reason: Arc<str> =
+            format!("not upgraded to {}: {}", self.version, ErrorChain(&error)).into();
+        let left_behind = [(tag.clone(), reason)].into();
+        let walks = Walks { due, left_behind, is_lenient: true, ..Walks::default() };
+        self.core.change(self.caller, Intent::Walk(walks)).await?;
+        Err(error)
+    }
+}

@@ -1,0 +1,224 @@
+//! One version of the package of a type, as it is loaded, and the walks of instances with it.
+
+use std::sync::Arc;
+
+use holdfast_config::schema::Origin;
+use holdfast_config::services::{
+    CallPhase, PackageArchive, ServicePlan, WalkRequest, WorkFailure, WorkFailureKind,
+};
+use holdfast_config::{Branch, InstancePath, Provenance, ServiceTag};
+use smol_str::SmolStr;
+
+use crate::outline::{Converge, DeleteOutline, Work};
+use crate::package::Package;
+use crate::parameters::{Parameters, ParametersError};
+use crate::types::{ServiceType, failure_kind};
+use crate::walk::{self, CallIds, Instance, WalkResult, record};
+use crate::work::WorkError;
+
+/// A version of a package that is loaded.
+#[derive(Debug)]
+pub struct PackageVersion {
+    pub package: Package,
+    /// The archive that it was read from; `None` in tests.
+    pub source: Option<PackageSource>,
+    /// Some state has a delete gate, a delete call or a delete action, or ends the transaction in which it is left.
+    has_staged_deletes: bool,
+}
+
+/// The archive of a package.
+#[derive(Clone, Debug)]
+pub struct PackageSource {
+    pub archive: Arc<PackageArchive>,
+    /// An operator installed it: the database keeps it also while no instance uses it.
+    pub is_installed: bool,
+}
+
+impl PackageVersion {
+    pub(crate) fn new(package: Package, source: Option<PackageSource>) -> Self {
+        let is_staged = |it: &DeleteOutline| {
+            it.when.is_some() || it.commit_after || it.handler || it.action.is_some()
+        };
+        let states = package.outline.components.iter().flat_map(|it| &it.states);
+        let has_staged_deletes = states.into_iter().any(|state| is_staged(&state.delete));
+        Self { package, source, has_staged_deletes }
+    }
+
+    /// Component type, state and phase of every call of a handler.
+    pub(crate) fn handler_calls(&self) -> impl Iterator<Item = (SmolStr, SmolStr, CallPhase)> {
+        let components = &self.package.outline.components;
+        let states = components.iter().flat_map(|it| it.states.iter().map(move |s| (it, s)));
+        states.flat_map(|(component, state)| {
+            let works = state.work == Some(Work::Handler);
+            let call = |phase| (component.name.clone(), state.name.clone(), phase);
+            let create = works.then(|| call(CallPhase::Create));
+            create.into_iter().chain(state.delete.handler.then(|| call(CallPhase::Delete)))
+        })
+    }
+}
+
+type Entry = Arc<Branch<Provenance>>;
+
+/// Walk of one instance, with one version of its package.
+pub(crate) struct InstanceWalk<'a> {
+    pub(crate) of: &'a ServiceType,
+    pub(crate) version: &'a PackageVersion,
+    pub(crate) request: &'a WalkRequest<'a>,
+    pub(crate) calls: &'a CallIds,
+    pub(crate) tag: &'a ServiceTag,
+    pub(crate) path: InstancePath,
+}
+
+impl InstanceWalk<'_> {
+    /// Walks the instance, whose entry was `old` and is `new`.
+    pub(crate) fn walk(
+        &self,
+        old: Option<&Entry>,
+        new: Option<&Entry>,
+    ) -> Result<WalkResult, WorkFailure> {
+        let surroundings = self.request.surroundings;
+        let before = self.before();
+        if let Some(reason) = surroundings.left_behind.get(self.tag) {
+            return Ok(self.failed_plan(Arc::clone(reason)));
+        }
+        let deployed = new.filter(|entry| self.of.is_deployed(entry));
+        let comes_back = surroundings.resurrected.as_ref() == Some(self.tag);
+        let leaving = before.filter(|_| !comes_back).and_then(|plan| plan.leaving.clone());
+        let Some(entry) = deployed.filter(|_| leaving.is_none()) else {
+            if let (Some(_), Some(plan), false) = (deployed, before, surroundings.is_lenient) {
+                return Err(in_the_way(self.tag, &self.path, plan));
+            }
+            return self.leave(old, leaving);
+        };
+        let parameters = match self.parameters(entry) {
+            Ok(parameters) => parameters,
+            Err(errors) if surroundings.is_lenient => {
+                return Ok(self.failed_plan(self.refused(&errors).text.into()));
+            }
+            Err(errors) => return Err(self.refused(&errors)),
+        };
+        let package = &self.version.package;
+        let is_stored_alone = package.outline.converge == Converge::After
+            && !surroundings.is_lenient
+            && !surroundings.due.contains(self.tag)
+            && !comes_back;
+        if is_stored_alone {
+            let new = || walk::stored_plan(package, surroundings.now_ns);
+            let plan = Some(before.cloned().unwrap_or_else(new));
+            return Ok(WalkResult { plan, ..WalkResult::default() });
+        }
+        self.walked(parameters, None)
+    }
+
+    /// The service plan with `ready` as the box has it now, if it differs.
+    pub(crate) fn judge_ready(&self, entry: &Entry) -> Option<WalkResult> {
+        let before = self.before()?;
+        if before.leaving.is_some() || before.failure.is_some() {
+            return None;
+        }
+        // What cannot be read or judged now is a matter of the walk that follows.
+        let instance = self.instance(self.parameters(entry).ok()?, None);
+        let mut judged = walk::judge_ready(&instance, self.request).ok()?;
+        record::note(&mut judged, Some(before), self.request.surroundings);
+        (judged.plan.as_ref() != Some(before)).then_some(judged)
+    }
+
+    fn before(&self) -> Option<&ServicePlan> {
+        self.request.book.get(self.tag).map(|plan| &**plan)
+    }
+
+    fn is_newest(&self) -> bool {
+        std::ptr::eq(self.version, &*self.of.newest)
+    }
+
+    /// The parameters of an instance. Another version than the newest one reads them by the names of their leaves.
+    fn parameters(&self, entry: &Entry) -> Result<Parameters, Vec<ParametersError>> {
+        let view = self.request.new.config_view(Origin::Native).branch(&self.path);
+        let view = view.map(|it| &**it);
+        if self.is_newest() {
+            let package = &self.version.package;
+            return package.parameters_of(&self.tag.key, &self.path, (entry, view));
+        }
+        let document = self.of.newest.package.document_of(entry, view).unwrap_or_default();
+        self.version.package.parameters(document.as_bytes())
+    }
+
+    fn walked(
+        &self,
+        parameters: Parameters,
+        leaving: Option<Arc<str>>,
+    ) -> Result<WalkResult, WorkFailure> {
+        let instance = self.instance(parameters, leaving);
+        walk::walk(&instance, self.request).map_err(|error| self.failed(&error))
+    }
+
+    fn instance(&self, parameters: Parameters, leaving: Option<Arc<str>>) -> Instance<'_> {
+        let is_left_behind = !self.is_newest() && leaving.is_none();
+        Instance {
+            package: &self.version.package,
+            tag: self.tag,
+            calls: self.calls,
+            parameters,
+            leaving,
+            is_left_behind,
+        }
+    }
+
+    /// Backs out an instance that is deleted or un-deployed: at once, unless it may have to do so in stages.
+    fn leave(
+        &self,
+        old: Option<&Entry>,
+        leaving: Option<Arc<str>>,
+    ) -> Result<WalkResult, WorkFailure> {
+        let view = self.request.old.config_view(Origin::Native).branch(&self.path);
+        let view = view.map(|it| &**it);
+        let is_staged = self.version.has_staged_deletes && self.before().is_some();
+        let document = leaving.or_else(|| self.of.newest.package.document_of(old?, view));
+        if let Some(document) = document.filter(|_| is_staged)
+            && let Ok(parameters) = self.version.package.parameters(document.as_bytes())
+        {
+            return self.walked(parameters, Some(document));
+        }
+        let claims = self.request.claims.of_instance(self.tag);
+        let claims = claims.map(|(key, _)| (key.clone(), None)).collect();
+        Ok(WalkResult { claims, ..WalkResult::default() })
+    }
+
+    /// The plan as it was, with the reason for which the instance is not walked.
+    fn failed_plan(&self, reason: Arc<str>) -> WalkResult {
+        let reason = (reason, self.request.surroundings.now_ns);
+        let plan = Some(walk::failed_plan(&self.version.package, self.before(), reason));
+        WalkResult { plan, ..WalkResult::default() }
+    }
+
+    fn refused(&self, errors: &[ParametersError]) -> WorkFailure {
+        let reasons: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let text = format!("{}: {}", self.tag, reasons.join("; "));
+        WorkFailure { instance: self.path.clone(), kind: WorkFailureKind::Parameters, text }
+    }
+
+    fn failed(&self, error: &WorkError) -> WorkFailure {
+        let package = &self.version.package;
+        let (name, version) = (&package.outline.name.text, package.version());
+        let text = format!("failed in {name} {version}: {error}");
+        WorkFailure { instance: self.path.clone(), kind: failure_kind(error.kind), text }
+    }
+}
+
+/// Failure of a change that makes an instance again which still backs out.
+fn in_the_way(tag: &ServiceTag, path: &InstancePath, plan: &ServicePlan) -> WorkFailure {
+    let states =
+        plan.components.iter().rev().flat_map(|component| {
+            component.states.iter().rev().map(move |state| (component, state))
+        });
+    let waiting = states.filter_map(|(component, state)| {
+        let waits_for = state.waits_for.as_ref()?;
+        Some(format!(
+            "{} {}, {} waits for {waits_for}",
+            component.component_type, component.name, state.name
+        ))
+    });
+    let reason = waiting.into_iter().next().unwrap_or_else(|| "it still backs out".to_owned());
+    let text = format!("zombie of {tag}: {reason}");
+    WorkFailure { instance: path.clone(), kind: WorkFailureKind::Leaving, text }
+}
