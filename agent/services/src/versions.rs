@@ -45,7 +45,7 @@ impl PackageVersion {
     }
 
     /// Component type, state and phase of every call of a handler.
-    pub(crate) fn handler_calls(&self) -> impl Iterator<Item = (SmolStr, SmolStr, CallPhase)> {
+    pub fn handler_calls(&self) -> impl Iterator<Item = (SmolStr, SmolStr, CallPhase)> {
         let components = &self.package.outline.components;
         let states = components.iter().flat_map(|it| it.states.iter().map(move |s| (it, s)));
         states.flat_map(|(component, state)| {

@@ -24,6 +24,16 @@ pub enum CallPhase {
     Delete,
 }
 
+impl CallPhase {
+    /// Name in the model.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Delete => "delete",
+        }
+    }
+}
+
 /// Place of a call: a state of one instance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallPlace {

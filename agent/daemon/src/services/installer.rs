@@ -28,7 +28,7 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use smol_str::SmolStr;
 use tempfile::Builder;
 use tokio::process::Command;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -39,7 +39,7 @@ use super::handlers::Handlers;
 use super::offered::read_archive;
 use super::stored::{self, PackageOrigin};
 use super::upgrade::Upgrade;
-use super::{ServiceError, applied, conductor, digest_text, rendering};
+use super::{ServiceError, applied, conductor, digest_text, rendering, shown_types};
 use crate::executable;
 
 /// Time for the check of a package by a process of its own. The largest package takes a second.
@@ -92,8 +92,10 @@ struct Shared {
 
 struct InstallerState {
     types: ServiceTypes,
-    /// Tasks that begin with the first type: walks, actions, and what the system shows of states.
-    tasks: Option<[AbortOnDropHandle<()>; 3]>,
+    /// The types, for those who show them.
+    types_tx: watch::Sender<ServiceTypes>,
+    /// Tasks that begin with the first type: walks, actions, the types as state, and what the system shows of states.
+    tasks: Option<[AbortOnDropHandle<()>; 4]>,
 }
 
 /// A type that is loaded.
@@ -153,8 +155,9 @@ impl PackageInstaller {
         sweep(folder);
         let core = actions.core.clone();
         handlers.begin(core.clone());
-        let tasks = (!types.is_empty()).then(|| begin(&actions, &handlers));
-        let state = Mutex::new(InstallerState { types, tasks });
+        let types_tx = watch::Sender::new(types.clone());
+        let tasks = (!types.is_empty()).then(|| begin(&actions, &handlers, &types_tx));
+        let state = Mutex::new(InstallerState { types, types_tx, tasks });
         let folder = folder.to_path_buf();
         Self(Arc::new(Shared { core, actions, handlers, trusted, folder, state }))
     }
@@ -243,8 +246,11 @@ impl PackageInstaller {
             false => upgrade.together(terms.expected).await?,
         };
         info!(service = %name, %version, digest, caller = %caller.name, "installed a type of services");
-        state.types = types;
-        state.tasks.get_or_insert_with(|| begin(&self.0.actions, &self.0.handlers));
+        state.put(types);
+        if state.tasks.is_none() {
+            let tasks = begin(&self.0.actions, &self.0.handlers, &state.types_tx);
+            state.tasks = Some(tasks);
+        }
         Ok(Installation { summary: summary + &left, preview: None })
     }
 
@@ -288,7 +294,7 @@ impl PackageInstaller {
         };
         self.0.core.change(caller, Intent::Package(exchange)).await?;
         info!(service = name, caller = %caller.name, "removed a type of services");
-        state.types = types;
+        state.put(types);
         let left: String =
             used.into_iter().map(|tag| format!("{} is left\n", ClaimKey::orphan(tag))).collect();
         Ok(format!("{name} is removed\n{left}"))
@@ -349,6 +355,11 @@ impl PackageInstaller {
 }
 
 impl InstallerState {
+    fn put(&mut self, types: ServiceTypes) {
+        self.types = types.clone();
+        self.types_tx.send_replace(types);
+    }
+
     fn newest(&self, name: &str) -> Option<&PackageVersion> {
         self.types.versions(name).next()
     }
@@ -391,12 +402,17 @@ fn needs_dry_run(name: &str, version: Version) -> InstallError {
     ))
 }
 
-fn begin(resources: &ActionResources, handlers: &Handlers) -> [AbortOnDropHandle<()>; 3] {
+fn begin(
+    resources: &ActionResources,
+    handlers: &Handlers,
+    types_tx: &watch::Sender<ServiceTypes>,
+) -> [AbortOnDropHandle<()>; 4] {
     let core = &resources.core;
     [
         conductor::conduct(core.clone(), handlers.clone()),
         actions::carry_out(resources.clone(), handlers.clone()),
         applied::show(core.clone()),
+        shown_types::show(core.clone(), handlers.clone(), types_tx.subscribe()),
     ]
 }
 

@@ -16,6 +16,7 @@ mod offered;
 mod operations;
 mod queue_operations;
 mod rendering;
+mod shown_types;
 mod stored;
 #[cfg(test)]
 mod tests;

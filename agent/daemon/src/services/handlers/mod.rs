@@ -34,8 +34,8 @@ use holdfast_base::{AuthMethod, Caller};
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Answers, CallPhase, EditContent, HandlerAnswer, HandlerCall, HandlerOutline, LeafRead, Plane,
-    WorkFailureKind,
+    Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline,
+    LeafRead, Plane, WorkFailureKind,
 };
 use holdfast_config::{Configuration, InstancePath, Models, ServiceTag, Value};
 use holdfast_core::{
@@ -178,6 +178,16 @@ impl Handlers {
 
     fn note_moved(&self) {
         self.0.moved_tx.send_modify(|number| *number += 1);
+    }
+
+    /// A receiver that moves when a handler was attached or detached.
+    pub(super) fn watch_served(&self) -> watch::Receiver<u64> {
+        self.registry().watch_served()
+    }
+
+    /// Name of the handler that takes a call.
+    pub(super) fn holder(&self, place: &CallPlace) -> Option<SmolStr> {
+        self.registry().holder(place)
     }
 
     /// Types of the handlers that wait for their first calls.

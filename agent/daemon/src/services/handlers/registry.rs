@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::services::{
-    Answers, CallPhase, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, ServedCall,
-    WorkFailureKind,
+    Answers, CallPhase, CallPlace, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead,
+    ServedCall, WorkFailureKind,
 };
 use holdfast_config::{Claim, ServiceTag, Value};
 use holdfast_core::{HandlerQuestion, ObservedBox};
@@ -46,6 +46,8 @@ pub(super) struct Registry {
     numbers: u64,
     answers: Answers,
     is_draining: bool,
+    /// Moves when a handler was attached or detached.
+    served_tx: watch::Sender<u64>,
 }
 
 /// One attached handler.
@@ -167,6 +169,7 @@ impl Registry {
         let Registration { name, calls: served, .. } = registration;
         let session = Session { name, caller, served, outbox, synced: Sync::Due };
         self.sessions.insert(id, session);
+        self.served_tx.send_modify(|number| *number += 1);
         self.send(id, AgentMessage::Registered);
         self.send_all(queries);
         Ok((id, outbox_rx))
@@ -175,6 +178,7 @@ impl Registry {
     /// Removes a handler. Its open calls fail, because nobody can answer them any more.
     pub(super) fn detach(&mut self, id: SessionId, end: Option<HandlerError>) {
         let Some(session) = self.sessions.remove(&id) else { return };
+        self.served_tx.send_modify(|number| *number += 1);
         if let Some(error) = end {
             // A handler that does not read learns nothing.
             let _ = session.outbox.try_send(Err(error));
@@ -190,6 +194,17 @@ impl Registry {
     /// Name of a handler.
     pub(super) fn name(&self, id: SessionId) -> SmolStr {
         self.sessions.get(&id).map(|session| session.name.clone()).unwrap_or_default()
+    }
+
+    /// Name of the handler that takes a call.
+    pub(super) fn holder(&self, place: &CallPlace) -> Option<SmolStr> {
+        let takes = |it: &&Session| it.served.iter().any(|served| served.includes(place));
+        self.sessions.values().find(takes).map(|session| session.name.clone())
+    }
+
+    /// A receiver that moves when a handler was attached or detached.
+    pub(super) fn watch_served(&self) -> watch::Receiver<u64> {
+        self.served_tx.subscribe()
     }
 
     /// Service types of a handler.
@@ -565,10 +580,7 @@ fn opaque(text: &str) -> Result<Option<Arc<str>>, String> {
 }
 
 fn call_text(call: &ServedCall) -> String {
-    let phase = match call.phase {
-        CallPhase::Create => "create",
-        CallPhase::Delete => "delete",
-    };
+    let phase = call.phase.name();
     let name = |name: &Option<SmolStr>| name.clone().unwrap_or_else(|| "*".into());
     let (component, state) = (name(&call.component), name(&call.state));
     format!("the {phase} calls of `{}` for {component}, {state}", call.service)

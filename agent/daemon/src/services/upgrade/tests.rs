@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
+use holdfast_config::services::BoxState;
 use holdfast_config::{EditCause, Models};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_services::{PackageFiles, ServiceTypes};
@@ -179,6 +180,23 @@ impl TestBox {
         packages.into_iter().map(|(name, it)| format!("{name}: {}", it.label)).collect()
     }
 
+    /// Polls until the type is shown with these values of one of its leaves.
+    async fn until_shown(&self, leaf: &str, want: &str) {
+        let path = format!("/service-state/type[name=net]/{leaf}").parse().unwrap();
+        let mut last = String::new();
+        for _ in 0..500 {
+            let models = self.agent.handle.models();
+            let patterns = models.native.resolve_read(&path).unwrap();
+            let values = self.agent.handle.observed_box().leaves(Origin::Native, &patterns[0]);
+            last = values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+            if last == want {
+                return;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{leaf} is `{last}` instead of `{want}`");
+    }
+
     /// Polls until nothing is left of an instance.
     async fn until_gone(&self, name: &str) {
         for _ in 0..500 {
@@ -245,6 +263,10 @@ async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
     assert_eq!(box_.kernel.contents(), contents, "another archive in the folder changes nothing");
     assert_eq!(box_.version("n3").as_deref(), Some("2.0.0"));
     assert_eq!(box_.rows(), ["net: 2.0.0 installed", "net/1.0.0: 1.0.0 offered"]);
+    box_.until_shown("version", "2.0.0").await;
+    box_.until_shown("other-version", "1.0.0").await;
+    box_.until_shown("installed", "true").await;
+    box_.until_shown("served", "true").await;
     sleep(Duration::from_millis(100)).await;
     assert_eq!(box_.version("n7").as_deref(), Some("1.0.0"), "the gate of 2.0.0 is open");
     box_.name_host("free").await;

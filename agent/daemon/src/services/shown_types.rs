@@ -1,0 +1,130 @@
+//! Types of services as state: `/service-state/type`.
+
+use std::collections::BTreeMap;
+
+use holdfast_config::services::{CallPhase, CallPlace};
+use holdfast_config::{ClaimKey, Elem, InstancePath, Models, Name, Path, ServiceTag, Value};
+use holdfast_core::{CoreHandle, Datastore, ServiceState};
+use holdfast_services::{PackageVersion, ServiceTypes};
+use smol_str::SmolStr;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::handlers::Handlers;
+use super::{digest_text, rendering, stored};
+
+/// State leaves by their paths.
+type Leaves = BTreeMap<InstancePath, Value>;
+
+/// Shows the types for as long as the handle is kept.
+pub(super) fn show(
+    core: CoreHandle,
+    handlers: Handlers,
+    types_rx: watch::Receiver<ServiceTypes>,
+) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(run(core, handlers, types_rx)))
+}
+
+async fn run(core: CoreHandle, handlers: Handlers, mut types_rx: watch::Receiver<ServiceTypes>) {
+    let (mut shown, mut served_rx) = (Leaves::new(), handlers.watch_served());
+    loop {
+        served_rx.mark_unchanged();
+        let types = types_rx.borrow_and_update().clone();
+        let leaves = leaves(&core.models(), &types, &handlers);
+        let gone = shown.keys().filter(|path| !leaves.contains_key(*path));
+        let mut changes: ServiceState = gone.map(|path| (path.clone(), None)).collect();
+        let differing = leaves.iter().filter(|(path, value)| shown.get(*path) != Some(value));
+        changes.extend(differing.map(|(path, value)| (path.clone(), Some(value.clone()))));
+        shown = leaves;
+        if !changes.is_empty() {
+            core.show_state(changes).await;
+        }
+        let changed = tokio::select! {
+            changed = types_rx.changed() => changed,
+            changed = served_rx.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
+    }
+}
+
+fn leaves(models: &Models, types: &ServiceTypes, handlers: &Handlers) -> Leaves {
+    let mut leaves = Leaves::new();
+    for package in types.packages() {
+        let name = &package.outline.name.text;
+        let mut versions = types.versions(name);
+        let Some(newest) = versions.next() else { continue };
+        let others: Vec<_> = versions.map(|it| text(&it.package.version().to_string())).collect();
+        let mut shown = ShownType { models, name, leaves: &mut leaves };
+        shown.package(newest);
+        if !others.is_empty() {
+            shown.put(&[], "other-version", Value::List(others.into()));
+        }
+        shown.calls(newest, handlers);
+    }
+    leaves
+}
+
+fn text(text: &str) -> Value {
+    Value::Str(text.into())
+}
+
+/// Leaves of one type.
+struct ShownType<'a> {
+    models: &'a Models,
+    name: &'a str,
+    leaves: &'a mut Leaves,
+}
+
+impl ShownType<'_> {
+    /// Adds a leaf below the entry of the type. What the models lack is left out.
+    fn put(&mut self, below: &[Elem], leaf: &str, value: Value) {
+        let entry = Elem::new("type").key("name", self.name);
+        let above = [Elem::new("service-state"), entry].into_iter().chain(below.iter().cloned());
+        let path = Path { elems: above.chain([Elem::new(leaf)]).collect() };
+        if let Ok(path) = self.models.native.resolve_write(&path) {
+            self.leaves.insert(path, value);
+        }
+    }
+
+    fn package(&mut self, version: &PackageVersion) {
+        let package = &version.package;
+        self.put(&[], "name", text(self.name));
+        self.put(&[], "version", text(&package.version().to_string()));
+        self.put(&[], "outline", text(&rendering::summary(package, &[])));
+        let Some(source) = &version.source else { return };
+        self.put(&[], "digest", text(&digest_text(&source.archive.octets)));
+        self.put(&[], "installed", Value::Bool(source.is_installed));
+        if let Some(signer) = stored::signer(source) {
+            self.put(&[], "signer", text(signer));
+        }
+    }
+
+    /// The calls that handlers are to take, and those who take them.
+    fn calls(&mut self, version: &PackageVersion, handlers: &Handlers) {
+        let mut is_served = true;
+        for (component, state, phase) in version.handler_calls() {
+            let holder = handlers.holder(&place(self.name, [&component, &state], phase));
+            is_served &= holder.is_some();
+            let phase = phase.name();
+            let call = Elem::new("call").key("component-type", &*component);
+            let call = [call.key("state", &*state).key("phase", phase)];
+            self.put(&call, "component-type", text(&component));
+            self.put(&call, "state", text(&state));
+            self.put(&call, "phase", Value::Enum(Name::of(phase)));
+            if let Some(holder) = holder {
+                self.put(&call, "handler", text(&holder));
+            }
+        }
+        self.put(&[], "served", Value::Bool(is_served));
+    }
+}
+
+/// A place of a call, in any instance and component.
+fn place(service: &str, [component, state]: [&SmolStr; 2], phase: CallPhase) -> CallPlace {
+    let none = SmolStr::default;
+    let tag = ServiceTag { service: service.into(), key_name: none(), key: none() };
+    let component = [component.clone(), none()];
+    CallPlace { state: ClaimKey { tag, component, state: state.clone() }, phase }
+}
