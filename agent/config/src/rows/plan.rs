@@ -1,5 +1,6 @@
 //! Rows of service plans: one for each instance.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use smol_str::SmolStr;
@@ -14,7 +15,9 @@ use crate::services::{
 use crate::value::Value;
 
 /// Form of the rows, the first item of each.
-const FORM: u64 = 4;
+const FORM: u64 = 5;
+/// The form whose states lack the paths that `gone` has seen.
+const WITHOUT_SEEN: u64 = 4;
 /// The form whose states lack what the answers of their handlers depended on.
 const WITHOUT_ANSWERS: u64 = 3;
 /// Forms of rows whose states have neither actions nor opaque values, and of those that lack opaque and saved values and the record.
@@ -81,8 +84,9 @@ fn component(component: &ComponentPlan) -> Value {
 }
 
 fn state(state: &StatePlan) -> Value {
-    let StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque, answer } =
+    let StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque, answer, seen } =
         state;
+    let path = |path: &Arc<str>| Value::Str((&**path).into());
     Value::List(Arc::new([
         Value::Str(name.clone()),
         Value::Bool(*is_reached),
@@ -92,6 +96,7 @@ fn state(state: &StatePlan) -> Value {
         action.as_ref().map_or(Value::Empty, self::action),
         Value::Str((&**opaque).into()),
         answer.as_ref().map_or(Value::Empty, answer_input),
+        Value::List(seen.iter().map(path).collect()),
     ]))
 }
 
@@ -148,7 +153,7 @@ pub(super) fn read(
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     let mut items = RowReader(value);
     let form = items.value()?;
-    let is_whole = [FORM, WITHOUT_ANSWERS].map(Value::Uint).contains(&form);
+    let is_whole = [FORM, WITHOUT_SEEN, WITHOUT_ANSWERS].map(Value::Uint).contains(&form);
     if !is_whole && !EARLIER_FORMS.map(Value::Uint).contains(&form) {
         return Ok(None);
     }
@@ -219,14 +224,22 @@ fn read_state(value: &Value) -> Result<StatePlan, &'static str> {
     let [name, Value::Bool(is_reached), failure, waits_for, Value::Uint(since_ns)] = fields else {
         return Err(FIELDS);
     };
-    let [action, opaque, answer] = std::array::from_fn(|at| later.get(at));
+    let [action, opaque, answer, seen] = std::array::from_fn(|at| later.get(at));
     let action = action.map(read_action).transpose()?.flatten();
     let opaque = opaque.map_or(Ok(SmolStr::default()), |it| text(it.clone()))?;
     let answer = answer.filter(|it| **it != Value::Empty).map(read_answer).transpose()?;
+    let seen = match seen {
+        Some(paths) => list(paths)?.iter().map(read_path).collect::<Result<_, _>>()?,
+        None => BTreeSet::new(),
+    };
     let (failure, waits_for) = (read_optional(failure)?, read_optional(waits_for)?);
     let (name, is_reached, since_ns) = (text(name.clone())?, *is_reached, *since_ns);
     let opaque = opaque.as_str().into();
-    Ok(StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque, answer })
+    Ok(StatePlan { name, is_reached, failure, waits_for, since_ns, action, opaque, answer, seen })
+}
+
+fn read_path(value: &Value) -> Result<Arc<str>, &'static str> {
+    Ok(text(value.clone())?.as_str().into())
 }
 
 fn read_answer(value: &Value) -> Result<AnswerInput, &'static str> {

@@ -3,7 +3,7 @@
 //! The *book* has the plan of each instance, beside the claims in the layers: both are stored, rolled back and rebased
 //! together. Section 4 of `agent/services/SERVICES.md` is the specification.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use imbl::OrdMap;
@@ -70,6 +70,8 @@ pub struct StatePlan {
     pub opaque: Arc<str>,
     /// What the answer depended on that its claim stems from, where a handler does its work.
     pub answer: Option<AnswerInput>,
+    /// Paths that `gone` asked for, and that were there since the state was first waited for.
+    pub seen: BTreeSet<Arc<str>>,
 }
 
 /// Status of a state, as readers see it.
@@ -83,8 +85,8 @@ pub enum StateStatus {
 impl StatePlan {
     pub fn new(name: SmolStr, now_ns: u64) -> Self {
         let (is_reached, failure, waits_for, action) = (false, None, None, None);
-        let (since_ns, opaque, answer) = (now_ns, "".into(), None);
-        Self { name, is_reached, failure, waits_for, since_ns, action, opaque, answer }
+        let (since_ns, opaque, answer, seen) = (now_ns, "".into(), None, BTreeSet::new());
+        Self { name, is_reached, failure, waits_for, since_ns, action, opaque, answer, seen }
     }
 
     pub fn status(&self) -> StateStatus {

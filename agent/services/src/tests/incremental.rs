@@ -108,14 +108,14 @@ fn timeless(book: &Book) -> BTreeMap<ServiceTag, ServicePlan> {
 }
 
 /// The same configuration, from its rows.
-fn restarted(before: &Configuration) -> Configuration {
+pub(super) fn restarted(before: &Configuration, types: &Arc<ServiceTypes>) -> Configuration {
     let rows = layer_rows_diff(before.models(), &Layers::new(), before.layers());
     let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
     let (layers, unknown) = Layers::from_rows(before.models(), rows).unwrap();
     assert_eq!(unknown, 0);
-    let models = Arc::clone(TYPES.models());
-    let services: Arc<dyn Services> = Arc::<ServiceTypes>::clone(&TYPES);
-    let after = Configuration::new(models, layers).with_services(Some(services));
+    let services: Arc<dyn Services> = Arc::<ServiceTypes>::clone(types);
+    let after =
+        Configuration::new(Arc::clone(types.models()), layers).with_services(Some(services));
     assert_eq!(after.effective(), before.effective());
     after
 }
@@ -158,7 +158,7 @@ proptest! {
                     let surroundings = Surroundings { due, ..self::due(state.clone(), 2) };
                     configuration = configuration.with_ready_judged(&surroundings);
                 }
-                Event::Restart => configuration = restarted(&configuration),
+                Event::Restart => configuration = restarted(&configuration, &TYPES),
             }
         }
         state.unapplied = None;

@@ -3,6 +3,7 @@
 mod actions;
 mod components;
 mod conditions;
+mod gone;
 mod handlers;
 mod hostile;
 mod incremental;

@@ -17,7 +17,7 @@ use crate::ServiceTypes;
 /// A box with one answer for each question.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FixedBox {
-    /// Operational status of every link.
+    /// Operational status of every link; empty where there is none.
     pub(super) status: &'static str,
     /// Name of the state whose claim is not in the kernel, with the answer.
     pub(super) unapplied: Option<(&'static str, Applied)>,
@@ -25,7 +25,11 @@ pub(super) struct FixedBox {
 
 impl BoxState for FixedBox {
     fn leaves(&self, _: Origin, _: &PathPattern) -> Vec<Value> {
-        vec![Value::Str(self.status.into())]
+        Some(self.status)
+            .filter(|it| !it.is_empty())
+            .map(|it| Value::Str(it.into()))
+            .into_iter()
+            .collect()
     }
 
     fn applied(&self, claim: &ClaimKey) -> Applied {
@@ -452,7 +456,7 @@ fn walks_say_what_they_have_read() {
     let reads = stopped.trial(&due(DOWN, 2)).reads;
     assert_eq!(reads[&acme()].len(), 1, "{reads:?}");
     let unknown = box_with(&PORT.replace("GATE", LINK_UP), SIZE);
-    refused(&unknown, ACME, &["failed in access 1.0.0", "does not support yet"]);
+    refused(&unknown, ACME, &["failed in access 1.0.0", "state is not known"]);
 }
 
 #[test]

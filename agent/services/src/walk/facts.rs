@@ -5,37 +5,65 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use holdfast_config::services::{
     ActionPlan, Book, BoxState, ComponentPlan, Ground, Read, Reads, ServicePlan, WalkRequest,
 };
-use holdfast_config::{ServiceTag, Value};
+use holdfast_config::{Models, ServiceTag, Value};
 use smol_str::SmolStr;
 
 use crate::facts::{Facts, Read as LeafRead};
+use crate::tree::Component;
 
 /// Status of the action of a state that has not asked for one.
 const NO_ACTION: &str = "not-reached";
+
+const WITHOUT_STATE: &str = "it reads the box, whose state is not known here";
+const GONE_IN_TREE: &str =
+    "the tree calls `gone`, which belongs to a state: it asks since when that is waited for";
 
 /// The box as the walk of one instance sees it, and the service plan that the walk works on.
 #[derive(Debug)]
 pub(super) struct WalkFacts {
     ground: Ground,
+    models: Arc<Models>,
     state: Option<Arc<dyn BoxState>>,
     book: Book,
     plan: Mutex<ServicePlan>,
     reads: Mutex<Reads>,
-    /// Place in the package that asks now.
-    place: Mutex<Arc<str>>,
-    /// Name of a function that was called and that nothing answers yet.
+    place: Mutex<Place>,
+    /// Reason for which a function that was called has no answer.
     unanswered: Mutex<Option<&'static str>>,
 }
 
+/// Place in the package that asks.
+#[derive(Debug)]
+pub(super) struct Place {
+    text: Arc<str>,
+    /// Type and name of the component, and the state.
+    state: Option<[SmolStr; 3]>,
+}
+
+impl Place {
+    /// The conditions of the tree.
+    pub(super) fn of_tree() -> Self {
+        Self { text: "tree".into(), state: None }
+    }
+
+    /// A condition, the work or the action of a state.
+    pub(super) fn of_state(part: &Component, state: &str, place: &str) -> Self {
+        let Component { component_type, name, .. } = part;
+        let text = format!("{component_type} {name}, {state}: {place}").into();
+        Self { text, state: Some([component_type.clone(), name.clone(), state.into()]) }
+    }
+}
+
 impl WalkFacts {
-    pub(super) fn new(request: &WalkRequest<'_>, plan: ServicePlan) -> Self {
+    pub(super) fn new(request: &WalkRequest<'_>, models: Arc<Models>, plan: ServicePlan) -> Self {
         Self {
+            models,
             ground: request.new.clone(),
             state: request.surroundings.state.clone(),
             book: request.book.clone(),
             plan: Mutex::new(plan),
             reads: Mutex::default(),
-            place: Mutex::new("".into()),
+            place: Mutex::new(Place::of_tree()),
             unanswered: Mutex::default(),
         }
     }
@@ -46,15 +74,15 @@ impl WalkFacts {
     }
 
     /// Names the place in the package that asks from now on.
-    pub(super) fn begin(&self, place: impl Into<Arc<str>>) {
-        *lock(&self.place) = place.into();
+    pub(super) fn begin(&self, place: Place) {
+        *lock(&self.place) = place;
     }
 
     pub(super) fn take_reads(&self) -> Reads {
         std::mem::take(&mut lock(&self.reads))
     }
 
-    /// The function that was called since the last time this was asked, and that has no answer.
+    /// The reason for which a function that was called since the last time this was asked has no answer.
     pub(super) fn take_unanswered(&self) -> Option<&'static str> {
         lock(&self.unanswered).take()
     }
@@ -62,9 +90,9 @@ impl WalkFacts {
     /// Without state of the box nothing wakes the instance when the answer changes.
     fn note(&self, read: Read) {
         if self.state.is_none() {
-            *lock(&self.unanswered) = Some("config` or `state");
+            *lock(&self.unanswered) = Some(WITHOUT_STATE);
         }
-        let place = Arc::clone(&lock(&self.place));
+        let place = Arc::clone(&lock(&self.place).text);
         lock(&self.reads).entry(read).or_default().insert(place);
     }
 }
@@ -80,9 +108,23 @@ impl Facts for WalkFacts {
         read.values(&self.ground, self.state.as_deref())
     }
 
-    fn gone(&self, _: &LeafRead) -> bool {
-        *lock(&self.unanswered) = Some("gone");
-        false
+    fn gone(&self, read: &LeafRead) -> bool {
+        let is_there = !self.read(read).is_empty();
+        let Some([component_type, name, state]) = lock(&self.place).state.clone() else {
+            *lock(&self.unanswered) = Some(GONE_IN_TREE);
+            return false;
+        };
+        let path: Arc<str> = read.to_text(&self.models).into();
+        let mut plan = self.plan();
+        let mut components = plan.components.iter_mut();
+        let found = components.find(|it| it.is(&component_type, &name));
+        let mut states = found.into_iter().flat_map(|it| &mut it.states);
+        let Some(state) = states.find(|it| it.name == state) else { return false };
+        if is_there {
+            state.seen.insert(path);
+            return false;
+        }
+        state.seen.contains(&path)
     }
 
     fn reached(&self, component_type: &str, name: &str, state: &str) -> bool {

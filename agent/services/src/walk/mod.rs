@@ -36,7 +36,7 @@ use holdfast_config::services::{
 use holdfast_config::{Claim, ClaimChange, ClaimKey, ServiceTag};
 use smol_str::SmolStr;
 
-use self::facts::WalkFacts;
+use self::facts::{Place, WalkFacts};
 use self::replacement::{Replacement, id};
 use crate::outline::{ComponentType, INIT, LocatedText, OUTLINE, READY, SELF, StateOutline};
 use crate::package::Package;
@@ -181,7 +181,8 @@ fn outlines(package: &Package) -> BTreeMap<SmolStr, ComponentType> {
 impl<'a> Walk<'a> {
     fn new(instance: &'a Instance<'a>, request: &'a WalkRequest<'a>) -> Self {
         let before = request.book.get(instance.tag).map(|plan| (**plan).clone());
-        let own = Arc::new(WalkFacts::new(request, before.unwrap_or_default()));
+        let models = Arc::clone(&instance.package.list.models);
+        let own = Arc::new(WalkFacts::new(request, models, before.unwrap_or_default()));
         Walk {
             instance,
             request,
@@ -243,9 +244,7 @@ impl<'a> Walk<'a> {
 
     /// Refuses what asks for something that nothing answers.
     fn answered(&self) -> Result<(), WorkError> {
-        let Some(function) = self.own.take_unanswered() else { return Ok(()) };
-        let reason =
-            format!("it calls `{function}`, which this version of the agent does not support yet");
+        let Some(reason) = self.own.take_unanswered().map(str::to_owned) else { return Ok(()) };
         Err(WorkError { kind: WorkErrorKind::Failed, file: OUTLINE.into(), position: None, reason })
     }
 
@@ -300,7 +299,7 @@ impl<'a> Walk<'a> {
 
     /// Compares the components of the tree with those that are there.
     fn synthesize(&mut self) -> Result<(), WorkError> {
-        self.own.begin("tree");
+        self.own.begin(Place::of_tree());
         let scope = self.scope.with_opaque(self.opaque_values());
         let wanted = self.instance.package.components(&scope, &self.facts)?;
         let mut plan = self.own.plan().clone();
@@ -387,7 +386,7 @@ impl<'a> Walk<'a> {
 
     /// Names the place that asks from now on: a condition, the work or the action of a state.
     pub(super) fn begin(&self, part: &Component, state: &str, place: &str) {
-        self.own.begin(format!("{} {}, {state}: {place}", part.component_type, part.name));
+        self.own.begin(Place::of_state(part, state, place));
     }
 
     /// Extent to which the objects of a state that earlier walks have reached are in the kernel.

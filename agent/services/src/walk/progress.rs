@@ -109,7 +109,15 @@ impl Walk<'_> {
             (state.is_reached, state.failure, state.waits_for) = (false, None, None);
             (state.action, state.opaque, state.answer) = (action, "".into(), None);
         });
+        self.forget_seen(part, &state);
         Ok(true)
+    }
+
+    /// Forgets what `gone` has seen for a state that is left, and for those after it, which are not waited for any more.
+    fn forget_seen(&self, part: &Component, left: &str) {
+        let mut plan = self.own.plan();
+        let states = component_mut(&mut plan, part).into_iter().flat_map(|it| &mut it.states);
+        states.skip_while(|it| it.name != *left).for_each(|it| it.seen.clear());
     }
 
     /// The goal of a component that backs out, and its last reached state from the goal on.
