@@ -48,7 +48,7 @@ fn a_gate_opens_when_a_leaf_that_was_there_is_gone() {
 
 // proves sv.B20
 #[test]
-fn what_a_state_has_seen_survives_a_restart() {
+fn the_leaf_that_was_there_is_known_after_a_restart() {
     let there = settle(&set(&box_that(UP), ACME), &UP);
     let again = restarted(&there, &TYPES);
     assert_eq!(seen(&again), seen(&there));
