@@ -363,7 +363,7 @@ fn boot_text_negates_items() {
 
 /// What is in an entry that a boot text removes is hidden with it, and all of it is back once the text does not.
 #[test]
-fn what_was_in_a_removed_entry_comes_back_with_it() {
+fn the_content_of_a_removed_entry_comes_back_with_it() {
     let native = "native:/interfaces/interface[name=eth9]";
     let clients = [
         &format!("update {native}/ipv4/address[ip=10.0.0.1]/prefix-length 24")[..],
