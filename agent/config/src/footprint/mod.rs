@@ -78,7 +78,7 @@ pub struct Footprint {
     /// Service plans, by the names of their instances.
     plans: TouchedItems<ServiceTag>,
     growth: Growth,
-    /// The same of leaves of claims.
+    /// Growth of the number of leaves of claims, which a limit bounds.
     claim_growth: Growth,
 }
 

@@ -47,18 +47,18 @@ pub struct TypeExchange {
     /// SHA-256 of the archive in hexadecimal digits: part of the hash of a dry run.
     pub digest: SmolStr,
     pub mode: ExchangeMode,
-    /// What components that cannot stay have made is left to nobody, instead of refusing the exchange.
+    /// Components that cannot stay leave what they made to nobody, instead of refusing the exchange.
     pub is_forced: bool,
     /// Work that fails is a failed state: a dry run shows all of them, before each instance is walked alone.
     pub is_lenient: bool,
 }
 
-/// What becomes of the instances of a type whose package is exchanged.
+/// Treatment of the instances of a type whose package is exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExchangeMode {
     /// All are walked with the new version in the same change.
     Together,
-    /// They keep their version, until each is walked by a change of its own.
+    /// Instances keep their version, until each is walked by a change of its own.
     Each,
     /// The type goes. Instances refuse that unless it is forced, and go with it then.
     Remove,

@@ -75,8 +75,8 @@ impl HandlerCall {
     }
 }
 
-/// What an answer depended on: while it is the same, the claim of the state counts, and its handler is not asked, also
-/// after a restart.
+/// Input of an answer: while it is the same, the claim of the state counts, and its handler is not asked, also after a
+/// restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerInput {
     /// Digest of the input of the call.

@@ -68,7 +68,7 @@ pub struct StatePlan {
     pub action: Option<ActionPlan>,
     /// Values that its handler keeps with it: a JSON object, empty for none.
     pub opaque: Arc<str>,
-    /// What the answer depended on that its claim stems from, where a handler does its work.
+    /// Input of the answer that its claim stems from, where a handler does its work.
     pub answer: Option<AnswerInput>,
     /// Paths that `gone` asked for, and that were there since the state was first waited for.
     pub seen: BTreeSet<Arc<str>>,

@@ -361,7 +361,7 @@ fn boot_text_negates_items() {
     assert!(clash.to_string().contains("/system/config/hostname"), "{clash}");
 }
 
-/// What is in an entry that a boot text removes is hidden with it, and all of it is back once the text does not.
+/// The content of an entry that a boot text removes is hidden with it, and comes back whole once the text does not.
 #[test]
 fn the_content_of_a_removed_entry_comes_back_with_it() {
     let native = "native:/interfaces/interface[name=eth9]";

@@ -204,7 +204,7 @@ pub(super) fn any_request() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What a configuration can have beside the clients' requests.
+/// Parts of a configuration beside those that clients' requests make.
 #[derive(Clone, Debug)]
 pub(super) struct Start {
     /// Clients give users their secrets.
