@@ -235,7 +235,7 @@ impl ActionQueue {
         let waiting =
             waiting.filter_map(|((key, _), action)| Some((key.clone(), handled(key, action)?)));
         let core = &self.resources.core;
-        let changes = self.waits.update(&core.models().native, waiting.collect());
+        let changes = self.waits.update(&core.models().native, &waiting.collect());
         if !changes.is_empty() {
             core.show_state(changes).await;
         }

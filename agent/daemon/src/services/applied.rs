@@ -8,12 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::services::{Applied, Book, BoxState};
-use holdfast_config::{ClaimKey, Elem, InstancePath, Name, Path, ServiceTag, Value};
+use holdfast_config::{ClaimKey, InstancePath, Name, ServiceTag, Value};
 use holdfast_core::{CoreEvent, CoreHandle, Datastore, ObservedBox, ServiceState};
 use holdfast_scheduler::Key;
 use smol_str::SmolStr;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::task::AbortOnDropHandle;
+
+use super::object_index::ObjectIndex;
+use super::shown::leaf_of_state;
 
 /// Shows the leaves for as long as the handle is kept.
 pub(super) fn show(core: CoreHandle) -> AbortOnDropHandle<()> {
@@ -34,7 +37,7 @@ struct AppliedStates {
     book: Book,
     claims: BTreeMap<ClaimKey, ShownClaim>,
     /// Claims by the values of their objects.
-    by_key: BTreeMap<Key, BTreeSet<ClaimKey>>,
+    by_key: ObjectIndex<ClaimKey>,
     /// Claims to be looked at.
     dirty: BTreeSet<ClaimKey>,
 }
@@ -45,7 +48,7 @@ impl AppliedStates {
             core,
             book: Book::default(),
             claims: BTreeMap::new(),
-            by_key: BTreeMap::new(),
+            by_key: ObjectIndex::default(),
             dirty: BTreeSet::new(),
         }
     }
@@ -71,7 +74,7 @@ impl AppliedStates {
             self.dirty.extend(self.claims.keys().cloned());
             return;
         }
-        let claims = changed.iter().filter_map(|status| self.by_key.get(&status.key)).flatten();
+        let claims = changed.iter().flat_map(|status| self.by_key.holders(&status.key));
         self.dirty.extend(claims.cloned());
     }
 
@@ -102,9 +105,7 @@ impl AppliedStates {
         for (key, _) in configuration.layers().claims().of_instance(tag) {
             let Some(paths) = self.paths(key, observed) else { continue };
             let keys: BTreeSet<Key> = observed.keys(key).into_iter().collect();
-            for object in &keys {
-                self.by_key.entry(object.clone()).or_default().insert(key.clone());
-            }
+            keys.iter().for_each(|object| self.by_key.insert(object, key));
             let is_shown = paths.iter().any(|path| observed.shows(path));
             let values = match before.get_mut(key).filter(|_| is_shown) {
                 Some(earlier) => std::mem::take(&mut earlier.values),
@@ -126,14 +127,7 @@ impl AppliedStates {
         let mut taken = BTreeMap::new();
         for key in keys {
             let Some(claim) = self.claims.remove(&key) else { continue };
-            for object in &claim.keys {
-                if let Some(claims) = self.by_key.get_mut(object) {
-                    claims.remove(&key);
-                    if claims.is_empty() {
-                        self.by_key.remove(object);
-                    }
-                }
-            }
+            claim.keys.iter().for_each(|object| self.by_key.remove(object, &key));
             taken.insert(key, claim);
         }
         taken
@@ -143,18 +137,9 @@ impl AppliedStates {
     fn paths(&self, key: &ClaimKey, observed: &ObservedBox) -> Option<[InstancePath; 2]> {
         let [component_type, name] = &key.component;
         self.book.get(&key.tag)?.component(component_type, name)?.state(&key.state)?;
-        let state = [
-            Elem::new("service-state"),
-            Elem::new("plan").key("service", key.tag.to_string()),
-            Elem::new("component").key("type", &**component_type).key("name", &**name),
-            Elem::new("state").key("name", &*key.state),
-        ];
         let native = &observed.configuration().models().native;
-        let path = |leaf: &str| {
-            let elems = state.iter().cloned().chain([Elem::new(leaf)]).collect();
-            native.resolve_write(&Path { elems }).ok()
-        };
-        Some([path("apply")?, path("apply-detail")?])
+        let leaf = |name| leaf_of_state(native, key, name);
+        Some([leaf("apply")?, leaf("apply-detail")?])
     }
 
     /// Leaves of a claim that differ from those that are shown. While an operation on an object is under way there are

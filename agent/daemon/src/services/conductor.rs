@@ -40,6 +40,7 @@ use tracing::{error, warn};
 
 use super::handlers::Handlers;
 use super::hold_back::HoldBack;
+use super::object_index::ObjectIndex;
 use super::waits::ShownWaits;
 use crate::process::own_caller;
 
@@ -121,7 +122,7 @@ struct Conductor {
     /// Instances whose waits may differ from what is shown.
     unshown: BTreeSet<ServiceTag>,
     /// Instances by the keys of the objects of their claims.
-    objects: BTreeMap<Key, BTreeSet<ServiceTag>>,
+    objects: ObjectIndex<ServiceTag>,
     keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
     /// Instances to be tried.
     dirty: BTreeSet<ServiceTag>,
@@ -153,7 +154,7 @@ impl Conductor {
             watches: Watches::default(),
             waits: ShownWaits::default(),
             unshown: BTreeSet::new(),
-            objects: BTreeMap::new(),
+            objects: ObjectIndex::default(),
             keys: BTreeMap::new(),
             dirty: BTreeSet::new(),
             refused: BTreeMap::new(),
@@ -209,7 +210,7 @@ impl Conductor {
             self.dirty.extend(self.keys.keys().cloned());
             return;
         }
-        let tags = changed.iter().filter_map(|status| self.objects.get(&status.key)).flatten();
+        let tags = changed.iter().flat_map(|status| self.objects.holders(&status.key));
         self.dirty.extend(tags.cloned());
     }
 
@@ -291,19 +292,12 @@ impl Conductor {
         let mut gone = BTreeSet::new();
         for tag in tags {
             for key in self.keys.remove(&tag).into_iter().flatten() {
-                if let Some(others) = self.objects.get_mut(&key) {
-                    others.remove(&tag);
-                    if others.is_empty() {
-                        self.objects.remove(&key);
-                    }
-                }
+                self.objects.remove(&key, &tag);
             }
             let configuration = self.view.configuration();
             let claims = configuration.layers().claims().of_instance(&tag).map(|(key, _)| key);
             let keys: BTreeSet<Key> = claims.flat_map(|it| self.view.state.keys(it)).collect();
-            for key in &keys {
-                self.objects.entry(key.clone()).or_default().insert(tag.clone());
-            }
+            keys.iter().for_each(|key| self.objects.insert(key, &tag));
             if self.view.book().get(&tag).is_none() {
                 self.held_back.forget(&tag);
                 gone.insert(tag.clone());

@@ -12,10 +12,12 @@ pub mod handlers;
 mod hold_back;
 mod installer;
 mod lenient_walk;
+mod object_index;
 mod offered;
 mod operations;
 mod queue_operations;
 mod rendering;
+mod shown;
 mod shown_types;
 mod stored;
 #[cfg(test)]

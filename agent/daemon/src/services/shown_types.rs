@@ -1,20 +1,16 @@
 //! Types of services as state: `/service-state/type`.
 
-use std::collections::BTreeMap;
-
 use holdfast_config::services::{CallPhase, CallPlace};
-use holdfast_config::{ClaimKey, Elem, InstancePath, Models, Name, Path, ServiceTag, Value};
-use holdfast_core::{CoreHandle, Datastore, ServiceState};
+use holdfast_config::{ClaimKey, Elem, Models, Name, Path, ServiceTag, Value};
+use holdfast_core::{CoreHandle, Datastore};
 use holdfast_services::{PackageVersion, ServiceTypes};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::handlers::Handlers;
+use super::shown::{Leaves, difference};
 use super::{digest_text, rendering, stored};
-
-/// State leaves by their paths.
-type Leaves = BTreeMap<InstancePath, Value>;
 
 /// Shows the types for as long as the handle is kept.
 pub(super) fn show(
@@ -31,10 +27,7 @@ async fn run(core: CoreHandle, handlers: Handlers, mut types_rx: watch::Receiver
         served_rx.mark_unchanged();
         let types = types_rx.borrow_and_update().clone();
         let leaves = leaves(&core.models(), &types, &handlers);
-        let gone = shown.keys().filter(|path| !leaves.contains_key(*path));
-        let mut changes: ServiceState = gone.map(|path| (path.clone(), None)).collect();
-        let differing = leaves.iter().filter(|(path, value)| shown.get(*path) != Some(value));
-        changes.extend(differing.map(|(path, value)| (path.clone(), Some(value.clone()))));
+        let changes = difference(&shown, &leaves);
         shown = leaves;
         if !changes.is_empty() {
             core.show_state(changes).await;

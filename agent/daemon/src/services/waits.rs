@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::services::Read;
-use holdfast_config::{Elem, InstancePath, Models, Name, Path, ServiceTag, Value};
+use holdfast_config::{Elem, Models, Name, Path, ServiceTag, Value};
 use holdfast_core::ServiceState;
 use holdfast_services::Watches;
 use holdfast_services::watch::Wait;
 use smol_str::SmolStr;
 
-/// State leaves by their paths.
-type Leaves = BTreeMap<InstancePath, Value>;
+use super::shown::{Leaves, difference};
 
 /// The waits that are shown.
 #[derive(Debug, Default)]
@@ -28,11 +27,7 @@ impl ShownWaits {
         for tag in tags {
             let leaves = leaves(models, watches, &tag);
             let before = self.0.remove(&tag).unwrap_or_default();
-            let gone = before.keys().filter(|path| !leaves.contains_key(*path));
-            changes.extend(gone.map(|path| (path.clone(), None)));
-            let differs = |(path, value): &(&InstancePath, &Value)| before.get(path) != Some(value);
-            let differing = leaves.iter().filter(differs);
-            changes.extend(differing.map(|(path, value)| (path.clone(), Some(value.clone()))));
+            changes.extend(difference(&before, &leaves));
             if !leaves.is_empty() {
                 self.0.insert(tag, leaves);
             }
