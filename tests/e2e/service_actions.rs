@@ -1,20 +1,16 @@
 //! Actions of handlers: carried out once, whoever is killed meanwhile, and the guest of `packaging/services`.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::from_handler::Message as Said;
 use holdfast_proto::holdfast::services::to_handler::Message as Heard;
-use holdfast_tests::agent::AgentProcess;
-use holdfast_tests::clients::Gnmic;
 use holdfast_tests::eventually::eventually;
-use holdfast_tests::handler::{HandlerProcess, RawHandler};
+use holdfast_tests::handler::{HandlerProcess, RawHandler, ServedBox};
 use holdfast_tests::monitor::Monitor;
 use holdfast_tests::netns::Netns;
 use holdfast_tests::services::{no_plans, operate, packed, plans_with, port_package, update};
-use tempfile::TempDir;
 
 const ACME: &str = "holdfast_native:/services/sized-port[name=acme]";
 const PARAMS: &str = r#"{"bridge": "br0", "port": "eth1"}"#;
@@ -40,53 +36,27 @@ type = "port"
 create = { type = "port", name = "params.port" }
 "#;
 
-/// An agent with a socket for handlers, and a package.
-struct ServedBox {
-    net: Netns,
-    agent: AgentProcess,
-    gnmic: Gnmic,
-    socket: PathBuf,
-    /// Folder that outlasts the handler.
-    folder: TempDir,
-    _packages: TempDir,
+/// A box with a port, and the type of the outline.
+async fn with_port() -> ServedBox {
+    ServedBox::start(Netns::enter().with_veth("eth1", "peer1"), port_package(OUTLINE)).await
 }
 
-impl ServedBox {
-    async fn start(net: Netns, packages: TempDir) -> Self {
-        let folder = TempDir::new().unwrap();
-        let socket = folder.path().join("services.sock");
-        let options = [
-            "--services",
-            packages.path().to_str().unwrap(),
-            "--service-socket",
-            socket.to_str().unwrap(),
-        ];
-        let agent = AgentProcess::start_with(&net, &options).await;
-        let gnmic = Gnmic::for_admin(&agent);
-        Self { net, agent, gnmic, socket, folder, _packages: packages }
-    }
+async fn sized(on: &ServedBox) {
+    eventually("the port is sized", || on.net.link("eth1").mtu == 1400).await;
+}
 
-    async fn with_port() -> Self {
-        Self::start(Netns::enter().with_veth("eth1", "peer1"), port_package(OUTLINE)).await
-    }
-
-    async fn sized(&self) {
-        eventually("the port is sized", || self.net.link("eth1").mtu == 1400).await;
-    }
-
-    /// Attaches a handler, once the agent knows that the one before it is gone.
-    async fn attach(&self) -> RawHandler {
-        for _ in 0..100 {
-            let actions = vec!["prepare".to_owned()];
-            let served = wire::ServedType { actions, ..wire::ServedType::default() };
-            match RawHandler::attach_for(&self.socket, served).await {
-                Ok(handler) => return handler,
-                Err(status) => assert_eq!(status.code(), tonic::Code::AlreadyExists, "{status}"),
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+/// Attaches a handler, once the agent knows that the one before it is gone.
+async fn attach(on: &ServedBox) -> RawHandler {
+    for _ in 0..100 {
+        let actions = vec!["prepare".to_owned()];
+        let served = wire::ServedType { actions, ..wire::ServedType::default() };
+        match RawHandler::attach_for(&on.socket, served).await {
+            Ok(handler) => return handler,
+            Err(status) => assert_eq!(status.code(), tonic::Code::AlreadyExists, "{status}"),
         }
-        panic!("the handler before is not gone")
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    panic!("the handler before is not gone")
 }
 
 /// The next action or query: its identifier, and whether it is a query.
@@ -125,7 +95,7 @@ fn status(id: u64, progress: wire::ActionProgress) -> Said {
 #[tokio::test]
 async fn handlers_in_python_and_go_carry_actions_out() {
     for is_go in [false, true] {
-        let on = ServedBox::with_port().await;
+        let on = with_port().await;
         // Nobody waits for the handler but the action.
         update(&on.gnmic, ACME, PARAMS).await;
         assert_eq!(on.net.link("eth1").master.as_deref(), Some("br0"));
@@ -137,7 +107,7 @@ async fn handlers_in_python_and_go_carry_actions_out() {
             true => HandlerProcess::go(&on.socket, &variables).await,
             false => HandlerProcess::python(&on.socket, &variables).await,
         };
-        on.sized().await;
+        sized(&on).await;
         plans_with(&on.gnmic, &["create-reached"]).await;
     }
 }
@@ -145,8 +115,8 @@ async fn handlers_in_python_and_go_carry_actions_out() {
 // proves sv.B70, sv.A44, sv.B43
 #[tokio::test]
 async fn a_handler_that_is_lost_before_the_result_is_asked_by_id() {
-    let on = ServedBox::with_port().await;
-    let mut handler = on.attach().await;
+    let on = with_port().await;
+    let mut handler = attach(&on).await;
     update(&on.gnmic, ACME, PARAMS).await;
     let (id, is_query) = asked(&mut handler).await;
     assert!(!is_query);
@@ -154,14 +124,14 @@ async fn a_handler_that_is_lost_before_the_result_is_asked_by_id() {
     drop(handler);
 
     // It never saw the call: it comes again, with the same identifier.
-    let mut handler = on.attach().await;
+    let mut handler = attach(&on).await;
     assert_eq!(asked(&mut handler).await, (id, true));
     handler.say(status(id, wire::ActionProgress::NeverSeen)).await;
     assert_eq!(asked(&mut handler).await, (id, false));
     drop(handler);
 
     // It is under way, and is waited for. The query comes before the end of what waits for the handler.
-    let mut handler = on.attach().await;
+    let mut handler = attach(&on).await;
     let first = |it: &Heard| match it {
         Heard::QueryAction(_) => Some(true),
         Heard::Synced(_) => Some(false),
@@ -174,7 +144,7 @@ async fn a_handler_that_is_lost_before_the_result_is_asked_by_id() {
     assert!(code == 5 && text.contains(&(id + 1).to_string()), "{code} {text}");
     assert_eq!(on.net.link("eth1").mtu, 1500);
     handler.say(result(id)).await;
-    on.sized().await;
+    sized(&on).await;
     handler.say(result(id)).await;
     assert_eq!(handler.refusal().await.0, 5, "a result counts once");
 }
@@ -183,14 +153,14 @@ async fn a_handler_that_is_lost_before_the_result_is_asked_by_id() {
 #[tokio::test]
 async fn an_agent_that_is_killed_during_an_action_asks_its_handler() {
     for progress in [wire::ActionProgress::Ended, wire::ActionProgress::Unknown] {
-        let mut on = ServedBox::with_port().await;
-        let mut handler = on.attach().await;
+        let mut on = with_port().await;
+        let mut handler = attach(&on).await;
         update(&on.gnmic, ACME, PARAMS).await;
         let (id, _) = asked(&mut handler).await;
         handler.say(accepted(id)).await;
         on.agent.kill();
         on.agent.restart().await;
-        let mut handler = on.attach().await;
+        let mut handler = attach(&on).await;
         assert_eq!(asked(&mut handler).await, (id, true), "the call is not made again");
         handler.say(status(id, progress)).await;
         if progress == wire::ActionProgress::Unknown {
@@ -200,7 +170,7 @@ async fn an_agent_that_is_killed_during_an_action_asks_its_handler() {
             plans_with(&on.gnmic, &["in-doubt"]).await;
             operate(&on.agent, &["resolve", &id.to_string(), "done"]).unwrap();
         }
-        on.sized().await;
+        sized(&on).await;
     }
 }
 

@@ -1,14 +1,12 @@
 //! Handlers of services: processes that do the work of states, from gnmic to the kernel.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::from_handler::Message as Said;
-use holdfast_tests::agent::AgentProcess;
 use holdfast_tests::clients::Gnmic;
 use holdfast_tests::eventually::eventually;
-use holdfast_tests::handler::{HandlerProcess, RawHandler};
+use holdfast_tests::handler::{HandlerProcess, RawHandler, ServedBox};
 use holdfast_tests::netns::Netns;
 use holdfast_tests::services::{no_plans, operate, plans_with, port_package, set, update};
 use tempfile::TempDir;
@@ -37,54 +35,33 @@ type = "port"
 create = { type = "port", name = "params.port" }
 "#;
 
-/// An agent with a socket for handlers.
-struct ServedBox {
-    net: Netns,
-    agent: AgentProcess,
-    gnmic: Gnmic,
-    socket: PathBuf,
-    _folders: [TempDir; 2],
+/// A box with two ports, and a type of this outline.
+async fn served(outline: &str) -> ServedBox {
+    let net = Netns::enter().with_veth("eth1", "peer1").with_veth("eth2", "peer2");
+    let outline = outline.replace("MISSING", "fail").replace("USER", "root").replace("DELETE", "");
+    ServedBox::start(net, port_package(&outline)).await
 }
 
-impl ServedBox {
-    async fn start(outline: &str) -> Self {
-        let net = Netns::enter().with_veth("eth1", "peer1").with_veth("eth2", "peer2");
-        let outline =
-            outline.replace("MISSING", "fail").replace("USER", "root").replace("DELETE", "");
-        let (packages, folder) = (port_package(&outline), TempDir::new().unwrap());
-        let socket = folder.path().join("services.sock");
-        let options = [
-            "--services",
-            packages.path().to_str().unwrap(),
-            "--service-socket",
-            socket.to_str().unwrap(),
-        ];
-        let agent = AgentProcess::start_with(&net, &options).await;
-        let gnmic = Gnmic::for_admin(&agent);
-        Self { net, agent, gnmic, socket, _folders: [packages, folder] }
-    }
+fn master(on: &ServedBox) -> Option<String> {
+    let found = on.net.ip_json("link show dev eth1");
+    found[0]["master"].as_str().map(str::to_owned)
+}
 
-    fn master(&self) -> Option<String> {
-        let found = self.net.ip_json("link show dev eth1");
-        found[0]["master"].as_str().map(str::to_owned)
-    }
-
-    /// Waits until the port is on the bridge.
-    async fn attached(&self) {
-        eventually("the port is on the bridge", || self.master().as_deref() == Some("br0")).await;
-    }
+/// Waits until the port is on the bridge.
+async fn attached(on: &ServedBox) {
+    eventually("the port is on the bridge", || master(on).as_deref() == Some("br0")).await;
 }
 
 // proves sv.A9, sv.A10, sv.A12, sv.A16, sv.A20, sv.B43
 #[tokio::test]
 async fn a_handler_in_python_makes_what_an_instance_asks_for() {
-    let on = ServedBox::start(OUTLINE).await;
+    let on = served(OUTLINE).await;
     let refused = on.gnmic.refused(&set(ACME, PARAMS)).await;
     assert!(refused.contains("Unavailable") && refused.contains("no handler"), "{refused}");
 
     let mut handler = HandlerProcess::python(&on.socket, &[("READ", "1")]).await;
     update(&on.gnmic, ACME, PARAMS).await;
-    assert_eq!(on.master().as_deref(), Some("br0"));
+    assert_eq!(master(&on).as_deref(), Some("br0"));
     let work = handler.heard("services_commit").await;
     for part in ["sized-port[name=\\'acme\\']", "component_type: \"port\"", "state: \"attached\""] {
         assert!(work.contains(part), "`{part}` is not in {work}");
@@ -97,20 +74,20 @@ async fn a_handler_in_python_makes_what_an_instance_asks_for() {
     let refused = on.gnmic.refused(&set(ACME, REFUSED)).await;
     let text = "failed in sized-port-handler: no bridge is called refused";
     assert!(refused.contains("Aborted") && refused.contains(text), "{refused}");
-    assert_eq!(on.master().as_deref(), Some("br0"), "nothing of the refused Set stays");
+    assert_eq!(master(&on).as_deref(), Some("br0"), "nothing of the refused Set stays");
     plans_with(&on.gnmic, &["sized-port[name='acme']", "reached"]).await;
 
     // What a handler has made stays without it, and goes with its instance.
     handler.kill().await;
     on.gnmic.run(&["set", "--delete", ACME]).await;
-    assert_eq!(on.master(), None);
+    assert_eq!(master(&on), None);
     assert!(on.net.find_link("br0").is_none());
 }
 
 // proves sv.J20
 #[tokio::test]
 async fn a_start_asks_no_handler_for_what_is_as_it_was() {
-    let mut on = ServedBox::start(OUTLINE).await;
+    let mut on = served(OUTLINE).await;
     let mut handler = HandlerProcess::python(&on.socket, &[]).await;
     update(&on.gnmic, ACME, PARAMS).await;
     handler.heard("closed").await;
@@ -122,21 +99,21 @@ async fn a_start_asks_no_handler_for_what_is_as_it_was() {
     update(&gnmic, ACME, r#"{"bridge": "br7"}"#).await;
     let work = again.heard("services_commit").await;
     assert!(work.contains("br7"), "{work}");
-    assert_eq!(on.master().as_deref(), Some("br7"));
+    assert_eq!(master(&on).as_deref(), Some("br7"));
 }
 
 #[tokio::test]
 async fn a_handler_in_go_makes_what_an_instance_asks_for() {
-    let on = ServedBox::start(OUTLINE).await;
+    let on = served(OUTLINE).await;
     let _handler = HandlerProcess::go(&on.socket, &[]).await;
     update(&on.gnmic, ACME, PARAMS).await;
-    assert_eq!(on.master().as_deref(), Some("br0"));
+    assert_eq!(master(&on).as_deref(), Some("br0"));
 }
 
 #[tokio::test]
 async fn a_handler_may_keep_a_state_that_is_to_be_left() {
     let outline = OUTLINE.replace("DELETE", r#"delete = { work = "handler" }"#);
-    let on = ServedBox::start(&outline).await;
+    let on = served(&outline).await;
     let folder = TempDir::new().unwrap();
     let in_use = folder.path().join("in-use");
     std::fs::write(&in_use, "").unwrap();
@@ -152,13 +129,13 @@ async fn a_handler_may_keep_a_state_that_is_to_be_left() {
     operate(&on.agent, &["redeploy", "sized-port[name='acme']"]).unwrap();
     handler.heard("closed").await;
     no_plans(&on.gnmic).await;
-    assert_eq!(on.master(), None);
+    assert_eq!(master(&on), None);
 }
 
 // proves sv.A22, sv.A44
 #[tokio::test]
 async fn a_handler_that_is_killed_during_a_set_refuses_it_at_once_and_others_go_on() {
-    let on = ServedBox::start(OUTLINE).await;
+    let on = served(OUTLINE).await;
     let mut handler = HandlerProcess::python(&on.socket, &[("THINK", "60")]).await;
     let request = set(ACME, PARAMS);
     let thinking = on.gnmic.refused(&request);
@@ -180,7 +157,7 @@ async fn a_handler_that_is_killed_during_a_set_refuses_it_at_once_and_others_go_
     let refused = thinking.await;
     assert!(refused.contains("Unavailable") && refused.contains("handler lost"), "{refused}");
     assert!(killed.elapsed() < Duration::from_secs(10), "it need not wait for a deadline");
-    assert_eq!(on.master(), None);
+    assert_eq!(master(&on), None);
     let config = ["-e", "json_ietf", "get", "--type", "config", "--path", "holdfast_native:/"];
     let config = on.gnmic.json(&config).await.to_string();
     assert!(!config.contains("acme"), "{config}");
@@ -189,7 +166,7 @@ async fn a_handler_that_is_killed_during_a_set_refuses_it_at_once_and_others_go_
 // proves sv.A21
 #[tokio::test]
 async fn a_handler_has_no_more_time_than_the_client_waits() {
-    let on = ServedBox::start(OUTLINE).await;
+    let on = served(OUTLINE).await;
     let mut handler = HandlerProcess::python(&on.socket, &[("THINK", "60")]).await;
     // The first request checks the password, which takes its time.
     let request = [&["--timeout", "8s"][..], &set(ACME, PARAMS)].concat();
@@ -199,12 +176,12 @@ async fn a_handler_has_no_more_time_than_the_client_waits() {
         "{refused}"
     );
     handler.heard("abort").await;
-    assert_eq!(on.master(), None);
+    assert_eq!(master(&on), None);
 }
 
 #[tokio::test]
 async fn a_handler_is_asked_again_when_what_it_has_read_has_changed_meanwhile() {
-    let on = ServedBox::start(OUTLINE).await;
+    let on = served(OUTLINE).await;
     let variables = [("THINK", "2"), ("READ", "1")];
     let mut handler = HandlerProcess::python(&on.socket, &variables).await;
     let status = || on.net.ip_json("link show dev eth1")[0]["operstate"].clone();
@@ -221,23 +198,23 @@ async fn a_handler_is_asked_again_when_what_it_has_read_has_changed_meanwhile() 
     on.net.ip("link set peer1 down");
     // The first question was asked before its answer was read.
     tokio::join!(made, handler.heard("services_commit"));
-    assert_eq!(on.master().as_deref(), Some("br0"));
+    assert_eq!(master(&on).as_deref(), Some("br0"));
 }
 
 #[tokio::test]
 async fn an_instance_of_a_type_that_defers_waits_for_its_handler() {
-    let on = ServedBox::start(&OUTLINE.replace("MISSING", "defer")).await;
+    let on = served(&OUTLINE.replace("MISSING", "defer")).await;
     update(&on.gnmic, ACME, PARAMS).await;
-    assert_eq!(on.master(), None);
+    assert_eq!(master(&on), None);
     plans_with(&on.gnmic, &["\"waits-for\":\"a handler of sized-port\""]).await;
     let _handler = HandlerProcess::python(&on.socket, &[]).await;
-    on.attached().await;
+    attached(&on).await;
 }
 
 // proves sv.A11, sv.A18, sv.A19, sv.A24, sv.A30, sv.A41
 #[tokio::test]
 async fn a_handler_that_breaks_the_rules_of_the_stream_is_told_so() {
-    let on = ServedBox::start(OUTLINE).await;
+    let on = served(OUTLINE).await;
     let mut handler = RawHandler::attach(&on.socket).await.unwrap();
     let second = RawHandler::attach(&on.socket).await.unwrap_err();
     assert_eq!(second.code(), tonic::Code::AlreadyExists, "{second}");
@@ -293,7 +270,7 @@ async fn a_handler_that_breaks_the_rules_of_the_stream_is_told_so() {
 
 #[tokio::test]
 async fn only_the_user_of_the_outline_may_serve_a_type() {
-    let on = ServedBox::start(&OUTLINE.replace("USER", "nobody")).await;
+    let on = served(&OUTLINE.replace("USER", "nobody")).await;
     let refused = RawHandler::attach(&on.socket).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{refused}");
     assert!(on.agent.log().contains("listening"));

@@ -7,6 +7,7 @@ use holdfast_proto::holdfast::services as wire;
 use holdfast_proto::holdfast::services::from_handler::Message as Said;
 use holdfast_proto::holdfast::services::handler_client::HandlerClient;
 use holdfast_proto::holdfast::services::to_handler::Message as Heard;
+use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::mpsc;
@@ -15,8 +16,10 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-use crate::clients::client;
+use crate::agent::AgentProcess;
+use crate::clients::{Gnmic, client};
 use crate::eventually::WAIT_LIMIT;
+use crate::netns::Netns;
 
 /// Messages that a test may say before the agent reads them.
 const OUTBOX_DEPTH: usize = 16;
@@ -206,5 +209,34 @@ impl RawHandler {
             _ => None,
         };
         self.next(refusal).await
+    }
+}
+
+/// A box whose agent has a socket for handlers, and packages of services.
+#[derive(Debug)]
+pub struct ServedBox {
+    pub net: Netns,
+    pub agent: AgentProcess,
+    pub gnmic: Gnmic,
+    pub socket: PathBuf,
+    /// Folder that outlasts handlers.
+    pub folder: TempDir,
+    _packages: TempDir,
+}
+
+impl ServedBox {
+    /// Starts the agent with the packages of a folder.
+    ///
+    /// # Panics
+    /// When it does not get ready.
+    pub async fn start(net: Netns, packages: TempDir) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let socket = folder.path().join("services.sock");
+        let text = |path: &Path| path.display().to_string();
+        let (services, path) = (text(packages.path()), text(&socket));
+        let options = ["--services", &services, "--service-socket", &path];
+        let agent = AgentProcess::start_with(&net, &options).await;
+        let gnmic = Gnmic::for_admin(&agent);
+        Self { net, agent, gnmic, socket, folder, _packages: packages }
     }
 }
