@@ -95,6 +95,41 @@ async fn a_probe_that_a_restart_cuts_off_is_repeated_because_that_does_no_harm()
     eventually("the far end has answered", || has_route(&net)).await;
 }
 
+// proves sv.A38
+#[tokio::test]
+async fn nothing_of_a_type_moves_while_it_is_switched_off() {
+    const SWITCH: &str = "holdfast_native:/service-settings/type[name=uplink]";
+    const WAITS: &str = "its type to be switched on";
+    let (net, far, packages) = (Netns::enter(), Netns::detached(), packed("uplink"));
+    let (mut agent, gnmic) = with_uplinks(&net, &far, &packages).await;
+    update(&gnmic, NORTH, PARAMETERS).await;
+    answer_with(&gnmic, &QUEUE, &["status\":\"failed\"", "attempts\":\"1\""]).await;
+    update(&gnmic, SWITCH, r#"{"enabled": false}"#).await;
+    plans_with(&gnmic, &[WAITS]).await;
+    let has_address = || net.ip("address show dev eth9").contains("192.0.2.0/31");
+    assert!(has_address(), "what was made stays");
+
+    far.ip("address add 192.0.2.1/31 dev peer9");
+    let queued = operate(&agent, &["reschedule", &call_id(&gnmic).await]).unwrap();
+    assert!(queued.contains("queued, attempts 1"), "{queued}");
+    let south = NORTH.replace("north", "south");
+    update(&gnmic, &south, &PARAMETERS.replace("192.0.2.0/31", "203.0.113.0/31")).await;
+    let refused = operate(&agent, &["redeploy", "uplink[name='north']"]).unwrap_err();
+    assert!(refused.contains("`uplink[name='north']`: its type is switched off"), "{refused}");
+    operate(&agent, &["redeploy"]).unwrap();
+    agent.kill();
+    agent.restart().await;
+    let gnmic = Gnmic::for_admin(&agent);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    answer_with(&gnmic, &QUEUE, &["status\":\"queued\"", "attempts\":\"1\""]).await;
+    assert!(has_address() && !has_route(&net));
+    assert!(!net.ip("address show dev eth9").contains("203.0.113.0"));
+
+    gnmic.run(&["set", "--delete", &south]).await;
+    gnmic.run(&["set", "--delete", &format!("{SWITCH}/enabled")]).await;
+    eventually("the far end has answered", || has_route(&net)).await;
+}
+
 // proves sv.B76
 #[tokio::test]
 async fn actions_wait_until_a_commit_is_confirmed_and_say_so() {

@@ -258,6 +258,11 @@ impl Configuration {
         services.map(|it| it.changed(&none, &self.ground())).unwrap_or_default()
     }
 
+    /// False for a type of services that is switched off.
+    pub fn is_switched_on(&self, service: &str) -> bool {
+        Ground(self.ground.clone()).is_switched_on(&self.models, service)
+    }
+
     /// The union of everything but services.
     pub fn ground(&self) -> Ground {
         Ground(self.ground.clone())

@@ -1,7 +1,8 @@
 //! The types of services of a box, and the instances of each that a change has walked.
 //!
 //! ```text
-//! /services/TYPE[KEY] differs in the ground, or is due
+//! /services/TYPE[KEY] differs in the ground, its type is switched on or off, or it is due
+//!    | its type is switched off   -> what was made stays
 //!    | gone, or `deploy` is false -> it backs out; a delete gate that is closed keeps a zombie
 //!    | checked                    -> walked
 //!    ` something fails            -> a failure, or where nothing may be refused, a failed state
@@ -160,8 +161,16 @@ impl Services for ServiceTypes {
 
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag> {
         let changed = |it: &ServiceType| {
-            let keys = it.differing(old, new).into_iter().map(|(keys, ..)| keys);
-            keys.map(|keys| it.newest.package.tag(&key_text(&keys))).collect::<Vec<_>>()
+            let of_keys = |keys: &Keys| it.newest.package.tag(&key_text(keys));
+            let differing = it.differing(old, new);
+            let mut tags: Vec<_> = differing.iter().map(|(keys, ..)| of_keys(keys)).collect();
+            if it.is_switched_on(old) != it.is_switched_on(new) {
+                let all = it.instances(new).into_iter().flat_map(List::iter);
+                tags.extend(all.map(|(keys, _)| of_keys(keys)));
+                tags.sort();
+                tags.dedup();
+            }
+            tags
         };
         self.types.iter().flat_map(changed).collect()
     }
@@ -282,7 +291,12 @@ impl ServiceType {
     /// Walks the instances of the type that differ, and those that are due.
     fn walk(&self, (request, calls): Change<'_>, outcome: &mut WalkOutcome) {
         let mut instances = self.differing(request.old, request.new);
-        for tag in &request.surroundings.due {
+        let is_switched_on = self.is_switched_on(request.new);
+        let mut due = request.surroundings.due.clone();
+        if is_switched_on != self.is_switched_on(request.old) {
+            due.extend(self.tags(request));
+        }
+        for tag in &due {
             let Some(path) = self.path_of(tag) else { continue };
             let keys = path.0.last().and_then(|step| step.keys.clone()).unwrap_or_default();
             if instances.iter().all(|(other, ..)| *other != keys) {
@@ -300,6 +314,7 @@ impl ServiceType {
                 calls,
                 tag: &tag,
                 path: self.instance_path(&keys),
+                is_switched_on,
             };
             match walk.walk(old.as_ref(), new.as_ref()) {
                 Ok(mut walked) => {
@@ -327,6 +342,18 @@ impl ServiceType {
         // Other memory may have the same content.
         let differing = differences.filter(|it| it.old.is_none() || it.old != it.new);
         differing.map(|it| (it.keys.clone(), it.old.cloned(), it.new.cloned())).collect()
+    }
+
+    fn is_switched_on(&self, ground: &Ground) -> bool {
+        ground.is_switched_on(&self.newest.package.list.models, self.name())
+    }
+
+    /// All instances, and those that back out.
+    fn tags(&self, request: &WalkRequest<'_>) -> BTreeSet<ServiceTag> {
+        let of_plans = request.book.of_type(self.name()).map(|(tag, _)| tag.clone());
+        let instances = self.instances(request.new).into_iter().flat_map(List::iter);
+        let instances = instances.map(|(keys, _)| self.newest.package.tag(&key_text(keys)));
+        of_plans.chain(instances).collect()
     }
 
     /// Path of an instance of this type.
@@ -357,7 +384,8 @@ impl ServiceType {
         let path = self.path_of(tag)?;
         let entry = self.instance(request.new, path.0.last()?.keys.as_ref()?)?;
         let version = self.version_of(tag, request);
-        let walk = InstanceWalk { of: self, version, request, calls, tag, path };
+        let is_switched_on = self.is_switched_on(request.new);
+        let walk = InstanceWalk { of: self, version, request, calls, tag, path, is_switched_on };
         walk.judge_ready(&entry)
     }
 

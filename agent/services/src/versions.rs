@@ -67,6 +67,8 @@ pub(crate) struct InstanceWalk<'a> {
     pub(crate) calls: &'a CallIds,
     pub(crate) tag: &'a ServiceTag,
     pub(crate) path: InstancePath,
+    /// False while the type is switched off: what was made stays as it is.
+    pub(crate) is_switched_on: bool,
 }
 
 impl InstanceWalk<'_> {
@@ -88,6 +90,9 @@ impl InstanceWalk<'_> {
             if let (Some(_), Some(plan), false) = (deployed, before, surroundings.is_lenient) {
                 return Err(in_the_way(self.tag, &self.path, plan));
             }
+            if !self.is_switched_on {
+                return self.keep(old, leaving);
+            }
             return self.leave(old, leaving);
         };
         let parameters = match self.parameters(entry) {
@@ -97,23 +102,30 @@ impl InstanceWalk<'_> {
             }
             Err(errors) => return Err(self.refused(&errors)),
         };
+        if !self.is_switched_on {
+            return self.rest(parameters, None);
+        }
         let package = &self.version.package;
         let is_stored_alone = package.outline.converge == Converge::After
             && !surroundings.is_lenient
             && !surroundings.due.contains(self.tag)
             && !comes_back;
         if is_stored_alone {
-            let new = || walk::stored_plan(package, surroundings.now_ns);
-            let plan = Some(before.cloned().unwrap_or_else(new));
+            let plan = Some(before.cloned().unwrap_or_else(|| self.stored_plan()));
             return Ok(WalkResult { plan, ..WalkResult::default() });
         }
         self.walked(parameters, None)
     }
 
+    /// The service plan of an instance that is not walked yet.
+    fn stored_plan(&self) -> ServicePlan {
+        walk::stored_plan(&self.version.package, self.request.surroundings.now_ns)
+    }
+
     /// The service plan with `ready` as the box has it now, if it differs.
     pub(crate) fn judge_ready(&self, entry: &Entry) -> Option<WalkResult> {
         let before = self.before()?;
-        if before.leaving.is_some() || before.failure.is_some() {
+        if !self.is_switched_on || before.leaving.is_some() || before.failure.is_some() {
             return None;
         }
         // What cannot be read or judged now is a matter of the walk that follows.
@@ -182,6 +194,48 @@ impl InstanceWalk<'_> {
         let claims = self.request.claims.of_instance(self.tag);
         let claims = claims.map(|(key, _)| (key.clone(), None)).collect();
         Ok(WalkResult { claims, ..WalkResult::default() })
+    }
+
+    /// Keeps what a deleted or un-deployed instance made, of a type that is switched off.
+    fn keep(
+        &self,
+        old: Option<&Entry>,
+        leaving: Option<Arc<str>>,
+    ) -> Result<WalkResult, WorkFailure> {
+        let Some(before) = self.before().filter(|it| it.has_begun()) else {
+            return Ok(WalkResult::default());
+        };
+        let view = self.request.old.config_view(Origin::Native).branch(&self.path);
+        let document = || self.of.newest.package.document_of(old?, view.map(|it| &**it));
+        let leaving = leaving.or_else(document);
+        let parameters = leaving.as_ref().map(|it| self.version.package.parameters(it.as_bytes()));
+        match parameters {
+            Some(Ok(parameters)) => self.rest(parameters, leaving),
+            // Nothing of it can be evaluated: it goes when the type is switched on.
+            Some(Err(_)) | None => {
+                let mut plan = ServicePlan { leaving, ..before.clone() };
+                walk::note_switch(&mut plan, false);
+                Ok(WalkResult { plan: Some(plan), ..WalkResult::default() })
+            }
+        }
+    }
+
+    /// The service plan of an instance whose type is switched off. Its claims stay.
+    fn rest(
+        &self,
+        parameters: Parameters,
+        leaving: Option<Arc<str>>,
+    ) -> Result<WalkResult, WorkFailure> {
+        let mut plan = match self.before() {
+            Some(_) => {
+                let instance = self.instance(parameters, leaving.clone());
+                walk::rest(&instance, self.request).map_err(|error| self.failed(&error))?
+            }
+            None => self.stored_plan(),
+        };
+        plan.leaving = leaving;
+        walk::note_switch(&mut plan, false);
+        Ok(WalkResult { plan: Some(plan), ..WalkResult::default() })
     }
 
     /// The plan as it was, with the reason for which the instance is not walked.

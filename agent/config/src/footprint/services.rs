@@ -10,7 +10,7 @@ use crate::configuration::Configuration;
 use crate::layer::Layers;
 use crate::models::Models;
 use crate::schema::Origin;
-use crate::services::{Book, LeafRead, Plane, Read};
+use crate::services::{Book, LeafRead, Plane, Read, switch_of};
 
 impl Footprint {
     /// Adds the instances that were walked for the candidate, and what they read. State is no configuration.
@@ -21,6 +21,9 @@ impl Footprint {
             // A type whose package is not loaded has no instances in the models.
             if let Ok(path) = models.native.resolve_write(&tag.path()) {
                 self.native.add(&path.0, Access::Read);
+            }
+            if let Some(switch) = switch_of(models, &tag.service) {
+                self.native.add(&switch.0, Access::Read);
             }
             for read in reads.keys() {
                 match read {

@@ -8,6 +8,7 @@ mod exchange;
 mod handlers;
 mod plan;
 mod record;
+mod switch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -27,6 +28,7 @@ pub use self::plan::{
     BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
 };
 pub use self::record::{ChangeAuthor, InstanceRecord, LOG_LINES, LogLine};
+pub(crate) use self::switch::path_of as switch_of;
 use smol_str::SmolStr;
 
 use crate::claims::{Claim, ClaimChange, ClaimKey, Claims, ServiceTag};
@@ -270,7 +272,7 @@ pub trait Services: Debug + Send + Sync {
     /// reads, no claims. A function of its arguments.
     fn judge_ready(&self, request: &WalkRequest<'_>) -> WalkOutcome;
 
-    /// Names of the instances that differ between two versions of the ground.
+    /// Names of the instances that differ between two versions of the ground, and of all of a type whose switch differs.
     fn changed(&self, old: &Ground, new: &Ground) -> Vec<ServiceTag>;
 
     /// The packages that the database has to keep, by the names of their rows: installed ones, and those that instances use.

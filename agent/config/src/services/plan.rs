@@ -137,6 +137,12 @@ impl ServicePlan {
         is_there && self.component(SELF, SELF).is_some_and(ComponentPlan::is_ready)
     }
 
+    /// True when some state is reached, or has asked for an action.
+    pub fn has_begun(&self) -> bool {
+        let mut states = self.components.iter().flat_map(|it| &it.states);
+        states.any(|state| state.is_reached || state.action.is_some())
+    }
+
     pub fn component(&self, component_type: &str, name: &str) -> Option<&ComponentPlan> {
         self.components.iter().find(|component| component.is(component_type, name))
     }

@@ -241,6 +241,14 @@ impl ActionQueue {
         }
     }
 
+    /// Types with open calls that are switched off: no action of theirs begins.
+    fn switched_off(&self) -> BTreeSet<SmolStr> {
+        let configuration = self.resources.core.configuration();
+        let types: BTreeSet<_> = self.open.keys().map(|(key, _)| &key.tag.service).collect();
+        let off = types.into_iter().filter(|it| !configuration.is_switched_on(it));
+        off.cloned().collect()
+    }
+
     /// Begins what can begin.
     fn dispatch(&mut self) {
         if self.retry_at.is_some() || self.open.is_empty() {
@@ -249,6 +257,7 @@ impl ActionQueue {
         let state = self.resources.core.observed_box();
         // Those that wait for a handler that was lost are no load.
         let idle = self.handlers.unattended();
+        let switched_off = self.switched_off();
         let mut busy = self.running.keys().filter(|(_, id)| !idle.contains(id)).count();
         for ((key, id), action) in &self.open {
             if busy >= AT_ONCE {
@@ -261,7 +270,12 @@ impl ActionQueue {
             let is_settled =
                 action.phase == ActionPhase::Delete || state.applied(key) == Applied::Done;
             let is_running = self.running.contains_key(&call);
-            if is_running || is_taken || !is_settled || self.lacks_handler(&call, action) {
+            if switched_off.contains(&key.tag.service)
+                || is_running
+                || is_taken
+                || !is_settled
+                || self.lacks_handler(&call, action)
+            {
                 continue;
             }
             let request = self.request(&call, action);

@@ -197,7 +197,7 @@ impl<C: Datastore> Operations<C> {
     pub async fn resurrect(&self, caller: &Caller, tag: &str) -> Result<Progress, OperationError> {
         let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
         let plan = plan_of(&configuration, &tag)?;
-        instance_path(&configuration, &tag)?;
+        walkable(&configuration, &tag)?;
         let Some(document) = plan.leaving.as_ref() else {
             let reason = format!("`{tag}` does not back out: there is nothing to bring back");
             return Err(OperationError::Precondition(reason));
@@ -238,7 +238,7 @@ impl<C: Datastore> Operations<C> {
         }
         let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
         let plan = plan_of(&configuration, &tag)?;
-        instance_path(&configuration, &tag)?;
+        walkable(&configuration, &tag)?;
         check_place(&tag, &plan, &place)?;
         let Place { component, state } = place;
         if component[0] == SELF && plan.components.len() > 1 {
@@ -317,6 +317,16 @@ pub(super) fn instance_path(
     })
 }
 
+/// Checks that an instance can be walked: its package is loaded, and its type is not switched off.
+fn walkable(configuration: &Configuration, tag: &ServiceTag) -> Result<(), OperationError> {
+    instance_path(configuration, tag)?;
+    if configuration.is_switched_on(&tag.service) {
+        return Ok(());
+    }
+    let reason = format!("`{tag}`: its type is switched off");
+    Err(OperationError::Precondition(reason))
+}
+
 /// The instances that a list of tags and types names; all that can be walked for an empty list.
 fn selected(
     configuration: &Configuration,
@@ -324,10 +334,7 @@ fn selected(
 ) -> Result<BTreeSet<ServiceTag>, OperationError> {
     let all = || configuration.layers().book.iter().map(|(tag, _)| tag);
     if services.is_empty() {
-        return Ok(all()
-            .filter(|tag| instance_path(configuration, tag).is_ok())
-            .cloned()
-            .collect());
+        return Ok(all().filter(|tag| walkable(configuration, tag).is_ok()).cloned().collect());
     }
     let mut found = BTreeSet::new();
     for name in services {
@@ -344,7 +351,7 @@ fn selected(
         }
         found.extend(of_type.cloned());
     }
-    found.iter().try_for_each(|tag| instance_path(configuration, tag).map(drop))?;
+    found.iter().try_for_each(|tag| walkable(configuration, tag))?;
     Ok(found)
 }
 

@@ -13,6 +13,7 @@ mod parameters;
 mod plans;
 mod ready;
 mod side_by_side;
+mod switch;
 mod trees;
 mod types;
 mod upgrade;

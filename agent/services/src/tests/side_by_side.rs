@@ -117,6 +117,9 @@ fn change() -> impl Strategy<Value = Change> {
         1 => port().prop_map(|port| format!("delete /interfaces/interface[name={port}]")),
         1 => Just("update /interfaces/interface[name=br0]/description \"text\"".to_owned()),
         1 => Just("delete /interfaces/interface[name=br0]".to_owned()),
+        1 => prop::bool::weighted(0.6).prop_map(|is_on| {
+            format!(r#"update /service-settings/type[name=access] {{"enabled":{is_on}}}"#)
+        }),
         1 => Just("update /system/hostname \"box\"".to_owned()),
     ];
     prop_oneof![
@@ -193,7 +196,8 @@ fn check_claims(it: &Configuration, why: &str) {
     let scratch = Configuration::new(Arc::clone(TYPES.models()), layers);
     assert_eq!(it.effective(), scratch.effective(), "{why}");
     assert_eq!(it.ground().effective(), scratch.ground().effective(), "{why}");
-    let deletes: String = NAMES.map(|name| format!("delete {name}\n")).concat();
+    let deletes = NAMES.map(|name| format!("delete {name}\n")).concat();
+    let deletes = format!("delete /service-settings\n{deletes}");
     let gone = see(it, UP).edit(&edit(&deletes)).unwrap();
     assert!(gone.layers().claims().is_empty(), "{why}");
     for origin in [Origin::OpenConfig, Origin::Native] {

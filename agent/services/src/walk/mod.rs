@@ -48,6 +48,9 @@ use crate::{Facts, Output};
 
 pub(crate) use self::actions::CallIds;
 
+/// Reason for which an instance waits whose type is switched off.
+const SWITCHED_OFF: &str = "its type to be switched on";
+
 /// Instance to be walked.
 #[derive(Debug)]
 pub(crate) struct Instance<'a> {
@@ -169,6 +172,32 @@ pub(crate) fn judge_ready(
     Ok(WalkResult { plan: Some(plan), reads, ..WalkResult::default() })
 }
 
+/// Notes what came of the actions of an instance whose type is switched off. Nothing else of its service plan moves.
+///
+/// # Errors
+/// When an action is asked for again whose parameters cannot be evaluated.
+pub(crate) fn rest(
+    instance: &Instance<'_>,
+    request: &WalkRequest<'_>,
+) -> Result<ServicePlan, WorkError> {
+    let mut walk = Walk::new(instance, request);
+    walk.parts = walk.own.plan().components.iter().map(part).collect();
+    walk.update_actions()?;
+    walk.answered()?;
+    Ok(walk.own.plan().clone())
+}
+
+/// Notes that a plan waits for its type to be switched on, or does not any more.
+pub(crate) fn note_switch(plan: &mut ServicePlan, is_on: bool) {
+    let itself = plan.components.iter_mut().find(|it| it.is(SELF, SELF));
+    let Some(last) = itself.and_then(|it| it.states.last_mut()) else { return };
+    if !is_on {
+        last.waits_for = Some(SWITCHED_OFF.into());
+    } else if last.waits_for.as_deref() == Some(SWITCHED_OFF) {
+        last.waits_for = None;
+    }
+}
+
 /// The component types of a package by name. Of `self`, packages with components say nothing.
 fn outlines(package: &Package) -> BTreeMap<SmolStr, ComponentType> {
     let position = package.outline.name.position;
@@ -209,6 +238,7 @@ impl<'a> Walk<'a> {
             plan.version = self.instance.package.version().to_string().into();
             plan.leaving.clone_from(&self.instance.leaving);
             plan.failure = plan.failure.take().filter(|_| self.instance.is_left_behind);
+            note_switch(&mut plan, true);
         }
         match self.instance.leaving {
             Some(_) => self.leave(),
