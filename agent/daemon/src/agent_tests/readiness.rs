@@ -2,6 +2,7 @@
 
 use holdfast_config::services::ServicePlan;
 use holdfast_core::Datastore;
+use holdfast_platform::descriptors::kinds;
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_store::faults::Fault;
 use holdfast_telemetry::BoundaryReceiver;
@@ -58,6 +59,23 @@ async fn a_gate_that_is_closed_keeps_ready_for_the_walk_that_opens_it() {
     // The port is up because of the Set itself.
     let (walk, _) = shown_next(&mut boundaries, "acme").await;
     assert_eq!(walk, READY, "the walk has its own last write");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_walk_that_the_kernel_does_not_answer_holds_up_no_other_walk() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth1", "eth2"]), tempfile::tempdir().unwrap());
+    let agent = start(&kernel, folder.path(), LINK_UP).await;
+    kernel.hang_at(kinds::ADDRESS);
+    commit(&agent, instance("addressed", "eth1")).await.unwrap();
+    while kernel.hanging() == 0 {
+        tokio::task::yield_now().await;
+    }
+    commit(&agent, instance("acme", "eth2")).await.unwrap();
+    until(&agent, "acme", ServicePlan::is_ready).await;
+    assert!(!plan(&agent, "addressed").unwrap().is_ready() && kernel.hanging() == 1);
+    kernel.resume();
+    until(&agent, "addressed", ServicePlan::is_ready).await;
     agent.stop().await;
 }
 

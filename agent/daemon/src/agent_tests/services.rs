@@ -51,7 +51,13 @@ pub(super) const LINK_UP: &str =
     r#"when = "state('/interfaces/interface[name={}]/state/oper-status', params.port) == 'UP'""#;
 
 const ATTACH: &str = "interface {{ params.bridge }}\n  type bridge\ninterface {{ params.port }}\n  master {{ params.bridge }}\n";
-const SIZE: &str = "interface {{ params.port }}\n  mtu 1400\n";
+/// The instance `addressed` has an address, too.
+const SIZE: &str = "interface {{ params.port }}
+  mtu 1400
+{% if params.name == 'addressed' %}  ipv4
+    address 192.0.2.1
+      prefix-length 24
+{% endif %}";
 
 /// An agent with the type `access`.
 pub(super) async fn start(kernel: &SimulatedKernel, folder: &Path, lines: &str) -> Agent {

@@ -6,19 +6,19 @@
 //!    v
 //! dirty instances -- tried on a thread, without effects --> nothing changes: done
 //!    |
-//!    ` something changes --> one transaction for up to BATCH instances
+//!    ` something changes --> one transaction for up to BATCH instances, TRANSACTIONS of them at one time
 //!                               | refused, several: each alone
 //!                               ` refused, one: its states fail with the reason, until the configuration or what it
 //!                                               reads changes
 //! ```
 //!
-//! Instances that need the work of a handler have transactions of their own, beside which others walk.
+//! Instances that need the work of a handler have transactions of their own, of which any number is under way.
 //!
 //! A state with a timeout is tried at its time, too. Everything is judged by level: what is missed while a transaction
 //! runs is found when its configuration comes. The reads of all instances are compared with each revision by
 //! [`Watches`], so the cost of a revision is in proportion to what both changed and is read.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,9 @@ use crate::process::own_caller;
 
 /// Instances that walk in one transaction.
 const BATCH: usize = 64;
+/// Transactions without the work of handlers at one time. One that waits for the kernel holds up none of the others, and
+/// clients have most of the places in the queue of the core.
+const TRANSACTIONS: usize = 8;
 /// Time after which a walk is tried again that found the core busy.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -108,8 +111,13 @@ impl View {
     }
 }
 
-/// Instances that were walked in one transaction, and its end.
-type WalkEnd = (BTreeSet<ServiceTag>, Result<CommitStamp, CommitError>);
+/// End of one transaction.
+struct WalkEnd {
+    due: BTreeSet<ServiceTag>,
+    /// Handlers were asked for it.
+    is_asked: bool,
+    result: Result<CommitStamp, CommitError>,
+}
 
 struct Conductor {
     core: CoreHandle,
@@ -126,10 +134,14 @@ struct Conductor {
     keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
     /// Instances to be tried.
     dirty: BTreeSet<ServiceTag>,
-    /// Walks that handlers are asked for. They hold up no other walk.
-    asking: JoinSet<WalkEnd>,
-    /// Instances of these.
-    asked: BTreeSet<ServiceTag>,
+    /// Transactions under way.
+    walking: JoinSet<WalkEnd>,
+    /// Number of these for which no handler is asked.
+    unasked: usize,
+    /// Instances of transactions that have not begun, for which no handler is asked.
+    waiting: VecDeque<BTreeSet<ServiceTag>>,
+    /// Instances of all of these.
+    busy: BTreeSet<ServiceTag>,
     /// Instances whose walk was refused, with the reason.
     refused: BTreeMap<ServiceTag, Arc<str>>,
     /// Instances of a batch that was refused: each is walked alone.
@@ -148,8 +160,10 @@ impl Conductor {
         let mut conductor = Self {
             core,
             handlers,
-            asking: JoinSet::new(),
-            asked: BTreeSet::new(),
+            walking: JoinSet::new(),
+            unasked: 0,
+            waiting: VecDeque::new(),
+            busy: BTreeSet::new(),
             view,
             watches: Watches::default(),
             waits: ShownWaits::default(),
@@ -178,9 +192,7 @@ impl Conductor {
         let (mut events, mut revisions) = (self.core.listen(), self.core.watch());
         let mut attached = self.handlers.watch();
         loop {
-            if !self.round().await {
-                return;
-            }
+            self.round().await;
             self.show_waits().await;
             let wake_at = self.wake_at();
             tokio::select! {
@@ -191,7 +203,7 @@ impl Conductor {
                 },
                 changed = revisions.changed() => if changed.is_err() { return },
                 changed = attached.changed() => if changed.is_err() { return },
-                Some(ended) = self.asking.join_next() => if !self.note_answered(ended).await { return },
+                Some(ended) = self.walking.join_next() => if !self.note_walked(ended).await { return },
                 () = sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {}
             }
         }
@@ -214,8 +226,8 @@ impl Conductor {
         self.dirty.extend(tags.cloned());
     }
 
-    /// Looks at the box again, and walks what has to be walked. False when the core has stopped.
-    async fn round(&mut self) -> bool {
+    /// Looks at the box again, and begins to walk what has to be walked.
+    async fn round(&mut self) {
         self.look();
         // Instances may wait for a handler that has just been attached.
         let attached = self.handlers.due_services();
@@ -226,7 +238,7 @@ impl Conductor {
         let late = self.timeouts.extract_if(.., |_, at| *at <= now);
         self.dirty.extend(late.map(|(tag, _)| tag));
         if self.retry_at.is_some_and(|at| at > now) {
-            return true;
+            return;
         }
         self.retry_at = None;
         let held_back = &self.held_back;
@@ -238,7 +250,7 @@ impl Conductor {
         let due: BTreeSet<_> = due.cloned().collect();
         if due.is_empty() {
             self.handlers.await_walks(&due);
-            return true;
+            return;
         }
         self.dirty.retain(|tag| !due.contains(tag));
         let [changing, calling] = self.try_out(due).await;
@@ -246,20 +258,37 @@ impl Conductor {
         self.ask(calling);
         let (alone, together): (Vec<_>, Vec<_>) =
             changing.into_iter().partition(|tag| self.alone.contains(tag));
-        let batches = together.chunks(BATCH).chain(alone.chunks(1)).map(<[_]>::to_vec);
-        for batch in batches.collect::<Vec<_>>() {
-            if !self.walk(batch.into_iter().collect()).await {
-                return false;
-            }
+        for batch in together.chunks(BATCH).chain(alone.chunks(1)) {
+            self.busy.extend(batch.iter().cloned());
+            self.waiting.push_back(batch.iter().cloned().collect());
         }
-        true
+        self.begin_waiting();
     }
 
-    /// True while an operation on an object of an instance is under way, or its handler is asked. The end is an event.
+    /// Begins transactions that wait, as many as may be under way.
+    fn begin_waiting(&mut self) {
+        while self.unasked < TRANSACTIONS
+            && let Some(due) = self.waiting.pop_front()
+        {
+            self.unasked += 1;
+            self.begin(due, false);
+        }
+    }
+
+    /// Begins one transaction.
+    fn begin(&mut self, due: BTreeSet<ServiceTag>, is_asked: bool) {
+        let (core, refused) = (self.core.clone(), self.refused_of(&due));
+        self.busy.extend(due.iter().cloned());
+        self.walking.spawn(async move {
+            let result = change(&core, due.clone(), refused).await;
+            WalkEnd { due, is_asked, result }
+        });
+    }
+
+    /// True while an operation on an object of an instance, or its walk, is under way. The end is an event.
     fn is_busy(&self, tag: &ServiceTag) -> bool {
         let keys = self.keys.get(tag);
-        self.asked.contains(tag)
-            || keys.is_some_and(|keys| self.view.state.is_any_in_progress(keys))
+        self.busy.contains(tag) || keys.is_some_and(|keys| self.view.state.is_any_in_progress(keys))
     }
 
     /// Compares the box with the last round, and notes the instances that may have to walk.
@@ -363,23 +392,23 @@ impl Conductor {
         let calling: Vec<_> = calling.into_iter().collect();
         let of_types = calling.chunk_by(|one, other| one.service == other.service);
         for batch in of_types.flat_map(|tags| tags.chunks(BATCH)) {
-            let due: BTreeSet<_> = batch.iter().cloned().collect();
-            let (core, refused) = (self.core.clone(), self.refused_of(&due));
-            self.asked.extend(due.iter().cloned());
-            self.asking.spawn(async move {
-                let result = change(&core, due.clone(), refused).await;
-                (due, result)
-            });
+            self.begin(batch.iter().cloned().collect(), true);
         }
     }
 
-    /// Notes the end of walks that handlers were asked for. False when the core has stopped.
-    async fn note_answered(&mut self, ended: Result<WalkEnd, JoinError>) -> bool {
+    /// Notes the end of a transaction. False when the core has stopped.
+    async fn note_walked(&mut self, ended: Result<WalkEnd, JoinError>) -> bool {
         match ended {
-            Ok((due, result)) => {
-                self.asked.retain(|tag| !due.contains(tag));
-                self.handlers.note_walked(&due);
-                self.note_end(due, result).await
+            Ok(WalkEnd { due, is_asked, result }) => {
+                self.busy.retain(|tag| !due.contains(tag));
+                if is_asked {
+                    self.handlers.note_walked(&due);
+                } else {
+                    self.unasked -= 1;
+                }
+                let goes_on = self.note_end(due, result).await;
+                self.begin_waiting();
+                goes_on
             }
             Err(error) => {
                 error!(%error, "a walk of services panicked");
@@ -393,14 +422,7 @@ impl Conductor {
         refused.map(|(tag, reason)| (tag.clone(), Arc::clone(reason))).collect()
     }
 
-    /// Walks instances in one transaction. False when the core has stopped.
-    async fn walk(&mut self, due: BTreeSet<ServiceTag>) -> bool {
-        let refused = self.refused_of(&due);
-        let result = change(&self.core, due.clone(), refused).await;
-        self.note_end(due, result).await
-    }
-
-    /// Notes the end of a transaction with walks. False when the core has stopped.
+    /// Notes what became of a transaction. False when the core has stopped.
     async fn note_end(
         &mut self,
         due: BTreeSet<ServiceTag>,
