@@ -19,6 +19,7 @@ use crate::services::{
 };
 use crate::tree::Tree;
 use crate::union::{Images, Problem, Provenance, WorkCount, unite};
+use crate::user_keys;
 
 /// The layers with their union. A clone shares all memory.
 #[derive(Clone, Debug)]
@@ -176,6 +177,7 @@ impl Configuration {
             work.entries += more.entries;
             if problems.is_empty() {
                 problems = found;
+                problems.extend(user_keys::conflicts(&self.models, &self.layers, &layers));
             }
         }
         if layers.claims().is_empty() {

@@ -29,10 +29,12 @@ pub mod reserved;
 pub mod resolve;
 pub mod rows;
 pub mod schema;
+mod secret_nodes;
 pub mod secrets;
 pub mod services;
 pub mod tree;
 pub mod union;
+mod user_keys;
 pub mod value;
 
 pub use boot::{BootChange, BootConfiguration, InitialConfiguration};

@@ -22,6 +22,8 @@ pub struct ReservedItem {
     pub openconfig: &'static str,
     /// Why, in words that follow the path.
     pub why: &'static str,
+    /// True when services may ask for it while it is not reserved. What claims hold is no secret.
+    pub is_for_services: bool,
 }
 
 /// Everything that is reserved without being held. Boot has no rows: it reserves what it holds.
@@ -30,16 +32,19 @@ pub const RESERVED_ITEMS: [ReservedItem; 3] = [
         service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/password",
         why: "passwords are set by gNSI credentialz",
+        is_for_services: false,
     },
     ReservedItem {
         service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/password-hashed",
         why: "passwords are set by gNSI credentialz",
+        is_for_services: false,
     },
     ReservedItem {
         service: Namespace::Gnsi,
         openconfig: "/system/aaa/authentication/users/user/config/ssh-key",
         why: "keys are set by gNSI credentialz",
+        is_for_services: true,
     },
 ];
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{Applied, BoxState};
 use holdfast_config::{ClaimKey, Configuration, InstancePath, PathPattern, Value};
+use holdfast_platform::descriptors::credential;
 use holdfast_platform::objects::Registry;
 use holdfast_scheduler::{Engine, Key, ValueState};
 use holdfast_telemetry::Revision;
@@ -37,19 +38,17 @@ impl BoxState for ObservedBox {
 
     /// A value that waits goes before one that failed: nothing is known of what comes after it.
     fn applied(&self, claim: &ClaimKey) -> Applied {
-        let mut failed = None;
-        for path in self.objects(claim) {
-            if let Some(reason) = self.incomplete(&path) {
-                return Applied::Pending(reason);
-            }
-            let keys = self.keys_of_object(&path);
-            let engine = self.engine.read();
-            for key in keys {
-                match applied(&engine, &key) {
-                    Applied::Done => {}
-                    Applied::Pending(text) => return Applied::Pending(text),
-                    Applied::Failed(text) => failed = failed.or(Some(text)),
-                }
+        let objects = self.objects(claim);
+        if let Some(reason) = objects.iter().find_map(|path| self.incomplete(path)) {
+            return Applied::Pending(reason);
+        }
+        let keys: Vec<Key> = objects.iter().flat_map(|path| self.keys_of_object(path)).collect();
+        let (engine, mut failed) = (self.engine.read(), None);
+        for key in keys {
+            match applied(&engine, &key) {
+                Applied::Done => {}
+                Applied::Pending(text) => return Applied::Pending(text),
+                Applied::Failed(text) => failed = failed.or(Some(text)),
             }
         }
         failed.map_or(Applied::Done, Applied::Failed)
@@ -93,11 +92,13 @@ impl ObservedBox {
         objects.into_iter().flatten().collect()
     }
 
-    /// Keys of the values of the object at a native path.
+    /// Keys of the values of the object at a native path. A user has one where it has a public key: the file with that.
     pub fn keys_of_object(&self, path: &InstancePath) -> Vec<Key> {
         let branch = self.configuration.effective().branch(path);
         let keys = branch.and_then(|branch| self.registry.keys(path, branch).ok());
-        keys.into_iter().flatten().collect()
+        let file = self.configuration.user_with_key(path);
+        let file = file.map(|user| credential::authorized_keys_key(user));
+        keys.into_iter().flatten().chain(file).collect()
     }
 
     /// Reason for which an object asks for nothing, if a leaf of it is missing.

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use holdfast_config::Layers;
+use holdfast_config::Configuration;
 use holdfast_scheduler::{Key, SharedValue};
 use holdfast_security::credentialz::Credentials;
 
@@ -14,16 +14,21 @@ pub trait CredentialSource: Debug + Send + Sync {
     /// Final credentials of credentialz.
     fn last(&self) -> Arc<Credentials>;
 
-    /// Initial values for the engine, with these layers.
-    fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)>;
+    /// Initial values for the engine, with this configuration.
+    fn values(&self, configuration: &Configuration) -> Vec<(Key, SharedValue)>;
 
-    /// Has transports find the secrets of two states, each of credentialz and of the layers, instead of those of before.
-    fn hold(&self, from: (&Arc<Credentials>, &Layers), to: (&Arc<Credentials>, &Layers));
+    /// Has transports find the secrets of two states, each of credentialz and of the configuration, instead of those of
+    /// before.
+    fn hold(
+        &self,
+        from: (&Arc<Credentials>, &Configuration),
+        to: (&Arc<Credentials>, &Configuration),
+    );
 
     /// Values that differ between two states.
     fn difference(
         &self,
-        from: (&Arc<Credentials>, &Layers),
-        to: (&Arc<Credentials>, &Layers),
+        from: (&Arc<Credentials>, &Configuration),
+        to: (&Arc<Credentials>, &Configuration),
     ) -> Values;
 }

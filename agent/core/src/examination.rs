@@ -162,8 +162,8 @@ impl CoreTask {
             let mut values = removed;
             let states = candidate.intent.credential_states(&credentials);
             if let (Some(source), Some([from, to])) = (source, &states) {
-                let (old, new) = (configuration.layers(), candidate.configuration.layers());
-                values.extend(source.difference((from, old), (to, new)));
+                let new = &candidate.configuration;
+                values.extend(source.difference((from, &configuration), (to, new)));
             }
             let credentials = candidate.intent.credentials();
             candidate.credentials = CredentialValues { values, states, credentials };

@@ -81,6 +81,7 @@ pub use pending::IncompleteEntry;
 pub use preview::{
     BoundedList, ConfigChange, MAX_LISTED, ObjectChange, ObjectEffect, PendingObject, Preview,
 };
+pub use secret_keeper::UserSecrets;
 pub use service_preview::{ServiceChange, StateChange, StateEffect};
 pub use startup::{Parts, StartError};
 pub use users::ConfiguredUsers;

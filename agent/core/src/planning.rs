@@ -180,7 +180,7 @@ impl CandidatePlanner {
         if let (Some(source), Some([from, to]), Some(old)) =
             (&self.credential_source, states, &self.base)
         {
-            source.hold((from, old.layers()), (to, new.layers()));
+            source.hold((from, old), (to, new));
         }
     }
 

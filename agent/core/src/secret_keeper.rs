@@ -1,4 +1,4 @@
-//! Keeps the passwords and keys that clients give users while gNSI is switched off.
+//! Keeps the passwords and keys that clients give users while gNSI is switched off, and the keys that services give them.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use holdfast_security::credentialz::{CryptHash, PublicKey, SALT_OCTETS};
 
 /// Takes what credentialz takes, and keeps it in the same form: one hash of crypt(3) for gRPC, SSH and the console.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UserSecrets;
+pub struct UserSecrets;
 
 impl UserSecrets {
-    pub(super) fn keeper() -> SecretKeeperHandle {
+    pub fn keeper() -> SecretKeeperHandle {
         SecretKeeperHandle::new(Arc::new(Self))
     }
 }

@@ -128,7 +128,7 @@ impl Core {
         let credentials = credential_source.as_ref().map(|it| it.last()).unwrap_or_default();
         let credential_values = credential_source.as_ref();
         let credential_values: Vec<_> =
-            credential_values.map(|it| it.values(configuration.layers())).unwrap_or_default();
+            credential_values.map(|it| it.values(&configuration)).unwrap_or_default();
         let configured = examiner.first_changes(&configuration);
         let settings = reconcile::settings(&examiner.registry, &configured);
         // What was stored before there was a rule for it is not judged: it fails in the kernel, and says so.

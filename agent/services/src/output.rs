@@ -5,7 +5,7 @@ use crate::grants::{Admission, Grants, is_of_services, split_origin};
 use crate::limits::{CLAIM_LEAVES, CLAIM_LINES};
 use crate::work::WorkErrorKind;
 use holdfast_config::cli::{self, StatementAction};
-use holdfast_config::edit::check_supported;
+use holdfast_config::edit::{InvalidPayload, SecretKeeperHandle, check_supported};
 use holdfast_config::json::{self, DocumentContent, Flavour, JsonError, JsonErrorKind};
 use holdfast_config::limits::excerpt;
 use holdfast_config::path::PathSyntaxError;
@@ -47,13 +47,22 @@ impl OutputError {
     }
 }
 
+/// Models, rights and keys by which output is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OutputReader<'a> {
+    pub(crate) models: &'a Models,
+    pub(crate) grants: &'a Grants,
+    /// Reader of the public keys of users.
+    pub(crate) keeper: &'a SecretKeeperHandle,
+}
+
 /// Reads output.
 pub(crate) fn read(
-    models: &Models,
-    grants: &Grants,
+    reader: OutputReader<'_>,
     kind: TemplateKind,
     text: &str,
 ) -> Result<Output, OutputError> {
+    let OutputReader { models, grants, .. } = reader;
     let (origin, tree) = match kind {
         TemplateKind::Cli => (Origin::Native, command_lines(models, grants, text)?),
         TemplateKind::NativeJson => (Origin::Native, document(models, Origin::Native, text)?),
@@ -61,15 +70,15 @@ pub(crate) fn read(
             (Origin::OpenConfig, document(models, Origin::OpenConfig, text)?)
         }
     };
-    admitted(models, grants, origin, &tree)
+    admitted(reader, origin, &tree)
 }
 
 /// Reads an edit of a handler as the output of a template is read.
 pub(crate) fn read_edit(
-    models: &Models,
-    grants: &Grants,
+    reader: OutputReader<'_>,
     edit: EditContent<'_>,
 ) -> Result<Output, OutputError> {
+    let OutputReader { models, grants, .. } = reader;
     let (origin, tree) = match edit {
         EditContent::Lines(text) => (Origin::Native, command_lines(models, grants, text)?),
         EditContent::Document { path, value } => {
@@ -80,13 +89,12 @@ pub(crate) fn read_edit(
             (origin, value_at(models.schema(origin), &path, value)?)
         }
     };
-    admitted(models, grants, origin, &tree)
+    admitted(reader, origin, &tree)
 }
 
 /// What a package may put out of a tree, which is refused if there is more in it.
 fn admitted(
-    models: &Models,
-    grants: &Grants,
+    OutputReader { models, grants, keeper }: OutputReader<'_>,
     origin: Origin,
     tree: &Tree<LeafMark>,
 ) -> Result<Output, OutputError> {
@@ -94,11 +102,16 @@ fn admitted(
     let mut root = (**tree.root()).clone();
     admitted.branch(&mut InstancePath::root(), &mut root)?;
     CLAIM_LEAVES.check(admitted.leaves).map_err(OutputError::limit)?;
-    check_supported(models, origin, &InstancePath::root(), &root).map_err(|misfit| {
-        OutputError::failed(None, format!("`{}`: {}", misfit.path, misfit.cause))
-    })?;
+    let misfit = |InvalidPayload { path, cause }: InvalidPayload| {
+        OutputError::failed(None, format!("`{path}`: {cause}"))
+    };
+    check_supported(models, origin, &InstancePath::root(), &root).map_err(misfit)?;
     let leaves = admitted.leaves;
-    Ok(Output { origin, tree: Tree::from_root(root.into()), leaves })
+    let mut tree = Tree::from_root(root.into());
+    if origin == Origin::OpenConfig {
+        keeper.keep_keys(models, &mut tree).map_err(misfit)?;
+    }
+    Ok(Output { origin, tree, leaves })
 }
 
 fn command_lines(
@@ -190,6 +203,7 @@ fn admit(schema: &Schema, grants: &Grants, path: &InstancePath) -> Result<Admiss
     }
     if schema.origin() == Origin::OpenConfig
         && let Some(row) = reserved::row(schema, last.node)
+        && !row.is_for_services
     {
         return Err(format!("`{}` is reserved for {}: {}", quoted(), row.service, row.why));
     }

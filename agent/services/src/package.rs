@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use holdfast_config::edit::SecretKeeperHandle;
 use holdfast_config::limits::excerpt;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::EditContent;
@@ -17,7 +18,7 @@ use crate::error::{PackageError, PackageErrors};
 use crate::facts::{self, Facts, Plane, Read};
 use crate::grants::{self, Grants};
 use crate::outline::{LocatedText, OUTLINE, Outline, TEMPLATES, Version, Work};
-use crate::output::{self, Output, OutputError};
+use crate::output::{self, Output, OutputError, OutputReader};
 use crate::scope::Scope;
 use crate::work::{WorkError, WorkErrorKind};
 use crate::yang::{self, ServiceList};
@@ -32,6 +33,7 @@ pub struct Package {
     pub list: ServiceList,
     grants: Arc<Grants>,
     engine: Engine,
+    keeper: SecretKeeperHandle,
 }
 
 impl Package {
@@ -101,7 +103,14 @@ impl Package {
         else {
             return Err(PackageErrors(errors));
         };
-        Ok(Self { outline, list, grants: Arc::new(grants), engine })
+        let keeper = SecretKeeperHandle::default();
+        Ok(Self { outline, list, grants: Arc::new(grants), engine, keeper })
+    }
+
+    /// Sets the reader of the public keys that the package gives users; without one it gives none.
+    #[must_use]
+    pub fn with_keeper(self, keeper: SecretKeeperHandle) -> Self {
+        Self { keeper, ..self }
     }
 
     /// Name of the archive of this package.
@@ -127,7 +136,7 @@ impl Package {
         let path = &template.text[TEMPLATES.len() + 1..];
         let Some(kind) = TemplateKind::of(path) else { return Ok(None) };
         let rendered = self.engine.render(path, kind, &self.names(scope, facts))?;
-        let output = output::read(&self.list.models, &self.grants, kind, &rendered.text);
+        let output = output::read(self.output_reader(), kind, &rendered.text);
         output.map(Some).map_err(|error| {
             let origin = error.line.and_then(|line| self.engine.origin(&rendered, line));
             let (file, position) = match origin {
@@ -144,13 +153,18 @@ impl Package {
         claim: &mut Claim,
         edit: EditContent<'_>,
     ) -> Result<(), OutputError> {
-        let output = output::read_edit(&self.list.models, &self.grants, edit)?;
+        let output = output::read_edit(self.output_reader(), edit)?;
         let tree = match output.origin {
             Origin::Native => &mut claim.native,
             Origin::OpenConfig => &mut claim.openconfig,
         };
         *tree = Tree::merged(&Tree::new(), &output.tree, tree).0;
         Ok(())
+    }
+
+    fn output_reader(&self) -> OutputReader<'_> {
+        let (models, grants, keeper) = (&self.list.models, &self.grants, &self.keeper);
+        OutputReader { models, grants, keeper }
     }
 
     /// The leaves at a path that expressions and handlers may read.

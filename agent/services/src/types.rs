@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use holdfast_config::edit::SecretKeeperHandle;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     Book, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, PackageArchive, Plane,
@@ -35,6 +36,7 @@ use crate::work::WorkErrorKind;
 pub struct ServiceTypes {
     models: Arc<Models>,
     types: Vec<ServiceType>,
+    keeper: SecretKeeperHandle,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,13 @@ pub(crate) struct ServiceType {
 impl ServiceTypes {
     /// No types, beside these models.
     pub fn new(models: Arc<Models>) -> Self {
-        Self { models, types: Vec::new() }
+        Self { models, types: Vec::new(), keeper: SecretKeeperHandle::default() }
+    }
+
+    /// Sets the reader of the public keys that packages loaded from now on give users; without one they give none.
+    #[must_use]
+    pub fn with_keeper(self, keeper: SecretKeeperHandle) -> Self {
+        Self { keeper, ..self }
     }
 
     /// Loads a package that no archive is kept of.
@@ -74,6 +82,7 @@ impl ServiceTypes {
         source: Option<PackageSource>,
     ) -> Result<Vec<PackageError>, PackageErrors> {
         let (package, warnings) = Package::read(&self.models, files)?;
+        let package = package.with_keeper(self.keeper.clone());
         let schema = &package.list.models.native;
         let path = schema.steps(package.list.list);
         let children = &schema.node(package.list.list).children;

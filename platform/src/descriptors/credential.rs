@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use holdfast_scheduler::{Dependency, Descriptor, Effect, Key, KindId, Part};
-use holdfast_security::credentialz::{FRAGMENT_HEADER, GLOME_FILE, GLOME_PROGRAM, SSHD_PROGRAM};
+use holdfast_security::credentialz::{
+    FRAGMENT_HEADER, GLOME_FILE, GLOME_PROGRAM, SSHD_PROGRAM, authorized_keys_file,
+};
 use smallvec::smallvec;
 
 use super::{NO_REQUEST, kinds, system};
@@ -59,6 +61,11 @@ pub fn account_key(name: &str) -> Key {
 /// The key of a file in our folder.
 pub fn file_key(path: &str) -> Key {
     Key::of(kinds::CREDENTIAL_FILE).str(path)
+}
+
+/// The key of the file with the keys of an account.
+pub fn authorized_keys_key(account: &str) -> Key {
+    file_key(&authorized_keys_file(account))
 }
 
 /// The key of the SSH server's configuration.

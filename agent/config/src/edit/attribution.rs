@@ -132,6 +132,19 @@ impl<'a> Attribution<'a> {
                 });
                 self.error(subject, EditCause::Conflict(Box::new(Conflict { sides })))
             }
+            Problem::KeyConflict { native, openconfig, key } => {
+                let subject = Subject { native: Some(&native), openconfig: Some(&openconfig) };
+                let client = self.side_with_text(
+                    LayerKey::CLIENT_OPENCONFIG,
+                    subject,
+                    "another key".to_owned(),
+                );
+                let layer = LayerKey::SERVICE_OPENCONFIG;
+                let side = self.side(layer, subject, Some(&Value::Str(key)));
+                let side = ConflictSide { claims: claims_of(claims, layer, subject), ..side };
+                let sides = [client, side];
+                self.error(subject, EditCause::Conflict(Box::new(Conflict { sides })))
+            }
             Problem::Disagreement(disagreement) => {
                 let Disagreement { origin, path, sides } = *disagreement;
                 let subject = match origin {

@@ -22,7 +22,7 @@ pub use reconcile::check_supported;
 pub use secrets::{SecretKeeper, SecretKeeperHandle};
 
 pub(crate) use attribution::Attribution;
-pub(crate) use secrets::{check_roles, native_user};
+pub(crate) use secrets::check_roles;
 pub(crate) use session::EditSession;
 
 use std::collections::BTreeSet;

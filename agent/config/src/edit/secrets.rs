@@ -11,7 +11,7 @@ use smol_str::SmolStr;
 use zeroize::Zeroizing;
 
 use super::attribution::{Attribution, Subject};
-use super::payload::ParsedPayload;
+use super::payload::{InvalidPayload, ParsedPayload};
 use super::session::EditSession;
 use super::{EditCause, EditError, EditErrors, EditOperation};
 use crate::configuration::Configuration;
@@ -22,15 +22,12 @@ use crate::limits::NEW_SECRETS;
 use crate::models::Models;
 use crate::reserved;
 use crate::resolve::PathPattern;
-use crate::schema::{NodeId, Origin, Schema};
+use crate::schema::{NodeId, Origin};
+use crate::secret_nodes::{SecretNodes, is_system_same, native_user};
 use crate::secrets::{SecretLeaf, SecretRef};
-use crate::tree::{Branch, NodeRef};
+use crate::tree::{Branch, Leaf, NodeRef, Tree};
+use crate::user_keys::{UserKey, user_keys};
 use crate::value::Value;
-
-/// The list of users, from the root of OpenConfig.
-const USERS: [&str; 5] = ["system", "aaa", "authentication", "users", "user"];
-/// In the entry of a user, the container of the leaves.
-const CONFIG: &str = "config";
 
 /// Turns a secret as sent into the form that is stored.
 pub trait SecretKeeper: fmt::Debug + Send + Sync {
@@ -46,13 +43,40 @@ pub trait SecretKeeper: fmt::Debug + Send + Sync {
     ) -> Result<SecretRef, String>;
 }
 
-/// Handle of the secret keeper for one Set; without one, no secret is accepted.
+/// Handle of the secret keeper for one Set, or for the output of services; without one, no secret and no key is accepted.
 #[derive(Clone, Debug, Default)]
 pub struct SecretKeeperHandle(Option<Arc<dyn SecretKeeper>>);
 
 impl SecretKeeperHandle {
     pub fn new(keeper: Arc<dyn SecretKeeper>) -> Self {
         Self(Some(keeper))
+    }
+
+    /// Brings the public keys of users in a tree of OpenConfig into the form in which those of clients are kept.
+    ///
+    /// # Errors
+    /// With the first key that is refused, and where there is no keeper.
+    pub fn keep_keys(
+        &self,
+        models: &Models,
+        tree: &mut Tree<LeafMark>,
+    ) -> Result<(), InvalidPayload> {
+        let schema = &models.openconfig;
+        for UserKey { key, path, .. } in user_keys(schema, tree) {
+            let refused = |reason| InvalidPayload {
+                path: path.to_path(schema).to_string(),
+                cause: EditCause::BadValue(reason),
+            };
+            let keeper =
+                self.0.as_ref().ok_or_else(|| refused("keys are not read here".to_owned()))?;
+            let kept = keeper.keep(SecretLeaf::SshKey, &key, None).map_err(refused)?;
+            if kept.expose() != key.as_bytes() {
+                let text = String::from_utf8_lossy(kept.expose());
+                let leaf = Leaf::new(Value::Str(text.into()), LeafMark::Explicit);
+                tree.set_leaf(schema, &path, leaf);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -65,14 +89,6 @@ impl PartialEq for SecretKeeperHandle {
             _ => false,
         }
     }
-}
-
-/// Nodes of the leaves, and of the way to them.
-#[derive(Clone, Debug)]
-struct SecretNodes {
-    users: [NodeId; USERS.len()],
-    config: NodeId,
-    leaves: [(NodeId, SecretLeaf); SecretLeaf::ALL.len()],
 }
 
 /// Secrets that one request has sent so far.
@@ -89,43 +105,6 @@ pub(super) struct SecretEdits {
 type CleartextSecret = (Keys, SecretLeaf, Zeroizing<String>);
 
 impl SecretNodes {
-    fn find(schema: &Schema) -> Option<Self> {
-        let mut at = schema.root();
-        let mut users = [at; USERS.len()];
-        for (node, name) in users.iter_mut().zip(USERS) {
-            at = schema.child(at, None, name)?;
-            *node = at;
-        }
-        let config = schema.child(at, None, CONFIG)?;
-        let mut leaves = SecretLeaf::ALL.map(|leaf| (config, leaf));
-        for (node, leaf) in &mut leaves {
-            *node = schema.child(config, None, leaf.name())?;
-        }
-        Some(Self { users, config, leaves })
-    }
-
-    /// The nodes from the root to the container of the leaves.
-    fn way(&self) -> impl Iterator<Item = NodeId> {
-        self.users.into_iter().chain([self.config])
-    }
-
-    fn entry(&self, keys: Keys) -> InstancePath {
-        let [above @ .., user] = self.users;
-        let above = above.into_iter().map(Step::node);
-        InstancePath(above.chain([Step::entry(user, keys)]).collect())
-    }
-
-    fn leaf(&self, user: &SmolStr, leaf: SecretLeaf) -> Option<InstancePath> {
-        let (node, _) = self.leaves.iter().find(|(_, it)| *it == leaf)?;
-        let entry = self.entry(Keys::single(Value::Str(user.clone())));
-        Some(entry.join(Step::node(self.config)).join(Step::node(*node)))
-    }
-
-    /// True for a path above the leaves, and for one in the entry of a user.
-    fn is_near(&self, path: &InstancePath) -> bool {
-        path.0.iter().zip(self.way()).all(|(step, node)| step.node == node)
-    }
-
     /// Removes the secrets from `branch`, whose root is at `path`, and returns them.
     fn take(
         &self,
@@ -133,7 +112,7 @@ impl SecretNodes {
         branch: &mut Arc<Branch<LeafMark>>,
     ) -> Vec<CleartextSecret> {
         let way: Vec<NodeId> = self.way().skip(path.0.len()).collect();
-        let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
+        let keys = path.0.get(SecretNodes::DEPTH - 1).and_then(|step| step.keys.clone());
         let mut sent = Vec::new();
         if self.has_secret(branch, &way) {
             self.take_below(Arc::make_mut(branch), &way, keys.as_ref(), &mut sent);
@@ -233,7 +212,7 @@ impl EditSession<'_> {
         };
         let (sent, rest) = match supplied {
             ParsedPayload::Leaf(value) => {
-                let keys = path.0.get(USERS.len() - 1).and_then(|step| step.keys.clone());
+                let keys = path.0.get(SecretNodes::DEPTH - 1).and_then(|step| step.keys.clone());
                 let leaf = path.last().and_then(|step| {
                     place.leaves.iter().find(|(node, _)| *node == step.node).map(|(_, leaf)| *leaf)
                 });
@@ -320,7 +299,7 @@ impl EditSession<'_> {
     /// Notes the users with secrets whose entries an operation is about to change. A secret is a leaf, so such a user stays
     /// when nothing else is left of its entry.
     pub(super) fn collect_secret_users(&mut self, origin: Origin, pattern: &PathPattern) {
-        let is_inside = origin == Origin::OpenConfig && pattern.0.len() > USERS.len();
+        let is_inside = origin == Origin::OpenConfig && pattern.0.len() > SecretNodes::DEPTH;
         if !is_inside || self.layers.secrets.is_empty() {
             return;
         }
@@ -394,14 +373,6 @@ fn has_client_user(models: &Models, layers: &Layers, user: &SmolStr) -> bool {
         })
 }
 
-/// The native entry of a user.
-pub(crate) fn native_user(models: &Models, name: &SmolStr) -> Option<InstancePath> {
-    let system = models.native.find("/system")?;
-    let user = models.native.find("/system/user")?;
-    let keys = Keys::single(Value::Str(name.clone()));
-    Some(InstancePath(vec![Step::node(system), Step::entry(user, keys)]))
-}
-
 /// Refuses what would leave a user with a secret and without the role that every user needs, by its own doing.
 pub(crate) fn check_roles(
     before: &Configuration,
@@ -444,14 +415,4 @@ fn without_role(before: &Configuration, after: &Configuration) -> Vec<InstancePa
     let config = |entry: InstancePath| entry.join(Step::node(place.config));
     let role = models.openconfig.child(place.config, None, "role").map(Step::node);
     lacking.map(config).map(|it| role.clone().map_or(it.clone(), |role| it.join(role))).collect()
-}
-
-/// True when two versions of a layer share all of `/system`.
-fn is_system_same(models: &Models, layer: LayerKey, old: &Layers, new: &Layers) -> bool {
-    let system = models.schema(layer.origin).find("/system").map(Step::node);
-    let path = InstancePath(system.into_iter().collect());
-    match (old.tree(layer).branch(&path), new.tree(layer).branch(&path)) {
-        (Some(old), Some(new)) => Arc::ptr_eq(old, new),
-        (old, new) => old.is_none() && new.is_none(),
-    }
 }

@@ -29,6 +29,7 @@
 //! | a line of CLI text names a node | the leaf or entry that it makes as for an update, what `no` names as for a delete |
 //! | a replace by CLI text, or a union_replace without native paths | the whole of the layers that it starts anew, read |
 //! | a secret of a user differs | the user, and all secrets as one [`Part`], written: the files of the box have several users |
+//! | users of services differ, who may have keys | all secrets, written |
 //! | the annotation differs, or the request could have set it | this [`Part`], written or read |
 //! | the boot configuration is set, or a service is switched | both parts, read |
 //! | the boot configuration differs | its part, written, beside what differs in its layers |
@@ -50,16 +51,17 @@ use std::sync::Arc;
 use crate::claims::ServiceTag;
 use crate::cli::{Statement, StatementAction};
 use crate::configuration::Configuration;
-use crate::edit::native_user;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
 use crate::limits::{CLAIMED_LEAVES, LIST_ENTRIES, Limit};
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::Origin;
+use crate::secret_nodes::native_user;
 use crate::secrets::Secrets;
 use crate::tree::{Branch, StoredMeta, Tree};
 use crate::union::leased_links;
+use crate::user_keys::are_service_users_same;
 
 use paths::{Access, TouchedItems, TouchedPaths};
 use walk::Walk;
@@ -245,6 +247,9 @@ impl Footprint {
             self.parts.add(Part::Secrets, Access::Write);
             let entry = native_user(models, user);
             entry.iter().for_each(|entry| self.native.add(&entry.0, Access::Write));
+        }
+        if !are_service_users_same(models, old, new) {
+            self.parts.add(Part::Secrets, Access::Write);
         }
         if old.boot != new.boot || old.boot_before != new.boot_before {
             self.parts.add(Part::Boot, Access::Write);

@@ -16,6 +16,8 @@ mod shell;
 
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 pub(crate) use lease::leased_links;
 pub(crate) use list::{native_list, openconfig_list};
 
@@ -96,6 +98,14 @@ pub(crate) enum Problem {
         native: InstancePath,
         openconfig: Option<InstancePath>,
         sides: [(LayerKey, Value); 2],
+    },
+    /// A client and services give a user different keys.
+    KeyConflict {
+        /// Entry of the user.
+        native: InstancePath,
+        openconfig: InstancePath,
+        /// The key of the services. That of the client is shown to nobody.
+        key: SmolStr,
     },
     /// A value without a native counterpart.
     Unsupported { layer: LayerKey, openconfig: InstancePath, reason: String },

@@ -16,22 +16,38 @@ impl<'a> Union<'a> {
         for at in 0..inputs.len() {
             let (slot, EntryVersions { old, new }) = (self.slots[at], inputs[at]);
             let Some(new) = new.filter(|_| !inputs[at].is_same()) else { continue };
-            self.check_unwritable(anchor, slot, new);
+            self.check_unwritable(anchor, slot, old, new);
             if self.boot && matches!(slot.layer.owner, Owner::Client | Owner::Service) {
                 self.check_boot(anchor, inputs, slot, old, new);
             }
         }
     }
 
-    fn check_unwritable(&mut self, anchor: &'a Anchor, slot: InputLayer, entry: EntryBranch<'_>) {
+    fn check_unwritable(
+        &mut self,
+        anchor: &'a Anchor,
+        slot: InputLayer,
+        old: Option<EntryBranch<'_>>,
+        new: EntryBranch<'_>,
+    ) {
         for never in anchor.never.iter().filter(|_| slot.is_openconfig()) {
-            if NodeRef::Branch(entry).get(&never.steps).is_none() {
-                continue;
-            }
-            let client = slot.layer.owner == Owner::Client;
-            match never.reserved.filter(|row| client && self.is_on(row.service)) {
-                Some(row) => self.reserved(row.service, slot.layer, &never.steps, row.why),
-                None => self.unsupported(slot, &never.steps, never.reason.clone()),
+            let Some(requested) = leaf_below(new, &never.steps) else { continue };
+            let is_new = || {
+                let before = old.and_then(|old| leaf_below(old, &never.steps));
+                before.is_none_or(|before| before.value != requested.value)
+            };
+            let is_on = never.reserved.is_some_and(|row| self.is_on(row.service));
+            match (slot.layer.owner, never.reserved) {
+                (Owner::Service, Some(row)) if row.is_for_services => {
+                    // What was asked for while the item was free stays, without effect.
+                    if is_on && is_new() {
+                        self.reserved(row.service, slot.layer, &never.steps, row.why);
+                    }
+                }
+                (Owner::Client, Some(row)) if is_on => {
+                    self.reserved(row.service, slot.layer, &never.steps, row.why);
+                }
+                _ => self.unsupported(slot, &never.steps, never.reason.clone()),
             }
         }
     }
@@ -110,7 +126,11 @@ fn leaf_of<'e>(
     if !slot.is_openconfig() {
         return leaf_at(entry, &leaf.native);
     }
-    match NodeRef::Branch(entry).get(&leaf.openconfig.as_ref()?.steps)? {
+    leaf_below(entry, &leaf.openconfig.as_ref()?.steps)
+}
+
+fn leaf_below<'e>(entry: EntryBranch<'e>, steps: &[Step]) -> Option<&'e Leaf<LeafMark>> {
+    match NodeRef::Branch(entry).get(steps)? {
         NodeRef::Leaf(leaf) => Some(leaf),
         NodeRef::Branch(_) | NodeRef::List(_) => None,
     }

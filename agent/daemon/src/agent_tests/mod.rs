@@ -42,6 +42,7 @@ mod reconcile;
 mod routes;
 mod services;
 mod side_by_side;
+mod ssh_users;
 mod windows;
 
 /// A port with an MTU and an address, and a route through it.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use holdfast_config::{Layers, Namespace, SecretLeaf};
+use holdfast_config::{Configuration, SecretLeaf};
 use holdfast_core::{CredentialSource, Values};
 use holdfast_platform::Vault;
 use holdfast_platform::descriptors::credential;
@@ -154,16 +154,16 @@ impl CredentialSource for CredentialState {
         self.last()
     }
 
-    fn values(&self, layers: &Layers) -> Vec<(Key, SharedValue)> {
-        let rendered = in_force(&self.last(), layers).render();
+    fn values(&self, configuration: &Configuration) -> Vec<(Key, SharedValue)> {
+        let rendered = in_force(&self.last(), configuration).render();
         self.0.vault.set_in_force([&rendered]);
         values(&rendered).into_iter().collect()
     }
 
     fn hold(
         &self,
-        (from, old): (&Arc<Credentials>, &Layers),
-        (to, new): (&Arc<Credentials>, &Layers),
+        (from, old): (&Arc<Credentials>, &Configuration),
+        (to, new): (&Arc<Credentials>, &Configuration),
     ) {
         let (from, to) = (in_force(from, old).render(), in_force(to, new).render());
         self.0.vault.set_in_force([&from, &to]);
@@ -171,11 +171,10 @@ impl CredentialSource for CredentialState {
 
     fn difference(
         &self,
-        (from, old): (&Arc<Credentials>, &Layers),
-        (to, new): (&Arc<Credentials>, &Layers),
+        (from, old): (&Arc<Credentials>, &Configuration),
+        (to, new): (&Arc<Credentials>, &Configuration),
     ) -> Values {
-        let switched = old.is_on(Namespace::Gnsi) != new.is_on(Namespace::Gnsi);
-        if Arc::ptr_eq(from, to) && !switched && old.secrets.is_same(&new.secrets) {
+        if Arc::ptr_eq(from, to) && old.has_same_user_secrets(new) {
             return Values::new();
         }
         difference(&in_force(from, old).render(), &in_force(to, new).render())
@@ -229,13 +228,18 @@ fn values(rendered: &RenderedCredentials) -> BTreeMap<Key, SharedValue> {
     values
 }
 
-/// The credentials that count: of credentialz, and while gNSI is switched off before them those that clients gave.
-fn in_force<'c>(credentials: &'c Credentials, layers: &Layers) -> Cow<'c, Credentials> {
-    if layers.is_on(Namespace::Gnsi) || layers.secrets.is_empty() {
+/// The credentials that count: of credentialz, and while gNSI is switched off before them those that clients and services
+/// gave.
+fn in_force<'c>(
+    credentials: &'c Credentials,
+    configuration: &Configuration,
+) -> Cow<'c, Credentials> {
+    let secrets = configuration.user_secrets();
+    if secrets.is_empty() {
         return Cow::Borrowed(credentials);
     }
     let mut all = credentials.clone();
-    for (user, leaf, secret) in layers.secrets.iter() {
+    for (user, leaf, secret) in secrets.iter() {
         let account = all.accounts.entry(user.clone()).or_default();
         // What is kept was read when it was given.
         match leaf {

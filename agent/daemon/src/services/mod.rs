@@ -40,6 +40,7 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use holdfast_config::{Models, ModelsError};
+use holdfast_core::UserSecrets;
 use holdfast_services::{
     Package, PackageError, PackageErrors, ParametersError, WorkError, starter,
 };
@@ -108,12 +109,14 @@ fn new(name: &str) -> Result<String, ServiceError> {
 fn read(path: &Path) -> Result<(Package, Vec<PackageError>), ServiceError> {
     let refused = |errors| ServiceError::Package { path: path.to_path_buf(), errors };
     let models = Models::load()?;
-    if path.is_dir() {
-        return Package::read(&models, &folder::read(path)?).map_err(refused);
-    }
-    let archive = folder::bounded(path)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Package::read_archive(&models, &name, &archive).map_err(refused)
+    let (package, warnings) = if path.is_dir() {
+        Package::read(&models, &folder::read(path)?).map_err(refused)?
+    } else {
+        let archive = folder::bounded(path)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        Package::read_archive(&models, &name, &archive).map_err(refused)?
+    };
+    Ok((package.with_keeper(UserSecrets::keeper()), warnings))
 }
 
 fn rendered(render: &ServiceRender) -> Result<String, ServiceError> {

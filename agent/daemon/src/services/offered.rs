@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use holdfast_base::ErrorChain;
 use holdfast_config::Models;
+use holdfast_core::UserSecrets;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
 use holdfast_services::{Outline, PackageError, PackageFiles, PackageSource, ServiceTypes};
 use holdfast_store::Artefact;
@@ -43,7 +44,7 @@ pub fn load(
     stored: &BTreeMap<String, Artefact>,
     models: Arc<Models>,
 ) -> Result<ServiceTypes, ServiceError> {
-    let mut types = ServiceTypes::new(models);
+    let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
     let offered = match folder {
         Some(folder) => of_folder(folder)?,
         None => BTreeMap::new(),

@@ -64,7 +64,8 @@ fn each_example_puts_out_what_its_page_says() {
     examples.sort();
     let names: Vec<_> =
         examples.iter().map(|it| it.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["bridge-access", "bridge-port", "guest", "migrated-link", "uplink"]);
+    let all = ["bridge-access", "bridge-port", "guest", "migrated-link", "ssh-users", "uplink"];
+    assert_eq!(names, all);
     for example in examples {
         let summary = check(example.clone()).unwrap();
         assert!(!summary.contains("warning"), "{summary}");

@@ -29,7 +29,7 @@ pub use self::password::{CryptError, CryptHash, SALT_OCTETS};
 pub use self::render::{
     AUTHORIZED_KEYS_FOLDER, CREDENTIALS_FOLDER, Digest, DigestError, FRAGMENT_FILE,
     FRAGMENT_HEADER, File, GLOME_FILE, GLOME_PROGRAM, HIBA_PROGRAM, PRINCIPALS_FOLDER,
-    RenderedCredentials, SSHD_PROGRAM, SshServerConfig, is_unix_name,
+    RenderedCredentials, SSHD_PROGRAM, SshServerConfig, authorized_keys_file, is_unix_name,
 };
 pub use self::rules::{
     AccountUpload, Artefact, CredentialzError, CredentialzRules, RawKey, RawOptions, RawPrincipal,

@@ -163,6 +163,11 @@ pub struct SshServerConfig {
     pub programs: Vec<&'static str>,
 }
 
+/// File with the keys of an account, relative to the root.
+pub fn authorized_keys_file(account: &str) -> String {
+    format!("{AUTHORIZED_KEYS_FOLDER}/{account}")
+}
+
 /// True for a name that a Unix account can have. Other names, such as SPIFFE ids, can log in over gRPC only.
 pub fn is_unix_name(name: &str) -> bool {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || matches!(octet, b'_' | b'-' | b'.');
@@ -252,7 +257,7 @@ impl Credentials {
         for (name, account) in self.accounts.iter().filter(|(name, _)| is_unix_name(name)) {
             let mut lines = String::new();
             if let Some(keys) = &account.keys {
-                let path = format!("{AUTHORIZED_KEYS_FOLDER}/{name}");
+                let path = authorized_keys_file(name);
                 let _ = writeln!(lines, "    AuthorizedKeysFile /{path}");
                 let text: String = keys.value.iter().map(AuthorizedKey::line).collect();
                 server.files.push(path.clone());

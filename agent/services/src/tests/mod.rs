@@ -17,6 +17,7 @@ mod switch;
 mod trees;
 mod types;
 mod upgrade;
+mod users;
 mod watch;
 
 use std::sync::{Arc, OnceLock};

@@ -1,0 +1,131 @@
+//! Public keys that services give users: leaves of their claims, as any other.
+//!
+//! A key is no secret, so claims share it, hold it together and disagree about it by the rules for every leaf. It is not
+//! mapped to the native model. It counts while gNSI is off, beside the keys that clients gave ([`Secrets`]), which are in no
+//! tree: so the union does not see that a client and a service ask for different keys, and this module does.
+
+use smol_str::SmolStr;
+
+use crate::configuration::Configuration;
+use crate::instance::{InstancePath, Step};
+use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
+use crate::models::Models;
+use crate::schema::Schema;
+use crate::secret_nodes::{SecretNodes, is_branch_same, native_user};
+use crate::secrets::{SecretLeaf, SecretRef, Secrets};
+use crate::tree::Tree;
+use crate::union::Problem;
+use crate::value::Value;
+
+const LAYER: LayerKey = LayerKey::SERVICE_OPENCONFIG;
+
+/// A key in a tree of OpenConfig.
+pub(crate) struct UserKey {
+    pub(crate) user: SmolStr,
+    pub(crate) key: SmolStr,
+    /// Path of the leaf.
+    pub(crate) path: InstancePath,
+}
+
+/// All keys in a tree, ascending by user.
+pub(crate) fn user_keys(openconfig: &Schema, tree: &Tree<LeafMark>) -> Vec<UserKey> {
+    if tree.is_empty() {
+        return Vec::new();
+    }
+    let Some(nodes) = SecretNodes::find(openconfig) else { return Vec::new() };
+    let (above, list) = nodes.list();
+    let users = tree.branch(&above).and_then(|branch| branch.list(list));
+    let names = users.into_iter().flat_map(|users| users.iter()).filter_map(|(keys, _)| match keys
+        .first(
+    )? {
+        Value::Str(name) => Some(name.clone()),
+        _ => None,
+    });
+    let key_of = |user: SmolStr| {
+        let path = nodes.leaf(&user, SecretLeaf::SshKey)?;
+        let key = key_at(tree, &path)?.clone();
+        Some(UserKey { user, key, path })
+    };
+    names.filter_map(key_of).collect()
+}
+
+fn key_at<'t>(tree: &'t Tree<LeafMark>, path: &InstancePath) -> Option<&'t SmolStr> {
+    match &tree.leaf(path)?.value {
+        Value::Str(key) => Some(key),
+        _ => None,
+    }
+}
+
+impl Configuration {
+    /// Passwords and keys of users that count beside those of gNSI: none while that is on, else those that clients gave,
+    /// and the keys that services ask for.
+    pub fn user_secrets(&self) -> Secrets {
+        let layers = self.layers();
+        if layers.is_on(Namespace::Gnsi) {
+            return Secrets::default();
+        }
+        let mut secrets = layers.secrets.clone();
+        for UserKey { user, key, .. } in user_keys(&self.models().openconfig, layers.tree(LAYER)) {
+            // Both are equal, but for layers that were restored without a check: the client's goes first.
+            if secrets.get(&user, SecretLeaf::SshKey).is_none() {
+                secrets.restore(&user, SecretLeaf::SshKey, SecretRef::new(key.as_bytes()));
+            }
+        }
+        secrets
+    }
+
+    /// The user at a native path, if a client or a service gives it a key that counts.
+    pub fn user_with_key<'p>(&self, native: &'p InstancePath) -> Option<&'p SmolStr> {
+        let (schema, layers) = (&self.models().native, self.layers());
+        let [system, user] = &native.0[..] else { return None };
+        let is_named = |step: &Step, name| schema.node(step.node).name == name;
+        let Some(Value::Str(name)) = user.keys.as_ref()?.first() else { return None };
+        if !is_named(system, "system") || !is_named(user, "user") || layers.is_on(Namespace::Gnsi) {
+            return None;
+        }
+        let path = SecretNodes::find(&self.models().openconfig)?.leaf(name, SecretLeaf::SshKey)?;
+        let has_key = layers.secrets.get(name, SecretLeaf::SshKey).is_some()
+            || key_at(layers.tree(LAYER), &path).is_some();
+        has_key.then_some(name)
+    }
+
+    /// True when [`Configuration::user_secrets`] of another version are known to be equal, by their memory.
+    pub fn has_same_user_secrets(&self, other: &Self) -> bool {
+        let (one, other) = (self.layers(), other.layers());
+        let is_on = |layers: &Layers| layers.is_on(Namespace::Gnsi);
+        is_on(one) == is_on(other)
+            && one.secrets.is_same(&other.secrets)
+            && are_service_users_same(self.models(), one, other)
+    }
+}
+
+/// True when two versions of the layer of services share the list of users.
+pub(crate) fn are_service_users_same(models: &Models, old: &Layers, new: &Layers) -> bool {
+    if old.tree(LAYER).is_same(new.tree(LAYER)) {
+        return true;
+    }
+    let users = SecretNodes::find(&models.openconfig).map(|nodes| nodes.list().0);
+    users.is_some_and(|path| is_branch_same(&path, LAYER, old, new))
+}
+
+/// Keys that differ between a client and services, where either has changed.
+pub(crate) fn conflicts(models: &Models, old: &Layers, new: &Layers) -> Vec<Problem> {
+    let is_untouched = || {
+        old.secrets.is_same(&new.secrets)
+            && old.is_on(Namespace::Gnsi) == new.is_on(Namespace::Gnsi)
+            && are_service_users_same(models, old, new)
+    };
+    if new.is_on(Namespace::Gnsi) || new.secrets.is_empty() || is_untouched() {
+        return Vec::new();
+    }
+    let conflict = |UserKey { user, key, path }: UserKey| {
+        let given = new.secrets.get(&user, SecretLeaf::SshKey)?;
+        let is_new = old.secrets.get(&user, SecretLeaf::SshKey) != Some(given)
+            || key_at(old.tree(LAYER), &path) != Some(&key);
+        let differs = given.expose() != key.as_bytes();
+        let native = native_user(models, &user)?;
+        (differs && is_new).then_some(Problem::KeyConflict { native, openconfig: path, key })
+    };
+    let keys = user_keys(&models.openconfig, new.tree(LAYER));
+    keys.into_iter().filter_map(conflict).collect()
+}
