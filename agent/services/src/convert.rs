@@ -36,14 +36,10 @@ pub(crate) fn scalar_text(value: &TemplateValue) -> Option<String> {
 
 /// The configuration below a node as a map, with `_` for `-` in names. Containers, lists and leaf-lists are there
 /// when they are empty, too; absent leaves and presence containers are not.
-///
-/// `effective` has the values, defaults among them; `supplied` tells which presence containers are there, because
-/// defaults within one are in use whether or not it is.
-pub(crate) fn branch<E: StoredMeta, S: StoredMeta>(
+pub(crate) fn branch<M: StoredMeta>(
     schema: &Schema,
     node: NodeId,
-    effective: Option<&Branch<E>>,
-    supplied: Option<&Branch<S>>,
+    effective: Option<&Branch<M>>,
 ) -> TemplateValue {
     let members = schema.node(node).children.iter().filter_map(|id| {
         let child = schema.node(*id);
@@ -63,22 +59,15 @@ pub(crate) fn branch<E: StoredMeta, S: StoredMeta>(
             },
             NodeKind::List { .. } => {
                 let entries = effective.and_then(|it| it.list(*id));
-                let given = supplied.and_then(|it| it.list(*id));
                 let entries = entries.into_iter().flat_map(|list| list.iter());
-                entries
-                    .map(|(keys, entry)| {
-                        let given = given.and_then(|list| list.get(keys));
-                        branch(schema, *id, Some(entry), given.map(|it| &**it))
-                    })
-                    .collect()
+                entries.map(|(_, entry)| branch(schema, *id, Some(entry))).collect()
             }
             NodeKind::Container { presence } => {
-                let given = supplied.and_then(|it| it.container(*id)).map(|it| &**it);
-                if *presence && given.is_none() {
+                let inside = effective.and_then(|it| it.container(*id));
+                if *presence && inside.is_none() {
                     return None;
                 }
-                let inside = effective.and_then(|it| it.container(*id));
-                branch(schema, *id, inside.map(|it| &**it), given)
+                branch(schema, *id, inside.map(|it| &**it))
             }
         };
         Some((child.name.replace('-', "_"), value))

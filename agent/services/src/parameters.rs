@@ -63,15 +63,13 @@ impl Package {
         };
         let after = empty.edit(&edit).map_err(refused)?;
         let path = schema.resolve_write(&path).map_err(|error| one(error.to_string()))?;
-        let view = after.config_view(Origin::Native).branch(&path);
         match after.effective().branch(&path) {
-            Some(entry) => self.parameters_of(&key, &path, (entry, view.map(|it| &**it))),
+            Some(entry) => self.parameters_of(&key, &path, entry),
             None => Err(one(format!("`{}` is not there", path.to_path(schema)))),
         }
     }
 
-    /// The parameters of an instance, after libyang has checked it: its entry in the effective configuration, and in that
-    /// of clients, which alone says which presence containers are there.
+    /// The parameters of an instance, after libyang has checked it, of its entry in the effective configuration.
     ///
     /// # Errors
     /// With what libyang says against it.
@@ -79,16 +77,15 @@ impl Package {
         &self,
         key: &str,
         path: &InstancePath,
-        (entry, view): (&Branch<Provenance>, Option<&Branch<LeafMark>>),
+        entry: &Branch<Provenance>,
     ) -> Result<Parameters, Vec<ParametersError>> {
         let ServiceList { models, list, .. } = &self.list;
-        let supplied = Arc::new(supplied(entry, view));
-        self.validate(path, &supplied)?;
+        self.validate(path, &Arc::new(supplied(entry)))?;
         Ok(Parameters {
             tag: self.tag(key).to_string().into(),
             service: self.outline.name.text.clone(),
             key: key.into(),
-            values: convert::branch(&models.native, *list, Some(entry), Some(&supplied)),
+            values: convert::branch(&models.native, *list, Some(entry)),
             document: self.document_for_handlers(entry),
         })
     }
@@ -126,13 +123,9 @@ impl Package {
     }
 
     /// The entry of an instance as a document that [`Package::parameters`] reads.
-    pub(crate) fn document_of(
-        &self,
-        entry: &Branch<Provenance>,
-        view: Option<&Branch<LeafMark>>,
-    ) -> Option<Arc<str>> {
+    pub(crate) fn document_of(&self, entry: &Branch<Provenance>) -> Option<Arc<str>> {
         let ServiceList { models, list, .. } = &self.list;
-        let supplied = Arc::new(supplied(entry, view));
+        let supplied = Arc::new(supplied(entry));
         let root = NodeRef::Branch(&supplied);
         let document = json::print(&models.native, *list, root, Flavour::Ietf, &|_| true)?;
         String::from_utf8(document).ok().map(Arc::from)
@@ -187,49 +180,30 @@ impl Package {
     }
 }
 
-/// A branch without the leaves that are defaults, and with the presence containers of the view.
-fn supplied(branch: &Branch<Provenance>, view: Option<&Branch<LeafMark>>) -> Branch<LeafMark> {
+/// A branch without the leaves that are defaults.
+fn supplied(branch: &Branch<Provenance>) -> Branch<LeafMark> {
     let mut supplied = Branch::with_capacity(branch.children().len());
-    supplied.given = branch.given || view.is_some_and(|view| view.given);
+    supplied.given = branch.given;
     for (node, child) in branch.children() {
-        if let Some(child) = supplied_child(child, view.and_then(|view| view.child(*node))) {
+        if let Some(child) = supplied_child(child) {
             supplied.put(*node, child);
-        }
-    }
-    for (node, child) in view.iter().flat_map(|view| view.children()) {
-        if let Child::Container(inner) = child
-            && inner.given
-            && branch.child(*node).is_none()
-        {
-            supplied.put(*node, child.clone());
         }
     }
     supplied
 }
 
-fn supplied_child(
-    child: &Child<Provenance>,
-    view: Option<&Child<LeafMark>>,
-) -> Option<Child<LeafMark>> {
-    let child = match (child, view) {
-        (Child::Leaf(leaf), _) => match leaf.meta.kind {
+fn supplied_child(child: &Child<Provenance>) -> Option<Child<LeafMark>> {
+    let child = match child {
+        Child::Leaf(leaf) => match leaf.meta.kind {
             ProvenanceKind::NativeDefault | ProvenanceKind::OpenConfigDefault => return None,
             ProvenanceKind::Explicit | ProvenanceKind::Factory => {
                 Child::Leaf(Leaf::new(leaf.value.clone(), LeafMark::Explicit))
             }
         },
-        (Child::Container(inner), Some(Child::Container(view))) => {
-            Child::Container(Arc::new(supplied(inner, Some(view))))
-        }
-        (Child::Container(inner), _) => Child::Container(Arc::new(supplied(inner, None))),
-        (Child::List(list), view) => {
-            let view = match view {
-                Some(Child::List(view)) => Some(view),
-                _ => None,
-            };
+        Child::Container(inner) => Child::Container(Arc::new(supplied(inner))),
+        Child::List(list) => {
             let entry = |(keys, entry): (&Keys, &Arc<Branch<Provenance>>)| {
-                let view = view.and_then(|view| view.get(keys)).map(|it| &**it);
-                (keys.clone(), Arc::new(supplied(entry, view)))
+                (keys.clone(), Arc::new(supplied(entry)))
             };
             Child::List(list.iter().map(entry).collect())
         }

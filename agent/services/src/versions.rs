@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use holdfast_config::schema::Origin;
 use holdfast_config::services::{
     CallPhase, PackageArchive, ServicePlan, WalkRequest, WorkFailure, WorkFailureKind,
 };
@@ -145,13 +144,11 @@ impl InstanceWalk<'_> {
 
     /// The parameters of an instance. Another version than the newest one reads them by the names of their leaves.
     fn parameters(&self, entry: &Entry) -> Result<Parameters, Vec<ParametersError>> {
-        let view = self.request.new.config_view(Origin::Native).branch(&self.path);
-        let view = view.map(|it| &**it);
         if self.is_newest() {
             let package = &self.version.package;
-            return package.parameters_of(&self.tag.key, &self.path, (entry, view));
+            return package.parameters_of(&self.tag.key, &self.path, entry);
         }
-        let document = self.of.newest.package.document_of(entry, view).unwrap_or_default();
+        let document = self.of.newest.package.document_of(entry).unwrap_or_default();
         self.version.package.parameters(document.as_bytes())
     }
 
@@ -182,10 +179,8 @@ impl InstanceWalk<'_> {
         old: Option<&Entry>,
         leaving: Option<Arc<str>>,
     ) -> Result<WalkResult, WorkFailure> {
-        let view = self.request.old.config_view(Origin::Native).branch(&self.path);
-        let view = view.map(|it| &**it);
         let is_staged = self.version.has_staged_deletes && self.before().is_some();
-        let document = leaving.or_else(|| self.of.newest.package.document_of(old?, view));
+        let document = leaving.or_else(|| self.of.newest.package.document_of(old?));
         if let Some(document) = document.filter(|_| is_staged)
             && let Ok(parameters) = self.version.package.parameters(document.as_bytes())
         {
@@ -205,8 +200,7 @@ impl InstanceWalk<'_> {
         let Some(before) = self.before().filter(|it| it.has_begun()) else {
             return Ok(WalkResult::default());
         };
-        let view = self.request.old.config_view(Origin::Native).branch(&self.path);
-        let document = || self.of.newest.package.document_of(old?, view.map(|it| &**it));
+        let document = || self.of.newest.package.document_of(old?);
         let leaving = leaving.or_else(document);
         let parameters = leaving.as_ref().map(|it| self.version.package.parameters(it.as_bytes()));
         match parameters {

@@ -381,6 +381,7 @@ fn add_anchor(
         native: way,
         openconfig: None,
         leaves: Vec::new(),
+        presence: Vec::new(),
         one_of,
         implied: Vec::new(),
         constants: Vec::new(),
@@ -407,7 +408,12 @@ fn add_below(
         way.push(child.id);
         match &child.kind {
             NodeKind::List { .. } => add_anchor(native, child, Some(id), way.clone(), anchors),
-            NodeKind::Container { .. } => add_below(native, child, id, keys, way, anchors),
+            NodeKind::Container { presence } => {
+                if *presence && child.config {
+                    anchors[id].presence.push(way.clone());
+                }
+                add_below(native, child, id, keys, way, anchors);
+            }
             NodeKind::Leaf | NodeKind::LeafList if !child.config => {}
             NodeKind::Leaf | NodeKind::LeafList => anchors[id].leaves.push(OwnLeaf {
                 native: way.clone(),
@@ -415,12 +421,19 @@ fn add_below(
                 default: child.leaf.as_ref().and_then(|leaf| leaf.default.clone()),
                 mandatory: child.leaf.as_ref().is_some_and(|leaf| leaf.mandatory),
                 when: None,
+                presence: innermost_presence(native, way),
                 openconfig: None,
             }),
             NodeKind::Root => {}
         }
         way.pop();
     }
+}
+
+/// Number of leading nodes of a way to its innermost presence container.
+fn innermost_presence(native: &Schema, way: &[NodeId]) -> Option<usize> {
+    let is_presence = |id: &NodeId| native.node(*id).kind == NodeKind::Container { presence: true };
+    way.iter().rposition(is_presence).map(|at| at + 1)
 }
 
 /// Leaves in `config` containers that repeat the keys of their list entry.

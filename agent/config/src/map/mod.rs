@@ -61,6 +61,8 @@ pub(crate) struct Anchor {
     pub(crate) native: Vec<NodeId>,
     pub(crate) openconfig: Option<Counterpart>,
     pub(crate) leaves: Vec<OwnLeaf>,
+    /// Presence containers of an entry, outer ones first: nodes from the entry to each.
+    pub(crate) presence: Vec<Vec<NodeId>>,
     /// Leaves of which an entry needs at least one.
     pub(crate) one_of: Vec<NodeId>,
     /// OpenConfig leaves that are derived from the keys alone.
@@ -100,6 +102,9 @@ pub(crate) struct OwnLeaf {
     pub(crate) mandatory: bool,
     /// Condition for the native default.
     pub(crate) when: Option<DefaultCondition>,
+    /// Number of leading nodes of `native` to the innermost presence container that the leaf is in. The leaf has no default
+    /// and is not mandatory without that.
+    pub(crate) presence: Option<usize>,
     pub(crate) openconfig: Option<MappedLeaf>,
 }
 

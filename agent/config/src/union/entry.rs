@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::list::ListResult;
 use super::resolve::{Defaults, ResolvedLeaf};
-use super::{EntryResult, EntryVersions, Problem, Provenance, ProvenanceKind, Union};
+use super::{EntryResult, EntryVersions, InputLayer, Problem, Provenance, ProvenanceKind, Union};
 use crate::instance::{Keys, Step};
 use crate::layer::{LayerSet, LeafMark};
 use crate::map::{Anchor, AnchorId, OwnLeaf, leaf_at};
@@ -50,6 +50,7 @@ impl<'a> Union<'a> {
         let mut effective = Branch::with_capacity(it.leaves.len());
         effective.given = anchor != 0;
         let mut overlays = Overlays::default();
+        self.own_presence(it, effective_inputs, &mut effective);
         self.own_leaves(it, effective_inputs, &mut effective, &mut overlays);
         self.check_one_of(it, effective_inputs, &effective);
         self.check_constants(it, effective_inputs);
@@ -109,6 +110,24 @@ impl<'a> Union<'a> {
         }
     }
 
+    /// Creates the presence containers that a layer has, be it with nothing in it.
+    fn own_presence(
+        &self,
+        anchor: &Anchor,
+        inputs: &[EntryVersions<'a>],
+        effective: &mut Branch<Provenance>,
+    ) {
+        for way in &anchor.presence {
+            let has_it = |(slot, pair): (&InputLayer, &EntryVersions<'a>)| {
+                let entry = pair.new.filter(|_| !slot.is_openconfig());
+                entry.and_then(|entry| branch_at(entry, way)).is_some_and(has_content)
+            };
+            if self.slots.iter().zip(inputs).any(has_it) {
+                branch_at_mut(effective, way).given = true;
+            }
+        }
+    }
+
     /// Computes the leaves of the entry. Those under a condition come last, after the leaves that the condition
     /// reads.
     fn own_leaves(
@@ -148,6 +167,8 @@ impl<'a> Union<'a> {
         let holds =
             |when: Option<&crate::map::DefaultCondition>| when.is_none_or(|it| it.holds(effective));
         let rooted = anchor.list().is_some() || leaf.native.len() < 2;
+        let is_present = |depth| branch_at(effective, &leaf.native[..depth]).is_some();
+        let rooted = rooted && leaf.presence.is_none_or(is_present);
         let defaults = Defaults {
             openconfig: holds(mapped.and_then(|it| it.when.as_ref())),
             native: rooted && holds(leaf.when.as_ref()),
@@ -347,15 +368,36 @@ fn exists(entry: &Branch<LeafMark>, steps: &[Step]) -> bool {
     }
 }
 
+/// True for a presence container that was supplied, or in which there is a leaf. One may have nothing but leaves that are
+/// to be absent.
+fn has_content(container: &Branch<LeafMark>) -> bool {
+    container.given || has_leaf(container)
+}
+
+fn has_leaf(branch: &Branch<LeafMark>) -> bool {
+    branch.children().iter().any(|(_, child)| match child {
+        Child::Leaf(leaf) => leaf.meta != LeafMark::Absent,
+        Child::Container(inner) => has_content(inner),
+        Child::List(list) => list.iter().any(|(_, entry)| has_leaf(entry)),
+    })
+}
+
+/// The container at the end of a way of containers.
+fn branch_at<'b, M: LeafMeta>(entry: &'b Branch<M>, way: &[NodeId]) -> Option<&'b Branch<M>> {
+    way.iter().try_fold(entry, |branch, node| branch.container(*node).map(|it| &**it))
+}
+
+fn branch_at_mut<'b, M: LeafMeta>(entry: &'b mut Branch<M>, way: &[NodeId]) -> &'b mut Branch<M> {
+    way.iter().fold(entry, |branch, node| branch.container_mut(*node))
+}
+
 fn put_leaf<M: LeafMeta>(entry: &mut Branch<M>, way: &[NodeId], value: Value, meta: M) {
     let Some((leaf, containers)) = way.split_last() else { return };
-    let branch = containers.iter().fold(entry, |branch, node| branch.container_mut(*node));
-    branch.put_leaf(*leaf, value, meta);
+    branch_at_mut(entry, containers).put_leaf(*leaf, value, meta);
 }
 
 /// Adds a list, unless it is empty.
 fn put_list<M: LeafMeta>(entry: &mut Branch<M>, way: &[NodeId], entries: &List<M>) {
     let Some((list, containers)) = way.split_last().filter(|_| !entries.is_empty()) else { return };
-    let branch = containers.iter().fold(entry, |branch, node| branch.container_mut(*node));
-    branch.put(*list, Child::List(entries.clone()));
+    branch_at_mut(entry, containers).put(*list, Child::List(entries.clone()));
 }

@@ -11,6 +11,7 @@ mod outputs;
 mod packages;
 mod parameters;
 mod plans;
+mod presence;
 mod ready;
 mod side_by_side;
 mod switch;
