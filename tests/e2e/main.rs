@@ -51,6 +51,7 @@ mod services;
 mod set;
 mod shells;
 mod show;
+mod ssh_users;
 mod subinterfaces;
 mod subscribe;
 mod systemd_unit;

@@ -9,6 +9,7 @@ use smol_str::SmolStr;
 use crate::configuration::Configuration;
 use crate::instance::{InstancePath, Step};
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
+use crate::limits::excerpt;
 use crate::models::Models;
 use crate::schema::Schema;
 use crate::secret_nodes::{SecretNodes, is_branch_same, native_user};
@@ -99,6 +100,21 @@ impl Configuration {
     }
 }
 
+/// Octets at the end of a key that an error text quotes: enough to tell keys apart.
+const KEY_END: usize = 8;
+
+/// Kind and end of a key, for error texts. All keys of a kind begin alike, and two long ones would push the names of those
+/// who ask for them out of a text.
+pub(crate) fn key_excerpt(key: &str) -> String {
+    let (kind, octets) = key.split_once(' ').unwrap_or(("", key));
+    match octets.char_indices().rev().nth(KEY_END) {
+        Some((at, first)) => {
+            excerpt(&format_args!("{kind} ...{}", &octets[at + first.len_utf8()..]))
+        }
+        None => excerpt(key),
+    }
+}
+
 /// True when two versions of the layer of services share the list of users.
 pub(crate) fn are_service_users_same(models: &Models, old: &Layers, new: &Layers) -> bool {
     if old.tree(LAYER).is_same(new.tree(LAYER)) {
@@ -128,4 +144,23 @@ pub(crate) fn conflicts(models: &Models, old: &Layers, new: &Layers) -> Vec<Prob
     };
     let keys = user_keys(&models.openconfig, new.tree(LAYER));
     keys.into_iter().filter_map(conflict).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_quoted_by_its_kind_and_its_end() {
+        let long = format!("ssh-rsa {}0123456789abcdef", "A".repeat(500));
+        for (key, quoted) in [
+            (long.as_str(), "ssh-rsa ...89abcdef"),
+            ("ssh-x 89abcdef", "ssh-x 89abcdef"),
+            ("ssh-x z89abcdef", "ssh-x ...89abcdef"),
+            ("no-key", "no-key"),
+            ("", ""),
+        ] {
+            assert_eq!(key_excerpt(key), quoted);
+        }
+    }
 }

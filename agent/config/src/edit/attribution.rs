@@ -12,10 +12,12 @@ use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Owner};
 use crate::limits::excerpt;
 use crate::models::Models;
+use crate::reserved;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin, Schema};
 use crate::services::WorkFailure;
 use crate::union::Problem;
+use crate::user_keys::key_excerpt;
 use crate::value::Value;
 
 /// Paths and texts of all operations.
@@ -226,8 +228,12 @@ impl<'a> Attribution<'a> {
         subject: Subject<'_>,
         value: Option<&Value>,
     ) -> ConflictSide {
+        let quoted = |value: &Value| match value {
+            Value::Str(key) if self.is_key(subject) => key_excerpt(key),
+            value => excerpt(value),
+        };
         let text =
-            value.map_or_else(|| "to be absent".to_owned(), |it| format!("`{}`", excerpt(it)));
+            value.map_or_else(|| "to be absent".to_owned(), |it| format!("`{}`", quoted(it)));
         let side = self.side_with_text(layer, subject, text);
         let native = subject.native.filter(|_| layer == LayerKey::CLIENT_NATIVE);
         let line = native.filter(|path| self.authorization.may_read(Origin::Native, path));
@@ -235,6 +241,13 @@ impl<'a> Attribution<'a> {
             line: line.and_then(|path| self.line(path, value)).map(|line| excerpt(&line)),
             ..side
         }
+    }
+
+    /// True for the leaf of a user's public key.
+    fn is_key(&self, subject: Subject<'_>) -> bool {
+        let leaf = subject.openconfig.and_then(InstancePath::last);
+        let row = leaf.and_then(|step| reserved::row(&self.models.openconfig, step.node));
+        row.is_some_and(|row| row.is_for_services)
     }
 
     /// One side of a conflict, with the value given as text. Values that the author may not read are hidden.
