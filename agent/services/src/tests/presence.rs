@@ -96,7 +96,7 @@ fn a_boot_configuration_has_presence_containers() {
             r#"{{"holdfast-services:services":{{"tuned:tuned":[{{"name":"a","port":"eth1"{inside}}}]}}}}"#
         );
         Arc::new(BootConfiguration {
-            vendor: text.into_bytes().into(),
+            vendor: text.into_bytes(),
             ..BootConfiguration::default()
         })
     };
