@@ -13,7 +13,7 @@ use super::plans::{
     ACME, ALL_READY, ATTACHED, FixedBox, PORT, SIZE, SIZED, UP, acme, box_of, box_with, due, has,
     plan, see, settle, types_with,
 };
-use super::types::{made, refused, set};
+use super::types::{edit, made, refused, set};
 
 const PING: &str = r#"{ builtin = "ping", params = { destination = "params.bridge" }, result = "result.received > 0", SYNC }"#;
 
@@ -205,6 +205,59 @@ fn values_that_an_action_saves_are_names_in_later_states() {
     let reason = action(&refused).failure().cloned().unwrap();
     assert!(reason.contains("more than 65536 octets in the saved values"), "{reason}");
     assert_eq!(saved(&refused), "{}");
+}
+
+/// A box with two components: `port`, whose first state saves the role that a probe has found and whose tree node has the
+/// variable `side`, and `note`, whose node has none. Each has a gate.
+fn with_roles([of_port, of_note]: [&str; 2], side: &str) -> Configuration {
+    let ping = PING.replace("SYNC", "save = { role = \"result.role\" }");
+    let outline = PORT
+        .replace("GATE", &format!("when = \"{of_port}\""))
+        .replace("name = \"attached\"", &format!("name = \"attached\"\n  action = {ping}"))
+        .replace("create =", &format!("vars = {{ side = \"{side}\" }}\ncreate ="));
+    let note = format!(
+        "[[component]]\ntype = \"note\"\n[[component.state]]\nname = \"noted\"\nwhen = \"{of_note}\"\n"
+    );
+    let outline = outline.replace("[[tree]]", &format!("{note}[[tree]]"))
+        + "[[tree]]\ncreate = { type = \"note\", name = \"'n'\" }\n";
+    see(&box_with(&outline, SIZE), UP)
+}
+
+// proves sv.B49
+#[test]
+fn saved_values_are_those_of_the_instance_and_variables_those_of_the_tree() {
+    const CORE: &str = "role is defined and role == 'core'";
+    let gates = [&format!("{CORE} and side == 'left'"), &format!("{CORE} and side is undefined")];
+    let queued = set(&with_roles(gates.map(String::as_str), "'left'"), ACME);
+    has(&settle(&queued, &UP), &["sized not-reached (gate", "noted not-reached (gate"]);
+    let result = ActionEvent::Ended(r#"{"received": 1, "role": "core"}"#.into());
+    let done = settle(&after(&queued, result, 3), &UP);
+    assert_eq!(saved(&done), r#"{"role": "\"core\""}"#);
+    has(&done, &["sized reached", "noted reached", "self self: init reached, ready reached"]);
+
+    let bolt = r#"update bolt {"port":"eth2","bridge":"br0"}"#;
+    let both = set(&see(&done, UP), bolt);
+    let tag = "access[name='bolt']".parse().unwrap();
+    assert!(both.layers().book.get(&tag).unwrap().saved.is_empty(), "each instance has its own");
+    let again = set(&see(&set(&see(&done, UP), "delete acme"), UP), ACME);
+    assert_eq!(saved(&again), "{}", "they go with the instance");
+
+    // A text is quoted, beside values of either kind and as a value.
+    for (gates, side) in [
+        (["side == left", "true"], "'left'"),
+        (["role is undefined or role == core", "role is defined and role == core"], "'left'"),
+        (["true", "true"], "left"),
+    ] {
+        let before = with_roles(gates, side);
+        match before.edit(&edit(ACME)) {
+            Err(errors) => assert!(errors.to_string().contains("undefined value"), "{errors}"),
+            Ok(queued) => {
+                let result = ActionEvent::Ended(r#"{"received": 1, "role": "core"}"#.into());
+                let failed = settle(&after(&queued, result, 3), &UP);
+                has(&failed, &["noted failed (access 1.0.0: service.toml", "undefined value"]);
+            }
+        }
+    }
 }
 
 // proves sv.B67, sv.B69, sv.B70

@@ -1,15 +1,18 @@
 //! Exchange of the package of a type: what becomes of its instances, and what the database keeps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::schema::Origin;
-use holdfast_config::services::{ExchangeMode, PackageArchive, Services, TypeExchange};
+use holdfast_config::services::{
+    Answers, CallPhase, ExchangeMode, PackageArchive, ServedCall, Services, Surroundings,
+    TypeExchange,
+};
 use holdfast_config::{
     ClaimKey, Configuration, EditCause, EditErrors, Layers, ServiceTag, layer_rows_diff,
 };
 use smol_str::SmolStr;
 
-use super::plans::{ACME, FixedBox, PORT, SIZE, SIZED, UP, acme, has, plan, see, settle};
+use super::plans::{ACME, FixedBox, PORT, SIZE, SIZED, UP, acme, due, has, plan, see, settle};
 use super::types::{TEMPLATE, YANG, made, set};
 use super::*;
 use crate::{PackageSource, ServiceTypes};
@@ -326,6 +329,59 @@ fn a_zombie_ends_by_its_own_version() {
     assert_eq!(gone.packages(), BTreeMap::new(), "nobody uses either any more");
 }
 
+/// Condition on the status of the port.
+fn status_is(status: &str) -> String {
+    format!(
+        "state('/interfaces/interface[name={{}}]/state/oper-status', params.port) == '{status}'"
+    )
+}
+
+// proves sv.B86
+#[test]
+fn nothing_is_evaluated_for_a_zombie_but_its_way_out() {
+    // While the port is tested, the gate of the second state is closed, and the tree has one component more.
+    let (up, tested, down) = (status_is("UP"), status_is("TESTING"), status_is("DOWN"));
+    let lines = format!("when = \"{up}\"\n  delete = {{ when = \"{down}\" }}");
+    let more = |condition: &str| {
+        format!(
+            "[[tree]]\nif = \"{condition}\"\ncreate = {{ type = \"port\", name = \"'eth8'\" }}\n"
+        )
+    };
+    let outline = PORT.replace("GATE", &lines) + &more(&tested);
+    let mut box_ = Box_::ready(&Version { outline, ..first() });
+    box_.set("delete acme");
+    let zombie = plan(&box_.configuration);
+    assert!(zombie.contains("sized reached (delete gate"), "{zombie}");
+
+    // Of the next version, all gates are open, a handler is asked before states are left, and they have actions.
+    let ping = "{ builtin = \"ping\", params = { destination = \"'192.0.2.1'\" }, sync = true }";
+    let lines = format!("delete = {{ work = \"handler\", action = {ping} }}");
+    let outline = PORT.replace("[[component]]", "[handler]\nuser = \"root\"\n[[component]]");
+    let outline = outline.replace("GATE", &lines) + &more("true");
+    box_.upgraded(&Version { outline, size: ANOTHER_SIZE, ..second() });
+
+    let call = |phase| ServedCall { service: "access".into(), component: None, state: None, phase };
+    let served = BTreeSet::from([CallPhase::Create, CallPhase::Delete].map(call));
+    let redeployed = |status| Surroundings {
+        answers: Answers::default().with_served(served.clone()),
+        may_ask: true,
+        upgrades: true,
+        retries_actions: true,
+        ..due(FixedBox { status, unapplied: None }, 4)
+    };
+    for status in ["UP", "TESTING"] {
+        let outcome = box_.configuration.trial(&redeployed(status));
+        assert_eq!(outcome.calls, [], "no handler is asked");
+        assert_eq!(outcome.claims.len(), 0);
+        let walked = box_.configuration.clone().with_surroundings(redeployed(status)).walked();
+        assert_eq!(plan(&walked.unwrap()), zombie, "while the port is {status}");
+    }
+    assert_eq!(box_.version(&acme()), "1.0.0");
+    assert_eq!(box_.configuration.trial(&redeployed("DOWN")).calls, []);
+    let gone = box_.configuration.clone().with_surroundings(redeployed("DOWN")).walked().unwrap();
+    assert_eq!((made(&gone), plan(&gone)), (String::new(), "none".to_owned()), "without an action");
+}
+
 // proves sv.B112
 #[test]
 fn component_types_in_use_go_by_force_alone_and_leave_an_orphan() {
@@ -386,9 +442,9 @@ fn instances_left_behind_keep_their_version_until_they_are_deployed_again() {
     box_.upgrade(&second, (ExchangeMode::Each, false)).unwrap();
     assert_eq!((made(&box_.configuration), &*box_.version(&acme())), (SIZED.to_owned(), "1.0.0"));
     assert_eq!(box_.rows(), "access=2.0.0 access/1.0.0=1.0.0 ");
-    let surroundings = super::plans::due(UP, 3);
+    let surroundings = due(UP, 3);
     let left_behind = [(acme(), "refused".into())].into();
-    let behind = holdfast_config::services::Surroundings { left_behind, ..surroundings.clone() };
+    let behind = Surroundings { left_behind, ..surroundings.clone() };
     let behind = box_.configuration.clone().with_surroundings(behind).walked().unwrap();
     let failure = |it: &Configuration| {
         it.layers().book.get(&acme()).unwrap().failure.as_deref().map(ToOwned::to_owned)
@@ -400,7 +456,7 @@ fn instances_left_behind_keep_their_version_until_they_are_deployed_again() {
     assert_eq!(failure(&box_.configuration).as_deref(), Some("refused"));
     box_.set(r#"update bolt {"port":"eth3","bridge":"br0"}"#);
     assert_eq!(box_.version(&tag("bolt")), "2.0.0", "new instances have the newest one");
-    let again = holdfast_config::services::Surroundings { upgrades: true, ..surroundings };
+    let again = Surroundings { upgrades: true, ..surroundings };
     let again = box_.configuration.clone().with_surroundings(again).walked().unwrap();
     assert!(made(&again).contains("interface eth2\n  mtu 1300"), "{}", made(&again));
     assert_eq!(failure(&again), None);
