@@ -49,10 +49,10 @@ pub(super) async fn services(
 /// The objects that each claim asks for.
 struct Instances(BTreeMap<ClaimKey, Vec<SharedObject>>);
 
-/// Values of one object, and the other instances that ask for it.
+/// Values of one object, and the names of others that ask for it.
 struct SharedObject {
     keys: Vec<Key>,
-    others: BTreeSet<ServiceTag>,
+    others: BTreeSet<String>,
 }
 
 impl Instances {
@@ -92,7 +92,6 @@ impl Instances {
                 let values = objects.flat_map(|it| it.keys.iter().map(|key| (key, &it.others)));
                 let values = values.filter_map(|(key, others)| {
                     let (label, state) = key_states.get(key)?;
-                    let others: Vec<_> = others.iter().map(ToString::to_string).collect();
                     let key = introspect.render.key(key);
                     Some(json!({ "Key": key, "Label": label, "State": state, "Others": others }))
                 });

@@ -95,6 +95,11 @@ impl ClaimKey {
         self.component[0].ends_with(':')
     }
 
+    /// Name of who asks by it: the instance, or the claim itself where no instance owns it any more.
+    pub fn owner(&self) -> String {
+        if self.is_left() { self.to_string() } else { self.tag.to_string() }
+    }
+
     /// Reads the name of a claim that no state owns.
     ///
     /// # Errors
@@ -372,10 +377,10 @@ impl Claims {
         keys
     }
 
-    /// Instances that hold something at or below a path.
-    fn below(&self, origin: Origin, path: &InstancePath) -> BTreeSet<ServiceTag> {
+    /// Names of those who hold something at or below a path.
+    fn below(&self, origin: Origin, path: &InstancePath) -> BTreeSet<String> {
         let keys = self.join(origin).holders_below(path).into_iter();
-        keys.filter_map(|number| Some(self.names.get(&number)?.tag.clone())).collect()
+        keys.filter_map(|number| Some(self.names.get(&number)?.owner())).collect()
     }
 
     /// Leaves, keys included, of which the last replacement changed the holders: what tests check instead of time.

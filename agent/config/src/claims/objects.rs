@@ -2,19 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Claim, ClaimKey, Claims, ServiceTag};
+use super::{Claim, ClaimKey, Claims};
 use crate::instance::InstancePath;
 use crate::models::Models;
 use crate::schema::Origin;
 
 impl Claims {
-    /// The objects of one claim, each with the other instances that hold an entry or leaf of it that the claim holds.
+    /// The objects of one claim, each with the names of others that hold an entry or leaf of it that the claim holds.
     pub fn shared_objects(
         &self,
         models: &Models,
         key: &ClaimKey,
-    ) -> BTreeMap<InstancePath, BTreeSet<ServiceTag>> {
+    ) -> BTreeMap<InstancePath, BTreeSet<String>> {
         let mut objects = BTreeMap::<_, BTreeSet<_>>::new();
+        let own = key.owner();
         let Some(claim) = self.get(key) else { return objects };
         for origin in [Origin::Native, Origin::OpenConfig] {
             claim.tree(origin).walk(&mut |path, _| {
@@ -25,15 +26,15 @@ impl Claims {
                 let native = native.unwrap_or_default();
                 let Some(object) = models.native.innermost_object(&native.0) else { return };
                 let holders = self.holders(origin, path).into_iter();
-                let others = holders.map(|it| &it.tag).filter(|tag| **tag != key.tag).cloned();
+                let others = holders.map(ClaimKey::owner).filter(|owner| *owner != own);
                 objects.entry(InstancePath(object.to_vec())).or_default().extend(others);
             });
         }
         objects
     }
 
-    /// Names of the instances that ask for leaves of a native object.
-    pub fn owners(&self, models: &Models, object: &InstancePath) -> BTreeSet<ServiceTag> {
+    /// Names of those who ask for leaves of a native object: instances, and claims that no instance owns any more.
+    pub fn owners(&self, models: &Models, object: &InstancePath) -> BTreeSet<String> {
         let mut owners: BTreeSet<_> = self.below(Origin::Native, object);
         for path in models.map.up_path(object) {
             owners.extend(self.below(Origin::OpenConfig, &path));

@@ -162,7 +162,7 @@ fn follow_owners(tree: &mut DraftTree<'_>, old: &Claims, new: &Configuration) {
             true => Mutation::Gone(ConfigOrState::Both),
             false => {
                 elems.push(Elem::new("tag"));
-                let tags = after.iter().map(|tag| Value::Str(tag.to_string().into()));
+                let tags = after.iter().map(|owner| Value::Str(owner.as_str().into()));
                 Mutation::Set(Value::List(tags.collect()))
             }
         };

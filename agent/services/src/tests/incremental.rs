@@ -84,14 +84,14 @@ fn settle(mut configuration: Configuration, state: &FixedBox) -> Configuration {
 /// Checks that the owners of each object are those whose claims have to do with it.
 pub(super) fn check_owners(configuration: &Configuration) {
     let (models, claims) = (configuration.models(), configuration.layers().claims());
-    let mut owners = BTreeMap::<_, BTreeSet<ServiceTag>>::new();
+    let mut owners = BTreeMap::<_, BTreeSet<String>>::new();
     for (key, claim) in claims.iter() {
         for object in claim.objects(models) {
-            owners.entry(object).or_default().insert(key.tag.clone());
+            owners.entry(object).or_default().insert(key.owner());
         }
     }
-    for (object, tags) in owners {
-        assert_eq!(claims.owners(models, &object), tags, "{object:?}");
+    for (object, names) in owners {
+        assert_eq!(claims.owners(models, &object), names, "{object:?}");
     }
 }
 

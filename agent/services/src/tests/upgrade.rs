@@ -396,6 +396,10 @@ fn component_types_in_use_go_by_force_alone_and_leave_an_orphan() {
     assert_eq!(ClaimKey::parse_left(&orphan.to_string()), Ok(orphan.clone()));
     box_.set("delete acme");
     assert_eq!(made(&box_.configuration), SIZED, "nobody takes it back");
+    let models = box_.configuration.models();
+    let port = models.native.resolve_write(&"/interfaces/interface[name=eth1]".parse().unwrap());
+    let owners = box_.configuration.layers().claims().owners(models, &port.unwrap());
+    assert_eq!(owners, BTreeSet::from([orphan.to_string()]));
     let rows =
         layer_rows_diff(box_.configuration.models(), &Layers::new(), box_.configuration.layers());
     let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::BoxState;
-use holdfast_config::{EditCause, Models};
+use holdfast_config::{ClaimKey, EditCause, Models};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_services::{PackageFiles, ServiceTypes};
 use holdfast_store::{ArtefactTable, Store, faults};
@@ -180,9 +180,9 @@ impl TestBox {
         packages.into_iter().map(|(name, it)| format!("{name}: {}", it.label)).collect()
     }
 
-    /// Polls until the type is shown with these values of one of its leaves.
+    /// Polls until a leaf below the state of services has these values.
     async fn until_shown(&self, leaf: &str, want: &str) {
-        let path = format!("/service-state/type[name=net]/{leaf}").parse().unwrap();
+        let path = format!("/service-state/{leaf}").parse().unwrap();
         let mut last = String::new();
         for _ in 0..500 {
             let models = self.agent.handle.models();
@@ -263,10 +263,10 @@ async fn an_upgrade_with_a_hundred_instances_and_a_zombie_makes_no_operation() {
     assert_eq!(box_.kernel.contents(), contents, "another archive in the folder changes nothing");
     assert_eq!(box_.version("n3").as_deref(), Some("2.0.0"));
     assert_eq!(box_.rows(), ["net: 2.0.0 installed", "net/1.0.0: 1.0.0 offered"]);
-    box_.until_shown("version", "2.0.0").await;
-    box_.until_shown("other-version", "1.0.0").await;
-    box_.until_shown("installed", "true").await;
-    box_.until_shown("served", "true").await;
+    box_.until_shown("type[name=net]/version", "2.0.0").await;
+    box_.until_shown("type[name=net]/other-version", "1.0.0").await;
+    box_.until_shown("type[name=net]/installed", "true").await;
+    box_.until_shown("type[name=net]/served", "true").await;
     sleep(Duration::from_millis(100)).await;
     assert_eq!(box_.version("n7").as_deref(), Some("1.0.0"), "the gate of 2.0.0 is open");
     box_.name_host("free").await;
@@ -315,6 +315,25 @@ async fn the_package_of_an_instance_outlasts_its_archive() {
     assert_eq!(box_.rows(), [""; 0]);
     let box_ = box_.restarted().await;
     assert!(box_.types.is_empty(), "nobody used it");
+    box_.agent.stop().await;
+}
+
+// proves sv.A37, sv.B112
+#[tokio::test]
+async fn an_object_shows_the_name_of_the_orphan_that_holds_it() {
+    let box_ = TestBox::with_instances(&first()).await;
+    let tags = r"ownership/object[path=/interfaces/interface[name=n3\]]/tag";
+    box_.until_shown(tags, "net[name='n3']").await;
+    let (mut exchange, _) = box_.upgrade(&TestPackage { gate: "!=", replaces: "", ..second() });
+    exchange.is_forced = true;
+    let caller = caller();
+    upgrade_of(&box_, &caller, &exchange).together(None).await.unwrap();
+    box_.until_shown(tags, "net[name='n3'] orphan:net[name='n3']").await;
+    box_.delete("/services/net[name=n3]").await;
+    box_.until_shown(tags, "orphan:net[name='n3']").await;
+    let orphan = ClaimKey::parse_left("orphan:net[name='n3']").unwrap();
+    box_.agent.handle.change(&caller, Intent::Purge(orphan)).await.unwrap();
+    box_.until_shown(tags, "").await;
     box_.agent.stop().await;
 }
 
