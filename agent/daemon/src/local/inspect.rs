@@ -4,6 +4,7 @@ use std::{error::Error, fmt::Write as _};
 
 use holdfast_base::now_ns;
 use holdfast_config::{
+    ClaimKey,
     json::{Flavour, print},
     schema::{Node, Origin},
     tree::NodeRef,
@@ -14,7 +15,8 @@ use holdfast_scheduler::{Registry, ValueState, ValueStatus};
 use holdfast_telemetry::polled::with_polled_leaves;
 use serde_json::{Map, Value};
 
-use super::service_waits;
+use super::{service_waits, services};
+use crate::services::action_wait;
 use crate::{northbound::boot_document, settings::ShowContent};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -38,7 +40,9 @@ impl<C: Datastore + Statuses> Inspect for Inspector<C> {
             ShowContent::State => document(&self.0, false).await,
             ShowContent::Boot => boot_document(&self.0.configuration()),
             ShowContent::Services => {
-                Ok(super::services::table(&self.0.configuration().layers().book))
+                let revision = self.0.current_revision().await;
+                let wait = |state: &ClaimKey| action_wait(&revision, state);
+                Ok(services::table(&self.0.configuration().layers().book, wait))
             }
             ShowContent::ServiceWaits => {
                 let revision = self.0.current_revision().await;

@@ -18,7 +18,7 @@ use holdfast_core::{Datastore, MAX_LISTED};
 use super::{failure, packages, services};
 use crate::services::{
     CallEntry, Modification, OperationError, Operations, PackageInstaller, Place, Progress,
-    SyncCheck,
+    SyncCheck, action_wait,
 };
 use crate::settings::{ActionResult, InstanceAction};
 
@@ -37,7 +37,8 @@ async fn operate<C: Datastore>(
     Json(action): Json<InstanceAction>,
 ) -> Response {
     if let InstanceAction::Watch { services } = action {
-        let texts = operations.watch(services).map(|it| Ok::<_, Infallible>(progress(&it)));
+        let texts = operations.watch(services);
+        let texts = texts.map(move |it| Ok::<_, Infallible>(progress(&operations.0, &it)));
         return Body::from_stream(texts).into_response();
     }
     match answer(&operations, &caller, action).await {
@@ -58,9 +59,11 @@ async fn answer<C: Datastore>(
     caller: &Caller,
     action: InstanceAction,
 ) -> Result<String, OperationError> {
+    let core = &operations.0;
     Ok(match action {
         InstanceAction::Redeploy { services, dry_run: false } => {
-            operations.redeploy(caller, &services).await?.iter().map(progress).collect()
+            let walked = operations.redeploy(caller, &services).await?;
+            walked.iter().map(|it| progress(core, it)).collect()
         }
         InstanceAction::Redeploy { services, dry_run: true } => {
             sync_check(&operations.check_sync(caller, &services, false).await?)
@@ -80,10 +83,10 @@ async fn answer<C: Datastore>(
             modifications(&operations.modifications(&service, place.as_ref())?)
         }
         InstanceAction::UnDeploy { service } => {
-            progress(&operations.undeploy(caller, &service).await?)
+            progress(core, &operations.undeploy(caller, &service).await?)
         }
         InstanceAction::Resurrect { service } => {
-            progress(&operations.resurrect(caller, &service).await?)
+            progress(core, &operations.resurrect(caller, &service).await?)
         }
         InstanceAction::ForceBackTrack {
             service,
@@ -96,7 +99,7 @@ async fn answer<C: Datastore>(
             let operation = (service.as_str(), place);
             let left =
                 operations.force_back_track(caller, operation, acknowledge_inconsistent).await?;
-            progress(&left)
+            progress(core, &left)
         }
         InstanceAction::Reschedule { id } => call(&operations.reschedule(caller, id).await?),
         InstanceAction::Cancel { id } => call(&operations.cancel(caller, id).await?),
@@ -112,16 +115,19 @@ async fn answer<C: Datastore>(
 }
 
 fn call(CallEntry { state, action }: &CallEntry) -> String {
-    services::queue_line(state, action)
+    services::queue_line(state, action, None)
 }
 
 fn place(component: [String; 2], state: Option<String>) -> Place {
     Place { component: component.map(Into::into), state: state.map(Into::into) }
 }
 
-fn progress(Progress { tag, plan }: &Progress) -> String {
+fn progress(core: &impl Datastore, Progress { tag, plan }: &Progress) -> String {
     match plan {
-        Some(plan) => services::plan_table(tag, plan),
+        Some(plan) => {
+            let revision = core.revision();
+            services::plan_table(tag, plan, |state| action_wait(&revision, state))
+        }
         None => format!("{tag}  nothing is left of it\n"),
     }
 }

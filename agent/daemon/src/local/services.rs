@@ -3,36 +3,43 @@
 use std::fmt::Write as _;
 
 use holdfast_config::services::{
-    ActionPlan, ActionProgress, Book, SELF, ServicePlan, StatePlan, StateStatus,
+    ActionPlan, ActionProgress, Book, CallRef, SELF, ServicePlan, StatePlan, StateStatus,
 };
 use holdfast_config::{ClaimKey, ServiceTag};
 
 /// A line of the table: component, state, status, and what it waits for or failed with.
 type Line = [String; 4];
 
-/// The service plan of each instance, ascending by name, and the queue of their actions.
-pub(super) fn table(book: &Book) -> String {
-    let plans: String = book.iter().map(|(tag, plan)| plan_table(tag, plan)).collect();
+/// The service plan of each instance, ascending by name, and the queue of their actions. `action_wait` is text for what
+/// the action of a state waits for.
+pub(super) fn table(book: &Book, action_wait: impl Fn(&ClaimKey) -> Option<String>) -> String {
+    let plans: String =
+        book.iter().map(|(tag, plan)| plan_table(tag, plan, &action_wait)).collect();
     let calls = book.iter().flat_map(|(tag, plan)| plan.calls().map(move |call| (tag, call)));
     let listed = calls.filter(|(_, call)| call.action.progress != ActionProgress::Succeeded);
-    let lines: Vec<String> =
-        listed.map(|(tag, call)| queue_line(&call.key(tag), call.action)).collect();
-    match lines.is_empty() {
-        true => plans,
-        false => format!("{plans}queue of actions\n{}", lines.concat()),
-    }
+    let line = |(tag, call): (&ServiceTag, CallRef<'_>)| {
+        let state = call.key(tag);
+        queue_line(&state, call.action, action_wait(&state))
+    };
+    let lines: String = listed.map(line).collect();
+    if lines.is_empty() { plans } else { format!("{plans}queue of actions\n{lines}") }
 }
 
-/// An entry of the queue: its id, state, action and status.
-pub(super) fn queue_line(state: &ClaimKey, action: &ActionPlan) -> String {
+/// An entry of the queue: its id, state, action and status, and what it waits for.
+pub(super) fn queue_line(state: &ClaimKey, action: &ActionPlan, wait: Option<String>) -> String {
     let ActionPlan { id, phase, progress, attempts, call, .. } = action;
-    let reason = progress.failure().map(|it| format!("  ({it})")).unwrap_or_default();
+    let wait = wait.map(|it| format!("  (waits for {it})"));
+    let reason = progress.failure().map(|it| format!("  ({it})")).or(wait).unwrap_or_default();
     let (phase, name, action) = (phase.name(), progress.name(), call.target.name());
     format!("  {id}  {state}  {phase} {action}  {name}, attempts {attempts}{reason}\n")
 }
 
 /// The service plan of one instance.
-pub(super) fn plan_table(tag: &ServiceTag, plan: &ServicePlan) -> String {
+pub(super) fn plan_table(
+    tag: &ServiceTag,
+    plan: &ServicePlan,
+    action_wait: impl Fn(&ClaimKey) -> Option<String>,
+) -> String {
     let mut text = String::new();
     let is_failed = |it: &StatePlan| it.status() == StateStatus::Failed;
     let mut states = plan.components.iter().flat_map(|it| &it.states);
@@ -45,7 +52,7 @@ pub(super) fn plan_table(tag: &ServiceTag, plan: &ServicePlan) -> String {
     };
     let reason = plan.failure.as_ref().map(|it| format!("  ({it})")).unwrap_or_default();
     let _never_fails = writeln!(text, "{tag}  {}  {status}{reason}", plan.version);
-    let lines = lines(plan);
+    let lines = lines((tag, plan), action_wait);
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let [component, state, status] = [0, 1, 2].map(width);
     for [of, name, how, why] in &lines {
@@ -56,9 +63,16 @@ pub(super) fn plan_table(tag: &ServiceTag, plan: &ServicePlan) -> String {
 }
 
 /// A line for each state, but for those of `self` that say no more than the heading.
-fn lines(plan: &ServicePlan) -> Vec<Line> {
+fn lines(
+    (tag, plan): (&ServiceTag, &ServicePlan),
+    action_wait: impl Fn(&ClaimKey) -> Option<String>,
+) -> Vec<Line> {
     let mut lines = Vec::new();
     for component in &plan.components {
+        let key = |state: &StatePlan| {
+            let component = [component.component_type.clone(), component.name.clone()];
+            ClaimKey { tag: tag.clone(), component, state: state.name.clone() }
+        };
         let of = match component.component_type == SELF {
             true if plan.components.len() > 1 => continue,
             true => SELF.to_owned(),
@@ -66,9 +80,12 @@ fn lines(plan: &ServicePlan) -> Vec<Line> {
         };
         for state in &component.states {
             let waits_for = state.waits_for.as_ref().map(|it| format!("waits for {it}"));
-            let action = state.action.as_ref().map(|action| match action.failure() {
-                Some(failure) => format!("action failed: {failure}"),
-                None => format!("action {}", action.status()),
+            let action = state.action.as_ref().map(|action| {
+                let wait = || action_wait(&key(state)).map(|it| format!(" waits for {it}"));
+                match action.failure() {
+                    Some(failure) => format!("action failed: {failure}"),
+                    None => format!("action {}{}", action.status(), wait().unwrap_or_default()),
+                }
             });
             let reasons = [state.failure.as_ref().map(ToString::to_string), waits_for, action];
             let reasons: Vec<String> = reasons.into_iter().flatten().collect();
@@ -90,7 +107,9 @@ fn lines(plan: &ServicePlan) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_config::services::{BackTrack, ComponentPlan};
+    use holdfast_config::services::{
+        ActionCall, ActionPhase, ActionTarget, BackTrack, ComponentPlan,
+    };
 
     use super::*;
 
@@ -130,7 +149,35 @@ access[name='bolt']  1.0.0  zombie
   self  init   backs out
   self  ready  not-reached
 ";
-        assert_eq!(table(&book), want);
-        assert_eq!(table(&Book::default()), "");
+        assert_eq!(table(&book, |_| None), want);
+        assert_eq!(table(&Book::default(), |_| None), "");
+    }
+
+    #[test]
+    fn a_state_says_that_its_action_waits_for_a_handler() {
+        let mut port = component("port", "eth1", &[("init", true, None), ("made", true, None)]);
+        let (params, serial, timeout_s) = ("{}".into(), "".into(), 1);
+        let target = ActionTarget::Handler("create".into());
+        port.states[1].action = Some(ActionPlan {
+            id: 7,
+            phase: ActionPhase::Create,
+            progress: ActionProgress::Queued,
+            attempts: 0,
+            since_ns: 1,
+            call: ActionCall { target, params, serial, timeout_s },
+        });
+        let own = component(SELF, SELF, &[("init", true, None), ("ready", false, None)]);
+        let plan = ServicePlan { components: vec![own, port], ..ServicePlan::default() };
+        let mut book = Book::default();
+        book.set(("guest[name='web']".parse().unwrap(), Some(plan)));
+        let wait = |state: &ClaimKey| (state.state == "made").then(|| "a handler".to_owned());
+        let (alone, waiting) = (table(&book, |_| None), table(&book, wait));
+        assert!(alone.contains("made  reached  (action create-init)"), "{alone}");
+        for line in [
+            "  port eth1  made  reached  (action create-init waits for a handler)\n",
+            "  7  guest[name='web'] (port eth1, made)  create create  queued, attempts 0  (waits for a handler)\n",
+        ] {
+            assert!(waiting.contains(line), "{waiting}");
+        }
     }
 }

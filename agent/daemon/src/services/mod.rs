@@ -32,6 +32,7 @@ pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, Pac
 pub use offered::{load, trusted_signers};
 pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
 pub use queue_operations::CallEntry;
+pub use shown::action_wait;
 pub use stored::reconcile;
 
 use std::fs;

@@ -3,8 +3,13 @@
 use std::collections::BTreeMap;
 
 use holdfast_config::schema::Schema;
+use holdfast_config::tree::Child;
 use holdfast_config::{ClaimKey, Elem, InstancePath, Path, Value};
 use holdfast_core::ServiceState;
+use holdfast_telemetry::Revision;
+
+/// Leaf of a state that says what its action waits for.
+pub(super) const ACTION_WAITS_FOR: &str = "action-waits-for";
 
 /// State leaves by their paths.
 pub(super) type Leaves = BTreeMap<InstancePath, Value>;
@@ -28,4 +33,13 @@ pub(super) fn leaf_of_state(schema: &Schema, state: &ClaimKey, leaf: &str) -> Op
         Elem::new(leaf),
     ];
     schema.resolve_write(&Path { elems }).ok()
+}
+
+/// Text for what the action of a state waits for, where a revision shows such a wait.
+pub fn action_wait(revision: &Revision, state: &ClaimKey) -> Option<String> {
+    let path = leaf_of_state(&revision.models.native, state, ACTION_WAITS_FOR)?;
+    match revision.native.find(&path.0)? {
+        Child::Leaf(leaf) => Some(leaf.value.to_string()),
+        Child::Container(_) | Child::List(_) => None,
+    }
 }

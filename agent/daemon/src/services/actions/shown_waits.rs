@@ -7,10 +7,7 @@ use holdfast_config::{ClaimKey, Value};
 use holdfast_core::ServiceState;
 
 use crate::services::handlers::ActionName;
-use crate::services::shown::{Leaves, difference, leaf_of_state};
-
-/// Leaf of a state that says what its action waits for.
-const LEAF: &str = "action-waits-for";
+use crate::services::shown::{ACTION_WAITS_FOR, Leaves, difference, leaf_of_state};
 
 /// The waits that are shown.
 #[derive(Debug, Default)]
@@ -23,8 +20,10 @@ impl ShownWaits {
         schema: &Schema,
         waiting: &BTreeMap<ClaimKey, ActionName>,
     ) -> ServiceState {
-        let leaf =
-            |(key, name)| Some((leaf_of_state(schema, key, LEAF)?, Value::Str(text(name).into())));
+        let leaf = |(key, name)| {
+            let path = leaf_of_state(schema, key, ACTION_WAITS_FOR)?;
+            Some((path, Value::Str(text(name).into())))
+        };
         let leaves = waiting.iter().filter_map(leaf).collect();
         let changes = difference(&self.0, &leaves);
         self.0 = leaves;
