@@ -7,10 +7,10 @@ use crate::claims::{ClaimKey, Claims, ServiceTag};
 use crate::edit::{
     Attribution, Edit, EditCause, EditErrors, EditOperation, EditSession, check_roles,
 };
-use crate::footprint::EditScope;
+use crate::footprint::{EditScope, Growth};
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace, Owner};
-use crate::limits::LIST_ENTRIES;
+use crate::limits::{LIST_ENTRIES, SERVICE_ACTIONS};
 use crate::models::Models;
 use crate::progress::CancelToken;
 use crate::schema::Origin;
@@ -225,7 +225,8 @@ impl Configuration {
 
     /// The configuration in which `ready` of the instances that are due is judged again, by the state of their objects.
     /// Only service plans differ in it. What depends on configuration that the walks for this version have not read is left
-    /// as it is: a change beside this one may be about to change that.
+    /// as it is: a change beside this one may be about to change that. So is everything where more actions would be queued
+    /// than each of the changes beside this one has room for.
     #[must_use]
     pub fn with_ready_judged(&self, surroundings: &Surroundings) -> Self {
         let Some(services) = &self.services else { return self.clone() };
@@ -243,7 +244,8 @@ impl Configuration {
                 judged.layers.book.set((tag, plan));
             }
         }
-        judged
+        let queued = [self, &judged].map(|it| it.layers.book.totals().actions);
+        if Growth::of(queued, &SERVICE_ACTIONS).is_small() { judged } else { self.clone() }
     }
 
     /// Names of the service instances whose parameters differ in another version.

@@ -66,6 +66,27 @@ pub static CLAIMED_LEAVES: Limit = Limit {
     reason: "a thousand instances with a thousand leaves each",
 };
 
+pub static SERVICE_INSTANCES: Limit = Limit {
+    name: "service-instances",
+    figure: 10_000,
+    unit: "service plans",
+    reason: "ten times what the speed of services is measured with; an operator may walk all of them in one transaction",
+};
+
+pub static SERVICE_STATES: Limit = Limit {
+    name: "service-states",
+    figure: 100_000,
+    unit: "states of services",
+    reason: "ten for each instance; each has some ten leaves in the state of the box",
+};
+
+pub static SERVICE_ACTIONS: Limit = Limit {
+    name: "service-actions",
+    figure: 10_000,
+    unit: "actions in the queue",
+    reason: "eight run at a time: with a second for each, these take twenty minutes",
+};
+
 pub static PATH_ELEMENTS: Limit = Limit {
     name: "path-elements",
     figure: 64,

@@ -30,6 +30,13 @@ pub static MODULE_SIZE: Limit = Limit {
     reason: "four times the largest module of the OpenConfig profile; libyang reads it whole",
 };
 
+pub static TYPES: Limit = Limit {
+    name: "service-types",
+    figure: 100,
+    unit: "types of services",
+    reason: "each adds its module to the models, which are compiled anew when a type comes or goes",
+};
+
 pub static COMPONENT_STATES: Limit = Limit {
     name: "component-states",
     figure: 64,

@@ -18,17 +18,18 @@ use holdfast_config::services::{
     Services, WalkOutcome, WalkRequest, WorkFailureKind,
 };
 use holdfast_config::{
-    Branch, Claim, InstancePath, Keys, List, Models, ModelsError, NodeId, Provenance, ServiceTag,
-    Step, Value,
+    Branch, Claim, InstancePath, Keys, LimitExceeded, List, Models, ModelsError, NodeId,
+    Provenance, ServiceTag, Step, Value,
 };
 use smol_str::{SmolStr, format_smolstr};
 
 use crate::PackageFiles;
 use crate::error::{PackageError, PackageErrors};
+use crate::limits::TYPES;
 use crate::outline::ActionTarget;
 use crate::package::Package;
 use crate::versions::{InstanceWalk, PackageSource, PackageVersion};
-use crate::walk::{CallIds, WalkResult, record};
+use crate::walk::{CallIds, Totals, WalkResult, record};
 use crate::work::WorkErrorKind;
 
 /// The types of services of a box, with the models that have all of their lists. A clone shares all memory.
@@ -82,6 +83,8 @@ impl ServiceTypes {
         source: Option<PackageSource>,
     ) -> Result<Vec<PackageError>, PackageErrors> {
         let (package, warnings) = Package::read(&self.models, files)?;
+        self.check_room(&package.outline.name.text)
+            .map_err(|error| PackageError::of_file("", error))?;
         let package = package.with_keeper(self.keeper.clone());
         let schema = &package.list.models.native;
         let path = schema.steps(package.list.list);
@@ -101,6 +104,15 @@ impl ServiceTypes {
         known.others.retain(|it| it.package.version() != version);
         (known.path, known.deploy) = (path, deploy);
         Ok(warnings)
+    }
+
+    /// Checks that there may be a type of this name.
+    ///
+    /// # Errors
+    /// When it would be one more than the limit.
+    pub fn check_room(&self, service: &str) -> Result<(), LimitExceeded> {
+        let is_known = self.types.iter().any(|it| it.name() == service);
+        TYPES.check(self.types.len() + usize::from(!is_known))
     }
 
     /// Forgets the other versions of a type that no instance was walked with.
@@ -149,18 +161,25 @@ impl ServiceTypes {
 impl Services for ServiceTypes {
     fn walk(&self, request: &WalkRequest<'_>) -> WalkOutcome {
         let mut outcome = WalkOutcome::default();
-        let calls = CallIds::new(request.surroundings.now_ns);
-        for it in &self.types {
-            it.walk((request, &calls), &mut outcome);
+        let change = Change::new(request);
+        let mut instances = Vec::new();
+        for of in &self.types {
+            instances.extend(of.to_walk(request).into_iter().map(|it| (of, it)));
+        }
+        // Those that go make room for others within the limits.
+        instances
+            .sort_by_key(|(of, (_, _, new))| new.as_ref().is_some_and(|it| of.is_deployed(it)));
+        for (of, instance) in instances {
+            of.walk(&change, instance, &mut outcome);
         }
         outcome
     }
 
     fn judge_ready(&self, request: &WalkRequest<'_>) -> WalkOutcome {
         let mut outcome = WalkOutcome::default();
-        let calls = CallIds::new(request.surroundings.now_ns);
+        let change = Change::new(request);
         for tag in &request.surroundings.due {
-            let judged = self.types.iter().find_map(|it| it.judge_ready((request, &calls), tag));
+            let judged = self.types.iter().find_map(|it| it.judge_ready(&change, tag));
             let Some(WalkResult { plan, reads, .. }) = judged else { continue };
             outcome.plans.push((tag.clone(), plan));
             outcome.reads.insert(tag.clone(), reads);
@@ -253,8 +272,22 @@ pub(crate) fn failure_kind(kind: WorkErrorKind) -> WorkFailureKind {
 
 type Entry = Arc<Branch<Provenance>>;
 
-/// A change for which instances are walked, and the identifiers of its calls.
-type Change<'a> = (&'a WalkRequest<'a>, &'a CallIds);
+/// Key of an instance, and its entries before and after a change.
+type DifferingInstance = (Keys, Option<Entry>, Option<Entry>);
+
+/// A change for which instances are walked.
+pub(crate) struct Change<'a> {
+    pub(crate) request: &'a WalkRequest<'a>,
+    pub(crate) calls: CallIds,
+    pub(crate) totals: Totals,
+}
+
+impl<'a> Change<'a> {
+    fn new(request: &'a WalkRequest<'a>) -> Self {
+        let calls = CallIds::new(request.surroundings.now_ns);
+        Self { request, calls, totals: Totals::of(request.book) }
+    }
+}
 
 impl ServiceType {
     fn name(&self) -> &SmolStr {
@@ -297,12 +330,11 @@ impl ServiceType {
         kept
     }
 
-    /// Walks the instances of the type that differ, and those that are due.
-    fn walk(&self, (request, calls): Change<'_>, outcome: &mut WalkOutcome) {
+    /// The instances of the type that differ, and those that are due.
+    fn to_walk(&self, request: &WalkRequest<'_>) -> Vec<DifferingInstance> {
         let mut instances = self.differing(request.old, request.new);
-        let is_switched_on = self.is_switched_on(request.new);
         let mut due = request.surroundings.due.clone();
-        if is_switched_on != self.is_switched_on(request.old) {
+        if self.is_switched_on(request.old) != self.is_switched_on(request.new) {
             due.extend(self.tags(request));
         }
         for tag in &due {
@@ -313,37 +345,41 @@ impl ServiceType {
                 instances.push((keys, old, new));
             }
         }
-        for (keys, old, new) in instances {
-            let tag = self.newest.package.tag(&key_text(&keys));
-            let version = self.version_of(&tag, request);
-            let walk = InstanceWalk {
-                of: self,
-                version,
-                request,
-                calls,
-                tag: &tag,
-                path: self.instance_path(&keys),
-                is_switched_on,
-            };
-            match walk.walk(old.as_ref(), new.as_ref()) {
-                Ok(mut walked) => {
-                    let before = request.book.get(&tag).map(|plan| &**plan);
-                    record::note(&mut walked, before, request.surroundings);
-                    outcome.claims.extend(walked.claims);
-                    if walked.plan.as_ref() != before {
-                        outcome.plans.push((tag.clone(), walked.plan));
-                    }
-                    outcome.calls.extend(walked.calls);
-                    outcome.wake_at_ns.extend(walked.wake_at_ns.map(|at| (tag.clone(), at)));
-                    outcome.reads.insert(tag, walked.reads);
+        instances
+    }
+
+    /// Walks one instance of the type.
+    fn walk(
+        &self,
+        change: &Change<'_>,
+        (keys, old, new): DifferingInstance,
+        outcome: &mut WalkOutcome,
+    ) {
+        let request = change.request;
+        let tag = self.newest.package.tag(&key_text(&keys));
+        let version = self.version_of(&tag, request);
+        let path = self.instance_path(&keys);
+        let walk = InstanceWalk { of: self, version, change, tag: &tag, path };
+        match walk.walk(old.as_ref(), new.as_ref()) {
+            Ok(mut walked) => {
+                let before = request.book.get(&tag).map(|plan| &**plan);
+                record::note(&mut walked, before, request.surroundings);
+                change.totals.note(before, walked.plan.as_ref());
+                outcome.claims.extend(walked.claims);
+                if walked.plan.as_ref() != before {
+                    outcome.plans.push((tag.clone(), walked.plan));
                 }
-                Err(failure) => outcome.failures.push(failure),
+                outcome.calls.extend(walked.calls);
+                outcome.wake_at_ns.extend(walked.wake_at_ns.map(|at| (tag.clone(), at)));
+                outcome.over_limit.extend(walked.is_over_limit.then(|| tag.clone()));
+                outcome.reads.insert(tag, walked.reads);
             }
+            Err(failure) => outcome.failures.push(failure),
         }
     }
 
     /// The instances that differ between two versions of the ground.
-    fn differing(&self, old: &Ground, new: &Ground) -> Vec<(Keys, Option<Entry>, Option<Entry>)> {
+    fn differing(&self, old: &Ground, new: &Ground) -> Vec<DifferingInstance> {
         let none = List::default();
         let old = self.instances(old).unwrap_or(&none);
         let new = self.instances(new).unwrap_or(&none);
@@ -353,7 +389,7 @@ impl ServiceType {
         differing.map(|it| (it.keys.clone(), it.old.cloned(), it.new.cloned())).collect()
     }
 
-    fn is_switched_on(&self, ground: &Ground) -> bool {
+    pub(crate) fn is_switched_on(&self, ground: &Ground) -> bool {
         ground.is_switched_on(&self.newest.package.list.models, self.name())
     }
 
@@ -389,12 +425,12 @@ impl ServiceType {
     }
 
     /// The service plan of an instance of this type with `ready` as the box has it now, if it differs.
-    fn judge_ready(&self, (request, calls): Change<'_>, tag: &ServiceTag) -> Option<WalkResult> {
+    fn judge_ready(&self, change: &Change<'_>, tag: &ServiceTag) -> Option<WalkResult> {
+        let request = change.request;
         let path = self.path_of(tag)?;
         let entry = self.instance(request.new, path.0.last()?.keys.as_ref()?)?;
         let version = self.version_of(tag, request);
-        let is_switched_on = self.is_switched_on(request.new);
-        let walk = InstanceWalk { of: self, version, request, calls, tag, path, is_switched_on };
+        let walk = InstanceWalk { of: self, version, change, tag, path };
         walk.judge_ready(&entry)
     }
 
@@ -409,4 +445,25 @@ impl ServiceType {
 
 fn key_text(keys: &Keys) -> String {
     keys.first().map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::starter;
+
+    #[test]
+    fn as_many_types_as_the_limit_are_loaded_and_no_more() {
+        let date = "2026-11-25";
+        let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
+        types.add(&starter::files("first", date).unwrap()).unwrap();
+        let others = std::iter::repeat_n(types.types[0].clone(), TYPES.figure - 2);
+        types.types.extend(others.collect::<Vec<_>>());
+        types.add(&starter::files("last", date).unwrap()).unwrap();
+        assert_eq!(types.types.len(), TYPES.figure);
+        let refused = types.add(&starter::files("more", date).unwrap()).unwrap_err().to_string();
+        assert_eq!(refused, "more than 100 types of services (limit `service-types`)");
+        types.add(&starter::files("last", date).unwrap()).unwrap();
+        assert_eq!(types.types.len(), TYPES.figure, "a type is exchanged");
+    }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    CallPhase, PackageArchive, ServicePlan, WalkRequest, WorkFailure, WorkFailureKind,
+    CallPhase, PackageArchive, ServicePlan, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{Branch, InstancePath, Provenance, ServiceTag};
 use smol_str::SmolStr;
@@ -11,8 +11,8 @@ use smol_str::SmolStr;
 use crate::outline::{Converge, DeleteOutline, Work};
 use crate::package::Package;
 use crate::parameters::{Parameters, ParametersError};
-use crate::types::{ServiceType, failure_kind};
-use crate::walk::{self, CallIds, Instance, WalkResult, record};
+use crate::types::{Change, ServiceType, failure_kind};
+use crate::walk::{self, Instance, WalkResult, record};
 use crate::work::WorkError;
 
 /// A version of a package that is loaded.
@@ -62,12 +62,9 @@ type Entry = Arc<Branch<Provenance>>;
 pub(crate) struct InstanceWalk<'a> {
     pub(crate) of: &'a ServiceType,
     pub(crate) version: &'a PackageVersion,
-    pub(crate) request: &'a WalkRequest<'a>,
-    pub(crate) calls: &'a CallIds,
+    pub(crate) change: &'a Change<'a>,
     pub(crate) tag: &'a ServiceTag,
     pub(crate) path: InstancePath,
-    /// False while the type is switched off: what was made stays as it is.
-    pub(crate) is_switched_on: bool,
 }
 
 impl InstanceWalk<'_> {
@@ -77,7 +74,7 @@ impl InstanceWalk<'_> {
         old: Option<&Entry>,
         new: Option<&Entry>,
     ) -> Result<WalkResult, WorkFailure> {
-        let surroundings = self.request.surroundings;
+        let surroundings = self.change.request.surroundings;
         let before = self.before();
         if let Some(reason) = surroundings.left_behind.get(self.tag) {
             return Ok(self.failed_plan(Arc::clone(reason)));
@@ -89,11 +86,16 @@ impl InstanceWalk<'_> {
             if let (Some(_), Some(plan), false) = (deployed, before, surroundings.is_lenient) {
                 return Err(in_the_way(self.tag, &self.path, plan));
             }
-            if !self.is_switched_on {
+            if !self.is_switched_on() {
                 return self.keep(old, leaving);
             }
             return self.leave(old, leaving);
         };
+        if before.is_none()
+            && let Err(reason) = self.change.totals.check_new(self.tag)
+        {
+            return self.over_limit(reason);
+        }
         let parameters = match self.parameters(entry) {
             Ok(parameters) => parameters,
             Err(errors) if surroundings.is_lenient => {
@@ -101,7 +103,7 @@ impl InstanceWalk<'_> {
             }
             Err(errors) => return Err(self.refused(&errors)),
         };
-        if !self.is_switched_on {
+        if !self.is_switched_on() {
             return self.rest(parameters, None);
         }
         let package = &self.version.package;
@@ -118,24 +120,29 @@ impl InstanceWalk<'_> {
 
     /// The service plan of an instance that is not walked yet.
     fn stored_plan(&self) -> ServicePlan {
-        walk::stored_plan(&self.version.package, self.request.surroundings.now_ns)
+        walk::stored_plan(&self.version.package, self.change.request.surroundings.now_ns)
     }
 
     /// The service plan with `ready` as the box has it now, if it differs.
     pub(crate) fn judge_ready(&self, entry: &Entry) -> Option<WalkResult> {
         let before = self.before()?;
-        if !self.is_switched_on || before.leaving.is_some() || before.failure.is_some() {
+        if !self.is_switched_on() || before.leaving.is_some() || before.failure.is_some() {
             return None;
         }
         // What cannot be read or judged now is a matter of the walk that follows.
         let instance = self.instance(self.parameters(entry).ok()?, None);
-        let mut judged = walk::judge_ready(&instance, self.request).ok()?;
-        record::note(&mut judged, Some(before), self.request.surroundings);
+        let mut judged = walk::judge_ready(&instance, self.change.request).ok()?;
+        record::note(&mut judged, Some(before), self.change.request.surroundings);
         (judged.plan.as_ref() != Some(before)).then_some(judged)
     }
 
+    /// False while the type is switched off: what was made stays as it is.
+    fn is_switched_on(&self) -> bool {
+        self.of.is_switched_on(self.change.request.new)
+    }
+
     fn before(&self) -> Option<&ServicePlan> {
-        self.request.book.get(self.tag).map(|plan| &**plan)
+        self.change.request.book.get(self.tag).map(|plan| &**plan)
     }
 
     fn is_newest(&self) -> bool {
@@ -158,7 +165,7 @@ impl InstanceWalk<'_> {
         leaving: Option<Arc<str>>,
     ) -> Result<WalkResult, WorkFailure> {
         let instance = self.instance(parameters, leaving);
-        walk::walk(&instance, self.request).map_err(|error| self.failed(&error))
+        walk::walk(&instance, self.change.request).map_err(|error| self.failed(&error))
     }
 
     fn instance(&self, parameters: Parameters, leaving: Option<Arc<str>>) -> Instance<'_> {
@@ -166,11 +173,21 @@ impl InstanceWalk<'_> {
         Instance {
             package: &self.version.package,
             tag: self.tag,
-            calls: self.calls,
+            calls: &self.change.calls,
+            totals: &self.change.totals,
             parameters,
             leaving,
             is_left_behind,
         }
+    }
+
+    /// An instance that there is no place for, and that has no plan.
+    fn over_limit(&self, reason: String) -> Result<WalkResult, WorkFailure> {
+        if self.change.request.surroundings.is_lenient {
+            return Ok(WalkResult { is_over_limit: true, ..WalkResult::default() });
+        }
+        let (instance, kind) = (self.path.clone(), WorkFailureKind::Limit);
+        Err(WorkFailure { instance, kind, text: reason })
     }
 
     /// Backs out an instance that is deleted or un-deployed: at once, unless it may have to do so in stages.
@@ -186,7 +203,7 @@ impl InstanceWalk<'_> {
         {
             return self.walked(parameters, Some(document));
         }
-        let claims = self.request.claims.of_instance(self.tag);
+        let claims = self.change.request.claims.of_instance(self.tag);
         let claims = claims.map(|(key, _)| (key.clone(), None)).collect();
         Ok(WalkResult { claims, ..WalkResult::default() })
     }
@@ -223,7 +240,7 @@ impl InstanceWalk<'_> {
         let mut plan = match self.before() {
             Some(_) => {
                 let instance = self.instance(parameters, leaving.clone());
-                walk::rest(&instance, self.request).map_err(|error| self.failed(&error))?
+                walk::rest(&instance, self.change.request).map_err(|error| self.failed(&error))?
             }
             None => self.stored_plan(),
         };
@@ -234,7 +251,7 @@ impl InstanceWalk<'_> {
 
     /// The plan as it was, with the reason for which the instance is not walked.
     fn failed_plan(&self, reason: Arc<str>) -> WalkResult {
-        let reason = (reason, self.request.surroundings.now_ns);
+        let reason = (reason, self.change.request.surroundings.now_ns);
         let plan = Some(walk::failed_plan(&self.version.package, self.before(), reason));
         WalkResult { plan, ..WalkResult::default() }
     }

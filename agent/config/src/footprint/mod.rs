@@ -25,7 +25,7 @@
 //! | an instance of a service is walked | its entry and its service plan, read, and written if the plan differs |
 //! | the walk reads the configuration, or whether another instance is ready | this pattern, or that plan, read |
 //! | a claim differs | the entries in which it does, written, whoever else holds them |
-//! | entries are gained, as far as all of those under way could come near [`LIST_ENTRIES`]; leaves of claims likewise |
+//! | entries are gained, as far as all of those under way could come near [`LIST_ENTRIES`]; leaves of claims, service plans, their states and queued actions likewise |
 //! | a line of CLI text names a node | the leaf or entry that it makes as for an update, what `no` names as for a delete |
 //! | a replace by CLI text, or a union_replace without native paths | the whole of the layers that it starts anew, read |
 //! | a secret of a user differs | the user, and all secrets as one [`Part`], written: the files of the box have several users |
@@ -53,7 +53,9 @@ use crate::cli::{Statement, StatementAction};
 use crate::configuration::Configuration;
 use crate::instance::InstancePath;
 use crate::layer::{LayerKey, Layers, LeafMark, Namespace};
-use crate::limits::{CLAIMED_LEAVES, LIST_ENTRIES, Limit};
+use crate::limits::{
+    CLAIMED_LEAVES, LIST_ENTRIES, Limit, SERVICE_ACTIONS, SERVICE_INSTANCES, SERVICE_STATES,
+};
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::Origin;
@@ -66,7 +68,7 @@ use crate::user_keys::are_service_users_same;
 use paths::{Access, TouchedItems, TouchedPaths};
 use walk::Walk;
 
-/// Changes under way that have room within the limit of entries together: each may take this part of the limit.
+/// Changes under way that have room within a limit together: each may take this part of it.
 const CHANGES_UNDER_WAY: usize = 64;
 
 /// What a change writes and reads.
@@ -79,9 +81,8 @@ pub struct Footprint {
     parts: TouchedItems<Part>,
     /// Service plans, by the names of their instances.
     plans: TouchedItems<ServiceTag>,
-    growth: Growth,
-    /// Growth of the number of leaves of claims, which a limit bounds.
-    claim_growth: Growth,
+    /// Growth of the numbers that limits bound: list entries, leaves of claims, and what service plans hold.
+    growths: [Growth; 5],
 }
 
 /// A part of the configuration that is in no tree.
@@ -97,9 +98,9 @@ pub(crate) enum Part {
     Switches,
 }
 
-/// Entries or leaves that a change adds, and the number that there was room for.
+/// Things that a change adds, and the number that there was room for.
 #[derive(Clone, Copy, Debug, Default)]
-struct Growth {
+pub(crate) struct Growth {
     gained: usize,
     room: usize,
 }
@@ -185,12 +186,7 @@ impl Footprint {
             return Self::everything();
         }
         let models = base.models();
-        let leaves = [old, new].map(|layers| layers.claims().leaves());
-        let mut footprint = Self {
-            growth: Growth::of([base, candidate].map(Configuration::entries), &LIST_ENTRIES),
-            claim_growth: Growth::of(leaves, &CLAIMED_LEAVES),
-            ..Self::default()
-        };
+        let mut footprint = Self { growths: Self::growths([base, candidate]), ..Self::default() };
         for layer in LayerKey::ALL {
             let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
             if !Arc::ptr_eq(old, new) {
@@ -222,12 +218,22 @@ impl Footprint {
     pub fn keeps_clear_of(&self, other: &Self) -> bool {
         !self.everything
             && !other.everything
-            && self.growth.keeps_clear_of(other.growth)
-            && self.claim_growth.keeps_clear_of(other.claim_growth)
+            && self.growths.iter().zip(other.growths).all(|(own, other)| own.keeps_clear_of(other))
             && self.native.keeps_clear_of(&other.native)
             && self.unmapped.keeps_clear_of(&other.unmapped)
             && self.parts.keeps_clear_of(&other.parts)
             && self.plans.keeps_clear_of(&other.plans)
+    }
+
+    fn growths(versions: [&Configuration; 2]) -> [Growth; 5] {
+        let totals = versions.map(|it| it.layers().book.totals());
+        [
+            Growth::of(versions.map(Configuration::entries), &LIST_ENTRIES),
+            Growth::of(versions.map(|it| it.layers().claims().leaves()), &CLAIMED_LEAVES),
+            Growth::of(totals.map(|it| it.instances), &SERVICE_INSTANCES),
+            Growth::of(totals.map(|it| it.states), &SERVICE_STATES),
+            Growth::of(totals.map(|it| it.actions), &SERVICE_ACTIONS),
+        ]
     }
 
     /// Adds what differs between two native trees.
@@ -312,11 +318,12 @@ impl Footprint {
 
 impl Growth {
     /// Growth from one number to another, with this limit.
-    fn of([old, new]: [usize; 2], limit: &Limit) -> Self {
+    pub(crate) fn of([old, new]: [usize; 2], limit: &Limit) -> Self {
         Self { gained: new.saturating_sub(old), room: limit.figure.saturating_sub(old) }
     }
 
-    fn is_small(self) -> bool {
+    /// True when as many changes under way could gain as much.
+    pub(crate) fn is_small(self) -> bool {
         self.gained.saturating_mul(CHANGES_UNDER_WAY) <= self.room
     }
 

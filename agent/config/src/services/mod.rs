@@ -25,7 +25,8 @@ pub use self::handlers::{
     digest_of,
 };
 pub use self::plan::{
-    BackTrack, Book, ComponentPlan, PlanChange, READY, SELF, ServicePlan, StatePlan, StateStatus,
+    BackTrack, Book, ComponentPlan, PlanChange, PlanTotals, READY, SELF, ServicePlan, StatePlan,
+    StateStatus,
 };
 pub use self::record::{ChangeAuthor, InstanceRecord, LOG_LINES, LogLine};
 pub(crate) use self::switch::path_of as switch_of;
@@ -158,6 +159,8 @@ pub struct WalkOutcome {
     pub reads: BTreeMap<ServiceTag, Reads>,
     /// Instances whose next walk may differ from this time on, in nanoseconds since 1970, though nothing else changes.
     pub wake_at_ns: BTreeMap<ServiceTag, u64>,
+    /// Instances that a limit of the box keeps from going on, where nothing may be refused.
+    pub over_limit: BTreeSet<ServiceTag>,
 }
 
 impl WalkOutcome {

@@ -10,7 +10,7 @@ use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
-use super::action::{ActionPlan, CallRef};
+use super::action::{ActionPlan, ActionProgress, CallRef};
 use super::handlers::AnswerInput;
 use super::record::InstanceRecord;
 use crate::claims::ServiceTag;
@@ -156,10 +156,51 @@ impl ServicePlan {
             })
         })
     }
+
+    /// The calls that are in the queue: one that has succeeded leaves it.
+    pub fn queued_calls(&self) -> impl Iterator<Item = CallRef<'_>> {
+        self.calls().filter(|it| it.action.progress != ActionProgress::Succeeded)
+    }
 }
 
 /// New plan of an instance; `None` when nothing is left of it.
 pub type PlanChange = (ServiceTag, Option<ServicePlan>);
+
+/// Numbers of what service plans hold, each of which a limit of the box bounds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanTotals {
+    pub instances: usize,
+    /// States of all components.
+    pub states: usize,
+    /// Actions in the queue.
+    pub actions: usize,
+}
+
+impl PlanTotals {
+    /// The numbers of one plan.
+    pub fn of(plan: &ServicePlan) -> Self {
+        let states = plan.components.iter().map(|it| it.states.len()).sum();
+        Self { instances: 1, states, actions: plan.queued_calls().count() }
+    }
+
+    /// These numbers once one plan has taken the place of another one.
+    #[must_use]
+    pub fn replaced(self, before: Option<&ServicePlan>, after: Option<&ServicePlan>) -> Self {
+        let [before, after] = [before, after].map(|it| it.map(Self::of).unwrap_or_default());
+        Self {
+            instances: self.instances + after.instances - before.instances,
+            states: self.states + after.states - before.states,
+            actions: self.actions + after.actions - before.actions,
+        }
+    }
+
+    /// The numbers by which others are larger than these, added up.
+    pub fn less_than(self, other: Self) -> usize {
+        let instances = other.instances.saturating_sub(self.instances);
+        let states = other.states.saturating_sub(self.states);
+        instances + states + other.actions.saturating_sub(self.actions)
+    }
+}
 
 /// The service plans of all instances. A clone shares all memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,6 +208,7 @@ pub struct Book {
     plans: OrdMap<ServiceTag, Arc<ServicePlan>>,
     /// Number of plans by type and version of its package.
     versions: OrdMap<[SmolStr; 2], usize>,
+    totals: PlanTotals,
 }
 
 impl Book {
@@ -198,7 +240,14 @@ impl Book {
         self.versions.contains_key(&[service.into(), version.into()])
     }
 
+    /// Numbers of what all plans hold. A change of a plan costs what that plan has.
+    pub fn totals(&self) -> PlanTotals {
+        self.totals
+    }
+
     pub fn set(&mut self, (tag, plan): PlanChange) {
+        let before = self.plans.get(&tag).map(|plan| &**plan);
+        self.totals = self.totals.replaced(before, plan.as_ref());
         if let Some(plan) = &plan {
             *self.versions.entry([tag.service.clone(), plan.version.clone()]).or_default() += 1;
         }

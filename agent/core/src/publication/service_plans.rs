@@ -4,8 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_config::services::{
-    ActionProgress, Book, CallRef, ComponentPlan, InstanceRecord, LogLine, READY, SELF,
-    ServicePlan, StateStatus,
+    Book, CallRef, ComponentPlan, InstanceRecord, LogLine, READY, SELF, ServicePlan, StateStatus,
 };
 use holdfast_config::{
     Claims, Configuration, Elem, InstancePath, Layers, Models, Name, Path, ServiceTag, Value,
@@ -179,7 +178,6 @@ fn queue_items(
     plan: &ServicePlan,
 ) -> BTreeMap<InstancePath, Option<Value>> {
     let text = |text: &str| Value::Str(text.into());
-    let is_listed = |it: &CallRef<'_>| it.action.progress != ActionProgress::Succeeded;
     let entry = |CallRef { component, state, action }: CallRef<'_>| {
         let entry = Elem::new("queue").key("id", action.id.to_string());
         let path = Path { elems: vec![Elem::new("service-state"), entry] };
@@ -202,7 +200,7 @@ fn queue_items(
         let leaves: Vec<_> = leaves.into_iter().chain(failure).map(leaf).collect();
         std::iter::once((path, None)).chain(leaves)
     };
-    let items = plan.calls().filter(is_listed).flat_map(entry);
+    let items = plan.queued_calls().flat_map(entry);
     let resolved = |(path, value)| Some((models.native.resolve_write(&path).ok()?, value));
     items.filter_map(resolved).collect()
 }

@@ -105,6 +105,7 @@ fn answer(result: Result<String, InstallError>) -> Response {
                 InstallError::Missing(_) => StatusCode::NOT_FOUND,
                 InstallError::Precondition(_)
                 | InstallError::Exists(_)
+                | InstallError::Limit(_)
                 | InstallError::Commit(_) => StatusCode::CONFLICT,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             };

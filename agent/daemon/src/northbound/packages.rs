@@ -103,6 +103,7 @@ impl From<InstallError> for Refusal {
             InstallError::Missing(_) => Self::missing(text),
             InstallError::Precondition(_) => Self::precondition(text),
             InstallError::Exists(_) => Self::new(Code::AlreadyExists, text),
+            InstallError::Limit(_) => Self::exhausted(text),
             InstallError::Process(_) => Self::internal(text),
             InstallError::Commit(error) => error.into(),
         }

@@ -41,6 +41,7 @@ use tracing::{error, warn};
 use super::handlers::Handlers;
 use super::hold_back::HoldBack;
 use super::object_index::ObjectIndex;
+use super::over_limit::OverLimit;
 use super::waits::ShownWaits;
 use crate::process::own_caller;
 
@@ -146,6 +147,7 @@ struct Conductor {
     refused: BTreeMap<ServiceTag, Arc<str>>,
     /// Instances of a batch that was refused: each is walked alone.
     alone: BTreeSet<ServiceTag>,
+    over_limit: OverLimit,
     held_back: HoldBack,
     /// Instances that pause.
     paused: BTreeSet<ServiceTag>,
@@ -173,6 +175,7 @@ impl Conductor {
             dirty: BTreeSet::new(),
             refused: BTreeMap::new(),
             alone: BTreeSet::new(),
+            over_limit: OverLimit::default(),
             held_back: HoldBack::default(),
             paused: BTreeSet::new(),
             timeouts: BTreeMap::new(),
@@ -304,6 +307,8 @@ impl Conductor {
             self.alone.remove(&tag);
             self.dirty.insert(tag);
         }
+        let [had, has] = [old, &new].map(|it| it.layers().book.totals());
+        self.dirty.extend(self.over_limit.take(has.less_than(had)));
         let plans = Book::differences(&old.layers().book, &new.layers().book);
         let plans = plans.map(|(tag, ..)| tag.clone()).collect();
         self.note_plans(plans);
@@ -338,6 +343,7 @@ impl Conductor {
         }
         for tag in &gone {
             self.timeouts.remove(tag);
+            self.over_limit.remove(tag);
             self.watches.remove(tag);
             self.unshown.insert(tag.clone());
         }
@@ -370,6 +376,7 @@ impl Conductor {
         let mut reads = outcome.reads;
         for tag in &due {
             self.timeouts.remove(tag);
+            self.over_limit.remove(tag);
             let (reads, view) = (reads.remove(tag).unwrap_or_default(), &self.view);
             self.watches.replace(tag, reads, |read| view.answer(read));
             self.unshown.insert(tag.clone());
@@ -378,6 +385,10 @@ impl Conductor {
         for (tag, at_ns) in outcome.wake_at_ns {
             let at = now + Duration::from_nanos(at_ns.saturating_sub(now_ns)).min(MAX_SLEEP);
             self.timeouts.insert(tag, at);
+        }
+        for tag in outcome.over_limit {
+            warn!(service = %tag, "a limit of the box keeps a service from going on");
+            self.over_limit.insert(tag);
         }
         let calling: BTreeSet<_> =
             outcome.calls.into_iter().map(|call| call.place.state.tag).collect();

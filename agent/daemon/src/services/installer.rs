@@ -20,7 +20,7 @@ use std::time::Duration;
 use holdfast_base::{Caller, ErrorChain};
 use holdfast_bootz::cms::{self, CmsError};
 use holdfast_config::services::{ExchangeMode, TypeExchange};
-use holdfast_config::{ClaimKey, ServiceTag};
+use holdfast_config::{ClaimKey, LimitExceeded, ServiceTag};
 use holdfast_core::{CommitError, CoreHandle, Datastore, Intent, PlanHash, Preview};
 use holdfast_services::outline::{ARCHIVE_EXTENSION, Version};
 use holdfast_services::{Package, PackageFiles, PackageSource, PackageVersion, ServiceTypes};
@@ -71,6 +71,9 @@ pub enum InstallError {
     /// Another package has this name and version.
     #[error("{0}")]
     Exists(String),
+    /// There are as many types as there may be.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
     #[error(transparent)]
     Commit(#[from] CommitError),
 }
@@ -213,6 +216,7 @@ impl PackageInstaller {
         if let Some(summary) = state.verdict((&name, version), archive, terms.downgrade)? {
             return Ok(Installation { summary, preview: None });
         }
+        state.types.check_room(&name)?;
         let is_upgrade = state.newest(&name).is_some_and(|it| it.package.version() != version)
             && !self.instances(&name).is_empty();
         if is_upgrade && terms.expected.is_none() && !terms.is_dry_run {

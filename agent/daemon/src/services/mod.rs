@@ -15,6 +15,7 @@ mod lenient_walk;
 mod object_index;
 mod offered;
 mod operations;
+mod over_limit;
 mod queue_operations;
 mod rendering;
 mod shown;

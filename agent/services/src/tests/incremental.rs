@@ -9,6 +9,7 @@ use holdfast_config::services::{
 use holdfast_config::{Configuration, Layers, ServiceTag, layer_rows_diff};
 use proptest::prelude::*;
 
+use super::limits::counted;
 use super::plans::{FixedBox, LINK_UP, PORT, SIZE, box_of, due, see, types_with};
 use super::types::{edit, made};
 use crate::ServiceTypes;
@@ -160,6 +161,8 @@ proptest! {
                 }
                 Event::Restart => configuration = restarted(&configuration, &TYPES),
             }
+            let book = &configuration.layers().book;
+            prop_assert_eq!(book.totals(), counted(book));
         }
         state.unapplied = None;
         let configuration = settle(configuration, &state);

@@ -7,6 +7,7 @@ mod gone;
 mod handlers;
 mod hostile;
 mod incremental;
+mod limits;
 mod outputs;
 mod packages;
 mod parameters;

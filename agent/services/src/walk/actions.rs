@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress as Progress, Applied,
+    ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress as Progress, Applied, CallRef,
     StatePlan,
 };
 use minijinja::Value as TemplateValue;
 
-use super::Walk;
+use super::{Instance, Walk};
 use crate::convert;
 use crate::limits::OPAQUE_SIZE;
 use crate::outline::{Action, SELF, StateOutline};
@@ -174,6 +174,7 @@ impl Walk<'_> {
         phase: ActionPhase,
     ) -> Result<Option<ActionPlan>, WorkError> {
         let Some(action) = action_of(outline, phase) else { return Ok(None) };
+        self.check_queue(part, outline)?;
         self.begin(part, &outline.name, "action");
         let (package, scope) = (self.instance.package, self.scope_of(part));
         let value = |expression| package.evaluate(expression, &scope, &self.facts);
@@ -190,6 +191,18 @@ impl Walk<'_> {
         let (id, since_ns) = (self.instance.calls.next(), self.request.surroundings.now_ns);
         let (progress, attempts) = (Progress::Queued, 0);
         Ok(Some(ActionPlan { id, phase, progress, attempts, since_ns, call }))
+    }
+
+    /// Refuses one more action in the queue than the box may have. The state has one at a time.
+    fn check_queue(&self, part: &Component, outline: &StateOutline) -> Result<(), WorkError> {
+        let Instance { tag, totals, .. } = *self.instance;
+        let before = self.request.book.get(tag).map_or(0, |plan| plan.queued_calls().count());
+        let is_other = |it: &CallRef<'_>| {
+            !it.component.is(&part.component_type, &part.name) || it.state.name != outline.name
+        };
+        let others = self.own.plan().queued_calls().filter(is_other).count();
+        let checked = totals.check_actions([before, others + 1], tag);
+        checked.map_err(|reason| self.over_limit(reason, Some(outline.position)))
     }
 
     /// Delete action that keeps a component from backing out further: one that is `sync`, and where no state is left to be

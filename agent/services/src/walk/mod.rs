@@ -24,20 +24,23 @@ mod progress;
 mod ready;
 pub(crate) mod record;
 mod replacement;
+mod totals;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, Reads, ServicePlan,
-    StatePlan, StateStatus, WalkRequest,
+    Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, PlanTotals, Reads,
+    ServicePlan, StatePlan, StateStatus, WalkRequest,
 };
 use holdfast_config::{Claim, ClaimChange, ClaimKey, ServiceTag};
 use smol_str::SmolStr;
 
 use self::facts::{Place, WalkFacts};
 use self::replacement::{Replacement, id};
+use crate::error::Position;
 use crate::outline::{ComponentType, INIT, LocatedText, OUTLINE, READY, SELF, StateOutline};
 use crate::package::Package;
 use crate::parameters::Parameters;
@@ -47,6 +50,7 @@ use crate::work::{WorkError, WorkErrorKind};
 use crate::{Facts, Output};
 
 pub(crate) use self::actions::CallIds;
+pub(crate) use self::totals::Totals;
 
 /// Reason for which an instance waits whose type is switched off.
 const SWITCHED_OFF: &str = "its type to be switched on";
@@ -57,6 +61,7 @@ pub(crate) struct Instance<'a> {
     pub(crate) package: &'a Package,
     pub(crate) tag: &'a ServiceTag,
     pub(crate) calls: &'a CallIds,
+    pub(crate) totals: &'a Totals,
     pub(crate) parameters: Parameters,
     /// Parameters as a document, of an instance that is deleted or un-deployed.
     pub(crate) leaving: Option<Arc<str>>,
@@ -76,6 +81,8 @@ pub(crate) struct WalkResult {
     pub(crate) calls: Vec<HandlerCall>,
     /// Time at which a state becomes late, in nanoseconds since 1970.
     pub(crate) wake_at_ns: Option<u64>,
+    /// A limit of the box keeps the instance from going on.
+    pub(crate) is_over_limit: bool,
 }
 
 /// One walk under way.
@@ -105,6 +112,8 @@ struct Walk<'a> {
     /// Calls of handlers without an answer. Their components go no further in this walk.
     calls: BTreeMap<CallPlace, HandlerCall>,
     wake_at_ns: Option<u64>,
+    /// A limit of the box keeps the instance from going on.
+    is_over_limit: Cell<bool>,
 }
 
 /// The service plan of an instance that cannot be evaluated: as it was, with the reason.
@@ -140,9 +149,9 @@ pub(crate) fn walk(
     request: &WalkRequest<'_>,
 ) -> Result<WalkResult, WorkError> {
     let mut walk = Walk::new(instance, request);
-    let failed = walk.run().and_then(|()| walk.answered()).err();
+    let failed = walk.run().and_then(|()| walk.answered()).and_then(|()| walk.check_states());
     // What the answers are may mend the failure.
-    if let Some(error) = failed.filter(|_| walk.calls.is_empty()) {
+    if let Some(error) = failed.err().filter(|_| walk.calls.is_empty()) {
         if !request.surroundings.is_lenient {
             return Err(error);
         }
@@ -153,8 +162,8 @@ pub(crate) fn walk(
     let plan = walk.own.plan().clone();
     let plan = (!plan.components.is_empty()).then_some(plan);
     let (reads, wake_at_ns) = (walk.own.take_reads(), walk.wake_at_ns);
-    let calls = walk.calls.into_values().collect();
-    Ok(WalkResult { claims: walk.claims, plan, reads, calls, wake_at_ns })
+    let (calls, is_over_limit) = (walk.calls.into_values().collect(), walk.is_over_limit.get());
+    Ok(WalkResult { claims: walk.claims, plan, reads, calls, wake_at_ns, is_over_limit })
 }
 
 /// Judges `ready` of an instance, without any work. The result has its plan, and what conditions have read.
@@ -229,6 +238,7 @@ impl<'a> Walk<'a> {
             ended: BTreeMap::new(),
             calls: BTreeMap::new(),
             wake_at_ns: None,
+            is_over_limit: Cell::new(false),
         }
     }
 
@@ -276,6 +286,21 @@ impl<'a> Walk<'a> {
     fn answered(&self) -> Result<(), WorkError> {
         let Some(reason) = self.own.take_unanswered().map(str::to_owned) else { return Ok(()) };
         Err(WorkError { kind: WorkErrorKind::Failed, file: OUTLINE.into(), position: None, reason })
+    }
+
+    /// Refuses more states than the box may have.
+    fn check_states(&self) -> Result<(), WorkError> {
+        let before = self.request.book.get(self.instance.tag).map(|plan| PlanTotals::of(plan));
+        let counts = [before.unwrap_or_default(), PlanTotals::of(&self.own.plan())];
+        let checked =
+            self.instance.totals.check_states(counts.map(|it| it.states), self.instance.tag);
+        checked.map_err(|reason| self.over_limit(reason, None))
+    }
+
+    /// Failure for a limit of the box.
+    fn over_limit(&self, reason: String, position: Option<Position>) -> WorkError {
+        self.is_over_limit.set(true);
+        WorkError { kind: WorkErrorKind::Limit, file: OUTLINE.into(), position, reason }
     }
 
     /// Claims of earlier walks that no state of a component has. Those of dropped components are left to nobody.
