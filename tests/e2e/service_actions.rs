@@ -103,7 +103,8 @@ async fn handlers_in_python_and_go_carry_actions_out() {
         plans_with(&on.gnmic, &["create-init", "queued", waits]).await;
         assert_eq!(on.net.link("eth1").mtu, 1500);
         let shown = on.agent.show("services");
-        let waits = "(action create-init waits for a handler of sized-port that carries out prepare)";
+        let waits =
+            "(action create-init waits for a handler of sized-port that carries out prepare)";
         assert!(shown.contains(waits), "{shown}");
         let variables = [("ACTIONS", "prepare"), ("PHASES", "")];
         let _handler = match is_go {

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use holdfast_config::services::{Book, ComponentPlan, READY, ServicePlan, StatePlan};
-use holdfast_config::{Claims, Configuration, ServiceTag};
+use holdfast_config::{Claims, Configuration};
+use smol_str::{SmolStr, format_smolstr};
 
 use super::preview::{BoundedList, ConfigChange, list_differences};
 
 /// Effect of a change on one instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceChange {
-    /// Name of the instance.
+    /// Name of the instance, or of a claim that no instance owns.
     pub service: String,
     /// States that would be reached, left, or still be waited for, in the order of the plan.
     pub states: Vec<StateChange>,
@@ -53,26 +54,30 @@ impl StateEffect {
     }
 }
 
-/// The instances whose service plans differ after a change. For a dry run, also those whose claims do, with the leaves.
+/// The instances whose service plans differ after a change. For a dry run, also those whose claims do, and the claims without
+/// an owner that do, with the leaves.
 pub(super) fn changes(
     old: &Configuration,
     new: &Configuration,
     is_dry_run: bool,
 ) -> BoundedList<ServiceChange> {
-    let mut found: BTreeMap<ServiceTag, ServiceChange> = BTreeMap::new();
+    let mut found: BTreeMap<SmolStr, ServiceChange> = BTreeMap::new();
     let (old_layers, new_layers) = (old.layers(), new.layers());
     for (tag, before, after) in Book::differences(&old_layers.book, &new_layers.book) {
+        let service = format_smolstr!("{tag}");
         let change = ServiceChange {
+            service: service.to_string(),
             states: states(before, after),
             failure: after.and_then(|plan| plan.failure.as_ref()).map(ToString::to_string),
             partial: after.and_then(partial),
             ..ServiceChange::default()
         };
-        found.insert(tag.clone(), change);
+        found.insert(service, change);
     }
     if is_dry_run {
         for (key, before, after) in Claims::differences(old_layers.claims(), new_layers.claims()) {
-            let change = found.entry(key.tag.clone()).or_default();
+            let change = found.entry(key.owner()).or_default();
+            change.service = key.owner().to_string();
             let (before, after) = (before.cloned(), after.cloned());
             let claims = [before.unwrap_or_default(), after.unwrap_or_default()];
             list_differences(
@@ -83,8 +88,8 @@ pub(super) fn changes(
         }
     }
     let mut listed = BoundedList::default();
-    for (tag, change) in found {
-        listed.push(|| ServiceChange { service: tag.to_string(), ..change });
+    for change in found.into_values() {
+        listed.push(|| change);
     }
     listed
 }

@@ -10,6 +10,7 @@ use holdfast_config::{ClaimKey, ServiceTag};
 use holdfast_core::{CoreView, Datastore, ObservedBox};
 use holdfast_scheduler::Key;
 use serde_json::{Value, json};
+use smol_str::SmolStr;
 
 use super::arguments::{Arguments, format_time};
 use super::http_error::HttpError;
@@ -52,7 +53,7 @@ struct Instances(BTreeMap<ClaimKey, Vec<SharedObject>>);
 /// Values of one object, and the names of others that ask for it.
 struct SharedObject {
     keys: Vec<Key>,
-    others: BTreeSet<String>,
+    others: BTreeSet<SmolStr>,
 }
 
 impl Instances {

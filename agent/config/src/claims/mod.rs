@@ -12,11 +12,12 @@
 //! Section 3 of `agent/services/SERVICES.md` is the specification.
 
 mod join;
+mod left;
 mod objects;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -77,38 +78,6 @@ pub struct ClaimKey {
     /// Type and name of the component.
     pub component: [SmolStr; 2],
     pub state: SmolStr,
-}
-
-/// Stands before the name of the instance whose components were dropped by force, in the name of what they left. It has the
-/// place of a component's type, which has no colon.
-const ORPHAN: &str = "orphan:";
-
-impl ClaimKey {
-    /// Name of all that components of an instance left when they were dropped by force.
-    pub fn orphan(tag: ServiceTag) -> Self {
-        let none = SmolStr::default;
-        Self { tag, component: [ORPHAN.into(), none()], state: none() }
-    }
-
-    /// True for a claim that no state owns.
-    pub fn is_left(&self) -> bool {
-        self.component[0].ends_with(':')
-    }
-
-    /// Name of who asks by it: the instance, or the claim itself where no instance owns it any more.
-    pub fn owner(&self) -> String {
-        if self.is_left() { self.to_string() } else { self.tag.to_string() }
-    }
-
-    /// Reads the name of a claim that no state owns.
-    ///
-    /// # Errors
-    /// With the form of such a name.
-    pub fn parse_left(text: &str) -> Result<Self, &'static str> {
-        const FORM: &str = "the name of a left claim is orphan:TYPE[KEY='VALUE']";
-        let tag = text.strip_prefix(ORPHAN).ok_or(FORM)?;
-        tag.parse().map(Self::orphan).map_err(|_| FORM)
-    }
 }
 
 impl fmt::Display for ClaimKey {
@@ -320,30 +289,6 @@ impl Claims {
         owned.map(|(key, record)| (key, &*record.claim))
     }
 
-    /// The changes by which claims of an instance lose their owners: their content joins what such claims have left.
-    pub fn orphaned<'c>(
-        &self,
-        tag: &ServiceTag,
-        keys: impl Iterator<Item = &'c ClaimKey>,
-    ) -> Vec<ClaimChange> {
-        let orphan = ClaimKey::orphan(tag.clone());
-        let mut left = self.get(&orphan).cloned().unwrap_or_default();
-        let mut changes = Vec::new();
-        for key in keys {
-            let Some(claim) = self.get(key) else { continue };
-            for origin in [Origin::Native, Origin::OpenConfig] {
-                let tree = left.tree_mut(origin);
-                // Claims that are in force agree, so the order does not matter.
-                *tree = Tree::merged(&Tree::new(), tree, claim.tree(origin)).0;
-            }
-            changes.push((key.clone(), None));
-        }
-        if !changes.is_empty() {
-            changes.push((orphan, Some(left)));
-        }
-        changes
-    }
-
     /// The claims that are not the same memory in `old` and `new`, with both contents, ascending by name.
     pub fn differences<'c>(
         old: &'c Self,
@@ -377,10 +322,10 @@ impl Claims {
         keys
     }
 
-    /// Names of those who hold something at or below a path.
-    fn below(&self, origin: Origin, path: &InstancePath) -> BTreeSet<String> {
+    /// Claims that hold something at or below a path.
+    fn below(&self, origin: Origin, path: &InstancePath) -> impl Iterator<Item = &ClaimKey> {
         let keys = self.join(origin).holders_below(path).into_iter();
-        keys.filter_map(|number| Some(self.names.get(&number)?.owner())).collect()
+        keys.filter_map(|number| self.names.get(&number))
     }
 
     /// Leaves, keys included, of which the last replacement changed the holders: what tests check instead of time.

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smol_str::SmolStr;
+
 use super::{Claim, ClaimKey, Claims};
 use crate::instance::InstancePath;
 use crate::models::Models;
@@ -13,7 +15,7 @@ impl Claims {
         &self,
         models: &Models,
         key: &ClaimKey,
-    ) -> BTreeMap<InstancePath, BTreeSet<String>> {
+    ) -> BTreeMap<InstancePath, BTreeSet<SmolStr>> {
         let mut objects = BTreeMap::<_, BTreeSet<_>>::new();
         let own = key.owner();
         let Some(claim) = self.get(key) else { return objects };
@@ -33,11 +35,12 @@ impl Claims {
         objects
     }
 
-    /// Names of those who ask for leaves of a native object: instances, and claims that no instance owns any more.
-    pub fn owners(&self, models: &Models, object: &InstancePath) -> BTreeSet<String> {
-        let mut owners: BTreeSet<_> = self.below(Origin::Native, object);
+    /// Names of the instances that ask for leaves of a native object, and of the claims without an owner that do.
+    pub fn owners(&self, models: &Models, object: &InstancePath) -> BTreeSet<SmolStr> {
+        let mut owners: BTreeSet<_> =
+            self.below(Origin::Native, object).map(ClaimKey::owner).collect();
         for path in models.map.up_path(object) {
-            owners.extend(self.below(Origin::OpenConfig, &path));
+            owners.extend(self.below(Origin::OpenConfig, &path).map(ClaimKey::owner));
         }
         owners
     }

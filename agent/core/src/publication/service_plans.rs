@@ -161,8 +161,7 @@ fn follow_owners(tree: &mut DraftTree<'_>, old: &Claims, new: &Configuration) {
             true => Mutation::Gone(ConfigOrState::Both),
             false => {
                 elems.push(Elem::new("tag"));
-                let tags = after.iter().map(|owner| Value::Str(owner.as_str().into()));
-                Mutation::Set(Value::List(tags.collect()))
+                Mutation::Set(Value::List(after.into_iter().map(Value::Str).collect()))
             }
         };
         if let Ok(path) = models.native.resolve_write(&Path { elems }) {

@@ -95,10 +95,7 @@ fn a_boot_configuration_has_presence_containers() {
         let text = format!(
             r#"{{"holdfast-services:services":{{"tuned:tuned":[{{"name":"a","port":"eth1"{inside}}}]}}}}"#
         );
-        Arc::new(BootConfiguration {
-            vendor: text.into_bytes(),
-            ..BootConfiguration::default()
-        })
+        Arc::new(BootConfiguration { vendor: text.into_bytes(), ..BootConfiguration::default() })
     };
     let booted = fresh().booted(Some(&boot(r#","jumbo":{}"#))).unwrap();
     check_scratch(&booted);

@@ -137,7 +137,7 @@ fn an_object_that_two_states_make_has_its_instance_as_owner_once() {
     let path = "/interfaces/interface[name=eth1]".parse().unwrap();
     let object = models.native.resolve_write(&path).unwrap();
     let claims = both.layers().claims();
-    assert_eq!(claims.owners(models, &object), BTreeSet::from([acme().to_string()]));
+    assert_eq!(claims.owners(models, &object), BTreeSet::from([acme().to_string().into()]));
     let holders = claims.holders(Origin::Native, &object);
     let states: Vec<_> = holders.iter().map(|key| key.state.as_str()).collect();
     assert_eq!(states, ["attached", "sized"]);

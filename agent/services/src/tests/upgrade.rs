@@ -399,7 +399,7 @@ fn component_types_in_use_go_by_force_alone_and_leave_an_orphan() {
     let models = box_.configuration.models();
     let port = models.native.resolve_write(&"/interfaces/interface[name=eth1]".parse().unwrap());
     let owners = box_.configuration.layers().claims().owners(models, &port.unwrap());
-    assert_eq!(owners, BTreeSet::from([orphan.to_string()]));
+    assert_eq!(owners, BTreeSet::from([orphan.owner()]));
     let rows =
         layer_rows_diff(box_.configuration.models(), &Layers::new(), box_.configuration.layers());
     let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
