@@ -84,6 +84,49 @@ async fn a_handler_in_python_makes_what_an_instance_asks_for() {
     assert!(on.net.find_link("br0").is_none());
 }
 
+// proves sv.B44, sv.B45, sv.B56
+#[tokio::test]
+async fn what_a_handler_puts_out_to_last_stays_until_it_is_purged() {
+    let outline = OUTLINE
+        .replace("DELETE", r#"delete = { work = "handler" }"#)
+        .replace("user = \"USER\"", "user = \"root\"\nmodification = true");
+    let mut on = served(&outline).await;
+    let variables = [("PHASES", "create,delete"), ("LASTING", "1")];
+    let mut handler = HandlerProcess::python(&on.socket, &variables).await;
+    update(&on.gnmic, ACME, PARAMS).await;
+    for phase in ["PRE_MODIFICATION", "CREATE", "POST_MODIFICATION"] {
+        let work = handler.heard("services_commit").await;
+        assert!(work.contains(&format!("phase: PHASE_{phase}")), "{work}");
+    }
+    let aliases = |on: &ServedBox| ["eth2", "eth1"].map(|port| on.net.link(port).alias);
+    let lasting = ["before", "after"].map(ToOwned::to_owned);
+    assert_eq!((aliases(&on), master(&on).as_deref()), (lasting.clone(), Some("br0")));
+
+    on.gnmic.run(&["set", "--delete", ACME]).await;
+    assert_eq!((aliases(&on), master(&on)), (lasting.clone(), None));
+    assert_eq!(on.net.link("eth1").mtu, 1300, "the delete call has put that out");
+    on.agent.kill();
+    on.agent.restart().await;
+    let gnmic = Gnmic::for_admin(&on.agent);
+    assert_eq!(aliases(&on), lasting);
+    let (of_type, of_instance) = ("persist:sized-port", "persist:sized-port[name='acme']");
+    let owners = ["-e", "json_ietf", "get", "--path", "holdfast_native:/service-state/ownership"];
+    let owners = gnmic.json(&owners).await.to_string();
+    assert!(owners.contains(&format!("{of_type:?}")) && owners.contains(of_instance), "{owners}");
+    let description = "holdfast_native:/interfaces/interface[name=eth1]/description";
+    let refused = gnmic.refused(&set(description, "\"mine\"")).await;
+    assert!(refused.contains("InvalidArgument") && refused.contains(of_type), "{refused}");
+
+    for (claim, alias, mtu) in [(of_instance, "after", 1500), (of_type, "", 1500)] {
+        operate(&on.agent, &["purge", claim]).unwrap();
+        let link = on.net.link("eth1");
+        assert_eq!((link.alias.as_str(), link.mtu), (alias, mtu));
+    }
+    let missing = operate(&on.agent, &["purge", of_type]).unwrap_err();
+    assert!(missing.contains("there is no claim"), "{missing}");
+    no_plans(&gnmic).await;
+}
+
 // proves sv.J20
 #[tokio::test]
 async fn a_start_asks_no_handler_for_what_is_as_it_was() {

@@ -317,11 +317,12 @@ impl Configuration {
             let needed = Arc::new(NeededCalls { calls, ground });
             return Err(vec![Problem::Unanswered(Unanswered(needed))]);
         }
-        if !outcome.claims.is_empty() {
-            match layers.claims().replaced(&self.models, outcome.claims) {
-                Ok(claims) => layers.set_claims(claims),
-                Err(error) => return Err(Problem::of_claims(error)),
-            }
+        let mut changes = outcome.claims;
+        let persisted = layers.claims().persisted(&self.models, outcome.persisted);
+        changes.extend(persisted.map_err(Problem::of_claims)?);
+        if !changes.is_empty() {
+            let claims = layers.claims().replaced(&self.models, changes);
+            layers.set_claims(claims.map_err(Problem::of_claims)?);
         }
         outcome.plans.into_iter().for_each(|change| layers.book.set(change));
         Ok(outcome.reads)

@@ -87,6 +87,13 @@ pub static SERVICE_ACTIONS: Limit = Limit {
     reason: "eight run at a time: with a second for each, these take twenty minutes",
 };
 
+pub static CLAIM_LEAVES: Limit = Limit {
+    name: "claim-leaves",
+    figure: 10_000,
+    unit: "leaves of one claim",
+    reason: "the work is done again in every walk of its instance, in the thread that examines",
+};
+
 pub static PATH_ELEMENTS: Limit = Limit {
     name: "path-elements",
     figure: 64,

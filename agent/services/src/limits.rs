@@ -68,13 +68,6 @@ pub static TREE_VISITS: Limit = Limit {
     reason: "ten for each component that there may be; nodes that create nothing cost time as well",
 };
 
-pub static CLAIM_LEAVES: Limit = Limit {
-    name: "claim-leaves",
-    figure: 10_000,
-    unit: "leaves put out by one state",
-    reason: "the work is done again in every walk of its instance, in the thread that examines",
-};
-
 pub static CLAIM_LINES: Limit = Limit {
     name: "claim-lines",
     figure: 30_000,

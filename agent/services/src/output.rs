@@ -2,12 +2,12 @@
 
 use crate::engine::TemplateKind;
 use crate::grants::{Admission, Grants, is_of_services, split_origin};
-use crate::limits::{CLAIM_LEAVES, CLAIM_LINES};
+use crate::limits::CLAIM_LINES;
 use crate::work::WorkErrorKind;
 use holdfast_config::cli::{self, StatementAction};
 use holdfast_config::edit::{InvalidPayload, SecretKeeperHandle, check_supported};
 use holdfast_config::json::{self, DocumentContent, Flavour, JsonError, JsonErrorKind};
-use holdfast_config::limits::excerpt;
+use holdfast_config::limits::{CLAIM_LEAVES, excerpt};
 use holdfast_config::path::PathSyntaxError;
 use holdfast_config::schema::Origin;
 use holdfast_config::services::EditContent;

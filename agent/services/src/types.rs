@@ -366,6 +366,7 @@ impl ServiceType {
                 record::note(&mut walked, before, request.surroundings);
                 change.totals.note(before, walked.plan.as_ref());
                 outcome.claims.extend(walked.claims);
+                outcome.persisted.extend(walked.persisted);
                 if walked.plan.as_ref() != before {
                     outcome.plans.push((tag.clone(), walked.plan));
                 }

@@ -8,7 +8,7 @@ use holdfast_config::services::{
 use holdfast_config::{Branch, InstancePath, Provenance, ServiceTag};
 use smol_str::SmolStr;
 
-use crate::outline::{Converge, DeleteOutline, Work};
+use crate::outline::{Converge, DeleteOutline, SELF, Work};
 use crate::package::Package;
 use crate::parameters::{Parameters, ParametersError};
 use crate::types::{Change, ServiceType, failure_kind};
@@ -43,16 +43,24 @@ impl PackageVersion {
         Self { package, source, has_staged_deletes }
     }
 
-    /// Component type, state and phase of every call of a handler.
+    /// Component type, state and phase of every call of a handler. Modification calls are those of `self`, with their phases
+    /// in place of a state.
     pub fn handler_calls(&self) -> impl Iterator<Item = (SmolStr, SmolStr, CallPhase)> {
+        let handler = self.package.outline.handler.as_ref();
+        let is_modified = handler.is_some_and(|handler| handler.modification);
+        let phases = [CallPhase::PreModification, CallPhase::PostModification];
+        let phases = phases.into_iter().filter(move |_| is_modified);
+        let modifications = phases
+            .map(|phase| (SmolStr::new_static(SELF), SmolStr::new_static(phase.name()), phase));
         let components = &self.package.outline.components;
         let states = components.iter().flat_map(|it| it.states.iter().map(move |s| (it, s)));
-        states.flat_map(|(component, state)| {
+        let of_states = states.flat_map(|(component, state)| {
             let works = state.work == Some(Work::Handler);
             let call = |phase| (component.name.clone(), state.name.clone(), phase);
             let create = works.then(|| call(CallPhase::Create));
             create.into_iter().chain(state.delete.handler.then(|| call(CallPhase::Delete)))
-        })
+        });
+        modifications.chain(of_states)
     }
 }
 

@@ -1,7 +1,7 @@
 """A handler of services: it bridges ports. `handler.py SOCKET TYPE`, with PROTO_PATH as the folder of `holdfast/handler.proto`.
 
 THINK has it wait so many seconds before it answers, and READ has it read the status of the port first. ACTIONS are the names
-of actions that it carries out: it counts how often.
+of actions that it carries out: it counts how often. LASTING has it take modification calls, and put out what is to last.
 """
 
 import json
@@ -18,6 +18,12 @@ messages, services = grpc.protos_and_services("holdfast/handler.proto")
 
 THINK = float(os.environ.get("THINK", "0"))
 READ = "READ" in os.environ
+# Leaf that a call puts out to last, and its value.
+LASTING = {
+    messages.PHASE_PRE_MODIFICATION: ("/interfaces/interface[name=eth2]/description", "before"),
+    messages.PHASE_POST_MODIFICATION: ("/interfaces/interface[name=eth1]/description", "after"),
+    messages.PHASE_DELETE: ("/interfaces/interface[name=eth1]/mtu", 1300),
+} if "LASTING" in os.environ else {}
 
 
 class Handler:
@@ -40,7 +46,9 @@ class Handler:
             if name in wanted
         ]
         actions = os.environ.get("ACTIONS", "").split()
-        served = messages.ServedType(type=self.service, calls=calls, actions=actions)
+        served = messages.ServedType(
+            type=self.service, calls=calls, actions=actions, modification=bool(LASTING)
+        )
         self.say(register=messages.Register(name=f"{self.service}-handler", types=[served]))
         for message in self.stub.Attach(iter(self.outbox.get, None)):
             kind = message.WhichOneof("message")
@@ -77,6 +85,11 @@ class Handler:
         served = []
         for call in commit.calls:
             params = json.loads(call.params)
+            if call.phase in LASTING:
+                self.edit(commit, call, *LASTING[call.phase])
+            if call.phase in (messages.PHASE_PRE_MODIFICATION, messages.PHASE_POST_MODIFICATION):
+                served.append(messages.Served(call=call.call))
+                continue
             if call.phase == messages.PHASE_DELETE:
                 keep = os.environ.get("KEEP", "")
                 if keep and os.path.exists(keep):

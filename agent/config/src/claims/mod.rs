@@ -26,6 +26,7 @@ use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use self::join::{Join, Part};
+pub use self::left::PersistedOutput;
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
 use crate::limits::{CLAIMED_LEAVES, LimitExceeded};
@@ -35,7 +36,7 @@ use crate::schema::Origin;
 use crate::tree::Tree;
 use crate::value::Value;
 
-/// Name of a service instance, such as `bridge-access[name='acme']`.
+/// Name of a service instance, such as `bridge-access[name='acme']`. Without a key it stands for all instances of a type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceTag {
     /// Name of the service type.
@@ -46,6 +47,11 @@ pub struct ServiceTag {
 }
 
 impl ServiceTag {
+    /// Name of all instances of a type.
+    pub fn of_type(service: SmolStr) -> Self {
+        Self { service, key_name: SmolStr::default(), key: SmolStr::default() }
+    }
+
     /// Native path of the instance.
     pub fn path(&self) -> Path {
         let instance = Elem::new(&*self.service).key(&*self.key_name, &*self.key);
@@ -55,7 +61,11 @@ impl ServiceTag {
 
 impl fmt::Display for ServiceTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{}='{}']", self.service, self.key_name, self.key)
+        let Self { service, key_name, key } = self;
+        if key_name.is_empty() {
+            return f.write_str(service);
+        }
+        write!(f, "{service}[{key_name}='{key}']")
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Footprint;
 use super::paths::Access;
 use super::walk::Walk;
-use crate::claims::{Claim, Claims};
+use crate::claims::{Claim, Claims, ServiceTag};
 use crate::configuration::Configuration;
 use crate::layer::Layers;
 use crate::models::Models;
@@ -18,6 +18,8 @@ impl Footprint {
         let models = candidate.models();
         for (tag, reads) in candidate.walks() {
             self.plans.add(tag.clone(), Access::Read);
+            // What its handler puts out to last joins a claim that all instances of the type share.
+            self.plans.add(ServiceTag::of_type(tag.service.clone()), Access::Read);
             // A type whose package is not loaded has no instances in the models.
             if let Ok(path) = models.native.resolve_write(&tag.path()) {
                 self.native.add(&path.0, Access::Read);

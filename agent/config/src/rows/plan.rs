@@ -10,12 +10,15 @@ use super::bytes::{self, RowReader};
 use crate::claims::ServiceTag;
 use crate::services::{
     ActionCall, ActionPhase, ActionPlan, ActionProgress, ActionTarget, AnswerInput, BackTrack,
-    ComponentPlan, InstanceRecord, LogLine, Plane, ReadInput, ServicePlan, StatePlan,
+    CallPhase, ComponentPlan, InstanceRecord, LogLine, ModificationPlan, Plane, ReadInput,
+    ServicePlan, StatePlan,
 };
 use crate::value::Value;
 
 /// Form of the rows, the first item of each.
-const FORM: u64 = 5;
+const FORM: u64 = 6;
+/// The form that lacks what came of modification calls.
+const WITHOUT_MODIFICATIONS: u64 = 5;
 /// The form whose states lack the paths that `gone` has seen.
 const WITHOUT_SEEN: u64 = 4;
 /// The form whose states lack what the answers of their handlers depended on.
@@ -33,7 +36,7 @@ pub(super) fn key(tag: &ServiceTag) -> Vec<u8> {
 }
 
 pub(super) fn write(plan: &ServicePlan) -> Vec<u8> {
-    let ServicePlan { version, leaving, failure, saved, record, components } = plan;
+    let ServicePlan { version, leaving, failure, saved, modifications, record, components } = plan;
     let mut octets = Vec::new();
     let items = [
         Value::Uint(FORM),
@@ -43,6 +46,7 @@ pub(super) fn write(plan: &ServicePlan) -> Vec<u8> {
         Value::List(components.iter().map(component).collect()),
         Value::List(saved.iter().flat_map(saved_value).collect()),
         self::record(record),
+        Value::List(modifications.iter().flat_map(modification).collect()),
     ];
     items.iter().for_each(|item| bytes::put_value(&mut octets, item));
     octets
@@ -60,6 +64,18 @@ fn record(record: &InstanceRecord) -> Value {
         Value::Uint(*first_line),
         Value::List(log.iter().flat_map(line).collect()),
     ]))
+}
+
+/// Phase of a modification call, and what came of it.
+fn modification((phase, plan): (&CallPhase, &ModificationPlan)) -> [Value; 2] {
+    let ModificationPlan { answer, opaque, failure, waits_for } = plan;
+    let fields = [
+        answer.as_ref().map_or(Value::Empty, answer_input),
+        Value::Str((&**opaque).into()),
+        optional(failure.as_deref()),
+        optional(waits_for.as_deref()),
+    ];
+    [Value::Bool(*phase == CallPhase::PostModification), Value::List(Arc::new(fields))]
 }
 
 /// Name of a saved value, and its content.
@@ -153,7 +169,9 @@ pub(super) fn read(
     let tag = ServiceTag { service: part()?, key_name: part()?, key: part()? };
     let mut items = RowReader(value);
     let form = items.value()?;
-    let is_whole = [FORM, WITHOUT_SEEN, WITHOUT_ANSWERS].map(Value::Uint).contains(&form);
+    let is_newest = form == Value::Uint(FORM);
+    let is_whole = is_newest
+        || [WITHOUT_MODIFICATIONS, WITHOUT_SEEN, WITHOUT_ANSWERS].map(Value::Uint).contains(&form);
     if !is_whole && !EARLIER_FORMS.map(Value::Uint).contains(&form) {
         return Ok(None);
     }
@@ -167,6 +185,11 @@ pub(super) fn read(
     if is_whole {
         plan.saved = list(&items.value()?)?.chunks(2).map(read_saved).collect::<Result<_, _>>()?;
         plan.record = read_record(&items.value()?)?;
+    }
+    if is_newest {
+        let modifications = items.value()?;
+        plan.modifications =
+            list(&modifications)?.chunks(2).map(read_modification).collect::<Result<_, _>>()?;
     }
     Ok(Some((tag, plan)))
 }
@@ -197,6 +220,19 @@ fn read_record(value: &Value) -> Result<InstanceRecord, &'static str> {
         first_line: *first_line,
         log: log.chunks(2).map(line).collect::<Result<_, _>>()?,
     })
+}
+
+fn read_modification(pair: &[Value]) -> Result<(CallPhase, ModificationPlan), &'static str> {
+    let [Value::Bool(is_post), fields] = pair else { return Err(FIELDS) };
+    let [answer, opaque, failure, waits_for] = list(fields)? else { return Err(FIELDS) };
+    let phase = if *is_post { CallPhase::PostModification } else { CallPhase::PreModification };
+    let plan = ModificationPlan {
+        answer: Some(answer).filter(|it| **it != Value::Empty).map(read_answer).transpose()?,
+        opaque: text(opaque.clone())?.as_str().into(),
+        failure: read_optional(failure)?,
+        waits_for: read_optional(waits_for)?,
+    };
+    Ok((phase, plan))
 }
 
 fn read_saved(pair: &[Value]) -> Result<(SmolStr, Arc<str>), &'static str> {

@@ -5,14 +5,16 @@
 //! and what the handler has read.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use imbl::OrdMap;
 use smol_str::SmolStr;
 
+use super::plan::SELF;
 use super::{Ground, LeafRead, Plane, WorkFailureKind};
-use crate::claims::{Claim, ClaimKey};
+use crate::claims::{Claim, ClaimKey, ServiceTag};
 use crate::value::Value;
 
 /// Occasion of a call.
@@ -22,6 +24,10 @@ pub enum CallPhase {
     Create,
     /// The state is left.
     Delete,
+    /// The instance is about to be evaluated, before its components are known.
+    PreModification,
+    /// The instance has been evaluated, as far as it came.
+    PostModification,
 }
 
 impl CallPhase {
@@ -30,16 +36,43 @@ impl CallPhase {
         match self {
             Self::Create => "create",
             Self::Delete => "delete",
+            Self::PreModification => "pre-modification",
+            Self::PostModification => "post-modification",
         }
+    }
+
+    /// True for the calls about an instance as a whole.
+    pub fn is_modification(self) -> bool {
+        matches!(self, Self::PreModification | Self::PostModification)
     }
 }
 
-/// Place of a call: a state of one instance.
+/// Place of a call: a state of one instance, or the instance as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallPlace {
-    /// State, by the name of its claim.
+    /// State, by the name of its claim. A modification call has its phase in the place of a state of `self`.
     pub state: ClaimKey,
     pub phase: CallPhase,
+}
+
+impl CallPlace {
+    /// Place of a modification call.
+    pub fn of_modification(tag: ServiceTag, phase: CallPhase) -> Self {
+        let itself = || SmolStr::new_static(SELF);
+        let state = SmolStr::new_static(phase.name());
+        Self { state: ClaimKey { tag, component: [itself(), itself()], state }, phase }
+    }
+}
+
+impl fmt::Display for CallPlace {
+    /// Formats the place in its instance.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ClaimKey { component: [component_type, name], state, .. } = &self.state;
+        match self.phase.is_modification() {
+            true => f.write_str(self.phase.name()),
+            false => write!(f, "{component_type} {name}, {state}"),
+        }
+    }
 }
 
 /// Call of a handler.
@@ -221,6 +254,11 @@ impl Answers {
         own.or_else(|| known.filter(counts)).map(|it| &it.1)
     }
 
+    /// True when the answer to a call was asked for on behalf of this change.
+    pub fn is_own(&self, call: &HandlerCall) -> bool {
+        self.own.get(&call.place).is_some_and(|it| it.0.has_same_input(call))
+    }
+
     /// True when an attached handler takes a call.
     pub fn is_served(&self, call: &HandlerCall) -> bool {
         self.served.iter().any(|it| it.includes(&call.place))
@@ -234,7 +272,7 @@ pub struct HandlerOutline {
     pub user: Option<SmolStr>,
     /// Identities of client certificates, on the listener.
     pub identities: Vec<SmolStr>,
-    /// Component types and states with work for a handler.
+    /// Component types and states with work for a handler, and the modification calls.
     pub calls: Vec<(SmolStr, SmolStr, CallPhase)>,
     /// Names of the actions for a handler.
     pub actions: BTreeSet<SmolStr>,

@@ -25,14 +25,14 @@ pub use self::handlers::{
     digest_of,
 };
 pub use self::plan::{
-    BackTrack, Book, ComponentPlan, PlanChange, PlanTotals, READY, SELF, ServicePlan, StatePlan,
-    StateStatus,
+    BackTrack, Book, ComponentPlan, ModificationPlan, PlanChange, PlanTotals, READY, SELF,
+    ServicePlan, StatePlan, StateStatus,
 };
 pub use self::record::{ChangeAuthor, InstanceRecord, LOG_LINES, LogLine};
 pub(crate) use self::switch::path_of as switch_of;
 use smol_str::SmolStr;
 
-use crate::claims::{Claim, ClaimChange, ClaimKey, Claims, ServiceTag};
+use crate::claims::{Claim, ClaimChange, ClaimKey, Claims, PersistedOutput, ServiceTag};
 use crate::instance::InstancePath;
 use crate::layer::LeafMark;
 use crate::models::Models;
@@ -148,6 +148,8 @@ pub struct WalkRequest<'a> {
 pub struct WalkOutcome {
     /// Claims that differ.
     pub claims: Vec<ClaimChange>,
+    /// Outputs of handlers that outlast what they were asked for.
+    pub persisted: Vec<PersistedOutput>,
     /// Service plans that differ.
     pub plans: Vec<PlanChange>,
     /// Instances of which nothing changes, because their work failed. A request is refused then.
@@ -167,7 +169,8 @@ impl WalkOutcome {
     /// True when the walks change nothing.
     pub fn is_empty(&self) -> bool {
         let is_settled = self.failures.is_empty() && self.calls.is_empty();
-        self.claims.is_empty() && self.plans.is_empty() && is_settled
+        let makes_nothing = self.claims.is_empty() && self.persisted.is_empty();
+        makes_nothing && self.plans.is_empty() && is_settled
     }
 }
 

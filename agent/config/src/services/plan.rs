@@ -11,7 +11,7 @@ use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
 
 use super::action::{ActionPlan, ActionProgress, CallRef};
-use super::handlers::AnswerInput;
+use super::handlers::{AnswerInput, CallPhase};
 use super::record::InstanceRecord;
 use crate::claims::ServiceTag;
 
@@ -26,9 +26,24 @@ pub struct ServicePlan {
     pub failure: Option<Arc<str>>,
     /// Values that actions have saved, as JSON documents, by the names that expressions use.
     pub saved: BTreeMap<SmolStr, Arc<str>>,
+    /// What came of the modification calls, by their phases.
+    pub modifications: BTreeMap<CallPhase, ModificationPlan>,
     pub record: InstanceRecord,
     /// Components in the order in which they joined, `self` first.
     pub components: Vec<ComponentPlan>,
+}
+
+/// Result of the last modification call of an instance, and what stands against the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModificationPlan {
+    /// Input of the last answer. While it is the same, the handler is not asked.
+    pub answer: Option<AnswerInput>,
+    /// Values that its handler keeps with it: a JSON object, empty for none.
+    pub opaque: Arc<str>,
+    /// Reason for which the handler has not done its work.
+    pub failure: Option<Arc<str>>,
+    /// The handler that it waits for.
+    pub waits_for: Option<Arc<str>>,
 }
 
 /// Progress of one component.

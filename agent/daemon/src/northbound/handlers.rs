@@ -126,7 +126,7 @@ fn registration(
 ) -> Result<Registration, HandlerError> {
     let name_of = |name: String| (name != ANY).then(|| name.into());
     let mut registration = Registration { name: name.into(), ..Registration::default() };
-    for wire::ServedType { r#type, calls, actions, idempotent_actions } in types {
+    for wire::ServedType { r#type, calls, actions, idempotent_actions, modification } in types {
         let names = |names: Vec<String>| {
             let service: SmolStr = r#type.as_str().into();
             names
@@ -135,6 +135,15 @@ fn registration(
         };
         registration.actions.extend(names(actions));
         registration.idempotent_actions.extend(names(idempotent_actions));
+        if modification {
+            let phases = [CallPhase::PreModification, CallPhase::PostModification];
+            registration.calls.extend(phases.map(|phase| ServedCall {
+                service: r#type.as_str().into(),
+                component: None,
+                state: None,
+                phase,
+            }));
+        }
         for wire::ServedCalls { component, state, phase } in calls {
             registration.calls.insert(ServedCall {
                 service: r#type.as_str().into(),
@@ -151,6 +160,10 @@ fn read_phase(phase: i32) -> Result<CallPhase, HandlerError> {
     match wire::Phase::try_from(phase) {
         Ok(wire::Phase::Create) => Ok(CallPhase::Create),
         Ok(wire::Phase::Delete) => Ok(CallPhase::Delete),
+        Ok(wire::Phase::PreModification | wire::Phase::PostModification) => {
+            let text = "modification calls are taken by `modification` of the type";
+            Err(HandlerError::new(HandlerErrorKind::Invalid, text))
+        }
         Ok(wire::Phase::Unset) | Err(_) => {
             let text = "`phase` is PHASE_CREATE or PHASE_DELETE";
             Err(HandlerError::new(HandlerErrorKind::Invalid, text))
@@ -285,17 +298,22 @@ fn action(request: ActionRequest) -> wire::Action {
 
 fn call(number: usize, call: HandlerCall) -> wire::Call {
     let HandlerCall { place, version: _, params, vars, opaque, own_opaque } = call;
-    let [component_type, component] = place.state.component;
     let phase = match place.phase {
         CallPhase::Create => wire::Phase::Create,
         CallPhase::Delete => wire::Phase::Delete,
+        CallPhase::PreModification => wire::Phase::PreModification,
+        CallPhase::PostModification => wire::Phase::PostModification,
     };
+    let tag = place.state.tag.to_string();
+    let [component_type, component] = place.state.component;
+    // A modification call is about no state.
+    let state = if place.phase.is_modification() { SmolStr::default() } else { place.state.state };
     wire::Call {
         call: u32::try_from(number).unwrap_or(u32::MAX),
-        tag: place.state.tag.to_string(),
+        tag,
         component_type: component_type.into(),
         component: component.into(),
-        state: place.state.state.into(),
+        state: state.into(),
         phase: phase.into(),
         params: params.to_string(),
         vars: vars.to_string(),

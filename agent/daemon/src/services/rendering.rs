@@ -22,6 +22,12 @@ pub(super) fn summary(package: &Package, warnings: &[PackageError]) -> String {
         let states: Vec<String> = component.states.iter().map(state).collect();
         push(&mut text, format_args!("component {}: {}", component.name, states.join(", ")));
     }
+    if outline.handler.as_ref().is_some_and(|handler| handler.modification) {
+        push(
+            &mut text,
+            format_args!("modification: what its handler puts out may outlast instances"),
+        );
+    }
     for (verb, paths) in [("writes", &outline.write), ("reads", &outline.read)] {
         for path in paths {
             push(&mut text, format_args!("{verb} {}", path.text));

@@ -184,7 +184,7 @@ pub enum InstanceAction {
     },
     /// Take back what a claim asks for that no instance owns any more
     Purge {
-        /// orphan:TAG
+        /// orphan:TAG, persist:TAG or persist:TYPE
         #[arg(value_name = "CLAIM")]
         claim: String,
     },

@@ -6,10 +6,9 @@ use holdfast_config::services::{
     Answers, CallPhase, EditContent, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, Plane,
     ServedCall, Services, Surroundings, WorkFailureKind,
 };
-use holdfast_config::{
-    Claim, Configuration, EditCause, EditErrors, Layers, Value, layer_rows_diff,
-};
+use holdfast_config::{Claim, Configuration, EditCause, EditErrors, Value};
 
+use super::incremental::restarted;
 use super::plans::{ACME, FixedBox, UP, acme, box_of, types_with};
 use super::types::{edit, made};
 use super::*;
@@ -46,13 +45,19 @@ fn types(missing: &str, delete: &str) -> Arc<ServiceTypes> {
 }
 
 /// All calls of the type are taken by somebody.
-fn served() -> Answers {
+pub(super) fn served() -> Answers {
     let call = |phase| ServedCall { service: "access".into(), component: None, state: None, phase };
-    let calls = BTreeSet::from([CallPhase::Create, CallPhase::Delete].map(call));
+    let phases = [
+        CallPhase::PreModification,
+        CallPhase::Create,
+        CallPhase::Delete,
+        CallPhase::PostModification,
+    ];
+    let calls = BTreeSet::from(phases.map(call));
     Answers::default().with_served(calls)
 }
 
-fn surroundings(answers: Answers, is_lenient: bool) -> Surroundings {
+pub(super) fn surroundings(answers: Answers, is_lenient: bool) -> Surroundings {
     Surroundings {
         state: Some(Arc::new(UP)),
         now_ns: 1,
@@ -64,7 +69,7 @@ fn surroundings(answers: Answers, is_lenient: bool) -> Surroundings {
 }
 
 /// Sets an instance with these answers at hand.
-fn set_with(
+pub(super) fn set_with(
     before: &Configuration,
     answers: Answers,
     change: &str,
@@ -130,15 +135,6 @@ fn a_walk_names_the_calls_that_it_needs_and_goes_on_with_their_answers() {
     assert_eq!(asked.len(), 1, "an operator has it asked again");
     assert_eq!(&*asked[0].own_opaque, "{\"mtu\":1450}");
     assert!(asked[0].has_same_input(&call));
-}
-
-/// The configuration as a start finds it.
-fn restarted(before: &Configuration, types: &Arc<ServiceTypes>) -> Configuration {
-    let rows = layer_rows_diff(before.models(), &Layers::new(), before.layers());
-    let rows = rows.into_iter().filter_map(|row| Some((row.key, row.value?)));
-    let (layers, _) = Layers::from_rows(before.models(), rows).unwrap();
-    let new = Configuration::new(Arc::clone(types.models()), layers);
-    new.with_services(Some(Arc::<ServiceTypes>::clone(types)))
 }
 
 // proves sv.J20

@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    AnswerInput, CallPhase, CallPlace, ComponentPlan, HandlerAnswer, HandlerCall, HandlerWork,
-    LeafRead, ReadInput, ServicePlan, StatePlan, WorkFailureKind, digest_of,
+    AnswerInput, CallPhase, CallPlace, HandlerAnswer, HandlerCall, HandlerWork, LeafRead,
+    ReadInput, ServicePlan, WorkFailureKind, digest_of,
 };
-use holdfast_config::{Claim, Value};
+use holdfast_config::{Claim, ClaimKey, Value};
 use minijinja::Value as TemplateValue;
 use smol_str::{SmolStr, format_smolstr};
 
@@ -40,7 +40,8 @@ pub(super) enum StateWork {
 
 /// Word of the handler of a state that is left.
 pub(super) enum LeaveVerdict {
-    Leave,
+    /// The state is left, and this outlasts it.
+    Leave(CallPlace, Claim),
     /// The state is not to be left yet, for this reason.
     Keep(Arc<str>),
     /// The handler that the state waits for.
@@ -73,7 +74,7 @@ impl Walk<'_> {
         outline: &StateOutline,
     ) -> Result<StateWork, WorkError> {
         let call = self.handler_call(part, outline, CallPhase::Create);
-        match self.answer(part, outline, &call)? {
+        match self.answer(&call)? {
             Some(HandlerWork { claim, opaque, reads, .. }) => {
                 let answer = Some(self.answer_input(&call, &reads));
                 self.change(part, &outline.name, |state| {
@@ -100,11 +101,25 @@ impl Walk<'_> {
     ) -> Result<LeaveVerdict, WorkError> {
         self.begin(part, &outline.name, "delete work");
         let call = self.handler_call(part, outline, CallPhase::Delete);
-        Ok(match self.answer(part, outline, &call)? {
-            Some(HandlerWork { keeps: Some(reason), .. }) => LeaveVerdict::Keep(reason),
-            Some(_) => LeaveVerdict::Leave,
-            None if self.is_asking(part) => LeaveVerdict::Open,
-            None => LeaveVerdict::Waits(self.handler_text()),
+        let Some(HandlerWork { claim, keeps, .. }) = self.answer(&call)? else {
+            return Ok(match self.is_asking(part) {
+                true => LeaveVerdict::Open,
+                false => LeaveVerdict::Waits(self.handler_text()),
+            });
+        };
+        if let Some(reason) = self.refused_output(&claim) {
+            let error = (WorkErrorKind::Failed, reason);
+            return Err(call_error(&call.place, error));
+        }
+        Ok(match keeps {
+            None => LeaveVerdict::Leave(call.place, claim),
+            Some(reason) => {
+                // Another walk that finds the same has nothing new to put out.
+                if self.request.surroundings.answers.is_own(&call) {
+                    self.persist(&call.place, claim);
+                }
+                LeaveVerdict::Keep(reason)
+            }
         })
     }
 
@@ -119,29 +134,24 @@ impl Walk<'_> {
         component.and_then(|it| it.state(&outline.name)).is_some_and(|state| state.is_reached)
     }
 
-    fn handler_text(&self) -> Arc<str> {
+    pub(super) fn handler_text(&self) -> Arc<str> {
         format!("a handler of {}", self.instance.tag.service).into()
     }
 
     /// The answer that counts. Without one, the call is noted if somebody can be asked; `None` then, and where the state
     /// has to wait for a handler.
-    fn answer(
-        &mut self,
-        part: &Component,
-        outline: &StateOutline,
-        call: &HandlerCall,
-    ) -> Result<Option<HandlerWork>, WorkError> {
+    pub(super) fn answer(&mut self, call: &HandlerCall) -> Result<Option<HandlerWork>, WorkError> {
         let surroundings = self.request.surroundings;
         let found = surroundings.answers.get(call, surroundings.is_lenient);
         match found.filter(|answer| self.is_current(answer)) {
             Some(HandlerAnswer::Done(work)) => return Ok(Some(work.clone())),
             Some(HandlerAnswer::Failed { kind, text }) => {
-                return Err(call_error(part, outline, (work_error_kind(*kind), text)));
+                return Err(call_error(&call.place, (work_error_kind(*kind), text)));
             }
             None => {}
         }
-        if let Some(work) = self.work_in_force(part, outline, call) {
-            work.reads.iter().for_each(|(read, _)| drop(self.facts.read(read)));
+        if let Some(work) = self.work_in_force(call) {
+            self.note_reads(&work.reads);
             return Ok(Some(work));
         }
         if surroundings.may_ask && surroundings.answers.is_served(call) {
@@ -153,25 +163,32 @@ impl Walk<'_> {
             return Ok(None);
         }
         let text = "no handler is attached that does its work";
-        Err(call_error(part, outline, (WorkErrorKind::Unavailable, text)))
+        Err(call_error(&call.place, (WorkErrorKind::Unavailable, text)))
     }
 
     /// The work that a reached state has from an answer, while what that depended on is the same.
-    fn work_in_force(
-        &self,
-        part: &Component,
-        outline: &StateOutline,
-        call: &HandlerCall,
-    ) -> Option<HandlerWork> {
-        if call.place.phase != CallPhase::Create || self.request.surroundings.answers.asks_all() {
+    fn work_in_force(&self, call: &HandlerCall) -> Option<HandlerWork> {
+        let CallPlace { state: ClaimKey { component: [of, name], state, .. }, phase } = &call.place;
+        if *phase != CallPhase::Create {
             return None;
         }
         let answer = {
             let plan = self.own.plan();
-            let state = plan.component(&part.component_type, &part.name)?.state(&outline.name)?;
+            let state = plan.component(of, name)?.state(state)?;
             state.answer.clone().filter(|_| state.is_reached)?
         };
-        if answer.call != call.input_digest() {
+        let reads = self.reads_in_force(call, &answer)?;
+        let claim = self.request.claims.get(&call.place.state).cloned().unwrap_or_default();
+        Some(HandlerWork { claim, opaque: None, keeps: None, reads })
+    }
+
+    /// The reads of an answer to a call with their values, while all that it depended on is the same.
+    pub(super) fn reads_in_force(
+        &self,
+        call: &HandlerCall,
+        answer: &AnswerInput,
+    ) -> Option<Vec<(LeafRead, Vec<Value>)>> {
+        if self.request.surroundings.answers.asks_all() || answer.call != call.input_digest() {
             return None;
         }
         let mut reads = Vec::new();
@@ -183,12 +200,20 @@ impl Walk<'_> {
             }
             reads.push((read, found));
         }
-        let claim = self.request.claims.get(&call.place.state).cloned().unwrap_or_default();
-        Some(HandlerWork { claim, opaque: None, keeps: None, reads })
+        Some(reads)
+    }
+
+    /// Has the instance depend on what its handler has read.
+    pub(super) fn note_reads(&self, reads: &[(LeafRead, Vec<Value>)]) {
+        reads.iter().for_each(|(read, _)| drop(self.facts.read(read)));
     }
 
     /// What an answer depends on. Each path of a read stands for itself.
-    fn answer_input(&self, call: &HandlerCall, reads: &[(LeafRead, Vec<Value>)]) -> AnswerInput {
+    pub(super) fn answer_input(
+        &self,
+        call: &HandlerCall,
+        reads: &[(LeafRead, Vec<Value>)],
+    ) -> AnswerInput {
         let models = &self.instance.package.list.models;
         let state = self.request.surroundings.state.as_deref();
         let paths = reads.iter().flat_map(|(read, _)| {
@@ -216,32 +241,58 @@ impl Walk<'_> {
         outline: &StateOutline,
         phase: CallPhase,
     ) -> HandlerCall {
-        let plan = self.own.plan();
-        let is_own = |component: &ComponentPlan, state: &StatePlan| {
-            component.is(&part.component_type, &part.name) && state.name == outline.name
+        let own = {
+            let plan = self.own.plan();
+            let component = plan.component(&part.component_type, &part.name);
+            let state = component.and_then(|it| it.state(&outline.name));
+            state.map(|it| Arc::clone(&it.opaque)).unwrap_or_default()
         };
-        let (mut others, mut own) = (saved_of(&plan), "".into());
-        'states: for component in &plan.components {
-            for state in &component.states {
-                if is_own(component, state) {
-                    own = Arc::clone(&state.opaque);
-                    // What later states give stems from this one.
-                    match phase {
-                        CallPhase::Create => break 'states,
-                        CallPhase::Delete => continue,
-                    }
-                }
-                others.extend(opaque_of(state));
-            }
-        }
+        let place = CallPlace { state: self.key(part, &outline.name), phase };
+        self.call_at(place, part.vars.to_object().into(), own)
+    }
+
+    /// A call with the instance as it is now.
+    pub(super) fn call_at(
+        &self,
+        place: CallPlace,
+        vars: Arc<str>,
+        own_opaque: Arc<str>,
+    ) -> HandlerCall {
+        let others = self.opaque_before(&place);
         HandlerCall {
-            place: CallPlace { state: self.key(part, &outline.name), phase },
+            place,
             version: self.instance.package.version().to_string().into(),
             params: Arc::clone(&self.instance.parameters.document),
-            vars: part.vars.to_object().into(),
+            vars,
             opaque: if others.is_empty() { "".into() } else { json_text(&others) },
-            own_opaque: own,
+            own_opaque,
         }
+    }
+
+    /// Opaque values that a call gets: those that were given before it in a walk, for a state that is left all but its own.
+    fn opaque_before(&self, place: &CallPlace) -> Opaque {
+        let plan = self.own.plan();
+        let mut found = saved_of(&plan);
+        if place.phase == CallPhase::PreModification {
+            return found;
+        }
+        found.extend(opaque_of_modification(&plan, CallPhase::PreModification));
+        for component in &plan.components {
+            for state in &component.states {
+                let is_own = component.is(&place.state.component[0], &place.state.component[1])
+                    && state.name == place.state.state;
+                match (is_own, place.phase) {
+                    // What later states give stems from this one.
+                    (true, CallPhase::Create) => return found,
+                    (true, _) => {}
+                    (false, _) => found.extend(opaque_of(&state.opaque)),
+                }
+            }
+        }
+        if place.phase == CallPhase::Delete {
+            found.extend(opaque_of_modification(&plan, CallPhase::PostModification));
+        }
+        found
     }
 
     /// Values that actions have saved, and opaque values of handlers, which hide those of their names; of two of these with
@@ -251,7 +302,9 @@ impl Walk<'_> {
         let states = plan.components.iter().flat_map(|component| &component.states);
         saved_of(&plan)
             .into_iter()
-            .chain(states.flat_map(opaque_of))
+            .chain(opaque_of_modification(&plan, CallPhase::PreModification))
+            .chain(states.flat_map(|state| opaque_of(&state.opaque)))
+            .chain(opaque_of_modification(&plan, CallPhase::PostModification))
             .collect::<Opaque>()
             .into_iter()
             .collect()
@@ -263,24 +316,23 @@ fn saved_of(plan: &ServicePlan) -> Opaque {
     plan.saved.iter().map(|(name, text)| (name.clone(), value(text))).collect()
 }
 
-fn opaque_of(state: &StatePlan) -> Opaque {
-    match state.opaque.is_empty() {
+fn opaque_of(text: &str) -> Opaque {
+    match text.is_empty() {
         true => Opaque::new(),
-        false => serde_json::from_str(&state.opaque).unwrap_or_default(),
+        false => serde_json::from_str(text).unwrap_or_default(),
     }
+}
+
+fn opaque_of_modification(plan: &ServicePlan, phase: CallPhase) -> Opaque {
+    plan.modifications.get(&phase).map(|it| opaque_of(&it.opaque)).unwrap_or_default()
 }
 
 fn json_text(values: &Opaque) -> Arc<str> {
     serde_json::to_string(values).unwrap_or_default().into()
 }
 
-fn call_error(
-    part: &Component,
-    outline: &StateOutline,
-    (kind, reason): (WorkErrorKind, impl ToString),
-) -> WorkError {
-    let file = format_smolstr!("{} {}, {}", part.component_type, part.name, outline.name);
-    WorkError { kind, file, position: None, reason: reason.to_string() }
+fn call_error(place: &CallPlace, (kind, reason): (WorkErrorKind, impl ToString)) -> WorkError {
+    WorkError { kind, file: format_smolstr!("{place}"), position: None, reason: reason.to_string() }
 }
 
 fn work_error_kind(kind: WorkFailureKind) -> WorkErrorKind {

@@ -46,6 +46,11 @@ impl Place {
         Self { text: "tree".into(), state: None }
     }
 
+    /// A call that is about the instance as a whole.
+    pub(super) fn of_instance(place: &str) -> Self {
+        Self { text: place.into(), state: None }
+    }
+
     /// A condition, the work or the action of a state.
     pub(super) fn of_state(part: &Component, state: &str, place: &str) -> Self {
         let Component { component_type, name, .. } = part;

@@ -1,6 +1,9 @@
 //! One walk: the evaluation of one instance, from its service plan to the next one.
 //!
 //! ```text
+//! pre-modification call of a handler; without its answer no component goes on
+//!    |
+//!    v
 //! synthesis: new components join, missing ones back out
 //!    |
 //!    v   while something moves
@@ -10,16 +13,21 @@
 //! the others: a reached state whose gate is false -> its component backs out to it
 //!             the work of reached states is done again
 //!             then state after state, until one has to wait
+//!    |
+//!    v
+//! post-modification call of a handler
 //! ```
 //!
 //! A state that was backed out in a walk is not entered in it again, so the end is certain. `ready` of a component waits
 //! until all of its claims are settled; `ready` of `self` is that of all others.
 //!
-//! Section 4 of `agent/services/SERVICES.md` is the specification. Calls of handlers are in [`calls`].
+//! Section 4 of `agent/services/SERVICES.md` is the specification. Calls of handlers are in [`calls`], those about the
+//! instance as a whole in [`modification`].
 
 mod actions;
 mod calls;
 mod facts;
+mod modification;
 mod progress;
 mod ready;
 pub(crate) mod record;
@@ -35,7 +43,7 @@ use holdfast_config::services::{
     Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, PlanTotals, Reads,
     ServicePlan, StatePlan, StateStatus, WalkRequest,
 };
-use holdfast_config::{Claim, ClaimChange, ClaimKey, ServiceTag};
+use holdfast_config::{Claim, ClaimChange, ClaimKey, PersistedOutput, ServiceTag};
 use smol_str::SmolStr;
 
 use self::facts::{Place, WalkFacts};
@@ -74,6 +82,8 @@ pub(crate) struct Instance<'a> {
 pub(crate) struct WalkResult {
     /// Content of every claim that the walk made or dropped.
     pub(crate) claims: BTreeMap<ClaimKey, Option<Claim>>,
+    /// Outputs of handlers that outlast what they were asked for.
+    pub(crate) persisted: Vec<PersistedOutput>,
     /// The next service plan; `None` when nothing is left of the instance.
     pub(crate) plan: Option<ServicePlan>,
     pub(crate) reads: Reads,
@@ -103,6 +113,10 @@ struct Walk<'a> {
     /// Components that are dropped without being undone.
     dropped: BTreeSet<[SmolStr; 2]>,
     claims: BTreeMap<ClaimKey, Option<Claim>>,
+    /// Outputs of handlers that outlast what they were asked for.
+    persisted: BTreeMap<CallPlace, PersistedOutput>,
+    /// Components may join and go on: the call before them, if there is one, is answered.
+    has_begun: bool,
     /// States that were backed out.
     left: BTreeSet<ClaimKey>,
     /// Components of which the work was done again.
@@ -163,7 +177,9 @@ pub(crate) fn walk(
     let plan = (!plan.components.is_empty()).then_some(plan);
     let (reads, wake_at_ns) = (walk.own.take_reads(), walk.wake_at_ns);
     let (calls, is_over_limit) = (walk.calls.into_values().collect(), walk.is_over_limit.get());
-    Ok(WalkResult { claims: walk.claims, plan, reads, calls, wake_at_ns, is_over_limit })
+    let persisted = walk.persisted.into_values().collect();
+    let claims = walk.claims;
+    Ok(WalkResult { claims, persisted, plan, reads, calls, wake_at_ns, is_over_limit })
 }
 
 /// Judges `ready` of an instance, without any work. The result has its plan, and what conditions have read.
@@ -233,6 +249,8 @@ impl<'a> Walk<'a> {
             has_waiting: false,
             dropped: BTreeSet::new(),
             claims: BTreeMap::new(),
+            persisted: BTreeMap::new(),
+            has_begun: false,
             left: BTreeSet::new(),
             redone: BTreeSet::new(),
             ended: BTreeMap::new(),
@@ -250,13 +268,15 @@ impl<'a> Walk<'a> {
             plan.failure = plan.failure.take().filter(|_| self.instance.is_left_behind);
             note_switch(&mut plan, true);
         }
-        match self.instance.leaving {
-            Some(_) => self.leave(),
-            None => self.synthesize()?,
+        if self.instance.leaving.is_some() {
+            self.leave();
+        } else {
+            self.has_begun = self.begin_modification()?;
+            if self.has_begun { self.synthesize()? } else { self.stay() }
         }
         self.force();
         // The tree may depend on what an action has saved.
-        if self.update_actions()? && self.instance.leaving.is_none() {
+        if self.update_actions()? && self.has_begun {
             self.synthesize()?;
         }
         loop {
@@ -264,14 +284,15 @@ impl<'a> Walk<'a> {
             if moved && self.has_waiting {
                 self.synthesize()?;
             }
-            if self.instance.leaving.is_none() {
+            if self.has_begun {
                 moved |= self.advance()?;
             }
             if !moved {
                 self.cancel_calls();
-                return Ok(());
+                break;
             }
         }
+        if self.instance.leaving.is_none() { self.end_modification() } else { Ok(()) }
     }
 
     /// Notes a failure of the whole walk, which leaves all states as they are.
@@ -280,6 +301,7 @@ impl<'a> Walk<'a> {
         let reason = (self.text_of(error), self.request.surroundings.now_ns);
         *self.own.plan() = failed_plan(self.instance.package, before, reason);
         self.claims.clear();
+        self.persisted.clear();
     }
 
     /// Refuses what asks for something that nothing answers.
@@ -319,6 +341,7 @@ impl<'a> Walk<'a> {
 
     /// Has every component back out.
     fn leave(&mut self) {
+        self.clear_modification_failures();
         let mut plan = self.own.plan();
         for component in &mut plan.components {
             component.back_track = Some(BackTrack::Whole);

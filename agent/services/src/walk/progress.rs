@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_config::Claim;
 use holdfast_config::limits::excerpt;
 use holdfast_config::services::{
-    ActionPhase, ActionPlan, Applied, BackTrack, ComponentPlan, ServicePlan, StatePlan,
+    ActionPhase, ActionPlan, Applied, BackTrack, CallPlace, ComponentPlan, ServicePlan, StatePlan,
 };
 use smol_str::SmolStr;
 
@@ -83,11 +84,14 @@ impl Walk<'_> {
                 return Ok(false);
             }
         }
+        let mut output = None;
         if let Some(outline) = outline.as_ref().filter(|it| it.delete.handler) {
-            let step = self.call_to_leave(part, outline)?;
-            if !matches!(step, Step::Moved) {
-                self.update(part, &state, step);
-                return Ok(false);
+            match self.call_to_leave(part, outline)? {
+                Ok(lasting) => output = Some(lasting),
+                Err(step) => {
+                    self.update(part, &state, step);
+                    return Ok(false);
+                }
             }
         }
         let call = outline.map(|it| self.call(part, &it, ActionPhase::Delete)).transpose();
@@ -99,6 +103,9 @@ impl Walk<'_> {
             }
             Err(error) => return Err(error),
         };
+        if let Some((place, claim)) = output {
+            self.persist(&place, claim);
+        }
         let key = self.key(part, &state);
         self.claims.insert(key.clone(), None);
         self.left.insert(key);
@@ -345,22 +352,25 @@ impl Walk<'_> {
         Ok(Step::Moved)
     }
 
-    /// Calls the handler of a state that is left, and drops the claim of one that is not to be left yet.
+    /// Calls the handler of a state that is left, and drops the claim of one that is not to be left yet. Returns what
+    /// outlasts the state, or the step that it comes to while it is not left.
     fn call_to_leave(
         &mut self,
         part: &Component,
         outline: &StateOutline,
-    ) -> Result<Step, WorkError> {
-        match self.answer_to_leave(part, outline) {
-            Ok(LeaveVerdict::Leave) => Ok(Step::Moved),
+    ) -> Result<Result<(CallPlace, Claim), Step>, WorkError> {
+        Ok(Err(match self.answer_to_leave(part, outline) {
+            Ok(LeaveVerdict::Leave(place, claim)) => return Ok(Ok((place, claim))),
             Ok(LeaveVerdict::Keep(reason)) => {
                 self.claims.insert(self.key(part, &outline.name), None);
-                Ok(Step::Stopped(Some(reason)))
+                // The state has nothing from that answer any more.
+                self.change(part, &outline.name, |state| state.answer = None);
+                Step::Stopped(Some(reason))
             }
-            Ok(LeaveVerdict::Waits(text)) => Ok(Step::Stopped(Some(text))),
-            Ok(LeaveVerdict::Open) => Ok(Step::Open),
-            Err(error) => self.failed(&error),
-        }
+            Ok(LeaveVerdict::Waits(text)) => Step::Stopped(Some(text)),
+            Ok(LeaveVerdict::Open) => Step::Open,
+            Err(error) => self.failed(&error)?,
+        }))
     }
 
     fn failed(&self, error: &WorkError) -> Result<Step, WorkError> {
@@ -379,6 +389,8 @@ impl Walk<'_> {
                 it.component_type != SELF && (it.back_track.is_some() || !it.is_ready())
             });
             let behind = behind.map(|it| format!("component {} {}", it.component_type, it.name));
+            let waits = plan.modifications.values().find_map(|it| it.waits_for.clone());
+            let behind = waits.or(behind.map(Arc::from));
             (itself.is_ready(), first_failure(&plan), behind)
         };
         let first = self.states(part).first().map(|(_, state)| state.clone());
@@ -387,7 +399,7 @@ impl Walk<'_> {
             true => self.unsettled(part, &first.name, true),
             false => Some("state init".into()),
         };
-        let waits_for = behind.map(Arc::from).or_else(|| first.as_ref().and_then(unsettled));
+        let waits_for = behind.or_else(|| first.as_ref().and_then(unsettled));
         let waits_for = waits_for.or_else(|| self.action_under_way());
         let is_reached = failure.is_none() && waits_for.is_none();
         self.change(part, READY, |state| {
@@ -433,19 +445,27 @@ impl Walk<'_> {
     }
 }
 
-/// The first failure of a state, but of `ready` of `self`, which has it from the others.
+/// The first failure of a modification call or a state, but of `ready` of `self`, which has it from the others.
 fn first_failure(plan: &ServicePlan) -> Option<Arc<str>> {
-    plan.components.iter().find_map(|component| {
-        let is_whole = |state: &StatePlan| component.component_type == SELF && state.name == READY;
-        let states = component.states.iter().filter(|state| !is_whole(state));
-        let action = |it: &StatePlan| it.action.as_ref().and_then(ActionPlan::failure).cloned();
-        let failure = |it: &StatePlan| {
-            let action = action(it).map(|text| format!("action: {text}").into());
-            it.failure.clone().or(action)
-        };
-        let (state, text) = states.filter_map(|it| Some((it, failure(it)?))).next()?;
-        let of = format!("{} {}", component.component_type, component.name);
-        Some(format!("{of}, {}: {text}", state.name).into())
+    let mut modifications = plan.modifications.iter();
+    let of_instance = modifications.find_map(|(phase, it)| {
+        Some(Arc::from(format!("{}: {}", phase.name(), it.failure.as_ref()?)))
+    });
+    let mut components = plan.components.iter();
+    of_instance.or_else(|| {
+        components.find_map(|component| {
+            let is_whole =
+                |state: &StatePlan| component.component_type == SELF && state.name == READY;
+            let states = component.states.iter().filter(|state| !is_whole(state));
+            let action = |it: &StatePlan| it.action.as_ref().and_then(ActionPlan::failure).cloned();
+            let failure = |it: &StatePlan| {
+                let action = action(it).map(|text| format!("action: {text}").into());
+                it.failure.clone().or(action)
+            };
+            let (state, text) = states.filter_map(|it| Some((it, failure(it)?))).next()?;
+            let of = format!("{} {}", component.component_type, component.name);
+            Some(format!("{of}, {}: {text}", state.name).into())
+        })
     })
 }
 

@@ -1,7 +1,7 @@
 //! The record of an instance: who had it walked, when, and what came of it.
 
 use holdfast_config::services::{
-    ComponentPlan, InstanceRecord, ServicePlan, StatePlan, Surroundings,
+    CallPhase, ComponentPlan, InstanceRecord, ServicePlan, StatePlan, Surroundings,
 };
 
 use super::WalkResult;
@@ -12,7 +12,8 @@ pub(crate) fn note(
     before: Option<&ServicePlan>,
     surroundings: &Surroundings,
 ) {
-    let is_changed = walked.plan.as_ref() != before || !walked.claims.is_empty();
+    let is_changed =
+        walked.plan.as_ref() != before || !walked.claims.is_empty() || !walked.persisted.is_empty();
     let Some(plan) = walked.plan.as_mut() else { return };
     let author = surroundings.author.as_ref();
     if !is_changed && author.is_none() {
@@ -36,6 +37,7 @@ fn log_changes(
     {
         record.log(now_ns, &format!("failed: {failure}"));
     }
+    log_modification(record, before, (after, now_ns), CallPhase::PreModification);
     for component in &after.components {
         let ComponentPlan { component_type, name, states, .. } = component;
         let earlier = before.and_then(|plan| plan.component(component_type, name));
@@ -51,6 +53,29 @@ fn log_changes(
         if after.component(component_type, name).is_none() {
             record.log(now_ns, &format!("{component_type} {name}: gone"));
         }
+    }
+    log_modification(record, before, (after, now_ns), CallPhase::PostModification);
+}
+
+/// Logs another answer to a modification call, or another failure of it.
+fn log_modification(
+    record: &mut InstanceRecord,
+    before: Option<&ServicePlan>,
+    (after, now_ns): (&ServicePlan, u64),
+    phase: CallPhase,
+) {
+    let Some(modification) = after.modifications.get(&phase) else { return };
+    let earlier = before.and_then(|plan| plan.modifications.get(&phase));
+    match &modification.failure {
+        Some(text) if earlier.is_none_or(|it| it.failure.as_ref() != Some(text)) => {
+            record.log(now_ns, &format!("{} failed: {text}", phase.name()));
+        }
+        None if modification.answer.is_some()
+            && earlier.is_none_or(|it| it.answer != modification.answer) =>
+        {
+            record.log(now_ns, &format!("{} done", phase.name()));
+        }
+        _ => {}
     }
 }
 

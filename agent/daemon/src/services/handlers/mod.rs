@@ -13,8 +13,6 @@
 //! A handler that is lost has its open calls fail at once; what its services made stays.
 //!
 //! Actions have a way of their own ([`actions`]): they are sent one by one, and outlive their handler and the agent.
-//!
-//! Absent: calls before and after a walk.
 
 mod actions;
 mod messages;
@@ -34,8 +32,8 @@ use holdfast_base::{AuthMethod, Caller};
 use holdfast_config::json::{self, Flavour};
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline,
-    LeafRead, Plane, WorkFailureKind,
+    Answers, CallPlace, EditContent, HandlerAnswer, HandlerCall, HandlerOutline, LeafRead, Plane,
+    WorkFailureKind,
 };
 use holdfast_config::{Configuration, InstancePath, Models, ServiceTag, Value};
 use holdfast_core::{
@@ -291,8 +289,11 @@ fn check_registration(
             is(&served.component, component) && is(&served.state, state) && served.phase == *phase
         });
         if !is_marked {
-            let text =
-                format!("the outline of `{}` has no such work for a handler", served.service);
+            let text = format!(
+                "the outline of `{}` has no {} work for a handler",
+                served.service,
+                served.phase.name()
+            );
             return Err(HandlerError::new(HandlerErrorKind::Invalid, text));
         }
     }
@@ -398,12 +399,8 @@ impl AttachedSession {
         content: &OwnedEdit,
         creator: &str,
     ) -> Result<(), HandlerError> {
-        let (tag, phase, mut claim) = self.handlers.registry().claim(at, call)?;
+        let (tag, mut claim) = self.handlers.registry().claim(at, call)?;
         let added = check_creator(&tag, creator).and_then(|()| {
-            if phase == CallPhase::Delete {
-                let text = "a state that is left puts nothing out";
-                return Err(HandlerError::new(HandlerErrorKind::Invalid, text));
-            }
             let configuration = self.handlers.configuration()?;
             let services = configuration.services().ok_or_else(|| no_type(&tag.service))?;
             let edit = match content {

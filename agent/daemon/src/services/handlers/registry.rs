@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_config::services::{
-    Answers, CallPhase, CallPlace, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead,
-    ServedCall, WorkFailureKind,
+    Answers, CallPlace, Ground, HandlerAnswer, HandlerCall, HandlerWork, LeafRead, ServedCall,
+    WorkFailureKind,
 };
 use holdfast_config::{Claim, ServiceTag, Value};
 use holdfast_core::{HandlerQuestion, ObservedBox};
@@ -358,15 +358,14 @@ impl Registry {
         })
     }
 
-    /// The claim of an open call so far, and its instance.
+    /// The output of an open call so far, and its instance.
     pub(super) fn claim(
         &mut self,
         (tid, id): (u64, SessionId),
         call: usize,
-    ) -> Result<(ServiceTag, CallPhase, Claim), HandlerError> {
+    ) -> Result<(ServiceTag, Claim), HandlerError> {
         let open = self.call(tid, id, call)?;
-        let place = &open.call.place;
-        Ok((place.state.tag.clone(), place.phase, open.claim.clone()))
+        Ok((open.call.place.state.tag.clone(), open.claim.clone()))
     }
 
     /// Replaces the claim of an open call, or has it fail.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use holdfast_base::Role;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
-use holdfast_config::services::{ServedCall, WorkFailureKind};
+use holdfast_config::services::{CallPhase, ServedCall, WorkFailureKind};
 use holdfast_config::{EditCause, Models};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, ConfirmAction, Confirmation, Intent};
 use holdfast_platform::transport::SimulatedKernel;
@@ -424,7 +424,8 @@ async fn registrations_are_held_against_the_outline() {
     let unknown_type = other(|call| call.service = "none".into());
     let unmarked_state = other(|call| call.state = Some("init".into()));
     let unmarked_phase = other(|call| call.phase = CallPhase::Delete);
-    for registration in [unknown_type, unmarked_state, unmarked_phase] {
+    let unmarked_modification = other(|call| call.phase = CallPhase::PreModification);
+    for registration in [unknown_type, unmarked_state, unmarked_phase, unmarked_modification] {
         assert_eq!(refused(&user("shelf"), registration).kind, HandlerErrorKind::Invalid);
     }
 }
