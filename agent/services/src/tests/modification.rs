@@ -430,7 +430,7 @@ enum Event {
     Delete(&'static str),
     Walk(&'static str),
     Redeploy(&'static str),
-    /// What lasts is purged, of the type or of an instance.
+    /// Purge of the output that lasts, of the type or of an instance.
     Purge(Option<&'static str>),
     /// The agent ends between the answers and the record of a Set, and starts again.
     Crash {
@@ -478,7 +478,7 @@ fn params(name: &str, bridge: &str) -> String {
     format!(r#"update {name} {{"port":"{}","bridge":"{bridge}"}}"#, port(name))
 }
 
-/// What lasts in a configuration.
+/// Links by the claims without an owner that describe them.
 fn lasting(configuration: &Configuration) -> Model {
     let left = configuration.layers().claims().iter().filter(|(key, _)| key.is_left());
     let links = |claim: &Claim| {
