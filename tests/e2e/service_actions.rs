@@ -107,12 +107,15 @@ async fn handlers_in_python_and_go_carry_actions_out() {
             "(action create-init waits for a handler of sized-port that carries out prepare)";
         assert!(shown.contains(waits), "{shown}");
         let variables = [("ACTIONS", "prepare"), ("PHASES", "")];
-        let _handler = match is_go {
+        let mut handler = match is_go {
             true => HandlerProcess::go(&on.socket, &variables).await,
             false => HandlerProcess::python(&on.socket, &variables).await,
         };
         sized(&on).await;
         plans_with(&on.gnmic, &["create-reached"]).await;
+        if !is_go {
+            handler.heard("action_recorded").await;
+        }
     }
 }
 
@@ -225,6 +228,9 @@ async fn a_guest_is_made_once_configured_and_taken_down_in_order() {
     assert_eq!(guests.count(), 1);
     let first = handler.heard("action").await;
     assert!(first.contains("action: \"create\""), "{first}");
+    // The socket is what is left in the folder.
+    let has_forgotten = || std::fs::read_dir(on.folder.path()).unwrap().flatten().count() == 1;
+    eventually("the handler has forgotten what is recorded", has_forgotten).await;
 
     let tag = format!("guest[name='{}']", guests.0);
     for _ in 0..10 {

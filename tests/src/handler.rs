@@ -87,14 +87,14 @@ impl HandlerProcess {
         handler
     }
 
-    /// The next line of its output that begins with a word.
+    /// The next line of its output whose first word is this.
     ///
     /// # Panics
     /// When the handler ends before, or says nothing for long.
     pub async fn heard(&mut self, word: &str) -> String {
         let next = async {
             while let Some(line) = self.lines.next_line().await.expect("its output is text") {
-                if line.starts_with(word) {
+                if line.split_whitespace().next() == Some(word) {
                     return line;
                 }
             }

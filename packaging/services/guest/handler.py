@@ -48,6 +48,8 @@ class Journal:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.running = set()
+        # Actions that ended under an earlier stream, unless the agent asks about them before it is done with its questions.
+        self.unasked = {int(path.name) for path in self.folder.glob("[0-9]*")}
 
     def begin(self, number):
         """Notes that an action begins. Another one must not have this number."""
@@ -62,6 +64,11 @@ class Journal:
         draft.rename(self.folder / str(number))
         self.sync()
         self.running.discard(number)
+
+    def forget(self, number):
+        """Forgets an action that the agent never asks about again. One that runs is forgotten by the next handler."""
+        if number not in self.running:
+            (self.folder / str(number)).unlink(missing_ok=True)
 
     def write(self, path, content, mode):
         with open(path, mode, encoding="utf-8") as file:
@@ -78,6 +85,7 @@ class Journal:
     def status(self, number):
         """What the agent is told that asks for an action."""
         path = self.folder / str(number)
+        self.unasked.discard(number)
         if number in self.running:
             return {"progress": messages.ACTION_PROGRESS_RUNNING}
         if not path.exists():
@@ -117,6 +125,11 @@ class Handler:
                 number = message.query_action.id
                 status = messages.ActionStatus(id=number, **self.journal.status(number))
                 self.say(action_status=status)
+            elif kind == "action_recorded":
+                self.journal.forget(message.action_recorded.id)
+            elif kind == "synced":
+                for number in self.journal.unasked:
+                    self.journal.forget(number)
 
     def act(self, action):
         time.sleep(float(os.environ.get("SECONDS", "0")))

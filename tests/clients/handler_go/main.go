@@ -77,6 +77,8 @@ func run(socket, service string) error {
 				err = h.act(content.(object))
 			case "queryAction":
 				err = h.tell(content.(object)["id"].(string))
+			case "actionRecorded":
+				delete(h.results, content.(object)["id"].(string))
 			}
 			if err != nil {
 				return err

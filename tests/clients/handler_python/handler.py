@@ -36,6 +36,7 @@ class Handler:
         self.service = service
         self.outbox = queue.SimpleQueue()
         self.results = {}
+        self.count = 0
 
     def run(self):
         phases = (messages.PHASE_CREATE, messages.PHASE_DELETE)
@@ -62,14 +63,16 @@ class Handler:
                 self.act(message.action)
             elif kind == "query_action":
                 self.tell(message.query_action.id)
+            elif kind == "action_recorded":
+                del self.results[message.action_recorded.id]
 
     def say(self, **message):
         self.outbox.put(messages.FromHandler(**message))
 
     def act(self, action):
         self.say(action_accepted=messages.ActionAccepted(id=action.id))
-        number = len(self.results) + 1
-        result = json.dumps({"number": number, **json.loads(action.params)})
+        self.count += 1
+        result = json.dumps({"number": self.count, **json.loads(action.params)})
         self.results[action.id] = result
         self.say(action_result=messages.ActionResult(id=action.id, json=result))
 

@@ -267,6 +267,7 @@ fn agent_message(message: AgentMessage) -> wire::ToHandler {
             let (r#type, tag) = (tag.service.to_string(), tag.to_string());
             Message::QueryAction(wire::QueryAction { id, r#type, tag, action: action.into() })
         }
+        AgentMessage::ActionRecorded { id } => Message::ActionRecorded(wire::ActionRecorded { id }),
         AgentMessage::Drain => Message::Drain(wire::Drain {}),
         AgentMessage::Ping => Message::Ping(wire::Ping {}),
     };

@@ -192,7 +192,7 @@ impl ActionQueue {
             let (core, handlers) = (self.resources.core.clone(), self.handlers.clone());
             self.tasks.spawn(async move {
                 let event = handlers.end_of(wait).await;
-                report_to_the_end(&core, call, event).await
+                record_end((&core, &handlers), call, event).await
             });
         }
         self.handlers.note_resumed();
@@ -377,7 +377,21 @@ async fn carry_out_one(
             ActionEvent::Failed(reason.into())
         }
     };
-    report_to_the_end(&core, call, event).await
+    record_end((&core, &handlers), call, event).await
+}
+
+/// Records the end of a call, and has its handler told.
+async fn record_end(
+    (core, handlers): (&CoreHandle, &Handlers),
+    call: Call,
+    event: ActionEvent,
+) -> (Call, Outcome) {
+    let (call, outcome) = report_to_the_end(core, call, event).await;
+    // A walk that was evaluated as a failure leaves its plan, and the call, as they were.
+    if matches!(outcome, Outcome::Done) && !is_dispatched(core, &call) {
+        handlers.note_recorded(call.1);
+    }
+    (call, outcome)
 }
 
 /// True while the plan of an instance has a call as dispatched.

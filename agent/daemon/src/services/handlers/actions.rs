@@ -10,6 +10,8 @@
 //!                              |          v                                              |       |
 //!                              +------- asked -- cannot tell, or no answer --------------+       |
 //!                                         ` RUNNING: sent;  ENDED -------------------------------+
+//!
+//! ended -- recorded in the service plan: the handler is told, and may forget it
 //! ```
 //!
 //! The queue of actions opens each call here that it dispatches, and at a start each that it finds dispatched, and waits
@@ -68,7 +70,8 @@ struct OpenAction {
     request: ActionRequest,
     step: Step,
     deadline_tx: watch::Sender<Instant>,
-    end_tx: oneshot::Sender<ActionEvent>,
+    /// `None` once it has ended.
+    end_tx: Option<oneshot::Sender<ActionEvent>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,12 +86,14 @@ enum Step {
         session: SessionId,
         is_accepted: bool,
     },
+    /// Its end is known, and not recorded yet: should the agent be lost now, the handler is asked again.
+    Ended,
 }
 
 impl Step {
     fn session(self) -> Option<SessionId> {
         match self {
-            Self::Unsent | Self::Lost => None,
+            Self::Unsent | Self::Lost | Self::Ended => None,
             Self::Asked(session) | Self::Sent { session, .. } => Some(session),
         }
     }
@@ -111,6 +116,11 @@ impl OpenAction {
         self.step = step;
         self.deadline_tx.send_replace(Instant::now() + time);
     }
+
+    fn query(&self) -> AgentMessage {
+        let ActionRequest { id, state, action, .. } = &self.request;
+        AgentMessage::QueryAction { id: *id, tag: state.tag.clone(), action: action.clone() }
+    }
 }
 
 impl OpenActions {
@@ -126,7 +136,12 @@ impl OpenActions {
             let is_idempotent = of.idempotent_actions.contains(name);
             self.holders.insert(name.clone(), Holder { session, is_idempotent });
         }
-        self.ask_lost()
+        let mut queries = self.ask_lost();
+        // It must not take one for recorded that it is not asked about.
+        let unrecorded = self.open.values().filter(|it| it.step == Step::Ended);
+        let own = unrecorded.filter(|it| of.actions.contains(&it.request.name()));
+        queries.extend(own.map(|it| (session, it.query())));
+        queries
     }
 
     /// Forgets a handler. Its actions may be done, or not.
@@ -151,7 +166,7 @@ impl OpenActions {
         let (end_tx, end_rx) = oneshot::channel();
         let (deadline_tx, deadline_rx) = watch::channel(Instant::now());
         let id = request.id;
-        let mut action = OpenAction { request, step, deadline_tx, end_tx };
+        let mut action = OpenAction { request, step, deadline_tx, end_tx: Some(end_tx) };
         action.enter(step, action.time());
         self.open.insert(id, action);
         ActionWait { id, end_rx, deadline_rx }
@@ -160,14 +175,13 @@ impl OpenActions {
     /// Asks how far lost actions are whose handlers are attached again.
     fn ask_lost(&mut self) -> Vec<Addressed> {
         let mut messages = Vec::new();
-        for (id, action) in &mut self.open {
+        for action in self.open.values_mut() {
             let holder = self.holders.get(&action.request.name());
             let Some(Holder { session, .. }) = holder.filter(|_| action.step == Step::Lost) else {
                 continue;
             };
             action.enter(Step::Asked(*session), QUERY_TIME);
-            let (tag, name) = (action.request.state.tag.clone(), action.request.action.clone());
-            messages.push((*session, AgentMessage::QueryAction { id: *id, tag, action: name }));
+            messages.push((*session, action.query()));
         }
         messages
     }
@@ -196,10 +210,26 @@ impl OpenActions {
     }
 
     fn end(&mut self, id: u64, event: ActionEvent) {
-        if let Some(action) = self.open.remove(&id) {
+        let Some(action) = self.open.get_mut(&id) else { return };
+        action.step = Step::Ended;
+        if let Some(end_tx) = action.end_tx.take() {
             // The queue ends with the agent.
-            let _ = action.end_tx.send(event);
+            let _ = end_tx.send(event);
         }
+    }
+
+    /// Forgets an action whose end is recorded. Its handler may do so, too.
+    fn recorded(&mut self, id: u64) -> Option<Addressed> {
+        let action = self.open.remove(&id)?;
+        let Holder { session, .. } = *self.holders.get(&action.request.name())?;
+        Some((session, AgentMessage::ActionRecorded { id }))
+    }
+
+    /// True when the handler of a session carries out an action that has ended.
+    fn has_ended(&self, session: SessionId, id: u64) -> bool {
+        let ended = self.open.get(&id).filter(|it| it.step == Step::Ended);
+        let holder = ended.and_then(|it| self.holders.get(&it.request.name()));
+        holder.is_some_and(|it| it.session == session)
     }
 
     fn note(&mut self, session: SessionId, id: u64, news: ActionNews) -> Result<(), HandlerError> {
@@ -247,6 +277,10 @@ impl OpenActions {
         id: u64,
         progress: ReportedProgress,
     ) -> Result<(), HandlerError> {
+        if self.has_ended(session, id) {
+            // The end that is being recorded is the first that was known.
+            return Ok(());
+        }
         let action = self.of_session(session, id)?;
         if !matches!(action.step, Step::Asked(_)) {
             let text = format!("nobody has asked for the status of the action {id}");
@@ -298,6 +332,7 @@ impl OpenActions {
                 let reason = format!("its handler has not said within {limit} s what came of it");
                 return self.doubt(id, reason);
             }
+            Step::Ended => return,
             Step::Lost => {
                 let reason = format!("its handler was lost, and none came within {seconds} s");
                 ActionEvent::Lost(reason.into())
@@ -384,8 +419,16 @@ impl Handlers {
     /// Identifiers of the actions that wait for a handler, whether or not it may have done some of them.
     pub(in crate::services) fn unattended(&self) -> BTreeSet<u64> {
         let registry = self.registry();
-        let unattended = registry.actions.open.iter().filter(|(_, it)| it.step.session().is_none());
+        let is_waiting = |it: &OpenAction| matches!(it.step, Step::Unsent | Step::Lost);
+        let unattended = registry.actions.open.iter().filter(|(_, it)| is_waiting(it));
         unattended.map(|(id, _)| *id).collect()
+    }
+
+    /// Notes that the end of an action is recorded, and tells its handler.
+    pub(in crate::services) fn note_recorded(&self, id: u64) {
+        let mut registry = self.registry();
+        let message = registry.actions.recorded(id);
+        registry.send_all(message);
     }
 
     /// Waits for the end of an action.

@@ -187,6 +187,10 @@ pub enum AgentMessage {
         /// Name of the action.
         action: SmolStr,
     },
+    /// The end of an action is recorded.
+    ActionRecorded {
+        id: u64,
+    },
     /// The agent is about to stop.
     Drain,
     Ping,

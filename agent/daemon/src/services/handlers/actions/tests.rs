@@ -55,6 +55,7 @@ impl Driven {
             self.said.push(match message {
                 AgentMessage::Action(request) => format!("action{}", request.id),
                 AgentMessage::QueryAction { id, .. } => format!("query{id}"),
+                AgentMessage::ActionRecorded { id } => format!("recorded{id}"),
                 other => panic!("{other:?}"),
             });
         }
@@ -87,6 +88,10 @@ impl Driven {
                 self.note_sent(queries.into_iter().chain(unsent));
             }
             "detach" => self.actions.detach(self.session),
+            "recorded" => {
+                let message = self.actions.recorded(ID);
+                self.note_sent(message);
+            }
             "accepted" => self.news(own, ActionNews::Accepted),
             "result" => self.news(own, ActionNews::Ended(Ok("1".into()))),
             "error" => self.news(own, ActionNews::Ended(Err("no".into()))),
@@ -175,6 +180,16 @@ async fn an_action_is_followed_through_every_loss() {
         ("attach result", "Unknown open"),
         ("attach begin ended", "action7 Precondition open"),
         ("attach begin result result", "action7 Unknown ended 1"),
+        // The handler is told when it may forget the action, and is asked about it until then.
+        ("attach begin result recorded", "action7 recorded7 ended 1"),
+        (
+            "attach begin 300 recorded",
+            "action7 recorded7 failed its handler has not accepted it within 300 s",
+        ),
+        ("attach begin result recorded ended", "action7 recorded7 Unknown ended 1"),
+        ("attach begin result detach attach ended recorded", "action7 query7 recorded7 ended 1"),
+        ("attach begin result detach recorded attach", "action7 ended 1"),
+        ("attach begin result 300 600", "action7 ended 1"),
     ] {
         assert_eq!(outcome(false, events).await, want, "{events}");
     }
