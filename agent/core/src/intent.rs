@@ -203,6 +203,7 @@ impl Intent {
             now_ns,
             is_lenient,
             due,
+            touched: BTreeMap::new(),
             refused,
             forced,
             resurrected,

@@ -79,15 +79,20 @@ impl Package {
         path: &InstancePath,
         entry: &Branch<Provenance>,
     ) -> Result<Parameters, Vec<ParametersError>> {
-        let ServiceList { models, list, .. } = &self.list;
         self.validate(path, &Arc::new(supplied(entry)))?;
-        Ok(Parameters {
+        Ok(self.accepted_parameters(key, entry))
+    }
+
+    /// The parameters of an instance that were checked.
+    pub(crate) fn accepted_parameters(&self, key: &str, entry: &Branch<Provenance>) -> Parameters {
+        let ServiceList { models, list, .. } = &self.list;
+        Parameters {
             tag: self.tag(key).to_string().into(),
             service: self.outline.name.text.clone(),
             key: key.into(),
             values: convert::branch(&models.native, *list, Some(entry)),
             document: self.document_for_handlers(entry),
-        })
+        }
     }
 
     /// An entry with the defaults in use; empty where no handler asks for it.

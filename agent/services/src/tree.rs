@@ -29,6 +29,14 @@ pub struct Component {
     pub vars: Variables,
 }
 
+/// Result of the evaluation of a tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Synthesis {
+    pub(crate) components: Vec<Component>,
+    /// Values that nodes observe, as JSON documents.
+    pub(crate) observed: Vec<String>,
+}
+
 /// Variables of the tree nodes that made a component, the innermost last.
 #[derive(Clone, Debug, Default)]
 pub struct Variables(pub(crate) Vec<(SmolStr, TemplateValue)>);
@@ -83,33 +91,38 @@ impl Package {
         scope: &Scope,
         facts: &Arc<dyn Facts>,
     ) -> Result<Vec<Component>, WorkError> {
+        self.synthesis(scope, facts).map(|it| it.components)
+    }
+
+    /// The components of an instance, with what their tree observes.
+    pub(crate) fn synthesis(
+        &self,
+        scope: &Scope,
+        facts: &Arc<dyn Facts>,
+    ) -> Result<Synthesis, WorkError> {
         let itself = Component {
             component_type: SELF.into(),
             name: SELF.into(),
             replaces: Vec::new(),
             vars: Variables::default(),
         };
-        let mut synthesis = Synthesis {
-            package: self,
-            facts,
-            visits: 0,
-            known: BTreeSet::new(),
-            found: vec![itself],
-        };
-        synthesis.nodes(&self.outline.tree, scope)?;
-        Ok(synthesis.found)
+        let found = Synthesis { components: vec![itself], observed: Vec::new() };
+        let known = BTreeSet::new();
+        let mut evaluation = TreeEvaluation { package: self, facts, visits: 0, known, found };
+        evaluation.nodes(&self.outline.tree, scope)?;
+        Ok(evaluation.found)
     }
 }
 
-struct Synthesis<'a> {
+struct TreeEvaluation<'a> {
     package: &'a Package,
     facts: &'a Arc<dyn Facts>,
     visits: usize,
     known: BTreeSet<(SmolStr, SmolStr)>,
-    found: Vec<Component>,
+    found: Synthesis,
 }
 
-impl Synthesis<'_> {
+impl TreeEvaluation<'_> {
     fn nodes(&mut self, nodes: &[TreeNode], scope: &Scope) -> Result<(), WorkError> {
         for node in nodes {
             let Some((items, name)) = &node.foreach else {
@@ -144,7 +157,8 @@ impl Synthesis<'_> {
             return Ok(());
         }
         for observed in &node.observe {
-            self.evaluate(observed, scope)?;
+            let value = self.evaluate(observed, scope)?;
+            self.found.observed.push(serde_json::to_string(&value).unwrap_or_default());
         }
         let mut inner = scope.clone();
         for (name, value) in &node.vars {
@@ -165,8 +179,9 @@ impl Synthesis<'_> {
                 let replaces = replaces.iter().map(replaced).collect::<Result<_, WorkError>>()?;
                 let vars = Variables(inner.vars().to_vec());
                 let component_type = component_type.clone();
-                self.found.push(Component { component_type, name, replaces, vars });
-                COMPONENTS.check(self.found.len()).map_err(|error| limit(node, error))
+                let components = &mut self.found.components;
+                components.push(Component { component_type, name, replaces, vars });
+                COMPONENTS.check(components.len()).map_err(|error| limit(node, error))
             }
         }
     }

@@ -164,7 +164,8 @@ impl Services for ServiceTypes {
         let change = Change::new(request);
         let mut instances = Vec::new();
         for of in &self.types {
-            instances.extend(of.to_walk(request).into_iter().map(|it| (of, it)));
+            let due = of.to_walk(&change, &mut outcome);
+            instances.extend(due.into_iter().map(|it| (of, it)));
         }
         // Those that go make room for others within the limits.
         instances
@@ -330,10 +331,14 @@ impl ServiceType {
         kept
     }
 
-    /// The instances of the type that differ, and those that are due.
-    fn to_walk(&self, request: &WalkRequest<'_>) -> Vec<DifferingInstance> {
+    /// The instances of the type that differ, those that are due, and those of which a condition has another result.
+    fn to_walk(&self, change: &Change<'_>, outcome: &mut WalkOutcome) -> Vec<DifferingInstance> {
+        let request = change.request;
         let mut instances = self.differing(request.old, request.new);
-        let mut due = request.surroundings.due.clone();
+        let touched = request.surroundings.touched.keys();
+        let touched = touched.filter(|tag| self.is_touched(change, tag, outcome));
+        let mut due: BTreeSet<_> =
+            request.surroundings.due.iter().chain(touched).cloned().collect();
         if self.is_switched_on(request.old) != self.is_switched_on(request.new) {
             due.extend(self.tags(request));
         }
@@ -346,6 +351,24 @@ impl ServiceType {
             }
         }
         instances
+    }
+
+    /// True when a condition of an instance that is touched has another result.
+    fn is_touched(&self, change: &Change<'_>, tag: &ServiceTag, outcome: &mut WalkOutcome) -> bool {
+        let Some((path, touched)) =
+            self.path_of(tag).zip(change.request.surroundings.touched.get(tag))
+        else {
+            return false;
+        };
+        let keys = path.0.last().and_then(|step| step.keys.as_ref());
+        let entry = keys.and_then(|keys| self.instance(change.request.new, keys));
+        let version = self.version_of(tag, change.request);
+        let walk = InstanceWalk { of: self, version, change, tag, path };
+        let (unchanged, work) = walk.judge_conditions(entry.as_ref(), touched);
+        outcome.work.add(work);
+        let is_unchanged = unchanged.is_some();
+        outcome.unchanged.extend(unchanged.map(|reads| (tag.clone(), reads)));
+        !is_unchanged
     }
 
     /// Walks one instance of the type.
@@ -373,6 +396,8 @@ impl ServiceType {
                 outcome.calls.extend(walked.calls);
                 outcome.wake_at_ns.extend(walked.wake_at_ns.map(|at| (tag.clone(), at)));
                 outcome.over_limit.extend(walked.is_over_limit.then(|| tag.clone()));
+                outcome.conditions.extend(walked.conditions.map(|it| (tag.clone(), it)));
+                outcome.work.add(walked.work);
                 outcome.reads.insert(tag, walked.reads);
             }
             Err(failure) => outcome.failures.push(failure),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    CallPhase, PackageArchive, ServicePlan, WorkFailure, WorkFailureKind,
+    CallPhase, PackageArchive, Reads, ServicePlan, Touched, WalkWork, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{Branch, InstancePath, Provenance, ServiceTag};
 use smol_str::SmolStr;
@@ -12,7 +12,7 @@ use crate::outline::{Converge, DeleteOutline, SELF, Work};
 use crate::package::Package;
 use crate::parameters::{Parameters, ParametersError};
 use crate::types::{Change, ServiceType, failure_kind};
-use crate::walk::{self, Instance, WalkResult, record};
+use crate::walk::{self, Instance, WalkResult, conditions, record};
 use crate::work::WorkError;
 
 /// A version of a package that is loaded.
@@ -144,6 +144,42 @@ impl InstanceWalk<'_> {
         (judged.plan.as_ref() != Some(before)).then_some(judged)
     }
 
+    /// Reads of touched conditions, if all of them have the results that they had in the last walk.
+    pub(crate) fn judge_conditions(
+        &self,
+        entry: Option<&Entry>,
+        touched: &Touched,
+    ) -> (Option<Reads>, WalkWork) {
+        let request = self.change.request;
+        let Some(state) = &request.surroundings.state else { return Default::default() };
+        let applied = || conditions::applied_digest((request, self.tag), |key| state.applied(key));
+        if touched.has_moved && applied() != touched.conditions.applied {
+            return Default::default();
+        }
+        if touched.places.is_empty() {
+            return (Some(Reads::new()), WalkWork::default());
+        }
+        let Some(instance) = self.accepted_instance(entry) else { return Default::default() };
+        conditions::judge(&instance, request, touched)
+    }
+
+    /// The instance with the parameters of its last walk, which were checked then.
+    fn accepted_instance(&self, entry: Option<&Entry>) -> Option<Instance<'_>> {
+        if let Some(document) = &self.before()?.leaving {
+            let parameters = self.version.package.parameters(document.as_bytes()).ok()?;
+            return Some(self.instance(parameters, Some(Arc::clone(document))));
+        }
+        let entry = entry?;
+        let parameters = match self.is_newest() {
+            true => {
+                let package = &self.version.package;
+                package.accepted_parameters(&self.tag.key, entry)
+            }
+            false => self.parameters(entry).ok()?,
+        };
+        Some(self.instance(parameters, None))
+    }
+
     /// False while the type is switched off: what was made stays as it is.
     fn is_switched_on(&self) -> bool {
         self.of.is_switched_on(self.change.request.new)
@@ -167,6 +203,7 @@ impl InstanceWalk<'_> {
         self.version.package.parameters(document.as_bytes())
     }
 
+    /// The entry of the instance in the configuration of clients.
     fn walked(
         &self,
         parameters: Parameters,

@@ -104,7 +104,7 @@ impl HandlerCall {
     /// Digest of what an answer depends on, but for what its handler reads.
     pub fn input_digest(&self) -> u64 {
         let Self { place: _, version, params, vars, opaque, own_opaque: _ } = self;
-        digest((version, params, vars, opaque))
+        digest_of((version, params, vars, opaque))
     }
 }
 
@@ -128,13 +128,8 @@ pub struct ReadInput {
     pub values: u64,
 }
 
-/// Digest of the values of a read.
-pub fn digest_of(values: &[Value]) -> u64 {
-    digest(values)
-}
-
 /// A digest of 64 bits. Should another version of the agent compute another one, handlers are asked once more.
-fn digest(content: impl Hash) -> u64 {
+pub fn digest_of(content: impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     content.hash(&mut hasher);
     hasher.finish()

@@ -4,6 +4,7 @@
 //! parameters differ in it and those that are due, joins their claims, and makes the effective tree of all layers.
 
 mod action;
+mod conditions;
 mod exchange;
 mod handlers;
 mod plan;
@@ -18,6 +19,7 @@ pub use self::action::{
     ActionCall, ActionEvent, ActionPhase, ActionPlan, ActionProgress, ActionTarget, ActionUpdate,
     CallRef,
 };
+pub use self::conditions::{Conditions, GateJudgement, Touched, WalkWork};
 pub use self::exchange::{ExchangeMode, PackageArchive, PackageChange, TypeExchange};
 pub use self::handlers::{
     AnswerInput, Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall,
@@ -78,7 +80,7 @@ pub trait BoxState: Debug + Send + Sync {
 }
 
 /// Extent to which the objects of a claim are in the kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Applied {
     Done,
     /// An object waits; the text names it.
@@ -98,6 +100,8 @@ pub struct Surroundings {
     pub is_lenient: bool,
     /// Instances that are walked although their parameters are the same.
     pub due: BTreeSet<ServiceTag>,
+    /// Instances that are walked if one of their conditions has another result. Only trials have some.
+    pub touched: BTreeMap<ServiceTag, Touched>,
     /// Instances whose last walk was refused, with the reason: states whose claims would change are failed instead.
     pub refused: BTreeMap<ServiceTag, Arc<str>>,
     /// Components that back out whatever their delete gates say.
@@ -163,6 +167,11 @@ pub struct WalkOutcome {
     pub wake_at_ns: BTreeMap<ServiceTag, u64>,
     /// Instances that a limit of the box keeps from going on, where nothing may be refused.
     pub over_limit: BTreeSet<ServiceTag>,
+    /// Conditions of the instances that walks changed nothing of, and that failed nowhere.
+    pub conditions: BTreeMap<ServiceTag, Conditions>,
+    /// Touched instances whose conditions have the results they had, with what these have read now.
+    pub unchanged: BTreeMap<ServiceTag, Reads>,
+    pub work: WalkWork,
 }
 
 impl WalkOutcome {

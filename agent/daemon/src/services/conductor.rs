@@ -4,8 +4,11 @@
 //! revision, configuration, status of an object
 //!    | an answer that a walk has read is another one, or the plan, or an object of a claim
 //!    v
-//! dirty instances -- tried on a thread, without effects --> nothing changes: done
+//! due instances -- conditions that read it alone, on a thread --> the same results: done
 //!    |
+//!    ` another result, or no condition -- tried on that thread, without effects --> nothing changes: done
+//!                                           |
+//!    +--------------------------------------+
 //!    ` something changes --> one transaction for up to BATCH instances, TRANSACTIONS of them at one time
 //!                               | refused, several: each alone
 //!                               ` refused, one: its states fail with the reason, until the configuration or what it
@@ -30,7 +33,7 @@ use holdfast_core::{
     CommitError, CommitStamp, CoreEvent, CoreHandle, Datastore, Intent, ObservedBox, Walks,
 };
 use holdfast_scheduler::Key;
-use holdfast_services::watch::Answer;
+use holdfast_services::watch::{Answer, DueInstances, DueRound};
 use holdfast_services::{TouchedReads, Watches};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::{JoinError, JoinSet, spawn_blocking};
@@ -134,7 +137,7 @@ struct Conductor {
     objects: ObjectIndex<ServiceTag>,
     keys: BTreeMap<ServiceTag, BTreeSet<Key>>,
     /// Instances to be tried.
-    dirty: BTreeSet<ServiceTag>,
+    due: DueInstances,
     /// Transactions under way.
     walking: JoinSet<WalkEnd>,
     /// Number of these for which no handler is asked.
@@ -172,7 +175,7 @@ impl Conductor {
             unshown: BTreeSet::new(),
             objects: ObjectIndex::default(),
             keys: BTreeMap::new(),
-            dirty: BTreeSet::new(),
+            due: DueInstances::default(),
             refused: BTreeMap::new(),
             alone: BTreeSet::new(),
             over_limit: OverLimit::default(),
@@ -201,7 +204,7 @@ impl Conductor {
             tokio::select! {
                 event = events.recv() => match event {
                     Ok(event) => self.note_event(event),
-                    Err(RecvError::Lagged(_)) => self.dirty.extend(self.keys.keys().cloned()),
+                    Err(RecvError::Lagged(_)) => self.note_all_moved(),
                     Err(RecvError::Closed) => return,
                 },
                 changed = revisions.changed() => if changed.is_err() { return },
@@ -222,11 +225,15 @@ impl Conductor {
     fn note_event(&mut self, event: CoreEvent) {
         let CoreEvent::Statuses { changed, omitted } = event else { return };
         if omitted > 0 {
-            self.dirty.extend(self.keys.keys().cloned());
-            return;
+            return self.note_all_moved();
         }
         let tags = changed.iter().flat_map(|status| self.objects.holders(&status.key));
-        self.dirty.extend(tags.cloned());
+        tags.cloned().for_each(|tag| self.due.insert_moved(tag));
+    }
+
+    /// Notes that the status of any object may differ.
+    fn note_all_moved(&mut self) {
+        self.keys.keys().cloned().for_each(|tag| self.due.insert_moved(tag));
     }
 
     /// Looks at the box again, and begins to walk what has to be walked.
@@ -236,10 +243,10 @@ impl Conductor {
         let attached = self.handlers.due_services();
         let of_attached = self.view.book().iter().map(|(tag, _)| tag);
         let of_attached = of_attached.filter(|tag| attached.contains(&tag.service)).cloned();
-        self.dirty.extend(of_attached.collect::<Vec<_>>());
+        of_attached.for_each(|tag| self.due.insert(tag));
         let now = Instant::now();
         let late = self.timeouts.extract_if(.., |_, at| *at <= now);
-        self.dirty.extend(late.map(|(tag, _)| tag));
+        late.for_each(|(tag, _)| self.due.insert(tag));
         if self.retry_at.is_some_and(|at| at > now) {
             return;
         }
@@ -249,14 +256,14 @@ impl Conductor {
         for tag in over.collect::<Vec<_>>() {
             self.show_pause(&tag, None).await;
         }
-        let due = self.dirty.difference(&self.paused).filter(|tag| !self.is_busy(tag));
-        let due: BTreeSet<_> = due.cloned().collect();
-        if due.is_empty() {
-            self.handlers.await_walks(&due);
+        let mut due = std::mem::take(&mut self.due);
+        let round = due.take(|tag| !self.paused.contains(tag) && !self.is_busy(tag));
+        self.due = due;
+        if round.is_empty() {
+            self.handlers.await_walks(&BTreeSet::new());
             return;
         }
-        self.dirty.retain(|tag| !due.contains(tag));
-        let [changing, calling] = self.try_out(due).await;
+        let [changing, calling] = self.try_out(round).await;
         self.handlers.await_walks(&calling);
         self.ask(calling);
         let (alone, together): (Vec<_>, Vec<_>) =
@@ -300,25 +307,28 @@ impl Conductor {
         let before = std::mem::replace(&mut self.view, new);
         if !before.ground.effective().is_same(self.view.ground.effective()) {
             // What a refused walk contradicts may have gone.
-            self.dirty.extend(std::mem::take(&mut self.refused).into_keys());
+            let refused = std::mem::take(&mut self.refused).into_keys();
+            refused.for_each(|tag| self.due.insert(tag));
         }
         let (old, new) = (before.configuration(), self.view.configuration().clone());
         for tag in old.changed_instances(&new) {
             self.alone.remove(&tag);
-            self.dirty.insert(tag);
+            self.due.insert(tag);
         }
         let [had, has] = [old, &new].map(|it| it.layers().book.totals());
-        self.dirty.extend(self.over_limit.take(has.less_than(had)));
+        let tags = self.over_limit.take(has.less_than(had));
+        tags.into_iter().for_each(|tag| self.due.insert(tag));
         let plans = Book::differences(&old.layers().book, &new.layers().book);
         let plans = plans.map(|(tag, ..)| tag.clone()).collect();
         self.note_plans(plans);
         let touched = self.view.touched(&before, &self.watches);
         let view = &self.view;
-        for tag in self.watches.wake(&touched, |read| view.answer(read)) {
-            self.refused.remove(&tag);
+        let woken = self.watches.wake(&touched, |read| view.answer(read));
+        for tag in woken.keys() {
+            self.refused.remove(tag);
             self.unshown.insert(tag.clone());
-            self.dirty.insert(tag);
         }
+        self.due.insert_woken(woken);
     }
 
     /// Notes instances whose plans have changed, with the objects of their claims.
@@ -339,7 +349,7 @@ impl Conductor {
             if !keys.is_empty() || !gone.contains(&tag) {
                 self.keys.insert(tag.clone(), keys);
             }
-            self.dirty.insert(tag);
+            self.due.insert(tag);
         }
         for tag in &gone {
             self.timeouts.remove(tag);
@@ -350,18 +360,19 @@ impl Conductor {
         self.handlers.forget(&gone);
     }
 
-    /// Walks instances without effects, and keeps what they read. Returns those of which something changes, and those
-    /// that handlers have to be asked for.
-    async fn try_out(&mut self, due: BTreeSet<ServiceTag>) -> [BTreeSet<ServiceTag>; 2] {
-        let (view, refused) = (self.view.clone(), self.refused_of(&due));
+    /// Walks instances without effects, those that are touched alone if a condition has another result, and keeps what they
+    /// read. Returns those of which something changes, and those that handlers have to be asked for.
+    async fn try_out(&mut self, round: DueRound) -> [BTreeSet<ServiceTag>; 2] {
+        let (view, refused) = (self.view.clone(), self.refused_of(&round.whole));
         let state: Arc<dyn BoxState> = Arc::<ObservedBox>::clone(&view.state);
-        let (tried, answers) = (due.clone(), self.handlers.answers_at_hand());
+        let (tried, answers) = (round.clone(), self.handlers.answers_at_hand());
         let outcome = spawn_blocking(move || {
             let surroundings = Surroundings {
                 state: Some(state),
                 now_ns: now_ns(),
                 is_lenient: true,
-                due: tried,
+                due: tried.whole,
+                touched: tried.touched,
                 refused,
                 answers,
                 may_ask: true,
@@ -369,17 +380,17 @@ impl Conductor {
             };
             view.configuration().trial(&surroundings)
         });
-        let Ok(outcome) = outcome.await else {
-            error!(services = ?due, "the walk of services panicked; it is not tried again before something changes");
+        self.unshown.extend(round.tags().cloned());
+        let Ok(mut outcome) = outcome.await else {
+            error!(services = ?round, "the walk of services panicked; it is not tried again before something changes");
             return Default::default();
         };
-        let mut reads = outcome.reads;
-        for tag in &due {
+        let view = &self.view;
+        let walked =
+            self.due.note(round, &mut outcome, &mut self.watches, |read| view.answer(read));
+        for tag in &walked {
             self.timeouts.remove(tag);
             self.over_limit.remove(tag);
-            let (reads, view) = (reads.remove(tag).unwrap_or_default(), &self.view);
-            self.watches.replace(tag, reads, |read| view.answer(read));
-            self.unshown.insert(tag.clone());
         }
         let (now, now_ns) = (Instant::now(), now_ns());
         for (tag, at_ns) in outcome.wake_at_ns {
@@ -454,11 +465,11 @@ impl Conductor {
             Err(CommitError::Stopped) => return false,
             Err(CommitError::Overloaded) => {
                 self.retry_at = Some(Instant::now() + RETRY);
-                self.dirty.extend(due);
+                due.into_iter().for_each(|tag| self.due.insert(tag));
             }
             Err(_) if due.len() > 1 => {
                 self.alone.extend(due.iter().cloned());
-                self.dirty.extend(due);
+                due.into_iter().for_each(|tag| self.due.insert(tag));
                 self.retry_at = Some(Instant::now());
             }
             Err(error) => self.refuse(due, &error),
@@ -493,7 +504,7 @@ impl Conductor {
         for tag in due {
             warn!(service = %tag, %reason, "a walk of a service was refused");
             if self.refused.insert(tag.clone(), Arc::clone(&reason)).is_none() {
-                self.dirty.insert(tag);
+                self.due.insert(tag);
                 self.retry_at = Some(Instant::now());
             }
         }

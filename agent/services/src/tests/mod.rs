@@ -22,6 +22,7 @@ mod types;
 mod upgrade;
 mod users;
 mod watch;
+mod woken;
 
 use std::sync::{Arc, OnceLock};
 

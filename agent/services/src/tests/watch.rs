@@ -44,7 +44,8 @@ fn answer(tree: &Tree<()>, read: &Read) -> Vec<Value> {
 fn wake(watches: &mut Watches, old: &Tree<()>, new: &Tree<()>) -> (BTreeSet<ServiceTag>, usize) {
     let mut touched = TouchedReads::default();
     watches.compare(STATE, (old, new), &mut touched);
-    (watches.wake(&touched, |read| answer(new, read)), touched.visits)
+    let woken = watches.wake(&touched, |read| answer(new, read));
+    (woken.into_keys().collect(), touched.visits)
 }
 
 fn watch(watches: &mut Watches, name: &str, paths: &[&str], tree: &Tree<()>) {

@@ -64,7 +64,9 @@ impl Walk<'_> {
             return self.work_of_handler(part, outline);
         }
         let (package, scope) = (self.instance.package, self.scope_of(part));
-        let output = package.render(outline.work.as_ref(), &scope, &self.facts)?;
+        let output = package.render(outline.work.as_ref(), &scope, &self.facts);
+        self.conditions.borrow_mut().work.rendered += usize::from(outline.work.is_some());
+        let output = output?;
         Ok(StateWork::Output(output.map(claim_of)))
     }
 
@@ -224,7 +226,7 @@ impl Walk<'_> {
         let input = |read: LeafRead| ReadInput {
             plane: read.plane,
             path: read.to_text(models).into(),
-            values: digest_of(&read.values(self.request.new, state)),
+            values: digest_of(read.values(self.request.new, state)),
         };
         AnswerInput { call: call.input_digest(), reads: paths.map(input).collect() }
     }

@@ -11,6 +11,9 @@ use smol_str::SmolStr;
 use crate::facts::{Facts, Read as LeafRead};
 use crate::tree::Component;
 
+/// Place of the conditions of the tree.
+pub(super) const TREE: &str = "tree";
+
 /// Status of the action of a state that has not asked for one.
 const NO_ACTION: &str = "not-reached";
 
@@ -43,7 +46,7 @@ pub(super) struct Place {
 impl Place {
     /// The conditions of the tree.
     pub(super) fn of_tree() -> Self {
-        Self { text: "tree".into(), state: None }
+        Self { text: TREE.into(), state: None }
     }
 
     /// A call that is about the instance as a whole.
@@ -83,6 +86,11 @@ impl WalkFacts {
         *lock(&self.place) = place;
     }
 
+    /// Text of the place that asks.
+    pub(super) fn place(&self) -> Arc<str> {
+        Arc::clone(&lock(&self.place).text)
+    }
+
     pub(super) fn take_reads(&self) -> Reads {
         std::mem::take(&mut lock(&self.reads))
     }
@@ -97,7 +105,7 @@ impl WalkFacts {
         if self.state.is_none() {
             *lock(&self.unanswered) = Some(WITHOUT_STATE);
         }
-        let place = Arc::clone(&lock(&self.place).text);
+        let place = self.place();
         lock(&self.reads).entry(read).or_default().insert(place);
     }
 }

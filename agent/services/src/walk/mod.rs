@@ -26,6 +26,7 @@
 
 mod actions;
 mod calls;
+pub(crate) mod conditions;
 mod facts;
 mod modification;
 mod progress;
@@ -34,18 +35,19 @@ pub(crate) mod record;
 mod replacement;
 mod totals;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use holdfast_config::schema::Origin;
 use holdfast_config::services::{
-    Applied, BackTrack, CallPlace, ComponentPlan, ForcedBackTrack, HandlerCall, PlanTotals, Reads,
-    ServicePlan, StatePlan, StateStatus, WalkRequest,
+    Applied, BackTrack, CallPlace, ComponentPlan, Conditions, ForcedBackTrack, HandlerCall,
+    PlanTotals, Reads, ServicePlan, StatePlan, StateStatus, WalkRequest, WalkWork,
 };
 use holdfast_config::{Claim, ClaimChange, ClaimKey, PersistedOutput, ServiceTag};
 use smol_str::SmolStr;
 
+use self::conditions::ConditionRecord;
 use self::facts::{Place, WalkFacts};
 use self::replacement::{Replacement, id};
 use crate::error::Position;
@@ -53,7 +55,7 @@ use crate::outline::{ComponentType, INIT, LocatedText, OUTLINE, READY, SELF, Sta
 use crate::package::Package;
 use crate::parameters::Parameters;
 use crate::scope::Scope;
-use crate::tree::{Component, Variables};
+use crate::tree::{Component, Synthesis, Variables};
 use crate::work::{WorkError, WorkErrorKind};
 use crate::{Facts, Output};
 
@@ -93,6 +95,9 @@ pub(crate) struct WalkResult {
     pub(crate) wake_at_ns: Option<u64>,
     /// A limit of the box keeps the instance from going on.
     pub(crate) is_over_limit: bool,
+    /// Results of the conditions of a walk that changed nothing, unless something has failed.
+    pub(crate) conditions: Option<Conditions>,
+    pub(crate) work: WalkWork,
 }
 
 /// One walk under way.
@@ -128,6 +133,9 @@ struct Walk<'a> {
     wake_at_ns: Option<u64>,
     /// A limit of the box keeps the instance from going on.
     is_over_limit: Cell<bool>,
+    conditions: RefCell<ConditionRecord>,
+    /// Extents to which claims were found to be in the kernel.
+    applied: RefCell<BTreeMap<ClaimKey, Applied>>,
 }
 
 /// The service plan of an instance that cannot be evaluated: as it was, with the reason.
@@ -175,11 +183,17 @@ pub(crate) fn walk(
     walk.claims.retain(|key, claim| request.claims.get(key) != claim.as_ref());
     let plan = walk.own.plan().clone();
     let plan = (!plan.components.is_empty()).then_some(plan);
-    let (reads, wake_at_ns) = (walk.own.take_reads(), walk.wake_at_ns);
-    let (calls, is_over_limit) = (walk.calls.into_values().collect(), walk.is_over_limit.get());
-    let persisted = walk.persisted.into_values().collect();
-    let claims = walk.claims;
-    Ok(WalkResult { claims, persisted, plan, reads, calls, wake_at_ns, is_over_limit })
+    Ok(WalkResult {
+        conditions: walk.settled_conditions(plan.as_ref()),
+        work: walk.conditions.borrow().work,
+        plan,
+        reads: walk.own.take_reads(),
+        wake_at_ns: walk.wake_at_ns,
+        is_over_limit: walk.is_over_limit.get(),
+        calls: walk.calls.into_values().collect(),
+        claims: walk.claims,
+        persisted: walk.persisted.into_values().collect(),
+    })
 }
 
 /// Judges `ready` of an instance, without any work. The result has its plan, and what conditions have read.
@@ -257,6 +271,8 @@ impl<'a> Walk<'a> {
             calls: BTreeMap::new(),
             wake_at_ns: None,
             is_over_limit: Cell::new(false),
+            conditions: RefCell::default(),
+            applied: RefCell::default(),
         }
     }
 
@@ -377,9 +393,9 @@ impl<'a> Walk<'a> {
 
     /// Compares the components of the tree with those that are there.
     fn synthesize(&mut self) -> Result<(), WorkError> {
-        self.own.begin(Place::of_tree());
-        let scope = self.scope.with_opaque(self.opaque_values());
-        let wanted = self.instance.package.components(&scope, &self.facts)?;
+        let tree = self.evaluate_tree()?;
+        self.note_tree(&tree);
+        let wanted = tree.components;
         let mut plan = self.own.plan().clone();
         let is_of = |it: &ComponentPlan, part: &Component| it.is(&part.component_type, &part.name);
         let replacement = Replacement::of(&plan, &wanted);
@@ -413,6 +429,12 @@ impl<'a> Walk<'a> {
         *self.own.plan() = plan;
         self.join();
         Ok(())
+    }
+
+    fn evaluate_tree(&self) -> Result<Synthesis, WorkError> {
+        self.own.begin(Place::of_tree());
+        let scope = self.scope.with_opaque(self.opaque_values());
+        self.instance.package.synthesis(&scope, &self.facts)
     }
 
     /// Adds the components of the tree that are not there: new ones, and those that had to go because they had other
@@ -459,7 +481,9 @@ impl<'a> Walk<'a> {
         (part, state): (&Component, &str),
     ) -> Result<bool, WorkError> {
         self.begin(part, state, &progress::gate_text(gate));
-        self.instance.package.condition(gate, &self.scope_of(part), &self.facts)
+        let result = self.instance.package.condition(gate, &self.scope_of(part), &self.facts);
+        self.note_gate(gate, (part, state), &result);
+        result
     }
 
     /// Names the place that asks from now on: a condition, the work or the action of a state.
@@ -470,7 +494,10 @@ impl<'a> Walk<'a> {
     /// Extent to which the objects of a state that earlier walks have reached are in the kernel.
     fn applied(&self, key: &ClaimKey) -> Applied {
         match &self.request.surroundings.state {
-            Some(state) if self.request.claims.get(key).is_some() => state.applied(key),
+            Some(state) if self.request.claims.get(key).is_some() => {
+                let mut known = self.applied.borrow_mut();
+                known.entry(key.clone()).or_insert_with(|| state.applied(key)).clone()
+            }
             _ => Applied::Done,
         }
     }

@@ -1,4 +1,4 @@
-//! What all service plans hold while the instances of one change are walked, against the limits of the box.
+//! Limits of the box for what all service plans hold, while the instances of one change are walked.
 //!
 //! Only what grows is refused. So news of an action is taken where the queue is full, and a box that holds more than a later
 //! version of the agent allows goes on.

@@ -9,6 +9,7 @@
 //! versions of a tree and cut wherever they are the same memory, so the cost of a revision is in proportion to what
 //! both changed and is watched, whatever the number of instances.
 
+mod due;
 mod trie;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::{Plane, Read, Reads};
 use holdfast_config::{LeafMeta, ServiceTag, Tree, Value};
 
+pub use self::due::{DueInstances, DueRound};
 use self::trie::{Comparison, Trie};
 
 /// Answer to a read: the values of the leaves that exist, in the order of their paths.
@@ -32,7 +34,7 @@ pub struct Watches {
 }
 
 /// Places in the package that ask.
-type Places = BTreeSet<Arc<str>>;
+pub type Places = BTreeSet<Arc<str>>;
 
 /// One read, for all instances that have it.
 #[derive(Debug)]
@@ -78,6 +80,23 @@ impl Watches {
         }
     }
 
+    /// Replaces what these places of an instance wait for. What others wait for stays.
+    pub fn replace_at(
+        &mut self,
+        tag: &ServiceTag,
+        places: &Places,
+        reads: Reads,
+        answer: impl Fn(&Read) -> Answer,
+    ) {
+        let known = self.instances.get(tag).into_iter().flatten();
+        let others = known.map(|(read, at)| ((**read).clone(), at - places));
+        let mut all: Reads = others.filter(|(_, at)| !at.is_empty()).collect();
+        for (read, at) in reads {
+            all.entry(read).or_default().extend(at);
+        }
+        self.replace(tag, all, answer);
+    }
+
     /// Removes what an instance waits for.
     pub fn remove(&mut self, tag: &ServiceTag) {
         for read in self.instances.remove(tag).unwrap_or_default().keys() {
@@ -115,20 +134,26 @@ impl Watches {
         touched.reads.extend(found.map(|(read, _)| Arc::clone(read)));
     }
 
-    /// Answers these reads anew, and returns the instances for which an answer is another one.
+    /// Answers these reads anew, and returns the instances for which an answer is another one, with the places that ask.
     pub fn wake(
         &mut self,
         touched: &TouchedReads,
         answer: impl Fn(&Read) -> Answer,
-    ) -> BTreeSet<ServiceTag> {
-        let mut woken = BTreeSet::new();
+    ) -> BTreeMap<ServiceTag, Places> {
+        let mut woken: BTreeMap<ServiceTag, Places> = BTreeMap::new();
         for read in &touched.reads {
             let Some(record) = self.records.get_mut(read) else { continue };
             let now = answer(read);
             if now != record.answer {
                 record.answer = now;
                 record.fired.values_mut().for_each(|fired| *fired += 1);
-                woken.extend(record.fired.keys().cloned());
+                for tag in record.fired.keys() {
+                    let places = self.instances.get(tag).and_then(|reads| reads.get(read));
+                    woken
+                        .entry(tag.clone())
+                        .or_default()
+                        .extend(places.into_iter().flatten().cloned());
+                }
             }
         }
         woken
