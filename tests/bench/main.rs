@@ -18,6 +18,7 @@ mod services;
 mod system;
 mod tap;
 mod union;
+mod walks;
 mod yardstick;
 
 use std::fs;
@@ -64,7 +65,13 @@ impl Sizes {
         tables: &[10_000],
         further_tables: 0,
         system: None,
-        services: services::Sizes { instances: 1000, sets: 300, events: 50 },
+        services: services::Sizes {
+            instances: 1000,
+            sets: 300,
+            events: 50,
+            many: 9000,
+            states: &[1000, 50_000],
+        },
         engine: engine::Sizes::FULL,
     };
     /// `--all`: sizes for a release.
@@ -83,7 +90,13 @@ impl Sizes {
         tables: &[200],
         further_tables: 1,
         system: Some((500, 20)),
-        services: services::Sizes { instances: 20, sets: 10, events: 3 },
+        services: services::Sizes {
+            instances: 20,
+            sets: 10,
+            events: 3,
+            many: 40,
+            states: &[50, 100],
+        },
         engine: engine::Sizes::SMOKE,
     };
 

@@ -50,7 +50,7 @@ async fn attach(on: &ServedBox) -> RawHandler {
     for _ in 0..100 {
         let actions = vec!["prepare".to_owned()];
         let served = wire::ServedType { actions, ..wire::ServedType::default() };
-        match RawHandler::attach_for(&on.socket, served).await {
+        match RawHandler::attach_for(&on.socket, ("sized-port", served)).await {
             Ok(handler) => return handler,
             Err(status) => assert_eq!(status.code(), tonic::Code::AlreadyExists, "{status}"),
         }

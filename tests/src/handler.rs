@@ -139,27 +139,29 @@ impl RawHandler {
     pub async fn attach(socket: &Path) -> Result<Self, Status> {
         let phase = wire::Phase::Create.into();
         let calls = vec![wire::ServedCalls { component: "*".into(), state: "*".into(), phase }];
-        let mut handler =
-            Self::attach_for(socket, wire::ServedType { calls, ..wire::ServedType::default() })
-                .await?;
+        let served = wire::ServedType { calls, ..wire::ServedType::default() };
+        let mut handler = Self::attach_for(socket, ("sized-port", served)).await?;
         handler.next(|it| matches!(it, Heard::Synced(_)).then_some(())).await;
         Ok(handler)
     }
 
-    /// Attaches a handler for this of the type `sized-port`, and takes no message yet.
+    /// Attaches a handler for this of a type, and takes no message yet.
     ///
     /// # Errors
     /// The status that the agent answers with.
     ///
     /// # Panics
     /// When the socket is not there.
-    pub async fn attach_for(socket: &Path, served: wire::ServedType) -> Result<Self, Status> {
+    pub async fn attach_for(
+        socket: &Path,
+        (service, served): (&str, wire::ServedType),
+    ) -> Result<Self, Status> {
         let address = format!("unix:{}", socket.display());
         let endpoint = Endpoint::from_shared(address).expect("the path is plain");
         let channel = endpoint.connect().await.expect("the socket is there");
         let mut client = HandlerClient::new(channel);
         let (outbox_tx, outbox_rx) = mpsc::channel(OUTBOX_DEPTH);
-        let types = vec![wire::ServedType { r#type: "sized-port".into(), ..served }];
+        let types = vec![wire::ServedType { r#type: service.into(), ..served }];
         let register = Said::Register(wire::Register { name: "raw".into(), types });
         let register = wire::FromHandler { message: Some(register) };
         outbox_tx.send(register).await.expect("there is room");
