@@ -322,3 +322,55 @@ fn call(number: usize, call: HandlerCall) -> wire::Call {
         own_opaque: own_opaque.to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_config::ClaimKey;
+    use holdfast_config::services::CallPlace;
+    use prost::Message as _;
+
+    use super::*;
+
+    /// Numbers and texts that take most octets for each.
+    #[test]
+    fn no_message_is_larger_than_its_size_is_taken_for() {
+        let text = |octets: usize| "x".repeat(octets);
+        let state = |octets| ClaimKey {
+            tag: format!("access[name='{}']", text(octets)).parse().unwrap(),
+            component: [text(octets).into(), text(octets).into()],
+            state: text(octets).into(),
+        };
+        for octets in [0, 1, 127, 128, 20_000] {
+            let call = HandlerCall {
+                place: CallPlace { state: state(octets), phase: CallPhase::Delete },
+                version: "1.0.0".into(),
+                params: text(octets).into(),
+                vars: text(octets).into(),
+                opaque: text(octets).into(),
+                own_opaque: text(octets).into(),
+            };
+            let request = ActionRequest {
+                id: u64::MAX,
+                state: state(octets),
+                phase: ActionPhase::Delete,
+                action: text(octets).into(),
+                params: text(octets).into(),
+                vars: text(octets).into(),
+                trace: text(octets).into(),
+                timeout_s: u64::MAX,
+            };
+            let commit = AgentMessage::ServicesCommit {
+                tid: u64::MAX,
+                trace: text(octets),
+                cause: "resurrect",
+                is_dry_run: true,
+                calls: vec![call; 300],
+            };
+            for message in [commit, AgentMessage::Action(request)] {
+                let most = message.most_octets();
+                let encoded = agent_message(message).encoded_len();
+                assert!(encoded <= most, "{encoded} octets, taken for {most}, {octets} in a text");
+            }
+        }
+    }
+}

@@ -36,7 +36,7 @@ use super::messages::{
     ActionName, ActionNews, ActionRequest, AgentMessage, HandlerError, HandlerErrorKind,
     Registration, ReportedProgress,
 };
-use super::registry::{MAX_MESSAGE, SessionId};
+use super::registry::SessionId;
 
 /// Octets of the result of an action, which is evaluated in one piece, and of which opaque values are saved.
 const MAX_RESULT: usize = 64 << 10;
@@ -374,10 +374,8 @@ impl Handlers {
         &self,
         request: ActionRequest,
     ) -> Result<ActionWait, ActionEvent> {
-        if request.params.len() + request.vars.len() > MAX_MESSAGE {
-            let text = format!("its parameters have more than {MAX_MESSAGE} octets");
-            return Err(ActionEvent::Failed(text.into()));
-        }
+        let message = AgentMessage::Action(request.clone());
+        message.check_size().map_err(|error| ActionEvent::Failed(error.to_string().into()))?;
         let mut registry = self.registry();
         let wait = registry.actions.open(request, Step::Unsent);
         let message = registry.actions.send(wait.id);

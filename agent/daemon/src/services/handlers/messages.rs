@@ -7,7 +7,7 @@ use std::sync::Arc;
 use holdfast_config::services::{
     ActionPhase, HandlerCall, HandlerRefusal, Plane, ServedCall, WorkFailureKind,
 };
-use holdfast_config::{ClaimKey, ServiceTag};
+use holdfast_config::{ClaimKey, Limit, LimitExceeded, ServiceTag};
 use smol_str::SmolStr;
 
 /// Request of a process to be a handler.
@@ -196,6 +196,62 @@ pub enum AgentMessage {
     Ping,
 }
 
+/// Octets that the tags, lengths and numbers of a message or of one call take at most.
+const FIELD_OCTETS: usize = 96;
+
+static HANDLER_MESSAGE_SIZE: Limit = Limit {
+    name: "handler-message-size",
+    figure: 4 << 20,
+    unit: "octets in a message to a handler",
+    reason: "what gRPC clients accept by default",
+};
+
+impl AgentMessage {
+    /// Checks that a handler accepts the message, by a size that is never less than the one on the wire.
+    ///
+    /// # Errors
+    /// When it is larger than the limit.
+    pub fn check_size(&self) -> Result<(), LimitExceeded> {
+        HANDLER_MESSAGE_SIZE.check(self.most_octets())
+    }
+
+    /// The largest size that the message can have on the wire.
+    pub(crate) fn most_octets(&self) -> usize {
+        let content = match self {
+            Self::ServicesCommit { trace, cause, calls, .. } => {
+                trace.len() + cause.len() + calls.iter().map(most_octets_of_call).sum::<usize>()
+            }
+            Self::Action(ActionRequest { state, action, params, vars, trace, .. }) => {
+                let own = action.len() + params.len() + vars.len() + trace.len();
+                own + state.tag.service.len() + name_octets(state)
+            }
+            Self::Abort { reason, .. } => reason.len(),
+            Self::Closed { result, .. } => result.as_ref().err().map_or(0, String::len),
+            Self::Refused { error, .. } => error.text.len(),
+            Self::QueryAction { tag, action, .. } => {
+                tag.service.len() + tag.to_string().len() + action.len()
+            }
+            Self::Registered
+            | Self::Synced
+            | Self::ActionRecorded { .. }
+            | Self::Drain
+            | Self::Ping => 0,
+        };
+        content + FIELD_OCTETS
+    }
+}
+
+fn most_octets_of_call(call: &HandlerCall) -> usize {
+    let HandlerCall { place, version: _, params, vars, opaque, own_opaque } = call;
+    let values = params.len() + vars.len() + opaque.len() + own_opaque.len();
+    values + name_octets(&place.state) + FIELD_OCTETS
+}
+
+fn name_octets(state: &ClaimKey) -> usize {
+    let [component_type, component] = &state.component;
+    state.tag.to_string().len() + component_type.len() + component.len() + state.state.len()
+}
+
 /// Leaves that a handler wants to read.
 #[derive(Clone, Debug)]
 pub struct ReadQuestion {
@@ -247,5 +303,56 @@ impl From<HandlerRefusal> for HandlerError {
             _ => HandlerErrorKind::Invalid,
         };
         Self { kind, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_config::services::{CallPhase, CallPlace};
+
+    use super::*;
+
+    fn state() -> ClaimKey {
+        let tag = "access[name='acme']".parse().unwrap();
+        ClaimKey { tag, component: ["port".into(), "eth1".into()], state: "sized".into() }
+    }
+
+    fn commit(sizes: &[usize]) -> AgentMessage {
+        let call = |octets: &usize| HandlerCall {
+            place: CallPlace { state: state(), phase: CallPhase::Create },
+            version: "1.0.0".into(),
+            params: "x".repeat(*octets).into(),
+            vars: "".into(),
+            opaque: "".into(),
+            own_opaque: "".into(),
+        };
+        let calls = sizes.iter().map(call).collect();
+        let (trace, cause) = ("trace".to_owned(), "set");
+        AgentMessage::ServicesCommit { tid: 1, trace, cause, is_dry_run: false, calls }
+    }
+
+    fn action(octets: usize) -> AgentMessage {
+        AgentMessage::Action(ActionRequest {
+            id: 1,
+            state: state(),
+            phase: ActionPhase::Create,
+            action: "prepare".into(),
+            params: "x".repeat(octets).into(),
+            vars: "".into(),
+            trace: "trace".into(),
+            timeout_s: 1,
+        })
+    }
+
+    #[test]
+    fn a_message_may_have_as_many_octets_as_the_limit_and_no_more() {
+        let limit = HANDLER_MESSAGE_SIZE.figure;
+        for sized in [action, |octets| commit(&[octets]), |octets| commit(&[1000, 0, octets])] {
+            let room = limit - sized(0).most_octets();
+            assert!(room > limit - 1500, "names take little: {room}");
+            sized(room).check_size().unwrap();
+            let error = sized(room + 1).check_size().unwrap_err().to_string();
+            assert!(error.contains("4194304 octets in a message to a handler"), "{error}");
+        }
     }
 }

@@ -22,8 +22,6 @@ use super::messages::{AgentMessage, HandlerError, HandlerErrorKind, Registration
 const MAX_HANDLERS: usize = 64;
 /// Calls that are open at a time, of all transactions.
 pub(super) const MAX_OPEN_CALLS: usize = 1024;
-/// Octets of the calls or the action of one message: what gRPC clients accept by default, less the names.
-pub(super) const MAX_MESSAGE: usize = 3 << 20;
 /// Octets of the opaque values of one state: they are stored with the plan, and sent with each call.
 const MAX_OPAQUE: usize = 64 << 10;
 /// Messages that wait for a handler to read. One that leaves so many unread has stopped.
@@ -293,13 +291,6 @@ impl Registry {
             let text = format!("{MAX_OPEN_CALLS} calls of handlers are open already");
             return Err(failed(WorkFailureKind::Limit, text));
         }
-        let octets = |it: &HandlerCall| {
-            it.params.len() + it.vars.len() + it.opaque.len() + it.own_opaque.len()
-        };
-        if calls.iter().map(octets).sum::<usize>() > MAX_MESSAGE {
-            let text = format!("the calls of one transaction have more than {MAX_MESSAGE} octets");
-            return Err(failed(WorkFailureKind::Limit, text));
-        }
         let message = AgentMessage::ServicesCommit {
             tid,
             trace: question.trace.clone(),
@@ -307,6 +298,7 @@ impl Registry {
             is_dry_run: question.is_dry_run,
             calls: calls.to_vec(),
         };
+        message.check_size().map_err(|error| failed(WorkFailureKind::Limit, error.to_string()))?;
         if !self.send(id, message) {
             return Err(failed(WorkFailureKind::Unavailable, "the handler was lost"));
         }
