@@ -18,6 +18,9 @@ pub enum ChainError {
     /// The leaf is itself a trusted certificate, but is not valid at this time.
     #[error("the trusted certificate is not valid at this time")]
     Expired,
+    /// A revocation list names the certificate, or one that it was issued by.
+    #[error("the certificate, or one that it was issued by, is revoked")]
+    Revoked,
     /// The voucher asks for a revocation check, and the server sent no revocation list.
     #[error("revocation has to be checked, but there is no revocation list")]
     NoRevocationList,
@@ -28,7 +31,22 @@ pub enum ChainError {
 pub(crate) enum Revocation<'a> {
     Ignored,
     /// Requires one of these lists, in DER, for every certificate but the trusted one.
-    Checked(&'a [Vec<u8>]),
+    Required(&'a [Vec<u8>]),
+    /// Refuses what one of these lists, in DER, names. A certificate whose authority has no list passes, and a list that is
+    /// out of date still counts.
+    Known(&'a [Vec<u8>]),
+}
+
+impl<'a> Revocation<'a> {
+    /// The lists, and what is to be done about a certificate whose authority has none.
+    fn lists(self) -> Result<(&'a [Vec<u8>], UnknownStatusPolicy), ChainError> {
+        match self {
+            Self::Ignored => Ok((&[], UnknownStatusPolicy::Allow)),
+            Self::Required([]) => Err(ChainError::NoRevocationList),
+            Self::Required(lists) => Ok((lists, UnknownStatusPolicy::Deny)),
+            Self::Known(lists) => Ok((lists, UnknownStatusPolicy::Allow)),
+        }
+    }
 }
 
 /// Accepts any extended key usage, because none is defined for vouchers and owner certificates.
@@ -50,24 +68,22 @@ pub(crate) fn verify(
     revocation: Revocation<'_>,
     now: UnixTime,
 ) -> Result<(), ChainError> {
-    if trusted.iter().any(|anchor| anchor.as_ref() == leaf) {
-        return valid_at(leaf, now);
-    }
+    let is_trusted = trusted.iter().any(|anchor| anchor.as_ref() == leaf);
     let leaf = CertificateDer::from(leaf);
+    if is_trusted {
+        if let Revocation::Known(lists) = revocation {
+            check_named(&leaf, &read_lists(lists)?)?;
+        }
+        return valid_at(&leaf, now);
+    }
     let leaf = EndEntityCert::try_from(&leaf).map_err(ChainError::Path)?;
     let anchors = trusted.iter().map(webpki::anchor_from_trusted_cert);
     let anchors = anchors.collect::<Result<Vec<_>, _>>().map_err(ChainError::Path)?;
-    let lists = match revocation {
-        Revocation::Ignored => Vec::new(),
-        Revocation::Checked([]) => return Err(ChainError::NoRevocationList),
-        Revocation::Checked(lists) => read_lists(lists)?,
-    };
+    let (lists, unknown) = revocation.lists()?;
+    let lists = read_lists(lists)?;
     let lists: Vec<&CertRevocationList<'_>> = lists.iter().collect();
     let options = RevocationOptionsBuilder::new(&lists).ok().map(|builder| {
-        builder
-            .with_depth(RevocationCheckDepth::Chain)
-            .with_status_policy(UnknownStatusPolicy::Deny)
-            .build()
+        builder.with_depth(RevocationCheckDepth::Chain).with_status_policy(unknown).build()
     });
     leaf.verify_for_usage(
         webpki::ALL_VERIFICATION_ALGS,
@@ -79,7 +95,26 @@ pub(crate) fn verify(
         None,
     )
     .map(drop)
-    .map_err(ChainError::Path)
+    .map_err(|error| match error {
+        webpki::Error::CertRevoked => ChainError::Revoked,
+        error => ChainError::Path(error),
+    })
+}
+
+/// Refuses a certificate that a list of its authority names. The authority may be unknown here, so nobody asks whether the
+/// list is its own: whoever gives the lists to the box is believed.
+fn check_named(
+    certificate: &CertificateDer<'_>,
+    lists: &[CertRevocationList<'_>],
+) -> Result<(), ChainError> {
+    let certificate = EndEntityCert::try_from(certificate).map_err(ChainError::Path)?;
+    for list in lists.iter().filter(|list| list.issuer() == certificate.issuer()) {
+        let named = list.find_serial(certificate.serial()).map_err(ChainError::Path)?;
+        if named.is_some() {
+            return Err(ChainError::Revoked);
+        }
+    }
+    Ok(())
 }
 
 fn read_lists(lists: &[Vec<u8>]) -> Result<Vec<CertRevocationList<'_>>, ChainError> {

@@ -60,15 +60,16 @@ impl From<SignatureError> for CmsError {
     }
 }
 
-/// Verifies a detached signature in DER over `content`: each of its signers has to lead to a trusted certificate.
-/// Revocation is not checked. Returns the subject of the first signer.
+/// Verifies a detached signature in DER over `content`: each of its signers has to lead to a trusted certificate, and none on
+/// the way may be named by one of the revocation lists, in DER. A certificate whose authority has no list passes, and a list
+/// that is out of date still counts. Returns the subject of the first signer.
 ///
 /// # Errors
-/// When the message is malformed, not detached or not signed, a signature is wrong, or a signer is not trusted.
+/// When the message is malformed, not detached or not signed, a signature is wrong, or a signer is not trusted or revoked.
 pub fn verify_detached(
     signature: &[u8],
     content: &[u8],
-    trusted: &[CertificateDer<'_>],
+    (trusted, revocation_lists): (&[CertificateDer<'_>], &[Vec<u8>]),
     now: UnixTime,
 ) -> Result<String, CmsError> {
     let message = SignedMessage::read(signature)?;
@@ -76,7 +77,7 @@ pub fn verify_detached(
         return Err(CmsError::NotDetached);
     }
     let message = SignedMessage { content: content.to_vec(), ..message };
-    let signer = message.verify(trusted, false, now)?;
+    let signer = message.verify(trusted, Revocation::Known(revocation_lists), now)?;
     Ok(signer.tbs_certificate().subject().to_string())
 }
 
@@ -147,16 +148,11 @@ impl SignedMessage {
     pub(crate) fn verify(
         &self,
         trusted: &[CertificateDer<'_>],
-        checks_revocation: bool,
+        revocation: Revocation<'_>,
         now: UnixTime,
     ) -> Result<&Certificate, CmsError> {
         let others = self.certificates.iter().map(to_der);
         let others = others.collect::<Result<Vec<_>, _>>()?;
-        let revocation = if checks_revocation {
-            Revocation::Checked(&self.revocation_lists)
-        } else {
-            Revocation::Ignored
-        };
         let mut first = None;
         for signer in &self.signers {
             let certificate = self.certificate_of(signer)?;
@@ -166,6 +162,11 @@ impl SignedMessage {
             first.get_or_insert(certificate);
         }
         first.ok_or(CmsError::Unsigned)
+    }
+
+    /// Revocation by the lists in the message.
+    pub(crate) fn own_revocation(&self) -> Revocation<'_> {
+        Revocation::Required(&self.revocation_lists)
     }
 
     /// Certificates of all signers, in their order.

@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rustls_pki_types::{CertificateDer, UnixTime};
 
+use crate::chain::Revocation;
 use crate::cms::{CmsError, SignedMessage};
 use crate::signature::{self, DigestAlgorithm};
 use crate::voucher::{Voucher, VoucherError};
@@ -66,7 +67,9 @@ impl OwnershipProof<'_> {
         let voucher = Voucher::verify(self.voucher, serial, vendor, now)?;
         let pinned = [CertificateDer::from(voucher.pinned_domain_cert)];
         let message = SignedMessage::read(self.certificate).map_err(OwnershipError::Certificate)?;
-        let owner = message.verify(&pinned, voucher.checks_revocation, now);
+        let revocation =
+            if voucher.checks_revocation { message.own_revocation() } else { Revocation::Ignored };
+        let owner = message.verify(&pinned, revocation, now);
         let owner = owner.map_err(OwnershipError::Certificate)?;
         let refused = |reason: String| OwnershipError::Signature(reason);
         let octets = STANDARD.decode(self.signature).map_err(|error| refused(error.to_string()))?;

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+use crate::chain::Revocation;
 use crate::cms::{self, CmsError, SignedMessage};
 
 /// Attribute `serialNumber` of a distinguished name (X.520).
@@ -94,7 +95,7 @@ impl Voucher {
         now: UnixTime,
     ) -> Result<Self, VoucherError> {
         let message = SignedMessage::read(message)?;
-        message.verify(vendor, false, now)?;
+        message.verify(vendor, Revocation::Ignored, now)?;
         for signer in message.signers() {
             let signer = signer?;
             // A certificate that the operator configured as trusted is accepted in any form.

@@ -46,6 +46,7 @@ mod service_commits;
 mod service_handlers;
 mod service_kills;
 mod service_operations;
+mod service_signers;
 mod service_waits;
 mod services;
 mod set;

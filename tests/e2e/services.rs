@@ -407,7 +407,11 @@ fn signer(folder: &Path, name: &str) -> [String; 2] {
 }
 
 /// A request to install an archive with a signature by this signer over `signed`.
-fn install_request(archive: &Path, signed: &Path, [certificate, key]: &[String; 2]) -> String {
+pub(crate) fn install_request(
+    archive: &Path,
+    signed: &Path,
+    [certificate, key]: &[String; 2],
+) -> String {
     let mut sign = Command::new("openssl");
     sign.args([
         "cms",

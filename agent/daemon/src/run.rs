@@ -43,7 +43,7 @@ use crate::{
     reboot::{RebootScope, Reboots},
     server,
     service_socket::{self, ServiceSocket, ServiceSocketError},
-    services::{self, ActionResources, Handlers, PackageInstaller, ServiceError},
+    services::{self, ActionResources, Handlers, PackageInstaller, PackageSigners, ServiceError},
     settings::ImpersonationPolicy,
     settings::{RunSettings, TlsSettings},
     slots::Slots,
@@ -346,7 +346,9 @@ async fn start_core(
     let installed = loaded.artefacts.get(&ArtefactTable::ServicePackages).cloned();
     let installed = installed.unwrap_or_default();
     let models = Arc::new(Models::load()?);
-    let types = services::load(settings.services.as_deref(), &installed, models)?;
+    let (trust, revocations) = (&settings.service_trust, &settings.service_revocations);
+    let signers = PackageSigners::read(trust.as_deref(), revocations.as_deref())?;
+    let types = services::load(settings.services.as_deref(), (&installed, &signers), models)?;
     let models = Arc::clone(types.models());
     let netns = settings.netns.clone().map_or(NetnsSetting::Current, NetnsSetting::Given);
     let gnsi = Gnsi::new(
@@ -414,10 +416,9 @@ async fn start_core(
         undertakings: reboots.undertakings().clone(),
     };
     let managed = (actions, handlers.clone());
-    let trusted = services::trusted_signers(settings.service_trust.as_deref())?;
     let folder = settings.state.path();
     services::reconcile(&kept, &installed, (&types, &core.handle().configuration())).await?;
-    let installer = PackageInstaller::new(managed, (folder, trusted), types);
+    let installer = PackageInstaller::new(managed, (folder, signers), types);
     gnsi.begin(&core.handle(), core.handle().switch(Namespace::Gnsi)).await;
     let bound = core.handle().certificate_id().ok_or(RunError::NoServer)?;
     let changes = core.handle().access_changes().ok_or(RunError::NoServer)?;

@@ -105,6 +105,10 @@ pub struct RunSettings {
     /// installed on the box alone
     #[arg(long, value_name = "FILE")]
     pub service_trust: Option<PathBuf>,
+    /// Revocation lists (PEM) of the authorities of those who sign packages of services. The file is read at the start and at
+    /// each installation
+    #[arg(long, value_name = "FILE", requires = "service_trust")]
+    pub service_revocations: Option<PathBuf>,
     /// Unix socket for handlers of services. The user of a handler has to be the one that the outline of its type names
     #[arg(long, value_name = "PATH")]
     pub service_socket: Option<PathBuf>,

@@ -42,7 +42,7 @@ pub use parameters::{Parameters, ParametersError};
 pub use scope::Scope;
 pub use tree::Component;
 pub use types::ServiceTypes;
-pub use versions::{PackageSource, PackageVersion};
+pub use versions::{PackageSource, PackageVersion, is_signature_row, signature_row};
 pub use watch::{TouchedReads, Watches};
 pub use work::{WorkError, WorkErrorKind};
 

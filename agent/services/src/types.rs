@@ -28,7 +28,7 @@ use crate::error::{PackageError, PackageErrors};
 use crate::limits::TYPES;
 use crate::outline::ActionTarget;
 use crate::package::Package;
-use crate::versions::{InstanceWalk, PackageSource, PackageVersion};
+use crate::versions::{InstanceWalk, PackageSource, PackageVersion, signature_row};
 use crate::walk::{CallIds, Totals, WalkResult, record};
 use crate::work::WorkErrorKind;
 
@@ -326,7 +326,11 @@ impl ServiceType {
                 false => book.uses(name, &text),
             };
             let row = if is_newest { name.clone() } else { format_smolstr!("{name}/{text}") };
-            kept.extend(is_kept.then(|| (row, Arc::clone(&source.archive))));
+            if is_kept {
+                let signature = source.signature.as_ref();
+                kept.extend(signature.map(|it| (signature_row(&row), Arc::clone(it))));
+                kept.push((row, Arc::clone(&source.archive)));
+            }
         }
         kept
     }

@@ -6,7 +6,7 @@ use holdfast_config::services::{
     CallPhase, PackageArchive, Reads, ServicePlan, Touched, WalkWork, WorkFailure, WorkFailureKind,
 };
 use holdfast_config::{Branch, InstancePath, Provenance, ServiceTag};
-use smol_str::SmolStr;
+use smol_str::{SmolStr, format_smolstr};
 
 use crate::outline::{Converge, DeleteOutline, SELF, Work};
 use crate::package::Package;
@@ -31,6 +31,23 @@ pub struct PackageSource {
     pub archive: Arc<PackageArchive>,
     /// An operator installed it: the database keeps it also while no instance uses it.
     pub is_installed: bool,
+    /// The signature of a package that came over the network, kept beside it.
+    pub signature: Option<Arc<PackageArchive>>,
+    /// Reason for which the signer is refused now, as the last start found.
+    pub refusal: Option<SmolStr>,
+}
+
+/// End of the name of a row with the signature of the package in the row without it.
+const SIGNATURE_END: &str = "#signature";
+
+/// Name of the row with the signature of the package in a row.
+pub fn signature_row(package_row: &str) -> SmolStr {
+    format_smolstr!("{package_row}{SIGNATURE_END}")
+}
+
+/// True for the name of a row with a signature.
+pub fn is_signature_row(row: &str) -> bool {
+    row.ends_with(SIGNATURE_END)
 }
 
 impl PackageVersion {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic, its helpers too")]
 
+mod detached;
 mod dhcp_options;
 mod fixture;
 mod fuzz;

@@ -274,7 +274,7 @@ fn voucher_can_require_revocation_checks() {
     let rows = [
         (vec![revocation_list(&scene.domain, &[])], ""),
         (vec![revocation_list(&scene.domain, &[OWNER + 1])], ""),
-        (vec![revocation_list(&scene.domain, &[OWNER])], "no chain"),
+        (vec![revocation_list(&scene.domain, &[OWNER])], "is revoked"),
         (vec![revocation_list(&elsewhere, &[])], "no chain"),
         (Vec::new(), "no revocation list"),
     ];

@@ -165,6 +165,8 @@ pub(crate) struct Cms<'a> {
     pub(crate) lists: Vec<Vec<u8>>,
     pub(crate) has_attributes: bool,
     pub(crate) has_signer: bool,
+    /// The content is not in the message.
+    pub(crate) is_detached: bool,
 }
 
 impl<'a> Cms<'a> {
@@ -181,6 +183,7 @@ impl<'a> Cms<'a> {
             lists: Vec::new(),
             has_attributes: true,
             has_signer: true,
+            is_detached: false,
         }
     }
 
@@ -196,7 +199,7 @@ impl<'a> Cms<'a> {
             digest_algorithms: SetOfVec::try_from(vec![algorithm(self.kind.digest())]).unwrap(),
             encap_content_info: EncapsulatedContentInfo {
                 econtent_type: ObjectIdentifier::new_unwrap(DATA),
-                econtent: Some(any(&octets(self.content))),
+                econtent: (!self.is_detached).then(|| any(&octets(self.content))),
             },
             certificates: Some(cms::signed_data::CertificateSet(set)),
             crls: self.lists(),

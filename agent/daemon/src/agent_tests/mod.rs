@@ -27,7 +27,7 @@ use crate::gnsi::{Gnsi, TlsProfiles};
 use crate::northbound::{IgnoredSubscriptions, resume_activation};
 use crate::packages::Packages;
 use crate::reboot::{RebootScope, Reboots};
-use crate::services::{ActionResources, Handlers, PackageInstaller, reconcile};
+use crate::services::{ActionResources, Handlers, PackageInstaller, PackageSigners, reconcile};
 use crate::settings::UnknownPaths;
 use crate::slots::Slots;
 use crate::software::{RunningVersion, Software, this_boot};
@@ -161,7 +161,7 @@ impl Agent {
             undertakings: device.reboots.undertakings().clone(),
         };
         let managed = (actions, handlers);
-        let services = PackageInstaller::new(managed, (folder, Vec::new()), types);
+        let services = PackageInstaller::new(managed, (folder, PackageSigners::default()), types);
         let handle = core.handle();
         Self { handle, core, device, gnsi, ignored, services, _following, store }
     }

@@ -50,13 +50,24 @@ pub(super) fn install_address(terms: &InstallSettings) -> String {
 async fn list(State(installer): State<PackageInstaller>) -> String {
     let mut text = String::new();
     for package in installer.list().await {
-        let LoadedPackage { name, version, instances, digest, is_installed, signer, others } =
-            package;
+        let LoadedPackage {
+            name,
+            version,
+            instances,
+            digest,
+            is_installed,
+            signer,
+            refusal,
+            others,
+        } = package;
         let source = if is_installed { "installed" } else { "from --services" };
         let _infallible =
             write!(text, "{name}  {version}  {instances} instances  {source}, {digest}");
         if let Some(signer) = signer {
             let _infallible = write!(text, "  signed by {signer}");
+        }
+        if let Some(reason) = refusal {
+            let _infallible = write!(text, ", who is refused now: {reason}");
         }
         for other in others {
             let _infallible = write!(text, "  also {other}");

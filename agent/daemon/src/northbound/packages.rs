@@ -82,7 +82,8 @@ fn terms(request: &wire::InstallRequest) -> Result<InstallTerms, Refusal> {
 }
 
 fn package(package: LoadedPackage) -> wire::Package {
-    let LoadedPackage { name, version, instances, digest, is_installed, signer, others } = package;
+    let LoadedPackage { name, version, instances, digest, is_installed, signer, refusal, others } =
+        package;
     wire::Package {
         name: name.into(),
         version: version.to_string(),
@@ -90,6 +91,7 @@ fn package(package: LoadedPackage) -> wire::Package {
         digest,
         installed: is_installed,
         signer: signer.unwrap_or_default(),
+        signer_refused: refusal.unwrap_or_default(),
         other_versions: others.iter().map(ToString::to_string).collect(),
     }
 }

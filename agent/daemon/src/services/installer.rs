@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_base::{Caller, ErrorChain};
-use holdfast_bootz::cms::{self, CmsError};
+use holdfast_bootz::cms::CmsError;
 use holdfast_config::services::{ExchangeMode, TypeExchange};
 use holdfast_config::{ClaimKey, LimitExceeded, ServiceTag};
 use holdfast_core::{CommitError, CoreHandle, Datastore, Intent, PlanHash, Preview};
 use holdfast_services::outline::{ARCHIVE_EXTENSION, Version};
 use holdfast_services::{Package, PackageFiles, PackageSource, PackageVersion, ServiceTypes};
-use rustls_pki_types::{CertificateDer, UnixTime};
+use rustls_pki_types::UnixTime;
 use smol_str::SmolStr;
 use tempfile::Builder;
 use tokio::process::Command;
@@ -37,6 +37,7 @@ use tracing::{info, warn};
 use super::actions::{self, ActionResources};
 use super::handlers::Handlers;
 use super::offered::read_archive;
+use super::signers::PackageSigners;
 use super::stored::{self, PackageOrigin};
 use super::upgrade::Upgrade;
 use super::{ServiceError, applied, conductor, digest_text, rendering, shown_types};
@@ -86,8 +87,7 @@ struct Shared {
     core: CoreHandle,
     actions: ActionResources,
     handlers: Handlers,
-    /// Certificates of the signers of packages, or of their authorities.
-    trusted: Vec<CertificateDer<'static>>,
+    signers: PackageSigners,
     /// Folder for the archive that is checked.
     folder: PathBuf,
     state: Mutex<InstallerState>,
@@ -114,6 +114,8 @@ pub struct LoadedPackage {
     pub is_installed: bool,
     /// Signer of a package that came over the network.
     pub signer: Option<String>,
+    /// Reason for which that is refused now, as the last start found.
+    pub refusal: Option<String>,
     /// Other versions, with which instances were walked last.
     pub others: Vec<Version>,
 }
@@ -152,7 +154,7 @@ impl PackageInstaller {
     /// An installer beside the types of the start; their walks and actions begin.
     pub fn new(
         (actions, handlers): (ActionResources, Handlers),
-        (folder, trusted): (&Path, Vec<CertificateDer<'static>>),
+        (folder, signers): (&Path, PackageSigners),
         types: ServiceTypes,
     ) -> Self {
         sweep(folder);
@@ -162,7 +164,7 @@ impl PackageInstaller {
         let tasks = (!types.is_empty()).then(|| begin(&actions, &handlers, &types_tx));
         let state = Mutex::new(InstallerState { types, types_tx, tasks });
         let folder = folder.to_path_buf();
-        Self(Arc::new(Shared { core, actions, handlers, trusted, folder, state }))
+        Self(Arc::new(Shared { core, actions, handlers, signers, folder, state }))
     }
 
     /// Handlers of the types.
@@ -173,20 +175,32 @@ impl PackageInstaller {
     /// Installs the type of a package whose signature is that of a trusted signer.
     ///
     /// # Errors
-    /// When no signers are trusted or the signature does not hold, and as [`PackageInstaller::install`].
+    /// When no signers are trusted, the signature does not hold or its signer is revoked, and as [`PackageInstaller::install`].
     pub async fn install_signed(
         &self,
         caller: &Caller,
         (archive, signature): (&[u8], &[u8]),
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
-        if self.0.trusted.is_empty() {
+        if self.0.signers.is_empty() {
             let reason = "no signers of packages are trusted: see --service-trust";
             return Err(InstallError::Precondition(reason.to_owned()));
         }
-        let signer = cms::verify_detached(signature, archive, &self.0.trusted, UnixTime::now())?;
+        let signer = self.signer(signature, archive).await?;
         info!(signer, "a package of services is signed");
-        self.install_from(caller, (archive, Some(&signer)), terms).await
+        self.install_from(caller, (archive, Some((&signer, signature))), terms).await
+    }
+
+    /// The trusted signer of an archive. Reading the revocation lists may take long.
+    async fn signer(&self, signature: &[u8], archive: &[u8]) -> Result<String, InstallError> {
+        let signers = self.0.signers.clone();
+        let (signature, archive) = (signature.to_vec(), archive.to_vec());
+        let verified = spawn_blocking(move || {
+            let verifier = signers.verifier()?;
+            Ok(verifier.verify(&signature, &archive, UnixTime::now())?)
+        });
+        let ended = verified.await;
+        ended.unwrap_or_else(|error| Err(InstallError::Check(ErrorChain(&error).to_string())))
     }
 
     /// Installs the type of a package: its list is in the models from then on, also after a restart. It takes the place of
@@ -206,7 +220,7 @@ impl PackageInstaller {
     async fn install_from(
         &self,
         caller: &Caller,
-        (archive, signer): (&[u8], Option<&str>),
+        (archive, signer): (&[u8], Option<(&str, &[u8])>),
         terms: InstallTerms,
     ) -> Result<Installation, InstallError> {
         let (outline, files) = read_archive(Path::new("the archive"), archive)?;
@@ -317,6 +331,7 @@ impl PackageInstaller {
                 digest: source.map(|it| digest_text(&it.archive.octets)).unwrap_or_default(),
                 is_installed: source.is_some_and(|it| it.is_installed),
                 signer: source.and_then(stored::signer).map(ToOwned::to_owned),
+                refusal: source.and_then(|it| it.refusal.as_ref()).map(ToString::to_string),
                 others: others.collect(),
                 name,
             }

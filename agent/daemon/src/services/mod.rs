@@ -20,6 +20,7 @@ mod queue_operations;
 mod rendering;
 mod shown;
 mod shown_types;
+mod signers;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -30,10 +31,11 @@ mod watch;
 pub use actions::ActionResources;
 pub use handlers::Handlers;
 pub use installer::{InstallError, InstallTerms, Installation, LoadedPackage, PackageInstaller};
-pub use offered::{load, trusted_signers};
+pub use offered::load;
 pub use operations::{Modification, OperationError, Operations, Place, Progress, SyncCheck};
 pub use queue_operations::CallEntry;
 pub use shown::action_wait;
+pub use signers::PackageSigners;
 pub use stored::reconcile;
 
 use std::fs;

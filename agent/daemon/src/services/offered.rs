@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +12,10 @@ use holdfast_core::UserSecrets;
 use holdfast_services::outline::{ARCHIVE_EXTENSION, OUTLINE, Version};
 use holdfast_services::{Outline, PackageError, PackageFiles, PackageSource, ServiceTypes};
 use holdfast_store::Artefact;
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use smol_str::SmolStr;
 use tracing::{error, info, warn};
 
+use super::signers::PackageSigners;
 use super::stored::{self, PackageOrigin};
 use super::{ServiceError, folder};
 
@@ -38,10 +36,10 @@ pub(super) struct OfferedPackage {
 /// is logged, and the others are loaded: the box has to come up without it.
 ///
 /// # Errors
-/// When the folder cannot be read, or others could put packages into it.
+/// When the folder or the revocation lists of signers cannot be read, or others could put packages into the folder.
 pub fn load(
     folder: Option<&Path>,
-    stored: &BTreeMap<String, Artefact>,
+    (stored, signers): (&BTreeMap<String, Artefact>, &PackageSigners),
     models: Arc<Models>,
 ) -> Result<ServiceTypes, ServiceError> {
     let mut types = ServiceTypes::new(models).with_keeper(UserSecrets::keeper());
@@ -49,7 +47,7 @@ pub fn load(
         Some(folder) => of_folder(folder)?,
         None => BTreeMap::new(),
     };
-    for package in stored::read(stored) {
+    for package in stored::read(stored, &signers.verifier()?) {
         load_one(&mut types, package);
     }
     for (name, package) in offered {
@@ -79,22 +77,6 @@ fn load_one(types: &mut ServiceTypes, package: OfferedPackage) {
         Err(errors) => {
             error!(package = %path, %errors, "a package of services is not loaded");
         }
-    }
-}
-
-/// Certificates of those who may sign packages, or of their authorities.
-///
-/// # Errors
-/// When the file cannot be read, or has none.
-pub fn trusted_signers(file: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, ServiceError> {
-    let Some(path) = file else { return Ok(Vec::new()) };
-    let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
-    let text = fs::read(path).map_err(failed)?;
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    let read = read.map_err(|error| failed(io::Error::other(error)))?;
-    match read.is_empty() {
-        true => Err(failed(io::Error::other("it has no certificate"))),
-        false => Ok(read),
     }
 }
 

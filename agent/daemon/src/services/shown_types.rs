@@ -92,6 +92,9 @@ impl ShownType<'_> {
         if let Some(signer) = stored::signer(source) {
             self.put(&[], "signer", text(signer));
         }
+        if let Some(reason) = &source.refusal {
+            self.put(&[], "signer-refused", text(reason));
+        }
     }
 
     /// The calls that handlers are to take, and those who take them.

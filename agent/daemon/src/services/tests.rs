@@ -204,7 +204,11 @@ fn archive(folder: &Path, version: &str, name: &str) -> PathBuf {
 }
 
 fn loaded(folder: &Path) -> Result<Vec<String>, ServiceError> {
-    let types = load(Some(folder), &BTreeMap::new(), Arc::new(Models::load()?))?;
+    let types = load(
+        Some(folder),
+        (&BTreeMap::new(), &PackageSigners::default()),
+        Arc::new(Models::load()?),
+    )?;
     Ok(types.packages().map(holdfast_services::Package::archive_name).collect())
 }
 

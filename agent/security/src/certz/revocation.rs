@@ -91,6 +91,11 @@ impl RevocationLists {
         self.0.der.concat()
     }
 
+    /// DER encoding of each list, newest first.
+    pub fn encodings(&self) -> &[Vec<u8>] {
+        &self.0.der
+    }
+
     pub(super) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

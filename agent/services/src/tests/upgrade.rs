@@ -52,7 +52,12 @@ impl Version {
             ("templates/main.cli", TEMPLATE),
             ("templates/size.cli", self.size),
         ]);
-        let source = PackageSource { archive: self.archive(), is_installed: self.is_installed };
+        let source = PackageSource {
+            archive: self.archive(),
+            is_installed: self.is_installed,
+            signature: None,
+            refusal: None,
+        };
         types.load(&files, Some(source)).unwrap_or_else(|errors| panic!("{errors}"));
     }
 }

@@ -16,6 +16,7 @@ use smol_str::SmolStr;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::super::signers::PackageSigners;
 use super::super::stored::{self, PackageOrigin};
 use super::*;
 use crate::agent_tests::{Agent, caller};
@@ -215,7 +216,8 @@ async fn start(kernel: &SimulatedKernel, folder: &Path, packages: &Path) -> (Age
     let stored = loaded.artefacts.get(&ArtefactTable::ServicePackages).cloned().unwrap_or_default();
     store.close().await.unwrap();
     let models = Arc::new(Models::load().unwrap());
-    let types = super::super::load(Some(packages), &stored, models).unwrap();
+    let types =
+        super::super::load(Some(packages), (&stored, &PackageSigners::default()), models).unwrap();
     (Agent::start_with(kernel, folder, types.clone()).await, types)
 }
 

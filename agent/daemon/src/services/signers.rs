@@ -1,0 +1,87 @@
+//! Those who may sign packages, and the revocation lists of their authorities.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use holdfast_bootz::cms::{self, CmsError};
+use holdfast_security::certz::{Encoding, RevocationLists};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
+
+use super::ServiceError;
+
+/// Certificates of the signers of packages, or of their authorities, and the file with revocation lists.
+#[derive(Clone, Debug, Default)]
+pub struct PackageSigners {
+    trusted: Vec<CertificateDer<'static>>,
+    /// The file is read whenever a signature is verified: a new list counts without a restart.
+    revocations: Option<PathBuf>,
+}
+
+/// The signers, with the revocation lists of one moment.
+#[derive(Debug)]
+pub(super) struct SignatureVerifier<'a> {
+    trusted: &'a [CertificateDer<'static>],
+    lists: Option<RevocationLists>,
+}
+
+impl PackageSigners {
+    /// Reads the certificates of a file. The other one, with the lists, has to be readable as well.
+    ///
+    /// # Errors
+    /// When a file cannot be read, or has no certificate or no list.
+    pub fn read(trust: Option<&Path>, revocations: Option<&Path>) -> Result<Self, ServiceError> {
+        let trusted = trust.map(certificates).transpose()?.unwrap_or_default();
+        let signers = Self { trusted, revocations: revocations.map(Path::to_path_buf) };
+        signers.verifier()?;
+        Ok(signers)
+    }
+
+    /// True when nobody may sign packages.
+    pub(super) fn is_empty(&self) -> bool {
+        self.trusted.is_empty()
+    }
+
+    /// The signers, with the revocation lists as the file has them now.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no list or a malformed one.
+    pub(super) fn verifier(&self) -> Result<SignatureVerifier<'_>, ServiceError> {
+        let lists = self.revocations.as_deref().map(revocation_lists).transpose()?;
+        Ok(SignatureVerifier { trusted: &self.trusted, lists })
+    }
+}
+
+impl SignatureVerifier<'_> {
+    /// Verifies the signature over an archive, and returns the subject of its signer. Certificates have to be valid at a
+    /// time; revocation lists count whatever their times are.
+    pub(super) fn verify(
+        &self,
+        signature: &[u8],
+        archive: &[u8],
+        at: UnixTime,
+    ) -> Result<String, CmsError> {
+        let lists = self.lists.as_ref().map(RevocationLists::encodings).unwrap_or_default();
+        cms::verify_detached(signature, archive, (self.trusted, lists), at)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServiceError> {
+    let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
+    let text = fs::read(path).map_err(failed)?;
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    let read = read.map_err(|error| failed(io::Error::other(error)))?;
+    if read.is_empty() {
+        return Err(failed(io::Error::other("it has no certificate")));
+    }
+    Ok(read)
+}
+
+fn revocation_lists(path: &Path) -> Result<RevocationLists, ServiceError> {
+    let failed = |source| ServiceError::File { action: "read", path: path.to_owned(), source };
+    let text = fs::read(path).map_err(failed)?;
+    let message = (path.display().to_string(), Encoding::Pem, text);
+    RevocationLists::new("the signers of packages", [message])
+        .map_err(|error| failed(io::Error::other(error)))
+}
