@@ -32,7 +32,7 @@ pub(super) struct WalkFacts {
     reads: Mutex<Reads>,
     place: Mutex<Place>,
     /// Reason for which a function that was called has no answer.
-    unanswered: Mutex<Option<&'static str>>,
+    unanswered: Mutex<Option<String>>,
 }
 
 /// Place in the package that asks.
@@ -96,14 +96,18 @@ impl WalkFacts {
     }
 
     /// The reason for which a function that was called since the last time this was asked has no answer.
-    pub(super) fn take_unanswered(&self) -> Option<&'static str> {
+    pub(super) fn take_unanswered(&self) -> Option<String> {
         lock(&self.unanswered).take()
+    }
+
+    fn note_unanswered(&self, reason: impl Into<String>) {
+        *lock(&self.unanswered) = Some(reason.into());
     }
 
     /// Without state of the box nothing wakes the instance when the answer changes.
     fn note(&self, read: Read) {
         if self.state.is_none() {
-            *lock(&self.unanswered) = Some(WITHOUT_STATE);
+            self.note_unanswered(WITHOUT_STATE);
         }
         let place = self.place();
         lock(&self.reads).entry(read).or_default().insert(place);
@@ -124,7 +128,7 @@ impl Facts for WalkFacts {
     fn gone(&self, read: &LeafRead) -> bool {
         let is_there = !self.read(read).is_empty();
         let Some([component_type, name, state]) = lock(&self.place).state.clone() else {
-            *lock(&self.unanswered) = Some(GONE_IN_TREE);
+            self.note_unanswered(GONE_IN_TREE);
             return false;
         };
         let path: Arc<str> = read.to_text(&self.models).into();
@@ -132,7 +136,12 @@ impl Facts for WalkFacts {
         let mut components = plan.components.iter_mut();
         let found = components.find(|it| it.is(&component_type, &name));
         let mut states = found.into_iter().flat_map(|it| &mut it.states);
-        let Some(state) = states.find(|it| it.name == state) else { return false };
+        let Some(state) = states.find(|it| it.name == state) else {
+            self.note_unanswered(format!(
+                "`gone` is asked for {component_type} {name}, {state}, which the service plan does not have"
+            ));
+            return false;
+        };
         if is_there {
             state.seen.insert(path);
             return false;
@@ -169,4 +178,64 @@ impl Facts for WalkFacts {
 
 fn is_of_type(component: &ComponentPlan, component_type: &str) -> bool {
     component.component_type == component_type && component.back_track.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_config::schema::Origin;
+    use holdfast_config::services::{Applied, Plane, StatePlan, Surroundings};
+    use holdfast_config::{ClaimKey, Configuration, Layers, Path, PathPattern};
+
+    use super::*;
+    use crate::tree::Variables;
+
+    #[derive(Debug)]
+    struct EmptyBox;
+
+    impl BoxState for EmptyBox {
+        fn leaves(&self, _: Origin, _: &PathPattern) -> Vec<Value> {
+            Vec::new()
+        }
+
+        fn applied(&self, _: &ClaimKey) -> Applied {
+            Applied::Done
+        }
+    }
+
+    #[test]
+    fn gone_is_refused_for_a_state_that_the_plan_does_not_have() {
+        let models = Arc::new(Models::load().unwrap());
+        let configuration = Configuration::new(Arc::clone(&models), Layers::new());
+        let ground = configuration.ground();
+        let surroundings = Surroundings { state: Some(Arc::new(EmptyBox)), ..Default::default() };
+        let request = WalkRequest {
+            old: &ground,
+            new: &ground,
+            claims: configuration.layers().claims(),
+            book: &configuration.layers().book,
+            surroundings: &surroundings,
+        };
+        let (component_type, name): (SmolStr, SmolStr) = ("port".into(), "eth1".into());
+        let component = ComponentPlan {
+            component_type: component_type.clone(),
+            name: name.clone(),
+            vars: "".into(),
+            back_track: None,
+            states: vec![StatePlan::new("attached".into(), 1)],
+        };
+        let plan = ServicePlan { components: vec![component], ..ServicePlan::default() };
+        let facts = WalkFacts::new(&request, Arc::clone(&models), plan);
+        let part =
+            Component { component_type, name, replaces: Vec::new(), vars: Variables::default() };
+        let path: Path = "/interfaces/interface[name=eth1]/state/mtu".parse().unwrap();
+        let patterns = models.native.resolve_read(&path).unwrap();
+        let read = LeafRead { plane: Plane::State, origin: Origin::Native, patterns };
+        for (state, refused) in [("attached", None), ("sized", Some("port eth1, sized"))] {
+            facts.begin(Place::of_state(&part, state, "gate"));
+            assert!(!facts.gone(&read));
+            let reason = facts.take_unanswered();
+            assert_eq!(reason.is_some(), refused.is_some(), "{state}");
+            assert!(reason.is_none_or(|it| it.contains(refused.unwrap_or_default())), "{state}");
+        }
+    }
 }

@@ -322,7 +322,7 @@ impl<'a> Walk<'a> {
 
     /// Refuses what asks for something that nothing answers.
     fn answered(&self) -> Result<(), WorkError> {
-        let Some(reason) = self.own.take_unanswered().map(str::to_owned) else { return Ok(()) };
+        let Some(reason) = self.own.take_unanswered() else { return Ok(()) };
         Err(WorkError { kind: WorkErrorKind::Failed, file: OUTLINE.into(), position: None, reason })
     }
 
