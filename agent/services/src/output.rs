@@ -6,7 +6,7 @@ use crate::limits::CLAIM_LINES;
 use crate::work::WorkErrorKind;
 use holdfast_config::cli::{self, StatementAction};
 use holdfast_config::edit::{InvalidPayload, SecretKeeperHandle, check_supported};
-use holdfast_config::json::{self, DocumentContent, Flavour, JsonError, JsonErrorKind};
+use holdfast_config::json::{self, DocumentContent, Flavour};
 use holdfast_config::limits::{CLAIM_LEAVES, excerpt};
 use holdfast_config::path::PathSyntaxError;
 use holdfast_config::schema::Origin;
@@ -176,7 +176,7 @@ fn document(models: &Models, origin: Origin, text: &str) -> Result<Tree<LeafMark
     let root = InstancePath::root();
     let (schema, mark) = (models.schema(origin), LeafMark::Explicit);
     let read = json::parse(schema, &root, text.as_bytes(), Flavour::Ietf, true, mark)
-        .map_err(|error| OutputError::failed(syntax_line(&error), error))?;
+        .map_err(|error| OutputError::failed(error.line, error))?;
     if read.annotations.is_some_and(|found| !found.is_empty()) {
         return Err(OutputError::failed(None, "a service makes no annotations"));
     }
@@ -186,12 +186,6 @@ fn document(models: &Models, origin: Origin, text: &str) -> Result<Tree<LeafMark
             Err(OutputError::failed(None, "a document begins at the root"))
         }
     }
-}
-
-/// Line of an error of syntax, which serde has in its text; other errors have a path instead.
-fn syntax_line(error: &JsonError) -> Option<usize> {
-    let JsonErrorKind::Syntax(text) = &error.fault else { return None };
-    text.rsplit_once(" at line ")?.1.split(' ').next()?.parse().ok()
 }
 
 /// Holds a path against the grants and what no package may write.

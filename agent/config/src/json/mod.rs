@@ -33,6 +33,8 @@ pub enum Flavour {
 pub struct JsonError {
     pub path: String,
     pub fault: JsonErrorKind,
+    /// Line of the text, counted from 1, on which reading ended; `None` for a limit, which is no matter of one place.
+    pub line: Option<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -233,7 +233,9 @@ impl<M: LeafMeta> DocumentReader<'_, M> {
             .rev()
             .fold(base.trim_end_matches('/').to_owned(), |path, part| path + "/" + part);
         let path = if path.is_empty() { "/".to_owned() } else { path };
-        JsonError { path, fault: fault.unwrap_or_else(|| JsonErrorKind::Syntax(error.to_string())) }
+        let fault = fault.unwrap_or_else(|| JsonErrorKind::Syntax(error.to_string()));
+        let has_place = error.line() > 0 && !matches!(fault, JsonErrorKind::Stop(_));
+        JsonError { path, fault, line: has_place.then(|| error.line()) }
     }
 
     /// Looks up the child for a member's name. RFC 7951 requires the module where it changes, and at the top of a

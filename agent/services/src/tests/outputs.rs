@@ -213,6 +213,29 @@ fn output_that_the_models_refuse_names_the_line_of_the_template() {
         "templates/main.native.json line 3: ",
     );
     refused("main.oc.json", r#"[]"#, WorkErrorKind::Failed, "expected here");
+    let port = |leaf: &str| {
+        format!(
+            "{{ \"holdfast:interfaces\": {{ \"interface\": [\n\
+             {{% for i in range(3) %}}\n{{% if not loop.first %}},{{% endif %}}\n\
+             {{ \"name\": {{{{ 'e' ~ i }}}},\n  {leaf} }}\n{{% endfor %}}\n] }} }}\n"
+        )
+    };
+    for (leaf, want) in [
+        (
+            r#""mtu": {{ 1400 + 70000 * (i == 1) }}"#,
+            "line 5: `/interfaces/interface[name=e1]/mtu`: ",
+        ),
+        (r#""colour": "red""#, "line 5: `/interfaces/interface"),
+        (r#""ipv4": { "address": [\n{ "ip": 1 } ] }"#, "line 6: `/interfaces/interface"),
+    ] {
+        let want = format!("templates/main.native.json {want}");
+        refused(
+            "main.native.json",
+            &port(&leaf.replace("\\n", "\n")),
+            WorkErrorKind::Failed,
+            &want,
+        );
+    }
     refused(
         "main.cli",
         "network-instance other\n  static s\n    route ::/0\n      next-hop a next-hop ::1\n",
