@@ -6,7 +6,7 @@ use std::time::Duration;
 use holdfast_base::Role;
 use holdfast_config::edit::{Edit, EditTarget, Payload};
 use holdfast_config::services::{CallPhase, ServedCall, WorkFailureKind};
-use holdfast_config::{EditCause, Models};
+use holdfast_config::{ClaimKey, EditCause, Models};
 use holdfast_core::{CommitError, CommitOptions, CommitStamp, ConfirmAction, Confirmation, Intent};
 use holdfast_platform::transport::SimulatedKernel;
 use holdfast_services::{PackageFiles, ServiceTypes};
@@ -43,8 +43,12 @@ create = { type = "port", name = "params.port" }
 
 /// An agent with the type `access`, and the folder that it lives in.
 async fn agent() -> (Agent, TempDir) {
+    agent_with(OUTLINE).await
+}
+
+async fn agent_with(outline: &str) -> (Agent, TempDir) {
     let user = User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
-    let outline = OUTLINE.replace("USER", &user);
+    let outline = outline.replace("USER", &user);
     let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
     let files = [("service.toml", outline.as_str()), ("access@2026-11-25.yang", MODULE)];
     let files = PackageFiles::new(files.into_iter().map(file)).unwrap();
@@ -105,8 +109,17 @@ fn registration() -> Registration {
 
 impl TestHandler {
     async fn attach(agent: &Agent) -> Self {
+        Self::attach_for(agent, [CallPhase::Create]).await
+    }
+
+    async fn attach_for(agent: &Agent, phases: impl IntoIterator<Item = CallPhase>) -> Self {
         let handlers = agent.services.handlers().clone();
-        let (session, outbox_rx) = handlers.attach(&user("shelf"), registration()).unwrap();
+        let mut registration = registration();
+        let call = registration.calls.pop_first().unwrap();
+        registration
+            .calls
+            .extend(phases.into_iter().map(|phase| ServedCall { phase, ..call.clone() }));
+        let (session, outbox_rx) = handlers.attach(&user("shelf"), registration).unwrap();
         let (message_tx, message_rx) = mpsc::channel(16);
         tokio::spawn(session.serve(ReceiverStream::new(message_rx)));
         let mut handler = Self { handlers, message_tx: Some(message_tx), outbox_rx };
@@ -135,6 +148,15 @@ impl TestHandler {
             _ => None,
         };
         self.next(commit).await
+    }
+
+    /// The next call, alone in its transaction.
+    async fn called(&mut self) -> (u64, HandlerCall) {
+        let called = |it: &AgentMessage| match it {
+            AgentMessage::ServicesCommit { tid, calls, .. } => Some((*tid, calls[0].clone())),
+            _ => None,
+        };
+        self.next(called).await
     }
 
     /// Result of the next transaction that ends.
@@ -169,10 +191,14 @@ impl TestHandler {
         self.handlers.read(&user("shelf"), &question).unwrap()
     }
 
-    /// Sizes the port, and ends the work.
+    /// Enables the port, and ends the work.
     async fn done(&self, tid: u64) {
-        let path = "/interfaces/interface[name=eth1]/enabled".to_owned();
-        let content = OwnedEdit::Document { path, value: "true".to_owned() };
+        self.put_out(tid, "/interfaces/interface[name=eth1]/enabled", "true").await;
+    }
+
+    /// Puts out one leaf, and ends the work.
+    async fn put_out(&self, tid: u64, path: &str, value: &str) {
+        let content = OwnedEdit::Document { path: path.to_owned(), value: value.to_owned() };
         let creator = String::new();
         self.say(HandlerMessage::Edit { tid, call: 0, content, creator }).await;
         let work = ServedWork { call: 0, opaque: String::new(), keep: String::new() };
@@ -319,6 +345,91 @@ async fn a_dry_run_asks_and_says_so() {
     preview.await.unwrap().unwrap();
     assert!(handler.closed().await.is_err(), "it is not committed");
     assert!(agent.handle.configuration().layers().book.is_empty());
+}
+
+const ALL_PHASES: [CallPhase; 4] =
+    [CallPhase::PreModification, CallPhase::Create, CallPhase::Delete, CallPhase::PostModification];
+
+/// The outline with modification calls, and a delete call of its state.
+fn lasting_outline() -> String {
+    let outline = OUTLINE.replace("user = \"USER\"", "user = \"USER\"\nmodification = true");
+    let work = "work = \"handler\"";
+    outline.replace(work, &format!("{work}\n  delete = {{ {work} }}"))
+}
+
+/// Claims without an owner, by their names.
+fn left(agent: &Agent) -> Vec<String> {
+    let configuration = agent.handle.configuration();
+    let claims = configuration.layers().claims().iter().map(|(key, _)| key.clone());
+    claims.filter(ClaimKey::is_left).map(|key| key.to_string()).collect()
+}
+
+// proves sv.B56
+#[tokio::test]
+async fn a_delete_call_in_a_dry_run_shows_what_it_would_put_out() {
+    let (agent, _folder) = agent_with(&lasting_outline()).await;
+    let mut handler = TestHandler::attach_for(&agent, ALL_PHASES).await;
+    let made = set(&agent, ACME, ETH1);
+    for _ in 0..3 {
+        let (tid, _) = handler.commit().await;
+        handler.done(tid).await;
+    }
+    made.await.unwrap().unwrap();
+    assert_eq!(left(&agent), ["persist:access"]);
+
+    let delete = || {
+        let target = EditTarget { origin: Origin::Native, path: ACME.parse().unwrap() };
+        Edit { deletes: vec![target], ..Edit::default() }
+    };
+    let (core, dry) = (agent.handle.clone(), Intent::edit(delete()));
+    let preview =
+        tokio::spawn(
+            async move { core.preview(&user("ada"), dry, CommitOptions::default()).await },
+        );
+    let (tid, is_dry_run) = handler.commit().await;
+    assert!(is_dry_run);
+    handler.put_out(tid, OTHER_MTU, "1300").await;
+    let preview = preview.await.unwrap().unwrap();
+    let lasting = "persist:access[name='acme']";
+    let shown = preview.services.first.iter().find(|it| it.service == lasting).unwrap();
+    let leaves = shown.leaves.first[0].after.as_deref().unwrap();
+    assert!(leaves.contains("\"mtu\":1300"), "{shown:?}");
+    assert_eq!(left(&agent), ["persist:access"], "nothing is put out");
+
+    let (core, delete) = (agent.handle.clone(), delete());
+    let deleted =
+        tokio::spawn(
+            async move { core.commit(&user("ada"), delete, CommitOptions::default()).await },
+        );
+    let (tid, is_dry_run) = handler.commit().await;
+    assert!(!is_dry_run);
+    handler.put_out(tid, OTHER_MTU, "1300").await;
+    deleted.await.unwrap().unwrap();
+    assert_eq!(left(&agent), ["persist:access", lasting]);
+}
+
+// proves sv.B45
+#[tokio::test]
+async fn instances_that_are_made_side_by_side_put_out_to_one_claim() {
+    let (agent, _folder) = agent_with(&lasting_outline()).await;
+    let mut handler = TestHandler::attach_for(&agent, ALL_PHASES).await;
+    let both = [set(&agent, ACME, ETH1), set(&agent, BOLT, r#"{"port":"eth0"}"#)];
+    // Both wait for each call at a time, so each is examined beside the other one.
+    for phase in [CallPhase::PreModification, CallPhase::Create, CallPhase::PostModification] {
+        for (tid, call) in [handler.called().await, handler.called().await] {
+            assert_eq!(call.place.phase, phase);
+            let port = if call.place.state.tag.key == "acme" { "eth1" } else { "eth0" };
+            let path = format!("/interfaces/interface[name={port}]/description");
+            handler.put_out(tid, &path, &format!("\"{port}\"")).await;
+        }
+    }
+    for made in both {
+        made.await.unwrap().unwrap();
+    }
+    let configuration = agent.handle.configuration();
+    let key = ClaimKey::persistent(ServiceTag::of_type("access".into()));
+    let claim = configuration.layers().claims().get(&key).unwrap();
+    assert_eq!(claim.objects(configuration.models()).len(), 2, "{claim:?}");
 }
 
 #[tokio::test]
