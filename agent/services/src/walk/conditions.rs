@@ -95,7 +95,8 @@ impl Walk<'_> {
     /// The conditions of a walk that changes nothing; `None` where they alone do not say whether the next one does.
     pub(super) fn settled_conditions(&self, plan: Option<&ServicePlan>) -> Option<Conditions> {
         let before = self.request.book.get(self.instance.tag).map(|it| &**it);
-        let is_unchanged = self.claims.is_empty() && self.calls.is_empty() && plan == before;
+        let puts_out = !self.claims.is_empty() || !self.persisted.is_empty();
+        let is_unchanged = !puts_out && self.calls.is_empty() && plan == before;
         let plan = plan.filter(|plan| is_unchanged && !has_failed(plan))?;
         let record = self.conditions.borrow();
         if record.is_uncertain || plan.components.is_empty() {
@@ -132,10 +133,11 @@ impl Walk<'_> {
     }
 }
 
-/// True when some state of a plan has failed. A walk tries such a state again, and meanwhile others see it as it is then.
+/// True when something of a plan has failed. A walk tries such a state again, and meanwhile others see it as it is then.
 fn has_failed(plan: &ServicePlan) -> bool {
-    let mut states = plan.components.iter().flat_map(|it| &it.states);
-    plan.failure.is_some() || states.any(|it| it.failure.is_some())
+    let states = plan.components.iter().flat_map(|it| &it.states).map(|it| &it.failure);
+    let modifications = plan.modifications.values().map(|it| &it.failure);
+    plan.failure.is_some() || states.chain(modifications).any(Option::is_some)
 }
 
 fn tree_digest(tree: &Synthesis) -> u64 {
