@@ -52,11 +52,14 @@ pub struct WalkWork {
     pub rendered: usize,
     /// Gates and trees that were evaluated.
     pub conditions: usize,
+    /// Inputs of calls and answers of which digests were computed.
+    pub digests: usize,
 }
 
 impl WalkWork {
     pub fn add(&mut self, other: Self) {
         self.rendered += other.rendered;
         self.conditions += other.conditions;
+        self.digests += other.digests;
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use imbl::OrdMap;
 use smol_str::SmolStr;
@@ -189,13 +189,33 @@ impl ServedCall {
     }
 }
 
+/// Answer that is kept in memory with its call.
+#[derive(Debug)]
+pub struct KeptAnswer {
+    call: HandlerCall,
+    pub answer: HandlerAnswer,
+    /// Its input, from the first walk on that has needed it: while the answer counts, that is the same.
+    input: OnceLock<AnswerInput>,
+}
+
+impl KeptAnswer {
+    fn new(call: HandlerCall, answer: HandlerAnswer) -> Arc<Self> {
+        Arc::new(Self { call, answer, input: OnceLock::new() })
+    }
+
+    /// What the answer depends on, computed once.
+    pub fn input(&self, compute: impl FnOnce() -> AnswerInput) -> AnswerInput {
+        self.input.get_or_init(compute).clone()
+    }
+}
+
 /// Answers at hand, and the calls that an attached handler takes. A clone shares all memory.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     /// The last answer at each place.
-    known: OrdMap<CallPlace, Arc<(HandlerCall, HandlerAnswer)>>,
+    known: OrdMap<CallPlace, Arc<KeptAnswer>>,
     /// Answers that were asked for on behalf of the change.
-    own: OrdMap<CallPlace, Arc<(HandlerCall, HandlerAnswer)>>,
+    own: OrdMap<CallPlace, Arc<KeptAnswer>>,
     served: Arc<BTreeSet<ServedCall>>,
     /// Each call is asked, whatever is known.
     asks_all: bool,
@@ -204,12 +224,12 @@ pub struct Answers {
 impl Answers {
     /// Keeps an answer for later changes.
     pub fn know(&mut self, call: HandlerCall, answer: HandlerAnswer) {
-        self.known.insert(call.place.clone(), Arc::new((call, answer)));
+        self.known.insert(call.place.clone(), KeptAnswer::new(call, answer));
     }
 
     /// Forgets answers of earlier changes.
     pub fn forget(&mut self, is_forgotten: impl Fn(&CallPlace, &HandlerAnswer) -> bool) {
-        let known = self.known.iter().filter(|(place, known)| is_forgotten(place, &known.1));
+        let known = self.known.iter().filter(|(place, known)| is_forgotten(place, &known.answer));
         let places: Vec<_> = known.map(|(place, _)| place.clone()).collect();
         places.iter().for_each(|place| drop(self.known.remove(place)));
     }
@@ -224,7 +244,7 @@ impl Answers {
     #[must_use]
     pub fn with_own(mut self, own: impl IntoIterator<Item = (HandlerCall, HandlerAnswer)>) -> Self {
         let entry =
-            |(call, answer): (HandlerCall, _)| (call.place.clone(), Arc::new((call, answer)));
+            |(call, answer): (HandlerCall, _)| (call.place.clone(), KeptAnswer::new(call, answer));
         self.own.extend(own.into_iter().map(entry));
         self
     }
@@ -241,17 +261,17 @@ impl Answers {
     }
 
     /// The answer to a call. A failure of an earlier change counts `with_failures` alone.
-    pub fn get(&self, call: &HandlerCall, with_failures: bool) -> Option<&HandlerAnswer> {
-        let own = self.own.get(&call.place).filter(|it| it.0.has_same_input(call));
-        let known = self.known.get(&call.place).filter(|it| it.0.has_same_input(call));
+    pub fn get(&self, call: &HandlerCall, with_failures: bool) -> Option<&KeptAnswer> {
+        let own = self.own.get(&call.place).filter(|it| it.call.has_same_input(call));
+        let known = self.known.get(&call.place).filter(|it| it.call.has_same_input(call));
         let counts =
-            |it: &&Arc<(_, HandlerAnswer)>| with_failures || matches!(it.1, HandlerAnswer::Done(_));
-        own.or_else(|| known.filter(counts)).map(|it| &it.1)
+            |it: &&Arc<KeptAnswer>| with_failures || matches!(it.answer, HandlerAnswer::Done(_));
+        own.or_else(|| known.filter(counts)).map(|it| &**it)
     }
 
     /// True when the answer to a call was asked for on behalf of this change.
     pub fn is_own(&self, call: &HandlerCall) -> bool {
-        self.own.get(&call.place).is_some_and(|it| it.0.has_same_input(call))
+        self.own.get(&call.place).is_some_and(|it| it.call.has_same_input(call))
     }
 
     /// True when an attached handler takes a call.

@@ -23,8 +23,8 @@ pub use self::conditions::{Conditions, GateJudgement, Touched, WalkWork};
 pub use self::exchange::{ExchangeMode, PackageArchive, PackageChange, TypeExchange};
 pub use self::handlers::{
     AnswerInput, Answers, CallPhase, CallPlace, EditContent, HandlerAnswer, HandlerCall,
-    HandlerOutline, HandlerRefusal, HandlerWork, NeededCalls, ReadInput, ServedCall, Unanswered,
-    digest_of,
+    HandlerOutline, HandlerRefusal, HandlerWork, KeptAnswer, NeededCalls, ReadInput, ServedCall,
+    Unanswered, digest_of,
 };
 pub use self::plan::{
     BackTrack, Book, ComponentPlan, ModificationPlan, PlanChange, PlanTotals, READY, SELF,

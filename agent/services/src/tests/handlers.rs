@@ -129,7 +129,12 @@ fn a_walk_names_the_calls_that_it_needs_and_goes_on_with_their_answers() {
     // A walk that finds the same asks nobody; own opaque values are no other input.
     let mut again = surroundings(known(served(), &call, done), true);
     again.due = BTreeSet::from([acme()]);
-    assert_eq!(after.trial(&again).calls, []);
+    let digests = [1, 0].map(|digests| (Vec::new(), digests));
+    let trial = || {
+        let outcome = after.trial(&again);
+        (outcome.calls, outcome.work.digests)
+    };
+    assert_eq!([trial(), trial()], digests, "a kept answer keeps its digests");
     again.answers = served().without_known();
     let asked = after.trial(&again).calls;
     assert_eq!(asked.len(), 1, "an operator has it asked again");
@@ -155,6 +160,7 @@ fn after_a_start_a_handler_is_asked_where_something_differs_that_its_answer_depe
     looked.due = BTreeSet::from([acme()]);
     let outcome = started.trial(&looked);
     assert_eq!((outcome.calls, outcome.claims.len()), (Vec::new(), 0), "nothing differs");
+    assert_eq!(outcome.work.digests, 1, "that of the call, to be compared");
     assert!(
         !outcome.reads[&acme()].is_empty(),
         "what the handler has read still wakes the instance"

@@ -278,8 +278,8 @@ fn waiting() -> Follower {
     follower
 }
 
-const NOTHING: WalkWork = WalkWork { rendered: 0, conditions: 0 };
-const ONE_CONDITION: WalkWork = WalkWork { rendered: 0, conditions: 1 };
+const NOTHING: WalkWork = WalkWork { rendered: 0, conditions: 0, digests: 0 };
+const ONE_CONDITION: WalkWork = WalkWork { conditions: 1, ..NOTHING };
 
 // proves sv.B17, sv.B19
 #[test]
@@ -287,7 +287,7 @@ fn a_woken_instance_whose_gate_stays_closed_renders_nothing() {
     let mut follower = waiting();
     assert_eq!(follower.settled_work(), NOTHING);
     follower.link("eth1", "UNKNOWN");
-    let both = WalkWork { rendered: 0, conditions: 2 };
+    let both = WalkWork { conditions: 2, ..NOTHING };
     assert_eq!(follower.settled_work(), both, "its gate, and the tree, which reads all links");
     follower.link("eth2", "UP");
     assert_eq!(follower.settled_work(), ONE_CONDITION, "the tree alone reads that");

@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdfast_config::services::{
-    AnswerInput, CallPhase, CallPlace, HandlerAnswer, HandlerCall, HandlerWork, LeafRead,
-    ReadInput, ServicePlan, WorkFailureKind, digest_of,
+    AnswerInput, CallPhase, CallPlace, HandlerAnswer, HandlerCall, HandlerWork, KeptAnswer,
+    LeafRead, ReadInput, ServicePlan, WorkFailureKind, digest_of,
 };
 use holdfast_config::{Claim, ClaimKey, Value};
 use minijinja::Value as TemplateValue;
@@ -52,7 +52,15 @@ pub(super) enum LeaveVerdict {
 /// Opaque values by name, as handlers give them.
 type Opaque = BTreeMap<SmolStr, TemplateValue>;
 
-impl Walk<'_> {
+/// Place that an answer was found at.
+pub(super) enum AnswerSource<'a> {
+    /// In memory.
+    Kept(&'a KeptAnswer),
+    /// In the service plan, as this input.
+    Stored(AnswerInput),
+}
+
+impl<'a> Walk<'a> {
     /// Does the work of a state.
     pub(super) fn work(
         &mut self,
@@ -77,8 +85,8 @@ impl Walk<'_> {
     ) -> Result<StateWork, WorkError> {
         let call = self.handler_call(part, outline, CallPhase::Create);
         match self.answer(&call)? {
-            Some(HandlerWork { claim, opaque, reads, .. }) => {
-                let answer = Some(self.answer_input(&call, &reads));
+            Some((HandlerWork { claim, opaque, reads, .. }, source)) => {
+                let answer = Some(self.input_of(source, &call, &reads));
                 self.change(part, &outline.name, |state| {
                     state.answer = answer;
                     opaque.into_iter().for_each(|opaque| state.opaque = opaque);
@@ -103,7 +111,7 @@ impl Walk<'_> {
     ) -> Result<LeaveVerdict, WorkError> {
         self.begin(part, &outline.name, "delete work");
         let call = self.handler_call(part, outline, CallPhase::Delete);
-        let Some(HandlerWork { claim, keeps, .. }) = self.answer(&call)? else {
+        let Some((HandlerWork { claim, keeps, .. }, _)) = self.answer(&call)? else {
             return Ok(match self.is_asking(part) {
                 true => LeaveVerdict::Open,
                 false => LeaveVerdict::Waits(self.handler_text()),
@@ -142,19 +150,23 @@ impl Walk<'_> {
 
     /// The answer that counts. Without one, the call is noted if somebody can be asked; `None` then, and where the state
     /// has to wait for a handler.
-    pub(super) fn answer(&mut self, call: &HandlerCall) -> Result<Option<HandlerWork>, WorkError> {
+    pub(super) fn answer(
+        &mut self,
+        call: &HandlerCall,
+    ) -> Result<Option<(HandlerWork, AnswerSource<'a>)>, WorkError> {
         let surroundings = self.request.surroundings;
         let found = surroundings.answers.get(call, surroundings.is_lenient);
-        match found.filter(|answer| self.is_current(answer)) {
-            Some(HandlerAnswer::Done(work)) => return Ok(Some(work.clone())),
-            Some(HandlerAnswer::Failed { kind, text }) => {
-                return Err(call_error(&call.place, (work_error_kind(*kind), text)));
-            }
-            None => {}
+        if let Some(kept) = found.filter(|kept| self.is_current(&kept.answer)) {
+            return match &kept.answer {
+                HandlerAnswer::Done(work) => Ok(Some((work.clone(), AnswerSource::Kept(kept)))),
+                HandlerAnswer::Failed { kind, text } => {
+                    Err(call_error(&call.place, (work_error_kind(*kind), text)))
+                }
+            };
         }
-        if let Some(work) = self.work_in_force(call) {
+        if let Some((work, input)) = self.work_in_force(call) {
             self.note_reads(&work.reads);
-            return Ok(Some(work));
+            return Ok(Some((work, AnswerSource::Stored(input))));
         }
         if surroundings.may_ask && surroundings.answers.is_served(call) {
             self.calls.insert(call.place.clone(), call.clone());
@@ -169,7 +181,7 @@ impl Walk<'_> {
     }
 
     /// The work that a reached state has from an answer, while what that depended on is the same.
-    fn work_in_force(&self, call: &HandlerCall) -> Option<HandlerWork> {
+    fn work_in_force(&self, call: &HandlerCall) -> Option<(HandlerWork, AnswerInput)> {
         let CallPlace { state: ClaimKey { component: [of, name], state, .. }, phase } = &call.place;
         if *phase != CallPhase::Create {
             return None;
@@ -181,7 +193,7 @@ impl Walk<'_> {
         };
         let reads = self.reads_in_force(call, &answer)?;
         let claim = self.request.claims.get(&call.place.state).cloned().unwrap_or_default();
-        Some(HandlerWork { claim, opaque: None, keeps: None, reads })
+        Some((HandlerWork { claim, opaque: None, keeps: None, reads }, answer))
     }
 
     /// The reads of an answer to a call with their values, while all that it depended on is the same.
@@ -190,7 +202,11 @@ impl Walk<'_> {
         call: &HandlerCall,
         answer: &AnswerInput,
     ) -> Option<Vec<(LeafRead, Vec<Value>)>> {
-        if self.request.surroundings.answers.asks_all() || answer.call != call.input_digest() {
+        if self.request.surroundings.answers.asks_all() {
+            return None;
+        }
+        self.note_digest();
+        if answer.call != call.input_digest() {
             return None;
         }
         let mut reads = Vec::new();
@@ -210,12 +226,25 @@ impl Walk<'_> {
         reads.iter().for_each(|(read, _)| drop(self.facts.read(read)));
     }
 
-    /// What an answer depends on. Each path of a read stands for itself.
-    pub(super) fn answer_input(
+    fn note_digest(&self) {
+        self.conditions.borrow_mut().work.digests += 1;
+    }
+
+    /// Input of an answer. It is computed where no earlier walk has done so.
+    pub(super) fn input_of(
         &self,
+        source: AnswerSource<'_>,
         call: &HandlerCall,
         reads: &[(LeafRead, Vec<Value>)],
     ) -> AnswerInput {
+        match source {
+            AnswerSource::Kept(kept) => kept.input(|| self.answer_input(call, reads)),
+            AnswerSource::Stored(input) => input,
+        }
+    }
+
+    /// What an answer depends on. Each path of a read stands for itself.
+    fn answer_input(&self, call: &HandlerCall, reads: &[(LeafRead, Vec<Value>)]) -> AnswerInput {
         let models = &self.instance.package.list.models;
         let state = self.request.surroundings.state.as_deref();
         let paths = reads.iter().flat_map(|(read, _)| {
@@ -228,6 +257,7 @@ impl Walk<'_> {
             path: read.to_text(models).into(),
             values: digest_of(read.values(self.request.new, state)),
         };
+        self.note_digest();
         AnswerInput { call: call.input_digest(), reads: paths.map(input).collect() }
     }
 

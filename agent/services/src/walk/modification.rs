@@ -123,7 +123,7 @@ impl Walk<'_> {
             self.note_reads(&reads);
             return Ok(Modification::InForce);
         }
-        let Some(work) = self.answer(&call)? else {
+        let Some((work, source)) = self.answer(&call)? else {
             let is_open = self.calls.contains_key(&call.place);
             return Ok(match is_open {
                 true => Modification::Open,
@@ -134,7 +134,7 @@ impl Walk<'_> {
             return Ok(Modification::Failed(reason));
         }
         self.persist(&call.place, work.claim.clone());
-        let input = self.answer_input(&call, &work.reads);
+        let input = self.input_of(source, &call, &work.reads);
         Ok(Modification::Done { work, input })
     }
 
