@@ -37,7 +37,7 @@ use tracing::{info, warn};
 use super::actions::{self, ActionResources};
 use super::handlers::Handlers;
 use super::offered::read_archive;
-use super::signers::PackageSigners;
+use super::signers::{PackageSigners, SignatureRefusal};
 use super::stored::{self, PackageOrigin};
 use super::upgrade::Upgrade;
 use super::{ServiceError, applied, conductor, digest_text, rendering, shown_types};
@@ -58,7 +58,7 @@ pub enum InstallError {
     Package(#[from] ServiceError),
     /// The signature does not hold, or its signer is not trusted.
     #[error("the signature of the package is refused")]
-    Signature(#[from] CmsError),
+    Signature(#[source] CmsError),
     /// The process that checks the package refuses it, or was killed by it.
     #[error("the check of the package failed: {0}")]
     Check(String),
@@ -77,6 +77,15 @@ pub enum InstallError {
     Limit(#[from] LimitExceeded),
     #[error(transparent)]
     Commit(#[from] CommitError),
+}
+
+impl From<SignatureRefusal> for InstallError {
+    fn from(refusal: SignatureRefusal) -> Self {
+        match refusal {
+            SignatureRefusal::Lists(_) => Self::Precondition(refusal.to_string()),
+            SignatureRefusal::Signature(error) => Self::Signature(error),
+        }
+    }
 }
 
 /// Installs and removes packages; clones share the types.
@@ -196,8 +205,7 @@ impl PackageInstaller {
         let signers = self.0.signers.clone();
         let (signature, archive) = (signature.to_vec(), archive.to_vec());
         let verified = spawn_blocking(move || {
-            let verifier = signers.verifier()?;
-            Ok(verifier.verify(&signature, &archive, UnixTime::now())?)
+            Ok(signers.verifier().verify(&signature, &archive, UnixTime::now())?)
         });
         let ended = verified.await;
         ended.unwrap_or_else(|error| Err(InstallError::Check(ErrorChain(&error).to_string())))

@@ -36,7 +36,7 @@ pub(super) struct OfferedPackage {
 /// is logged, and the others are loaded: the box has to come up without it.
 ///
 /// # Errors
-/// When the folder or the revocation lists of signers cannot be read, or others could put packages into the folder.
+/// When the folder cannot be read, or others could put packages into it.
 pub fn load(
     folder: Option<&Path>,
     (stored, signers): (&BTreeMap<String, Artefact>, &PackageSigners),
@@ -47,7 +47,7 @@ pub fn load(
         Some(folder) => of_folder(folder)?,
         None => BTreeMap::new(),
     };
-    for package in stored::read(stored, &signers.verifier()?) {
+    for package in stored::read(stored, &signers.verifier()) {
         load_one(&mut types, package);
     }
     for (name, package) in offered {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use holdfast_base::ErrorChain;
 use holdfast_bootz::cms::{self, CmsError};
 use holdfast_security::certz::{Encoding, RevocationLists};
 use rustls_pki_types::pem::PemObject;
@@ -23,19 +24,28 @@ pub struct PackageSigners {
 #[derive(Debug)]
 pub(super) struct SignatureVerifier<'a> {
     trusted: &'a [CertificateDer<'static>],
-    lists: Option<RevocationLists>,
+    lists: Result<Option<RevocationLists>, ServiceError>,
+}
+
+/// Reason for which a signature does not count.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SignatureRefusal {
+    /// Whether a signer is revoked is not known: the file with the lists cannot be read.
+    #[error("the revocation lists of signers cannot be read: {0}")]
+    Lists(String),
+    #[error(transparent)]
+    Signature(#[from] CmsError),
 }
 
 impl PackageSigners {
-    /// Reads the certificates of a file. The other one, with the lists, has to be readable as well.
+    /// Reads the certificates of a file. The other one, with the lists, is renewed while the agent runs: the box comes up
+    /// without it.
     ///
     /// # Errors
-    /// When a file cannot be read, or has no certificate or no list.
+    /// When the file cannot be read, or has no certificate.
     pub fn read(trust: Option<&Path>, revocations: Option<&Path>) -> Result<Self, ServiceError> {
         let trusted = trust.map(certificates).transpose()?.unwrap_or_default();
-        let signers = Self { trusted, revocations: revocations.map(Path::to_path_buf) };
-        signers.verifier()?;
-        Ok(signers)
+        Ok(Self { trusted, revocations: revocations.map(Path::to_path_buf) })
     }
 
     /// True when nobody may sign packages.
@@ -44,26 +54,25 @@ impl PackageSigners {
     }
 
     /// The signers, with the revocation lists as the file has them now.
-    ///
-    /// # Errors
-    /// When the file cannot be read, or has no list or a malformed one.
-    pub(super) fn verifier(&self) -> Result<SignatureVerifier<'_>, ServiceError> {
-        let lists = self.revocations.as_deref().map(revocation_lists).transpose()?;
-        Ok(SignatureVerifier { trusted: &self.trusted, lists })
+    pub(super) fn verifier(&self) -> SignatureVerifier<'_> {
+        let lists = self.revocations.as_deref().map(revocation_lists).transpose();
+        SignatureVerifier { trusted: &self.trusted, lists }
     }
 }
 
 impl SignatureVerifier<'_> {
     /// Verifies the signature over an archive, and returns the subject of its signer. Certificates have to be valid at a
-    /// time; revocation lists count whatever their times are.
+    /// time; revocation lists count whatever their times are. Without the lists that there are to be, no signature counts.
     pub(super) fn verify(
         &self,
         signature: &[u8],
         archive: &[u8],
         at: UnixTime,
-    ) -> Result<String, CmsError> {
-        let lists = self.lists.as_ref().map(RevocationLists::encodings).unwrap_or_default();
-        cms::verify_detached(signature, archive, (self.trusted, lists), at)
+    ) -> Result<String, SignatureRefusal> {
+        let unread = |error: &ServiceError| SignatureRefusal::Lists(ErrorChain(error).to_string());
+        let lists = self.lists.as_ref().map_err(unread)?.as_ref();
+        let lists = lists.map(RevocationLists::encodings).unwrap_or_default();
+        Ok(cms::verify_detached(signature, archive, (self.trusted, lists), at)?)
     }
 }
 
