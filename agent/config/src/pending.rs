@@ -8,7 +8,7 @@ use crate::layer::{LayerKey, LeafMark};
 use crate::map::{Anchor, AnchorId, Counterpart, Map, leaf_at};
 use crate::models::Models;
 use crate::schema::NodeId;
-use crate::tree::{Branch, OptionalBranch};
+use crate::tree::{Branch, ListEntry as _, OptionalBranch};
 use crate::union::{Provenance, native_list, openconfig_list};
 
 /// An incomplete entry: a shell, or one that lacks a leaf since another origin removed it.
@@ -56,7 +56,7 @@ impl PendingSearch<'_> {
             for (keys, entry) in native_entries.into_iter().flat_map(|list| list.iter()) {
                 let keys_above = counterpart.map(|it| it.openconfig_keys(keys));
                 let openconfig_entries = keys_above.and_then(|keys| openconfig_entries?.get(&keys));
-                self.entry(*child, keys.clone(), openconfig_entries, Some(entry));
+                self.entry(*child, keys.clone(), openconfig_entries, Some(&entry.branch()));
             }
             for (keys, entry) in openconfig_entries.into_iter().flat_map(|list| list.iter()) {
                 let native = counterpart.and_then(|it: &Counterpart| it.native_keys(keys));

@@ -1,9 +1,7 @@
 //! The part of the configuration that decides who may do what.
 
 use holdfast_config::schema::NodeId;
-use holdfast_config::{
-    Configuration, InstancePath, List, Models, Namespace, Provenance, Secrets, Step,
-};
+use holdfast_config::{Configuration, List, Models, Namespace, Provenance, Secrets, Step};
 use smol_str::SmolStr;
 use tokio::sync::watch;
 
@@ -63,9 +61,9 @@ impl AccessSettings {
         binding: &CertificateId,
         (system, user): (NodeId, NodeId),
     ) -> Self {
-        let system = configuration.effective().branch(&InstancePath(vec![Step::node(system)]));
+        let system = configuration.effective().find_branch(&[Step::node(system)]);
         Self {
-            users: system.and_then(|system| system.list(user)).cloned(),
+            users: system.and_then(|system| system.list(user).cloned()),
             profile: binding.current(),
             gnsi: configuration.layers().is_on(Namespace::Gnsi),
             secrets: configuration.layers().secrets.clone(),

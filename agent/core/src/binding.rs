@@ -35,8 +35,8 @@ impl CertificateId {
     /// The id of the profile, where one is configured.
     pub fn current(&self) -> Option<SmolStr> {
         let configuration = self.configuration_rx.borrow();
-        match &configuration.effective().leaf(&self.path)?.value {
-            Value::Str(id) => Some(id.clone()),
+        match configuration.effective().find_leaf(&self.path)?.value {
+            Value::Str(id) => Some(id),
             _ => None,
         }
     }

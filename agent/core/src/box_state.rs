@@ -94,8 +94,8 @@ impl ObservedBox {
 
     /// Keys of the values of the object at a native path. A user has one where it has a public key: the file with that.
     pub fn keys_of_object(&self, path: &InstancePath) -> Vec<Key> {
-        let branch = self.configuration.effective().branch(path);
-        let keys = branch.and_then(|branch| self.registry.keys(path, branch).ok());
+        let branch = self.configuration.effective().find_branch(&path.0);
+        let keys = branch.and_then(|branch| self.registry.keys(path, &branch).ok());
         let file = self.configuration.user_with_key(path);
         let file = file.map(|user| credential::authorized_keys_key(user));
         keys.into_iter().flatten().chain(file).collect()
@@ -103,8 +103,8 @@ impl ObservedBox {
 
     /// Reason for which an object asks for nothing, if a leaf of it is missing.
     fn incomplete(&self, path: &InstancePath) -> Option<Arc<str>> {
-        let branch = self.configuration.effective().branch(path)?;
-        let error = self.registry.values(path, branch).err()?;
+        let branch = self.configuration.effective().find_branch(&path.0)?;
+        let error = self.registry.values(path, &branch).err()?;
         let path = path.to_path(&self.configuration.models().native);
         Some(format!("{path}: {}", error.reason).into())
     }

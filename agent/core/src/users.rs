@@ -33,7 +33,7 @@ impl ConfiguredUsers {
         let entry = Step::entry(self.user, Keys::single(Value::Str(name.into())));
         let path = InstancePath(vec![Step::node(self.system), entry, Step::node(self.role)]);
         let configuration = self.configuration_rx.borrow();
-        match &configuration.effective().leaf(&path)?.value {
+        match configuration.effective().find_leaf(&path)?.value {
             Value::Enum(word) => word.parse().ok(),
             _ => None,
         }

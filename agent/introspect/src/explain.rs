@@ -2,16 +2,13 @@
 //! cause; or from a configuration path down to its values.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract;
 use axum::response::{IntoResponse, Response};
 use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Leaf, NodeRef};
-use holdfast_config::{
-    Branch, InstancePath, Path, Provenance, ProvenanceKind, Step, StoredMeta, Tree,
-};
+use holdfast_config::{InstancePath, LeafMeta, Path, Provenance, ProvenanceKind, Step, Tree};
 use holdfast_core::CoreView;
 use holdfast_platform::objects::ObjectKeys;
 use holdfast_platform::objects::state::Planes;
@@ -273,10 +270,10 @@ impl Explainer<'_> {
         let is_own = |step: &Step| step.keys.is_none() || native.node(step.node).object.is_none();
         let mut leaves = Vec::new();
         for entry in entries {
-            let Some(NodeRef::Branch(branch)) = effective.get(&entry) else { continue };
+            let Some(branch) = effective.find_branch(&entry.0) else { continue };
             let depth = entry.0.len();
             let mut path = entry;
-            NodeRef::Branch(branch).walk(&mut path, &mut |path, leaf| {
+            NodeRef::Branch(&branch).walk(&mut path, &mut |path, leaf| {
                 if leaves.len() < SHOWN && path.0[depth..].iter().all(is_own) {
                     leaves.push(self.leaf(path, leaf));
                 }
@@ -338,11 +335,10 @@ impl Explainer<'_> {
 
     /// Keys of the object that contains a native path.
     fn values_at(&self, path: &InstancePath) -> ObjectKeys {
-        let empty = Arc::new(Branch::default());
         let keys = |end| {
             let path = InstancePath(path.0[..end].to_vec());
-            let branch = self.view.configuration.effective().branch(&path).unwrap_or(&empty);
-            self.view.objects().keys(&path, branch).ok()
+            let branch = self.view.configuration.effective().find_branch(&path.0);
+            self.view.objects().keys(&path, &branch.unwrap_or_default()).ok()
         };
         (1..=path.0.len()).rev().find_map(keys).unwrap_or_default()
     }
@@ -357,10 +353,10 @@ impl Explainer<'_> {
 }
 
 /// Leaves at and below a path; the path itself when there are none.
-fn leaves_at_or_below<M: StoredMeta>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
+fn leaves_at_or_below<M: LeafMeta>(tree: &Tree<M>, path: &InstancePath) -> Vec<InstancePath> {
     let mut leaves = Vec::new();
-    if let Some(found) = tree.get(path) {
-        found.walk(&mut path.clone(), &mut |path, _| {
+    if let Some(found) = tree.find(&path.0) {
+        NodeRef::from(&found).walk(&mut path.clone(), &mut |path, _| {
             if leaves.len() < SHOWN {
                 leaves.push(path.clone());
             }

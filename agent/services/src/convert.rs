@@ -1,7 +1,8 @@
 //! Values of the models as values of templates.
 
 use holdfast_config::schema::NodeKind;
-use holdfast_config::{Branch, Child, NodeId, Schema, StoredMeta, Value};
+use holdfast_config::tree::ListEntry as _;
+use holdfast_config::{Branch, Child, LeafMeta, NodeId, Schema, Value};
 use minijinja::Value as TemplateValue;
 use minijinja::value::ValueKind;
 
@@ -36,7 +37,7 @@ pub(crate) fn scalar_text(value: &TemplateValue) -> Option<String> {
 
 /// The configuration below a node as a map, with `_` for `-` in names. Containers, lists and leaf-lists are there
 /// when they are empty, too; absent leaves and presence containers are not.
-pub(crate) fn branch<M: StoredMeta>(
+pub(crate) fn branch<M: LeafMeta>(
     schema: &Schema,
     node: NodeId,
     effective: Option<&Branch<M>>,
@@ -60,7 +61,7 @@ pub(crate) fn branch<M: StoredMeta>(
             NodeKind::List { .. } => {
                 let entries = effective.and_then(|it| it.list(*id));
                 let entries = entries.into_iter().flat_map(|list| list.iter());
-                entries.map(|(_, entry)| branch(schema, *id, Some(entry))).collect()
+                entries.map(|(_, entry)| branch(schema, *id, Some(&entry.branch()))).collect()
             }
             NodeKind::Container { presence } => {
                 let inside = effective.and_then(|it| it.container(*id));

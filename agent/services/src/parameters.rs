@@ -63,8 +63,8 @@ impl Package {
         };
         let after = empty.edit(&edit).map_err(refused)?;
         let path = schema.resolve_write(&path).map_err(|error| one(error.to_string()))?;
-        match after.effective().branch(&path) {
-            Some(entry) => self.parameters_of(&key, &path, entry),
+        match after.effective().find_branch(&path.0) {
+            Some(entry) => self.parameters_of(&key, &path, &entry),
             None => Err(one(format!("`{}` is not there", path.to_path(schema)))),
         }
     }

@@ -17,8 +17,9 @@ use holdfast_config::services::{
     Book, EditContent, Ground, HandlerOutline, HandlerRefusal, LeafRead, PackageArchive, Plane,
     Services, WalkOutcome, WalkRequest, WorkFailureKind,
 };
+use holdfast_config::tree::ListEntry as _;
 use holdfast_config::{
-    Branch, Claim, InstancePath, Keys, LimitExceeded, List, Models, ModelsError, NodeId,
+    Branch, Claim, InstancePath, Keys, LeafMeta, LimitExceeded, List, Models, ModelsError, NodeId,
     Provenance, ServiceTag, Step, Value,
 };
 use smol_str::{SmolStr, format_smolstr};
@@ -413,10 +414,12 @@ impl ServiceType {
         let none = List::default();
         let old = self.instances(old).unwrap_or(&none);
         let new = self.instances(new).unwrap_or(&none);
+        let content = |entry: &<Provenance as LeafMeta>::Entry| entry.branch().into_shared();
         let differences = List::differences(old, new);
+        let differences =
+            differences.map(|it| (it.keys.clone(), it.old.map(content), it.new.map(content)));
         // Other memory may have the same content.
-        let differing = differences.filter(|it| it.old.is_none() || it.old != it.new);
-        differing.map(|it| (it.keys.clone(), it.old.cloned(), it.new.cloned())).collect()
+        differences.filter(|(_, old, new)| old.is_none() || old != new).collect()
     }
 
     pub(crate) fn is_switched_on(&self, ground: &Ground) -> bool {
@@ -446,7 +449,7 @@ impl ServiceType {
     }
 
     fn instance(&self, ground: &Ground, keys: &Keys) -> Option<Entry> {
-        self.instances(ground)?.get(keys).cloned()
+        Some(self.instances(ground)?.get(keys)?.branch().into_shared())
     }
 
     pub(crate) fn is_deployed(&self, entry: &Branch<Provenance>) -> bool {

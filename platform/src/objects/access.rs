@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_config::{InstancePath, Keys, NodeId, Step, StoredMeta, Value};
+use holdfast_config::{InstancePath, Keys, LeafMeta, NodeId, Step, Value};
 use smol_str::SmolStr;
 
 use super::state::{Leaves, StateEntry};
@@ -43,15 +43,12 @@ impl Profiles for DefaultProfile {
 }
 
 impl Registry {
-    pub(super) fn check_user<M: StoredMeta>(
-        &self,
-        entry: &Entry<'_, M>,
-    ) -> Result<(), ObjectError> {
+    pub(super) fn check_user<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<(), ObjectError> {
         let leaf = self.nodes.user.role;
         entry.value(leaf).map(|_| ()).ok_or_else(|| entry.incomplete(leaf))
     }
 
-    pub(super) fn check_server<M: StoredMeta>(
+    pub(super) fn check_server<M: LeafMeta>(
         &self,
         entry: &Entry<'_, M>,
     ) -> Result<(), ObjectError> {
@@ -62,7 +59,7 @@ impl Registry {
         }
     }
 
-    pub(super) fn user_state<M: StoredMeta>(&self, name: &str, entry: &Entry<'_, M>) -> StateEntry {
+    pub(super) fn user_state<M: LeafMeta>(&self, name: &str, entry: &Entry<'_, M>) -> StateEntry {
         let nodes = &self.nodes.user;
         let mut leaves = Leaves::of(nodes.state);
         leaves.text(nodes.state_name, name);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_config::{InstancePath, NodeId, Step, StoredMeta};
+use holdfast_config::{InstancePath, LeafMeta, NodeId, Step};
 use smol_str::SmolStr;
 
 use super::nodes::FamilyNodes;
@@ -19,7 +19,7 @@ const MAX_NAME_OCTETS: usize = 15;
 const MAX_ALIAS_OCTETS: usize = 255;
 
 impl Registry {
-    pub(super) fn link<M: StoredMeta>(
+    pub(super) fn link<M: LeafMeta>(
         &self,
         name: &SmolStr,
         entry: &Entry<'_, M>,
@@ -79,7 +79,7 @@ impl Registry {
     }
 
     /// Speed and duplex that the port has to have, if any of them is given.
-    fn ethernet<M: StoredMeta>(
+    fn ethernet<M: LeafMeta>(
         &self,
         name: &SmolStr,
         kind: &LinkKind,
@@ -137,7 +137,7 @@ impl Registry {
     }
 
     /// The one MTU that the kernel has for all of a link, from the leaves that can ask for it.
-    fn mtu<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<u32>, ObjectError> {
+    fn mtu<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<u32>, ObjectError> {
         let mut agreed: Option<(u32, &str)> =
             entry.number(self.nodes.link.mtu).map(|octets| (octets, "the link"));
         for (family, name) in [(&self.nodes.v4, "IPv4"), (&self.nodes.v6, "IPv6")] {
@@ -159,7 +159,7 @@ impl Registry {
         Ok(agreed.map(|(octets, _)| octets))
     }
 
-    fn link_kind<M: StoredMeta>(
+    fn link_kind<M: LeafMeta>(
         &self,
         name: &SmolStr,
         entry: &Entry<'_, M>,
@@ -184,7 +184,7 @@ impl Registry {
         }
     }
 
-    fn veth<M: StoredMeta>(
+    fn veth<M: LeafMeta>(
         &self,
         name: &SmolStr,
         entry: &Entry<'_, M>,
@@ -206,7 +206,7 @@ impl Registry {
         }
     }
 
-    fn bridge<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> BridgeParams {
+    fn bridge<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> BridgeParams {
         let nodes = &self.nodes.link;
         let default = BridgeParams::default();
         let Some(bridge) = entry.container(nodes.bridge) else { return default };
@@ -219,7 +219,7 @@ impl Registry {
         }
     }
 
-    fn vxlan<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
+    fn vxlan<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<LinkKind, ObjectError> {
         let nodes = &self.nodes.link;
         let vxlan = entry.container(nodes.vxlan);
         let vni = vxlan.as_ref().and_then(|vxlan| vxlan.number(nodes.vxlan_vni));

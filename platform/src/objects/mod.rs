@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use holdfast_config::{
-    Branch, InstancePath, Keys, NodeId, Provenance, Schema, Step, StoredMeta, Value,
+    Branch, InstancePath, Keys, LeafMeta, NodeId, Provenance, Schema, Step, Value,
 };
 use holdfast_scheduler::{Key, ObjectValue, Owner, SharedValue};
 use smallvec::SmallVec;
@@ -117,7 +117,7 @@ impl Registry {
     ///
     /// # Errors
     /// When the path is not that of an object, or a key in it cannot be parsed.
-    pub fn keys<M: StoredMeta>(
+    pub fn keys<M: LeafMeta>(
         &self,
         path: &InstancePath,
         branch: &Branch<M>,
@@ -163,7 +163,7 @@ impl Registry {
         paths.into_iter().map(&mut owner).collect()
     }
 
-    fn object<'p, M: StoredMeta>(&self, entry: &Entry<'p, M>) -> Result<Object<'p>, ObjectError> {
+    fn object<'p, M: LeafMeta>(&self, entry: &Entry<'p, M>) -> Result<Object<'p>, ObjectError> {
         Object::of(&self.nodes, entry.path)
             .ok_or_else(|| entry.error("the agent knows no such object"))
     }
@@ -236,7 +236,7 @@ impl Registry {
         Ok(Address { leased, secondary, ..Address::new(link.clone(), ip, prefix_len) })
     }
 
-    fn neighbor<M: StoredMeta>(
+    fn neighbor<M: LeafMeta>(
         &self,
         link: &SmolStr,
         family: Family,
@@ -338,7 +338,7 @@ impl<'a> Object<'a> {
 
 impl Object<'_> {
     /// Key of an object that asks for one value, by which both are known; `None` for other objects.
-    fn own_key<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<Key>, ObjectError> {
+    fn own_key<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<Option<Key>, ObjectError> {
         Ok(match self {
             Self::Link(name) => Some(descriptors::link::key(name)),
             Self::Address(link, _) => Some(descriptors::address::key(link, entry.key_as()?)),
@@ -358,7 +358,7 @@ fn only_text(keys: &Keys) -> Option<&SmolStr> {
 }
 
 /// Entry of an object, or of a list within it, while its leaves are converted.
-struct Entry<'a, M: StoredMeta> {
+struct Entry<'a, M: LeafMeta> {
     /// Path of the object.
     path: &'a InstancePath,
     /// List and keys of an entry within the object. A path is built only for error messages.
@@ -366,14 +366,17 @@ struct Entry<'a, M: StoredMeta> {
     branch: &'a Branch<M>,
 }
 
-impl<'a, M: StoredMeta> Entry<'a, M> {
+impl<'a, M: LeafMeta> Entry<'a, M> {
     fn of(path: &'a InstancePath, branch: &'a Branch<M>) -> Self {
         Self { path, inner: None, branch }
     }
 
     /// An entry of a list within this object.
-    fn inner(&self, list: NodeId, keys: &'a Keys, branch: &'a Branch<M>) -> Self {
-        Self { path: self.path, inner: Some((list, keys)), branch }
+    fn inner<'b>(&self, list: NodeId, keys: &'b Keys, branch: &'b Branch<M>) -> Entry<'b, M>
+    where
+        'a: 'b,
+    {
+        Entry { path: self.path, inner: Some((list, keys)), branch }
     }
 
     /// Full path of the entry.

@@ -1,6 +1,6 @@
 //! Settings of reconciliation, which the engine takes as they are: no kernel object stands for them.
 
-use holdfast_config::{Branch, InstancePath, StoredMeta};
+use holdfast_config::{Branch, InstancePath, LeafMeta};
 use smol_str::SmolStr;
 
 use super::{Entry, Object, ObjectError, Registry};
@@ -31,7 +31,7 @@ pub enum DriftAction {
 
 impl Registry {
     /// The setting that an object is; `None` for all other objects. Without `branch`, the object is not in force.
-    pub fn setting<M: StoredMeta>(
+    pub fn setting<M: LeafMeta>(
         &self,
         path: &InstancePath,
         branch: Option<&Branch<M>>,
@@ -50,7 +50,7 @@ impl Registry {
         }
     }
 
-    pub(super) fn drift_action<M: StoredMeta>(
+    pub(super) fn drift_action<M: LeafMeta>(
         &self,
         object: &SmolStr,
         entry: &Entry<'_, M>,
@@ -70,7 +70,7 @@ impl Registry {
         Ok(action)
     }
 
-    fn action<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Option<DriftAction> {
+    fn action<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Option<DriftAction> {
         match entry.text(self.nodes.reconciliation.action).as_deref() {
             Some("repair") => Some(DriftAction::Repair),
             Some("report") => Some(DriftAction::Report),

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_config::StoredMeta;
+use holdfast_config::LeafMeta;
+use holdfast_config::tree::ListEntry as _;
 use holdfast_scheduler::{Owner, SharedValue};
 use ipnet::IpNet;
 use smol_str::{SmolStr, format_smolstr};
@@ -24,7 +25,7 @@ pub(super) fn owner((instance, protocol): (&SmolStr, &SmolStr)) -> Owner {
 }
 
 impl Registry {
-    pub(super) fn check_instance<M: StoredMeta>(
+    pub(super) fn check_instance<M: LeafMeta>(
         &self,
         name: &SmolStr,
         entry: &Entry<'_, M>,
@@ -37,7 +38,7 @@ impl Registry {
     }
 
     /// Kernel routes of a static route, one for each metric of its next hops.
-    pub(super) fn routes<M: StoredMeta>(
+    pub(super) fn routes<M: LeafMeta>(
         &self,
         instance: &SmolStr,
         protocol: &SmolStr,
@@ -48,7 +49,7 @@ impl Registry {
             let reason = format!("bits of the host are set: the network is {}", prefix.trunc());
             return Err(entry.error(reason));
         }
-        let hops = self.hops(entry).map(|hop| self.next_hop(prefix, &hop));
+        let hops = self.hops(entry, |hop| self.next_hop(prefix, hop));
         let hops: Vec<NextHop> = hops.collect::<Result<_, _>>()?;
         if let Some(reason) = fault(prefix, &hops) {
             return Err(entry.error(reason));
@@ -61,17 +62,17 @@ impl Registry {
         Ok(routes.into_iter().map(route).collect())
     }
 
-    pub(super) fn route_keys<M: StoredMeta>(
+    pub(super) fn route_keys<M: LeafMeta>(
         &self,
         entry: &Entry<'_, M>,
     ) -> Result<ObjectKeys, ObjectError> {
         let prefix: IpNet = entry.key_as()?;
-        let metric = |hop: Entry<'_, M>| {
+        let metric = |hop: &Entry<'_, M>| {
             KernelRoute::kernel_metric(prefix, hop.number(self.nodes.route.hop_metric))
         };
         let key = |metric| key(MAIN_TABLE, prefix, metric);
         let mut keys: ObjectKeys = match prefix == prefix.trunc() {
-            true => self.hops(entry).map(metric).map(key).collect(),
+            true => self.hops(entry, metric).map(key).collect(),
             false => ObjectKeys::new(), // such an entry is refused, and the network may have one of its own
         };
         keys.sort_unstable();
@@ -79,14 +80,18 @@ impl Registry {
         Ok(keys)
     }
 
-    /// Next hops of a static route, in the order of their `index` leaf.
-    fn hops<'a, M: StoredMeta>(&self, entry: &Entry<'a, M>) -> impl Iterator<Item = Entry<'a, M>> {
+    /// What `act` gives for each next hop of a static route, in the order of their `index` leaf.
+    fn hops<M: LeafMeta, R>(
+        &self,
+        entry: &Entry<'_, M>,
+        act: impl Fn(&Entry<'_, M>) -> R,
+    ) -> impl Iterator<Item = R> {
         let list = self.nodes.route.hop;
         let hops = entry.branch.list(list).into_iter().flat_map(|hops| hops.iter());
-        hops.map(move |(keys, branch)| entry.inner(list, keys, branch))
+        hops.map(move |(keys, hop)| act(&entry.inner(list, keys, &hop.branch())))
     }
 
-    fn next_hop<M: StoredMeta>(
+    fn next_hop<M: LeafMeta>(
         &self,
         prefix: IpNet,
         entry: &Entry<'_, M>,

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use holdfast_config::{Branch, InstancePath, Keys, NodeId, Step, StoredMeta, Value};
+use holdfast_config::{Branch, InstancePath, Keys, LeafMeta, NodeId, Step, Value};
 use holdfast_scheduler::Key;
 use smallvec::{SmallVec, smallvec};
 use smol_str::{SmolStr, ToSmolStr as _};
@@ -123,7 +123,7 @@ impl Registry {
 
     /// State leaves that are configuration in force, of an entry that [`Registry::values`] accepts; `None` for an object
     /// without such leaves.
-    pub fn configured_state<M: StoredMeta>(
+    pub fn configured_state<M: LeafMeta>(
         &self,
         path: &InstancePath,
         branch: &Branch<M>,
@@ -311,7 +311,7 @@ impl Registry {
         leaves.entry(path.clone())
     }
 
-    fn static_state<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> Option<StateEntry> {
+    fn static_state<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Option<StateEntry> {
         let nodes = &self.nodes.route;
         let mut leaves = Leaves::of(nodes.route_state);
         leaves.text(nodes.route_state_prefix, entry.key_text()?);

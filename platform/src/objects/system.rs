@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_config::StoredMeta;
+use holdfast_config::LeafMeta;
 use holdfast_scheduler::{Key, SharedValue};
 use smol_str::SmolStr;
 
@@ -67,10 +67,7 @@ impl System {
 }
 
 impl Registry {
-    pub(super) fn system<M: StoredMeta>(
-        &self,
-        entry: &Entry<'_, M>,
-    ) -> Result<System, ObjectError> {
+    pub(super) fn system<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> Result<System, ObjectError> {
         let system = self.system_of(entry);
         if system.hostname.as_ref().is_some_and(|name| name.len() > MAX_HOSTNAME_OCTETS) {
             let reason = format!("a host name has at most {MAX_HOSTNAME_OCTETS} octets");
@@ -80,7 +77,7 @@ impl Registry {
     }
 
     /// Settings as they are configured, checked or not.
-    pub(super) fn system_of<M: StoredMeta>(&self, entry: &Entry<'_, M>) -> System {
+    pub(super) fn system_of<M: LeafMeta>(&self, entry: &Entry<'_, M>) -> System {
         let nodes = &self.nodes.system;
         System {
             hostname: entry.text(nodes.hostname),

@@ -57,11 +57,10 @@ impl Model {
         lines: &str,
     ) -> Result<ObjectValues, ObjectError> {
         let (tree, path) = (self.tree(lines, layer), self.path(object));
-        let empty = Arc::new(Branch::default());
-        let branch = tree.branch(&path).unwrap_or(&empty);
-        let values = self.registry.values(&path, branch)?;
+        let branch = tree.find_branch(&path.0).unwrap_or_default();
+        let values = self.registry.values(&path, &branch)?;
         let mut keys: Vec<Key> = values.iter().map(|(key, _)| key.clone()).collect();
-        let mut all_keys = self.registry.keys(&path, branch).unwrap().to_vec();
+        let mut all_keys = self.registry.keys(&path, &branch).unwrap().to_vec();
         keys.sort_unstable();
         all_keys.sort_unstable();
         assert_eq!(all_keys, keys);
@@ -71,10 +70,10 @@ impl Model {
     /// State leaves that are configuration in force.
     fn configured_state(&self, object: &str, lines: &str) -> String {
         let (tree, path) = (self.tree(lines, LayerKey::CLIENT_NATIVE), self.path(object));
-        let branch = tree.branch(&path).unwrap();
+        let branch = tree.find_branch(&path.0).unwrap();
         self.values(object, lines).unwrap();
         assert!(self.registry.has_configured_state(&path));
-        self.lines(&self.registry.configured_state(&path, branch).unwrap())
+        self.lines(&self.registry.configured_state(&path, &branch).unwrap())
     }
 
     pub(super) fn path_text(&self, path: &InstancePath) -> String {
@@ -215,8 +214,8 @@ fn a_change_touches_the_keys_before_and_after_it() {
     let model = Model::new();
     let keys = |lines: &str| {
         let (tree, path) = (model.tree(lines, LayerKey::CLIENT_NATIVE), model.path(ROUTE));
-        let empty = Arc::new(Branch::default());
-        let keys = model.registry.keys(&path, tree.branch(&path).unwrap_or(&empty)).unwrap();
+        let branch = tree.find_branch(&path.0).unwrap_or_default();
+        let keys = model.registry.keys(&path, &branch).unwrap();
         keys.iter().map(|key| descriptors::registry().key_text(key)).collect::<Vec<_>>().join(" ")
     };
     let hop = |index: &str, leaf: &str| format!("{ROUTE}/next-hop[index={index}]/{leaf}\n");

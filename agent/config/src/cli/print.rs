@@ -8,20 +8,20 @@ use super::lines::write_word;
 use super::{Statement, StatementAction};
 use crate::instance::{InstancePath, Keys, Step};
 use crate::schema::{Node, NodeId, NodeKind, Schema};
-use crate::tree::{Branch, Child, StoredMeta, Tree};
+use crate::tree::{Branch, Child, LeafMeta, ListEntry as _, Tree};
 use crate::value::{Value, bare_identity};
 
 /// Blanks for each level.
 const INDENT: &str = "  ";
 
 /// Prints a whole tree; parsing the text gives the statements that create it.
-pub fn print<M: StoredMeta>(schema: &Schema, tree: &Tree<M>) -> String {
+pub fn print<M: LeafMeta>(schema: &Schema, tree: &Tree<M>) -> String {
     text(schema, tree, false, &|_, _| None)
 }
 
 /// Prints a tree for reading: every entry opens a block, and each line ends with the comment that `note` returns
 /// for it. The line of an entry has the comment of its first key.
-pub fn print_with_notes<M: StoredMeta>(
+pub fn print_with_notes<M: LeafMeta>(
     schema: &Schema,
     tree: &Tree<M>,
     note: &dyn Fn(&InstancePath, &M) -> Option<String>,
@@ -29,7 +29,7 @@ pub fn print_with_notes<M: StoredMeta>(
     text(schema, tree, true, note)
 }
 
-fn text<M: StoredMeta>(
+fn text<M: LeafMeta>(
     schema: &Schema,
     tree: &Tree<M>,
     every: bool,
@@ -69,7 +69,7 @@ impl From<Statement> for PrintedLine {
 }
 
 /// Turns a tree into statements.
-struct TreeLines<'a, M: StoredMeta> {
+struct TreeLines<'a, M: LeafMeta> {
     schema: &'a Schema,
     /// Every entry gets a line, not only those that were created as such.
     every: bool,
@@ -77,7 +77,7 @@ struct TreeLines<'a, M: StoredMeta> {
     lines: &'a mut Vec<PrintedLine>,
 }
 
-impl<M: StoredMeta> TreeLines<'_, M> {
+impl<M: LeafMeta> TreeLines<'_, M> {
     fn add_statement(&mut self, path: &InstancePath, act: StatementAction, note: Option<String>) {
         self.lines.push(PrintedLine { path: path.clone(), act, note });
     }
@@ -105,7 +105,7 @@ impl<M: StoredMeta> TreeLines<'_, M> {
                     for (keys, entry) in list.iter() {
                         path.0.pop();
                         path.0.push(Step::entry(*id, keys.clone()));
-                        self.entry(path, entry);
+                        self.entry(path, &entry.branch());
                     }
                 }
             }

@@ -409,7 +409,7 @@ fn without_role(before: &Configuration, after: &Configuration) -> Vec<InstancePa
             .any(|leaf| old.secrets.get(user, leaf) != new.secrets.get(user, leaf));
         let differs = old.tree(client).branch(&entry) != new.tree(client).branch(&entry);
         let native = native_user(models, user)?.join(role.clone());
-        let lacks = after.effective().leaf(&native).is_none();
+        let lacks = !after.effective().contains(&native);
         (lacks && (has_new || differs)).then_some(entry)
     });
     let config = |entry: InstancePath| entry.join(Step::node(place.config));

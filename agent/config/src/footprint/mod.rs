@@ -61,7 +61,7 @@ use crate::resolve::PathPattern;
 use crate::schema::Origin;
 use crate::secret_nodes::native_user;
 use crate::secrets::Secrets;
-use crate::tree::{Branch, StoredMeta, Tree};
+use crate::tree::{Branch, LeafMeta, Tree};
 use crate::union::leased_links;
 use crate::user_keys::are_service_users_same;
 
@@ -237,7 +237,7 @@ impl Footprint {
     }
 
     /// Adds what differs between two native trees.
-    fn add_native<M: StoredMeta>(&mut self, models: &Models, old: &Tree<M>, new: &Tree<M>) {
+    fn add_native<M: LeafMeta>(&mut self, models: &Models, old: &Tree<M>, new: &Tree<M>) {
         if !Arc::ptr_eq(old.root(), new.root()) {
             let mut walk = Walk::new(models, Origin::Native, false, self);
             walk.differences(Some(old.root()), Some(new.root()));

@@ -7,7 +7,7 @@ use crate::map::AnchorId;
 use crate::models::Models;
 use crate::resolve::PathPattern;
 use crate::schema::{NodeId, Origin};
-use crate::tree::{Branch, Child, List, OptionalBranch, StoredMeta, beside};
+use crate::tree::{Branch, Child, LeafMeta, List, ListEntry as _, OptionalBranch, beside};
 
 /// A place in a tree of one model.
 pub(super) struct Walk<'a> {
@@ -44,7 +44,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds what differs between two branches at this place; true when something is gone that was in `old`.
-    pub(super) fn differences<M: StoredMeta>(
+    pub(super) fn differences<M: LeafMeta>(
         &mut self,
         old: OptionalBranch<'_, M>,
         new: OptionalBranch<'_, M>,
@@ -82,7 +82,7 @@ impl<'a> Walk<'a> {
         lost
     }
 
-    fn list_differences<M: StoredMeta>(
+    fn list_differences<M: LeafMeta>(
         &mut self,
         node: NodeId,
         old: &List<M>,
@@ -97,11 +97,15 @@ impl<'a> Walk<'a> {
                 self.add(None, Access::Write);
             }
             // What is in an entry is covered by it, but leaves outside of native entries are on their own.
-            let lost_inside = (!whole || self.entry.is_empty()) && self.differences(it.old, it.new);
-            if let Some(entry) = it.new.filter(|_| lost_inside && self.layer) {
-                self.read_support(entry);
+            if !whole || self.entry.is_empty() {
+                let [old, new] = [it.old, it.new].map(|entry| entry.map(M::Entry::branch));
+                let lost_inside = self.differences(old.as_deref(), new.as_deref());
+                if let Some(entry) = new.filter(|_| lost_inside && self.layer) {
+                    self.read_support(&entry);
+                }
+                lost |= lost_inside;
             }
-            lost |= lost_inside || it.new.is_none();
+            lost |= it.new.is_none();
             self.leave(outer);
         }
         lost
@@ -109,7 +113,7 @@ impl<'a> Walk<'a> {
 
     /// Reads one thing that keeps the entry at this place in its layer, and keeps it from being a shell, now that
     /// something in it is gone. A change that takes this thing away as well reads or writes it too.
-    fn read_support<M: StoredMeta>(&mut self, entry: &Branch<M>) {
+    fn read_support<M: LeafMeta>(&mut self, entry: &Branch<M>) {
         if self.has_own_content(entry) || self.origin == Origin::Native && entry.given {
             return;
         }
@@ -120,7 +124,7 @@ impl<'a> Walk<'a> {
     }
 
     /// True when a branch has a leaf that is no key, outside of native entries below this one.
-    fn has_own_content<M: StoredMeta>(&mut self, branch: &Branch<M>) -> bool {
+    fn has_own_content<M: LeafMeta>(&mut self, branch: &Branch<M>) -> bool {
         branch.children().iter().any(|(node, child)| match child {
             Child::Leaf(_) => !self.is_key(*node),
             Child::Container(branch) => {
@@ -133,7 +137,7 @@ impl<'a> Walk<'a> {
                 self.anchor_of(*node).is_none()
                     && list.iter().any(|(keys, entry)| {
                         let outer = self.enter(None, *node, keys);
-                        let has = self.has_own_content(entry);
+                        let has = self.has_own_content(&entry.branch());
                         self.leave(outer);
                         has
                     })
@@ -142,7 +146,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The first native entry below this place that has content of its own.
-    fn content_below<M: StoredMeta>(&mut self, branch: &Branch<M>) -> Option<Vec<Step>> {
+    fn content_below<M: LeafMeta>(&mut self, branch: &Branch<M>) -> Option<Vec<Step>> {
         branch.children().iter().find_map(|(node, child)| match child {
             Child::Leaf(_) => None,
             Child::Container(branch) => {
@@ -155,11 +159,12 @@ impl<'a> Walk<'a> {
                 let anchor = self.anchor_of(*node);
                 list.iter().find_map(|(keys, entry)| {
                     let outer = self.enter(anchor, *node, keys);
+                    let entry = entry.branch();
                     let stays = self.origin == Origin::Native && entry.given;
-                    let found = if stays || self.has_own_content(entry) {
+                    let found = if stays || self.has_own_content(&entry) {
                         Some(self.entry.clone())
                     } else {
-                        self.content_below(entry)
+                        self.content_below(&entry)
                     };
                     self.leave(outer);
                     found
@@ -169,14 +174,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the entries and leaves that the payload of an update for `path` names.
-    pub(super) fn payload<M: StoredMeta>(mut self, path: &InstancePath, branch: &Branch<M>) {
+    pub(super) fn payload<M: LeafMeta>(mut self, path: &InstancePath, branch: &Branch<M>) {
         self.descend(&path.0);
         if !self.named(branch) {
             self.add(None, Access::Read);
         }
     }
 
-    fn named<M: StoredMeta>(&mut self, branch: &Branch<M>) -> bool {
+    fn named<M: LeafMeta>(&mut self, branch: &Branch<M>) -> bool {
         if !self.entry.is_empty() && self.has_own_content(branch) {
             self.add(None, Access::Read);
             return true;
@@ -198,7 +203,7 @@ impl<'a> Walk<'a> {
                     let anchor = self.anchor_of(*node);
                     for (keys, entry) in list.iter() {
                         let outer = self.enter(anchor, *node, keys);
-                        if !self.named(entry) {
+                        if !self.named(&entry.branch()) {
                             self.add(None, Access::Read);
                         }
                         self.leave(outer);
@@ -350,6 +355,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn is_same<M: StoredMeta>(old: OptionalBranch<'_, M>, new: OptionalBranch<'_, M>) -> bool {
+fn is_same<M: LeafMeta>(old: OptionalBranch<'_, M>, new: OptionalBranch<'_, M>) -> bool {
     matches!((old, new), (Some(old), Some(new)) if std::sync::Arc::ptr_eq(old, new))
 }

@@ -18,7 +18,7 @@ impl Ground {
     /// False for a type of services that is switched off.
     pub fn is_switched_on(&self, models: &Models, service: &str) -> bool {
         let switch = path_of(models, service);
-        let switch = switch.as_ref().and_then(|path| self.effective().leaf(path));
+        let switch = switch.as_ref().and_then(|path| self.effective().find_leaf(path));
         switch.is_none_or(|leaf| leaf.value != Value::Bool(false))
     }
 }

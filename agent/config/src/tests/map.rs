@@ -216,7 +216,7 @@ proptest! {
             &models().openconfig, above, Leaf::new(converted.clone(), LeafMark::Explicit),
         );
         let configuration = Configuration::new(models().clone(), layers);
-        let leaf = configuration.effective().leaf(&at).cloned();
+        let leaf = configuration.effective().find_leaf(&at);
         prop_assert_eq!(leaf.map(|leaf| leaf.value), Some(value));
     }
 }

@@ -29,7 +29,7 @@ fn a_configuration_takes_later_models() {
     }
     let system = |it: &Configuration| {
         let path = models().native.resolve_write(&"/system".parse().unwrap()).unwrap();
-        it.effective().branch(&path).unwrap().clone()
+        it.effective().find_branch(&path.0).unwrap()
     };
     assert!(Arc::ptr_eq(&system(&start), &system(&later)), "what is equal is the same memory");
     let edited = later.edit(&edit("update native:/things/thing[name=a]/note \"n\"")).unwrap();

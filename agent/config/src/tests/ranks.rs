@@ -123,7 +123,7 @@ fn naive(stack: &LayerContents, off: bool) -> Option<bool> {
 
 fn effective(configuration: &Configuration) -> Option<bool> {
     let path = models().native.resolve_write(&format!("{ETH0}/enabled").parse().unwrap()).unwrap();
-    match configuration.effective().leaf(&path)?.value {
+    match configuration.effective().find_leaf(&path)?.value {
         Value::Bool(value) => Some(value),
         _ => None,
     }

@@ -48,7 +48,7 @@ fn marked(branch: &Branch<LeafMark>, mark: LeafMark) -> Branch<LeafMark> {
 
 pub(super) fn owners(configuration: &Configuration, path: &str) -> Vec<&'static str> {
     let at = models().native.resolve_write(&path.parse().unwrap()).unwrap();
-    let leaf = configuration.effective().leaf(&at).unwrap();
+    let leaf = configuration.effective().find_leaf(&at).unwrap();
     leaf.meta.owners.iter().map(LayerKey::name).collect()
 }
 

@@ -179,7 +179,7 @@ impl<C: Datastore> Operations<C> {
     pub async fn undeploy(&self, caller: &Caller, tag: &str) -> Result<Progress, OperationError> {
         let (configuration, tag) = (self.0.configuration(), read_tag(tag)?);
         let path = instance_path(&configuration, &tag)?;
-        if configuration.ground().effective().branch(&path).is_none() {
+        if !configuration.ground().effective().contains(&path) {
             return Err(missing(&tag));
         }
         let mut path = tag.path();

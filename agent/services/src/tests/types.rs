@@ -115,7 +115,7 @@ pub(super) fn made(configuration: &Configuration) -> String {
 /// The effective value of a native leaf, as text.
 fn effective(configuration: &Configuration, leaf: &str) -> Option<String> {
     let path = configuration.models().native.resolve_write(&leaf.parse().unwrap()).unwrap();
-    configuration.effective().leaf(&path).map(|leaf| leaf.value.to_string())
+    configuration.effective().find_leaf(&path).map(|leaf| leaf.value.to_string())
 }
 
 // proves sv.A32, sv.A34

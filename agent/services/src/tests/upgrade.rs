@@ -168,7 +168,7 @@ fn all_instances_are_walked_with_the_new_version_in_one_change() {
     assert!((0..100).all(|at| box_.version(&tag(&format!("i{at}"))) == "2.0.0"));
     let note = "/services/access[name=i7]/note".parse().unwrap();
     let note = after.models().native.resolve_write(&note).unwrap();
-    assert_eq!(after.effective().leaf(&note).unwrap().value.to_string(), "n");
+    assert_eq!(after.effective().find_leaf(&note).unwrap().value.to_string(), "n");
     let list = |it: &Configuration| it.models().native.find("/services/access");
     assert_eq!(list(after), list(&before), "a node of the same path keeps its number");
     let rows = layer_rows_diff(after.models(), &Layers::new(), after.layers());
@@ -227,7 +227,7 @@ fn values_of_another_type_are_read_anew() {
     box_.upgraded(&Version { yang, ..second() });
     let native = &box_.configuration.models().native;
     let path = native.resolve_write(&"/services/access[name=acme]/size".parse().unwrap()).unwrap();
-    let value = &box_.configuration.effective().leaf(&path).unwrap().value;
+    let value = &box_.configuration.effective().find_leaf(&path).unwrap().value;
     assert_eq!(*value, holdfast_config::Value::Int(7));
 }
 

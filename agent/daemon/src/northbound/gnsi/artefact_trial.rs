@@ -270,5 +270,5 @@ fn bound_in(configuration: &Configuration) -> Option<SmolStr> {
 
 fn leaf_in(configuration: &Configuration, path: &[(&str, &[(&str, &str)])]) -> Option<Value> {
     let path = configuration.models().native.instance_path(path).ok()?;
-    configuration.effective().leaf(&path).map(|leaf| leaf.value.clone())
+    configuration.effective().find_leaf(&path).map(|leaf| leaf.value)
 }

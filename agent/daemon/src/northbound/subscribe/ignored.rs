@@ -75,9 +75,9 @@ impl IgnoredSubscriptions {
     /// The setting in force: from the configuration, or else from the command line.
     pub(in super::super) fn setting(&self, core: &impl Datastore) -> UnknownPaths {
         let configuration = core.configuration();
-        let leaf = configuration.effective().leaf(&self.setting);
-        let configured = leaf.and_then(|leaf| match &leaf.value {
-            Value::Enum(name) => UnknownPaths::from_str(name, false).ok(),
+        let leaf = configuration.effective().find_leaf(&self.setting);
+        let configured = leaf.and_then(|leaf| match leaf.value {
+            Value::Enum(name) => UnknownPaths::from_str(&name, false).ok(),
             _ => None,
         });
         configured.unwrap_or(self.option)

@@ -85,7 +85,7 @@ impl Rig {
         let leaf =
             configuration.models().native.resolve_write(&"/system/hostname".parse().unwrap());
         let name =
-            configuration.effective().leaf(&leaf.unwrap()).map(|leaf| leaf.value.to_string());
+            configuration.effective().find_leaf(&leaf.unwrap()).map(|leaf| leaf.value.to_string());
         let boot = configuration.layers().boot.is_some();
         let authz =
             [gnsi.authz.in_force(), gnsi.authz.last()].map(|it| it.map(|it| it.version.clone()));

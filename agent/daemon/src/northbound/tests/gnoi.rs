@@ -70,7 +70,7 @@ async fn get(client: &mut Boots) -> Option<bootz::BootConfig> {
 fn hostname(core: &FakeDatastore) -> Option<String> {
     let configuration = core.configuration();
     let path = configuration.models().native.resolve_write(&"/system/hostname".parse().unwrap());
-    configuration.effective().leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
+    configuration.effective().find_leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
 }
 
 // proves 3.7, 3.25, 3.26, 3.27, 3.30, 4.75, 4.77, 4.78, 4.82, 6.10

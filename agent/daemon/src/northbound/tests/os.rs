@@ -447,7 +447,7 @@ impl Rig {
         let configuration = self.agent.handle.configuration();
         let path =
             configuration.models().native.resolve_write(&"/system/hostname".parse().unwrap());
-        configuration.effective().leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
+        configuration.effective().find_leaf(&path.unwrap()).map(|leaf| leaf.value.to_string())
     }
 
     /// Host name and authz policy in force, which come with an activation.
