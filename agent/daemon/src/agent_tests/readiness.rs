@@ -73,7 +73,7 @@ async fn a_walk_that_the_kernel_does_not_answer_holds_up_no_other_walk() {
     }
     commit(&agent, instance("acme", "eth2")).await.unwrap();
     until(&agent, "acme", ServicePlan::is_ready).await;
-    assert!(!plan(&agent, "addressed").unwrap().is_ready() && kernel.hanging() == 1);
+    assert!(!plan(&agent, "addressed").unwrap().is_ready() && kernel.hanging() > 0);
     kernel.resume();
     until(&agent, "addressed", ServicePlan::is_ready).await;
     agent.stop().await;
