@@ -15,7 +15,8 @@
 //! | written or read | path |
 //! |---|---|
 //! | a leaf, or the existence, of an entry differs in a layer or in the effective tree | the innermost native entry, written |
-//! | a leaf outside of entries differs | the native object that it is in, else the native leaf, written; an OpenConfig leaf without one is in a set of its own |
+//! | a leaf outside of entries differs | the native object that it is in, without the entries in that, else the native leaf, written; an OpenConfig leaf without one is in a set of its own |
+//! | a leaf outside of entries differs in a layer | all leaves there, written: they have one row |
 //! | a delete, replace or union_replace names a node | the node, read; within OpenConfig entries the entry; for a wildcard its list |
 //! | an update names leaves | the innermost entries that they are in, or the leaves, read, though nothing differs |
 //! | an entry of a layer loses something and rests on entries below it (it is neither given nor has leaves) | one of these, read: with the last one it would go, or become a shell |
@@ -96,6 +97,8 @@ pub(crate) enum Part {
     Boot,
     /// Owners that are switched off.
     Switches,
+    /// Leaves of a layer outside of entries, which have one row.
+    OwnLeaves(LayerKey),
 }
 
 /// Things that a change adds, and the number that there was room for.
@@ -190,7 +193,7 @@ impl Footprint {
         for layer in LayerKey::ALL {
             let (old, new) = (old.tree(layer).root(), new.tree(layer).root());
             if !Arc::ptr_eq(old, new) {
-                let mut walk = Walk::new(models, layer.origin, true, &mut footprint);
+                let mut walk = Walk::of_layer(models, layer, &mut footprint);
                 walk.differences(Some(old), Some(new));
             }
         }
@@ -239,7 +242,7 @@ impl Footprint {
     /// Adds what differs between two native trees.
     fn add_native<M: LeafMeta>(&mut self, models: &Models, old: &Tree<M>, new: &Tree<M>) {
         if !Arc::ptr_eq(old.root(), new.root()) {
-            let mut walk = Walk::new(models, Origin::Native, false, self);
+            let mut walk = Walk::new(models, Origin::Native, self);
             walk.differences(Some(old.root()), Some(new.root()));
         }
     }
@@ -273,7 +276,7 @@ impl Footprint {
         }
         let nothing = Tree::new();
         for layer in service.layers().iter() {
-            let mut walk = Walk::new(models, layer.origin, false, self);
+            let mut walk = Walk::new(models, layer.origin, self);
             walk.differences(Some(nothing.root()), Some(layers.tree(layer).root()));
         }
     }
@@ -284,16 +287,16 @@ impl Footprint {
         for named in &scope.named {
             match named {
                 NamedNodes::Subtree(origin, pattern) => {
-                    let outermost = Walk::new(models, *origin, true, self).subtree(pattern);
+                    let outermost = Walk::new(models, *origin, self).subtree(pattern);
                     if let Some(entry) = outermost.filter(|it| base.factory().get(it).is_some()) {
                         self.native.add(&entry.0, Access::Read);
                     }
                 }
                 NamedNodes::Leaf(origin, path) => {
-                    Walk::new(models, *origin, true, self).leaf(path);
+                    Walk::new(models, *origin, self).leaf(path);
                 }
                 NamedNodes::Payload(origin, path, payload) => {
-                    Walk::new(models, *origin, true, self).payload(path, payload);
+                    Walk::new(models, *origin, self).payload(path, payload);
                 }
             }
         }

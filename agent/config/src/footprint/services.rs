@@ -32,7 +32,7 @@ impl Footprint {
                     Read::Service(tag) => self.plans.add(tag.clone(), Access::Read),
                     Read::Leaves(LeafRead { plane: Plane::Ground, origin, patterns }) => {
                         for pattern in patterns {
-                            Walk::new(models, *origin, false, self).subtree(pattern);
+                            Walk::new(models, *origin, self).subtree(pattern);
                         }
                     }
                     Read::Leaves(LeafRead { plane: Plane::State, .. }) => {}
@@ -54,7 +54,7 @@ impl Footprint {
             for origin in [Origin::Native, Origin::OpenConfig] {
                 let (old, new) = (old.tree(origin).root(), new.tree(origin).root());
                 if !Arc::ptr_eq(old, new) {
-                    let mut walk = Walk::new(models, origin, false, self);
+                    let mut walk = Walk::new(models, origin, self);
                     walk.differences(Some(old), Some(new));
                 }
             }

@@ -1,8 +1,9 @@
 //! Walks over trees of either model, along with the native entries that their entries stand for.
 
-use super::Footprint;
 use super::paths::Access;
+use super::{Footprint, Part};
 use crate::instance::{InstancePath, Keys, Step};
+use crate::layer::{LayerKey, Owner};
 use crate::map::AnchorId;
 use crate::models::Models;
 use crate::resolve::PathPattern;
@@ -13,8 +14,8 @@ use crate::tree::{Branch, Child, LeafMeta, List, ListEntry as _, OptionalBranch,
 pub(super) struct Walk<'a> {
     models: &'a Models,
     origin: Origin,
-    /// True for the tree of a layer, whose entries can rest on what is below them.
-    layer: bool,
+    /// The layer whose tree it is: its entries can rest on what is below them, and it has rows in the database.
+    layer: Option<LayerKey>,
     footprint: &'a mut Footprint,
     anchor: AnchorId,
     /// The innermost native entry that this place is in, or that its OpenConfig entry stands for. Empty outside of
@@ -33,14 +34,18 @@ struct Outer {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(
+    pub(super) fn new(models: &'a Models, origin: Origin, footprint: &'a mut Footprint) -> Self {
+        let (entry, inside) = (Vec::new(), Vec::new());
+        Self { models, origin, layer: None, footprint, anchor: 0, entry, inside }
+    }
+
+    /// Walk over the tree of a layer.
+    pub(super) fn of_layer(
         models: &'a Models,
-        origin: Origin,
-        layer: bool,
+        layer: LayerKey,
         footprint: &'a mut Footprint,
     ) -> Self {
-        let (entry, inside) = (Vec::new(), Vec::new());
-        Self { models, origin, layer, footprint, anchor: 0, entry, inside }
+        Self { layer: Some(layer), ..Self::new(models, layer.origin, footprint) }
     }
 
     /// Adds what differs between two branches at this place; true when something is gone that was in `old`.
@@ -100,7 +105,7 @@ impl<'a> Walk<'a> {
             if !whole || self.entry.is_empty() {
                 let [old, new] = [it.old, it.new].map(|entry| entry.map(M::Entry::branch));
                 let lost_inside = self.differences(old.as_deref(), new.as_deref());
-                if let Some(entry) = new.filter(|_| lost_inside && self.layer) {
+                if let Some(entry) = new.filter(|_| lost_inside && self.layer.is_some()) {
                     self.read_support(&entry);
                 }
                 lost |= lost_inside;
@@ -273,12 +278,16 @@ impl<'a> Walk<'a> {
     }
 
     /// Adds the native entry of this place; outside of entries the leaf or the place itself, or if it is written the
-    /// object that it is in.
+    /// object that it is in, with the row of its layer.
     fn add(&mut self, leaf: Option<NodeId>, access: Access) {
-        let Footprint { native, unmapped, .. } = &mut *self.footprint;
+        let Footprint { native, unmapped, parts, .. } = &mut *self.footprint;
         if !self.entry.is_empty() {
             return native.add(&self.entry, access);
         }
+        let is_written = access == Access::Write;
+        // The rows of services' layers are those of their claims, which footprints tell apart by instance.
+        let layer = self.layer.filter(|layer| is_written && layer.owner != Owner::Service);
+        layer.iter().for_each(|layer| parts.add(Part::OwnLeaves(*layer), access));
         let leaf = leaf.map(Step::node);
         let path = InstancePath(self.inside.iter().cloned().chain(leaf).collect());
         let path = match self.origin {
@@ -288,9 +297,12 @@ impl<'a> Walk<'a> {
                 None => return unmapped.add(&path.0, access),
             },
         };
-        // A plan compares objects as wholes.
-        let object = self.models.native.innermost_object(&path.0);
-        native.add(object.filter(|_| access == Access::Write).unwrap_or(&path.0), access);
+        let schema = &self.models.native;
+        match schema.innermost_object(&path.0).filter(|object| is_written && *object != path.0) {
+            // A plan compares objects as wholes. Entries in it are objects of their own.
+            Some(object) => schema.own_nodes(object).for_each(|node| native.add(&node, access)),
+            None => native.add(&path.0, access),
+        }
     }
 
     /// The anchor of a list at this place, in case its entries have native counterparts.

@@ -284,6 +284,20 @@ impl Schema {
         Some(&path[..=at])
     }
 
+    /// Paths of the configuration that an object has for itself: its leaves and containers, without other objects.
+    pub fn own_nodes<'p>(
+        &'p self,
+        object: &'p [Step],
+    ) -> impl Iterator<Item = Vec<Step>> + use<'p> {
+        let children = object.last().map(|step| &self.node(step.node).children);
+        let children = children.into_iter().flatten().copied();
+        let own = children.filter(|&child| {
+            let node = self.node(child);
+            node.config && node.object.is_none()
+        });
+        own.map(|child| object.iter().cloned().chain([Step::node(child)]).collect())
+    }
+
     /// True for a leaf that is a key of its list.
     pub fn is_list_key(&self, leaf: NodeId) -> bool {
         self.node(leaf).parent.is_some_and(|parent| self.keys(parent).contains(&leaf))

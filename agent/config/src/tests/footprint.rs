@@ -108,6 +108,13 @@ fn object_changes(
     changes.map(|it| (it.path, [leaves(it.old), leaves(it.new)])).collect()
 }
 
+/// Rows of the database that differ.
+fn rows(old: &Configuration, new: &Configuration) -> Vec<RowChange> {
+    let mut rows = layer_rows_diff(models(), old.layers(), new.layers());
+    rows.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+    rows
+}
+
 /// Commits examined requests one after the other, each rebased, and compares each step with an examination of its own.
 fn check_rebased(base: &Configuration, requests: &[&Examined]) {
     let mut current = base.clone();
@@ -126,6 +133,7 @@ fn check_rebased(base: &Configuration, requests: &[&Examined]) {
             object_changes(&current, &rebased),
             "another plan: {why}"
         );
+        assert_eq!(rows(base, &it.candidate), rows(&current, &rebased), "other rows: {why}");
         current = rebased;
     }
 }
@@ -315,6 +323,17 @@ fn footprints_meet_or_are_disjoint() {
     check(union, &delete(&twelve), true);
     let hostname = "update /system/config/hostname \"x\"";
     check(hostname, "update native:/system/motd-banner \"x\"", false);
+    // Entries in an object are objects of their own. What is outside of entries has one row, whatever object it is in.
+    let user = "update native:/system/user[username=u]/role \"admin\"";
+    let policy = "update native:/reconciliation/drift-policy[object=link]/action \"report\"";
+    let interval = "update native:/reconciliation/resync-interval 60";
+    check(hostname, user, true);
+    check(hostname, policy, true);
+    check(interval, policy, true);
+    check(interval, "update native:/system/motd-banner \"x\"", false);
+    check(hostname, interval, true); // in layers of different models
+    check("replace /system {}", user, false);
+    check("delete native:/system/motd-banner", user, true);
     let scope = EditScope::default();
     let (lease, candidate) = (
         LeasedPort {

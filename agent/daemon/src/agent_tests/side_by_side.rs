@@ -145,6 +145,40 @@ async fn a_change_that_hangs_holds_up_only_changes_of_the_same_object() {
     agent.stop().await;
 }
 
+/// Leaves outside of lists have one row in the database, which two commits cannot prepare at once.
+#[tokio::test]
+async fn entries_go_on_beside_a_change_of_the_host_name_and_leaves_outside_of_lists_follow_it() {
+    let (kernel, folder) = (SimulatedKernel::new(&["eth0"]), tempfile::tempdir().unwrap());
+    let (agent, hung) = hung(&kernel, folder.path()).await;
+    let interval = native("/reconciliation/resync-interval", "60");
+    let interval = begin(&agent.handle, interval, CommitOptions::default());
+    for edit in [
+        native("/system/user[username=u]/role", "\"admin\""),
+        native("/reconciliation/drift-policy[object=link]/action", "\"report\""),
+    ] {
+        agent.handle.commit(&caller(), edit, CommitOptions::default()).await.unwrap();
+    }
+    turns().await;
+    assert!(!hung.is_finished() && !interval.is_finished());
+    kernel.resume();
+    let [hung, interval] = [hung.await.unwrap().unwrap(), interval.await.unwrap().unwrap()];
+    assert!(hung.revision < interval.revision);
+    agent.stop().await;
+
+    let agent = Agent::start(&kernel, folder.path()).await;
+    let revision = agent.handle.revision();
+    for leaf in [
+        "/system/hostname",
+        "/system/user[username=u]/role",
+        "/reconciliation/resync-interval",
+        "/reconciliation/drift-policy[object=link]/action",
+    ] {
+        let path = revision.models.native.resolve_write(&leaf.parse().unwrap()).unwrap();
+        assert!(revision.native.contains(&path), "{leaf}");
+    }
+    agent.stop().await;
+}
+
 #[tokio::test]
 async fn lines_on_other_objects_go_on_beside_a_change_that_hangs() {
     let (kernel, folder) = (SimulatedKernel::new(&["eth0", "eth1"]), tempfile::tempdir().unwrap());

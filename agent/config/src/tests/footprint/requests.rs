@@ -68,6 +68,12 @@ fn other_request() -> impl Strategy<Value = String> {
         2 => (0..3u32).prop_map(|n| format!("update /system/config/hostname \"h{n}\"")),
         2 => (0..3u32).prop_map(|n| format!("update native:/system/motd-banner \"m{n}\"")),
         1 => Just("delete native:/system/hostname".to_owned()),
+        2 => (10..13u32).prop_map(|n| format!("update native:/reconciliation/resync-interval {n}")),
+        1 => Just("delete native:/reconciliation/resync-interval".to_owned()),
+        1 => prop::sample::select(vec!["report", "repair"]).prop_map(|action| format!(
+            "update native:/reconciliation/drift-policy[object=link]/action \"{action}\""
+        )),
+        1 => Just("delete native:/reconciliation".to_owned()),
         1 => (0..3u32).prop_map(|n| format!(
             "update / {{\"system\":{{\"config\":{{\"login-banner\":\"l{n}\"}}}}}}"
         )),
@@ -77,7 +83,7 @@ fn other_request() -> impl Strategy<Value = String> {
         1 => prop::sample::select(vec!["u", "v"]).prop_map(|name| format!(
             "delete /system/aaa/authentication/users/user[username={name}]"
         )),
-        1 => some_union(),
+        2 => some_union(),
     ]
 }
 
