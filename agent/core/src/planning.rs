@@ -168,6 +168,7 @@ impl CandidatePlanner {
                 })?;
             }
         };
+        let changes = Arc::new(changes);
         let change = Box::new(PlannedChange { configuration, changes, credentials, unready });
         let mut keys: Vec<Key> = plan.keys().cloned().collect();
         sort_keys(&mut keys);

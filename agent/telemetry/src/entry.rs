@@ -15,7 +15,7 @@
 
 use std::any::Any;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use holdfast_config::schema::Origin;
 use holdfast_config::tree::{Branch, Child, EntryBranch, LeafMeta, List, ListEntry};
@@ -35,10 +35,38 @@ pub enum ViewEntry {
 pub struct DerivedEntry {
     origin: Origin,
     /// Version with which the entry appeared: that of its keys, and of its configuration if there is any.
-    born: LeafVersion,
+    born: EntryVersion,
     /// The entry of the configuration in this model.
     config: Option<Arc<Branch<LeafMark>>>,
     state: Option<Arc<dyn EntryState>>,
+}
+
+/// Version of the derived entries that one draft adds, which they share. Entries that are laid out ahead get it when their
+/// draft is begun, before anybody reads them.
+#[derive(Clone, Debug, Default)]
+pub struct EntryVersion(Arc<OnceLock<LeafVersion>>);
+
+impl EntryVersion {
+    /// Gives the version. The first one counts.
+    pub fn give(&self, version: LeafVersion) {
+        let _given_before = self.0.set(version);
+    }
+
+    pub fn leaf_version(&self) -> LeafVersion {
+        self.0.get().copied().unwrap_or_default()
+    }
+}
+
+impl From<LeafVersion> for EntryVersion {
+    fn from(version: LeafVersion) -> Self {
+        Self(Arc::new(OnceLock::from(version)))
+    }
+}
+
+impl PartialEq for EntryVersion {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.leaf_version() == other.leaf_version()
+    }
 }
 
 /// State of one list entry, from which its leaves are made.
@@ -123,20 +151,13 @@ impl ViewEntry {
 }
 
 impl DerivedEntry {
-    pub(crate) fn configured(
+    pub(crate) fn new(
         origin: Origin,
-        config: &Arc<Branch<LeafMark>>,
-        version: LeafVersion,
+        config: Option<Arc<Branch<LeafMark>>>,
+        state: Option<Arc<dyn EntryState>>,
+        version: &EntryVersion,
     ) -> Self {
-        Self { origin, born: version, config: Some(Arc::clone(config)), state: None }
-    }
-
-    pub(crate) fn of_state(
-        origin: Origin,
-        state: Arc<dyn EntryState>,
-        version: LeafVersion,
-    ) -> Self {
-        Self { origin, born: version, config: None, state: Some(state) }
+        Self { origin, born: version.clone(), config, state }
     }
 
     /// Removes configuration or state. False when nothing is left.
@@ -162,13 +183,13 @@ impl DerivedEntry {
     }
 
     fn branch(&self) -> Branch<LeafVersion> {
-        let mut branch = Branch::default();
+        let (mut branch, born) = (Branch::default(), self.born.leaf_version());
         if let Some(config) = &self.config {
-            branch = versioned(config, self.born);
+            branch = versioned(config, born);
             branch.given = true;
         }
         if let Some(state) = &self.state {
-            state.show(self.origin, self.born, &mut branch);
+            state.show(self.origin, born, &mut branch);
         }
         branch
     }

@@ -16,8 +16,9 @@ mod visibility;
 
 pub use commits::{Boundary, BoundaryReceiver, BoundarySender};
 pub use cursor::{Compare, Cursor, TreeUpdate, Walk, WalkProgress};
-pub use entry::{DerivedLists, EntryState, ViewEntry};
+pub use entry::{DerivedLists, EntryState, EntryVersion, ViewEntry};
 pub use revision::{
-    ConfigOrState, Draft, DraftTree, LeafVersion, Mutation, Revision, RevisionChange, TreeWriter,
+    ConfigOrState, Draft, DraftTree, LeafVersion, ListStates, Mutation, PreparedTree, Revision,
+    RevisionChange, TreeWriter,
 };
 pub use selection::{ChangeDetection, Filter, LeafSetCache, ReadType, Selection};

@@ -1,16 +1,20 @@
 //! One immutable snapshot of configuration and state, published after a commit or an event.
 
+mod merge;
+mod prepared;
 mod removal;
 
 use std::sync::Arc;
 
 use holdfast_config::schema::{Origin, Schema};
-use holdfast_config::tree::{self, Branch, Child, Leaf, List, NodeRef, Tree};
+use holdfast_config::tree::{Branch, Leaf, Tree};
 use holdfast_config::{InstancePath, Keys, LeafMark, Models, NodeId, Step, Value};
 use smol_str::SmolStr;
 
+use self::merge::Merge;
+pub use self::prepared::{ListStates, PreparedTree};
 use self::removal::remove_plane_nodes;
-use super::entry::{DerivedEntry, DerivedLists, EntryState, ViewEntry};
+use super::entry::{DerivedEntry, DerivedLists, EntryState, EntryVersion, ViewEntry};
 
 /// Time and count of a leaf's changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,6 +104,8 @@ pub struct DraftTree<'s> {
     models: Arc<Models>,
     derived: Arc<DerivedLists>,
     stamp: LeafVersion,
+    /// The same, as derived entries share it.
+    entry_version: EntryVersion,
 }
 
 impl Revision {
@@ -131,6 +137,7 @@ impl Revision {
     pub fn resume(&self, next: Revision) -> Draft<'_> {
         let Self { models, derived, number, time_ns, annotation, .. } = next;
         let stamp = LeafVersion { time_ns, changes: 1, incarnation: incarnation_of(number) };
+        let entry_version = EntryVersion::from(stamp);
         let tree = |origin, tree| DraftTree {
             origin,
             tree,
@@ -139,6 +146,7 @@ impl Revision {
             models: Arc::clone(&models),
             derived: Arc::clone(&derived),
             stamp,
+            entry_version: entry_version.clone(),
         };
         Draft {
             number,
@@ -159,7 +167,7 @@ impl<'s> Draft<'s> {
 
     /// Applies the differences between two configuration trees; their metadata is ignored.
     pub fn apply_diff(&mut self, origin: Origin, old: &Tree<LeafMark>, new: &Tree<LeafMark>) {
-        self.tree_mut(origin).follow(old, new);
+        self.tree_mut(origin).follow([old, new], None);
     }
 
     /// Notes that nodes were removed in what was built so far: a leaf that is set may have existed before.
@@ -283,51 +291,58 @@ impl DraftTree<'_> {
         above.list(last.node)?.get(last.keys.as_ref()?)?.state().cloned()
     }
 
-    /// Applies the differences between two configuration trees; their metadata is ignored.
-    pub fn follow(&mut self, old: &Tree<LeafMark>, new: &Tree<LeafMark>) {
-        let (tree, schema, stamp) = (&mut self.tree, self.models.schema(self.origin), self.stamp);
-        let merge = Merge { origin: self.origin, derived: &self.derived, stamp };
-        let mut added = AddedEntries::default();
-        Tree::diff(old, new, &mut |path, difference| {
-            if let tree::Change::Added(NodeRef::Branch(branch)) = &difference
-                && let Some((Step { node, keys: Some(keys) }, above)) = path.0.split_last()
-            {
-                if !added.is_beside(above, *node) {
-                    added.merge_into(tree, schema, merge);
-                    added = AddedEntries::of(above, *node);
-                }
-                return added.entries.push((keys.clone(), Arc::clone(branch)));
+    /// Applies the differences between two configuration trees; their metadata is ignored. `prepared` has the entries
+    /// that these add to some lists. False if it does not fit, since something else was changed there meanwhile; then it is
+    /// of no use.
+    pub fn follow(
+        &mut self,
+        [old, new]: [&Tree<LeafMark>; 2],
+        prepared: Option<&PreparedTree>,
+    ) -> bool {
+        let (schema, stamp) = (self.models.schema(self.origin), self.stamp);
+        let prepared = prepared.filter(|it| it.fits(&self.tree, [old, new]));
+        prepared.iter().for_each(|it| it.put_into(&mut self.tree, schema, stamp));
+        let merge = Merge {
+            origin: self.origin,
+            derived: &self.derived,
+            version: &self.entry_version,
+            prepared,
+            stamp,
+        };
+        merge.differences(&mut self.tree, schema, [old, new]);
+        prepared.is_some()
+    }
+
+    /// Gives entries of a list states from which their leaves are derived; absent ones are added. Those
+    /// are left alone, and their states returned, of which leaves may have versions of their own: an entry that is stored
+    /// as a branch, or of which something was removed that it had in the revision before.
+    pub fn derive<'e>(
+        &mut self,
+        above: &[Step],
+        list: NodeId,
+        entries: impl Iterator<Item = (Keys, &'e Arc<dyn EntryState>)>,
+    ) -> Vec<&'e Arc<dyn EntryState>> {
+        let (origin, version) = (self.origin, self.entry_version.clone());
+        let TreeWriter { branch, before, .. } = self.at(above);
+        let before = before.as_ref().and_then(|before| before.list(list));
+        let list = branch.list_mut(list);
+        let mut left = Vec::new();
+        for (keys, state) in entries {
+            if before.is_some_and(|before| before.get(&keys).is_some()) {
+                left.push(state);
+                continue;
             }
-            added.merge_into(tree, schema, merge);
-            merge.change(tree, schema, path, difference);
-        });
-        added.merge_into(tree, schema, merge);
-    }
-}
-
-/// Entries that are added to one list, which is found once for all of them.
-#[derive(Default)]
-struct AddedEntries {
-    above: Vec<Step>,
-    list: Option<NodeId>,
-    entries: Vec<(Keys, Arc<Branch<LeafMark>>)>,
-}
-
-impl AddedEntries {
-    fn of(above: &[Step], list: NodeId) -> Self {
-        Self { above: above.to_vec(), list: Some(list), entries: Vec::new() }
-    }
-
-    fn is_beside(&self, above: &[Step], list: NodeId) -> bool {
-        self.list == Some(list) && self.above == above
-    }
-
-    fn merge_into(&mut self, tree: &mut Tree<LeafVersion>, schema: &Schema, merge: Merge<'_>) {
-        let Some(node) = self.list.filter(|_| !self.entries.is_empty()) else { return };
-        let list = tree.branch_mut(schema, &self.above, &merge.stamp).list_mut(node);
-        for (keys, entry) in self.entries.drain(..) {
-            merge.entry(list, node, &keys, &entry);
+            match list.update(&keys, |entry| entry.set_state(state)) {
+                Some(true) => {}
+                Some(false) => left.push(state),
+                None => {
+                    let state = Some(Arc::clone(state));
+                    let derived = DerivedEntry::new(origin, None, state, &version);
+                    list.put(keys, ViewEntry::Derived(derived));
+                }
+            }
         }
+        left
     }
 }
 
@@ -380,35 +395,6 @@ impl<'p> TreeWriter<'p> {
         let entries = branch.descend_mut(schema, above, &stamp).list_mut(*list);
         let make = || Branch::of_keys(schema, *list, keys, &stamp);
         entries.in_entry(keys, make, |branch| act(TreeWriter { branch, before, schema, stamp }));
-    }
-
-    /// Gives entries of a list in this branch states from which their leaves are derived; absent ones are added. Those
-    /// are left alone, and their states returned, of which leaves may have versions of their own: an entry that is stored
-    /// as a branch, or of which something was removed that it had in the revision before.
-    pub fn derive<'e>(
-        &mut self,
-        list: NodeId,
-        entries: impl Iterator<Item = (Keys, &'e Arc<dyn EntryState>)>,
-    ) -> Vec<&'e Arc<dyn EntryState>> {
-        let before = self.before.as_ref().and_then(|before| before.list(list));
-        let (origin, stamp) = (self.schema.origin(), self.stamp);
-        let list = self.branch.list_mut(list);
-        let mut left = Vec::new();
-        for (keys, state) in entries {
-            if before.is_some_and(|before| before.get(&keys).is_some()) {
-                left.push(state);
-                continue;
-            }
-            match list.update(&keys, |entry| entry.set_state(state)) {
-                Some(true) => {}
-                Some(false) => left.push(state),
-                None => {
-                    let derived = DerivedEntry::of_state(origin, Arc::clone(state), stamp);
-                    list.put(keys, ViewEntry::Derived(derived));
-                }
-            }
-        }
-        left
     }
 
     /// Announces the number of leaves to be set here.
@@ -469,99 +455,5 @@ fn next_version(old: Option<&Leaf<LeafVersion>>, fresh: LeafVersion) -> LeafVers
             ..fresh
         },
         None => fresh,
-    }
-}
-
-/// Merges subtrees of configuration into subtrees that may hold state already.
-#[derive(Clone, Copy)]
-struct Merge<'d> {
-    origin: Origin,
-    derived: &'d DerivedLists,
-    stamp: LeafVersion,
-}
-
-impl Merge<'_> {
-    /// Applies one difference but for the addition of an entry.
-    fn change(
-        self,
-        tree: &mut Tree<LeafVersion>,
-        schema: &Schema,
-        path: &InstancePath,
-        difference: tree::Change<'_, LeafMark>,
-    ) {
-        match difference {
-            tree::Change::Leaf { new: leaf, .. } | tree::Change::Added(NodeRef::Leaf(leaf)) => {
-                set(tree, schema, path, leaf.value.clone(), self.stamp);
-            }
-            tree::Change::Added(NodeRef::Branch(branch)) => match path.0.split_last() {
-                None => self.branch(tree.root_mut(), branch),
-                Some((last, above)) => {
-                    self.container(tree.branch_mut(schema, above, &self.stamp), last.node, branch);
-                }
-            },
-            tree::Change::Added(NodeRef::List(_)) => {} // entries are reported one by one
-            tree::Change::Removed(_) => {
-                remove_plane_nodes(tree, schema, path, ConfigOrState::Config)
-            }
-            tree::Change::Given(true) => {
-                tree.branch_mut(schema, &path.0, &self.stamp).given = true;
-            }
-            tree::Change::Given(false) => {} // the entry still exists, and only that matters here
-        }
-    }
-
-    fn branch(self, into: &mut Branch<LeafVersion>, from: &Branch<LeafMark>) {
-        into.given |= from.given;
-        for (node, child) in from.children() {
-            match child {
-                Child::Leaf(leaf) => match into.leaf(*node) {
-                    Some(old) if old.value == leaf.value => {}
-                    old => {
-                        let stamp = next_version(old, self.stamp);
-                        into.put_leaf(*node, leaf.value.clone(), stamp);
-                    }
-                },
-                Child::Container(inner) => self.container(into, *node, inner),
-                Child::List(list) => {
-                    let target = into.list_mut(*node);
-                    for (keys, entry) in list.iter() {
-                        self.entry(target, *node, keys, entry);
-                    }
-                }
-            }
-        }
-    }
-
-    fn container(self, into: &mut Branch<LeafVersion>, node: NodeId, from: &Branch<LeafMark>) {
-        if into.container(node).is_some() {
-            return self.branch(into.container_mut(node), from);
-        }
-        let mut container = Branch::with_capacity(from.children().len());
-        self.branch(&mut container, from);
-        into.put(node, Child::Container(Arc::new(container)));
-    }
-
-    fn entry(
-        self,
-        into: &mut List<LeafVersion>,
-        node: NodeId,
-        keys: &Keys,
-        from: &Arc<Branch<LeafMark>>,
-    ) {
-        let merge = |entry: &mut Branch<LeafVersion>| {
-            entry.given = true;
-            self.branch(entry, from);
-        };
-        if into.get(keys).is_some() {
-            return merge(into.entry_mut(keys, Branch::default));
-        }
-        if self.derived.contains(self.origin, node) {
-            let derived = DerivedEntry::configured(self.origin, from, self.stamp);
-            into.put(keys.clone(), ViewEntry::Derived(derived));
-            return;
-        }
-        let mut entry = Branch::with_capacity(from.children().len());
-        merge(&mut entry);
-        into.put(keys.clone(), Arc::new(entry));
     }
 }

@@ -81,6 +81,7 @@ impl CoreTask {
             }
             Effect::Record(planned) => self.record(*planned, commit),
             Effect::Start(txn) => {
+                self.prepare_entries(commit);
                 let step = self.engine.write().start_prepared(txn, self.now());
                 self.follow(step);
             }
@@ -105,7 +106,7 @@ impl CoreTask {
                 self.commits.note_applied(commit);
             }
             Effect::Apply(change) => self.apply(*change, commit),
-            Effect::Build(applied) => self.build_revision(commit.ticket, &applied),
+            Effect::Build(applied) => self.build_revision(commit, &applied),
             Effect::Publish(applied, built) => {
                 let number = commit.number.unwrap_or_default(); // given by Finalize, which comes before
                 self.publish_commit(commit.ticket, number, applied, built);

@@ -6,11 +6,13 @@ use holdfast_config::schema::Origin;
 use holdfast_config::services::PackageChange;
 use holdfast_config::{CancelToken, Configuration, Footprint};
 use holdfast_store::{ArtefactChange, Change, Ticket, Unconfirmed};
+use tokio::task::JoinHandle;
 
 use super::{Commit, CommitKind, Reply, runs_alone};
 use crate::handler_calls::HandlerRounds;
 use crate::intent::Intent;
 use crate::options::{CommitOptions, ConfirmAction, Confirmation};
+use crate::publication::PreparedEntries;
 
 /// One commit in flight: its state machine, and what its effects need of the request.
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(crate) struct CommitInFlight {
     pub(crate) packages: Vec<PackageChange>,
     /// What handlers were asked, and have answered.
     pub(crate) rounds: HandlerRounds,
+    /// Entries that a thread lays out for the revision.
+    pub(crate) prepared: Option<JoinHandle<Box<PreparedEntries>>>,
 }
 
 /// Configuration that an examination starts from.
@@ -103,6 +107,7 @@ impl CommitInFlight {
             rows: Vec::new(),
             packages: Vec::new(),
             rounds: HandlerRounds::default(),
+            prepared: None,
         }
     }
 
@@ -130,6 +135,7 @@ impl CommitInFlight {
             rows: Vec::new(),
             packages: Vec::new(),
             rounds: HandlerRounds::default(),
+            prepared: None,
         }
     }
 

@@ -262,10 +262,17 @@ pub(super) enum Effect<P> {
 #[derive(Debug)]
 pub(super) struct PlannedChange {
     pub(super) configuration: Configuration,
-    pub(super) changes: Vec<EntryChange>,
+    pub(super) changes: Arc<Vec<EntryChange>>,
     pub(super) credentials: CredentialValues,
     /// Instances of services that may be ready once the change is carried out.
     pub(super) unready: BTreeSet<ServiceTag>,
+}
+
+impl PlannedChange {
+    /// True for a change that is answered before a revision shows it.
+    pub(super) fn is_large(&self) -> bool {
+        self.configuration.work().entries.max(self.changes.len()) > parallel::FEW
+    }
 }
 
 /// A change that is in force, and that no revision shows yet.
@@ -273,7 +280,7 @@ pub(super) struct PlannedChange {
 pub(super) struct AppliedChange {
     /// The configuration before the commit.
     pub(super) old: Configuration,
-    pub(super) changes: Vec<EntryChange>,
+    pub(super) changes: Arc<Vec<EntryChange>>,
     /// Id of the commit that must be confirmed, if this commit is the one, belongs to it or takes it back.
     pub(super) confirm_id: Option<SmolStr>,
     pub(super) stamp: CommitStamp,
@@ -326,6 +333,14 @@ impl Commit {
             State::Recording { txn, .. }
             | State::Executing { txn, .. }
             | State::Reverting { txn, .. } => Some(*txn),
+            _ => None,
+        }
+    }
+
+    /// The change that the engine carries out.
+    pub(super) fn executed_change(&self) -> Option<&PlannedChange> {
+        match &self.state {
+            State::Executing { change, .. } => Some(change),
             _ => None,
         }
     }
@@ -503,8 +518,7 @@ fn after_judgement<P>(
 
 /// Puts a final change in force.
 fn after_finalize<P>(mut change: Box<PlannedChange>) -> (State, Vec<Effect<P>>) {
-    let entries = change.configuration.work().entries.max(change.changes.len());
-    let is_large = entries > parallel::FEW;
+    let is_large = change.is_large();
     let credentials = std::mem::take(&mut change.credentials);
     let effects = vec![Effect::SetCredentials(credentials), Effect::Apply(change)];
     (State::Applying { is_large }, effects)

@@ -197,7 +197,7 @@ fn reply() -> HandlerReply {
 
 fn planned(configuration: Configuration) -> Box<PlannedChange> {
     let credentials = CredentialValues::default();
-    let (changes, unready) = (Vec::new(), BTreeSet::new());
+    let (changes, unready) = (Arc::default(), BTreeSet::new());
     Box::new(PlannedChange { configuration, changes, credentials, unready })
 }
 
@@ -215,7 +215,12 @@ fn judged() -> Box<JudgedChange> {
 
 fn applied() -> Arc<AppliedChange> {
     let stamp = CommitStamp { time_ns: 1, revision: 3 };
-    Arc::new(AppliedChange { old: configuration(), changes: Vec::new(), confirm_id: None, stamp })
+    Arc::new(AppliedChange {
+        old: configuration(),
+        changes: Arc::default(),
+        confirm_id: None,
+        stamp,
+    })
 }
 
 fn refusal() -> CommitError {

@@ -4,18 +4,20 @@
 //! one is built by a thread beside the core, which reads the engine in pieces. What has changed meanwhile is shown by the
 //! core in the end.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::thread;
+use std::{iter, thread};
 
 use holdfast_config::{Configuration, InstancePath, Value, parallel};
 use holdfast_platform::objects::state::StateEntry;
 use holdfast_scheduler::{Key, sort_keys};
-use holdfast_telemetry::{DraftTree, LeafVersion, Revision};
+use holdfast_telemetry::{DraftTree, LeafVersion, PreparedTree, Revision};
 use imbl::OrdMap;
 
-use super::derived::{AppliedState, NewEntries};
+use super::derived::{NewEntries, NewState};
+use super::prepared::PreparedEntries;
 use super::state::{
     SHOWN_AS_APPLIED, StateChange, StateSource, StateUpdate, clear, follow_configuration, in_both,
 };
@@ -26,7 +28,8 @@ use crate::shared_engine::SharedEngine;
 /// Objects that are shown at a time: what is in between stays in the processor's caches, and the engine is read for some
 /// hundred microseconds.
 const PORTION: usize = 256;
-/// Portions by which one tree may be ahead of the other.
+/// Portions by which one tree may be ahead of the other, beside those of derived entries: these are pointers that the
+/// trees have to hold anyway.
 const UPDATES_AHEAD: usize = 4;
 
 /// Builder of the revision of one commit.
@@ -39,6 +42,8 @@ pub(super) struct RevisionBuilder {
     pub(super) applied: Arc<AppliedChange>,
     /// The configuration after the commit.
     pub(super) configuration: Configuration,
+    /// Entries that were laid out while the commit was carried out.
+    pub(super) prepared: Option<Box<PreparedEntries>>,
     /// Keys that the commit has changed, ascending.
     pub(super) keys: Arc<Vec<Key>>,
     /// State that is shown of them, apart from objects that are shown as applied.
@@ -61,14 +66,16 @@ pub(crate) struct BuiltRevision {
 
 /// Changes of state that are shown together.
 enum Portion<'a> {
-    Derived(Vec<Arc<AppliedState>>),
+    Derived(Cow<'a, [NewState]>),
     Stored(StateUpdate<'a>),
 }
 
 impl Portion<'_> {
-    fn apply_to(&self, tree: &mut DraftTree<'_>) {
+    /// Shows the changes in a tree. With `has_entries`, the derived ones are there.
+    fn apply_to(&self, tree: &mut DraftTree<'_>, has_entries: bool) {
         match self {
-            Self::Derived(states) => AppliedState::show_all(tree, states),
+            Self::Derived(_) if has_entries => {}
+            Self::Derived(states) => NewState::show_all(tree, states),
             Self::Stored(update) => update.apply_to(tree),
         }
     }
@@ -94,14 +101,18 @@ impl RevisionBuilder {
             base.resume(Revision { models, number, time_ns, annotation, ..(*base).clone() });
         let version = draft.version();
         let mut shown = std::mem::take(&mut self.shown);
-        let updates = self.updates(version, &mut shown);
+        let prepared = self.prepared.take();
+        prepared.iter().for_each(|prepared| prepared.version.give(version));
+        let updates = self.updates(version, prepared.as_deref(), &mut shown);
         if self.is_large() {
             let [openconfig, native] = draft.trees_mut();
-            self.show_side_by_side(openconfig, native, updates);
+            self.show_side_by_side(openconfig, native, prepared.as_deref(), updates);
         } else {
-            in_both(&mut draft, false, |tree| self.show_configuration(tree));
+            in_both(&mut draft, false, |tree| {
+                self.show_configuration(tree, None);
+            });
             for update in updates {
-                in_both(&mut draft, false, |tree| update.apply_to(tree));
+                in_both(&mut draft, false, |tree| update.apply_to(tree, false));
             }
         }
         let left = self.left();
@@ -113,29 +124,42 @@ impl RevisionBuilder {
         &'a self,
         openconfig: &mut DraftTree<'_>,
         native: &mut DraftTree<'_>,
+        prepared: Option<&'a PreparedEntries>,
         updates: impl Iterator<Item = Portion<'a>>,
     ) {
+        let new = self.new_entries();
+        let derived = self.applied.changes.iter().filter(|change| new.contains(change)).count();
+        let ahead = UPDATES_AHEAD + derived.div_ceil(PORTION);
         thread::scope(|scope| {
-            let (update_tx, update_rx) = sync_channel::<Arc<Portion<'a>>>(UPDATES_AHEAD);
-            scope.spawn(|| {
-                self.show_configuration(openconfig);
-                update_rx.into_iter().for_each(|update| update.apply_to(openconfig));
+            let (update_tx, update_rx) = sync_channel::<Arc<Portion<'a>>>(ahead);
+            scope.spawn(move || {
+                let prepared = prepared.and_then(|it| it.openconfig.as_ref());
+                let has_entries = self.show_configuration(openconfig, prepared);
+                update_rx.into_iter().for_each(|update| update.apply_to(openconfig, has_entries));
             });
-            self.show_configuration(native);
+            let prepared = prepared.and_then(|it| it.native.as_ref());
+            let has_entries = self.show_configuration(native, prepared);
             for update in updates.map(Arc::new) {
                 // When the other thread has panicked, so does this one in the end.
                 let _panicked = update_tx.send(Arc::clone(&update));
-                update.apply_to(native);
+                update.apply_to(native, has_entries);
             }
             drop(update_tx);
         });
     }
 
-    /// Brings the configuration of a tree up to date, and takes the state away that goes with changed entries.
-    fn show_configuration(&self, tree: &mut DraftTree<'_>) {
-        follow_configuration(tree, &self.applied.old, &self.configuration);
+    /// Brings the configuration of a tree up to date, and takes the state away that goes with changed entries. True if the
+    /// prepared entries are in the tree then.
+    fn show_configuration(
+        &self,
+        tree: &mut DraftTree<'_>,
+        prepared: Option<&PreparedTree>,
+    ) -> bool {
+        let configurations = [&self.applied.old, &self.configuration];
+        let has_entries = follow_configuration(tree, configurations, prepared);
         let map = &self.configuration.models().map;
         self.cleared().for_each(|change| clear(tree, map, &self.services, &change.path));
+        has_entries
     }
 
     /// Changed entries that were there before, and whose state is their configuration in force.
@@ -149,32 +173,43 @@ impl RevisionBuilder {
     fn updates<'a>(
         &'a self,
         version: LeafVersion,
+        prepared: Option<&'a PreparedEntries>,
         shown: &'a mut HashMap<Key, StateEntry>,
     ) -> impl Iterator<Item = Portion<'a>> {
-        let new = self.new_entries(version);
-        let keys = self.stored_keys(&new);
-        let derived = self.applied.changes.chunks(PORTION).map(move |portion| {
+        let changes = || self.applied.changes.chunks(PORTION);
+        let (new, entry_version) = (self.new_entries(), version.into());
+        let mut left = prepared.map(|prepared| prepared.states.as_slice());
+        let derived = changes().map(move |portion| {
+            let states = match &mut left {
+                Some(left) => {
+                    let count = portion.iter().filter(|change| new.contains(change)).count();
+                    Cow::Borrowed(left.split_off(..count).unwrap_or_default())
+                }
+                None => Cow::Owned(new.states(portion, &entry_version)),
+            };
             let engine = self.engine.read();
-            Portion::Derived(new.states(portion, |key| engine.planes(key)))
+            new.fill(&states, portion, version, |key| engine.planes(key));
+            Portion::Derived(states)
         });
-        let new = self.new_entries(version);
-        let configured = self.applied.changes.chunks(PORTION).map(move |portion| {
+        let new = self.new_entries();
+        let configured = changes().map(move |portion| {
             let stored = portion.iter().filter(|change| !new.contains(change));
             stored.filter_map(|change| self.source.configured(change)).collect()
         });
-        let at: Vec<usize> = (0..keys.len()).step_by(PORTION).collect();
-        let of_objects = at
-            .into_iter()
-            .map(move |from| self.state(&keys[from..keys.len().min(from + PORTION)], &mut *shown));
+        // The keys are worked out when all entries are on their way.
+        let keys = iter::once_with(|| self.stored_keys(&self.new_entries()));
+        let portions =
+            keys.flat_map(|keys| keys.chunks(PORTION).map(<[Key]>::to_vec).collect::<Vec<_>>());
+        let of_objects = portions.map(move |keys| self.state(&keys, &mut *shown));
         let changes = configured.chain(of_objects).map(|changes| {
             Portion::Stored(StateUpdate { last: &self.base, services: &self.services, changes })
         });
         derived.chain(changes)
     }
 
-    fn new_entries(&self, version: LeafVersion) -> NewEntries<'_> {
+    fn new_entries(&self) -> NewEntries<'_> {
         let models = self.configuration.shared_models();
-        NewEntries { registry: &self.source.registry, models, version }
+        NewEntries { registry: &self.source.registry, models }
     }
 
     /// Keys whose state is stored, ascending: all but those of new entries, which are derived.

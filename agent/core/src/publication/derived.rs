@@ -3,14 +3,16 @@
 //! A large commit adds a hundred thousand of them, of which it takes pointers alone. See [`holdfast_telemetry::entry`].
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use holdfast_config::schema::{NodeKind, Origin};
 use holdfast_config::{Branch, InstancePath, Keys, Models, NodeId, Provenance, Schema, Step};
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry};
 use holdfast_scheduler::{Engine, Key, SharedValue};
-use holdfast_telemetry::{DerivedLists, DraftTree, EntryState, LeafVersion, TreeWriter};
+use holdfast_telemetry::{
+    DerivedLists, DraftTree, EntryState, EntryVersion, LeafVersion, ListStates, TreeWriter,
+};
 use smallvec::SmallVec;
 
 use super::EntryChange;
@@ -39,8 +41,16 @@ pub(super) struct AppliedState {
     place: Arc<EntryPlace>,
     /// The entry in force, of which some leaves are state.
     configured: Arc<Branch<Provenance>>,
-    version: LeafVersion,
-    values: SmallVec<[AppliedValue; 1]>,
+    version: EntryVersion,
+    /// Filled before a revision shows the entry.
+    values: OnceLock<SmallVec<[AppliedValue; 1]>>,
+}
+
+/// State of an entry that a commit adds, with the native keys of the entry.
+#[derive(Clone, Debug)]
+pub(super) struct NewState {
+    keys: Keys,
+    state: Arc<AppliedState>,
 }
 
 /// One object of an entry, which has been applied and observed.
@@ -64,8 +74,6 @@ enum NextState {
 pub(super) struct NewEntries<'a> {
     pub(super) registry: &'a Arc<Registry>,
     pub(super) models: &'a Arc<Models>,
-    /// Version of the leaves.
-    pub(super) version: LeafVersion,
 }
 
 impl NewEntries<'_> {
@@ -74,41 +82,48 @@ impl NewEntries<'_> {
         let list = self.registry.applied_list();
         !change.existed
             && change.entry.is_some()
-            && change.path.last().is_some_and(|step| step.node == list)
+            && change.path.last().is_some_and(|step| step.node == list && step.keys.is_some())
     }
 
-    /// States of those that are among `changes`, with the planes of their objects.
-    pub(super) fn states<'p>(
-        &self,
-        changes: &[EntryChange],
-        planes: impl Fn(&Key) -> [Option<&'p SharedValue>; 3],
-    ) -> Vec<Arc<AppliedState>> {
-        let mut states: Vec<Arc<AppliedState>> = Vec::with_capacity(changes.len());
+    /// States of those that are among `changes`, without values.
+    pub(super) fn states(&self, changes: &[EntryChange], version: &EntryVersion) -> Vec<NewState> {
+        let mut states: Vec<NewState> = Vec::with_capacity(changes.len());
         for change in changes.iter().filter(|change| self.contains(change)) {
-            let last = states.last().map(|state| &state.place);
+            let keys = change.path.last().and_then(|step| step.keys.clone());
+            let (Some(configured), Some(keys)) = (change.entry.clone(), keys) else { continue };
+            let last = states.last().map(|last| &last.state.place);
             let place = match last.filter(|place| place.is_beside(&change.path)) {
                 Some(place) => Arc::clone(place),
                 None => EntryPlace::of(self.registry, self.models, &change.path),
             };
-            let keys = change.values.iter().map(|(key, _)| key);
-            let values =
-                keys.filter_map(|key| AppliedValue::of(key, planes(key), self.version)).collect();
-            let Some(configured) = change.entry.clone() else { continue };
-            states.push(Arc::new(AppliedState {
-                place,
-                configured,
-                version: self.version,
-                values,
-            }));
+            let (version, values) = (version.clone(), OnceLock::new());
+            let state = Arc::new(AppliedState { place, configured, version, values });
+            states.push(NewState { keys, state });
         }
         states
+    }
+
+    /// Fills the states of the entries that are among `changes` with the planes of their objects.
+    pub(super) fn fill<'p>(
+        &self,
+        states: &[NewState],
+        changes: &[EntryChange],
+        version: LeafVersion,
+        planes: impl Fn(&Key) -> [Option<&'p SharedValue>; 3],
+    ) {
+        let changes = changes.iter().filter(|change| self.contains(change));
+        for (NewState { state, .. }, change) in states.iter().zip(changes) {
+            let keys = change.values.iter().map(|(key, _)| key);
+            let values = keys.filter_map(|key| AppliedValue::of(key, planes(key), version));
+            let _filled_before = state.values.set(values.collect());
+        }
     }
 }
 
 /// Changes of the state of derived entries.
 #[derive(Default)]
 pub(super) struct DerivedChanges {
-    pub(super) states: Vec<Arc<AppliedState>>,
+    pub(super) states: Vec<NewState>,
     /// Keys whose entries are not derived, or not any more.
     pub(super) stored: Vec<Key>,
 }
@@ -143,7 +158,8 @@ impl DerivedChanges {
         let [intended, applied, _] = planes;
         let path = applied.or(intended).and_then(|value| registry.applied_entry(&**value));
         let Some(path) = path else { return NextState::Stored };
-        let changed = self.states.last().filter(|state| state.path() == path).cloned();
+        let changed = self.states.last().map(|last| &last.state);
+        let changed = changed.filter(|state| state.path() == path).cloned();
         let Some(shown) = changed.or_else(|| {
             let state = tree.derived_state(&path)?;
             state.as_any().downcast_ref().map(|state: &AppliedState| Arc::new(state.clone()))
@@ -155,10 +171,10 @@ impl DerivedChanges {
 
     /// Adds a state, in place of an earlier one of the same entry.
     fn push(&mut self, state: AppliedState) {
-        if self.states.last().is_some_and(|last| last.path() == state.path()) {
+        if self.states.last().is_some_and(|last| last.state.path() == state.path()) {
             self.states.pop();
         }
-        self.states.push(Arc::new(state));
+        self.states.push(NewState { keys: state.keys(), state: Arc::new(state) });
     }
 }
 
@@ -215,20 +231,24 @@ impl AppliedValue {
 impl AppliedState {
     /// Shows `value` for `key`, or nothing.
     fn with_value(&self, key: &Key, value: Option<AppliedValue>) -> NextState {
-        let at = self.values.iter().position(|it| it.key == *key);
-        let mut next = self.clone();
+        let at = self.values().iter().position(|it| it.key == *key);
+        let mut values = SmallVec::from(self.values());
         match (at, value) {
             (None, None) => return NextState::Same,
-            (None, Some(value)) => next.values.push(value),
-            (Some(at), None) => drop(next.values.remove(at)),
+            (None, Some(value)) => values.push(value),
+            (Some(at), None) => drop(values.remove(at)),
             (Some(at), Some(value)) => {
-                let (shown, registry) = (&self.values[at], &self.place.registry);
+                let (shown, registry) = (&self.values()[at], &self.place.registry);
                 let is_same =
                     shown.is_same(&value) || shown.state(registry) == value.state(registry);
                 return if is_same { NextState::Same } else { NextState::Stored };
             }
         }
-        NextState::Derived(next)
+        NextState::Derived(Self { values: OnceLock::from(values), ..self.clone() })
+    }
+
+    fn values(&self) -> &[AppliedValue] {
+        self.values.get().map_or(&[], |values| values)
     }
 
     fn keys(&self) -> Keys {
@@ -243,32 +263,41 @@ impl AppliedState {
     fn entries(&self) -> impl Iterator<Item = (StateEntry, LeafVersion)> {
         let registry = &self.place.registry;
         let configured = registry.configured_state(&self.path(), &self.configured);
-        let values = self.values.iter();
+        let values = self.values().iter();
         let values = values.filter_map(|it| Some((it.state(registry)?, it.version)));
-        configured.map(|entry| (entry, self.version)).into_iter().chain(values)
+        let version = self.version.leaf_version();
+        configured.map(|entry| (entry, version)).into_iter().chain(values)
     }
+}
 
+impl NewState {
     /// Gives entries their state, in one tree. One that is stored as a branch gets the leaves.
-    pub(super) fn show_all(tree: &mut DraftTree<'_>, states: &[Arc<Self>]) {
-        for run in states.chunk_by(|one, other| Arc::ptr_eq(&one.place, &other.place)) {
-            let place = &run[0].place;
-            let map = &place.models.map;
-            let origin = tree.origin();
-            let Some((above, list)) = place.list_in(origin) else { continue };
-            let shared: Vec<Arc<dyn EntryState>> =
-                run.iter().map(|state| Arc::clone(state) as _).collect();
-            let keys = |state: &Self| match origin {
-                Origin::Native => Some(state.keys()),
-                Origin::OpenConfig => map.openconfig_keys(place.list, &state.keys()),
-            };
-            let entries = run.iter().zip(&shared);
-            let entries = entries.filter_map(|(state, shared)| Some((keys(state)?, shared)));
-            let stored = tree.at(&above).derive(list, entries);
+    pub(super) fn show_all(tree: &mut DraftTree<'_>, states: &[Self]) {
+        let models = Arc::clone(tree.models());
+        for ListStates { above, list, states } in Self::by_list(tree.origin(), states) {
+            let entries = states.iter().map(|(keys, state)| (keys.clone(), state));
+            let stored = tree.derive(&above, list, entries);
             let stored = stored.into_iter().filter_map(|state| state.as_any().downcast_ref());
-            for (entry, _) in stored.flat_map(Self::entries) {
-                show(tree, map, std::iter::once(&entry));
+            for (entry, _) in stored.flat_map(AppliedState::entries) {
+                show(tree, &models.map, std::iter::once(&entry));
             }
         }
+    }
+
+    /// The states by the lists that their entries are in, in one model.
+    pub(super) fn by_list(origin: Origin, states: &[Self]) -> impl Iterator<Item = ListStates> {
+        let is_beside =
+            |one: &Self, other: &Self| Arc::ptr_eq(&one.state.place, &other.state.place);
+        states.chunk_by(is_beside).filter_map(move |run| {
+            let place = &run[0].state.place;
+            let (above, list) = place.list_in(origin)?;
+            let keys = |own: &Keys| match origin {
+                Origin::Native => Some(own.clone()),
+                Origin::OpenConfig => place.models.map.openconfig_keys(place.list, own),
+            };
+            let state = |it: &Self| Some((keys(&it.keys)?, Arc::clone(&it.state) as _));
+            Some(ListStates { above, list, states: run.iter().filter_map(state).collect() })
+        })
     }
 }
 

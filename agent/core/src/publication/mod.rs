@@ -14,6 +14,7 @@ mod builder;
 mod chain;
 mod deferral;
 mod derived;
+mod prepared;
 mod service_plans;
 mod state;
 
@@ -35,12 +36,14 @@ use self::builder::RevisionBuilder;
 pub(super) use self::builder::{BuilderPanicked, BuiltRevision};
 pub(super) use self::chain::RevisionChain;
 use self::deferral::Deferrals;
-use self::derived::{AppliedState, DerivedChanges, NewEntries, derived_lists};
+use self::derived::{DerivedChanges, NewEntries, NewState, derived_lists};
+use self::prepared::EntryPreparation;
+pub(super) use self::prepared::PreparedEntries;
 pub(super) use self::state::as_planes;
 use self::state::{
     FEW_KEYS, SHOWN_AS_APPLIED, StateSource, StateUpdate, follow_configuration, in_both, show,
 };
-use super::commit::{AppliedChange, BuildResult, Input};
+use super::commit::{AppliedChange, BuildResult, CommitInFlight, Input};
 use super::examination::EntryChange;
 use super::task::{CoreTask, JobResult};
 
@@ -78,7 +81,7 @@ impl Publisher {
         let system = source.registry.system_state(boot_time, software_version);
         let server = source.registry.server_state(listening);
         in_both(&mut draft, true, |tree| {
-            follow_configuration(tree, &empty, configuration);
+            follow_configuration(tree, [&empty, configuration], None);
             for entry in [&system, &server] {
                 show(tree, &models.map, std::iter::once(entry));
             }
@@ -163,7 +166,7 @@ impl Publisher {
         let (applied, mut keys): (Vec<_>, Vec<_>) = keys.into_iter().partition(is_applied);
         let derived = DerivedChanges::of(&source.registry, applied, engine, draft.native());
         let DerivedChanges { states, stored } = derived;
-        in_both(draft, states.len() > FEW_KEYS, |tree| AppliedState::show_all(tree, &states));
+        in_both(draft, states.len() > FEW_KEYS, |tree| NewState::show_all(tree, &states));
         keys.extend(stored);
         let readings = source.read_all(engine, last, keys);
         let changes = readings.into_iter().map(|it| it.note(&mut self.shown)).collect();
@@ -192,9 +195,9 @@ fn show_configured(
 ) {
     let version = draft.version();
     let models = draft.models();
-    let new = NewEntries { registry: &source.registry, models: &models, version };
-    let states = new.states(changes, |_| [None; 3]);
-    in_both(draft, states.len() > FEW_KEYS, |tree| AppliedState::show_all(tree, &states));
+    let new = NewEntries { registry: &source.registry, models: &models };
+    let states = new.states(changes, &version.into());
+    in_both(draft, states.len() > FEW_KEYS, |tree| NewState::show_all(tree, &states));
     let stored = changes.iter().filter(|change| !new.contains(change)).collect();
     let changes = parallel::map(stored, |it| source.configured(it));
     let changes = changes.into_iter().flatten().collect();
@@ -216,19 +219,45 @@ impl CoreTask {
             base: self.publisher.chain.newest(),
             applied: Arc::clone(applied),
             configuration: self.configuration.clone(),
+            prepared: None,
             shown: self.publisher.shown_of(&keys),
             keys,
             services: self.publisher.chain.services(),
         }
     }
 
+    /// Has a thread lay out the entries that a large commit adds to its revision, while the commit is carried out.
+    pub(super) fn prepare_entries(&mut self, commit: &mut CommitInFlight) {
+        let (Some(change), Some(base)) = (commit.machine.executed_change(), &commit.base) else {
+            return;
+        };
+        if !change.is_large() {
+            return;
+        }
+        let preparation = EntryPreparation {
+            source: self.publisher.source.clone(),
+            base: self.publisher.chain.newest(),
+            old: base.configuration.clone(),
+            new: change.configuration.clone(),
+            changes: Arc::clone(&change.changes),
+        };
+        commit.prepared = Some(spawn_blocking(move || Box::new(preparation.run())));
+    }
+
     /// Has a thread build the revision of a commit that was answered.
-    pub(super) fn build_revision(&mut self, ticket: Ticket, applied: &Arc<AppliedChange>) {
-        let builder = self.revision_builder(ticket, applied);
-        let built = spawn_blocking(move || Box::new(builder.build()));
+    pub(super) fn build_revision(
+        &mut self,
+        commit: &mut CommitInFlight,
+        applied: &Arc<AppliedChange>,
+    ) {
+        let (ticket, prepared) = (commit.ticket, commit.prepared.take());
+        let mut builder = self.revision_builder(ticket, applied);
         self.jobs.push(async move {
-            let built = built.await.map_err(|_| BuilderPanicked);
-            JobResult::Commit(ticket, Input::Built(built))
+            if let Some(prepared) = prepared {
+                builder.prepared = prepared.await.ok(); // without them, the entries are added one by one
+            }
+            let built = spawn_blocking(move || Box::new(builder.build())).await;
+            JobResult::Commit(ticket, Input::Built(built.map_err(|_| BuilderPanicked)))
         });
     }
 

@@ -9,7 +9,9 @@ use holdfast_platform::descriptors::kinds;
 use holdfast_platform::objects::Registry;
 use holdfast_platform::objects::state::{Planes, StateEntry, StateGroup};
 use holdfast_scheduler::{Engine, Key, KindId, SharedValue};
-use holdfast_telemetry::{ConfigOrState, Draft, DraftTree, Mutation, Revision, TreeWriter};
+use holdfast_telemetry::{
+    ConfigOrState, Draft, DraftTree, Mutation, PreparedTree, Revision, TreeWriter,
+};
 use imbl::OrdMap;
 use smallvec::SmallVec;
 
@@ -203,17 +205,18 @@ pub(super) fn show_leaf(tree: &mut DraftTree<'_>, map: &Map, path: &InstancePath
     }
 }
 
-/// Brings the configuration of a tree from one to another.
+/// Brings the configuration of a tree from one to another. True if prepared entries fit, and are in the tree then.
 pub(super) fn follow_configuration(
     tree: &mut DraftTree<'_>,
-    old: &Configuration,
-    new: &Configuration,
-) {
+    [old, new]: [&Configuration; 2],
+    prepared: Option<&PreparedTree>,
+) -> bool {
     let origin = tree.origin();
-    tree.follow(old.config_view(origin), new.config_view(origin));
+    let fits = tree.follow([old, new].map(|it| it.config_view(origin)), prepared);
     if origin == Origin::Native {
         service_plans::follow(tree, old.layers(), new);
     }
+    fits
 }
 
 impl StateChange {

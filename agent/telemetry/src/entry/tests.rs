@@ -1,5 +1,6 @@
 //! Derived entries beside stored ones: the same changes give the same leaves, with the same versions.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -7,11 +8,12 @@ use holdfast_config::schema::{Origin, Schema};
 use holdfast_config::tree::{Leaf, Tree};
 use holdfast_config::{Branch, InstancePath, LeafMark, Models, NodeId, Path, Step, Value};
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
 use super::*;
 use crate::{
-    ChangeDetection, Compare, Cursor, Draft, Filter, Mutation, Revision, RevisionChange, Selection,
-    TreeUpdate, TreeWriter,
+    ChangeDetection, Compare, Cursor, Draft, Filter, ListStates, Mutation, PreparedTree, Revision,
+    RevisionChange, Selection, TreeUpdate, TreeWriter,
 };
 
 static MODELS: LazyLock<Arc<Models>> = LazyLock::new(|| Arc::new(Models::load().unwrap()));
@@ -127,11 +129,79 @@ impl Shown {
 
     fn execute(&mut self, acts: &[Act], configured: &Configured, is_derived: bool) {
         let configuration = configuration(configured, &self.configuration);
+        self.draft(acts, configuration, is_derived, None);
+    }
+
+    /// Executes acts with entries that are prepared, before `between` is executed in a draft of its own. True if they fit.
+    fn execute_prepared(&mut self, acts: &[Act], between: &[Act], configured: &Configured) -> bool {
+        let configuration = configuration(configured, &self.configuration);
+        let number = self.revision.number + 1 + u64::from(!between.is_empty());
+        let version = EntryVersion::default();
+        let (prepared, ports) = self.prepare(acts, &configuration, (number, &version));
+        if !between.is_empty() {
+            self.draft(between, self.configuration.clone(), true, None);
+        }
+        version.give(version_of(number));
+        let prepared = prepared.as_ref().map(|prepared| (prepared, ports.as_slice()));
+        self.draft(acts, configuration, true, prepared)
+    }
+
+    /// Prepares the entries that are new, with the states that are shown first. Returns the ports with such a state.
+    fn prepare(
+        &self,
+        acts: &[Act],
+        configuration: &Tree<LeafMark>,
+        (number, version): (u64, &EntryVersion),
+    ) -> (Option<PreparedTree>, Vec<usize>) {
+        let first = |port: usize| {
+            let touched = |act: &&Act| match act {
+                Act::Configure { .. } => false,
+                Act::Show { port: of, .. }
+                | Act::Set { port: of, .. }
+                | Act::Clear { port: of } => *of == port,
+            };
+            acts.iter().find(touched)
+        };
+        let mut shown = Vec::new();
+        for port in (0..PORTS).rev() {
+            let is_new = !self.revision.openconfig.contains(&path(port, ""));
+            if let Some(Act::Show { value, .. }) = first(port).filter(|_| is_new) {
+                let value = STATE.1[*value];
+                let state = OneLeaf { port, value, version: version_of(number) };
+                shown.push((port, Arc::new(state) as Arc<dyn EntryState>));
+            }
+        }
+        let entry = path(0, "");
+        let Some((Step { node: list, .. }, above)) = entry.0.split_last() else {
+            panic!("{entry:?}")
+        };
+        let keys = |port: usize| path(port, "").0.pop().unwrap().keys.unwrap();
+        let ports = shown.iter().map(|(port, _)| *port).collect();
+        let states = shown.into_iter().map(|(port, state)| (keys(port), state)).collect();
+        let states = ListStates { above: above.to_vec(), list: *list, states };
+        let config = [&self.configuration, configuration];
+        let tree = &self.revision.openconfig;
+        let prepared = PreparedTree::new(Origin::OpenConfig, tree, config, vec![states], version);
+        (prepared, ports)
+    }
+
+    /// Executes acts in one draft. True if the prepared entries fit; those with a state are not shown again then.
+    fn draft(
+        &mut self,
+        acts: &[Act],
+        configuration: Tree<LeafMark>,
+        is_derived: bool,
+        prepared: Option<(&PreparedTree, &[usize])>,
+    ) -> bool {
         let mut draft = self.revision.draft(&MODELS, (self.revision.number + 1) * 1000);
-        draft.apply_diff(Origin::OpenConfig, &self.configuration, &configuration);
+        let [openconfig, _] = draft.trees_mut();
+        let (tree, mut ready) = prepared.map(|(tree, ports)| (tree, ports.to_vec())).unzip();
+        let fits = openconfig.follow([&self.configuration, &configuration], tree);
+        ready = ready.filter(|_| fits);
         for act in acts {
             match act {
                 Act::Configure { .. } => {}
+                Act::Show { port, .. } if take(&mut ready, *port) => {}
                 Act::Show { port, value } if is_derived => show(&mut draft, *port, *value),
                 Act::Show { port, value } | Act::Set { port, value } => {
                     set(&mut draft, *port, *value)
@@ -144,6 +214,7 @@ impl Shown {
             }
         }
         (self.revision, self.configuration) = (draft.publish(), configuration);
+        fits
     }
 
     fn leaves(&self) -> BTreeMap<InstancePath, (Value, LeafVersion)> {
@@ -153,6 +224,18 @@ impl Shown {
         });
         leaves
     }
+}
+
+/// Version of the leaves of a draft.
+fn version_of(number: u64) -> LeafVersion {
+    let incarnation = u32::try_from(number).unwrap();
+    LeafVersion { time_ns: number * 1000, changes: 1, incarnation }
+}
+
+/// Removes a port; true if it was there.
+fn take(ports: &mut Option<Vec<usize>>, port: usize) -> bool {
+    let at = ports.as_ref().and_then(|ports| ports.iter().position(|it| *it == port));
+    at.zip(ports.as_mut()).map(|(at, ports)| ports.remove(at)).is_some()
 }
 
 fn set(draft: &mut Draft<'_>, port: usize, value: usize) {
@@ -171,7 +254,7 @@ fn show(draft: &mut Draft<'_>, port: usize, value: usize) {
         panic!("{entry:?}")
     };
     let entries = std::iter::once((keys.clone(), &state));
-    if !is_new || !openconfig.at(above).derive(*node, entries).is_empty() {
+    if !is_new || !openconfig.derive(above, *node, entries).is_empty() {
         set(draft, port, value);
     }
 }
@@ -208,34 +291,87 @@ fn updates(cursor: &mut Cursor, tree: &Tree<LeafVersion>) -> Vec<String> {
     updates
 }
 
+fn check_equal(derived: &Shown, stored: &Shown, cursors: &mut [Cursor; 2]) {
+    assert_eq!(derived.leaves(), stored.leaves());
+    let given = |shown: &Shown| {
+        let branch = |port| shown.revision.openconfig.find_branch(&path(port, "").0);
+        (0..PORTS).map(|port| branch(port).map(|entry| entry.given)).collect::<Vec<_>>()
+    };
+    assert_eq!(given(derived), given(stored));
+    let [one, other] = cursors;
+    assert_eq!(
+        updates(one, &derived.revision.openconfig),
+        updates(other, &stored.revision.openconfig)
+    );
+}
+
+fn configure(configured: &mut Configured, acts: &[Act]) {
+    for act in acts {
+        match act {
+            Act::Configure { port, values: Some(values) } => {
+                configured.insert(*port, *values);
+            }
+            Act::Configure { port, values: None } => {
+                configured.remove(port);
+            }
+            Act::Show { .. } | Act::Set { .. } | Act::Clear { .. } => {}
+        }
+    }
+}
+
+fn derived_and_stored() -> ([Shown; 2], [Cursor; 2]) {
+    let lists = DerivedLists { openconfig: vec![list()], native: Vec::new() };
+    let shown = [Shown::new(lists), Shown::new(DerivedLists::default())];
+    let cursors = [0, 1].map(|at| Cursor::new(selection(), shown[at].revision.openconfig.clone()));
+    (shown, cursors)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { fork: false, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn derived_entries_equal_stored_ones(drafts in prop::collection::vec(prop::collection::vec(act(), 1..5), 1..10)) {
-        let lists = DerivedLists { openconfig: vec![list()], native: Vec::new() };
-        let (mut derived, mut stored) = (Shown::new(lists), Shown::new(DerivedLists::default()));
-        let mut cursors = [&derived, &stored].map(|it| Cursor::new(selection(), it.revision.openconfig.clone()));
+        let ([mut derived, mut stored], mut cursors) = derived_and_stored();
         let mut configured = Configured::new();
         for acts in drafts {
-            for act in &acts {
-                match act {
-                    Act::Configure { port, values: Some(values) } => drop(configured.insert(*port, *values)),
-                    Act::Configure { port, values: None } => drop(configured.remove(port)),
-                    Act::Show { .. } | Act::Set { .. } | Act::Clear { .. } => {}
-                }
-            }
+            configure(&mut configured, &acts);
             derived.execute(&acts, &configured, true);
             stored.execute(&acts, &configured, false);
-            prop_assert_eq!(derived.leaves(), stored.leaves());
-            let update = |revision: &Shown| (0..PORTS).map(|port| {
-                revision.revision.openconfig.find_branch(&path(port, "").0).map(|entry| entry.given)
-            }).collect::<Vec<_>>();
-            prop_assert_eq!(update(&derived), update(&stored));
-            let [one, other] = &mut cursors;
-            prop_assert_eq!(updates(one, &derived.revision.openconfig), updates(other, &stored.revision.openconfig));
+            check_equal(&derived, &stored, &mut cursors);
         }
     }
+}
+
+/// Entries that are laid out before their draft are as those that it makes, whether or not others change their list
+/// meanwhile.
+#[test]
+fn prepared_entries_equal_stored_ones() {
+    let (taken, refused) = (Cell::new(0), Cell::new(0));
+    let acts = || prop::collection::vec(act(), 1..6);
+    let state = act().prop_filter("state", |act| !matches!(act, Act::Configure { .. }));
+    let between = prop::collection::vec(state, 0..2);
+    let drafts = prop::collection::vec((acts(), between), 1..8);
+    let mut runner =
+        TestRunner::new(ProptestConfig { fork: false, ..ProptestConfig::with_cases(400) });
+    let run = runner.run(&drafts, |drafts| {
+        let ([mut derived, mut stored], mut cursors) = derived_and_stored();
+        let mut configured = Configured::new();
+        for (acts, between) in drafts {
+            let before = configured.clone();
+            configure(&mut configured, &acts);
+            let fits = derived.execute_prepared(&acts, &between, &configured);
+            if !between.is_empty() {
+                stored.execute(&between, &before, false);
+            }
+            stored.execute(&acts, &configured, false);
+            check_equal(&derived, &stored, &mut cursors);
+            let count = if fits { &taken } else { &refused };
+            count.set(count.get() + 1);
+        }
+        Ok(())
+    });
+    run.unwrap();
+    assert!(taken.get() > 300 && refused.get() > 300, "{taken:?} taken, {refused:?} refused");
 }
 
 #[test]
