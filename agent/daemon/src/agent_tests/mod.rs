@@ -217,9 +217,27 @@ impl Agent {
         self.handle.statuses(true).await.unwrap();
     }
 
+    /// Lets everything go on that needs no time.
+    pub(crate) async fn turns(&self) {
+        turns(TURNS).await;
+        self.handle.wait_until_idle().await.unwrap();
+    }
+
     pub(crate) async fn stop(self) {
         self.core.shutdown().await;
         self.store.close().await.unwrap();
+    }
+}
+
+/// Turns after which everything has happened that needs no time.
+const TURNS: usize = 300;
+
+/// Turns of the runtime, after some of which everything has happened that needs no time and no kernel.
+pub(crate) async fn turns(count: usize) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+        // Examinations and plans have threads of their own.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
     }
 }
 

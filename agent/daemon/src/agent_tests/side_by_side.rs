@@ -91,11 +91,7 @@ fn switch(service: Namespace, on: bool) -> Intent {
 }
 
 async fn turns() {
-    for _ in 0..TURNS {
-        tokio::task::yield_now().await;
-        // Examinations and plans have threads of their own.
-        tokio::task::spawn_blocking(|| ()).await.unwrap();
-    }
+    super::turns(TURNS).await;
 }
 
 /// Starts an agent, and a change of the host name that the kernel does not answer.

@@ -242,7 +242,7 @@ fn agent_message(message: AgentMessage) -> wire::ToHandler {
         }),
         AgentMessage::Synced => Message::Synced(wire::Synced {}),
         AgentMessage::ServicesCommit { tid, trace, cause, is_dry_run, calls } => {
-            let calls = calls.into_iter().enumerate().map(|(number, it)| call(number, it));
+            let calls = calls.into_iter().map(|(number, it)| call(number, it));
             Message::ServicesCommit(wire::ServicesCommit {
                 tid,
                 trace,
@@ -364,7 +364,7 @@ mod tests {
                 trace: text(octets),
                 cause: "resurrect",
                 is_dry_run: true,
-                calls: vec![call; 300],
+                calls: vec![(usize::MAX, call); 300],
             };
             for message in [commit, AgentMessage::Action(request)] {
                 let most = message.most_octets();

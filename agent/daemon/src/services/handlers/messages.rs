@@ -159,7 +159,8 @@ pub enum AgentMessage {
         trace: String,
         cause: &'static str,
         is_dry_run: bool,
-        calls: Vec<HandlerCall>,
+        /// Each with its number in the transaction.
+        calls: Vec<(usize, HandlerCall)>,
     },
     /// No answer is waited for any more.
     Abort {
@@ -219,7 +220,9 @@ impl AgentMessage {
     pub(crate) fn most_octets(&self) -> usize {
         let content = match self {
             Self::ServicesCommit { trace, cause, calls, .. } => {
-                trace.len() + cause.len() + calls.iter().map(most_octets_of_call).sum::<usize>()
+                trace.len()
+                    + cause.len()
+                    + calls.iter().map(|(_, call)| most_octets_of_call(call)).sum::<usize>()
             }
             Self::Action(ActionRequest { state, action, params, vars, trace, .. }) => {
                 let own = action.len() + params.len() + vars.len() + trace.len();
@@ -326,7 +329,7 @@ mod tests {
             opaque: "".into(),
             own_opaque: "".into(),
         };
-        let calls = sizes.iter().map(call).collect();
+        let calls = sizes.iter().map(call).enumerate().collect();
         let (trace, cause) = ("trace".to_owned(), "set");
         AgentMessage::ServicesCommit { tid: 1, trace, cause, is_dry_run: false, calls }
     }

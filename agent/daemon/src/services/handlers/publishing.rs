@@ -14,7 +14,7 @@ use super::messages::{HandlerError, HandlerErrorKind};
 use super::registry::SessionId;
 
 /// Time for which published leaves outlast their handler: a restart of it withdraws nothing.
-const WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
+pub(super) const WITHDRAWAL_DELAY: Duration = Duration::from_secs(60);
 /// Leaves that all handlers together may publish.
 const MAX_PUBLISHED: usize = 100_000;
 

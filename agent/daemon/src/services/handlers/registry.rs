@@ -1,6 +1,7 @@
 //! Attached handlers and the transactions that are open with them. Nothing here waits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +80,9 @@ struct Transaction {
 /// Calls of a transaction for one handler.
 #[derive(Debug)]
 struct Part {
+    /// Numbers of its calls, which no two calls of the transaction share.
+    numbers: Range<usize>,
+    /// None once they are answered.
     calls: Vec<OpenCall>,
     /// `None` once they are answered.
     answer_tx: Option<oneshot::Sender<Vec<HandlerAnswer>>>,
@@ -246,9 +250,11 @@ impl Registry {
         }
         let (ground, state) = (question.needed.ground.clone(), Arc::clone(&question.state));
         self.transactions.insert(tid, Transaction { ground, state, parts: BTreeMap::new() });
-        let mut sent = Vec::new();
+        let (mut sent, mut first) = (Vec::new(), 0);
         for (id, calls) in wanted {
-            match self.send_calls((tid, id), &calls, question, now) {
+            let numbers = first..first + calls.len();
+            first = numbers.end;
+            match self.send_calls((tid, id, numbers), &calls, question, now) {
                 Ok(part) => sent.push(part),
                 Err(answer) => answers.extend(calls.into_iter().map(|it| (it, answer.clone()))),
             }
@@ -282,7 +288,7 @@ impl Registry {
 
     fn send_calls(
         &mut self,
-        (tid, id): (u64, SessionId),
+        (tid, id, numbers): (u64, SessionId, Range<usize>),
         calls: &[HandlerCall],
         question: &HandlerQuestion,
         now: Instant,
@@ -296,7 +302,7 @@ impl Registry {
             trace: question.trace.clone(),
             cause: question.cause,
             is_dry_run: question.is_dry_run,
-            calls: calls.to_vec(),
+            calls: numbers.clone().zip(calls.iter().cloned()).collect(),
         };
         message.check_size().map_err(|error| failed(WorkFailureKind::Limit, error.to_string()))?;
         if !self.send(id, message) {
@@ -312,6 +318,7 @@ impl Registry {
             failure: None,
         };
         let part = Part {
+            numbers,
             calls: calls.iter().map(open).collect(),
             answer_tx: Some(answer_tx),
             deadline_tx,
@@ -344,7 +351,9 @@ impl Registry {
         id: SessionId,
         call: usize,
     ) -> Result<&mut OpenCall, HandlerError> {
-        self.part(tid, id)?.calls.get_mut(call).ok_or_else(|| {
+        let part = self.part(tid, id)?;
+        let at = call.checked_sub(part.numbers.start);
+        at.and_then(|at| part.calls.get_mut(at)).ok_or_else(|| {
             let text = format!("transaction {tid} has no call {call}");
             HandlerError::new(HandlerErrorKind::Invalid, text)
         })
@@ -387,10 +396,11 @@ impl Registry {
     ) -> Result<(SessionId, CallSnapshot), HandlerError> {
         let own = |(id, it): (&SessionId, &Session)| (it.caller == caller).then_some(*id);
         let sessions: Vec<_> = self.sessions.iter().filter_map(own).collect();
-        let has_part = |id: &SessionId| {
-            self.transactions.get(&tid).is_some_and(|it| it.parts.contains_key(id))
+        let has_call = |id: &SessionId| {
+            let part = self.transactions.get(&tid).and_then(|it| it.parts.get(id));
+            part.is_some_and(|part| part.numbers.contains(&call))
         };
-        let id = sessions.into_iter().find(has_part).unwrap_or_default();
+        let id = sessions.into_iter().find(has_call).unwrap_or_default();
         let service = self.call(tid, id, call)?.call.place.state.tag.service.clone();
         let transaction = self.transactions.get(&tid);
         let (ground, state) =
@@ -418,7 +428,7 @@ impl Registry {
         served: &[ServedWork],
     ) -> Result<(), HandlerError> {
         let part = self.part(tid, id)?;
-        let calls = std::mem::take(&mut part.calls).into_iter().enumerate();
+        let calls = part.numbers.clone().zip(std::mem::take(&mut part.calls));
         let answer = |(number, open): (usize, OpenCall)| {
             answer(open, served.iter().find(|it| it.call == number))
         };

@@ -1,5 +1,8 @@
 //! Handlers beside the agent on the simulated kernel, with a clock of the test.
 
+mod queue;
+mod transactions;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +17,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
+use super::publishing::WITHDRAWAL_DELAY;
 use super::*;
 use crate::agent_tests::Agent;
 
@@ -22,7 +26,7 @@ const MODULE: &str = r#"module access { yang-version 1.1; namespace "urn:access"
   revision 2026-11-25 { description "First."; }
   augment "/svc:services" { list access { key name; uses svc:service-instance;
     leaf name { type string; } leaf port { type hf:interface-name; mandatory true; }
-    container seen { config false; leaf peer { type string; } } } } }"#;
+    leaf shelf { type string; } container seen { config false; leaf peer { type string; } } } } }"#;
 
 const OUTLINE: &str = r#"[service]
 name = "access"
@@ -47,16 +51,26 @@ async fn agent() -> (Agent, TempDir) {
 }
 
 async fn agent_with(outline: &str) -> (Agent, TempDir) {
+    agent_of(types(outline, &[])).await
+}
+
+/// An agent with these types.
+async fn agent_of(types: ServiceTypes) -> (Agent, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
+    (Agent::start_with(&kernel, folder.path(), types).await, folder)
+}
+
+/// The type `access` with this outline, which names the user of the test, and these templates.
+fn types(outline: &str, templates: &[(&str, &str)]) -> ServiceTypes {
     let user = User::from_uid(nix::unistd::geteuid()).unwrap().unwrap().name;
     let outline = outline.replace("USER", &user);
     let file = |(path, text): (&str, &str)| (path.into(), text.as_bytes().into());
     let files = [("service.toml", outline.as_str()), ("access@2026-11-25.yang", MODULE)];
-    let files = PackageFiles::new(files.into_iter().map(file)).unwrap();
+    let files = files.iter().chain(templates).copied().map(file);
     let mut types = ServiceTypes::new(Arc::new(Models::load().unwrap()));
-    types.add(&files).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let kernel = SimulatedKernel::new(&["eth0", "eth1"]);
-    (Agent::start_with(&kernel, folder.path(), types).await, folder)
+    types.add(&PackageFiles::new(files).unwrap()).unwrap();
+    types
 }
 
 fn user(name: &str) -> Caller {
@@ -113,18 +127,27 @@ impl TestHandler {
     }
 
     async fn attach_for(agent: &Agent, phases: impl IntoIterator<Item = CallPhase>) -> Self {
-        let handlers = agent.services.handlers().clone();
         let mut registration = registration();
         let call = registration.calls.pop_first().unwrap();
         registration
             .calls
             .extend(phases.into_iter().map(|phase| ServedCall { phase, ..call.clone() }));
+        Self::attach_with(agent, registration).await
+    }
+
+    async fn attach_with(agent: &Agent, registration: Registration) -> Self {
+        let mut handler = Self::connect(agent, registration);
+        handler.next(|it| matches!(it, AgentMessage::Synced).then_some(())).await;
+        handler
+    }
+
+    /// Attaches a handler, and reads nothing yet.
+    fn connect(agent: &Agent, registration: Registration) -> Self {
+        let handlers = agent.services.handlers().clone();
         let (session, outbox_rx) = handlers.attach(&user("shelf"), registration).unwrap();
         let (message_tx, message_rx) = mpsc::channel(16);
         tokio::spawn(session.serve(ReceiverStream::new(message_rx)));
-        let mut handler = Self { handlers, message_tx: Some(message_tx), outbox_rx };
-        handler.next(|it| matches!(it, AgentMessage::Synced).then_some(())).await;
-        handler
+        Self { handlers, message_tx: Some(message_tx), outbox_rx }
     }
 
     async fn say(&self, message: HandlerMessage) {
@@ -141,6 +164,26 @@ impl TestHandler {
         }
     }
 
+    /// The next transaction: its number, and its calls with theirs.
+    async fn numbered_calls(&mut self) -> (u64, Vec<(usize, HandlerCall)>) {
+        let calls = |it: &AgentMessage| match it {
+            AgentMessage::ServicesCommit { tid, calls, .. } => Some((*tid, calls.clone())),
+            _ => None,
+        };
+        self.next(calls).await
+    }
+
+    /// The next transaction: its number, and its calls.
+    async fn calls(&mut self) -> (u64, Vec<HandlerCall>) {
+        let (tid, calls) = self.numbered_calls().await;
+        (tid, calls.into_iter().map(|(_, call)| call).collect())
+    }
+
+    /// The messages that were sent since the last one that was taken.
+    fn sent(&mut self) -> Vec<AgentMessage> {
+        std::iter::from_fn(|| self.outbox_rx.try_recv().ok()).filter_map(Result::ok).collect()
+    }
+
     /// The next transaction: its number, and whether it is a dry run.
     async fn commit(&mut self) -> (u64, bool) {
         let commit = |it: &AgentMessage| match it {
@@ -153,7 +196,7 @@ impl TestHandler {
     /// The next call, alone in its transaction.
     async fn called(&mut self) -> (u64, HandlerCall) {
         let called = |it: &AgentMessage| match it {
-            AgentMessage::ServicesCommit { tid, calls, .. } => Some((*tid, calls[0].clone())),
+            AgentMessage::ServicesCommit { tid, calls, .. } => Some((*tid, calls[0].1.clone())),
             _ => None,
         };
         self.next(called).await
@@ -186,9 +229,18 @@ impl TestHandler {
     }
 
     fn read(&self, tid: u64, path: &str) -> Vec<(String, String)> {
-        let source = ReadSource::Call(tid, 0);
+        self.read_for((tid, 0), path).unwrap()
+    }
+
+    /// Leaves of configuration at a path, as a call sees them.
+    fn read_for(
+        &self,
+        (tid, call): (u64, usize),
+        path: &str,
+    ) -> Result<Vec<(String, String)>, HandlerError> {
+        let source = ReadSource::Call(tid, call);
         let question = ReadQuestion { source, plane: Plane::Ground, path: path.to_owned() };
-        self.handlers.read(&user("shelf"), &question).unwrap()
+        self.handlers.read(&user("shelf"), &question)
     }
 
     /// Enables the port, and ends the work.
@@ -198,11 +250,31 @@ impl TestHandler {
 
     /// Puts out one leaf, and ends the work.
     async fn put_out(&self, tid: u64, path: &str, value: &str) {
+        self.edit((tid, 0), path, value).await;
+        self.end(tid, &[""]).await;
+    }
+
+    /// Sets a leaf for a call.
+    async fn edit(&self, (tid, call): (u64, usize), path: &str, value: &str) {
         let content = OwnedEdit::Document { path: path.to_owned(), value: value.to_owned() };
         let creator = String::new();
-        self.say(HandlerMessage::Edit { tid, call: 0, content, creator }).await;
-        let work = ServedWork { call: 0, opaque: String::new(), keep: String::new() };
-        self.say(HandlerMessage::Done { tid, served: vec![work] }).await;
+        self.say(HandlerMessage::Edit { tid, call, content, creator }).await;
+    }
+
+    /// Ends the work of a transaction, with the opaque values of each call.
+    async fn end(&self, tid: u64, opaque: &[&str]) {
+        let numbered: Vec<_> = opaque.iter().copied().enumerate().collect();
+        self.end_calls(tid, &numbered).await;
+    }
+
+    async fn end_calls(&self, tid: u64, calls: &[(usize, &str)]) {
+        let work = |(call, opaque): &(usize, &str)| ServedWork {
+            call: *call,
+            opaque: (*opaque).to_owned(),
+            keep: String::new(),
+        };
+        let served = calls.iter().map(work).collect();
+        self.say(HandlerMessage::Done { tid, served }).await;
     }
 }
 
@@ -484,32 +556,76 @@ async fn walks_ask_handlers_while_a_commit_waits_and_its_rollback_does_not_wait_
     }
 }
 
-#[tokio::test]
-async fn a_published_leaf_is_state_of_its_instance() {
-    let (agent, _folder) = agent().await;
+const PEER: &str = "/services/access[name=acme]/seen/peer";
+
+/// The leaf that handlers of these tests publish.
+fn shown_peer(agent: &Agent) -> Option<String> {
+    let models = agent.handle.models();
+    let path = models.native.resolve_write(&PEER.parse().unwrap()).unwrap();
+    agent.handle.revision().native.find_leaf(&path).map(|leaf| leaf.value.to_string())
+}
+
+/// Lets the agent go on until it shows this value of the leaf.
+async fn until_shown(agent: &Agent, want: Option<&str>) {
+    while shown_peer(agent).as_deref() != want {
+        tokio::task::yield_now().await;
+    }
+}
+
+impl TestHandler {
+    async fn publish(&self, path: &str, json: &str) {
+        let (path, json) = (path.to_owned(), json.to_owned());
+        self.say(HandlerMessage::Publish { path, json }).await;
+    }
+}
+
+/// An agent with an instance, and its handler.
+async fn with_acme() -> (Agent, TempDir, TestHandler) {
+    let (agent, folder) = agent().await;
     let mut handler = TestHandler::attach(&agent).await;
     let made = set(&agent, ACME, ETH1);
     let (tid, _) = handler.commit().await;
     handler.done(tid).await;
     made.await.unwrap().unwrap();
-    let publish = |path: &str, json: &str| HandlerMessage::Publish {
-        path: path.to_owned(),
-        json: json.to_owned(),
-    };
-    let peer = format!("{ACME}/seen/peer");
-    handler.say(publish(&peer, "\"core1\"")).await;
-    let models = agent.handle.models();
-    let path = models.native.resolve_write(&peer.parse().unwrap()).unwrap();
-    let is_shown = || agent.handle.revision().native.find_leaf(&path).is_some();
-    while !is_shown() {
-        tokio::task::yield_now().await;
-    }
-    handler.say(publish("/interfaces/interface[name=eth1]/state/oper-status", "\"UP\"")).await;
+    (agent, folder, handler)
+}
+
+#[tokio::test]
+async fn a_published_leaf_is_state_of_its_instance() {
+    let (agent, _folder, mut handler) = with_acme().await;
+    handler.publish(PEER, "\"core1\"").await;
+    until_shown(&agent, Some("core1")).await;
+    handler.publish("/interfaces/interface[name=eth1]/state/oper-status", "\"UP\"").await;
     assert_eq!(handler.refusal().await, HandlerErrorKind::Denied);
-    handler.say(publish(&peer, "")).await;
-    while is_shown() {
-        tokio::task::yield_now().await;
-    }
+    handler.publish(PEER, "").await;
+    until_shown(&agent, None).await;
+}
+
+// proves sv.A44
+#[tokio::test]
+async fn published_leaves_outlast_their_handler_for_a_minute() {
+    let (agent, _folder, handler) = with_acme().await;
+    handler.publish(PEER, "\"core1\"").await;
+    until_shown(&agent, Some("core1")).await;
+    // One that comes back in time and publishes again loses nothing.
+    drop(handler);
+    agent.turns().await;
+    agent.pass(WITHDRAWAL_DELAY - Duration::from_secs(1)).await;
+    let handler = TestHandler::attach(&agent).await;
+    handler.publish(PEER, "\"core2\"").await;
+    until_shown(&agent, Some("core2")).await;
+    agent.pass(Duration::from_secs(2)).await;
+    agent.turns().await;
+    assert_eq!(shown_peer(&agent).as_deref(), Some("core2"));
+
+    drop(handler);
+    agent.turns().await;
+    agent.pass(WITHDRAWAL_DELAY - Duration::from_secs(1)).await;
+    agent.turns().await;
+    assert_eq!(shown_peer(&agent).as_deref(), Some("core2"), "its time is not over");
+    agent.pass(Duration::from_secs(2)).await;
+    until_shown(&agent, None).await;
+    agent.stop().await;
 }
 
 // proves sv.A11, sv.B42

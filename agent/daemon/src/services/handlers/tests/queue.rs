@@ -1,0 +1,218 @@
+//! The queue of actions, with a handler that carries them out when a test says so.
+
+use std::collections::BTreeMap;
+
+use holdfast_core::{Preview, Walks};
+
+use super::*;
+
+/// A state with an action, and another action when it is left. `SERIAL` belongs to the first one.
+const ACTING: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+[handler]
+user = "USER"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "sized"
+  work = "size.cli"
+  action = { handler = "prepare", params = { shelf = "params.shelf" }SERIAL }
+  delete = { action = { handler = "remove" } }
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+
+const PARAMS: &str = r#"{"port":"eth1","shelf":"left"}"#;
+
+/// An agent with a handler that carries out the actions of its type.
+async fn acting(serial: &str) -> (Agent, TempDir, TestHandler) {
+    let size = ("templates/size.cli", "interface {{ params.port }}\n  mtu 1400\n");
+    let (agent, folder) = agent_of(types(&ACTING.replace("SERIAL", serial), &[size])).await;
+    let handler = TestHandler::attach_with(&agent, for_actions()).await;
+    (agent, folder, handler)
+}
+
+pub(super) fn for_actions() -> Registration {
+    let name = |action: &str| ActionName { service: "access".into(), action: action.into() };
+    let actions = ["prepare", "remove"].map(name).into();
+    Registration { name: "shelf".into(), actions, ..Registration::default() }
+}
+
+impl TestHandler {
+    /// The next action.
+    async fn action(&mut self) -> ActionRequest {
+        let action = |it: &AgentMessage| match it {
+            AgentMessage::Action(request) => Some(request.clone()),
+            _ => None,
+        };
+        self.next(action).await
+    }
+
+    /// Names of the actions that were sent since the last message that was taken.
+    fn sent_actions(&mut self) -> Vec<String> {
+        let action = |message| match message {
+            AgentMessage::Action(request) => Some(request.action.to_string()),
+            _ => None,
+        };
+        self.sent().into_iter().filter_map(action).collect()
+    }
+
+    /// Ends an action.
+    async fn result(&self, id: u64, result: Result<(), &str>) {
+        let ended = result.map(|()| "null".to_owned()).map_err(ToOwned::to_owned);
+        self.say(HandlerMessage::Action { id, news: ActionNews::Ended(ended) }).await;
+    }
+}
+
+fn redeployment() -> Intent {
+    let due = BTreeSet::from(["access[name='acme']".parse().unwrap()]);
+    Intent::Walk(Walks { due, is_redeployment: true, ..Walks::default() })
+}
+
+fn deletion() -> Edit {
+    let target = EditTarget { origin: Origin::Native, path: ACME.parse().unwrap() };
+    Edit { deletes: vec![target], ..Edit::default() }
+}
+
+/// The status of the action of `acme`, also of one that has ended.
+fn action_status(agent: &Agent) -> &'static str {
+    let configuration = agent.handle.configuration();
+    let plan = configuration.layers().book.get(&"access[name='acme']".parse().unwrap());
+    let calls = plan.into_iter().flat_map(|plan| &plan.components);
+    let mut actions = calls.flat_map(|it| &it.states).filter_map(|it| it.action.as_ref());
+    actions.next().map_or("none", |action| action.status())
+}
+
+/// Plans a change, which leaves the action of the instance as it is.
+async fn planned(agent: &Agent, handler: &mut TestHandler, intent: Intent) -> Preview {
+    let before = action_status(agent);
+    let options = CommitOptions::default();
+    let preview = agent.handle.preview(&user("ada"), intent, options).await.unwrap();
+    agent.turns().await;
+    assert_eq!((handler.sent_actions(), action_status(agent)), (Vec::new(), before));
+    preview
+}
+
+// proves sv.B71
+#[tokio::test]
+async fn a_dry_run_begins_no_action() {
+    let (agent, _folder, mut handler) = acting("").await;
+    let creation = Intent::edit(edit(ACME, PARAMS));
+    let preview = planned(&agent, &mut handler, creation).await;
+    let reached = preview.services.first[0].states.iter().map(|it| it.effect.name());
+    assert!(reached.clone().any(|effect| effect == "reached"), "it is walked");
+
+    set(&agent, ACME, PARAMS).await.unwrap().unwrap();
+    let action = handler.action().await;
+    assert_eq!(action.action, "prepare");
+    handler.result(action.id, Err("no power")).await;
+    agent.turns().await;
+    assert_eq!(action_status(&agent), "failed");
+    planned(&agent, &mut handler, redeployment()).await;
+    agent.handle.change(&user("ada"), redeployment()).await.unwrap();
+    let again = handler.action().await;
+    assert_eq!(again.action, "prepare");
+    handler.result(again.id, Ok(())).await;
+    agent.turns().await;
+    planned(&agent, &mut handler, redeployment()).await;
+
+    let preview = planned(&agent, &mut handler, Intent::edit(deletion())).await;
+    assert!(preview.operations.total > 0);
+    agent.handle.commit(&user("ada"), deletion(), CommitOptions::default()).await.unwrap();
+    let action = handler.action().await;
+    assert_eq!(action.action, "remove");
+    handler.result(action.id, Ok(())).await;
+    agent.turns().await;
+    assert!(agent.handle.configuration().layers().book.is_empty());
+    agent.stop().await;
+}
+
+/// Instances that want actions at the same time.
+const INSTANCES: usize = 12;
+
+/// Makes the instances, which share two shelves.
+async fn make_instances(agent: &Agent) {
+    for number in 0..INSTANCES {
+        let shelf = ["left", "right"][number % 2];
+        let (path, port) = (format!("/services/access[name=n{number}]"), "eth1");
+        let params = format!(r#"{{"port":"{port}","shelf":"{shelf}"}}"#);
+        set(agent, &path, &params).await.unwrap().unwrap();
+    }
+}
+
+fn shelf(action: &ActionRequest) -> String {
+    let params: serde_json::Value = serde_json::from_str(&action.params).unwrap();
+    params["shelf"].as_str().unwrap().to_owned()
+}
+
+// proves sv.B75
+#[tokio::test]
+async fn actions_on_one_resource_run_one_after_the_other_and_others_beside_them() {
+    let (agent, _folder, mut handler) = acting(", serial = \"params.shelf\"").await;
+    make_instances(&agent).await;
+    let mut left = BTreeMap::from(["left", "right"].map(|it| (it.to_owned(), INSTANCES / 2)));
+    let (mut open, mut ids) = (BTreeMap::new(), BTreeSet::new());
+    while !left.is_empty() {
+        while open.len() < left.len() {
+            let action = handler.action().await;
+            assert!(ids.insert(action.id), "each is sent once");
+            let before = open.insert(shelf(&action), action.id);
+            assert_eq!(before, None, "the shelf is in use");
+        }
+        agent.turns().await;
+        assert_eq!(handler.sent_actions(), [""; 0], "both shelves are in use");
+        // Now the one, now the other.
+        let ended = if ids.len() % 3 == 0 { open.pop_last() } else { open.pop_first() };
+        let (shelf, id) = ended.unwrap();
+        handler.result(id, Ok(())).await;
+        *left.get_mut(&shelf).unwrap() -= 1;
+        left.retain(|_, count| *count > 0);
+    }
+    assert_eq!(ids.len(), INSTANCES);
+    agent.stop().await;
+}
+
+// proves sv.B75
+#[tokio::test]
+async fn a_resource_stays_in_use_while_nobody_knows_what_came_of_its_action() {
+    let (agent, _folder, mut handler) = acting(", serial = \"params.shelf\"").await;
+    make_instances(&agent).await;
+    let both = [handler.action().await, handler.action().await];
+    drop(handler);
+    agent.turns().await;
+    let mut handler = TestHandler::attach_with(&agent, for_actions()).await;
+    agent.turns().await;
+    assert_eq!(handler.sent_actions(), [""; 0], "it is asked first");
+    let status = |id, progress| HandlerMessage::Action { id, news: ActionNews::Status(progress) };
+    handler.say(status(both[0].id, ReportedProgress::Running)).await;
+    handler.say(status(both[1].id, ReportedProgress::Unknown)).await;
+    // What is in doubt is left to an operator, and does not hold the others up.
+    let next = handler.action().await;
+    assert_eq!(shelf(&next), shelf(&both[1]));
+    agent.turns().await;
+    assert_eq!(handler.sent_actions(), [""; 0]);
+    handler.result(both[0].id, Ok(())).await;
+    assert_eq!(shelf(&handler.action().await), shelf(&both[0]));
+    agent.stop().await;
+}
+
+// proves sv.B75
+#[tokio::test]
+async fn eight_actions_run_at_a_time() {
+    const AT_ONCE: usize = 8;
+    let (agent, _folder, mut handler) = acting("").await;
+    make_instances(&agent).await;
+    let mut open = Vec::new();
+    for ended in 0..INSTANCES {
+        while open.len() < AT_ONCE.min(INSTANCES - ended) {
+            open.push(handler.action().await.id);
+        }
+        agent.turns().await;
+        assert_eq!(handler.sent_actions(), [""; 0]);
+        handler.result(open.remove(open.len() / 2), Ok(())).await;
+    }
+    agent.stop().await;
+}

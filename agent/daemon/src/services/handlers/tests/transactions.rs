@@ -1,0 +1,189 @@
+//! Work that several handlers have for one instance, and one handler for several instances.
+
+use super::super::super::operations::{OperationError, Operations};
+use super::*;
+
+/// Three states of a port: two of handlers, and one of a template between them.
+const MIXED: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+[handler]
+user = "USER"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "enabled"
+  work = "handler"
+  [[component.state]]
+  name = "described"
+  work = "describe.cli"
+  [[component.state]]
+  name = "sized"
+  work = "handler"
+[[tree]]
+create = { type = "port", name = "params.port" }
+"#;
+
+const DESCRIBE: &str = "interface {{ params.port }}\n  description {{ unit }}\n";
+const ENABLED: &str = "/interfaces/interface[name=eth1]/enabled";
+
+/// The registration of a handler for one state.
+fn for_state(name: &str, state: &str) -> Registration {
+    let mut registration = registration();
+    let call = registration.calls.pop_first().unwrap();
+    registration.calls.insert(ServedCall { state: Some(state.into()), ..call });
+    Registration { name: name.into(), ..registration }
+}
+
+fn states(calls: &[HandlerCall]) -> Vec<&str> {
+    calls.iter().map(|call| call.place.state.state.as_str()).collect()
+}
+
+// proves sv.B41
+#[tokio::test]
+async fn states_of_one_instance_are_made_by_templates_and_by_several_handlers() {
+    let (agent, _folder) = agent_of(types(MIXED, &[("templates/describe.cli", DESCRIBE)])).await;
+    let mut shelf = TestHandler::attach_with(&agent, for_state("shelf", "enabled")).await;
+    let mut rack = TestHandler::attach_with(&agent, for_state("rack", "sized")).await;
+    let made = set(&agent, ACME, ETH1);
+    let (tid, calls) = shelf.calls().await;
+    assert_eq!(states(&calls), ["enabled"]);
+    shelf.edit((tid, 0), ENABLED, "true").await;
+    shelf.end(tid, &[r#"{"unit":"shelf-3"}"#]).await;
+    let (tid, calls) = rack.calls().await;
+    assert_eq!((states(&calls), &*calls[0].opaque), (vec!["sized"], r#"{"unit":"shelf-3"}"#));
+    rack.edit((tid, 0), MTU, "1400").await;
+    rack.end(tid, &[""]).await;
+    made.await.unwrap().unwrap();
+    assert_eq!([shelf.closed().await, rack.closed().await], [Ok(()), Ok(())]);
+    let made = agent.handle.configuration().layers().claims().clone();
+    let holders: Vec<_> = made.iter().map(|(key, _)| key.state.as_str()).collect();
+    assert_eq!(holders, ["described", "enabled", "sized"]);
+    let ground = agent.handle.configuration();
+    let leaf = |path: &str| {
+        let path = ground.models().native.resolve_write(&path.parse().unwrap()).unwrap();
+        ground.effective().leaf(&path).unwrap().value.to_string()
+    };
+    let description = MTU.replace("mtu", "description");
+    assert_eq!([ENABLED, MTU, &description].map(leaf), ["true", "1400", "shelf-3"]);
+
+    // Without one of the two, its state alone has nobody.
+    drop(rack);
+    let refused = set(&agent, BOLT, ETH1);
+    let (tid, calls) = shelf.calls().await;
+    assert_eq!(states(&calls), ["enabled"]);
+    shelf.end(tid, &[r#"{"unit":"shelf-3"}"#]).await;
+    let (kind, text) = failure(refused.await.unwrap());
+    assert_eq!(kind, WorkFailureKind::Unavailable);
+    assert!(text.contains("port eth1, sized: no handler is attached"), "{text}");
+    assert!(agent.handle.configuration().layers().claims().is_same(&made));
+    agent.stop().await;
+}
+
+// proves sv.B92
+#[tokio::test]
+async fn several_instances_are_deployed_again_in_one_transaction() {
+    let (agent, _folder) = agent().await;
+    let mut handler = TestHandler::attach(&agent).await;
+    for path in [ACME, BOLT, "/services/access[name=coop]"] {
+        let made = set(&agent, path, ETH1);
+        let (tid, _) = handler.commit().await;
+        handler.done(tid).await;
+        made.await.unwrap().unwrap();
+    }
+    let layers = || agent.handle.configuration().layers().clone();
+    let tags = ["acme", "bolt", "coop"].map(|name| format!("access[name='{name}']"));
+    let plan = |name: &String| layers().book.get(&name.parse().unwrap()).unwrap().clone();
+    let before = tags.each_ref().map(plan);
+    let begin = || {
+        let (operations, tags) = (Operations(agent.handle.clone()), tags[..2].to_vec());
+        tokio::spawn(async move { operations.redeploy(&user("ada"), &tags).await })
+    };
+    let mut boundaries = agent.handle.boundaries();
+    let redeployed = begin();
+    let (tid, calls) = handler.calls().await;
+    let asked: Vec<_> = calls.iter().map(|call| call.place.state.tag.to_string()).collect();
+    assert_eq!(asked, tags[..2], "one message has the work of both");
+    for call in [0, 1] {
+        handler.edit((tid, call), MTU, "1310").await;
+    }
+    handler.end(tid, &["", ""]).await;
+    assert_eq!(redeployed.await.unwrap().unwrap().len(), 2);
+    boundaries.recv().await.unwrap();
+    agent.turns().await;
+    assert!(boundaries.try_recv().is_err(), "there was one transaction");
+    let after = tags.each_ref().map(plan);
+    let walked: Vec<_> = before.iter().zip(&after).map(|(old, new)| old != new).collect();
+    assert_eq!(walked, [true, true, false]);
+    assert_eq!(after[0].record.last_run_ns, after[1].record.last_run_ns);
+
+    // What fails of one of them leaves all as they were.
+    let before = layers();
+    let refused = begin();
+    let (tid, _) = handler.calls().await;
+    handler.edit((tid, 0), MTU, "1320").await;
+    handler.edit((tid, 1), "/system/hostname", "\"a\"").await;
+    assert_eq!(handler.refusal().await, HandlerErrorKind::Denied);
+    handler.end(tid, &["", ""]).await;
+    let Err(OperationError::Commit(error)) = refused.await.unwrap() else { panic!("it fails") };
+    let (kind, text) = failure(Err(error));
+    assert!(kind == WorkFailureKind::Denied && text.contains("not in the grants"), "{text}");
+    agent.turns().await;
+    assert!(layers() == before && boundaries.try_recv().is_err());
+    agent.stop().await;
+}
+
+/// Two components, each with a state of another handler.
+const APART: &str = r#"[service]
+name = "access"
+version = "1.0.0"
+[grants]
+write = ["/interfaces/interface"]
+read = ["/interfaces/interface"]
+[handler]
+user = "USER"
+[[component]]
+type = "port"
+  [[component.state]]
+  name = "enabled"
+  work = "handler"
+[[component]]
+type = "size"
+  [[component.state]]
+  name = "sized"
+  work = "handler"
+[[tree]]
+create = { type = "port", name = "params.port" }
+[[tree]]
+create = { type = "size", name = "params.port" }
+"#;
+
+/// Both handlers are of one user, so that nothing but the number of the call says who reads.
+#[tokio::test]
+async fn what_a_handler_reads_counts_for_its_own_call() {
+    let (agent, _folder) = agent_of(types(APART, &[])).await;
+    let mut shelf = TestHandler::attach_with(&agent, for_state("shelf", "enabled")).await;
+    let mut rack = TestHandler::attach_with(&agent, for_state("rack", "sized")).await;
+    let made = set(&agent, ACME, ETH1);
+    let ((tid, of_shelf), (same, of_rack)) =
+        (shelf.numbered_calls().await, rack.numbered_calls().await);
+    assert_eq!((tid, of_shelf[0].0, of_rack[0].0), (same, 0, 1));
+    assert_eq!(shelf.read_for((tid, 0), MTU).unwrap(), []);
+    assert_eq!(rack.read_for((tid, 1), OTHER_MTU).unwrap(), []);
+    assert_eq!(rack.read_for((tid, 2), MTU).unwrap_err().kind, HandlerErrorKind::Unknown);
+    set(&agent, OTHER_MTU, "1300").await.unwrap().unwrap();
+    shelf.edit((tid, 0), ENABLED, "true").await;
+    shelf.end_calls(tid, &[(0, "")]).await;
+    rack.end_calls(tid, &[(1, "")]).await;
+    // What the rack has read is another value now, and nobody else is asked again.
+    let (tid, calls) = rack.calls().await;
+    assert_eq!(states(&calls), ["sized"]);
+    rack.end(tid, &[""]).await;
+    made.await.unwrap().unwrap();
+    assert_eq!(shelf.closed().await, Ok(()));
+    let is_asked = |it: &AgentMessage| matches!(it, AgentMessage::ServicesCommit { .. });
+    assert!(!shelf.sent().iter().any(is_asked), "it was asked once");
+    agent.stop().await;
+}
