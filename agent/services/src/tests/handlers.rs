@@ -9,7 +9,7 @@ use holdfast_config::services::{
 use holdfast_config::{Claim, Configuration, EditCause, EditErrors, Value};
 
 use super::incremental::restarted;
-use super::plans::{ACME, FixedBox, UP, acme, box_of, types_with};
+use super::plans::{ACME, FixedBox, UP, acme, box_of, plan, types_with};
 use super::types::{edit, made};
 use super::*;
 use crate::ServiceTypes;
@@ -211,6 +211,51 @@ fn without_a_handler_a_request_is_refused_or_its_states_wait() {
     assert_eq!(stored.trial(&attached).calls.len(), 1, "it is asked once it is attached");
     attached.may_ask = false;
     assert!(stored.trial(&attached).is_empty(), "what nothing may refuse asks no handler");
+}
+
+/// Status of the states of the port and of the instance, with what they wait for.
+fn shown(configuration: &Configuration) -> String {
+    plan(configuration).lines().rev().collect::<Vec<_>>().join("; ")
+}
+
+// proves sv.A44
+#[test]
+fn a_reached_state_waits_for_its_handler_where_its_input_changes_meanwhile() {
+    const PORT: &str = "port eth1: init reached, ";
+    let types = types("defer", "");
+    let before = box_of(Arc::clone(&types));
+    let call = needed(&before, served(), ACME);
+    let done = HandlerAnswer::Done(work(&types, 1450));
+    let made_before = set_with(&before, served().with_own([(call, done)]), ACME).unwrap();
+    let walked = |before: &Configuration, answers: Answers| {
+        let mut walk = surroundings(answers, true);
+        walk.due = BTreeSet::from([acme()]);
+        before.clone().with_surroundings(walk).walked().unwrap()
+    };
+    let ready = walked(&made_before, Answers::default());
+    let all = format!("{PORT}attached reached, sized reached, ready reached");
+    assert_eq!(shown(&ready), format!("{all}; self self: init reached, ready reached"));
+
+    // The Set is stored, and what was made stays; nothing is ready until a handler has made the parameters true.
+    let change = r#"update acme {"bridge":"br7"}"#;
+    let stored = set_with(&ready, Answers::default(), change).unwrap();
+    let waits = format!(
+        "{PORT}attached reached (a handler of access), sized reached, ready reached; self self: init reached, ready not-reached (component port eth1)"
+    );
+    assert_eq!((made(&stored), shown(&stored)), (MADE.to_owned(), waits.clone()));
+    assert_eq!(shown(&walked(&stored, Answers::default())), waits, "a reactive walk waits as well");
+    let mut back = surroundings(served(), true);
+    back.due = BTreeSet::from([acme()]);
+    let [call] = &stored.trial(&back).calls[..] else { panic!("it is asked when it is back") };
+    let done = HandlerAnswer::Done(work(&types, 1460));
+    let mended = walked(&stored, served().with_own([(call.clone(), done)]));
+    assert_eq!(made(&mended), MADE.replace("1450", "1460"));
+    let mended = walked(&mended, Answers::default());
+    assert_eq!(shown(&mended), format!("{all}; self self: init reached, ready reached"));
+
+    // A walk that finds what its answer depends on as it was needs no handler.
+    let same = set_with(&ready, Answers::default(), "update acme {\"bridge\":\"br0\"}").unwrap();
+    assert_eq!(shown(&same), shown(&ready));
 }
 
 // proves sv.B50

@@ -5,7 +5,8 @@
 //!    | an answer at hand counts         -> its claim and opaque values, or its verdict
 //!    | the state is reached, and what its answer depended on is the same -> it has what the answer gave
 //!    | a handler takes such calls       -> the call is noted, and the component goes no further
-//!    ` nobody does                      -> the state waits; a request is refused, unless the type defers
+//!    ` nobody does                      -> the state waits, and keeps what it has, if it is reached; a request is
+//!                                          refused, unless the type defers
 //! ```
 //!
 //! An answer counts while the call has the same input, and what its handler has read is the same. Of an answer that is in
@@ -94,12 +95,6 @@ impl<'a> Walk<'a> {
                 Ok(StateWork::Output(Some(claim)))
             }
             None if self.is_asking(part) => Ok(StateWork::Open),
-            // A state that is reached keeps what it has, until there is somebody to ask.
-            None if self.request.surroundings.is_lenient
-                && self.is_state_reached(part, outline) =>
-            {
-                Ok(StateWork::Open)
-            }
             None => Ok(StateWork::Waits(self.handler_text())),
         }
     }
@@ -136,12 +131,6 @@ impl<'a> Walk<'a> {
     /// True when a component waits for the answer to a call.
     pub(super) fn is_asking(&self, part: &Component) -> bool {
         self.calls.keys().any(|place| part.is(&place.state.component))
-    }
-
-    fn is_state_reached(&self, part: &Component, outline: &StateOutline) -> bool {
-        let plan = self.own.plan();
-        let component = plan.component(&part.component_type, &part.name);
-        component.and_then(|it| it.state(&outline.name)).is_some_and(|state| state.is_reached)
     }
 
     pub(super) fn handler_text(&self) -> Arc<str> {

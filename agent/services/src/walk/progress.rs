@@ -263,7 +263,7 @@ impl Walk<'_> {
             return Ok(Step::Stopped(outline.when.as_ref().map(gate_text)));
         }
         for (_, earlier) in &states[..at] {
-            if !is_reached(earlier) {
+            if !is_reached(earlier) || earlier.waits_for.is_some() {
                 let text = format!("state {}", earlier.name);
                 return Ok(Step::Stopped(Some(text.into())));
             }
@@ -385,8 +385,12 @@ impl Walk<'_> {
         let (was_ready, failure, behind) = {
             let plan = self.own.plan();
             let Some(itself) = plan.component(SELF, SELF) else { return false };
+            // A reached state waits for its handler, where nobody could do its work again.
+            let waits =
+                |it: &ComponentPlan| it.states.iter().any(|state| state.waits_for.is_some());
             let behind = plan.components.iter().find(|it| {
-                it.component_type != SELF && (it.back_track.is_some() || !it.is_ready())
+                let is_behind = it.back_track.is_some() || !it.is_ready() || waits(it);
+                it.component_type != SELF && is_behind
             });
             let behind = behind.map(|it| format!("component {} {}", it.component_type, it.name));
             let waits = plan.modifications.values().find_map(|it| it.waits_for.clone());
