@@ -107,9 +107,10 @@ async fn handlers_in_python_and_go_carry_actions_out() {
             "(action create-init waits for a handler of sized-port that carries out prepare)";
         assert!(shown.contains(waits), "{shown}");
         let variables = [("ACTIONS", "prepare"), ("PHASES", "")];
-        let mut handler = match is_go {
-            true => HandlerProcess::go(&on.socket, &variables).await,
-            false => HandlerProcess::python(&on.socket, &variables).await,
+        let mut handler = if is_go {
+            HandlerProcess::go(&on.socket, &variables).await
+        } else {
+            HandlerProcess::python(&on.socket, &variables).await
         };
         sized(&on).await;
         plans_with(&on.gnmic, &["create-reached"]).await;

@@ -322,9 +322,10 @@ impl ServiceType {
             let is_newest = std::ptr::eq(version, &*self.newest);
             // An instance that is not deployed has no plan, and its parameters need the module.
             let has_instances = || self.instances(ground).is_some_and(|list| !list.is_empty());
-            let is_kept = match is_newest {
-                true => source.is_installed || book.uses(name, &text) || has_instances(),
-                false => book.uses(name, &text),
+            let is_kept = if is_newest {
+                source.is_installed || book.uses(name, &text) || has_instances()
+            } else {
+                book.uses(name, &text)
             };
             let row = if is_newest { name.clone() } else { format_smolstr!("{name}/{text}") };
             if is_kept {

@@ -187,12 +187,11 @@ impl InstanceWalk<'_> {
             return Some(self.instance(parameters, Some(Arc::clone(document))));
         }
         let entry = entry?;
-        let parameters = match self.is_newest() {
-            true => {
-                let package = &self.version.package;
-                package.accepted_parameters(&self.tag.key, entry)
-            }
-            false => self.parameters(entry).ok()?,
+        let parameters = if self.is_newest() {
+            let package = &self.version.package;
+            package.accepted_parameters(&self.tag.key, entry)
+        } else {
+            self.parameters(entry).ok()?
         };
         Some(self.instance(parameters, None))
     }

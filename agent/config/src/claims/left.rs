@@ -66,9 +66,10 @@ impl ClaimKey {
             return tag.parse().map(Self::orphan).map_err(|_| FORM);
         }
         let tag = text.strip_prefix(PERSIST).filter(|tag| !tag.is_empty()).ok_or(FORM)?;
-        match tag.contains('[') {
-            true => tag.parse().map(Self::persistent).map_err(|_| FORM),
-            false => Ok(Self::persistent(ServiceTag::of_type(tag.into()))),
+        if tag.contains('[') {
+            tag.parse().map(Self::persistent).map_err(|_| FORM)
+        } else {
+            Ok(Self::persistent(ServiceTag::of_type(tag.into())))
         }
     }
 

@@ -68,9 +68,10 @@ impl fmt::Display for CallPlace {
     /// Formats the place in its instance.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ClaimKey { component: [component_type, name], state, .. } = &self.state;
-        match self.phase.is_modification() {
-            true => f.write_str(self.phase.name()),
-            false => write!(f, "{component_type} {name}, {state}"),
+        if self.phase.is_modification() {
+            f.write_str(self.phase.name())
+        } else {
+            write!(f, "{component_type} {name}, {state}")
         }
     }
 }

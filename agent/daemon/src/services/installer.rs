@@ -267,9 +267,10 @@ impl PackageInstaller {
             let preview = Some(upgrade.preview(terms.each).await?);
             return Ok(Installation { summary, preview });
         }
-        let left = match terms.each && is_upgrade {
-            true => upgrade.each(terms.expected).await?,
-            false => upgrade.together(terms.expected).await?,
+        let left = if terms.each && is_upgrade {
+            upgrade.each(terms.expected).await?
+        } else {
+            upgrade.together(terms.expected).await?
         };
         info!(service = %name, %version, digest, caller = %caller.name, "installed a type of services");
         state.put(types);

@@ -286,9 +286,12 @@ fn without_a_handler_an_instance_waits_before_its_components() {
 #[test]
 fn a_modification_call_that_fails_refuses_a_request_and_holds_back_other_walks() {
     let fails = |phase| {
-        move |call: &HandlerCall| match call.place.phase == phase {
-            true => HandlerAnswer::Failed { kind: WorkFailureKind::Work, text: "no".into() },
-            false => handle(call),
+        move |call: &HandlerCall| {
+            if call.place.phase == phase {
+                HandlerAnswer::Failed { kind: WorkFailureKind::Work, text: "no".into() }
+            } else {
+                handle(call)
+            }
         }
     };
     let (stored, _) = set_and_answer(&EMPTY, ACME);

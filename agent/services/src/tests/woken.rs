@@ -413,9 +413,10 @@ fn conditions_alone_find_the_same_walks_as_walks_of_everything() {
                     }
                     Event::Round(paused, walks) => {
                         let changing = follower.round(paused);
-                        match walks {
-                            true => follower.walk(changing),
-                            false => changing.into_iter().for_each(|it| follower.due.insert(it)),
+                        if walks {
+                            follower.walk(changing)
+                        } else {
+                            changing.into_iter().for_each(|it| follower.due.insert(it))
                         }
                     }
                 }

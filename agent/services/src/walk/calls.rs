@@ -107,9 +107,10 @@ impl<'a> Walk<'a> {
         self.begin(part, &outline.name, "delete work");
         let call = self.handler_call(part, outline, CallPhase::Delete);
         let Some((HandlerWork { claim, keeps, .. }, _)) = self.answer(&call)? else {
-            return Ok(match self.is_asking(part) {
-                true => LeaveVerdict::Open,
-                false => LeaveVerdict::Waits(self.handler_text()),
+            return Ok(if self.is_asking(part) {
+                LeaveVerdict::Open
+            } else {
+                LeaveVerdict::Waits(self.handler_text())
             });
         };
         if let Some(reason) = self.refused_output(&claim) {
@@ -338,10 +339,7 @@ fn saved_of(plan: &ServicePlan) -> Opaque {
 }
 
 fn opaque_of(text: &str) -> Opaque {
-    match text.is_empty() {
-        true => Opaque::new(),
-        false => serde_json::from_str(text).unwrap_or_default(),
-    }
+    if text.is_empty() { Opaque::new() } else { serde_json::from_str(text).unwrap_or_default() }
 }
 
 fn opaque_of_modification(plan: &ServicePlan, phase: CallPhase) -> Opaque {

@@ -124,10 +124,8 @@ impl Walk<'_> {
         let part = self.own.plan().component(component_type, name).map(part);
         let outline = self.outlines.get(component_type).and_then(|it| it.state(state));
         let (Some(part), Some(outline)) = (part, outline) else { return false };
-        let gate = match judged.is_of_delete {
-            true => outline.delete.when.as_ref(),
-            false => outline.when.as_ref(),
-        };
+        let gate =
+            if judged.is_of_delete { outline.delete.when.as_ref() } else { outline.when.as_ref() };
         let result = gate.map(|gate| self.is_true(gate, (&part, state)));
         result.is_some_and(|it| it == Ok(judged.is_open))
     }

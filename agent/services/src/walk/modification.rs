@@ -125,9 +125,10 @@ impl Walk<'_> {
         }
         let Some((work, source)) = self.answer(&call)? else {
             let is_open = self.calls.contains_key(&call.place);
-            return Ok(match is_open {
-                true => Modification::Open,
-                false => Modification::Waits(self.handler_text()),
+            return Ok(if is_open {
+                Modification::Open
+            } else {
+                Modification::Waits(self.handler_text())
             });
         };
         if let Some(reason) = self.refused_output(&work.claim) {
@@ -150,9 +151,10 @@ impl Walk<'_> {
             return;
         }
         let tag = self.instance.tag;
-        let holder = match place.phase.is_modification() {
-            true => ServiceTag::of_type(tag.service.clone()),
-            false => tag.clone(),
+        let holder = if place.phase.is_modification() {
+            ServiceTag::of_type(tag.service.clone())
+        } else {
+            tag.clone()
         };
         let (into, by) = (ClaimKey::persistent(holder), place.state.clone());
         self.persisted.insert(place.clone(), PersistedOutput { into, by, claim });
