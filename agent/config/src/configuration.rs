@@ -264,7 +264,7 @@ impl Configuration {
 
     /// False for a type of services that is switched off.
     pub fn is_switched_on(&self, service: &str) -> bool {
-        Ground(self.ground.clone()).is_switched_on(&self.models, service)
+        self.ground().is_switched_on(&self.models, service)
     }
 
     /// The union of everything but services.

@@ -1,6 +1,6 @@
 //! Rows of packages of services in the database: those that were installed, and those that instances use.
 //!
-//! They are written and removed in the commit write of the change that makes the difference.
+//! The commit write of the change that makes the difference writes and removes them.
 
 use holdfast_config::services::PackageChange;
 use holdfast_store::{Artefact, ArtefactChange, ArtefactTable};

@@ -322,11 +322,8 @@ impl ServiceType {
             let is_newest = std::ptr::eq(version, &*self.newest);
             // An instance that is not deployed has no plan, and its parameters need the module.
             let has_instances = || self.instances(ground).is_some_and(|list| !list.is_empty());
-            let is_kept = if is_newest {
-                source.is_installed || book.uses(name, &text) || has_instances()
-            } else {
-                book.uses(name, &text)
-            };
+            let is_kept =
+                book.uses(name, &text) || is_newest && (source.is_installed || has_instances());
             let row = if is_newest { name.clone() } else { format_smolstr!("{name}/{text}") };
             if is_kept {
                 let signature = source.signature.as_ref();

@@ -30,12 +30,12 @@ pub struct GateJudgement {
     /// Type and name of the component.
     pub component: [SmolStr; 2],
     pub state: SmolStr,
-    /// It keeps the state from being left, and not from being entered.
+    /// True for a delete gate, which keeps the state from being left.
     pub is_of_delete: bool,
     pub is_open: bool,
 }
 
-/// What may differ for an instance since its conditions were judged.
+/// An instance for which something may differ since its conditions were judged.
 #[derive(Clone, Debug)]
 pub struct Touched {
     pub conditions: Arc<Conditions>,

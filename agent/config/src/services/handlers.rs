@@ -204,7 +204,7 @@ impl KeptAnswer {
         Arc::new(Self { call, answer, input: OnceLock::new() })
     }
 
-    /// What the answer depends on, computed once.
+    /// Input that the answer depends on, computed once.
     pub fn input(&self, compute: impl FnOnce() -> AnswerInput) -> AnswerInput {
         self.input.get_or_init(compute).clone()
     }

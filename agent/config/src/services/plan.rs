@@ -26,7 +26,7 @@ pub struct ServicePlan {
     pub failure: Option<Arc<str>>,
     /// Values that actions have saved, as JSON documents, by the names that expressions use.
     pub saved: BTreeMap<SmolStr, Arc<str>>,
-    /// What came of the modification calls, by their phases.
+    /// Results of the modification calls, by their phases.
     pub modifications: BTreeMap<CallPhase, ModificationPlan>,
     pub record: InstanceRecord,
     /// Components in the order in which they joined, `self` first.
@@ -245,8 +245,7 @@ impl Book {
         &'b self,
         service: &'b str,
     ) -> impl Iterator<Item = (&'b ServiceTag, &'b Arc<ServicePlan>)> {
-        let none = SmolStr::default;
-        let first = ServiceTag { service: service.into(), key_name: none(), key: none() };
+        let first = ServiceTag::of_type(service.into());
         self.plans.range(first..).take_while(move |(tag, _)| tag.service == service)
     }
 

@@ -387,7 +387,7 @@ fn changes_of_the_box_meet_what_their_layers_have() {
 
 /// Random cases of each property.
 const CASES: u32 = 900;
-/// What the least number of pairs of each sort is a part of. It is less than the cases, because chance draws the sorts.
+/// Cases of which the least number of pairs of each sort is a part: fewer than are drawn, because chance draws the sorts.
 const LEAST: u32 = 600;
 
 /// Any address on a link hides its lease, so two changes of addresses there meet although they name different ones.

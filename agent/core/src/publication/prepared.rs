@@ -25,7 +25,7 @@ pub(crate) struct PreparedEntries {
     pub(super) native: Option<PreparedTree>,
 }
 
-/// What entries of a commit are made from.
+/// Input from which the entries of a commit are laid out.
 #[derive(Debug)]
 pub(super) struct EntryPreparation {
     pub(super) source: StateSource,

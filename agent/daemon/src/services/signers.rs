@@ -30,7 +30,7 @@ pub(super) struct SignatureVerifier<'a> {
 /// Reason for which a signature does not count.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SignatureRefusal {
-    /// Whether a signer is revoked is not known: the file with the lists cannot be read.
+    /// The file with the lists of revoked certificates cannot be read, so nobody knows whether the signer is revoked.
     #[error("the revocation lists of signers cannot be read: {0}")]
     Lists(String),
     #[error(transparent)]
