@@ -285,10 +285,9 @@ impl Conductor {
         }
     }
 
-    /// Begins one transaction.
+    /// Begins one transaction, whose instances are busy already.
     fn begin(&mut self, due: BTreeSet<ServiceTag>, is_asked: bool) {
         let (core, refused) = (self.core.clone(), self.refused_of(&due));
-        self.busy.extend(due.iter().cloned());
         self.walking.spawn(async move {
             let result = change(&core, due.clone(), refused).await;
             WalkEnd { due, is_asked, result }
@@ -411,6 +410,7 @@ impl Conductor {
 
     /// Begins the walks of instances that handlers are asked for: one transaction for those of a type.
     fn ask(&mut self, calling: BTreeSet<ServiceTag>) {
+        self.busy.extend(calling.iter().cloned());
         let calling: Vec<_> = calling.into_iter().collect();
         let of_types = calling.chunk_by(|one, other| one.service == other.service);
         for batch in of_types.flat_map(|tags| tags.chunks(BATCH)) {

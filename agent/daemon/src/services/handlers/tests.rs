@@ -1,5 +1,6 @@
 //! Handlers beside the agent on the simulated kernel, with a clock of the test.
 
+mod publishing;
 mod queue;
 mod transactions;
 
@@ -17,7 +18,6 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::publishing::WITHDRAWAL_DELAY;
 use super::*;
 use crate::agent_tests::Agent;
 
@@ -554,78 +554,6 @@ async fn walks_ask_handlers_while_a_commit_waits_and_its_rollback_does_not_wait_
             handler.done(tid).await;
         }
     }
-}
-
-const PEER: &str = "/services/access[name=acme]/seen/peer";
-
-/// The leaf that handlers of these tests publish.
-fn shown_peer(agent: &Agent) -> Option<String> {
-    let models = agent.handle.models();
-    let path = models.native.resolve_write(&PEER.parse().unwrap()).unwrap();
-    agent.handle.revision().native.find_leaf(&path).map(|leaf| leaf.value.to_string())
-}
-
-/// Lets the agent go on until it shows this value of the leaf.
-async fn until_shown(agent: &Agent, want: Option<&str>) {
-    while shown_peer(agent).as_deref() != want {
-        tokio::task::yield_now().await;
-    }
-}
-
-impl TestHandler {
-    async fn publish(&self, path: &str, json: &str) {
-        let (path, json) = (path.to_owned(), json.to_owned());
-        self.say(HandlerMessage::Publish { path, json }).await;
-    }
-}
-
-/// An agent with an instance, and its handler.
-async fn with_acme() -> (Agent, TempDir, TestHandler) {
-    let (agent, folder) = agent().await;
-    let mut handler = TestHandler::attach(&agent).await;
-    let made = set(&agent, ACME, ETH1);
-    let (tid, _) = handler.commit().await;
-    handler.done(tid).await;
-    made.await.unwrap().unwrap();
-    (agent, folder, handler)
-}
-
-#[tokio::test]
-async fn a_published_leaf_is_state_of_its_instance() {
-    let (agent, _folder, mut handler) = with_acme().await;
-    handler.publish(PEER, "\"core1\"").await;
-    until_shown(&agent, Some("core1")).await;
-    handler.publish("/interfaces/interface[name=eth1]/state/oper-status", "\"UP\"").await;
-    assert_eq!(handler.refusal().await, HandlerErrorKind::Denied);
-    handler.publish(PEER, "").await;
-    until_shown(&agent, None).await;
-}
-
-// proves sv.A44
-#[tokio::test]
-async fn published_leaves_outlast_their_handler_for_a_minute() {
-    let (agent, _folder, handler) = with_acme().await;
-    handler.publish(PEER, "\"core1\"").await;
-    until_shown(&agent, Some("core1")).await;
-    // One that comes back in time and publishes again loses nothing.
-    drop(handler);
-    agent.turns().await;
-    agent.pass(WITHDRAWAL_DELAY - Duration::from_secs(1)).await;
-    let handler = TestHandler::attach(&agent).await;
-    handler.publish(PEER, "\"core2\"").await;
-    until_shown(&agent, Some("core2")).await;
-    agent.pass(Duration::from_secs(2)).await;
-    agent.turns().await;
-    assert_eq!(shown_peer(&agent).as_deref(), Some("core2"));
-
-    drop(handler);
-    agent.turns().await;
-    agent.pass(WITHDRAWAL_DELAY - Duration::from_secs(1)).await;
-    agent.turns().await;
-    assert_eq!(shown_peer(&agent).as_deref(), Some("core2"), "its time is not over");
-    agent.pass(Duration::from_secs(2)).await;
-    until_shown(&agent, None).await;
-    agent.stop().await;
 }
 
 // proves sv.A11, sv.B42
